@@ -1,0 +1,316 @@
+"""What is asked (`Target`, `BuildPlan`) and what happened (`BuildReport`), and their JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from trtconv.errors import InputError
+from trtconv.findings import Finding, Severity, summarize
+from trtconv.shapes import Range, ShapeProfile
+
+SCHEMA = 1
+"""Version of every JSON document that trtconv writes; raised when a key changes its meaning."""
+
+FAMILIES = ("rtx", "tensorrt")
+PRECISIONS = ("as-is", "fp16", "bf16", "int8")
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """What an engine or a verdict is meant for. Rules and passes ask this, never TensorRT itself.
+
+    Args:
+        family: "rtx" (TensorRT-RTX) or "tensorrt".
+        version: (major, minor) where known or asked for, else None.
+    """
+
+    family: str
+    version: tuple[int, ...] | None = None
+
+    def __str__(self) -> str:
+        if self.version is None:
+            return self.family
+        return f"{self.family}-{'.'.join(str(part) for part in self.version)}"
+
+    def before(self, *version: int) -> bool:
+        """True for the full TensorRT in a version older than the given one."""
+        return self.family == "tensorrt" and self.version is not None and self.version < version
+
+    @property
+    def max_opset(self) -> int:
+        """Newest ONNX opset that the parser documents. Source: release notes of the ONNX parser."""
+        if self.before(9):
+            return 17
+        if self.before(10, 5):
+            return 20
+        return 25 if self.family == "rtx" or not self.before(11) else 24
+
+    @property
+    def strided_dilated_deconv(self) -> bool:
+        """Whether a deconvolution may have stride > 1 and dilation > 1. Source: builds on RTX 1.7, runs on 8.6."""
+        return self.family == "tensorrt"
+
+    @classmethod
+    def parse(cls, text: str) -> Target | None:
+        """Reads a `--target`: "auto" (None), "rtx", "tensorrt", "tensorrt-8.6", "rtx-1.7"."""
+        if text == "auto":
+            return None
+        match = re.fullmatch(r"(rtx|tensorrt)(?:-(\d+(?:\.\d+)*))?", text)
+        if match is None:
+            raise InputError(f"--target {text!r} is unknown", "Use auto, rtx, tensorrt or a version: tensorrt-8.6.")
+        version = tuple(int(part) for part in match[2].split(".")) if match[2] else None
+        return cls(match[1], version)
+
+
+@dataclasses.dataclass(frozen=True)
+class BuildPlan:
+    """Everything that decides what the engine is.
+
+    Args:
+        target: Runtime that is asked for.
+        profiles: One optimization profile or more; the order is the engine's.
+        precision: One of `PRECISIONS`.
+        rewrite: Whether the passes run.
+    """
+
+    target: Target
+    profiles: tuple[ShapeProfile, ...]
+    precision: str = "as-is"
+    rewrite: bool = True
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "target": str(self.target),
+            "precision": self.precision,
+            "rewrite": self.rewrite,
+            "dims": [{name: str(r) for name, r in p.dims.items()} for p in self.profiles],
+        }
+
+
+@dataclasses.dataclass(frozen=True)
+class Edit:
+    """One change that a pass made.
+
+    Args:
+        pass_name: The pass.
+        node: Name of the node that was rewritten.
+        what: What was done, in words.
+    """
+
+    pass_name: str
+    node: str
+    what: str
+
+    def to_json(self) -> dict[str, str]:
+        return {"pass": self.pass_name, "node": self.node, "what": self.what}
+
+
+@dataclasses.dataclass(frozen=True)
+class Skip:
+    """A node that a pass looked at and left alone, and why."""
+
+    pass_name: str
+    node: str
+    reason: str
+
+    def to_json(self) -> dict[str, str]:
+        return {"pass": self.pass_name, "node": self.node, "reason": self.reason}
+
+
+@dataclasses.dataclass(frozen=True)
+class TensorInfo:
+    """An input or output of an engine. `shape` has -1 where the size is dynamic."""
+
+    name: str
+    kind: str
+    dtype: str
+    shape: tuple[int, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"name": self.name, "kind": self.kind, "dtype": self.dtype, "shape": list(self.shape)}
+
+
+@dataclasses.dataclass(frozen=True)
+class BuildReport:
+    """What a build did. `to_json` is the document beside the engine; its keys are documented in docs/reports.md.
+
+    Args:
+        model: Path and SHA-256 (of the file and its external data) of the model.
+        plan: What was asked.
+        edits: Changes that the passes made.
+        skipped: What the passes left alone, and why.
+        findings: Verdicts about the model.
+        runtime: Family, version and GPU name (None without one) of the runtime that built.
+        engine: Path, SHA-256 and size in bytes; None where no engine was made.
+        io: Inputs and outputs of the engine.
+        seconds: Wall time by stage, in seconds.
+        up_to_date: True where an engine made earlier was kept.
+        exit_code: As the command line would end.
+    """
+
+    model: dict[str, Any]
+    plan: BuildPlan
+    runtime: dict[str, Any]
+    edits: tuple[Edit, ...] = ()
+    skipped: tuple[Skip, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    engine: dict[str, Any] | None = None
+    io: tuple[TensorInfo, ...] = ()
+    seconds: dict[str, float] = dataclasses.field(default_factory=dict)
+    up_to_date: bool = False
+    exit_code: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the report as plain JSON values."""
+        return {
+            "schema": SCHEMA,
+            "model": self.model,
+            "plan": self.plan.to_json(),
+            "profiles": [profile.to_json() for profile in self.plan.profiles],
+            "edits": [edit.to_json() for edit in self.edits],
+            "skipped": [skip.to_json() for skip in self.skipped],
+            "findings": [finding.to_json() for finding in self.findings],
+            "runtime": self.runtime,
+            "engine": self.engine,
+            "seconds": {stage: round(value, 4) for stage, value in self.seconds.items()},
+            "io": [tensor.to_json() for tensor in self.io],
+            "up_to_date": self.up_to_date,
+            "exit_code": self.exit_code,
+        }
+
+
+Bounds = Mapping[str, Range]
+"""Dimension name or INPUT:AXIS to its range."""
+
+
+@dataclasses.dataclass(frozen=True)
+class BuildRequest:
+    """A call of `trtconv build`.
+
+    Args:
+        model: The .onnx file; never written.
+        engine: Where the engine goes; default: the model's path with the suffix .engine.
+        dims: Bounds that hold in every profile.
+        profiles: One entry an optimization profile, each laid over `dims`; empty means one profile from `dims`.
+        target: None picks the installed runtime.
+        precision: One of `PRECISIONS`.
+        rewrite: Whether the passes run.
+        fail_on: Lowest severity of a finding that fails the build; None: never.
+        force: Build even where the engine is up to date.
+        report: Where the report goes; default: the engine's path with ".json" appended.
+    """
+
+    model: Path
+    engine: Path | None = None
+    dims: Bounds = dataclasses.field(default_factory=dict)
+    profiles: tuple[Bounds, ...] = ()
+    target: Target | None = None
+    precision: str = "as-is"
+    rewrite: bool = True
+    fail_on: Severity | None = Severity.ERROR
+    force: bool = False
+    report: Path | None = None
+
+    @property
+    def engine_path(self) -> Path:
+        return self.engine or self.model.with_suffix(".engine")
+
+    @property
+    def report_path(self) -> Path:
+        return self.report or self.engine_path.with_name(self.engine_path.name + ".json")
+
+
+@dataclasses.dataclass(frozen=True)
+class CheckRequest:
+    """A call of `trtconv check`; fields as in `BuildRequest`. Bounds may be left out: sizes are then not checked."""
+
+    model: Path
+    dims: Bounds = dataclasses.field(default_factory=dict)
+    profiles: tuple[Bounds, ...] = ()
+    target: Target | None = None
+    rewrite: bool = True
+    fail_on: Severity | None = Severity.ERROR
+
+
+@dataclasses.dataclass(frozen=True)
+class CheckReport:
+    """What `trtconv check` found.
+
+    Args:
+        model: Path and SHA-256.
+        target: What was checked against.
+        findings: Worst first, then by place.
+        parser: {"runtime", "version", "accepted"}; accepted is None where the target's parser is not installed.
+        exit_code: 0, or 1 where a finding is at or above `fail_on`.
+    """
+
+    model: dict[str, Any]
+    target: Target
+    findings: tuple[Finding, ...]
+    parser: dict[str, Any]
+    exit_code: int
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "schema": SCHEMA,
+            "model": self.model,
+            "target": str(self.target),
+            "findings": [finding.to_json() for finding in self.findings],
+            "summary": summarize(self.findings),
+            "parser": self.parser,
+            "exit_code": self.exit_code,
+        }
+
+
+@dataclasses.dataclass(frozen=True)
+class RewriteRequest:
+    """A call of `trtconv rewrite`.
+
+    Args:
+        model: The .onnx file; never written.
+        output: Where the rewritten model goes.
+        only: Names of the only passes to run; empty means all.
+        skip: Names of passes to leave out.
+        target: None picks the installed runtime.
+    """
+
+    model: Path
+    output: Path
+    only: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
+    target: Target | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class RewriteReport:
+    """What `trtconv rewrite` did.
+
+    Args:
+        model: Path and SHA-256 of the original.
+        output: Path, SHA-256 and bytes of the file written.
+        verified: {"max_relative_error": largest error against the original on ONNX Runtime or None, "why": reason
+            for None, "inputs": shapes that were run}.
+    """
+
+    model: dict[str, Any]
+    output: dict[str, Any]
+    edits: tuple[Edit, ...]
+    skipped: tuple[Skip, ...]
+    verified: dict[str, Any]
+    exit_code: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "schema": SCHEMA,
+            "model": self.model,
+            "output": self.output,
+            "edits": [edit.to_json() for edit in self.edits],
+            "skipped": [skip.to_json() for skip in self.skipped],
+            "verified": self.verified["max_relative_error"],
+            "verification": self.verified,
+            "exit_code": self.exit_code,
+        }

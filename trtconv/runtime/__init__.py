@@ -1,0 +1,26 @@
+"""The only door to TensorRT: one protocol, one adapter a family, capabilities probed once by attribute."""
+
+from trtconv.runtime.base import (
+    BuildMonitor,
+    Capabilities,
+    DeconvLayer,
+    EngineBlob,
+    ParsedNetwork,
+    ParserIssue,
+    Runtime,
+    RuntimeInfo,
+)
+from trtconv.runtime.loader import available, load
+
+__all__ = [
+    "BuildMonitor",
+    "Capabilities",
+    "DeconvLayer",
+    "EngineBlob",
+    "ParsedNetwork",
+    "ParserIssue",
+    "Runtime",
+    "RuntimeInfo",
+    "available",
+    "load",
+]

@@ -1,0 +1,176 @@
+"""What trtconv needs of a TensorRT, whichever it is."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from trtconv.plan import BuildPlan, Target, TensorInfo
+
+BuildMonitor = Callable[[str, int, int], bool]
+"""Called as (phase, step, steps) while TensorRT builds, from TensorRT's own thread; False asks it to stop."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Capabilities:
+    """What the installed runtime has, each found by looking for the attribute, never by version arithmetic.
+
+    Args:
+        builder_precision_flags: Precision is a builder flag (8.6 and 10), not only a property of the graph.
+        explicit_batch_flag: Networks need the EXPLICIT_BATCH creation flag.
+        progress_monitor: `IProgressMonitor` exists.
+        parser_node_names: Parser errors name their node.
+        supports_model_v2: The parser can report on all nodes at once in the new way.
+        builds_without_gpu: Engines can be built on a machine without a GPU.
+    """
+
+    builder_precision_flags: bool
+    explicit_batch_flag: bool
+    progress_monitor: bool
+    parser_node_names: bool
+    supports_model_v2: bool
+    builds_without_gpu: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class RuntimeInfo:
+    """An installed runtime.
+
+    Args:
+        family: "rtx" or "tensorrt".
+        version: Full version string, for example "1.7.1.116".
+        gpu: Name of the GPU that it would use, or None.
+        capabilities: What it has.
+    """
+
+    family: str
+    version: str
+    gpu: str | None
+    capabilities: Capabilities
+
+    @property
+    def target(self) -> Target:
+        parts = self.version.split(".")[:2]
+        return Target(self.family, tuple(int(part) for part in parts if part.isdigit()))
+
+    def to_json(self) -> dict[str, object]:
+        return {"family": self.family, "version": self.version, "gpu": self.gpu}
+
+
+@dataclasses.dataclass(frozen=True)
+class ParserIssue:
+    """One node that the ONNX parser refused.
+
+    Args:
+        node_index: Position in the main graph's node list; -1 where unknown.
+        node_name: Name of the node, possibly empty.
+        op: Operator type, possibly empty.
+        message: The parser's reason, cleaned of source locations.
+    """
+
+    node_index: int
+    node_name: str
+    op: str
+    message: str
+
+
+@dataclasses.dataclass(frozen=True)
+class DeconvLayer:
+    """One `IDeconvolutionLayer` of a parsed network, as TensorRT will compute it.
+
+    All tuples have one entry a spatial axis (2 or 3; a 1-D ConvTranspose is lifted to 2-D by the parser).
+
+    Args:
+        name: Layer name.
+        onnx_node: Name of the ONNX node that it came from (from the layer's metadata, else its name).
+        pre_padding: Rows cropped at the low end.
+        post_padding: Rows cropped at the high end.
+        padding_mode: "EXPLICIT_ROUND_DOWN", "SAME_UPPER" and so on; pads are unused in the SAME modes.
+        groups: Number of groups.
+        out_channels: `num_output_maps`.
+        has_bias: Whether a bias is added inside the layer.
+        input_shape: (N, C, spatial...), -1 where dynamic.
+        output_shape: (N, C, spatial...), -1 where dynamic.
+        output: Name of the output tensor.
+    """
+
+    name: str
+    onnx_node: str
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    dilation: tuple[int, ...]
+    pre_padding: tuple[int, ...]
+    post_padding: tuple[int, ...]
+    padding_mode: str
+    groups: int
+    out_channels: int
+    has_bias: bool
+    input_shape: tuple[int, ...]
+    output_shape: tuple[int, ...]
+    output: str
+
+
+@dataclasses.dataclass(frozen=True)
+class EngineBlob:
+    """A serialized engine and what the builder said while making it.
+
+    Args:
+        data: The engine file's content.
+        warnings: Messages of severity WARNING and above, in order.
+    """
+
+    data: memoryview
+    warnings: tuple[str, ...]
+
+
+class ParsedNetwork(Protocol):
+    """A network that the parser accepted."""
+
+    @property
+    def layer_types(self) -> Sequence[str]:
+        """Type of every layer in order, for example ("DECONVOLUTION", "ACTIVATION")."""
+
+    @property
+    def deconvolutions(self) -> Sequence[DeconvLayer]: ...
+
+    @property
+    def inputs(self) -> Sequence[TensorInfo]: ...
+
+    @property
+    def outputs(self) -> Sequence[TensorInfo]: ...
+
+    @property
+    def shape_inputs(self) -> Sequence[str]:
+        """Names of the inputs whose values are shapes."""
+
+    def build(self, plan: BuildPlan, monitor: BuildMonitor | None = None) -> EngineBlob:
+        """Builds a serialized engine.
+
+        Args:
+            plan: Profiles and precision.
+            monitor: Told of phases where the runtime reports any.
+
+        Raises:
+            BuildFailed: The builder refused; the message has its reasons and the findings are TC403 (refused) or
+                TC404 (a profile whose shapes do not fit the network, also where TensorRT only warns).
+        """
+
+
+class Runtime(Protocol):
+    """A TensorRT that is installed and works here."""
+
+    @property
+    def info(self) -> RuntimeInfo: ...
+
+    def parse(self, model: bytes, path: Path) -> ParsedNetwork | tuple[ParserIssue, ...]:
+        """Parses an ONNX model with TensorRT's own parser.
+
+        Args:
+            model: Serialized ModelProto; external data is referred to, not contained.
+            path: Where the model lies: external data is looked up beside it.
+
+        Returns:
+            The network, or every node that the parser refused.
+        """
