@@ -45,6 +45,7 @@ class Generator(nn.Module):
         self.up64 = nn.ConvTranspose2d(w32, channels, 4, stride=2, padding=1)
 
     def forward(self, z: Tensor) -> Tensor:
+        """(N, latent, 1, 1) -> (N, channels, 64, 64)."""
         y = self.up32(self.up16(self.up8(self.up4(z))))
         return torch.tanh(self.up64(y))
 

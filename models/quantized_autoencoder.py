@@ -39,6 +39,7 @@ class QuantConv2d(nn.Conv2d):
     input_scale: float
 
     def forward(self, x: Tensor) -> Tensor:
+        """(N, C_in, H, W) -> (N, C_out, H, W)."""
         return self._conv_forward(*_fake_quantize(self, x), self.bias)
 
 
@@ -49,11 +50,11 @@ class QuantConvTranspose2d(nn.ConvTranspose2d):
     weight_scale: Tensor
     input_scale: float
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
+        """(N, C_in, H, W) -> (N, C_out, H_out, W_out)."""
         x, weight = _fake_quantize(self, x)
-        return nn.functional.conv_transpose2d(
-            x, weight, self.bias, self.stride, self.padding, self.output_padding
-        )
+        sizes = (self.stride, self.padding, self.output_padding)
+        return nn.functional.conv_transpose2d(x, weight, self.bias, *sizes)  # type: ignore[arg-type]
 
 
 def _fake_quantize(layer: QuantConv2d | QuantConvTranspose2d, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -70,8 +71,7 @@ def _calibrate(layer: QuantConv2d | QuantConvTranspose2d, inputs: tuple[Tensor])
     """Sets the scales of `layer`, so that its weight and `inputs` just fit into int8.
 
     The input scale is rounded up to a power of two. The weight scales are a buffer: computed while
-    the network runs, they would be computed in the ONNX file too, and TensorRT
-    builds only with constants.
+    the network runs, they would be in the ONNX file too, and TensorRT takes only constants.
     """
     steps = float(inputs[0].abs().max()) / 127
     layer.input_scale = 2.0 ** math.ceil(math.log2(steps))
@@ -93,6 +93,7 @@ class QuantizedAutoencoder(nn.Module):
         self.out = QuantConvTranspose2d(features, classes, 1)
 
     def forward(self, x: Tensor) -> Tensor:
+        """(N, channels, H, W) -> (N, classes, H, W)."""
         skip = nn.functional.relu(self.enc2(nn.functional.relu(self.enc1(x))))
         y = torch.cat([self.up(self.pool(skip)), skip], dim=1)
         y = nn.functional.relu(self.dec2(nn.functional.relu(self.dec1(y))))

@@ -60,6 +60,7 @@ class SuperResolution(nn.Module):
         self.shuffle = nn.PixelShuffle(2)
 
     def forward(self, x: Tensor) -> Tensor:
+        """(N, channels, H, W) -> (N, channels, 2H, 2W)."""
         skip1 = self.enc1(self.stem(x))
         skip2 = self.enc2(self.down1(skip1))
         skip3 = self.enc3(self.down2(skip2))
@@ -67,9 +68,7 @@ class SuperResolution(nn.Module):
         y = self.dec3(self.up3(y) + skip3)
         y = self.dec2(self.up2(y) + skip2)
         y = self.dec1(self.up1(y) + skip1)
-        enlarged = nn.functional.interpolate(
-            x, scale_factor=2.0, mode="bilinear", align_corners=False
-        )
+        enlarged = nn.functional.interpolate(x, scale_factor=2.0, mode="bilinear", align_corners=False)
         return self.shuffle(self.head(y)) + enlarged
 
 
@@ -86,4 +85,8 @@ def build(
         seed: Seed of the weights.
     """
     torch.manual_seed(seed)
-    return SuperResolution(channels, widths).eval()
+    model = SuperResolution(channels, widths)
+    for weight in model.parameters():
+        if weight.dim() > 1:  # by default the deepest level would hardly show in the output
+            nn.init.kaiming_uniform_(weight, nonlinearity="relu")
+    return model.eval()

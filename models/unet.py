@@ -58,6 +58,7 @@ class UNet(nn.Module):
         self.head = nn.Conv2d(w1, classes, 1)
 
     def forward(self, x: Tensor) -> Tensor:
+        """(N, channels, H, W) -> (N, classes, H, W)."""
         skip1 = self.enc1(x)
         skip2 = self.enc2(self.pool(skip1))
         skip3 = self.enc3(self.pool(skip2))
@@ -83,4 +84,8 @@ def build(
         seed: Seed of the weights.
     """
     torch.manual_seed(seed)
-    return UNet(channels, classes, widths).eval()
+    model = UNet(channels, classes, widths)
+    for weight in model.parameters():
+        if weight.dim() > 1:  # by default the deepest level would hardly show in the output
+            nn.init.kaiming_uniform_(weight, nonlinearity="relu")
+    return model.eval()

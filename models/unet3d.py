@@ -49,6 +49,7 @@ class UNet3d(nn.Module):
         self.head = nn.Conv3d(w1, classes, 1)
 
     def forward(self, x: Tensor) -> Tensor:
+        """(N, channels, D, H, W) -> (N, classes, D, H, W)."""
         skip1 = self.enc1(x)
         skip2 = self.enc2(self.pool(skip1))
         y = self.bottom(self.pool(skip2))
@@ -72,4 +73,8 @@ def build(
         seed: Seed of the weights.
     """
     torch.manual_seed(seed)
-    return UNet3d(channels, classes, widths).eval()
+    model = UNet3d(channels, classes, widths)
+    for weight in model.parameters():
+        if weight.dim() > 1:  # by default the deepest level would hardly show in the output
+            nn.init.kaiming_uniform_(weight, nonlinearity="relu")
+    return model.eval()

@@ -34,6 +34,7 @@ class ResidualBlock(nn.Module):
         self.conv2 = nn.Conv1d(width, width, kernel, padding=kernel // 2)
 
     def forward(self, x: Tensor) -> Tensor:
+        """(N, width, T) -> (N, width, T)."""
         y = self.conv1(nn.functional.leaky_relu(x, _SLOPE))
         return x + self.conv2(nn.functional.leaky_relu(y, _SLOPE))
 
@@ -55,6 +56,7 @@ class Stage(nn.Module):
         self.long = ResidualBlock(width // 2, kernel=7, dilation=1)
 
     def forward(self, x: Tensor) -> Tensor:
+        """(N, width, T) -> (N, width / 2, stride * T)."""
         y = self.up(nn.functional.leaky_relu(x, _SLOPE))
         return (self.short(y) + self.long(y)) / 2
 
@@ -69,6 +71,7 @@ class Vocoder(nn.Module):
         self.head = nn.Conv1d(width >> len(strides), 1, 7, padding=3)
 
     def forward(self, mel: Tensor) -> Tensor:
+        """(N, mels, T) -> (N, 1, hop * T)."""
         y = nn.functional.leaky_relu(self.stages(self.stem(mel)), _SLOPE)
         return torch.tanh(self.head(y))
 

@@ -82,6 +82,11 @@ class Finding:
         data["severity"] = self.severity.value
         return data
 
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Finding:
+        """Reads what `to_json` wrote."""
+        return cls(**{**data, "severity": Severity(data["severity"]), "location": Location(**data["location"])})
+
 
 def worst(findings: Iterable[Finding]) -> Severity | None:
     """Returns the highest severity, or None where there is no finding."""

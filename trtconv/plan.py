@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from trtconv._version import __version__
 from trtconv.errors import InputError
 from trtconv.findings import Finding, Severity, summarize
 from trtconv.shapes import Range, ShapeProfile
@@ -168,6 +169,7 @@ class BuildReport:
         """Returns the report as plain JSON values."""
         return {
             "schema": SCHEMA,
+            "trtconv": __version__,
             "model": self.model,
             "plan": self.plan.to_json(),
             "profiles": [profile.to_json() for profile in self.plan.profiles],
@@ -181,6 +183,25 @@ class BuildReport:
             "up_to_date": self.up_to_date,
             "exit_code": self.exit_code,
         }
+
+    def kept(self, old: Mapping[str, Any]) -> BuildReport:
+        """Returns this report with the results of an earlier one, whose engine is kept.
+
+        Args:
+            old: The JSON of a report of the same model, plan and runtime.
+
+        Raises:
+            KeyError, TypeError: `old` is no such report.
+        """
+        return dataclasses.replace(
+            self,
+            edits=tuple(Edit(e["pass"], e["node"], e["what"]) for e in old["edits"]),
+            skipped=tuple(Skip(s["pass"], s["node"], s["reason"]) for s in old["skipped"]),
+            findings=tuple(Finding.from_json(f) for f in old["findings"]),
+            io=tuple(TensorInfo(t["name"], t["kind"], t["dtype"], tuple(t["shape"])) for t in old["io"]),
+            engine=dict(old["engine"]),
+            up_to_date=True,
+        )
 
 
 Bounds = Mapping[str, Range]

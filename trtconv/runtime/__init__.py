@@ -9,6 +9,7 @@ from trtconv.runtime.base import (
     ParserIssue,
     Runtime,
     RuntimeInfo,
+    RuntimeStatus,
 )
 from trtconv.runtime.loader import available, load
 
@@ -21,6 +22,7 @@ __all__ = [
     "ParserIssue",
     "Runtime",
     "RuntimeInfo",
+    "RuntimeStatus",
     "available",
     "load",
 ]

@@ -35,6 +35,31 @@ class Capabilities:
 
 
 @dataclasses.dataclass(frozen=True)
+class RuntimeStatus:
+    """Whether one family of TensorRT can be used here.
+
+    Args:
+        family: "rtx" or "tensorrt".
+        installed: Whether its Python package is there.
+        version: Its version string, or None where it cannot be told.
+        works: Whether it loads and can make a builder.
+        why: Why it does not work; empty where it does.
+        install: The command that installs it.
+    """
+
+    family: str
+    installed: bool
+    version: str | None
+    works: bool
+    why: str
+    install: str
+
+    def to_json(self) -> dict[str, object]:
+        """Returns the status as plain JSON values."""
+        return dataclasses.asdict(self)
+
+
+@dataclasses.dataclass(frozen=True)
 class RuntimeInfo:
     """An installed runtime.
 
@@ -52,10 +77,12 @@ class RuntimeInfo:
 
     @property
     def target(self) -> Target:
+        """The target that this runtime is: its family and (major, minor)."""
         parts = self.version.split(".")[:2]
         return Target(self.family, tuple(int(part) for part in parts if part.isdigit()))
 
     def to_json(self) -> dict[str, object]:
+        """Returns what a report says of the runtime."""
         return {"family": self.family, "version": self.version, "gpu": self.gpu}
 
 
@@ -65,15 +92,18 @@ class ParserIssue:
 
     Args:
         node_index: Position in the main graph's node list; -1 where unknown.
-        node_name: Name of the node, possibly empty.
+        node_name: Name of the node, possibly empty; of a node without a name "node_of_" and its first output.
         op: Operator type, possibly empty.
         message: The parser's reason, cleaned of source locations.
+        inside: What the node sits in where it is not in the main graph, outermost first: ("if (If)",
+            "then (then_branch)") or ("call1 (Up)",). `node_index` is then the node of the main graph that holds it.
     """
 
     node_index: int
     node_name: str
     op: str
     message: str
+    inside: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,7 +114,8 @@ class DeconvLayer:
 
     Args:
         name: Layer name.
-        onnx_node: Name of the ONNX node that it came from (from the layer's metadata, else its name).
+        onnx_node: Name of the ONNX node that it came from (from the layer's metadata, else its name); of a
+            node without a name "node_of_" and its first output.
         pre_padding: Rows cropped at the low end.
         post_padding: Rows cropped at the high end.
         padding_mode: "EXPLICIT_ROUND_DOWN", "SAME_UPPER" and so on; pads are unused in the SAME modes.
@@ -94,6 +125,8 @@ class DeconvLayer:
         input_shape: (N, C, spatial...), -1 where dynamic.
         output_shape: (N, C, spatial...), -1 where dynamic.
         output: Name of the output tensor.
+        inside: What the ONNX node sits in, as in `ParserIssue`; empty also in Loop and Scan bodies, where the parser
+            does not say it. A layer's `onnx_node` need not be unique: branches and calls repeat names.
     """
 
     name: str
@@ -110,6 +143,7 @@ class DeconvLayer:
     input_shape: tuple[int, ...]
     output_shape: tuple[int, ...]
     output: str
+    inside: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,13 +167,16 @@ class ParsedNetwork(Protocol):
         """Type of every layer in order, for example ("DECONVOLUTION", "ACTIVATION")."""
 
     @property
-    def deconvolutions(self) -> Sequence[DeconvLayer]: ...
+    def deconvolutions(self) -> Sequence[DeconvLayer]:
+        """Every deconvolution, in the order of the network."""
 
     @property
-    def inputs(self) -> Sequence[TensorInfo]: ...
+    def inputs(self) -> Sequence[TensorInfo]:
+        """The network's inputs, with the data types that an engine will have."""
 
     @property
-    def outputs(self) -> Sequence[TensorInfo]: ...
+    def outputs(self) -> Sequence[TensorInfo]:
+        """The network's outputs."""
 
     @property
     def shape_inputs(self) -> Sequence[str]:
@@ -162,7 +199,8 @@ class Runtime(Protocol):
     """A TensorRT that is installed and works here."""
 
     @property
-    def info(self) -> RuntimeInfo: ...
+    def info(self) -> RuntimeInfo:
+        """Family, version, GPU and capabilities."""
 
     def parse(self, model: bytes, path: Path) -> ParsedNetwork | tuple[ParserIssue, ...]:
         """Parses an ONNX model with TensorRT's own parser.

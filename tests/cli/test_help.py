@@ -1,0 +1,138 @@
+"""Help, version, the table of commands, and what starting costs."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+
+import click
+import pytest
+
+import trtconv
+from trtconv.cli.group import COMMANDS
+
+HEAVY = ("onnx", "torch", "tensorrt", "tensorrt_rtx", "numpy", "onnxruntime", "polygraphy", "onnx_graphsurgeon")
+
+FLAGS = {
+    "build": "-o --output --dim --profile --minShapes --optShapes --maxShapes --target --precision --report --format "
+    "--no-rewrite --fail-on --force -q --quiet",
+    "check": "--dim --profile --minShapes --optShapes --maxShapes --target --no-rewrite --format --fail-on -q --quiet",
+    "rewrite": "-o --output --only --skip --target --format -q --quiet",
+    "doctor": "--format",
+    "passes": "--format",
+    "rule": "--format",
+}
+
+
+def _command(name: str) -> click.Command:
+    module = {entry: module for entry, module, _ in COMMANDS}[name]
+    command: click.Command = importlib.import_module(module).command
+    return command
+
+
+def test_every_command_has_its_flags_pinned() -> None:
+    assert list(FLAGS) == [name for name, _, _ in COMMANDS]
+
+
+@pytest.mark.parametrize(("name", "module", "short_help"), COMMANDS)
+def test_table_agrees_with_command(name: str, module: str, short_help: str) -> None:
+    command = _command(name)
+    assert command.name == name
+    assert command.get_short_help_str(limit=200) == short_help
+    assert inspect.cleandoc(command.help or "").splitlines()[0] == short_help
+
+
+@pytest.mark.parametrize("name", FLAGS)
+def test_command_takes_the_flags_of_the_contract(name: str) -> None:
+    options = [p for p in _command(name).params if isinstance(p, click.Option)]
+    assert {flag for option in options for flag in option.opts} == set(FLAGS[name].split())
+
+
+@pytest.mark.parametrize("name", FLAGS)
+def test_help_explains_every_flag_and_has_examples(call, name: str) -> None:
+    ended = call(name, "--help")
+    assert (ended.code, ended.err) == (0, "")
+    for flag in FLAGS[name].split():
+        assert flag in ended.out
+    assert f"trtconv {name}" in ended.out
+    assert "Examples:" in ended.out
+    assert all(option.help for option in _command(name).params if isinstance(option, click.Option))
+    assert ended.out.isascii()
+
+
+def test_group_help_lists_commands(call) -> None:
+    ended = call("-h")
+    assert (ended.code, ended.err) == (0, "")
+    for name, _, short_help in COMMANDS:
+        assert f"  {name} " in ended.out
+        assert short_help in ended.out
+    assert "Exit status:" in ended.out
+
+
+def test_version(call) -> None:
+    ended = call("--version")
+    assert (ended.code, ended.out, ended.err) == (0, f"trtconv {trtconv.__version__}\n", "")
+
+
+_LOADED = """
+import json, sys
+{action}
+sys.stderr.write(json.dumps(sorted(sys.modules)))
+"""
+
+
+def _modules_after(spawn, action: str) -> set[str]:
+    _, err = spawn(_LOADED.format(action=action)).communicate(timeout=60)
+    return set(json.loads(err))
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        "import trtconv",
+        "from trtconv.cli import main; main(['--help'])",
+        "from trtconv.cli import main; main(['--version'])",
+        *(f"from trtconv.cli import main; main([{name!r}, '--help'])" for name in FLAGS),
+    ],
+)
+def test_starting_loads_nothing_heavy(spawn, action: str) -> None:
+    assert not _modules_after(spawn, action) & set(HEAVY)
+
+
+def test_help_and_version_load_no_command_and_no_core(spawn) -> None:
+    for flag in ("--help", "--version"):
+        loaded = _modules_after(spawn, f"from trtconv.cli import main; main([{flag!r}])")
+        ours = {name for name in loaded if name.startswith("trtconv")}
+        small = {"trtconv", "trtconv._version", "trtconv.errors", "trtconv.cli"}
+        assert ours == small | {"trtconv.cli.boundary", "trtconv.cli.group", "trtconv.cli.outcome"}
+
+
+def test_import_loads_only_the_package(spawn) -> None:
+    loaded = _modules_after(spawn, "import trtconv")
+    assert {name for name in loaded if name.startswith("trtconv")} == {"trtconv", "trtconv._version"}
+    assert "click" not in loaded
+
+
+def test_public_names_resolve() -> None:
+    homes = {name for names in trtconv._HOMES.values() for name in names}
+    assert homes | {"__version__"} == set(trtconv.__all__)
+    for module, names in trtconv._HOMES.items():
+        for name in names:
+            assert getattr(trtconv, name) is getattr(importlib.import_module(module), name)
+    assert set(trtconv.__all__) <= set(dir(trtconv))
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = trtconv.nothing
+
+
+def test_unknown_command_suggests(call) -> None:
+    ended = call("biuld")
+    assert ended.code == 2
+    assert ended.out == ""
+    assert "Did you mean build?" in ended.err
+
+
+def test_no_command_is_a_usage_error(call) -> None:
+    ended = call()
+    assert (ended.code, ended.out) == (2, "")
+    assert "Missing command" in ended.err

@@ -1,0 +1,86 @@
+"""Progress on stderr."""
+
+from __future__ import annotations
+
+import io
+import sys
+import threading
+import time
+
+import pytest
+
+from trtconv.cli import progress as cli_progress
+from trtconv.cli.progress import show_progress
+from trtconv.progress import NullProgress
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+class Closed(io.StringIO):
+    def write(self, text: str) -> int:
+        raise BrokenPipeError
+
+
+def _work(stream: io.StringIO, monkeypatch: pytest.MonkeyPatch, pause: float = 0.1, **env: str) -> str:
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr(cli_progress, "LINE_SECONDS", 0.02)
+    monkeypatch.setattr(cli_progress, "TERMINAL_SECONDS", 0.02)
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+    with show_progress(quiet=False) as progress:
+        with progress.stage("load"):
+            pass
+        with progress.stage("build"):
+            progress.phase("tactics\x1b[2J", 2, 10)
+            time.sleep(pause)
+            progress.phase("serialize", 0, 0)
+    return stream.getvalue()
+
+
+def test_lines(monkeypatch) -> None:
+    lines = _work(io.StringIO(), monkeypatch).splitlines()
+    assert lines[0].endswith(" s] load")
+    assert lines[1].endswith(" s] build")
+    assert any(line.endswith(" s] build: tactics\\x1b[2J (2/10)") for line in lines[2:])
+    assert "\x1b" not in "".join(lines)
+
+
+def test_terminal_updates_one_line(monkeypatch) -> None:
+    text = _work(Terminal(), monkeypatch, TERM="xterm")
+    assert "\n" not in text
+    assert "\r\x1b[K" in text
+    assert "tactics\\x1b[2J (2/10)" in text
+    assert text.endswith("\r\x1b[K")
+
+
+def test_dumb_terminal_gets_lines(monkeypatch) -> None:
+    assert "\x1b" not in _work(Terminal(), monkeypatch, TERM="dumb")
+
+
+def test_closed_stderr_does_not_stop_the_work(monkeypatch) -> None:
+    assert _work(Closed(), monkeypatch) == ""
+
+
+def test_quiet_and_absent_stderr(monkeypatch) -> None:
+    with show_progress(quiet=True) as progress:
+        assert isinstance(progress, NullProgress)
+    monkeypatch.setattr(sys, "stderr", None)
+    with show_progress(quiet=False) as progress:
+        assert isinstance(progress, NullProgress)
+
+
+def test_no_thread_is_left(monkeypatch) -> None:
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    with pytest.raises(ZeroDivisionError), show_progress(quiet=False) as progress, progress.stage("load"):
+        raise ZeroDivisionError
+    assert not [thread for thread in threading.enumerate() if thread.name == "trtconv-progress"]
+
+
+def test_null_progress() -> None:
+    progress = NullProgress()
+    with progress.stage("load"):
+        progress.phase("anything", 1, 2)

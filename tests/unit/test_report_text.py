@@ -1,0 +1,224 @@
+"""What a person reads."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from trtconv.findings import Finding, Location, Severity
+from trtconv.plan import BuildPlan, BuildReport, CheckReport, Edit, RewriteReport, Skip, Target, TensorInfo
+from trtconv.report.text import LISTED, build_text, check_text, findings_text, rewrite_text
+from trtconv.report.wording import byte_size, clean, count, shape_text
+from trtconv.shapes import InputRange, Range, ShapeProfile
+
+MODEL = {"path": "m.onnx", "sha256": "0" * 64}
+TARGET = Target("rtx", (1, 7))
+
+
+def finding(code: str, severity: Severity, location: Location, **changes: Any) -> Finding:
+    return dataclasses.replace(Finding(code, "a-fault", "something is wrong", severity, location), **changes)
+
+
+UP1 = Location("", 5, "up1", "ConvTranspose")
+UP2 = Location("", 11, "up2", "ConvTranspose")
+THEN = Location("if/then_branch", 0, "", "Resize")
+FINDINGS = (
+    finding("TC101", Severity.INFO, UP2, mended_by="make-deconv-explicit"),
+    finding("TC102", Severity.WARNING, UP1, fix="Do this."),
+    finding("TC103", Severity.ERROR, dataclasses.replace(UP1, tensor="w"), message="first line\nsecond line"),
+    finding("TC001", Severity.ERROR, Location()),
+    finding("TC104", Severity.WARNING, THEN),
+)
+
+
+def check(findings: tuple[Finding, ...], **parser: Any) -> str:
+    parser = {"runtime": "rtx", "version": "1.7.1", "accepted": True} | parser
+    return check_text(CheckReport(MODEL, TARGET, findings, parser, 1))
+
+
+def test_check_groups_by_node_worst_first() -> None:
+    assert (
+        check(FINDINGS)
+        == """\
+m.onnx: graph
+  error TC001 a-fault: something is wrong
+
+m.onnx: graph/node[5] ConvTranspose "up1"
+  error TC103 a-fault: first line (tensor w)
+    second line
+  warning TC102 a-fault: something is wrong
+    fix: Do this.
+
+m.onnx: if/then_branch/node[0] Resize
+  warning TC104 a-fault: something is wrong
+
+m.onnx: graph/node[11] ConvTranspose "up2"
+  info TC101 a-fault: something is wrong
+    mended by the pass make-deconv-explicit
+
+parser: rtx 1.7.1 accepts the model
+m.onnx: 2 errors, 2 warnings, 1 info for rtx-1.7"""
+    )
+
+
+def test_check_does_not_depend_on_the_order_of_findings() -> None:
+    assert check(FINDINGS) == check(tuple(reversed(FINDINGS)))
+
+
+@pytest.mark.parametrize(
+    ("accepted", "line"),
+    [
+        (True, "parser: rtx 1.7.1 accepts the model"),
+        (False, "parser: rtx 1.7.1 refuses the model"),
+        (None, "parser: not asked, that TensorRT is not installed here"),
+    ],
+)
+def test_clean_check(accepted: bool | None, line: str) -> None:
+    assert check((), accepted=accepted) == f"{line}\nm.onnx: nothing to report for rtx-1.7"
+
+
+def build_report(**changes: Any) -> BuildReport:
+    shapes = InputRange((1, 3, 64, 64), (1, 3, 256, 256), (4, 3, 512, 512))
+    fixed = InputRange((), (), ())
+    profile = ShapeProfile({"x": shapes, "steps": fixed}, {"height": Range(64, 256, 512)})
+    report = BuildReport(
+        model=MODEL,
+        plan=BuildPlan(TARGET, (profile,)),
+        runtime={"family": "rtx", "version": "1.7.1.116", "gpu": None},
+        edits=(Edit("make-deconv-explicit", "up1", "pads made explicit"), Edit("another", "", "done")),
+        skipped=(Skip("another", "up2", "weight is not constant"),),
+        findings=(FINDINGS[0],),
+        engine={"path": "out/m.engine", "sha256": "1" * 64, "bytes": 1_234_567},
+        io=(TensorInfo("x", "input", "float", (-1, 3, -1, -1)), TensorInfo("out", "output", "float", (-1, 1))),
+        seconds={"load": 0.01, "build": 1.5},
+    )
+    return dataclasses.replace(report, **changes)
+
+
+def test_build() -> None:
+    assert (
+        build_text(build_report())
+        == """\
+model    m.onnx
+runtime  rtx 1.7.1.116 without a GPU
+target   rtx-1.7, precision as-is
+
+profile
+  input  min        opt          max
+  x      1x3x64x64  1x3x256x256  4x3x512x512
+  steps  scalar     scalar       scalar
+
+rewritten, 2 edits
+  make-deconv-explicit (1)
+    up1: pads made explicit
+  another (1)
+    (unnamed): done
+
+left alone, 1 skip
+  another (1)
+    up2: weight is not constant
+
+m.onnx: graph/node[11] ConvTranspose "up2"
+  info TC101 a-fault: something is wrong
+    mended by the pass make-deconv-explicit
+
+engine
+  input   x    float  -1x3x-1x-1
+  output  out  float  -1x1
+
+seconds: load 0.01, build 1.50
+
+built out/m.engine (1.2 MB) in 1.5 s; 1 info"""
+    )
+
+
+def test_build_with_profiles_gpu_and_no_rewrite() -> None:
+    report = build_report()
+    plan = dataclasses.replace(report.plan, profiles=report.plan.profiles * 2, rewrite=False)
+    text = build_text(build_report(plan=plan, runtime={"family": "rtx", "version": "1.7", "gpu": "RTX 4090"}))
+    assert "profile 1 of 2" in text
+    assert "profile 2 of 2" in text
+    assert "rtx 1.7 on RTX 4090" in text
+    assert "precision as-is, not rewritten" in text
+
+
+def test_build_that_made_nothing() -> None:
+    text = build_text(build_report(engine=None, io=(), exit_code=1, findings=FINDINGS))
+    assert text.splitlines()[-1] == "m.onnx: no engine, 2 errors, 2 warnings, 1 info"
+
+
+def test_up_to_date_is_one_line() -> None:
+    assert build_text(build_report(up_to_date=True)) == ("out/m.engine (1.2 MB) is up to date; --force builds it again")
+
+
+def test_many_edits_are_counted() -> None:
+    edits = tuple(Edit("p", f"n{i}", "done") for i in range(LISTED + 5))
+    text = build_text(build_report(edits=edits))
+    assert f"p ({LISTED + 5})" in text
+    assert f"n{LISTED - 1}: done" in text
+    assert f"n{LISTED}: done" not in text
+    assert "... and 5 more" in text
+
+
+def rewrite_report(**verified: Any) -> RewriteReport:
+    output = {"path": "o.onnx", "sha256": "2" * 64, "bytes": 512}
+    return RewriteReport(MODEL, output, (Edit("p", "n", "done"),), (Skip("p", "m", "why"),), verified)
+
+
+def test_rewrite() -> None:
+    assert (
+        rewrite_text(rewrite_report(max_relative_error=1.54e-7))
+        == """\
+rewritten, 1 edit
+  p (1)
+    n: done
+
+left alone, 1 skip
+  p (1)
+    m: why
+
+verified on ONNX Runtime: largest relative error 1.5e-07
+
+wrote o.onnx (512 bytes): 1 edit"""
+    )
+
+
+def test_rewrite_not_verified() -> None:
+    assert "not verified: no float64" in rewrite_text(rewrite_report(max_relative_error=None, why="no float64"))
+    nothing = dataclasses.replace(rewrite_report(max_relative_error=0.0), edits=(), skipped=())
+    assert rewrite_text(nothing).startswith("verified on ONNX Runtime: largest relative error 0\n")
+    assert rewrite_text(nothing).endswith(": no edits")
+
+
+def test_names_cannot_steer_the_terminal() -> None:
+    nasty = "\x1b[2J\r\n\u202eevil"
+    place = Location(nasty, 1, nasty, nasty, nasty)
+    text = findings_text("m.onnx", [Finding("TC101", "n", f"about {nasty}", Severity.ERROR, place, nasty, nasty)])
+    edits = build_text(build_report(edits=(Edit(nasty, nasty, nasty),), skipped=(Skip(nasty, nasty, nasty),)))
+    for shown in (text, edits):
+        assert "\x1b" not in shown
+        assert "\r" not in shown
+        assert "\u202e" not in shown
+    assert "\\x1b[2J" in text
+
+
+def test_fixed_text_is_ascii() -> None:
+    assert build_text(build_report()).isascii()
+    assert check(FINDINGS).isascii()
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(0, "0 bytes"), (999, "999 bytes"), (1000, "1.0 kB"), (1_234_567, "1.2 MB"), (5_500_000_000, "5.5 GB")],
+)
+def test_byte_size(size: int, text: str) -> None:
+    assert byte_size(size) == text
+
+
+def test_wording() -> None:
+    assert (count(1, "error"), count(2, "error")) == ("1 error", "2 errors")
+    assert (shape_text((1, -1)), shape_text(())) == ("1x-1", "scalar")
+    assert clean("caf\u00e9 \u4e2d") == "caf\u00e9 \u4e2d"
+    assert clean("a\tb\udcff") == "a\\tb\\udcff"

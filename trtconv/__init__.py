@@ -1,0 +1,72 @@
+"""trtconv: ONNX models made into TensorRT engines.
+
+`trtconv.build(BuildRequest(...))`, `trtconv.check(CheckRequest(...))` and `trtconv.rewrite(RewriteRequest(...))` do
+what the commands of the same names do, and return a report instead of printing one. Names are looked up when they are
+first used, so that `import trtconv` loads nothing heavy.
+"""
+
+from __future__ import annotations
+
+from trtconv._version import __version__
+
+TYPE_CHECKING = False  # What typing.TYPE_CHECKING is; spares the import of typing.
+if TYPE_CHECKING:
+    from trtconv.errors import BuildFailed, EnvironmentMissing, InputError, TrtconvError, VerifyFailed
+    from trtconv.pipeline import build, check, rewrite
+    from trtconv.plan import BuildReport, BuildRequest, CheckReport, CheckRequest, RewriteReport, RewriteRequest, Target
+    from trtconv.progress import NullProgress, Progress
+    from trtconv.shapes import Range
+
+__all__ = [
+    "BuildFailed",
+    "BuildReport",
+    "BuildRequest",
+    "CheckReport",
+    "CheckRequest",
+    "EnvironmentMissing",
+    "InputError",
+    "NullProgress",
+    "Progress",
+    "Range",
+    "RewriteReport",
+    "RewriteRequest",
+    "Target",
+    "TrtconvError",
+    "VerifyFailed",
+    "__version__",
+    "build",
+    "check",
+    "rewrite",
+]
+
+_HOMES = {
+    "trtconv.errors": ("BuildFailed", "EnvironmentMissing", "InputError", "TrtconvError", "VerifyFailed"),
+    "trtconv.pipeline": ("build", "check", "rewrite"),
+    "trtconv.plan": (
+        "BuildReport",
+        "BuildRequest",
+        "CheckReport",
+        "CheckRequest",
+        "RewriteReport",
+        "RewriteRequest",
+        "Target",
+    ),
+    "trtconv.progress": ("NullProgress", "Progress"),
+    "trtconv.shapes": ("Range",),
+}
+
+
+def __getattr__(name: str) -> object:
+    """Imports a public name from its module when it is first used (PEP 562)."""
+    for module, names in _HOMES.items():
+        if name in names:
+            import importlib
+
+            value: object = getattr(importlib.import_module(module), name)
+            globals()[name] = value
+            return value
+    raise AttributeError(f"module 'trtconv' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

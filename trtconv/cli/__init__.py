@@ -1,0 +1,5 @@
+"""The command line: a click group whose commands load when they are called, and one error boundary."""
+
+from trtconv.cli.boundary import main
+
+__all__ = ["main"]

@@ -1,0 +1,109 @@
+"""`trtconv build`."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import click
+
+from trtconv.cli import options
+from trtconv.cli.outcome import Command, Outcome
+from trtconv.cli.progress import show_progress
+
+
+@dataclasses.dataclass(frozen=True)
+class BuildFlags(options.ShapeFlags):
+    """The command's flags."""
+
+    model: str
+    output: str | None
+    target: str
+    precision: str
+    report: str | None
+    output_format: str
+    no_rewrite: bool
+    fail_on: str
+    force: bool
+    quiet: bool
+
+
+@click.command(
+    "build",
+    cls=Command,
+    short_help="Convert an ONNX model into a TensorRT engine.",
+    epilog="""\b
+Examples:
+  A model with static shapes; writes gan.engine and gan.engine.json:
+    trtconv build gan.onnx
+  Dynamic height and width, one optimization profile:
+    trtconv build unet.onnx --dim batch=1 --dim height=64:256:512 --dim width=64:256:512 -o unet.engine
+  Two profiles that share the batch:
+    trtconv build unet.onnx --dim batch=1:1:4 \\
+      --profile height=64:128:256,width=64:128:256 \\
+      --profile height=256:384:512,width=256:384:512
+  The same as with trtexec:
+    trtconv build unet.onnx --minShapes x:1x3x64x64 --optShapes x:1x3x256x256 --maxShapes x:4x3x512x512
+  In a script:
+    trtconv build unet.onnx --dim height=64:256:512 --format json -q | jq .engine.bytes
+
+\b
+Exit status: 0 built, or up to date; 1 the model failed; 2 a bad call or an unreadable model;
+4 the runtime or GPU is missing.
+""",
+)
+@options.model_argument
+@click.option("-o", "--output", metavar="ENGINE", help="Where the engine goes. Default: MODEL with the suffix .engine.")
+@options.shape_options
+@options.target_option
+@click.option(
+    "--precision",
+    type=click.Choice(["as-is", "fp16", "bf16", "int8"]),
+    default="as-is",
+    show_default=True,
+    help="What to compute in; the same meaning in every TensorRT version. as-is: as the model says.",
+)
+@click.option("--report", metavar="FILE", help="Where the report goes. Default: ENGINE.json.")
+@options.format_option("text", "json")
+@options.no_rewrite_option
+@options.fail_on_option
+@click.option("--force", is_flag=True, help="Build even where model, plan and runtime have not changed.")
+@options.quiet_option
+@options.packed(BuildFlags)
+def command(flags: BuildFlags) -> Outcome:
+    """Convert an ONNX model into a TensorRT engine.
+
+    MODEL is an .onnx file, with its external data beside it; it is never written. It is rewritten in memory where
+    TensorRT would refuse or misread a node, parsed by TensorRT's own parser, audited (every deconvolution in the
+    parsed network is compared with what ONNX says it computes) and built.
+
+    The engine and its report, ENGINE.json, appear whole or not at all. An engine whose model, plan and runtime have
+    not changed is kept. Every dynamic dimension needs bounds; without them the command lists the dimensions and what
+    to add.
+    """
+    from trtconv.plan import BuildRequest
+    from trtconv.report import json, text
+
+    dims, profiles = flags.bounds()
+    request = BuildRequest(
+        model=Path(flags.model),
+        engine=_path(flags.output),
+        dims=dims,
+        profiles=profiles,
+        target=options.parse_target(flags.target),
+        precision=flags.precision,
+        rewrite=not flags.no_rewrite,
+        fail_on=options.severity(flags.fail_on),
+        force=flags.force,
+        report=_path(flags.report),
+    )
+    from trtconv import pipeline
+
+    with show_progress(flags.quiet) as progress:
+        report = pipeline.build(request, progress)
+    render = json.render(report.to_json()) if flags.output_format == "json" else text.build_text(report)
+    return Outcome(render, report.exit_code)
+
+
+def _path(text: str | None) -> Path | None:
+    return None if text is None else Path(text)

@@ -1,0 +1,88 @@
+"""The `trtconv` group: a table of commands, each imported only when it is called.
+
+Help for `trtconv` alone is written from the table, so that it costs little more than importing click. A test holds the
+table to each command's own help.
+"""
+
+from __future__ import annotations
+
+import click
+
+from trtconv._version import __version__
+from trtconv.cli.outcome import PageWriter
+
+COMMANDS = (
+    ("build", "trtconv.cli.build", "Convert an ONNX model into a TensorRT engine."),
+    ("check", "trtconv.cli.check", "Tell what TensorRT will not take, or will get wrong, in a model."),
+    ("rewrite", "trtconv.cli.rewrite", "Write the model that build would hand to TensorRT."),
+    ("doctor", "trtconv.cli.doctor", "Show what is installed and which TensorRT works here."),
+    ("passes", "trtconv.cli.passes", "List the rewrites that build and rewrite apply."),
+    ("rule", "trtconv.cli.rule", "Explain a rule of check, or list them all."),
+)
+"""Name, module and first line of help of every command, in the order of the help page. The module has `command`."""
+
+
+class LazyGroup(PageWriter, click.Group):
+    """A group whose commands come from `COMMANDS`."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Returns the names in the table's order."""
+        return [name for name, _, _ in COMMANDS]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Imports one command; None where there is no such command."""
+        for name, module, _ in COMMANDS:
+            if name == cmd_name:
+                import importlib
+
+                command: click.Command = importlib.import_module(module).command
+                return command
+        return None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Finds the command that the arguments ask for; suggests near names where there is none."""
+        name = args[0]
+        if not name.startswith("-") and name not in self.list_commands(ctx):
+            import difflib
+
+            near = difflib.get_close_matches(name, self.list_commands(ctx))
+            suggestion = f" Did you mean {' or '.join(near)}?" if near else ""
+            ctx.fail(f"No such command {name!r}.{suggestion}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes the list of commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, short_help) for name, _, short_help in COMMANDS])
+
+
+@click.command(
+    cls=LazyGroup,
+    no_args_is_help=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="""\b
+Exit status:
+  0    fine
+  1    the model failed: a finding, a refused build, a verification out of tolerance
+  2    a bad call or an unreadable input
+  3    a bug in trtconv; the traceback is saved to a file
+  4    this machine cannot: a runtime, GPU or capability is missing
+  130  interrupted
+
+\b
+Results go to stdout, progress and diagnostics to stderr. With --format json stdout
+is one JSON document, also on failure. 'trtconv COMMAND --help' explains a command.
+""",
+)
+@click.version_option(__version__, prog_name="trtconv", message="%(prog)s %(version)s")
+def cli() -> None:
+    """Convert ONNX models into TensorRT engines, and say why where it cannot be done.
+
+    \b
+    Examples:
+      trtconv doctor
+      trtconv check unet.onnx
+      trtconv build unet.onnx --dim height=64:256:512 --dim width=64:256:512
+    """

@@ -1,0 +1,160 @@
+"""Flags that several commands share, and what they mean in terms of a request.
+
+Each command's flags arrive in one object: `@packed(BuildFlags)` makes it of what click parsed, so that a new shared
+flag is one option here and one field of the class.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from trtconv.cli.outcome import Outcome
+from trtconv.errors import InputError
+
+if TYPE_CHECKING:
+    from trtconv.findings import Severity
+    from trtconv.plan import Bounds, Target
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+Flags = TypeVar("Flags")
+
+
+@dataclasses.dataclass(frozen=True)
+class ShapeFlags:
+    """The flags of `shape_options`."""
+
+    dim: tuple[str, ...]
+    profile: tuple[str, ...]
+    min_shapes: str | None
+    opt_shapes: str | None
+    max_shapes: str | None
+
+    def bounds(self) -> tuple[Bounds, tuple[Bounds, ...]]:
+        """Returns the bounds that hold everywhere, and those of each profile.
+
+        Raises:
+            InputError: For flags that cannot be read or do not go together.
+        """
+        from trtconv.shapes import parse_dims, parse_profile, parse_trtexec
+
+        dims = parse_dims(self.dim)
+        if any(shapes is not None for shapes in (self.min_shapes, self.opt_shapes, self.max_shapes)):
+            if self.profile:
+                raise InputError(
+                    "--profile does not go together with --minShapes, --optShapes and --maxShapes",
+                    "Use --profile once for each optimization profile, or trtexec's three flags for a single one.",
+                )
+            return dims, (parse_trtexec(self.min_shapes, self.opt_shapes, self.max_shapes),)
+        return dims, tuple(parse_profile(text) for text in self.profile)
+
+
+def packed(flags: Callable[..., Flags]) -> Callable[[Callable[[Flags], Outcome]], Callable[..., Outcome]]:
+    """Gives a command its flags as one object.
+
+    Args:
+        flags: The class to make of them; has a field for every parameter of the command.
+    """
+
+    def decorate(command: Callable[[Flags], Outcome]) -> Callable[..., Outcome]:
+        @functools.wraps(command)
+        def run(**values: Any) -> Outcome:
+            return command(flags(**values))
+
+        return run
+
+    return decorate
+
+
+def _chain(*options: Callable[[Decorated], Decorated]) -> Callable[[Decorated], Decorated]:
+    """Makes one decorator of several, listed in the order of the help page."""
+
+    def decorate(command: Decorated) -> Decorated:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+model_argument = click.argument("model", metavar="MODEL")
+
+shape_options = _chain(
+    click.option(
+        "--dim",
+        multiple=True,
+        metavar="NAME=MIN:OPT:MAX",
+        help="Bound a dynamic dimension everywhere it occurs; NAME=N fixes it. NAME is the dimension's name in the "
+        "model, or INPUT:AXIS (x:2) for one without a name. Repeatable.",
+    ),
+    click.option(
+        "--profile",
+        multiple=True,
+        metavar="NAME=MIN:OPT:MAX,...",
+        help="Make one optimization profile with these bounds, laid over those of --dim. Repeatable.",
+    ),
+    click.option(
+        "--minShapes",
+        "min_shapes",
+        metavar="INPUT:SHAPE,...",
+        help="trtexec's spelling of a single profile: smallest shapes, such as x:1x3x64x64.",
+    ),
+    click.option(
+        "--optShapes",
+        "opt_shapes",
+        metavar="INPUT:SHAPE,...",
+        help="Shapes to optimize for. Alone, without the other two: the only shapes.",
+    ),
+    click.option("--maxShapes", "max_shapes", metavar="INPUT:SHAPE,...", help="Largest shapes."),
+)
+
+target_option = click.option(
+    "--target",
+    default="auto",
+    show_default=True,
+    metavar="TARGET",
+    help="auto (the installed tensorrt if it works here, else rtx), rtx, tensorrt, or a version to check against, such "
+    "as tensorrt-8.6.",
+)
+
+no_rewrite_option = click.option("--no-rewrite", is_flag=True, help="Hand the model to TensorRT as it is.")
+
+fail_on_option = click.option(
+    "--fail-on",
+    type=click.Choice(["error", "warning", "never"]),
+    default="error",
+    show_default=True,
+    help="Exit with 1 where a finding is at least this bad.",
+)
+
+quiet_option = click.option("-q", "--quiet", is_flag=True, help="Show no progress on stderr.")
+
+
+def format_option(*formats: str) -> Callable[[Decorated], Decorated]:
+    """Returns the `--format` flag of a command that has these formats; the first is the default."""
+    return click.option(
+        "--format",
+        "output_format",
+        type=click.Choice(formats),
+        default=formats[0],
+        show_default=True,
+        help="What stdout gets. Progress and diagnostics go to stderr.",
+    )
+
+
+def severity(fail_on: str) -> Severity | None:
+    """Returns the severity that `--fail-on` names, None for never."""
+    from trtconv.findings import Severity
+
+    return None if fail_on == "never" else Severity(fail_on)
+
+
+def parse_target(text: str) -> Target | None:
+    """Returns the target that `--target` names, None for auto."""
+    from trtconv.plan import Target
+
+    return Target.parse(text)

@@ -1,0 +1,20 @@
+"""Versions of the packages that matter, read from their metadata without importing them."""
+
+from __future__ import annotations
+
+import importlib.metadata
+
+from trtconv._version import __version__
+
+PACKAGES = ("onnx", "onnxruntime", "onnx-graphsurgeon", "polygraphy", "numpy", "tensorrt", "tensorrt-rtx", "torch")
+
+
+def versions() -> dict[str, str | None]:
+    """Returns each package's version, None where it is not installed; trtconv's own first."""
+    found: dict[str, str | None] = {"trtconv": __version__}
+    for package in PACKAGES:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            found[package] = None
+    return found

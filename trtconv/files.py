@@ -1,0 +1,59 @@
+"""Writing files so that a killed process leaves the old file or none, never half of one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+
+from trtconv.errors import InputError
+
+
+def check_writable(path: Path) -> None:
+    """Raises InputError unless a file can be made at `path`; asked before work that takes long."""
+    if path.is_dir():
+        raise InputError(f"{path} is a folder", "Give the path of a file to write.")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".trtconv-")
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+    os.close(handle)
+    Path(name).unlink()
+
+
+def atomic_write(path: Path, data: bytes | memoryview) -> None:
+    """Writes a file by way of a temporary file beside it, fsync and rename.
+
+    Raises:
+        InputError: The file cannot be written (folder missing or read-only, disk full).
+    """
+    temporary: Path | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+        temporary = Path(name)
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.chmod(0o666 & ~_umask())
+        os.replace(temporary, path)
+        temporary = None
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+    finally:
+        if temporary is not None:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _cannot_write(path: Path, error: OSError) -> InputError:
+    return InputError(f"{path} cannot be written: {error.strerror or error}", "Choose another output path.")

@@ -1,0 +1,696 @@
+"""The only door to onnx and onnx-graphsurgeon: reading, looking at, operating on and writing ONNX models.
+
+A model is read without its external data: weights are fetched one by one, when something needs their values. Passes
+operate through a `Field`: an onnx-graphsurgeon graph of just the nodes that a pass asks for and their surroundings.
+Closing a field writes back the replaced nodes and nothing else, so whatever graph-surgeon would lose on a round trip
+(metadata, doc strings, unusual attributes, the order of nodes) stays as it was.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_graphsurgeon as gs
+from google.protobuf.message import DecodeError
+from numpy.typing import NDArray
+from onnx import numpy_helper
+from onnx.external_data_helper import uses_external_data
+from onnx_graphsurgeon.exporters.onnx_exporter import OnnxExporter
+from onnx_graphsurgeon.importers.onnx_importer import OnnxImporter
+from onnx_graphsurgeon.ir.tensor import LazyValues
+
+from trtconv.errors import InputError
+from trtconv.files import atomic_write
+from trtconv.findings import Location
+from trtconv.shapes import InputSpec
+
+_ONNX_DOMAINS = ("", "ai.onnx")
+_UNUSABLE_NAMES = ("", "?", "-1", "None", "unk")
+_SMALL_ELEMENTS = 64
+"""Integer tensors up to this size are read from external data at once: shape inference needs their values."""
+_MAX_CONE = 32
+"""Nodes that are looked at, at most, to find where a weight comes from."""
+PROTOBUF_LIMIT = 2**31 - 2**20
+"""Bytes that fit one protobuf message, with some room for the rest of the model."""
+
+
+class Scope:
+    """One graph of a model - the main graph or the body of an If, Loop or Scan - and the names that it sees.
+
+    Args:
+        model: The model it belongs to.
+        graph: The live GraphProto.
+        path: "" for the main graph, "loop_node/body" for a subgraph.
+        parent: The graph around it.
+    """
+
+    def __init__(self, model: OnnxModel, graph: onnx.GraphProto, path: str, parent: Scope | None) -> None:
+        self.model = model
+        self.graph = graph
+        self.path = path
+        self.parent = parent
+
+    @functools.cached_property
+    def initializers(self) -> dict[str, onnx.TensorProto]:
+        return {tensor.name: tensor for tensor in self.graph.initializer}
+
+    @functools.cached_property
+    def producers(self) -> dict[str, int]:
+        """Tensor name to the index of the node that makes it."""
+        return {name: index for index, node in enumerate(self.graph.node) for name in node.output if name}
+
+    def initializer(self, name: str) -> onnx.TensorProto | None:
+        """Returns an initializer of this graph or of a graph around it."""
+        found = self.initializers.get(name)
+        return found if found is not None or self.parent is None else self.parent.initializer(name)
+
+    def location(self, index: int, tensor: str = "") -> Location:
+        node = self.graph.node[index]
+        return Location(self.path, index, node.name, node.op_type, tensor)
+
+    def shape(self, name: str) -> tuple[int | None, ...] | None:
+        """Returns the shape of a tensor, None for each size that is not known, or None where the rank is not."""
+        tensor = self.initializer(name)
+        if tensor is not None:
+            return tuple(tensor.dims)
+        return self.model.inferred_shapes.get(self.path, {}).get(name)
+
+
+class OnnxModel:
+    """An ONNX model in memory, its external data still on disk.
+
+    Args:
+        proto: The model; owned by this object from here on.
+        path: The file it came from: external data is looked up beside it.
+    """
+
+    def __init__(self, proto: onnx.ModelProto, path: Path) -> None:
+        self.proto = proto
+        self.path = path
+
+    @classmethod
+    def load(cls, path: Path) -> OnnxModel:
+        """Reads a model; its external data is checked for being there, not read.
+
+        Raises:
+            InputError: The file is missing, a folder, unreadable, truncated or no ONNX model, or its external data is
+                missing, too short or outside the model's folder.
+        """
+        model = cls(_parse(read_file(path), path), path)
+        model._check_external_data()
+        model._embed_small_tensors()
+        return model
+
+    @property
+    def opset(self) -> int:
+        """Version of the default operator set; 0 where the model names none."""
+        return max((o.version for o in self.proto.opset_import if o.domain in _ONNX_DOMAINS), default=0)
+
+    @functools.cached_property
+    def inputs(self) -> tuple[InputSpec, ...]:
+        """The inputs that a caller must give: graph inputs that are no initializers."""
+        given = self.main.initializers
+        return tuple(_input_spec(value) for value in self.proto.graph.input if value.name not in given)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        return tuple(value.name for value in self.proto.graph.output)
+
+    @functools.cached_property
+    def scopes(self) -> tuple[Scope, ...]:
+        """Every graph, the main graph first, each after the graph around it."""
+        return tuple(_scopes(self, self.proto.graph, "", None))
+
+    @property
+    def main(self) -> Scope:
+        return self.scopes[0]
+
+    def nodes(self, *ops: str) -> Iterator[tuple[Scope, int, onnx.NodeProto]]:
+        """Yields every node of these standard operators, in every graph."""
+        for scope in self.scopes:
+            for index, node in enumerate(scope.graph.node):
+                if node.op_type in ops and node.domain in _ONNX_DOMAINS:
+                    yield scope, index, node
+
+    def array(self, tensor: onnx.TensorProto) -> NDArray[Any]:
+        """Returns a tensor's values, reading external data where needed.
+
+        Raises:
+            InputError: The values cannot be read.
+        """
+        if uses_external_data(tensor):
+            # to_array would pull the data into the model itself.
+            copy = onnx.TensorProto()
+            copy.CopyFrom(tensor)
+            tensor = copy
+        try:
+            return numpy_helper.to_array(tensor, base_dir=str(self.path.parent))
+        except Exception as error:
+            raise InputError(f"{self.path}: the values of tensor {tensor.name!r} cannot be read: {error}") from error
+
+    @functools.cached_property
+    def inferred_shapes(self) -> dict[str, dict[str, tuple[int | None, ...]]]:
+        """Graph path to tensor name to shape, by ONNX shape inference; what it cannot tell is left out."""
+        inferred = self.skeleton()
+        # Inference gives up with an exception on some models that are valid otherwise; no shape is then known.
+        for data_prop in (True, False):
+            try:
+                inferred = onnx.shape_inference.infer_shapes(inferred, data_prop=data_prop)
+                break
+            except Exception:  # noqa: S112
+                continue
+        shapes: dict[str, dict[str, tuple[int | None, ...]]] = {}
+        for scope in _scopes(self, inferred.graph, "", None):
+            values = (*scope.graph.input, *scope.graph.value_info, *scope.graph.output)
+            shapes[scope.path] = {v.name: s for v in values if (s := _value_shape(v)) is not None}
+        return shapes
+
+    def skeleton(self) -> onnx.ModelProto:
+        """Returns a copy whose large initializers are graph inputs: same shapes and types, no weights."""
+        copy = onnx.ModelProto()
+        copy.ir_version = self.proto.ir_version
+        copy.opset_import.extend(self.proto.opset_import)
+        copy.functions.extend(self.proto.functions)
+        graph, source = copy.graph, self.proto.graph
+        graph.name = source.name
+        graph.node.extend(source.node)
+        graph.input.extend(source.input)
+        graph.output.extend(source.output)
+        graph.value_info.extend(source.value_info)
+        graph.sparse_initializer.extend(source.sparse_initializer)
+        declared = {value.name for value in source.input}
+        for tensor in source.initializer:
+            if not uses_external_data(tensor) and np.prod(tensor.dims, dtype=np.int64) <= _SMALL_ELEMENTS:
+                graph.initializer.append(tensor)
+            elif tensor.name not in declared:
+                graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+        return copy
+
+    def touch(self) -> None:
+        """Forgets what was derived from the graph; call after changing it."""
+        for cached in ("inputs", "scopes", "inferred_shapes"):
+            self.__dict__.pop(cached, None)
+
+    def serialize(self) -> bytes:
+        """Returns the model as bytes; external data stays beside `path`.
+
+        Raises:
+            InputError: The model has outgrown a protobuf message.
+        """
+        try:
+            data: bytes = self.proto.SerializeToString()
+        except (ValueError, DecodeError) as error:
+            raise InputError(
+                f"{self.path}: the model with its rewritten weights is over 2 GiB",
+                "Save the model with external data (onnx.save_model(..., save_as_external_data=True)) first.",
+            ) from error
+        return data
+
+    def save(self, path: Path) -> None:
+        """Writes a self-contained model: weights inside, or in PATH.data where they exceed 2 GiB.
+
+        Raises:
+            InputError: The file cannot be written.
+        """
+        copy = onnx.ModelProto()
+        copy.CopyFrom(self.proto)
+        base = str(self.path.parent)
+        total = 0
+        for tensor in _tensors(copy.graph):
+            if uses_external_data(tensor):
+                onnx.external_data_helper.load_external_data_for_tensor(tensor, base)
+                tensor.data_location = onnx.TensorProto.DEFAULT
+                del tensor.external_data[:]
+            total += len(tensor.raw_data)
+        if total > PROTOBUF_LIMIT:
+            _write_external(copy, path)
+        atomic_write(path, copy.SerializeToString())
+
+    def digest(self) -> str:
+        """Returns the SHA-256 of the model file followed by its external data files, in order of name."""
+        sha = hashlib.sha256(read_file(self.path))
+        for name in sorted(self._external_files()):
+            with (self.path.parent / name).open("rb") as file:
+                while chunk := file.read(1 << 20):
+                    sha.update(chunk)
+        return sha.hexdigest()
+
+    def _external_files(self) -> set[str]:
+        return {_external(t)["location"] for t in _tensors(self.proto.graph) if uses_external_data(t)}
+
+    def _check_external_data(self) -> None:
+        for tensor in _tensors(self.proto.graph):
+            if uses_external_data(tensor):
+                _check_external(tensor, self.path)
+
+    def _embed_small_tensors(self) -> None:
+        for tensor in self.proto.graph.initializer:
+            small = np.prod(tensor.dims, dtype=np.int64) <= _SMALL_ELEMENTS
+            if uses_external_data(tensor) and small and tensor.data_type == onnx.TensorProto.INT64:
+                tensor.CopyFrom(numpy_helper.from_array(self.array(tensor), tensor.name))
+
+    @functools.cached_property
+    def _names(self) -> set[str]:
+        return {n for scope in self.scopes for n in _all_names(scope.graph)}
+
+    def fresh_name(self, wanted: str) -> str:
+        """Returns a tensor or node name that the model does not use yet, and takes it."""
+        name, number = wanted, 1
+        while name in self._names:
+            name, number = f"{wanted}_{number}", number + 1
+        self._names.add(name)
+        return name
+
+    def name_nodes(self, op: str) -> None:
+        """Gives every node of an operator a name of its own, so that TensorRT's layers can be told apart."""
+        seen: set[str] = set()
+        for _, _, node in self.nodes(op):
+            if not node.name or node.name in seen:
+                node.name = self.fresh_name(node.name or op)
+            seen.add(node.name)
+
+    def inline_functions_with(self, op: str) -> tuple[str, ...]:
+        """Inlines the model-local functions whose body has an operator, directly or through other functions.
+
+        Weights that reach a function as arguments are constants again afterwards.
+
+        Returns:
+            Names of the functions that were inlined.
+        """
+        holders = _functions_with(self.proto.functions, op)
+        if holders:
+            from onnx import inliner
+
+            self.proto = inliner.inline_selected_functions(self.proto, [(f.domain, f.name) for f in holders])
+            self.touch()
+        return tuple(function.name for function in holders)
+
+
+class Field:
+    """Some nodes of one graph, opened for operation as an onnx-graphsurgeon graph.
+
+    The field holds the nodes of the asked operators, their direct neighbours, and the nodes that their further inputs
+    (weights, biases, scales) come from. Edit it in graph-surgeon's ways, hand the result to `replace`, then `close`.
+
+    Args:
+        scope: The graph.
+        ops: Operators that the pass is about.
+    """
+
+    def __init__(self, scope: Scope, ops: Collection[str]) -> None:
+        self.scope = scope
+        self.model = scope.model
+        self._tensors: dict[str, gs.Tensor] = {}
+        self._index: dict[int, int] = {}
+        self._replaced: dict[int, list[gs.Node]] = {}
+        self._ours: dict[int, gs.Constant] = {}
+        nodes = [self._import(index) for index in _field_indices(scope, ops)]
+        self.graph = gs.Graph(nodes=nodes, opset=self.model.opset)
+        self.candidates = [n for n in nodes if n.op in ops and (n.domain or "") in _ONNX_DOMAINS]
+
+    def _import(self, index: int) -> gs.Node:
+        proto = self.scope.graph.node[index]
+        for name in proto.input:
+            if name and name not in self._tensors:
+                tensor = self.scope.initializer(name)
+                self._tensors[name] = gs.Variable(name) if tensor is None else gs.Constant(name, LazyValues(tensor))
+        node = OnnxImporter.import_node(proto, {}, self._tensors, self.model.opset, None)
+        self._index[id(node)] = index
+        return node
+
+    def location(self, node: gs.Node, tensor: str = "") -> Location:
+        """Returns where a node was in the graph as it was opened."""
+        return self.scope.location(self._index[id(node)], tensor)
+
+    def values(self, tensor: gs.Tensor) -> NDArray[Any] | None:
+        """Returns a constant's values: an initializer's or a Constant node's; None for anything computed."""
+        if isinstance(tensor, gs.Constant):
+            lazy = tensor._values  # the public `.values` reads neither external data nor bfloat16
+            return self.model.array(lazy.tensor) if isinstance(lazy, LazyValues) else np.asarray(lazy)
+        if tensor.inputs and tensor.inputs[0].op == "Constant":
+            return self._constant_value(tensor.inputs[0])
+        return None
+
+    def _constant_value(self, node: gs.Node) -> NDArray[Any] | None:
+        value = node.attrs.get("value")
+        if isinstance(value, gs.Constant):
+            return self.values(value)
+        for name, dtype in (("value_float", "f4"), ("value_floats", "f4"), ("value_int", "i8"), ("value_ints", "i8")):
+            if name in node.attrs:
+                return np.asarray(node.attrs[name], dtype=dtype)
+        return None
+
+    def fold(self, tensor: gs.Tensor) -> NDArray[Any] | None:
+        """Returns the values of a tensor that is computed from constants alone, or None.
+
+        Evaluated by ONNX's reference implementation. Quantised weights are not folded: their scales would be lost.
+        """
+        known = self.values(tensor)
+        if known is not None:
+            return known
+        cone = self._constant_cone(tensor)
+        if cone is None:
+            return None
+        nodes = [self.scope.graph.node[self._index[id(n)]] for n in cone]
+        feeds = {t.name: v for n in cone for t in n.inputs if isinstance(t, gs.Constant) and (v := self.values(t)) is not None}
+        return _evaluate(nodes, feeds, tensor.name, self.model.proto.opset_import)
+
+    def _constant_cone(self, tensor: gs.Tensor) -> list[gs.Node] | None:
+        """Returns the nodes that compute a tensor from constants, in order, or None if anything else goes in."""
+        order: dict[int, gs.Node] = {}
+
+        def visit(current: gs.Tensor) -> bool:
+            if isinstance(current, gs.Constant) or current.is_empty():
+                return True
+            if not current.inputs or len(order) >= _MAX_CONE:
+                return False
+            node = current.inputs[0]
+            if id(node) in order:
+                return True
+            if node.op in _NEVER_FOLDED or (node.domain or "") not in _ONNX_DOMAINS:
+                return False
+            if not all(visit(t) for t in node.inputs):
+                return False
+            order[id(node)] = node
+            return True
+
+        return list(order.values()) if visit(tensor) else None
+
+    def constant(self, name: str, values: NDArray[Any]) -> gs.Constant:
+        """Makes a new initializer; it is added to the graph when the field closes, if a node uses it."""
+        made = gs.Constant(self.model.fresh_name(name), values)
+        self._ours[id(made)] = made
+        return made
+
+    def variable(self, name: str) -> gs.Variable:
+        """Makes a new tensor with a name of its own."""
+        return gs.Variable(self.model.fresh_name(name))
+
+    def node(self, op: str, name: str, inputs: list[gs.Tensor], output: gs.Tensor | str, **attrs: Any) -> gs.Node:
+        """Makes a node with one output. A node that is replaced must let go of its outputs first.
+
+        Args:
+            op: Operator type.
+            name: Wanted name.
+            inputs: Input tensors.
+            output: The output tensor, or a wanted name for a new one.
+            **attrs: ONNX attributes.
+        """
+        tensor = self.variable(output) if isinstance(output, str) else output
+        return gs.Node(op, name=self.model.fresh_name(name), attrs=attrs, inputs=inputs, outputs=[tensor])
+
+    def shape(self, tensor: gs.Tensor) -> tuple[int | None, ...] | None:
+        """Returns a tensor's shape, None for each unknown size, or None where the rank is unknown."""
+        return self.scope.shape(tensor.name)
+
+    def replace(self, node: gs.Node, by: Sequence[gs.Node]) -> None:
+        """Puts nodes, in topological order, where a node was; `by` may contain the node itself, changed."""
+        self._replaced[self._index[id(node)]] = list(by)
+
+    def close(self) -> bool:
+        """Writes the replacements into the model and drops what only the replaced nodes used.
+
+        Returns:
+            Whether the graph changed.
+        """
+        graph = self.scope.graph
+        dropped: set[str] = set()
+        fresh: dict[int, list[onnx.NodeProto]] = {}
+        for index, nodes in self._replaced.items():
+            old = graph.node[index]
+            dropped.update(old.input)
+            fresh[index] = [_carry_over(old, OnnxExporter.export_node(n)) for n in nodes]
+            graph.initializer.extend(self._new_initializers(nodes))
+        if not fresh:
+            return False
+        _splice(graph, fresh)
+        self.model.touch()
+        _prune(self.model, self.scope.path, dropped)
+        return True
+
+    def _new_initializers(self, nodes: Iterable[gs.Node]) -> Iterator[onnx.TensorProto]:
+        for node in nodes:
+            for tensor in node.inputs:
+                made = self._ours.pop(id(tensor), None)
+                if made is not None:
+                    yield numpy_helper.from_array(np.ascontiguousarray(made.values), made.name)
+
+
+_NEVER_FOLDED = frozenset(
+    {"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"}
+    | {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial"}
+)
+
+
+def read_file(path: Path) -> bytes:
+    """Returns a file's content.
+
+    Raises:
+        InputError: It is missing, a folder or unreadable.
+    """
+    try:
+        return path.read_bytes()
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: no such file", "Check the path of the model.") from error
+    except IsADirectoryError as error:
+        raise InputError(f"{path} is a folder", "Give the .onnx file in it.") from error
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _parse(data: bytes, path: Path) -> onnx.ModelProto:
+    proto = onnx.ModelProto()
+    hint = "Export the model again, or copy the file again: it may be truncated or a Git LFS pointer."
+    try:
+        proto.ParseFromString(data)
+    except (DecodeError, ValueError, RuntimeError) as error:
+        raise InputError(f"{path} is not a readable ONNX model: {error}", hint) from error
+    if not proto.HasField("graph") or not proto.graph.output:
+        raise InputError(f"{path} is not an ONNX model: it holds no graph with outputs", hint)
+    return proto
+
+
+def _scopes(model: OnnxModel, graph: onnx.GraphProto, path: str, parent: Scope | None) -> Iterator[Scope]:
+    scope = Scope(model, graph, path, parent)
+    yield scope
+    for index, node in enumerate(graph.node):
+        for attribute in node.attribute:
+            bodies = [attribute.g] if attribute.HasField("g") else attribute.graphs
+            for body in bodies:
+                inner = f"{node.name or f'{node.op_type}[{index}]'}/{attribute.name}"
+                yield from _scopes(model, body, f"{path}/{inner}" if path else inner, scope)
+
+
+def _tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
+    """Yields every tensor of a graph and its subgraphs: initializers and attributes."""
+    yield from graph.initializer
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("t"):
+                yield attribute.t
+            yield from attribute.tensors
+            for body in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
+                yield from _tensors(body)
+
+
+def _all_names(graph: onnx.GraphProto) -> Iterator[str]:
+    for node in graph.node:
+        yield node.name
+        yield from node.input
+        yield from node.output
+    for named in (*graph.input, *graph.output, *graph.initializer):
+        yield named.name
+
+
+def _input_spec(value: onnx.ValueInfoProto) -> InputSpec:
+    tensor = value.type.tensor_type
+    dims: list[int | str] = []
+    for axis, dim in enumerate(tensor.shape.dim):
+        if dim.HasField("dim_value") and dim.dim_value >= 0:
+            dims.append(dim.dim_value)
+        else:
+            dims.append(dim.dim_param if dim.dim_param not in _UNUSABLE_NAMES else f"{value.name}:{axis}")
+    return InputSpec(value.name, onnx.TensorProto.DataType.Name(tensor.elem_type).lower(), tuple(dims))
+
+
+def _value_shape(value: onnx.ValueInfoProto) -> tuple[int | None, ...] | None:
+    if not value.type.tensor_type.HasField("shape"):
+        return None
+    dims = value.type.tensor_type.shape.dim
+    return tuple(d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else None for d in dims)
+
+
+def _external(tensor: onnx.TensorProto) -> dict[str, str]:
+    return {entry.key: entry.value for entry in tensor.external_data}
+
+
+def _check_external(tensor: onnx.TensorProto, path: Path) -> None:
+    """Raises InputError unless a tensor's external data is beside the model and long enough."""
+    entry = _external(tensor)
+    location = entry.get("location", "")
+    where = f"{path}: external data {location!r} of tensor {tensor.name!r}"
+    parts = Path(location).parts
+    if not location or Path(location).is_absolute() or ".." in parts or "\\" in location:
+        raise InputError(f"{where} points outside the model's folder", "Keep external data beside the model.")
+    try:
+        size = (path.parent / location).stat().st_size
+    except OSError as error:
+        raise InputError(f"{where} is missing", f"Put {location} beside {path.name}.") from error
+    try:
+        offset, length = int(entry.get("offset", 0)), int(entry.get("length", 0))
+    except ValueError as error:
+        raise InputError(f"{where} has an offset or length that is no number", "Export the model again.") from error
+    if offset < 0 or length < 0 or offset + length > size:
+        raise InputError(f"{where} is too short: {offset + length} bytes needed, {size} there", "Copy the file again.")
+
+
+def _write_external(proto: onnx.ModelProto, path: Path) -> None:
+    """Moves the weights of a model over 2 GiB into PATH.data."""
+    data = path.with_name(path.name + ".data")
+    onnx.external_data_helper.convert_model_to_external_data(proto, location=data.name)
+    data.unlink(missing_ok=True)
+    for tensor in _tensors(proto.graph):
+        if uses_external_data(tensor):
+            onnx.external_data_helper.save_external_data(tensor, os.fspath(path.parent))
+            tensor.ClearField("raw_data")
+
+
+def _functions_with(functions: Iterable[onnx.FunctionProto], op: str) -> list[onnx.FunctionProto]:
+    functions = list(functions)
+    holders = {(f.domain, f.name) for f in functions if _has_op(f.node, {("", op), ("ai.onnx", op)})}
+    grown = True
+    while grown and holders:
+        callers = {(f.domain, f.name) for f in functions if _has_op(f.node, holders)} - holders
+        holders |= callers
+        grown = bool(callers)
+    return [f for f in functions if (f.domain, f.name) in holders]
+
+
+def _has_op(nodes: Iterable[onnx.NodeProto], ops: set[tuple[str, str]]) -> bool:
+    for node in nodes:
+        if (node.domain, node.op_type) in ops:
+            return True
+        bodies = (g for a in node.attribute for g in (*([a.g] if a.HasField("g") else []), *a.graphs))
+        if any(_has_op(body.node, ops) for body in bodies):
+            return True
+    return False
+
+
+def _field_indices(scope: Scope, ops: Collection[str]) -> list[int]:
+    """Returns the nodes of a field: those of `ops`, their neighbours, and where their further inputs come from."""
+    nodes = scope.graph.node
+    wanted = {i for i, n in enumerate(nodes) if n.op_type in ops and n.domain in _ONNX_DOMAINS}
+    if not wanted:
+        return []
+    made = {name for i in wanted for name in nodes[i].output}
+    field = wanted | {i for i, n in enumerate(nodes) if not made.isdisjoint(n.input)}
+    for index in wanted:
+        field.update(_sources(scope, nodes[index].input[:1], 1))
+        field.update(_sources(scope, nodes[index].input[1:], _MAX_CONE))
+    return sorted(i for i in field if not any(a.HasField("g") or a.graphs for a in nodes[i].attribute))
+
+
+def _sources(scope: Scope, names: Iterable[str], limit: int) -> set[int]:
+    """Returns up to `limit` nodes that these tensors come from, nearest first."""
+    found: set[int] = set()
+    queue = list(names)
+    for name in queue:
+        index = scope.producers.get(name)
+        if index is not None and index not in found:
+            if len(found) == limit:
+                break
+            found.add(index)
+            queue.extend(scope.graph.node[index].input)
+    return found
+
+
+def _carry_over(old: onnx.NodeProto, new: onnx.NodeProto) -> onnx.NodeProto:
+    """Gives a replacement the doc string and metadata of the node it replaces."""
+    new.doc_string = old.doc_string
+    if hasattr(old, "metadata_props"):
+        new.metadata_props.extend(old.metadata_props)
+    return new
+
+
+def _splice(graph: onnx.GraphProto, fresh: dict[int, list[onnx.NodeProto]]) -> None:
+    """Puts the new nodes where the old ones were."""
+    if all(len(nodes) == 1 for nodes in fresh.values()):
+        for index, (node,) in fresh.items():
+            graph.node[index].CopyFrom(node)
+        return
+    nodes = [new for index, old in enumerate(graph.node) for new in fresh.get(index, [old])]
+    del graph.node[:]
+    graph.node.extend(nodes)
+
+
+def _prune(model: OnnxModel, path: str, names: set[str]) -> None:
+    """Removes initializers and nodes that nothing uses any more, starting from these tensors."""
+    uses = Counter(name for scope in model.scopes for name in _used_names(scope.graph))
+    scope: Scope | None = next(s for s in model.scopes if s.path == path)
+    while scope is not None:
+        names = _prune_scope(scope, names, uses)
+        scope = scope.parent
+    model.touch()
+
+
+def _used_names(graph: onnx.GraphProto) -> Iterator[str]:
+    for node in graph.node:
+        yield from node.input
+    for value in (*graph.output, *graph.input):
+        yield value.name
+
+
+def _prune_scope(scope: Scope, names: set[str], uses: Counter[str]) -> set[str]:
+    """Prunes one graph; returns the names that it does not own."""
+    queue, foreign = [n for n in names if n], set()
+    initializers: set[str] = set()
+    nodes: set[int] = set()
+    for name in queue:
+        if uses[name]:
+            continue
+        index = scope.producers.get(name)
+        if name in scope.initializers:
+            initializers.add(name)
+        elif index is None:
+            foreign.add(name)
+        elif index not in nodes and not any(uses[out] for out in scope.graph.node[index].output):
+            nodes.add(index)
+            uses.subtract(scope.graph.node[index].input)
+            queue.extend(n for n in scope.graph.node[index].input if n)
+    for index in sorted(nodes, reverse=True):
+        del scope.graph.node[index]
+    for index in reversed(range(len(scope.graph.initializer))):
+        if scope.graph.initializer[index].name in initializers:
+            del scope.graph.initializer[index]
+    return foreign
+
+
+def _evaluate(
+    nodes: Sequence[onnx.NodeProto], feeds: dict[str, NDArray[Any]], output: str, opsets: Iterable[Any]
+) -> NDArray[Any] | None:
+    """Runs a few nodes on ONNX's reference implementation; None where it cannot."""
+    from onnx.reference import ReferenceEvaluator
+
+    inputs = [onnx.ValueInfoProto(name=name) for name in feeds]
+    graph = onnx.GraphProto(name="constants", node=nodes, input=inputs, output=[onnx.ValueInfoProto(name=output)])
+    proto = onnx.ModelProto(ir_version=8, graph=graph, opset_import=opsets)
+    # Whatever an evaluation of unknown operators raises means one thing here: not foldable.
+    try:
+        return np.asarray(ReferenceEvaluator(proto).run(None, feeds)[0])
+    except Exception:
+        return None
+
+
+def interface(model: OnnxModel) -> tuple[bytes, ...]:
+    """Returns what no pass may change: the graph's inputs and outputs with their types, and the model's metadata."""
+    graph = model.proto.graph
+    parts = (*graph.input, *graph.output, *model.proto.metadata_props)
+    return tuple(part.SerializeToString(deterministic=True) for part in parts)

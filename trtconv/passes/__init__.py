@@ -1,0 +1,14 @@
+"""The rewrites, in the order in which they run."""
+
+from trtconv.passes.base import Pass, PassResult, run_passes, select
+from trtconv.passes.dilate_kernel import DilateDeconvKernel
+from trtconv.passes.explicit_deconv import MakeDeconvExplicit
+from trtconv.passes.inline_functions import InlineDeconvFunctions
+
+PASSES: tuple[Pass, ...] = (
+    InlineDeconvFunctions(),
+    MakeDeconvExplicit(),
+    DilateDeconvKernel(),
+)
+
+__all__ = ["PASSES", "Pass", "PassResult", "run_passes", "select"]

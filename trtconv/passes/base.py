@@ -1,0 +1,161 @@
+"""What a pass is, and the runner that holds every pass to its contract."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Sequence
+from typing import ClassVar
+
+import onnx
+
+from trtconv.errors import InputError
+from trtconv.model import Field, OnnxModel, interface
+from trtconv.plan import Edit, Skip, Target
+
+
+@dataclasses.dataclass(frozen=True)
+class PassResult:
+    """What a pass did. Nothing to do (both empty), refused (`skipped`) and failed (an exception) stay apart."""
+
+    edits: tuple[Edit, ...] = ()
+    skipped: tuple[Skip, ...] = ()
+
+    def __add__(self, other: PassResult) -> PassResult:
+        return PassResult(self.edits + other.edits, self.skipped + other.skipped)
+
+
+class Pass:
+    """One rewrite of a model. The docstring's first line is what `trtconv passes` shows.
+
+    Attributes:
+        name: A verb phrase, as `--only` and `--skip` take it.
+        fixes: Codes of the rules whose findings it mends.
+        safety: "exact" (same numbers up to the order of float sums) or "within tolerance".
+    """
+
+    name: ClassVar[str]
+    fixes: ClassVar[tuple[str, ...]]
+    safety: ClassVar[str] = "exact"
+
+    @property
+    def summary(self) -> str:
+        return (inspect.getdoc(self) or "").partition("\n")[0]
+
+    def run(self, model: OnnxModel, target: Target) -> PassResult:
+        """Rewrites the model in place.
+
+        Args:
+            model: The model.
+            target: What the model is meant for.
+        """
+        raise NotImplementedError
+
+
+class NodePass(Pass):
+    """A pass that looks at one node at a time.
+
+    Attributes:
+        ops: Operators that it looks at.
+    """
+
+    ops: ClassVar[frozenset[str]]
+
+    def run(self, model: OnnxModel, target: Target) -> PassResult:
+        result = PassResult()
+        for scope in model.scopes:
+            field = Field(scope, self.ops)
+            edits: list[Edit] = []
+            skips: list[Skip] = []
+            for node in field.candidates:
+                done = self.visit(Operation(field, node, target))
+                if isinstance(done, str):
+                    edits.append(Edit(self.name, node.name or str(field.location(node)), done))
+                elif done is not None:
+                    skips.append(Skip(self.name, node.name or str(field.location(node)), done.reason))
+            field.close()
+            result += PassResult(tuple(edits), tuple(skips))
+        return result
+
+    def visit(self, operation: Operation) -> str | Refusal | None:
+        """Rewrites one node.
+
+        Returns:
+            What was done in words, why it was refused, or None where there is nothing to do.
+        """
+        raise NotImplementedError
+
+
+@dataclasses.dataclass(frozen=True)
+class Refusal:
+    """Why a pass leaves a node alone that it would otherwise rewrite."""
+
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Operation:
+    """A node on the table: the opened field, the node (an onnx-graphsurgeon node), and the target."""
+
+    field: Field
+    node: object
+    target: Target
+
+
+def run_passes(model: OnnxModel, passes: Sequence[Pass], target: Target) -> PassResult:
+    """Runs passes in order, in place, and checks what each one promised.
+
+    Checked: edits are reported if and only if the graph changed; graph inputs, outputs and metadata are as they were;
+    a second run edits nothing; the ONNX checker accepts what it accepted before.
+
+    Raises:
+        AssertionError: A pass broke its contract: a bug in trtconv.
+    """
+    total = PassResult()
+    sound = checker_complaint(model) is None if passes else True
+    for each in passes:
+        total += _run_one(model, each, target)
+    if total.edits and sound:
+        complaint = checker_complaint(model)
+        assert complaint is None, f"the passes made an invalid model: {complaint}"
+    return total
+
+
+def _run_one(model: OnnxModel, each: Pass, target: Target) -> PassResult:
+    outside = interface(model)
+    before = _fingerprint(model)
+    result = each.run(model, target)
+    changed = _fingerprint(model) != before
+    assert changed == bool(result.edits), f"pass {each.name}: changed={changed} but {len(result.edits)} edits"
+    assert interface(model) == outside, f"pass {each.name} changed the model's inputs, outputs or metadata"
+    if result.edits:
+        again = each.run(model, target)
+        assert not again.edits, f"pass {each.name} is not idempotent: {again.edits[0]}"
+    return result
+
+
+def _fingerprint(model: OnnxModel) -> int:
+    """Returns a hash of the nodes, tensors' names included; weights only by name, since passes never write into one."""
+    return hash(tuple(n.SerializeToString(deterministic=True) for scope in model.scopes for n in scope.graph.node))
+
+
+def checker_complaint(model: OnnxModel) -> str | None:
+    """Returns what ONNX's checker has against the model (weights aside), or None."""
+    try:
+        onnx.checker.check_model(model.skeleton())
+    except (onnx.checker.ValidationError, ValueError) as error:
+        return str(error).strip().partition("\n")[0]
+    return None
+
+
+def select(passes: Sequence[Pass], only: Sequence[str], skip: Sequence[str]) -> tuple[Pass, ...]:
+    """Returns the passes that `--only` and `--skip` leave, in their fixed order.
+
+    Raises:
+        InputError: A name is no pass.
+    """
+    names = {each.name for each in passes}
+    for name in (*only, *skip):
+        if name not in names:
+            raise InputError(f"there is no pass {name!r}", f"Passes: {', '.join(each.name for each in passes)}.")
+    return tuple(each for each in passes if (not only or each.name in only) and each.name not in skip)

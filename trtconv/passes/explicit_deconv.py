@@ -1,0 +1,204 @@
+"""Makes every ConvTranspose say by pads alone what it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import onnx_graphsurgeon as gs
+
+from trtconv import deconv
+from trtconv.deconv import Crop, Geometry, geometry_of
+from trtconv.model import Field
+from trtconv.passes.base import NodePass, Operation, Refusal
+from trtconv.passes.kernel import find_kernel, replace_kernel
+
+
+class MakeDeconvExplicit(NodePass):
+    """Turns auto_pad, output_shape and output_padding of ConvTranspose into explicit pads.
+
+    What the pads cannot say - output_padding beyond the end pad, negative pads - goes into the kernel as zero taps, which
+    TensorRT runs faster than its own zero fill. A kernel that is no constant is left alone; the zeros are then padded on
+    behind the deconvolution, before the bias. An output_shape on sizes known only at run time becomes a Slice.
+    """
+
+    name: ClassVar[str] = "make-deconv-explicit"
+    fixes: ClassVar[tuple[str, ...]] = ("TC101", "TC102", "TC103", "TC106", "TC107")
+    ops: ClassVar[frozenset[str]] = frozenset({"ConvTranspose"})
+
+    def visit(self, operation: Operation) -> str | Refusal | None:
+        field, node = operation.field, operation.node
+        assert isinstance(node, gs.Node)
+        geometry = read_geometry(field, node)
+        if isinstance(geometry, str):
+            return Refusal(geometry)
+        if geometry.is_explicit:
+            return None
+        sizes = spatial_sizes(field, node) if geometry.output_shape else None
+        if geometry.excess_axes(sizes):
+            return Refusal("it asks for as many extra elements as its stride and dilation, or more (see TC105)")
+        window = deconv.crops(geometry, sizes)
+        if window is None:
+            return _slice_at_run_time(field, node, geometry)
+        folding = deconv.fold(geometry, window)
+        if not folding.is_needed:
+            _set_pads(node, geometry.kernel, window)
+            field.replace(node, [node])
+            return f"{_asked(geometry)} written as pads {_pads(window)}"
+        kernel = find_kernel(field, node.inputs[1])
+        if isinstance(kernel, str):
+            return _pad_behind(field, node, geometry, window, kernel)
+        nodes, weight = replace_kernel(
+            field, node.name or "ConvTranspose", kernel, lambda w, zero: deconv.extend_kernel(w, folding, zero)
+        )
+        node.inputs[1] = weight
+        size = tuple(lo + k + hi for lo, k, hi in zip(folding.low, geometry.kernel, folding.high, strict=True))
+        _set_pads(node, size, folding.crops)
+        field.replace(node, [*nodes, node])
+        return (
+            f"{_asked(geometry)} put into the kernel: {_times(geometry.kernel)} zero-extended to {_times(size)},"
+            f" pads {_pads(folding.crops)}"
+        )
+
+
+def read_geometry(field: Field, node: gs.Node) -> Geometry | str:
+    """Returns a ConvTranspose's geometry, or why it has none."""
+    weight = node.inputs[1]
+    # Shapes of computed tensors cost an inference over the whole model: asked only where the node does not say.
+    known = isinstance(weight, gs.Constant) or "kernel_shape" not in node.attrs
+    return geometry_of(node.attrs, field.shape(weight) if known else None)
+
+
+def spatial_sizes(field: Field, node: gs.Node) -> tuple[int, ...] | None:
+    """Returns the spatial sizes of a ConvTranspose's input where all are static."""
+    shape = field.shape(node.inputs[0])
+    if shape is None:
+        return None
+    sizes = tuple(n for n in shape[2:] if n is not None)
+    return sizes if len(sizes) == len(shape) - 2 else None
+
+
+def _set_pads(node: gs.Node, kernel: Sequence[int], window: Sequence[Crop]) -> None:
+    for name in ("auto_pad", "output_shape", "output_padding"):
+        node.attrs.pop(name, None)
+    node.attrs["kernel_shape"] = list(kernel)
+    node.attrs["pads"] = _pads(window)
+
+
+def _pads(window: Sequence[Crop]) -> list[int]:
+    return [c.begin for c in window] + [c.end for c in window]
+
+
+def _times(sizes: Sequence[int]) -> str:
+    return "x".join(str(size) for size in sizes)
+
+
+def _asked(geometry: Geometry) -> str:
+    """Returns what the node asked for, in words."""
+    parts = []
+    if geometry.auto_pad != "NOTSET":
+        parts.append(f"auto_pad {geometry.auto_pad}")
+    if geometry.output_shape is not None:
+        parts.append(f"output_shape {list(geometry.output_shape)}")
+    if any(geometry.output_padding):
+        parts.append(f"output_padding {list(geometry.output_padding)}")
+    if min((*geometry.begin_pads, *geometry.end_pads)) < 0:
+        parts.append(f"pads {list(geometry.begin_pads + geometry.end_pads)}")
+    return ", ".join(parts)
+
+
+def _pad_behind(
+    field: Field, node: gs.Node, geometry: Geometry, window: Sequence[Crop], reason: str
+) -> str | Refusal:
+    """Pads zeros on behind a deconvolution whose kernel is no constant; the bias comes after."""
+    if field.model.opset < 7:
+        return Refusal(f"{reason}, and opset {field.model.opset} has no broadcasting Add")
+    kept = [Crop(max(c.begin, 0), max(c.end, 0)) for c in window]
+    missing = [0, 0, *(max(-c.begin, 0) for c in window), 0, 0, *(max(-c.end, 0) for c in window)]
+    tail = _Tail(field, node)
+    _set_pads(node, geometry.kernel, kept)
+    if field.model.opset < 11:
+        tail.add("Pad", [], pads=missing)
+    else:
+        tail.add("Pad", [field.constant(f"{node.name}.pads", np.array(missing, np.int64))])
+    tail.finish()
+    return f"{_asked(geometry)} padded on behind the deconvolution, not folded: {reason}"
+
+
+def _slice_at_run_time(field: Field, node: gs.Node, geometry: Geometry) -> str | Refusal:
+    """Cuts the asked output_shape out of the full result, whose size only the run time knows.
+
+    begin = split(max(0, full + output_padding - asked)); zeros are padded on where begin + asked exceeds full.
+    """
+    if field.model.opset < 12:
+        return Refusal(f"output_shape on dynamic sizes needs opset 12 or newer, the model has {field.model.opset}")
+    assert geometry.output_shape is not None
+    rank, name = geometry.rank, node.name or "ConvTranspose"
+    zeros = [Crop(0, 0)] * rank
+    made: list[gs.Node] = []
+
+    def ints(label: str, *values: int) -> gs.Tensor:
+        return field.constant(f"{name}.{label}", np.array(values, np.int64))
+
+    def compute(op: str, *inputs: gs.Tensor, **attrs: Any) -> gs.Tensor:
+        made.append(field.node(op, f"{name}/{op}", list(inputs), f"{name}.{op}", **attrs))
+        return made[-1].outputs[0]
+
+    tail = _Tail(field, node)
+    _set_pads(node, geometry.kernel, zeros)
+    zero, asked = ints("zero", 0), ints("output_shape", *geometry.output_shape)
+    full = compute("Slice", compute("Shape", tail.tensor), ints("first", 2), ints("last", rank + 2))
+    surplus = compute("Max", compute("Sub", compute("Add", full, ints("extra", *geometry.output_padding)), asked), zero)
+    if geometry.auto_pad != "SAME_UPPER":
+        surplus = compute("Add", surplus, ints("one", 1))
+    begin = compute("Div", surplus, ints("two", 2))
+    end = compute("Add", begin, asked)
+    lacking = compute("Max", compute("Sub", end, full), zero)
+    fill = compute("Concat", ints("before", *[0] * (rank + 4)), lacking, axis=0)
+    tail.nodes.extend(made)
+    tail.add("Pad", [fill])
+    tail.add("Slice", [begin, end, ints("axes", *range(2, rank + 2))])
+    tail.finish()
+    return f"{_asked(geometry)} on dynamic sizes cut out of the full result by a Slice"
+
+
+class _Tail:
+    """The nodes behind a deconvolution that lost its bias: each takes the last result, and the bias comes at the end."""
+
+    def __init__(self, field: Field, node: gs.Node) -> None:
+        self.field = field
+        self.node = node
+        self.name = node.name or "ConvTranspose"
+        self.output = node.outputs[0]
+        self.bias = node.inputs[2] if len(node.inputs) > 2 and not node.inputs[2].is_empty() else None
+        node.inputs = list(node.inputs)[:2]
+        node.outputs.clear()
+        self.tensor: gs.Tensor = field.variable(f"{self.name}.full")
+        node.outputs.append(self.tensor)
+        self.nodes: list[gs.Node] = [node]
+
+    def add(self, op: str, inputs: list[gs.Tensor], **attrs: Any) -> None:
+        made = self.field.node(op, f"{self.name}/{op}", [self.tensor, *inputs], f"{self.name}.{op}", **attrs)
+        self.nodes.append(made)
+        self.tensor = made.outputs[0]
+
+    def finish(self) -> None:
+        """Adds the bias and hands the nodes over; the last one makes what the deconvolution made."""
+        if self.bias is not None:
+            self.add("Add", [self._broadcastable(self.bias)])
+        last = self.nodes[-1]
+        last.outputs.clear()
+        last.outputs.append(self.output)
+        self.field.replace(self.node, self.nodes)
+
+    def _broadcastable(self, bias: gs.Tensor) -> gs.Tensor:
+        """Returns the bias (C) as (C, 1, ...)."""
+        shape = [-1] + [1] * len(self.node.attrs["kernel_shape"])
+        values = self.field.values(bias)
+        if values is not None:
+            return self.field.constant(f"{self.name}.bias", values.reshape(shape))
+        target = self.field.constant(f"{self.name}.bias_shape", np.array(shape, np.int64))
+        node = self.field.node("Reshape", f"{self.name}/Reshape", [bias, target], f"{self.name}.bias")
+        self.nodes.append(node)
+        return node.outputs[0]

@@ -1,0 +1,24 @@
+"""Inlines the model-local functions that hold deconvolutions."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from trtconv.model import OnnxModel
+from trtconv.passes.base import Pass, PassResult
+from trtconv.plan import Edit, Target
+
+
+class InlineDeconvFunctions(Pass):
+    """Inlines model-local functions that hold a ConvTranspose.
+
+    Inside a function a weight is an argument; inlined, it is the constant that the caller gave, and the other passes can
+    work on it. Done by ONNX's own inliner.
+    """
+
+    name: ClassVar[str] = "inline-deconv-functions"
+    fixes: ClassVar[tuple[str, ...]] = ()
+
+    def run(self, model: OnnxModel, target: Target) -> PassResult:
+        names = model.inline_functions_with("ConvTranspose")
+        return PassResult(tuple(Edit(self.name, name, "function inlined") for name in names))

@@ -1,0 +1,315 @@
+"""The way of a model through the house: load, rules, rewrite, parse, audit, build, write."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import dataclasses
+import hashlib
+import json
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from trtconv import runtime
+from trtconv.audit import audit
+from trtconv.errors import BuildFailed, EnvironmentMissing, InputError
+from trtconv.files import atomic_write, check_writable
+from trtconv.findings import Finding, Location, Severity, worst
+from trtconv.model import OnnxModel
+from trtconv.passes import PASSES, Pass, PassResult, run_passes, select
+from trtconv.plan import (
+    BuildPlan,
+    BuildReport,
+    BuildRequest,
+    CheckReport,
+    CheckRequest,
+    RewriteReport,
+    RewriteRequest,
+    Target,
+)
+from trtconv.progress import NullProgress, Progress
+from trtconv.rules import run_rules
+from trtconv.rules.verdicts import ParserRefused
+from trtconv.runtime import EngineBlob, ParsedNetwork, ParserIssue, Runtime
+from trtconv.shapes import ShapeProfile, make_profile
+from trtconv.verify import compare_models
+
+_TOLERANCE = 1e-3
+"""Relative error beyond which a rewrite is no rewrite; float sums in another order stay far below."""
+
+
+class _Clock:
+    """Times the stages and tells the progress of them."""
+
+    def __init__(self, progress: Progress | None) -> None:
+        self.progress = progress or NullProgress()
+        self.seconds: dict[str, float] = {}
+
+    @contextlib.contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        started = time.perf_counter()
+        with self.progress.stage(name):
+            yield
+        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started
+
+
+def build(request: BuildRequest, progress: Progress | None = None) -> BuildReport:
+    """Converts an ONNX model into a TensorRT engine, and writes the engine and its report.
+
+    Args:
+        request: What to build, from what, and where to.
+        progress: Told of the stages.
+
+    Returns:
+        The report. Its exit_code is 1 where the model failed (a finding at or above `fail_on`, or TensorRT refused it);
+        the engine that was there before is then left as it was, and only an explicitly asked for report is written.
+
+    Raises:
+        InputError: A bad request, an unreadable model, or an output that cannot be written.
+        EnvironmentMissing: The runtime that was asked for is not here.
+    """
+    clock = _Clock(progress)
+    with clock.stage("load"):
+        _check_outputs(request)
+        model = OnnxModel.load(request.model)
+        profiles = _profiles(model, request)
+        engine = runtime.load(request.target)
+        plan = BuildPlan(request.target or engine.info.target, profiles, request.precision, request.rewrite)
+        report = BuildReport(_identity(model), plan, engine.info.to_json(), seconds=clock.seconds)
+        kept = None if request.force else _up_to_date(request, report)
+    if kept is not None:
+        return kept
+    report = _build(request, model, engine, report, clock)
+    if report.exit_code == 0 or request.report is not None:
+        atomic_write(request.report_path, (json.dumps(report.to_json(), indent=2) + "\n").encode())
+    return report
+
+
+def _build(
+    request: BuildRequest, model: OnnxModel, engine: Runtime, report: BuildReport, clock: _Clock
+) -> BuildReport:
+    """Does the work of `build` after loading; every failure of the model becomes findings in the report."""
+    done, findings = _prepare(model, engine.info.target, PASSES if request.rewrite else (), clock)
+    report = dataclasses.replace(report, edits=done.edits, skipped=done.skipped, findings=findings)
+    if _fails(findings, request.fail_on):
+        return dataclasses.replace(report, exit_code=1)
+    network, refused = _parse(model, engine, clock)
+    if network is None:
+        return _failed(report, refused)
+    try:
+        blob = _build_in_thread(network, report.plan, clock)
+    except BuildFailed as error:
+        return _failed(report, _findings_of(error))
+    with clock.stage("write"):
+        atomic_write(request.engine_path, blob.data)
+    return dataclasses.replace(
+        report,
+        engine=_file_identity(request.engine_path, blob.data),
+        io=(*network.inputs, *network.outputs),
+    )
+
+
+def check(request: CheckRequest, progress: Progress | None = None) -> CheckReport:
+    """Says what stands between a model and a right engine, without building one.
+
+    Rules look at the model as it is; then, as `build` would, the passes rewrite it in memory, TensorRT's own parser
+    reads it where it is installed, and the audit compares the networks. A fault that a pass mends is reported one
+    severity lower.
+
+    Args:
+        request: The model, and what it is meant for.
+        progress: Told of the stages.
+
+    Raises:
+        InputError: A bad request or an unreadable model.
+        EnvironmentMissing: No runtime is here and no target was named.
+    """
+    clock = _Clock(progress)
+    with clock.stage("load"):
+        model = OnnxModel.load(request.model)
+        identity = _identity(model)
+        if request.dims or request.profiles:
+            _profiles(model, request)
+        target, engine = _target_and_runtime(request.target)
+    _, findings = _prepare(model, target, PASSES if request.rewrite else (), clock)
+    parser: dict[str, Any] = {"runtime": None, "version": None, "accepted": None}
+    if engine is not None:
+        _, refused = _parse(model, engine, clock)
+        findings += refused
+        accepted = not any(finding.code == ParserRefused.code for finding in refused)
+        parser = {"runtime": engine.info.family, "version": engine.info.version, "accepted": accepted}
+    ordered = tuple(sorted(findings, key=_worst_first))
+    return CheckReport(identity, target, ordered, parser, 1 if _fails(ordered, request.fail_on) else 0)
+
+
+def rewrite(request: RewriteRequest, progress: Progress | None = None) -> RewriteReport:
+    """Writes the model as the passes make it, after running both on ONNX Runtime.
+
+    Args:
+        request: The model, the passes, and where the result goes.
+        progress: Told of the stages.
+
+    Returns:
+        The report; its exit_code is 1 where the rewritten model computes something else (nothing is written then).
+
+    Raises:
+        InputError: A bad request, an unreadable model, or an output that cannot be written.
+    """
+    clock = _Clock(progress)
+    with clock.stage("load"):
+        if request.output.resolve() == request.model.resolve():
+            raise InputError(f"{request.output} is the model itself", "Write to another file.")
+        passes = select(PASSES, request.only, request.skip)
+        original, model = OnnxModel.load(request.model), OnnxModel.load(request.model)
+        check_writable(request.output)
+        target = request.target or _target_and_runtime(None)[0]
+    with clock.stage("rewrite"):
+        done = run_passes(model, passes, target)
+    with clock.stage("verify"):
+        verified = compare_models(original, model)
+    error = verified["max_relative_error"]
+    if error is not None and error > _TOLERANCE:
+        return RewriteReport(_identity(original), {}, done.edits, done.skipped, verified, exit_code=1)
+    with clock.stage("write"):
+        model.save(request.output)
+    output = _file_identity(request.output, request.output.read_bytes())
+    return RewriteReport(_identity(original), output, done.edits, done.skipped, verified)
+
+
+def _prepare(
+    model: OnnxModel, target: Target, passes: Sequence[Pass], clock: _Clock
+) -> tuple[PassResult, tuple[Finding, ...]]:
+    """Runs rules and passes; what the rules no longer find afterwards was mended."""
+    with clock.stage("rules"):
+        before = run_rules(model, target)
+    with clock.stage("rewrite"):
+        done = run_passes(model, passes, target)
+    if not done.edits:
+        return done, before
+    with clock.stage("rules"):
+        after = run_rules(model, target)
+    left = {_fault(finding) for finding in after}
+    mended = tuple(_mended(finding, passes) for finding in before if _fault(finding) not in left)
+    return done, mended + after
+
+
+def _fault(finding: Finding) -> tuple[str, str, str, str]:
+    """Returns what makes two findings the same fault, also after nodes have moved."""
+    place = finding.location
+    return finding.code, place.graph, place.node or str(place.index), place.tensor
+
+
+def _mended(finding: Finding, passes: Sequence[Pass]) -> Finding:
+    by = next((each.name for each in passes if finding.code in each.fixes), None)
+    milder = Severity.WARNING if finding.severity is Severity.ERROR else Severity.INFO
+    return dataclasses.replace(finding, severity=milder, mended_by=by, fix=f"Mended by trtconv ({by}).")
+
+
+def _parse(
+    model: OnnxModel, engine: Runtime, clock: _Clock
+) -> tuple[ParsedNetwork | None, tuple[Finding, ...]]:
+    """Parses and audits; returns the network, or why there is none to trust."""
+    with clock.stage("parse"):
+        model.name_nodes("ConvTranspose")
+        parsed = engine.parse(model.serialize(), model.path)
+    if isinstance(parsed, tuple):
+        return None, tuple(_refusal(model, issue) for issue in parsed)
+    with clock.stage("audit"):
+        differences = audit(model, parsed)
+    return (None, differences) if differences else (parsed, ())
+
+
+def _refusal(model: OnnxModel, issue: ParserIssue) -> Finding:
+    inside = f" (inside {', '.join(issue.inside)})" if issue.inside else ""
+    known = 0 <= issue.node_index < len(model.proto.graph.node)
+    place = Location(index=issue.node_index if known else None, node=issue.node_name, op=issue.op)
+    fix = "Replace the operator, or change what the message names."
+    message = f"TensorRT's parser refuses it{inside}: {issue.message}"
+    return Finding(ParserRefused.code, ParserRefused.name, message, Severity.ERROR, place, fix)
+
+
+def _build_in_thread(network: ParsedNetwork, plan: BuildPlan, clock: _Clock) -> EngineBlob:
+    """Builds in another thread, so that Ctrl-C reaches this one; the native call itself cannot be interrupted."""
+    stopped = False
+
+    def monitor(phase: str, step: int, steps: int) -> bool:
+        clock.progress.phase(phase, step, steps)
+        return not stopped
+
+    executor = concurrent.futures.ThreadPoolExecutor(1)
+    with clock.stage("build"):
+        future = executor.submit(network.build, plan, monitor)
+        try:
+            while True:
+                with contextlib.suppress(concurrent.futures.TimeoutError):
+                    return future.result(timeout=0.2)
+        finally:
+            stopped = True
+            executor.shutdown(wait=False)
+
+
+def _check_outputs(request: BuildRequest) -> None:
+    for path in (request.engine_path, request.report_path):
+        if path.resolve() == request.model.resolve():
+            raise InputError(f"{path} is the model itself", "Choose another output path with -o.")
+        check_writable(path)
+
+
+def _profiles(model: OnnxModel, request: BuildRequest | CheckRequest) -> tuple[ShapeProfile, ...]:
+    return tuple(make_profile(model.inputs, {**request.dims, **own}) for own in request.profiles or ({},))
+
+
+def _target_and_runtime(target: Target | None) -> tuple[Target, Runtime | None]:
+    """Returns the target and its runtime; a target that was named needs no runtime to be checked against."""
+    if target is None:
+        engine = runtime.load(None)
+        return engine.info.target, engine
+    try:
+        engine = runtime.load(target)
+    except EnvironmentMissing:
+        return target, None
+    return target if target.version else engine.info.target, engine
+
+
+def _identity(model: OnnxModel) -> dict[str, Any]:
+    return {"path": str(model.path), "sha256": model.digest()}
+
+
+def _file_identity(path: Path, data: bytes | memoryview) -> dict[str, Any]:
+    return {"path": str(path), "sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
+
+
+def _up_to_date(request: BuildRequest, asked: BuildReport) -> BuildReport | None:
+    """Returns a report of the engine that is there, if it was built from just this model, plan and runtime."""
+    new = json.loads(json.dumps(asked.to_json()))
+    # Whatever a file that is no report of ours makes go wrong here means the same: build.
+    try:
+        old = json.loads(request.report_path.read_bytes())
+        engine = hashlib.sha256(request.engine_path.read_bytes()).hexdigest()
+        same = all(old[key] == new[key] for key in ("schema", "trtconv", "plan", "profiles", "runtime", "exit_code"))
+        if not same or old["model"]["sha256"] != new["model"]["sha256"] or old["engine"]["sha256"] != engine:
+            return None
+        return asked.kept(old)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _failed(report: BuildReport, findings: Iterable[Finding]) -> BuildReport:
+    return dataclasses.replace(report, findings=report.findings + tuple(findings), exit_code=1)
+
+
+def _findings_of(error: BuildFailed) -> tuple[Finding, ...]:
+    found = tuple(f for f in error.findings if isinstance(f, Finding))
+    return found or (Finding("TC403", "builder-refused", error.message, Severity.ERROR, fix=error.hint),)
+
+
+def _fails(findings: Iterable[Finding], fail_on: Severity | None) -> bool:
+    found = worst(findings)
+    return fail_on is not None and found is not None and found.rank >= fail_on.rank
+
+
+def _worst_first(finding: Finding) -> tuple[Any, ...]:
+    place = finding.location
+    return -finding.severity.rank, place.graph, -1 if place.index is None else place.index, finding.code

@@ -1,0 +1,34 @@
+"""JSON documents: strict, ASCII, one way to write them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+
+def render(document: Mapping[str, Any]) -> str:
+    """Writes a document as strict JSON.
+
+    Args:
+        document: Plain values, as every `to_json` returns. NaN and infinities, which JSON does not have, become the
+            strings "nan", "inf" and "-inf".
+
+    Returns:
+        Indented ASCII text without a last newline; keys in the order given.
+    """
+    try:
+        return json.dumps(document, indent=2, allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(document), indent=2, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value

@@ -1,0 +1,194 @@
+"""What a person reads on a terminal. The fixed parts are ASCII; names from the model are escaped where needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from trtconv.findings import Finding, Location, summarize, worst
+from trtconv.plan import BuildReport, CheckReport, Edit, RewriteReport, Skip, TensorInfo
+from trtconv.report.wording import byte_size, clean, count, indented, shape_text, table
+from trtconv.shapes import ShapeProfile
+
+LISTED = 10
+"""How many edits or skips of one pass are listed before the rest is only counted."""
+
+
+def check_text(report: CheckReport) -> str:
+    """Renders a check.
+
+    Args:
+        report: Findings in any order.
+
+    Returns:
+        Findings by node, worst first; then the parser's verdict; the last line is the summary.
+    """
+    path = str(report.model["path"])
+    blocks = [findings_text(path, report.findings)] if report.findings else []
+    summary = f"{clean(path)}: {_summary(report.findings)} for {report.target}"
+    return "\n\n".join([*blocks, f"{_parser_line(report.parser)}\n{summary}"])
+
+
+def findings_text(path: str, findings: Iterable[Finding]) -> str:
+    """Renders findings by node, worst first, then in the order of the graph.
+
+    Args:
+        path: The model's file, put before every place; "" for none.
+        findings: In any order.
+    """
+    groups: dict[Location, list[Finding]] = {}
+    for finding in findings:
+        groups.setdefault(_node(finding.location), []).append(finding)
+    blocks = []
+    for node, members in sorted(groups.items(), key=_group_order):
+        lines = [clean(f"{path}: {node}" if path else str(node))]
+        for finding in sorted(members, key=_finding_order):
+            lines += _finding_lines(finding)
+        blocks.append("\n".join(lines))
+    return "\n\n".join(blocks)
+
+
+def _node(place: Location) -> Location:
+    """The place without its tensor: what findings are grouped by."""
+    if place.index is None and not place.node:
+        return place
+    return Location(place.graph, place.index, place.node, place.op)
+
+
+def _group_order(group: tuple[Location, list[Finding]]) -> tuple[object, ...]:
+    node, members = group
+    severity = worst(members)
+    rank = severity.rank if severity else 0
+    return (-rank, node.graph, -1 if node.index is None else node.index, node.node, node.tensor)
+
+
+def _finding_order(finding: Finding) -> tuple[object, ...]:
+    return (-finding.severity.rank, finding.code, finding.location.tensor, finding.message)
+
+
+def _finding_lines(finding: Finding) -> list[str]:
+    first, *rest = finding.message.splitlines() or [""]
+    tensor = finding.location.tensor if finding.location.index is not None or finding.location.node else ""
+    at = f" (tensor {tensor})" if tensor else ""
+    lines = [clean(f"  {finding.severity.value} {finding.code} {finding.name}: {first}{at}")]
+    lines += indented("\n".join(rest), "    ")
+    if finding.fix:
+        lines += indented(f"fix: {finding.fix}", "    ")
+    if finding.mended_by:
+        lines.append(clean(f"    mended by the pass {finding.mended_by}"))
+    return lines
+
+
+def _summary(findings: Sequence[Finding]) -> str:
+    counts = summarize(findings)
+    said = [count(counts[key], key[:-1]) for key in ("errors", "warnings", "infos") if counts[key]]
+    return ", ".join(said) or "nothing to report"
+
+
+def _parser_line(parser: dict[str, Any]) -> str:
+    name = " ".join(str(parser[key]) for key in ("runtime", "version") if parser.get(key))
+    if parser.get("accepted") is None:
+        return "parser: not asked, that TensorRT is not installed here"
+    return f"parser: {clean(name)} {'accepts' if parser['accepted'] else 'refuses'} the model"
+
+
+def build_text(report: BuildReport) -> str:
+    """Renders a build; the last line says what became of it."""
+    if report.up_to_date:
+        return _verdict(report)
+    blocks = [
+        "\n".join(_head(report)),
+        *("\n".join(lines) for lines in _profiles(report.plan.profiles)),
+        _changes("edit", report.edits),
+        _changes("skip", report.skipped),
+        findings_text(str(report.model["path"]), report.findings),
+        "\n".join(_io(report.io)),
+        _seconds(report.seconds),
+        _verdict(report),
+    ]
+    return "\n\n".join(block for block in blocks if block)
+
+
+def _head(report: BuildReport) -> list[str]:
+    runtime = report.runtime
+    gpu = f"on {runtime['gpu']}" if runtime.get("gpu") else "without a GPU"
+    rewrite = "" if report.plan.rewrite else ", not rewritten"
+    rows = [
+        ("model", str(report.model["path"])),
+        ("runtime", f"{runtime.get('family', '?')} {runtime.get('version', '?')} {gpu}"),
+        ("target", f"{report.plan.target}, precision {report.plan.precision}{rewrite}"),
+    ]
+    return table([(name, clean(value)) for name, value in rows], "")
+
+
+def _profiles(profiles: Sequence[ShapeProfile]) -> list[list[str]]:
+    """One table a profile. Inputs that are the same in all of them are shown with each: the tables stand alone."""
+    blocks = []
+    for number, profile in enumerate(profiles, start=1):
+        title = "profile" if len(profiles) == 1 else f"profile {number} of {len(profiles)}"
+        rows = [("input", "min", "opt", "max")]
+        for name, shapes in profile.inputs.items():
+            rows.append((clean(name), shape_text(shapes.min), shape_text(shapes.opt), shape_text(shapes.max)))
+        blocks.append([title, *table(rows, "  ")])
+    return blocks
+
+
+_CHANGED = {"edit": "rewritten", "skip": "left alone"}
+
+
+def _changes(noun: str, changes: Sequence[Edit] | Sequence[Skip]) -> str:
+    """Lists edits or skips by pass, the first `LISTED` of each."""
+    if not changes:
+        return ""
+    by_pass: dict[str, list[str]] = {}
+    for change in changes:
+        what = change.what if isinstance(change, Edit) else change.reason
+        by_pass.setdefault(change.pass_name, []).append(f"{change.node or '(unnamed)'}: {what}")
+    lines = [f"{_CHANGED[noun]}, {count(len(changes), noun)}"]
+    for name, members in by_pass.items():
+        lines.append(clean(f"  {name} ({len(members)})"))
+        lines += [clean(f"    {member}") for member in members[:LISTED]]
+        if len(members) > LISTED:
+            lines.append(f"    ... and {len(members) - LISTED} more")
+    return "\n".join(lines)
+
+
+def _io(tensors: Sequence[TensorInfo]) -> list[str]:
+    rows = [(t.kind, clean(t.name), t.dtype, shape_text(t.shape)) for t in tensors]
+    return ["engine", *table(rows, "  ")] if rows else []
+
+
+def _seconds(seconds: dict[str, float]) -> str:
+    stages = ", ".join(f"{stage} {value:.2f}" for stage, value in seconds.items())
+    return f"seconds: {stages}" if stages else ""
+
+
+def _verdict(report: BuildReport) -> str:
+    if report.engine is None:
+        return f"{clean(str(report.model['path']))}: no engine, {_summary(report.findings)}"
+    engine = f"{clean(str(report.engine['path']))} ({byte_size(report.engine['bytes'])})"
+    if report.up_to_date:
+        return f"{engine} is up to date; --force builds it again"
+    total = "" if not report.seconds else f" in {report.seconds.get('total', sum(report.seconds.values())):.1f} s"
+    found = f"; {_summary(report.findings)}" if report.findings else ""
+    return f"built {engine}{total}{found}"
+
+
+def rewrite_text(report: RewriteReport) -> str:
+    """Renders a rewrite; the last line says what was written."""
+    output = f"{clean(str(report.output['path']))} ({byte_size(report.output['bytes'])})"
+    edits = count(len(report.edits), "edit") if report.edits else "no edits"
+    blocks = [
+        _changes("edit", report.edits),
+        _changes("skip", report.skipped),
+        _verified(report.verified),
+        f"wrote {output}: {edits}",
+    ]
+    return "\n\n".join(block for block in blocks if block)
+
+
+def _verified(verified: dict[str, Any]) -> str:
+    largest = verified.get("max_relative_error")
+    if largest is None:
+        return clean(f"not verified: {verified.get('why') or 'no reason given'}")
+    return f"verified on ONNX Runtime: largest relative error {largest:.2g}"

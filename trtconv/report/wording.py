@@ -1,0 +1,52 @@
+"""Small pieces of text that all renderers share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+
+def clean(text: str) -> str:
+    """Escapes what would move a terminal's cursor or hide text: names in a model are its author's to choose."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def indented(text: str, prefix: str) -> list[str]:
+    """Returns the lines of a message, each cleaned and indented."""
+    return [f"{prefix}{clean(line)}".rstrip() for line in text.splitlines()]
+
+
+def count(number: int, noun: str) -> str:
+    """Returns "1 error" or "2 errors"."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def byte_size(size_bytes: int) -> str:
+    """Returns a size that a person can compare: "512 bytes", "3.4 kB", "1.2 MB"."""
+    size = float(size_bytes)
+    for unit in ("bytes", "kB", "MB"):
+        if size < 1000:
+            return f"{size_bytes} bytes" if unit == "bytes" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} GB"
+
+
+def shape_text(shape: Iterable[int]) -> str:
+    """Returns "1x3x64x64", or "scalar" for rank 0."""
+    return "x".join(str(size) for size in shape) or "scalar"
+
+
+def table(rows: Sequence[Sequence[str]], indent: str) -> list[str]:
+    """Aligns columns.
+
+    Args:
+        rows: Rows of equal length.
+        indent: What every line begins with.
+    """
+    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        lines.append((indent + "  ".join(cells)).rstrip())
+    return lines

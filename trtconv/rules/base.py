@@ -1,0 +1,136 @@
+"""What a rule is. A rule reads the model and never changes it; its docstring is its page."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import onnx
+
+from trtconv.deconv import Geometry, geometry_of
+from trtconv.findings import Finding, Location, Severity
+from trtconv.model import OnnxModel, Scope
+from trtconv.plan import Target
+
+
+class Page:
+    """A rule code and its page.
+
+    Attributes:
+        code: "TCnnn"; never reused.
+        name: The fault, in a few words joined by hyphens.
+    """
+
+    code: ClassVar[str]
+    name: ClassVar[str]
+
+    @property
+    def page(self) -> str:
+        return inspect.getdoc(self) or ""
+
+    @property
+    def summary(self) -> str:
+        return self.page.partition("\n")[0]
+
+
+class Rule(Page):
+    """One check of a model.
+
+    Attributes:
+        severity: How bad the fault is for TensorRT's own parser, without trtconv's passes.
+        fix: What to do, in one sentence.
+    """
+
+    severity: ClassVar[Severity] = Severity.ERROR
+    fix: ClassVar[str] = ""
+
+    def check(self, view: ModelView, target: Target) -> Iterator[Finding]:
+        """Yields what is wrong.
+
+        Args:
+            view: The model.
+            target: What it is meant for.
+        """
+        raise NotImplementedError
+
+    def finding(self, message: str, location: Location, severity: Severity | None = None) -> Finding:
+        """Makes a finding of this rule."""
+        return Finding(self.code, self.name, message, severity or self.severity, location, self.fix)
+
+
+class Deconv:
+    """A ConvTranspose as a rule sees it.
+
+    Args:
+        scope: The graph it is in.
+        index: Its position there.
+        node: The NodeProto.
+    """
+
+    def __init__(self, scope: Scope, index: int, node: onnx.NodeProto) -> None:
+        self.scope = scope
+        self.index = index
+        self.node = node
+
+    @property
+    def location(self) -> Location:
+        return self.scope.location(self.index)
+
+    @functools.cached_property
+    def geometry(self) -> Geometry | str:
+        """The geometry, or why there is none."""
+        attrs: dict[str, Any] = {a.name: onnx.helper.get_attribute_value(a) for a in self.node.attribute}
+        if isinstance(attrs.get("auto_pad"), bytes):
+            attrs["auto_pad"] = attrs["auto_pad"].decode()
+        weight = self.scope.initializer(self.node.input[1]) if len(self.node.input) > 1 else None
+        shape = tuple(weight.dims) if weight is not None else None
+        if shape is None and "kernel_shape" not in attrs:
+            return geometry_of(attrs, self.scope.shape(self.node.input[1]))
+        return geometry_of(attrs, shape)
+
+    @property
+    def sizes(self) -> tuple[int, ...] | None:
+        """Spatial input sizes where all are static."""
+        shape = self.scope.shape(self.node.input[0])
+        if shape is None:
+            return None
+        sizes = tuple(n for n in shape[2:] if n is not None)
+        return sizes if len(sizes) == len(shape) - 2 else None
+
+    @property
+    def bias(self) -> str:
+        """Name of the bias, or an empty string."""
+        return self.node.input[2] if len(self.node.input) > 2 else ""
+
+
+class ModelView:
+    """A model as the rules see it: what several of them need is worked out once.
+
+    Args:
+        model: The model; must not change while the view is in use.
+    """
+
+    def __init__(self, model: OnnxModel) -> None:
+        self.model = model
+
+    @functools.cached_property
+    def deconvs(self) -> tuple[Deconv, ...]:
+        """Every ConvTranspose, in every graph."""
+        return tuple(Deconv(scope, index, node) for scope, index, node in self.model.nodes("ConvTranspose"))
+
+
+class DeconvRule(Rule):
+    """A rule about ConvTranspose nodes whose attributes make sense."""
+
+    def check(self, view: ModelView, target: Target) -> Iterator[Finding]:
+        for deconv in view.deconvs:
+            if isinstance(deconv.geometry, Geometry):
+                message = self.fault(deconv, deconv.geometry, target)
+                if message:
+                    yield self.finding(message, deconv.location)
+
+    def fault(self, deconv: Deconv, geometry: Geometry, target: Target) -> str | None:
+        """Returns what is wrong with a node, or None."""
+        raise NotImplementedError

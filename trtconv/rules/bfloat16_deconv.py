@@ -1,0 +1,47 @@
+"""TC109."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import onnx
+
+from trtconv.deconv import Geometry
+from trtconv.plan import Target
+from trtconv.rules.base import Deconv, DeconvRule
+
+
+class Bfloat16Deconv(DeconvRule):
+    """A ConvTranspose in bfloat16, which the target cannot build.
+
+    What it checks:
+        The type of every ConvTranspose's weight, for TensorRT-RTX.
+    Why TensorRT cares:
+        TensorRT-RTX parses a bfloat16 deconvolution and has no kernel for it; TensorRT 8.6 has no bfloat16 at all.
+    Versions:
+        TensorRT-RTX 1.4 to 1.7, TensorRT 8.6.
+    Before:
+        <ir_version: 8, opset_import: ["": 22]>
+        g (bfloat16[1,1,8,8] x) => (bfloat16[1,1,p,q] y) <bfloat16[1,1,1,1] w = {1}>
+        { y = ConvTranspose (x, w) }
+    After:
+        <ir_version: 8, opset_import: ["": 22]>
+        g (float16[1,1,8,8] x) => (float16[1,1,p,q] y) <float16[1,1,1,1] w = {1}>
+        { y = ConvTranspose (x, w) }
+    Fix:
+        Keep deconvolutions in float16 or float32.
+    Source:
+        Builds on TensorRT-RTX 1.7.1.
+    """
+
+    code: ClassVar[str] = "TC109"
+    name: ClassVar[str] = "bfloat16-deconv"
+    fix: ClassVar[str] = "Keep this deconvolution in float16 or float32."
+
+    def fault(self, deconv: Deconv, geometry: Geometry, target: Target) -> str | None:
+        if target.family != "rtx" and not target.before(9):
+            return None
+        weight = deconv.scope.initializer(deconv.node.input[1])
+        if weight is None or weight.data_type != onnx.TensorProto.BFLOAT16:
+            return None
+        return f"{target} has no deconvolution in bfloat16"

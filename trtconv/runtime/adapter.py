@@ -1,0 +1,120 @@
+"""TensorRT and TensorRT-RTX behind the `Runtime` protocol.
+
+One adapter serves both families and every version: where they differ, it asks whether an attribute is there
+(`probe`), never what the version is.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from trtconv.errors import BuildFailed
+from trtconv.runtime import refusals
+from trtconv.runtime.base import Capabilities, ParsedNetwork, ParserIssue, RuntimeInfo
+from trtconv.runtime.gpu import gpu_name
+from trtconv.runtime.logger import Log
+from trtconv.runtime.messages import clean, distinct, refusal
+from trtconv.runtime.network import Handles, Network
+
+
+def probe(trt: Any) -> Capabilities:
+    """Finds out what a TensorRT module can do by the presence of attributes."""
+    return Capabilities(
+        builder_precision_flags=hasattr(trt.BuilderFlag, "FP16"),
+        explicit_batch_flag=hasattr(trt.NetworkDefinitionCreationFlag, "EXPLICIT_BATCH"),
+        progress_monitor=hasattr(trt, "IProgressMonitor"),
+        parser_node_names=hasattr(trt.ParserError, "node_name"),
+        supports_model_v2=hasattr(trt.OnnxParser, "supports_model_v2"),
+        # Only a runtime that can be told which GPU to build for does not need one to build.
+        builds_without_gpu=hasattr(trt.IBuilderConfig, "set_compute_capability"),
+    )
+
+
+class Adapter:
+    """A TensorRT that is installed and works here; implements `Runtime`.
+
+    Args:
+        family: "rtx" or "tensorrt".
+        trt: The imported module.
+
+    Raises:
+        TypeError: No builder can be made (pybind11's way to say that the C++ function returned null).
+        RuntimeError: The same, in newer versions.
+    """
+
+    def __init__(self, family: str, trt: Any) -> None:
+        self._trt = trt
+        self._log = Log(trt)
+        self._capabilities = probe(trt)
+        self._family = family
+        with self._log.session() as session:
+            try:
+                self._builder = trt.Builder(self._log.logger)
+            except (TypeError, RuntimeError) as error:
+                reasons = [r.text for r in session.records if r.is_error]
+                raise type(error)("\n".join(reasons) or str(error)) from error
+
+    @property
+    def info(self) -> RuntimeInfo:
+        """Family, version, GPU and capabilities."""
+        return RuntimeInfo(self._family, self._trt.__version__, gpu_name(), self._capabilities)
+
+    def parse(self, model: bytes, path: Path) -> ParsedNetwork | tuple[ParserIssue, ...]:
+        """Parses an ONNX model; see `Runtime.parse`.
+
+        Args:
+            model: Serialized ModelProto.
+            path: Where the model lies: external data is looked up beside it.
+
+        Returns:
+            The network, or every node that the parser refused.
+
+        Raises:
+            BuildFailed: The parser itself broke down.
+        """
+        handles, issues = self._parse_once(model, path)
+        if not issues:
+            return Network(self._trt, self._log, self._capabilities, handles)
+        return refusals.all_issues(model, issues, lambda variant: self._parse_once(variant, path)[1], self._knows)
+
+    def _parse_once(self, model: bytes, path: Path) -> tuple[Handles, tuple[ParserIssue, ...]]:
+        """Parses once, and lists what the parser itself reports, which may be its first complaint only."""
+        trt = self._trt
+        with self._log.session() as session:
+            network = self._builder.create_network(self._network_flags())
+            parser = trt.OnnxParser(network, self._log.logger)
+            try:
+                accepted = parser.parse(model, str(path))
+            except (MemoryError, RuntimeError, TypeError, ValueError) as error:
+                session.raise_failure()
+                raise BuildFailed(f"TensorRT's ONNX parser broke down: {clean(str(error))}") from error
+            issues = tuple(self._issue(parser.get_error(i)) for i in range(parser.num_errors))
+            if not accepted and not issues:
+                said = "\n".join(distinct(r.text for r in session.records if r.is_error))
+                issues = (ParserIssue(-1, "", "", said or "TensorRT's ONNX parser refused the model without a reason"),)
+            # Bytes that are no model at all are "accepted", with nothing in them.
+            if accepted and network.num_outputs == 0:
+                issues = (ParserIssue(-1, "", "", "there is no graph with an output in the model"),)
+        return Handles(self._builder, network, parser), issues if not accepted or network.num_outputs == 0 else ()
+
+    def _network_flags(self) -> int:
+        if not self._capabilities.explicit_batch_flag:
+            return 0
+        return 1 << int(self._trt.NetworkDefinitionCreationFlag.EXPLICIT_BATCH)
+
+    def _issue(self, error: Any) -> ParserIssue:
+        named = self._capabilities.parser_node_names
+        return ParserIssue(
+            node_index=max(error.node(), -1),
+            node_name=error.node_name() if named else "",
+            op=error.node_operator() if named else "",
+            message=refusal(error.desc()),
+            inside=tuple(error.local_function_stack()) if hasattr(error, "local_function_stack") else (),
+        )
+
+    def _knows(self, op: str) -> bool:
+        """Whether the parser has an importer for a standard operator."""
+        with self._log.session():
+            network = self._builder.create_network(self._network_flags())
+            return bool(self._trt.OnnxParser(network, self._log.logger).supports_operator(op))

@@ -1,0 +1,220 @@
+"""A parsed network: its layers, and how an engine is built from it."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+from trtconv.errors import BuildFailed, EnvironmentMissing, InputError
+from trtconv.findings import Finding, Location, Severity
+from trtconv.plan import BuildPlan, TensorInfo
+from trtconv.runtime import layers, messages
+from trtconv.runtime.base import BuildMonitor, Capabilities, DeconvLayer, EngineBlob
+from trtconv.runtime.logger import Log, Session
+from trtconv.runtime.monitor import Progress, make_progress_monitor
+from trtconv.shapes import ShapeProfile
+
+# Which builder flags a precision means, and which ONNX element types need which flag to be honoured at all.
+_PRECISION_FLAGS = {"as-is": (), "fp16": ("FP16",), "bf16": ("BF16",), "int8": ("INT8", "FP16")}
+_DTYPE_FLAGS = {"HALF": "FP16", "BF16": "BF16", "FP8": "FP8"}
+_QUANTIZED_LAYERS = ("QUANTIZE", "DEQUANTIZE")
+
+
+@dataclasses.dataclass(frozen=True)
+class Handles:
+    """TensorRT objects that need each other: the network dies with its builder, its weights with the parser."""
+
+    builder: Any
+    network: Any
+    parser: Any
+
+
+class Network:
+    """A network that the parser accepted; implements `ParsedNetwork`.
+
+    Args:
+        trt: The TensorRT module.
+        log: Its logger.
+        capabilities: What it can do.
+        handles: The objects.
+    """
+
+    def __init__(self, trt: Any, log: Log, capabilities: Capabilities, handles: Handles) -> None:
+        self._trt = trt
+        self._log = log
+        self._capabilities = capabilities
+        self._handles = handles
+
+    def _layers(self) -> Iterator[Any]:
+        network = self._handles.network
+        return (network.get_layer(i) for i in range(network.num_layers))
+
+    @functools.cached_property
+    def layer_types(self) -> tuple[str, ...]:
+        """Type of every layer in order, for example ("DECONVOLUTION", "ACTIVATION")."""
+        return tuple(layer.type.name for layer in self._layers())
+
+    @functools.cached_property
+    def deconvolutions(self) -> tuple[DeconvLayer, ...]:
+        """Every deconvolution, in order."""
+        found = (layer for layer in self._layers() if layer.type.name == "DECONVOLUTION")
+        return tuple(layers.read_deconvolution(self._trt, layer) for layer in found)
+
+    @functools.cached_property
+    def inputs(self) -> tuple[TensorInfo, ...]:
+        """The network's inputs, with the data types that the engine will have."""
+        return tuple(layers.tensor_info(tensor, "input") for tensor in self._input_tensors())
+
+    @functools.cached_property
+    def outputs(self) -> tuple[TensorInfo, ...]:
+        """The network's outputs."""
+        network = self._handles.network
+        tensors = (network.get_output(i) for i in range(network.num_outputs))
+        return tuple(layers.tensor_info(tensor, "output") for tensor in tensors)
+
+    @functools.cached_property
+    def shape_inputs(self) -> tuple[str, ...]:
+        """Names of the inputs whose values are shapes."""
+        return tuple(tensor.name for tensor in self._input_tensors() if tensor.is_shape_tensor)
+
+    def _input_tensors(self) -> Iterator[Any]:
+        network = self._handles.network
+        return (network.get_input(i) for i in range(network.num_inputs))
+
+    def build(self, plan: BuildPlan, monitor: BuildMonitor | None = None) -> EngineBlob:
+        """Builds a serialized engine in the calling thread; see `ParsedNetwork.build`.
+
+        Args:
+            plan: Profiles and precision.
+            monitor: Told of phases where the runtime reports any; what it raises is raised here.
+
+        Returns:
+            The engine, and every warning that came with it.
+
+        Raises:
+            BuildFailed: With findings TC403, TC404 or TC205; without findings where the monitor asked to stop.
+            EnvironmentMissing: This runtime cannot build in that precision.
+            InputError: A profile lacks an input that has a dynamic dimension.
+        """
+        self._refuse_shape_inputs()
+        with self._log.session() as session:
+            progress = Progress(session, monitor)
+            blob = self._run(plan, session, progress)
+        if progress.cancelled:
+            raise BuildFailed("the build was cancelled")
+        misfits = messages.profile_findings(session.records, len(plan.profiles))
+        if misfits:
+            raise _failed(misfits)
+        if blob is None:
+            raise _failed(messages.refusal_findings(session.records))
+        return EngineBlob(memoryview(blob), session.warnings)
+
+    def _run(self, plan: BuildPlan, session: Session, progress: Progress) -> Any:
+        """Configures and runs the builder. Returns its IHostMemory, or None where it refused."""
+        builder = self._handles.builder
+        config = builder.create_builder_config()
+        for flag in self._flags(plan.precision):
+            config.set_flag(flag)
+        if not self._add_profiles(config, plan.profiles):
+            return None
+        if self._capabilities.progress_monitor:
+            config.progress_monitor = make_progress_monitor(self._trt, progress)
+        try:
+            return builder.build_serialized_network(self._handles.network, config)
+        except MemoryError as error:
+            session.raise_failure()
+            raise _out_of_memory(session) from error
+        except (RuntimeError, TypeError, ValueError) as error:
+            session.raise_failure()
+            raise _broke_down(str(error), session) from error
+
+    def _refuse_shape_inputs(self) -> None:
+        findings = tuple(
+            Finding(
+                "TC205",
+                "shape-tensor-input",
+                f"input {name!r} holds a shape or a count: profiles for the values of inputs are not supported",
+                Severity.ERROR,
+                Location(tensor=name),
+                f"Make {name!r} a constant in the model, or compute it from the shape of another input.",
+            )
+            for name in self.shape_inputs
+        )
+        if findings:
+            raise _failed(findings)
+
+    def _add_profiles(self, config: Any, profiles: tuple[ShapeProfile, ...]) -> bool:
+        """Adds the profiles; False where TensorRT refused one (the log says why)."""
+        dynamic = [tensor for tensor in self.inputs if -1 in tensor.shape]
+        if not dynamic:
+            return True
+        return all(config.add_optimization_profile(self._profile(p, dynamic)) >= 0 for p in profiles)
+
+    def _profile(self, shapes: ShapeProfile, dynamic: list[TensorInfo]) -> Any:
+        profile = self._handles.builder.create_optimization_profile()
+        for tensor in dynamic:
+            if tensor.name not in shapes.inputs:
+                raise InputError(
+                    f"the profile has no shapes for input {tensor.name!r} {tensor.shape}",
+                    f"It has: {', '.join(shapes.inputs) or 'none'}.",
+                )
+            given = shapes.inputs[tensor.name]
+            profile.set_shape(tensor.name, given.min, given.opt, given.max)
+        return profile
+
+    def _flags(self, precision: str) -> list[Any]:
+        """Chooses the builder flags of a precision.
+
+        A strongly typed runtime has none: the graph says it all. The others compute in float32 whatever the graph
+        says, unless they are allowed the types that occur in it.
+        """
+        if not self._capabilities.builder_precision_flags:
+            if precision == "as-is":
+                return []
+            raise EnvironmentMissing(
+                f"this runtime takes the precision from the model's own types, so it cannot build in {precision}",
+                f"Convert the model to {precision} first and build it with --precision as-is.",
+            )
+        names = dict.fromkeys((*_PRECISION_FLAGS[precision], *self._flags_of_graph()))
+        available = self._trt.BuilderFlag
+        missing = [name for name in names if not hasattr(available, name)]
+        if missing:
+            raise EnvironmentMissing(
+                f"this TensorRT cannot compute in {', '.join(missing).lower()}",
+                "Use another --precision, or a newer TensorRT.",
+            )
+        return [getattr(available, name) for name in names]
+
+    def _flags_of_graph(self) -> list[str]:
+        types = set(self.layer_types)
+        flags = ["INT8"] if types.intersection(_QUANTIZED_LAYERS) else []
+        dtypes = {t.dtype.name for layer in self._layers() for t in _outputs(layer)}
+        dtypes |= {tensor.dtype.name for tensor in self._input_tensors()}
+        return flags + [flag for dtype, flag in _DTYPE_FLAGS.items() if dtype in dtypes]
+
+
+def _outputs(layer: Any) -> Iterator[Any]:
+    return (layer.get_output(i) for i in range(layer.num_outputs))
+
+
+def _failed(findings: tuple[Finding, ...]) -> BuildFailed:
+    return BuildFailed("\n".join(f.message for f in findings), findings[0].fix, findings)
+
+
+def _out_of_memory(session: Session) -> BuildFailed:
+    return _broke_down("it ran out of host memory", session)
+
+
+def _broke_down(reason: str, session: Session) -> BuildFailed:
+    text = f"TensorRT's builder broke down: {messages.clean(reason)}"
+    said = messages.distinct(r.text for r in session.records if r.is_error)
+    finding = Finding(
+        "TC403",
+        "builder-refused",
+        "\n".join([text, *said]),
+        Severity.ERROR,
+        fix="Give the dynamic dimensions narrower ranges, or fix one of them.",
+    )
+    return _failed((finding,))
