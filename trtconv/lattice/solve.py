@@ -159,7 +159,9 @@ class _Answer:
         row = int(rows[table.take(rows).nearest_row(self.base)])
         sizes = ", ".join(f"{name} {column[row]}" for name, column in table.columns.items())
         if len(names) == 1:
-            asks = needs(table.columns[names[0]], check.holds[part])
+            # Below the range other rules may hold: a size of 1 broadcasts, small ones do not fill a window.
+            above = table.columns[names[0]] >= self.spans[names[0]][0]
+            asks = needs(table.columns[names[0]][above], check.holds[part][above])
         else:
             asks = combination(table.columns, check.holds[part])
         evidence = f"{check.evidence(part.start + row)} with {sizes}"

@@ -53,6 +53,8 @@ def _periodic(sizes: Vector, accepted: NDArray[np.bool_]) -> str | None:
         if len(residues) == 1:
             more = f" plus {residues[0]}" if residues[0] else ""
             return f"a multiple of {period}{more}{least}"
+        if residues == list(range(residues[0], residues[-1] + 1)):
+            return f"{residues[0]} to {residues[-1]} beyond a multiple of {period}{least}"
         if len(residues) <= 4:
             return f"{' or '.join(map(str, residues))} beyond a multiple of {period}{least}"
         gone = sorted(set(range(period)) - set(residues))

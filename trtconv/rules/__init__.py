@@ -16,6 +16,7 @@ from trtconv.rules.opset_too_new import OpsetTooNew
 from trtconv.rules.output_padding_exceeds_pads import OutputPaddingExceedsPads
 from trtconv.rules.output_padding_too_large import OutputPaddingTooLarge
 from trtconv.rules.output_shape_misread import OutputShapeMisread
+from trtconv.rules.sizes import SIZE_CHECKS, DataDependentShape
 from trtconv.rules.strided_dilated_deconv import StridedDilatedDeconv
 from trtconv.rules.verdicts import (
     BuilderRefused,
@@ -37,10 +38,12 @@ CHECKS: tuple[Rule, ...] = (
     BiasMissedByFill(),
     MalformedDeconv(),
     Bfloat16Deconv(),
+    DataDependentShape(),
 )
 
 RULES: tuple[Page, ...] = (
     *CHECKS,
+    *SIZE_CHECKS,
     ShapeTensorInput(),
     ParserRefused(),
     NetworkDiffers(),
