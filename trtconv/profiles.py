@@ -71,7 +71,7 @@ def _rounded(
         moved[name] = Range(*sizes)
         if moved[name] != bound:
             notes.append(f"{name}={bound} rounded to {moved[name]}")
-    return make_profile(inputs, moved)
+    return make_profile(inputs, moved, profile.values)
 
 
 def _split(
@@ -87,7 +87,7 @@ def _split(
         raise InputError("--split has nothing to divide: no dimension ranges", "Give a range, as in height=64:256:512.")
     count = _automatic(profile, groups) if split == AUTO else int(split)
     cuts = {name: _cuts(lattice, profile.dims[name], name, count) for group in groups for name in group}
-    free = {name for table in lattice.tables for name in table.columns}
+    free = [name for name in profile.dims if any(name in table.columns for table in lattice.tables)]
     nested = len(groups) > 1
     made = []
     for index in range(count):
@@ -97,7 +97,7 @@ def _split(
                 low, high = cuts[name][index], cuts[name][index + 1]
                 best = _best(lattice, profile.dims[name], low, high, name)
                 bounds[name] = Range(cuts[name][0] if nested else low, best, high)
-        made.append(make_profile(inputs, bounds))
+        made.append(make_profile(inputs, bounds, profile.values))
     if count > 1:
         notes.append(_said(cuts, count, nested=nested))
     return tuple(made)

@@ -143,8 +143,7 @@ def make_profile(
         InputError: For a name that the model does not have, a range given to a static axis, or a dynamic dimension
             without bounds. The message lists what exists and a command line to copy.
     """
-    ranges = _resolve(inputs, bounds)
-    ranges = _with_derived(inputs, ranges)
+    ranges = bounds_by_name(inputs, bounds)
     missing = [name for name in dynamic_dims(inputs) if name not in ranges]
     if missing:
         raise _missing_bounds(inputs, missing)
@@ -212,6 +211,15 @@ def _parse_elements(text: str) -> Shape | None:
     if not all(part.removeprefix("-").isdecimal() and part.isascii() and len(part) < 20 for part in parts):
         return None
     return tuple(int(part) for part in parts)
+
+
+def bounds_by_name(inputs: Sequence[InputSpec], bounds: Mapping[str, Range]) -> dict[str, Range]:
+    """Returns bounds by the model's own names, with those that follow from them; dimensions may be missing.
+
+    Raises:
+        InputError: As `make_profile`, but for missing ones.
+    """
+    return _with_derived(inputs, _resolve(inputs, bounds))
 
 
 def _resolve(inputs: Sequence[InputSpec], bounds: Mapping[str, Range]) -> dict[str, Range]:

@@ -93,6 +93,7 @@ def command(flags: CheckFlags) -> Outcome:
         target=options.parse_target(flags.target),
         rewrite=not flags.no_rewrite,
         fail_on=options.severity(flags.fail_on),
+        values=flags.values(),
     )
     from trtconv import pipeline
 

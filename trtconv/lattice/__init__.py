@@ -43,12 +43,11 @@ class Sizes:
         """
         return solve(self.runner, {name: spans[name] for name in self.names}, base)
 
-    def faults(self, points: Sequence[Mapping[str, int]]) -> tuple[list[Check | None], Trial]:
-        """Tells of each combination of sizes the first condition that it does not meet, or None."""
+    def run(self, points: Sequence[Mapping[str, int]]) -> Trial:
+        """Runs combinations of sizes; `first_faults` tells of each the first condition that it does not meet."""
         columns = {name: np.array([point[name] for point in points], np.int64) for name in self.names}
-        trial = self.runner.points(columns, {name: bit for bit, name in enumerate(self.names)})
-        # Without dynamic dimensions there is one candidate, whatever was asked.
-        return first_faults(trial.checks, trial.rows) * (1 if self.names else max(1, len(points))), trial
+        bits = {name: bit for bit, name in enumerate(self.names)}
+        return self.runner.points(columns, bits, rows=len(points))
 
 
-__all__ = ["Check", "DimLattice", "Imposed", "Num", "SizeLattice", "Sizes", "Spans", "Tensor", "Trial", "boxed"]
+__all__ = ["Check", "DimLattice", "Imposed", "Num", "SizeLattice", "Sizes", "Spans", "Tensor", "Trial", "boxed", "first_faults"]

@@ -373,13 +373,16 @@ def _pad(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
         if mode == "reflect":
             for pad in (low, high):
                 _check_reflection(trial, pad, dims[axis], axis)
+        for pad in (low, high):
+            if not (pad.constant and pad.value >= 0):
+                trial.at_least(dims[axis] + pad, 0, f"leaves {{0}} elements at axis {axis}")
         dims[axis] = dims[axis] + low + high
         trial.at_least(dims[axis], 0, f"leaves {{0}} elements at axis {axis}")
     return like(source, dims)
 
 
 def _check_reflection(trial: Trial, pad: Num, dim: Num, axis: int) -> None:
-    """A reflection has no more elements to offer than there are beside the edge."""
+    """A reflection has no more elements to offer than there are beside the edge; ONNX Runtime reads beyond them."""
     if not (is_all(pad, 0) or same(pad, Num(0))):
         trial.require(combine(np.less, pad, dim), f"reflects {{0}} of {{1}} elements at axis {axis}", pad, dim)
 

@@ -104,9 +104,11 @@ class Runner:
                 sizes[name] = Num(vector, 1 << bit)
         return self.program.run(total, symbols(self.inputs, sizes), self.values), parts
 
-    def points(self, columns: Mapping[str, Vector], bits: Mapping[str, int], *, keep: bool = False) -> Trial:
+    def points(
+        self, columns: Mapping[str, Vector], bits: Mapping[str, int], *, rows: int | None = None, keep: bool = False
+    ) -> Trial:
         """Runs combinations of sizes, each as it is."""
-        rows = len(next(iter(columns.values()), np.ones(1)))
+        rows = len(next(iter(columns.values()), np.ones(1))) if rows is None else rows
         sizes = {name: Num(column, 1 << bits[name]) for name, column in columns.items()}
         return self.program.run(rows, symbols(self.inputs, sizes), self.values, keep=keep)
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from trtconv import deconv
-from trtconv.lattice.number import ONE, UNKNOWN, Num, ceil_div, combine, floor_div, is_just
+from trtconv.lattice.number import ONE, UNKNOWN, Num, ceil_div, combine, floor_div
 from trtconv.lattice.registry import Inputs, given, ints_of, like, normal, operator, shape_of, tensor
 from trtconv.lattice.tensor import Tensor
 from trtconv.lattice.trial import Node, Opaque, Trial
@@ -58,10 +58,18 @@ def _slide(trial: Trial, node: Node, dims: Sequence[Num], kernel: Sequence[int])
             sizes.append(ceil_div(dim, strides[axis]))
             continue
         low, high = (0, 0) if auto == "VALID" else (pads[axis], pads[axis + rank])
-        reach = dim + (low + high - span)
-        trial.at_least(reach, 0, f"has a window of {span}, {{0}} elements too long for axis {axis + 2}")
-        sizes.append(_steps(reach, strides[axis], bool(node.attrs.get("ceil_mode", 0)), dim + low))
+        # ONNX Runtime takes a window that is longer than a pooling's input by less than a stride; neither PyTorch nor
+        # TensorRT does.
+        size = _steps(dim + (low + high - span), strides[axis], bool(node.attrs.get("ceil_mode", 0)), dim + low)
+        padded = f" padded by {low + high}" if low + high else ""
+        trial.require(at_least_one(size), f"has a window of {span} for size {{0}}{padded} at axis {axis + 2}", dim)
+        sizes.append(size)
     return sizes
+
+
+def at_least_one(size: Num) -> Num:
+    """Returns where a size is not empty."""
+    return combine(np.greater_equal, size, ONE)
 
 
 def _steps(reach: Num, stride: int, ceil: bool, last_start: Num) -> Num:
@@ -189,7 +197,3 @@ def _center_crop_pad(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
         dims[axis] = size
     return like(tensor(inputs), dims)
 
-
-def unused(num: Num) -> bool:
-    """Whether a size is just one."""
-    return is_just(num, 1)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from trtconv.findings import Finding, Location, Severity
-from trtconv.lattice import Check, DimLattice, SizeLattice, Sizes
+from trtconv.lattice import Check, DimLattice, SizeLattice, Sizes, Trial, first_faults
 from trtconv.model import OnnxModel
 from trtconv.plan import Target
 from trtconv.rules.base import ModelView, Page, Rule
@@ -43,7 +43,20 @@ class SizesView:
     @functools.cached_property
     def faults(self) -> list[Check | None]:
         """For each of `points` the first condition of a node that it does not meet."""
-        return self.sizes.faults([sizes for _, _, sizes in self.points])[0]
+        return first_faults(self.trial.checks, len(self.points))
+
+    def fault_of(self, row: int, name: str) -> Check:
+        """Returns the first condition on a dimension that one of `points` does not meet; any, where none is on it."""
+        bit = 1 << self.sizes.names.index(name)
+        mine = (c for c in self.trial.checks if c.mask & bit and not c.holds[row])
+        found = next(mine, self.faults[row])
+        assert found is not None
+        return found
+
+    @functools.cached_property
+    def trial(self) -> Trial:
+        """The run at `points`."""
+        return self.sizes.run([sizes for _, _, sizes in self.points])
 
     @functools.cached_property
     def lattice(self) -> SizeLattice:
@@ -122,13 +135,14 @@ class SizeOffLattice(SizeRule):
             if fault is None:
                 continue
             for name, near in view.lattice.nearest(sizes).items():
-                dim, size = view.lattice.dims[name], sizes[name]
+                dim, size, own = view.lattice.dims[name], sizes[name], view.fault_of(row, name)
                 message = (
                     f"the {pick} of {name}{view.describe(number)}, {size}, does not fit the network, which accepts"
-                    f" {dim.describe()}: {_blame(view, name, fault, row)}"
+                    f" {dim.describe()}: {_blame(view, name, own, row)}"
                 )
                 offered = near[str(size)]
-                yield self.finding(message, _where(view, name, fault), _offer(view.profiles[number], dim, pick, offered))
+                place = own.node.location
+                yield self.finding(message, place, _offer(view.profiles[number], dim, pick, offered))
 
 
 def _blame(view: SizesView, name: str, fault: Check, row: int) -> str:
@@ -141,10 +155,6 @@ def _blame(view: SizesView, name: str, fault: Check, row: int) -> str:
 
 def _short(place: Location) -> str:
     return f"{place.op} {place.node}" if place.node else f"{place.op} (node {place.index})"
-
-
-def _where(view: SizesView, name: str, fault: Check) -> Location:
-    return fault.node.location
 
 
 def _offer(profile: ShapeProfile, dim: DimLattice, pick: str, offered: Sequence[int]) -> str:
@@ -294,10 +304,10 @@ class SizesNotKnown(SizeRule):
     def check(self, view: SizesView) -> Iterator[Finding]:
         if all(bound.min == bound.max for profile in view.profiles for bound in profile.dims.values()):
             return
-        _, trial = view.sizes.faults([sizes for _, _, sizes in view.points])
-        if trial.opaque:
-            listed = "; ".join(f"{node}: {why}" for node, why in list(trial.opaque.items())[:3])
-            more = f" (and {len(trial.opaque) - 3} more nodes)" if len(trial.opaque) > 3 else ""
+        opaque = view.trial.opaque
+        if opaque:
+            listed = "; ".join(f"{node}: {why}" for node, why in list(opaque.items())[:3])
+            more = f" (and {len(opaque) - 3} more nodes)" if len(opaque) > 3 else ""
             message = f"which sizes the network accepts is not known behind {listed}{more}"
             yield self.finding(message, Location(), "", Severity.INFO)
 
