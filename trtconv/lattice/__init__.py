@@ -43,11 +43,16 @@ class Sizes:
         """
         return solve(self.runner, {name: spans[name] for name in self.names}, base)
 
-    def run(self, points: Sequence[Mapping[str, int]]) -> Trial:
-        """Runs combinations of sizes; `first_faults` tells of each the first condition that it does not meet."""
+    def run(self, points: Sequence[Mapping[str, int]], *, keep: bool = False) -> Trial:
+        """Runs combinations of sizes; `first_faults` tells of each the first condition that it does not meet.
+
+        Args:
+            points: Sizes of every free dimension.
+            keep: Keep every tensor in the result.
+        """
         columns = {name: np.array([point[name] for point in points], np.int64) for name in self.names}
         bits = {name: bit for bit, name in enumerate(self.names)}
-        return self.runner.points(columns, bits, rows=len(points))
+        return self.runner.points(columns, bits, rows=len(points), keep=keep)
 
 
 __all__ = ["Check", "DimLattice", "Imposed", "Num", "SizeLattice", "Sizes", "Spans", "Tensor", "Trial", "boxed", "first_faults"]

@@ -10,7 +10,7 @@ import numpy as np
 
 from trtconv.findings import Location
 from trtconv.lattice.tables import Table, Vector
-from trtconv.lattice.wording import listed
+from trtconv.lattice.wording import listed, periodic
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +55,9 @@ class DimLattice:
             return listed(self.valid)
         low, high = self.valid[0], self.valid[-1]
         if len(self.valid) != (high - low) // self.step + 1:
-            return listed(self.valid)
+            sizes = np.arange(low, high + 1)
+            pattern = periodic(sizes, np.isin(sizes, self.valid))
+            return f"{pattern}, from {low} to {high}" if pattern else listed(self.valid)
         if self.step == 1:
             return f"{low} to {high}"
         plus = f" plus {self.offset}" if self.offset else ""

@@ -113,7 +113,8 @@ class _Answer:
         together = self._together(valid)
         valid = together.tables
         tied = [table for table in valid if len(table.columns) > 1 and table.rows]
-        joint = [said for table in tied for said in relation(table.columns)]
+        inside = [table.take(table.within(self.spans)) for table in tied]
+        joint = [said for table in inside if table.rows for said in relation(table.columns)]
         return SizeLattice(
             dims=self._dims(valid),
             joint=tuple(dict.fromkeys([*joint, *together.joint])),
@@ -174,14 +175,10 @@ class _Answer:
         inside = [table.take(table.within(self.spans)) for table in valid]
         if not all(table.rows for table in inside):
             return _Together(list(valid))
-        rows, whole = _combinations([table.rows for table in inside], self.base, inside)
-        columns = {n: c[rows[i]] for i, table in enumerate(inside) for n, c in table.columns.items()}
-        bits = {n: i for i, table in enumerate(inside) for n in table.columns}
-        trial = self.runner.points(columns, bits)
-        failing = [c for c in trial.checks if c.mask & (c.mask - 1) and not c.holds.all()]
-        if not failing:
-            return _Together(list(valid), exact=whole)
-        return _Together(*_tied(valid, inside, rows, columns, bits, failing), exact=whole)
+        tried = _Tried(self.runner, inside, self.base)
+        if not tried.failing:
+            return _Together(list(valid), exact=tried.whole)
+        return tried.together(valid)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -192,54 +189,96 @@ class _Together:
     exact: bool = True
 
 
-def _combinations(counts: Sequence[int], base: Mapping[str, int], tables: Sequence[Table]) -> tuple[list[Any], bool]:
-    """Returns rows of every table, combined: all combinations where they are few, else random ones and lines."""
-    total = int(np.prod([float(n) for n in counts]))
-    if total <= _GRID:
-        return [grid.ravel() for grid in np.meshgrid(*(np.arange(n) for n in counts), indexing="ij")], True
+class _Tried:
+    """Combinations of rows of several tables, run: all where they are few, else random ones and lines.
+
+    Args:
+        runner: The network's shapes.
+        tables: Their rows are valid by themselves.
+        base: Sizes that are likely to be valid; the lines go through the valid combination nearest to it.
+    """
+
+    def __init__(self, runner: Runner, tables: Sequence[Table], base: Mapping[str, int]) -> None:
+        self.tables = tables
+        self.bits = {name: i for i, table in enumerate(tables) for name in table.columns}
+        counts = [table.rows for table in tables]
+        self.whole = float(np.prod([float(n) for n in counts])) <= _GRID
+        if self.whole:
+            self._run(runner, [grid.ravel() for grid in np.meshgrid(*(np.arange(n) for n in counts), indexing="ij")])
+            return
+        middle = [table.nearest_row(base) for table in tables]
+        self._run(runner, _sampled(counts, middle))
+        good = np.flatnonzero(self.good)
+        if self.failing and len(good):
+            away = sum(np.abs(self.rows[i][good] - row) for i, row in enumerate(middle))
+            nearest = good[int(np.argmin(away))]
+            self._run(runner, _sampled(counts, [int(picks[nearest]) for picks in self.rows]))
+
+    def _run(self, runner: Runner, rows: Sequence[Any]) -> None:
+        self.rows = rows
+        self.columns = {n: c[rows[i]] for i, table in enumerate(self.tables) for n, c in table.columns.items()}
+        trial = runner.points(self.columns, self.bits)
+        self.failing = [c for c in trial.checks if c.mask & (c.mask - 1) and not c.holds.all()]
+        self.good = np.ones(len(rows[0]), dtype=bool)
+        for check in self.failing:
+            self.good &= check.holds
+
+    def together(self, valid: Sequence[Table]) -> _Together:
+        """Narrows the tables to the rows that occur in some accepted combination, and says what ties them."""
+        touched = [i for i in range(len(valid)) if any(check.mask >> i & 1 for check in self.failing)]
+        kept = {i: np.unique(self.rows[i][self.good]) for i in touched}
+        narrowed = [self.tables[i].take(kept[i]) if i in kept else table for i, table in enumerate(valid)]
+        apart = np.ones(len(self.good), dtype=bool)
+        for i in touched:
+            apart &= np.isin(self.rows[i], kept[i])
+        if np.array_equal(apart, self.good) and all(len(self.tables[i].columns) == 1 for i in touched):
+            # What looks like a relation is one condition on each dimension by itself.
+            return _Together(narrowed, (), tuple(self._alone(i, kept[i]) for i in touched), self.whole)
+        imposed = tuple(self._imposed())
+        return _Together(narrowed, tuple(dict.fromkeys(i.needs for i in imposed)), imposed, self.whole)
+
+    def _alone(self, index: int, kept: Any) -> Imposed:
+        (name,) = self.tables[index].columns
+        sizes = self.tables[index].columns[name]
+        accepted = np.isin(np.arange(len(sizes)), kept)
+        lost = ~np.isin(self.rows[index], kept)
+        check = next(c for c in self.failing if c.mask >> index & 1)
+        # The evidence is of a combination in which this dimension alone is wrong, where one was tried.
+        for other, rows in enumerate(self.rows):
+            if other != index and check.mask >> other & 1:
+                only = lost & np.isin(rows, np.unique(rows[self.good]))
+                lost = only if (only & ~check.holds).any() else lost
+        row = int(np.argmax(lost & ~check.holds))
+        return self._made(check, (name,), needs(sizes, accepted) if accepted.any() else "another size", row)
+
+    def _imposed(self) -> list[Imposed]:
+        found, alive = [], np.ones(len(self.good), dtype=bool)
+        for check in self.failing:
+            names = tuple(name for name, bit in self.bits.items() if check.mask >> bit & 1)
+            removed = alive & ~check.holds
+            if removed.any():
+                said = combination({name: self.columns[name] for name in names}, check.holds)
+                found.append(self._made(check, names, said, int(np.argmax(removed))))
+            alive &= check.holds
+        return found
+
+    def _made(self, check: Check, names: tuple[str, ...], asks: str, row: int) -> Imposed:
+        involved = [name for name, bit in self.bits.items() if check.mask >> bit & 1]
+        sizes = ", ".join(f"{name} {self.columns[name][row]}" for name in involved)
+        return Imposed(names, asks, f"{check.evidence(row)} with {sizes}", check.node.location, check.node.source)
+
+
+def _sampled(counts: Sequence[int], middle: Sequence[int]) -> list[Any]:
+    """Returns random combinations of rows, every row of each table with the others at a middle, and the diagonal."""
     random = np.random.default_rng(0)
-    picks = [random.integers(0, n, _SAMPLES) for n in counts]
-    middle = [table.nearest_row(base) for table in tables]
+    picks: list[Any] = [random.integers(0, n, _SAMPLES) for n in counts]
     for axis, count in enumerate(counts):
-        line = np.unique(np.linspace(0, count - 1, min(count, _SAMPLES)).astype(np.int64))
+        line = np.arange(count)
         for other in range(len(counts)):
-            picks[other] = np.concatenate([picks[other], line if other == axis else np.full(len(line), middle[other])])
+            picks[other] = np.concatenate([picks[other], line if other == axis else np.full(count, middle[other])])
     # Sizes are often meant to be equal: the diagonal is tried as well.
     longest = max(counts)
-    for axis, count in enumerate(counts):
-        picks[axis] = np.concatenate([picks[axis], np.minimum(np.arange(longest), count - 1)])
-    return picks, False
-
-
-def _tied(
-    valid: Sequence[Table],
-    inside: Sequence[Table],
-    rows: Sequence[Any],
-    columns: Mapping[str, Vector],
-    bits: Mapping[str, int],
-    failing: Sequence[Check],
-) -> tuple[list[Table], tuple[str, ...], tuple[Imposed, ...]]:
-    """Narrows the tables to the sizes that occur in some accepted combination, and says what ties them."""
-    good = np.ones(len(rows[0]), dtype=bool)
-    joint, imposed = [], []
-    for check in failing:
-        names = [name for name, bit in bits.items() if check.mask >> bit & 1]
-        said = combination({name: columns[name] for name in names}, check.holds)
-        removed = good & ~check.holds
-        if removed.any():
-            row = int(np.argmax(removed))
-            sizes = ", ".join(f"{name} {columns[name][row]}" for name in names)
-            evidence = f"{check.evidence(row)} with {sizes}"
-            imposed.append(Imposed(tuple(names), said, evidence, check.node.location, check.node.source))
-            joint.append(said)
-        good &= check.holds
-    narrowed = []
-    for index, (whole, part) in enumerate(zip(valid, inside, strict=True)):
-        if any(check.mask >> index & 1 for check in failing):
-            narrowed.append(part.take(np.unique(rows[index][good])))
-        else:
-            narrowed.append(whole)
-    return narrowed, tuple(dict.fromkeys(joint)), tuple(imposed)
+    return [np.concatenate([picks[axis], np.minimum(np.arange(longest), n - 1)]) for axis, n in enumerate(counts)]
 
 
 def _dim(name: str, span: tuple[int, int], around: Vector) -> DimLattice:

@@ -33,7 +33,7 @@ def needs(sizes: Vector, accepted: NDArray[np.bool_]) -> str:
         return str(good[0])
     if len(good) == int(good[-1]) - int(good[0]) + 1:
         return _interval(sizes, good)
-    return _periodic(sizes, accepted) or f"one of {listed(good)}"
+    return periodic(sizes, accepted) or f"one of {listed(good)}"
 
 
 def _interval(sizes: Vector, good: Vector) -> str:
@@ -42,7 +42,8 @@ def _interval(sizes: Vector, good: Vector) -> str:
     return f"at most {good[-1]}" if good[0] == sizes[0] else f"{good[0]} to {good[-1]}"
 
 
-def _periodic(sizes: Vector, accepted: NDArray[np.bool_]) -> str | None:
+def periodic(sizes: Vector, accepted: NDArray[np.bool_]) -> str | None:
+    """Says which residues are accepted, where that is regular; else None."""
     first = int(np.argmax(accepted))
     pattern, start = accepted[first:], int(sizes[first])
     for period in range(2, min(1025, len(pattern) // 2 + 1)):
@@ -133,6 +134,11 @@ def combination(columns: Mapping[str, Vector], accepted: NDArray[np.bool_]) -> s
     for name in names:
         volume = volume * columns[name]
     spelled = " * ".join(names)
+    if len(names) == 2:
+        equal = columns[names[0]] == columns[names[1]]
+        ones = (columns[names[0]] == 1) | (columns[names[1]] == 1)
+        if np.array_equal(equal, accepted) or np.array_equal(equal | ones, accepted):
+            return f"{names[0]} == {names[1]}" + ("" if np.array_equal(equal, accepted) else " (or one of them 1)")
     good = volume[accepted]
     if len(good) and (good == good[0]).all() and np.array_equal(volume == good[0], accepted):
         return f"{spelled} == {good[0]}"

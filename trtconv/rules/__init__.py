@@ -6,6 +6,7 @@ from trtconv.findings import Finding
 from trtconv.model import OnnxModel
 from trtconv.plan import Target
 from trtconv.rules.auto_pad_with_output_padding import AutoPadWithOutputPadding
+from trtconv.rules.baked_sizes import BakedPixelShuffle, BakedReshape, BakedResize
 from trtconv.rules.base import ModelView, Page, Rule
 from trtconv.rules.bfloat16_deconv import Bfloat16Deconv
 from trtconv.rules.bias_missed_by_fill import BiasMissedByFill
@@ -39,6 +40,9 @@ CHECKS: tuple[Rule, ...] = (
     MalformedDeconv(),
     Bfloat16Deconv(),
     DataDependentShape(),
+    BakedPixelShuffle(),
+    BakedResize(),
+    BakedReshape(),
 )
 
 RULES: tuple[Page, ...] = (
