@@ -119,7 +119,8 @@ class Baked:
         """Finds Reshape nodes whose sizes are baked in."""
         if not self._may_have("Reshape") or self.point is None:
             return []
-        found = (self._target(i, node) for i, node in enumerate(self._nodes) if node.op == "Reshape")
+        others = {index for shuffle in self.shuffles() for index in shuffle.nodes}
+        found = (self._target(i, n) for i, n in enumerate(self._nodes) if n.op == "Reshape" and i not in others)
         return [target for target in found if target is not None]
 
     def _may_have(self, op: str) -> bool:
@@ -131,21 +132,24 @@ class Baked:
 
     @functools.cached_property
     def _constants(self) -> list[int]:
-        """The sizes in constant targets of Reshape and Resize."""
+        """The constant sizes that Reshape and Resize nodes ask for."""
         found: set[int] = set()
         for node in self._nodes:
-            position = {"Reshape": 1, "Resize": 3}.get(node.op)
-            ints = None if position is None else self._ints(node, position)
-            found.update(n for n in ints or () if n > 1)
+            found.update(n for n in self._asked(node) or () if n is not None and n > 1)
         return sorted(found)
 
-    def _ints(self, node: Node, position: int) -> list[int] | None:
-        """Returns the constant integers that are an input of a node; None where they are computed."""
-        if position >= len(node.inputs):
+    def _asked(self, node: Node) -> list[int | None] | None:
+        """Returns the sizes that a Reshape or Resize asks for, None for those that are computed from the inputs'."""
+        position = {"Reshape": 1, "Resize": 3}.get(node.op, 99)
+        tensor = self._shapes.get(node.inputs[position]) if position < len(node.inputs) else None
+        if tensor is None or tensor.data is None:
             return None
-        name = node.inputs[position]
-        known = self._sizes.runner.program.constant(name)
-        return None if known is None or known.dtype is None or known.dtype.kind != "i" else known.ints
+        return [int(num.value) if num.constant else None for num in tensor.data.flat]
+
+    def _ints(self, node: Node) -> list[int] | None:
+        """Returns the sizes that a node asks for where all are constant."""
+        asked = self._asked(node)
+        return None if asked is None or None in asked else [n for n in asked if n is not None]
 
     @functools.cached_property
     def _shapes(self) -> Mapping[str, Tensor]:
@@ -158,15 +162,27 @@ class Baked:
     def point(self) -> Point | None:
         """The sizes at which the model was traced, or None where it is not baked."""
         names = self._sizes.names
-        points = list(self._candidates(names))
+        points = [] if self._scales(names) else list(self._candidates(names))
         if not points:
             return None
         good = [point for point, fine in zip(points, self._accepted(points), strict=True) if fine]
-        for point in sorted(good, key=lambda p: (len(set(p.values())), sum(p.values())))[:64]:
+        batch = self._batch(names)
+
+        def unlikely(point: Point) -> tuple[int, ...]:
+            rest = [size for name, size in point.items() if name not in batch]
+            return sum(point[name] for name in batch), len(set(rest)), sum(rest)
+
+        for point in sorted(good, key=unlikely)[:64]:
             scaled = [{name: size * factor for name, size in point.items()} for factor in (2, 3)]
             if not any(self._accepted(scaled)):
                 return point
         return None
+
+    def _scales(self, names: Sequence[str]) -> bool:
+        """Whether the model accepts some usual sizes, so that nothing is baked in; asked first, since it is cheap."""
+        batch = self._batch(names)
+        usual = [{n: 2 if n in batch else size for n in names} for size in (64, 128, 192, 256, 384, 512)]
+        return sum(self._accepted(usual)) >= 2
 
     def _accepted(self, points: Sequence[Point]) -> list[bool]:
         accepted = np.ones(len(points), dtype=bool)
@@ -174,16 +190,19 @@ class Baked:
             accepted &= check.holds
         return accepted.tolist()
 
+    def _batch(self, names: Sequence[str]) -> list[str]:
+        places = dynamic_dims(self.model.inputs)
+        return [n for n in names if n in places and all(place.endswith(":0") for place in places[n])]
+
     def _candidates(self, names: Sequence[str]) -> Iterator[Point]:
-        """Yields combinations of sizes that constants of the model suggest."""
+        """Yields combinations of sizes that constants of the model suggest; not 1, which broadcasts beside anything."""
         sizes = {n * f for n in self._constants for f in _FACTORS} | {
             n // f for n in self._constants for f in _FACTORS if n % f == 0
         }
-        likely = sorted(size for size in sizes if size <= 8192)
+        likely = sorted(size for size in sizes if 1 < size <= 8192)
         if len(likely) > _MOST_SIZES:
             likely = [n for n in self._constants if n <= 8192][:_MOST_SIZES]
-        places = dynamic_dims(self.model.inputs)
-        batch = [n for n in names if n in places and all(place.endswith(":0") for place in places[n])]
+        batch = self._batch(names)
         others = [n for n in names if n not in batch]
         if len(others) > 2 or not likely:
             pairs: list[tuple[int, ...]] = [(n,) * len(others) for n in likely]
@@ -210,7 +229,7 @@ class Baked:
         return [int(np.asarray(n.value).reshape(-1)[0]) for n in found.shape]
 
     def _shuffle(self, index: int, first: Node, readers: Mapping[str, list[int]]) -> Shuffle | None:
-        split = self._ints(first, 1)
+        split = self._ints(first)
         after = readers.get(first.outputs[0], [])
         if split is None or len(split) != 6 or len(after) != 1 or self._nodes[after[0]].op != "Transpose":
             return None
@@ -223,7 +242,7 @@ class Baked:
         op, mode, positions = known
         channels, block, other, height, width = (split[n] for n in positions)
         dims = self._dims(first.inputs[0])
-        joined = self._ints(self._nodes[last[0]], 1)
+        joined = self._ints(self._nodes[last[0]])
         if dims is None or joined is None or len(joined) != 4 or block != other or block < 2:
             return None
         # Only sizes that are dynamic outside and constant here are baked.
@@ -237,11 +256,12 @@ class Baked:
         return Shuffle(first, (index, after[0], last[0]), op, mode, block, channels)
 
     def _scaling(self, index: int, node: Node) -> Scaling | None:
-        sizes, dims = self._ints(node, 3), self._dims(node.inputs[0])
-        before = self._sizes_at(node.inputs[0])
-        if not sizes or dims is None or before is None or len(before) != len(sizes) or "axes" in node.attrs:
+        asked, dims = self._asked(node), self._dims(node.inputs[0])
+        before, sizes = self._sizes_at(node.inputs[0]), self._sizes_at(node.outputs[0])
+        if not asked or dims is None or before is None or sizes is None or "axes" in node.attrs:
             return None
-        if node.attrs.get("keep_aspect_ratio_policy", "stretch") != "stretch" or not any(n.mask for n in dims):
+        baked = any(dim.mask and size is not None for dim, size in zip(dims, asked, strict=False))
+        if node.attrs.get("keep_aspect_ratio_policy", "stretch") != "stretch" or len(asked) != len(dims) or not baked:
             return None
         scales = []
         for old, new, dim in zip(before, sizes, dims, strict=True):
@@ -253,7 +273,7 @@ class Baked:
         return Scaling(node, index, tuple(scales), tuple(sizes))
 
     def _target(self, index: int, node: Node) -> Target | None:
-        asked, dims, before = self._ints(node, 1), self._dims(node.inputs[0]), self._sizes_at(node.inputs[0])
+        asked, dims, before = self._ints(node), self._dims(node.inputs[0]), self._sizes_at(node.inputs[0])
         after = self._sizes_at(node.outputs[0])
         if asked is None or dims is None or before is None or after is None or node.attrs.get("allowzero", 0):
             return None

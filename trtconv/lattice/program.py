@@ -39,17 +39,9 @@ class Program:
         self._constants = {t.name: self._tensor(t) for t in graph.initializer}
         self._types = {v.name: _dtype(v.type.tensor_type.elem_type) for v in graph.input}
         self.nodes = [self._node(i if indexed else None, n, "") for i, n in enumerate(graph.node)]
-        self._made_constants = {n.outputs[0]: n.attrs.get("tensor") for n in self.nodes if n.op == "Constant"}
         self._outputs = {value.name for value in graph.output}
         self._subgraphs: dict[int, tuple[list[Node], dict[str, Tensor], list[str]]] = {}
         self._last_use = {name: i for i, n in enumerate(graph.node) for name in (*n.input, *_captured(n))}
-
-    def constant(self, name: str) -> Tensor | None:
-        """Returns a tensor of the main graph that is an initializer or comes from a Constant node."""
-        if name in self._constants:
-            return self._constants[name]
-        made = self._made_constants.get(name)
-        return made if isinstance(made, Tensor) else None
 
     def run(
         self, rows: int, inputs: Mapping[str, Sequence[Num]], values: Mapping[str, Tensor] | None = None, *, keep: bool = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from trtconv.baked import Baked, line_of
+from trtconv.baked import line_of
 from trtconv.findings import Finding, Severity
 from trtconv.plan import Target
 from trtconv.rules.base import ModelView, Rule
@@ -43,7 +43,7 @@ class BakedPixelShuffle(Rule):
     fix: ClassVar[str] = "Let trtconv build or rewrite put DepthToSpace there, or export with dynamic height and width."
 
     def check(self, view: ModelView, target: Target) -> Iterator[Finding]:
-        for found in Baked(view.model).shuffles():
+        for found in view.baked.shuffles():
             message = f"a pixel shuffle{line_of(found.node)} by {found.block} has the example's sizes as constants"
             yield self.finding(message, found.node.location)
 
@@ -84,7 +84,7 @@ class BakedResize(Rule):
     fix: ClassVar[str] = "Let trtconv build or rewrite put scales there, or export with dynamic height and width."
 
     def check(self, view: ModelView, target: Target) -> Iterator[Finding]:
-        for found in Baked(view.model).scalings():
+        for found in view.baked.scalings():
             message = f"Resize{line_of(found.node)} to the constant sizes {list(found.sizes)} of the exporter's example"
             yield self.finding(message, found.node.location)
 
@@ -116,6 +116,6 @@ class BakedReshape(Rule):
     fix: ClassVar[str] = "Let trtconv build or rewrite read the sizes where they come from, or export with dynamic shapes."
 
     def check(self, view: ModelView, target: Target) -> Iterator[Finding]:
-        for found in Baked(view.model).targets():
+        for found in view.baked.targets():
             message = f"Reshape{line_of(found.node)} to the constant {list(found.old)} of the exporter's example"
             yield self.finding(message, found.node.location)
