@@ -126,7 +126,11 @@ class _Answer:
         )
 
     def _dims(self, valid: Sequence[Table]) -> dict[str, DimLattice]:
-        dims = {name: _dim(name, span, sizes_of(valid, name)) for name, span in self.spans.items()}
+        # Of tied dimensions a size counts where its partners are in range as well.
+        inside = [table.take(table.within(self.spans)) for table in valid]
+        dims = {
+            name: _dim(name, span, sizes_of(valid, name), sizes_of(inside, name)) for name, span in self.spans.items()
+        }
         names = {d for spec in self.runner.inputs for d in spec.dims if isinstance(d, str)}
         for name, expression in derived(names).items():
             if len(expression.symbols) == 1:
@@ -281,9 +285,10 @@ def _sampled(counts: Sequence[int], middle: Sequence[int]) -> list[Any]:
     return [np.concatenate([picks[axis], np.minimum(np.arange(longest), n - 1)]) for axis, n in enumerate(counts)]
 
 
-def _dim(name: str, span: tuple[int, int], around: Vector) -> DimLattice:
+def _dim(name: str, span: tuple[int, int], around: Vector, inside: Vector | None = None) -> DimLattice:
     low, high = span
-    inside = around[(around >= low) & (around <= high)]
+    if inside is None:
+        inside = around[(around >= low) & (around <= high)]
     step, offset = step_and_offset(inside if len(inside) > 1 else around)
     everything = len(inside) == high - low + 1 or (high - low >= MAX_ROWS and step == 1)
     valid = None if everything else tuple(inside.tolist())
