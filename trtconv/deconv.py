@@ -257,7 +257,7 @@ def extend_kernel(weights: NDArray[Any], folding: Folding, fill: NDArray[Any] | 
     shape = tuple(lo + k + hi for lo, k, hi in zip(folding.low, weights.shape[2:], folding.high, strict=True))
     grown = _filled((*weights.shape[:2], *shape), weights, fill)
     inner = tuple(slice(lo, lo + k) for lo, k in zip(folding.low, weights.shape[2:], strict=True))
-    grown[(slice(None), slice(None), *inner)] = weights
+    grown[(..., *inner)] = weights
     return grown
 
 
@@ -265,7 +265,7 @@ def dilate_kernel(weights: NDArray[Any], dilations: Sequence[int], fill: NDArray
     """Returns weights (C_in, C_out/group, k...) with dilation-1 zeros written between taps; dilation is then 1."""
     shape = tuple((k - 1) * d + 1 for k, d in zip(weights.shape[2:], dilations, strict=True))
     grown = _filled((*weights.shape[:2], *shape), weights, fill)
-    grown[(slice(None), slice(None), *(slice(None, None, d) for d in dilations))] = weights
+    grown[(..., *(slice(None, None, d) for d in dilations))] = weights
     return grown
 
 

@@ -33,6 +33,8 @@ from trtconv.findings import Location
 from trtconv.shapes import InputSpec
 
 _ONNX_DOMAINS = ("", "ai.onnx")
+_KNOWN_DOMAINS = (*_ONNX_DOMAINS, "com.microsoft")
+"""Domains whose operators passes may ask for; ONNX Runtime's quantiser writes the last one."""
 _UNUSABLE_NAMES = ("", "?", "-1", "None", "unk")
 _SMALL_ELEMENTS = 64
 """Integer tensors up to this size are read from external data at once: shape inference needs their values."""
@@ -72,9 +74,43 @@ class Scope:
         found = self.initializers.get(name)
         return found if found is not None or self.parent is None else self.parent.initializer(name)
 
+    def values(self, name: str) -> NDArray[Any] | None:
+        """Returns the values of an initializer or of a Constant node's output; None for anything computed."""
+        tensor = self.initializer(name)
+        if tensor is not None:
+            return self.model.array(tensor)
+        scope: Scope | None = self
+        while scope is not None and name not in scope.producers:
+            scope = scope.parent
+        if scope is None:
+            return None
+        node = scope.graph.node[scope.producers[name]]
+        value = next((a.t for a in node.attribute if a.name == "value"), None)
+        return self.model.array(value) if node.op_type == "Constant" and value is not None else None
+
+    def producer(self, name: str) -> onnx.NodeProto | None:
+        """Returns the node of this graph that makes a tensor."""
+        index = self.producers.get(name)
+        return None if index is None else self.graph.node[index]
+
+    @functools.cached_property
+    def consumers(self) -> dict[str, list[onnx.NodeProto]]:
+        """Tensor name to the nodes of this graph that take it."""
+        found: dict[str, list[onnx.NodeProto]] = {}
+        for node in self.graph.node:
+            for name in node.input:
+                found.setdefault(name, []).append(node)
+        return found
+
     def location(self, index: int, tensor: str = "") -> Location:
         node = self.graph.node[index]
         return Location(self.path, index, node.name, node.op_type, tensor)
+
+    def dtype(self, name: str) -> str | None:
+        """Returns the element type of a tensor as numpy names it, or None where it is not known."""
+        tensor = self.initializer(name)
+        code = tensor.data_type if tensor is not None else self.model.inferred_types.get(self.path, {}).get(name, 0)
+        return _dtype_name(code)
 
     def shape(self, name: str) -> tuple[int | None, ...] | None:
         """Returns the shape of a tensor, None for each size that is not known, or None where the rank is not."""
@@ -152,26 +188,42 @@ class OnnxModel:
             copy.CopyFrom(tensor)
             tensor = copy
         try:
-            return numpy_helper.to_array(tensor, base_dir=str(self.path.parent))
+            values: NDArray[Any] = numpy_helper.to_array(tensor, base_dir=str(self.path.parent))
+            return values
         except Exception as error:
             raise InputError(f"{self.path}: the values of tensor {tensor.name!r} cannot be read: {error}") from error
 
     @functools.cached_property
-    def inferred_shapes(self) -> dict[str, dict[str, tuple[int | None, ...]]]:
-        """Graph path to tensor name to shape, by ONNX shape inference; what it cannot tell is left out."""
+    def uses(self) -> Counter[str]:
+        """How often each tensor is an input of a node or an output of a graph, in all graphs."""
+        return Counter(name for scope in self.scopes for name in _used_names(scope.graph))
+
+    @functools.cached_property
+    def _inferred(self) -> dict[str, list[onnx.ValueInfoProto]]:
+        """Graph path to the tensors whose types ONNX's inference knows."""
         inferred = self.skeleton()
-        # Inference gives up with an exception on some models that are valid otherwise; no shape is then known.
+        # Inference gives up with an exception on some models that are valid otherwise; little is then known.
         for data_prop in (True, False):
             try:
                 inferred = onnx.shape_inference.infer_shapes(inferred, data_prop=data_prop)
                 break
-            except Exception:  # noqa: S112
+            except Exception:
                 continue
-        shapes: dict[str, dict[str, tuple[int | None, ...]]] = {}
-        for scope in _scopes(self, inferred.graph, "", None):
-            values = (*scope.graph.input, *scope.graph.value_info, *scope.graph.output)
-            shapes[scope.path] = {v.name: s for v in values if (s := _value_shape(v)) is not None}
-        return shapes
+        scopes = _scopes(self, inferred.graph, "", None)
+        return {s.path: [*s.graph.input, *s.graph.value_info, *s.graph.output] for s in scopes}
+
+    @functools.cached_property
+    def inferred_shapes(self) -> dict[str, dict[str, tuple[int | None, ...]]]:
+        """Graph path to tensor name to shape, by ONNX shape inference; what it cannot tell is left out."""
+        return {
+            path: {v.name: s for v in values if (s := _value_shape(v)) is not None}
+            for path, values in self._inferred.items()
+        }
+
+    @functools.cached_property
+    def inferred_types(self) -> dict[str, dict[str, int]]:
+        """Graph path to tensor name to ONNX element type."""
+        return {path: {v.name: v.type.tensor_type.elem_type for v in values} for path, values in self._inferred.items()}
 
     def skeleton(self) -> onnx.ModelProto:
         """Returns a copy whose large initializers are graph inputs: same shapes and types, no weights."""
@@ -196,7 +248,7 @@ class OnnxModel:
 
     def touch(self) -> None:
         """Forgets what was derived from the graph; call after changing it."""
-        for cached in ("inputs", "scopes", "inferred_shapes"):
+        for cached in ("inputs", "scopes", "uses", "_inferred", "inferred_shapes", "inferred_types"):
             self.__dict__.pop(cached, None)
 
     def serialize(self) -> bytes:
@@ -312,9 +364,10 @@ class Field:
         self._index: dict[int, int] = {}
         self._replaced: dict[int, list[gs.Node]] = {}
         self._ours: dict[int, gs.Constant] = {}
+        self._folded: dict[str, NDArray[Any]] = {}
         nodes = [self._import(index) for index in _field_indices(scope, ops)]
         self.graph = gs.Graph(nodes=nodes, opset=self.model.opset)
-        self.candidates = [n for n in nodes if n.op in ops and (n.domain or "") in _ONNX_DOMAINS]
+        self.candidates = [n for n in nodes if n.op in ops and (n.domain or "") in _KNOWN_DOMAINS]
 
     def _import(self, index: int) -> gs.Node:
         proto = self.scope.graph.node[index]
@@ -407,6 +460,14 @@ class Field:
         tensor = self.variable(output) if isinstance(output, str) else output
         return gs.Node(op, name=self.model.fresh_name(name), attrs=attrs, inputs=inputs, outputs=[tensor])
 
+    def dtype(self, tensor: gs.Tensor) -> str | None:
+        """Returns a tensor's element type as numpy names it ("int8", "float32"), or None where it is not known."""
+        return self.scope.dtype(tensor.name)
+
+    def escapes(self, tensor: gs.Tensor) -> bool:
+        """Whether something outside the field uses a tensor: a graph output, a subgraph, another node."""
+        return self.model.uses[tensor.name] != sum(t is tensor for n in tensor.outputs for t in n.inputs)
+
     def shape(self, tensor: gs.Tensor) -> tuple[int | None, ...] | None:
         """Returns a tensor's shape, None for each unknown size, or None where the rank is unknown."""
         return self.scope.shape(tensor.name)
@@ -414,6 +475,11 @@ class Field:
     def replace(self, node: gs.Node, by: Sequence[gs.Node]) -> None:
         """Puts nodes, in topological order, where a node was; `by` may contain the node itself, changed."""
         self._replaced[self._index[id(node)]] = list(by)
+
+    def fold_into(self, node: gs.Node, values: NDArray[Any]) -> None:
+        """Makes an initializer of a node's output, under the same name; the node goes."""
+        self._folded[node.outputs[0].name] = values
+        self.replace(node, [])
 
     def close(self) -> bool:
         """Writes the replacements into the model and drops what only the replaced nodes used.
@@ -431,6 +497,7 @@ class Field:
             graph.initializer.extend(self._new_initializers(nodes))
         if not fresh:
             return False
+        graph.initializer.extend(numpy_helper.from_array(v, name) for name, v in self._folded.items())
         _splice(graph, fresh)
         self.model.touch()
         _prune(self.model, self.scope.path, dropped)
@@ -521,6 +588,13 @@ def _input_spec(value: onnx.ValueInfoProto) -> InputSpec:
     return InputSpec(value.name, onnx.TensorProto.DataType.Name(tensor.elem_type).lower(), tuple(dims))
 
 
+def _dtype_name(code: int) -> str | None:
+    """Returns numpy's name of an ONNX element type; None for an unknown one."""
+    if code == onnx.TensorProto.UNDEFINED:
+        return None
+    return str(onnx.helper.tensor_dtype_to_np_dtype(code))
+
+
 def _value_shape(value: onnx.ValueInfoProto) -> tuple[int | None, ...] | None:
     if not value.type.tensor_type.HasField("shape"):
         return None
@@ -587,7 +661,7 @@ def _has_op(nodes: Iterable[onnx.NodeProto], ops: set[tuple[str, str]]) -> bool:
 def _field_indices(scope: Scope, ops: Collection[str]) -> list[int]:
     """Returns the nodes of a field: those of `ops`, their neighbours, and where their further inputs come from."""
     nodes = scope.graph.node
-    wanted = {i for i, n in enumerate(nodes) if n.op_type in ops and n.domain in _ONNX_DOMAINS}
+    wanted = {i for i, n in enumerate(nodes) if n.op_type in ops and n.domain in _KNOWN_DOMAINS}
     if not wanted:
         return []
     made = {name for i in wanted for name in nodes[i].output}
@@ -633,7 +707,7 @@ def _splice(graph: onnx.GraphProto, fresh: dict[int, list[onnx.NodeProto]]) -> N
 
 def _prune(model: OnnxModel, path: str, names: set[str]) -> None:
     """Removes initializers and nodes that nothing uses any more, starting from these tensors."""
-    uses = Counter(name for scope in model.scopes for name in _used_names(scope.graph))
+    uses = model.uses
     scope: Scope | None = next(s for s in model.scopes if s.path == path)
     while scope is not None:
         names = _prune_scope(scope, names, uses)

@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import hashlib
 import json
+import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -30,14 +31,17 @@ from trtconv.plan import (
     Target,
 )
 from trtconv.progress import NullProgress, Progress
-from trtconv.rules import run_rules
+from trtconv.rules import STANDING, run_rules
 from trtconv.rules.verdicts import ParserRefused
 from trtconv.runtime import EngineBlob, ParsedNetwork, ParserIssue, Runtime
 from trtconv.shapes import ShapeProfile, make_profile
 from trtconv.verify import compare_models
 
-_TOLERANCE = 1e-3
-"""Relative error beyond which a rewrite is no rewrite; float sums in another order stay far below."""
+_TOLERANCE = {"exact": 1e-4, "within tolerance": 5e-2}
+"""Relative error on ONNX Runtime beyond which a rewrite is no rewrite, by the safety of the passes that edited.
+
+Exact passes change the order of float sums at most. Passes within tolerance move values by a quantisation step here and
+there, and steps add up through a network."""
 
 
 class _Clock:
@@ -76,7 +80,7 @@ def build(request: BuildRequest, progress: Progress | None = None) -> BuildRepor
         model = OnnxModel.load(request.model)
         profiles = _profiles(model, request)
         engine = runtime.load(request.target)
-        plan = BuildPlan(request.target or engine.info.target, profiles, request.precision, request.rewrite)
+        plan = BuildPlan(request.target or engine.info.target, profiles, request.precision, request.rewrite, request.requantize)
         report = BuildReport(_identity(model), plan, engine.info.to_json(), seconds=clock.seconds)
         kept = None if request.force else _up_to_date(request, report)
     if kept is not None:
@@ -91,7 +95,7 @@ def _build(
     request: BuildRequest, model: OnnxModel, engine: Runtime, report: BuildReport, clock: _Clock
 ) -> BuildReport:
     """Does the work of `build` after loading; every failure of the model becomes findings in the report."""
-    done, findings = _prepare(model, engine.info.target, PASSES if request.rewrite else (), clock)
+    done, findings = _prepare(model, engine.info.target, _passes(request), clock)
     report = dataclasses.replace(report, edits=done.edits, skipped=done.skipped, findings=findings)
     if _fails(findings, request.fail_on):
         return dataclasses.replace(report, exit_code=1)
@@ -133,7 +137,7 @@ def check(request: CheckRequest, progress: Progress | None = None) -> CheckRepor
         if request.dims or request.profiles:
             _profiles(model, request)
         target, engine = _target_and_runtime(request.target)
-    _, findings = _prepare(model, target, PASSES if request.rewrite else (), clock)
+    _, findings = _prepare(model, target, _passes(request), clock, STANDING)
     parser: dict[str, Any] = {"runtime": None, "version": None, "accepted": None}
     if engine is not None:
         _, refused = _parse(model, engine, clock)
@@ -161,7 +165,7 @@ def rewrite(request: RewriteRequest, progress: Progress | None = None) -> Rewrit
     with clock.stage("load"):
         if request.output.resolve() == request.model.resolve():
             raise InputError(f"{request.output} is the model itself", "Write to another file.")
-        passes = select(PASSES, request.only, request.skip)
+        passes = _selected(request)
         original, model = OnnxModel.load(request.model), OnnxModel.load(request.model)
         check_writable(request.output)
         target = request.target or _target_and_runtime(None)[0]
@@ -170,7 +174,7 @@ def rewrite(request: RewriteRequest, progress: Progress | None = None) -> Rewrit
     with clock.stage("verify"):
         verified = compare_models(original, model)
     error = verified["max_relative_error"]
-    if error is not None and error > _TOLERANCE:
+    if error is not None and error > _tolerance(done, passes):
         return RewriteReport(_identity(original), {}, done.edits, done.skipped, verified, exit_code=1)
     with clock.stage("write"):
         model.save(request.output)
@@ -178,10 +182,32 @@ def rewrite(request: RewriteRequest, progress: Progress | None = None) -> Rewrit
     return RewriteReport(_identity(original), output, done.edits, done.skipped, verified)
 
 
+def _tolerance(done: PassResult, passes: Sequence[Pass]) -> float:
+    """Returns the error that the passes which edited allow; none where numbers were asked to change."""
+    edited = {edit.pass_name for edit in done.edits}
+    return max((_TOLERANCE.get(p.safety, math.inf) for p in passes if p.name in edited), default=_TOLERANCE["exact"])
+
+
+def _selected(request: RewriteRequest) -> tuple[Pass, ...]:
+    chosen = select(PASSES, request.only, request.skip)
+    asked = [each for each in PASSES if each.on_request and request.requantize and each.name not in request.skip]
+    return tuple(each for each in PASSES if each in chosen or each in asked)
+
+
+def _passes(request: BuildRequest | CheckRequest) -> tuple[Pass, ...]:
+    """Returns the passes of a request: none, the usual ones, or those with the requantiser."""
+    if not request.rewrite:
+        return ()
+    return tuple(each for each in PASSES if not each.on_request or request.requantize)
+
+
 def _prepare(
-    model: OnnxModel, target: Target, passes: Sequence[Pass], clock: _Clock
+    model: OnnxModel, target: Target, passes: Sequence[Pass], clock: _Clock, standing: frozenset[str] = frozenset()
 ) -> tuple[PassResult, tuple[Finding, ...]]:
-    """Runs rules and passes; what the rules no longer find afterwards was mended."""
+    """Runs rules and passes; what the rules no longer find afterwards was mended.
+
+    A mended finding becomes milder by one severity, unless its code is in `standing`.
+    """
     with clock.stage("rules"):
         before = run_rules(model, target)
     with clock.stage("rewrite"):
@@ -191,7 +217,7 @@ def _prepare(
     with clock.stage("rules"):
         after = run_rules(model, target)
     left = {_fault(finding) for finding in after}
-    mended = tuple(_mended(finding, passes) for finding in before if _fault(finding) not in left)
+    mended = tuple(_mended(finding, passes, standing) for finding in before if _fault(finding) not in left)
     return done, mended + after
 
 
@@ -201,10 +227,11 @@ def _fault(finding: Finding) -> tuple[str, str, str, str]:
     return finding.code, place.graph, place.node or str(place.index), place.tensor
 
 
-def _mended(finding: Finding, passes: Sequence[Pass]) -> Finding:
+def _mended(finding: Finding, passes: Sequence[Pass], standing: frozenset[str]) -> Finding:
     by = next((each.name for each in passes if finding.code in each.fixes), None)
     milder = Severity.WARNING if finding.severity is Severity.ERROR else Severity.INFO
-    return dataclasses.replace(finding, severity=milder, mended_by=by, fix=f"Mended by trtconv ({by}).")
+    severity = finding.severity if finding.code in standing else milder
+    return dataclasses.replace(finding, severity=severity, mended_by=by)
 
 
 def _parse(

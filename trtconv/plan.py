@@ -76,18 +76,21 @@ class BuildPlan:
         profiles: One optimization profile or more; the order is the engine's.
         precision: One of `PRECISIONS`.
         rewrite: Whether the passes run.
+        requantize: Whether asymmetric tensors are requantised symmetrically, which changes numbers.
     """
 
     target: Target
     profiles: tuple[ShapeProfile, ...]
     precision: str = "as-is"
     rewrite: bool = True
+    requantize: bool = False
 
     def to_json(self) -> dict[str, Any]:
         return {
             "target": str(self.target),
             "precision": self.precision,
             "rewrite": self.rewrite,
+            "requantize": self.requantize,
             "dims": [{name: str(r) for name, r in p.dims.items()} for p in self.profiles],
         }
 
@@ -220,6 +223,7 @@ class BuildRequest:
         target: None picks the installed runtime.
         precision: One of `PRECISIONS`.
         rewrite: Whether the passes run.
+        requantize: Whether asymmetric tensors are requantised symmetrically in int8, which changes numbers.
         fail_on: Lowest severity of a finding that fails the build; None: never.
         force: Build even where the engine is up to date.
         report: Where the report goes; default: the engine's path with ".json" appended.
@@ -232,6 +236,7 @@ class BuildRequest:
     target: Target | None = None
     precision: str = "as-is"
     rewrite: bool = True
+    requantize: bool = False
     fail_on: Severity | None = Severity.ERROR
     force: bool = False
     report: Path | None = None
@@ -254,6 +259,7 @@ class CheckRequest:
     profiles: tuple[Bounds, ...] = ()
     target: Target | None = None
     rewrite: bool = True
+    requantize: bool = False
     fail_on: Severity | None = Severity.ERROR
 
 
@@ -297,6 +303,7 @@ class RewriteRequest:
         only: Names of the only passes to run; empty means all.
         skip: Names of passes to leave out.
         target: None picks the installed runtime.
+        requantize: Whether asymmetric tensors are requantised symmetrically in int8, which changes numbers.
     """
 
     model: Path
@@ -304,6 +311,7 @@ class RewriteRequest:
     only: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()
     target: Target | None = None
+    requantize: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

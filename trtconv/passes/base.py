@@ -32,11 +32,13 @@ class Pass:
         name: A verb phrase, as `--only` and `--skip` take it.
         fixes: Codes of the rules whose findings it mends.
         safety: "exact" (same numbers up to the order of float sums) or "within tolerance".
+        on_request: Whether it runs only when asked for by name or flag.
     """
 
     name: ClassVar[str]
     fixes: ClassVar[tuple[str, ...]]
     safety: ClassVar[str] = "exact"
+    on_request: ClassVar[bool] = False
 
     @property
     def summary(self) -> str:
@@ -158,4 +160,5 @@ def select(passes: Sequence[Pass], only: Sequence[str], skip: Sequence[str]) -> 
     for name in (*only, *skip):
         if name not in names:
             raise InputError(f"there is no pass {name!r}", f"Passes: {', '.join(each.name for each in passes)}.")
-    return tuple(each for each in passes if (not only or each.name in only) and each.name not in skip)
+    chosen = [each for each in passes if (each.name in only if only else not each.on_request)]
+    return tuple(each for each in chosen if each.name not in skip)
