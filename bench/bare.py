@@ -1,6 +1,6 @@
 """The least that a script can do: `python bench/bare.py parse|build MODEL [ENGINE]`, with TensorRT-RTX.
 
-`parse` reads the model with onnx, as scripts do that look at it, and parses it; `build` parses from the path and builds.
+`parse` reads the model with onnx, as scripts that look at it do, and parses it; `build` parses the file and builds.
 """
 
 from __future__ import annotations

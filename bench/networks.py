@@ -18,8 +18,13 @@ SPELLINGS: tuple[dict[str, object], ...] = (
 """What the passes meet: a kernel to grow, pads to fold, SAME, output_shape."""
 
 
-def chain(deconvolutions: int) -> onnx.ModelProto:
-    """Makes a chain of (ConvTranspose to twice the size, AveragePool back), spelled in all ways in turn."""
+def chain(deconvolutions: int, between: int = 0) -> onnx.ModelProto:
+    """Makes a chain of (ConvTranspose to twice the size, AveragePool back), spelled in all ways in turn.
+
+    Args:
+        deconvolutions: How many.
+        between: Nodes of other kinds (Conv, Relu) that follow each of them.
+    """
     random = np.random.default_rng(0)
     nodes, weights, tensor = [], [], "x"
     for number in range(deconvolutions):
@@ -28,15 +33,31 @@ def chain(deconvolutions: int) -> onnx.ModelProto:
         weights.append(numpy_helper.from_array(np.ones(2, np.float32), f"b{number}"))
         spelling = SPELLINGS[number % len(SPELLINGS)]
         inputs = [tensor, f"w{number}", f"b{number}"]
-        nodes.append(helper.make_node("ConvTranspose", inputs, [f"t{number}"], f"up{number}", strides=[2, 2], **spelling))
+        nodes.append(
+            helper.make_node("ConvTranspose", inputs, [f"t{number}"], f"up{number}", strides=[2, 2], **spelling)
+        )
         # From 18x18 or 16x16 back to 8x8.
         size = 4 if spelling.get("pads") == [0, 0, 0, 0] else 2
         nodes.append(
             helper.make_node(
-                "AveragePool", [f"t{number}"], [f"p{number}"], f"down{number}", kernel_shape=[size, size], strides=[2, 2]
+                "AveragePool",
+                [f"t{number}"],
+                [f"p{number}"],
+                f"down{number}",
+                kernel_shape=[size, size],
+                strides=[2, 2],
             )
         )
         tensor = f"p{number}"
+        for step in range(between):
+            before, tensor = tensor, f"m{number}_{step}"
+            if step % 2:
+                nodes.append(helper.make_node("Relu", [before], [tensor], f"relu{number}_{step}"))
+                continue
+            kernel = random.standard_normal((2, 2, 3, 3)).astype(np.float32)
+            weights.append(numpy_helper.from_array(kernel, f"k{number}_{step}"))
+            inputs = [before, f"k{number}_{step}"]
+            nodes.append(helper.make_node("Conv", inputs, [tensor], f"conv{number}_{step}", pads=[1, 1, 1, 1]))
     return _model(nodes, weights, [1, 2, 8, 8], tensor)
 
 

@@ -13,6 +13,7 @@ import importlib
 import json
 import os
 import platform
+from pathlib import Path
 from typing import Any
 
 from measuring import ROOT, Comparison
@@ -41,7 +42,11 @@ def main() -> int:
 
 def line(c: Comparison) -> str:
     verdict = "ok" if c.is_good else "TOO MUCH"
-    values = f"{c.ours:8.3f} / {c.reference:8.3f} {c.unit:<2}" if c.unit == "s" else f"{c.ours:8.0f} / {c.reference:8.0f} {c.unit}"
+    values = (
+        f"{c.ours:8.3f} / {c.reference:8.3f} {c.unit:<2}"
+        if c.unit == "s"
+        else f"{c.ours:8.0f} / {c.reference:8.0f} {c.unit}"
+    )
     return f"{c.name:<68} {values} = {c.ratio:5.2f}  (limit {c.limit:g}, {c.method})  {verdict}"
 
 
@@ -56,7 +61,7 @@ def document(comparisons: list[Comparison]) -> dict[str, Any]:
 
 def cpu() -> str:
     try:
-        with open("/proc/cpuinfo") as info:
+        with Path("/proc/cpuinfo").open() as info:
             return next(line.partition(":")[2].strip() for line in info if line.startswith("model name"))
     except (OSError, StopIteration):
         return platform.processor()

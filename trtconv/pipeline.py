@@ -18,7 +18,7 @@ from trtconv.audit import audit
 from trtconv.errors import BuildFailed, EnvironmentMissing, InputError
 from trtconv.files import atomic_write, check_writable
 from trtconv.findings import Finding, Location, Severity, worst
-from trtconv.model import OnnxModel
+from trtconv.model import OnnxModel, UnsupportedFunctions
 from trtconv.passes import PASSES, Pass, PassResult, run_passes, select
 from trtconv.plan import (
     BuildPlan,
@@ -78,9 +78,11 @@ def build(request: BuildRequest, progress: Progress | None = None) -> BuildRepor
     with clock.stage("load"):
         _check_outputs(request)
         model = OnnxModel.load(request.model)
+        _protect_data(model, request.engine_path, request.report_path)
         profiles = _profiles(model, request)
         engine = runtime.load(request.target)
-        plan = BuildPlan(request.target or engine.info.target, profiles, request.precision, request.rewrite, request.requantize)
+        target = request.target or engine.info.target
+        plan = BuildPlan(target, profiles, request.precision, request.rewrite, request.requantize)
         report = BuildReport(_identity(model), plan, engine.info.to_json(), seconds=clock.seconds)
         kept = None if request.force else _up_to_date(request, report)
     if kept is not None:
@@ -91,9 +93,7 @@ def build(request: BuildRequest, progress: Progress | None = None) -> BuildRepor
     return report
 
 
-def _build(
-    request: BuildRequest, model: OnnxModel, engine: Runtime, report: BuildReport, clock: _Clock
-) -> BuildReport:
+def _build(request: BuildRequest, model: OnnxModel, engine: Runtime, report: BuildReport, clock: _Clock) -> BuildReport:
     """Does the work of `build` after loading; every failure of the model becomes findings in the report."""
     done, findings = _prepare(model, engine.info.target, _passes(request), clock)
     report = dataclasses.replace(report, edits=done.edits, skipped=done.skipped, findings=findings)
@@ -167,12 +167,14 @@ def rewrite(request: RewriteRequest, progress: Progress | None = None) -> Rewrit
             raise InputError(f"{request.output} is the model itself", "Write to another file.")
         passes = _selected(request)
         original, model = OnnxModel.load(request.model), OnnxModel.load(request.model)
+        _protect_data(original, request.output)
         check_writable(request.output)
         target = request.target or _target_and_runtime(None)[0]
     with clock.stage("rewrite"):
         done = run_passes(model, passes, target)
     with clock.stage("verify"):
-        verified = compare_models(original, model)
+        unchanged = {"max_relative_error": 0.0, "why": "nothing was rewritten", "inputs": {}}
+        verified = compare_models(original, model) if done.edits else unchanged
     error = verified["max_relative_error"]
     if error is not None and error > _tolerance(done, passes):
         return RewriteReport(_identity(original), {}, done.edits, done.skipped, verified, exit_code=1)
@@ -208,6 +210,8 @@ def _prepare(
 
     A mended finding becomes milder by one severity, unless its code is in `standing`.
     """
+    # Findings before and after the passes, edits and TensorRT's layers are told apart by these names.
+    model.name_nodes("ConvTranspose")
     with clock.stage("rules"):
         before = run_rules(model, target)
     with clock.stage("rewrite"):
@@ -234,11 +238,12 @@ def _mended(finding: Finding, passes: Sequence[Pass], standing: frozenset[str]) 
     return dataclasses.replace(finding, severity=severity, mended_by=by)
 
 
-def _parse(
-    model: OnnxModel, engine: Runtime, clock: _Clock
-) -> tuple[ParsedNetwork | None, tuple[Finding, ...]]:
+def _parse(model: OnnxModel, engine: Runtime, clock: _Clock) -> tuple[ParsedNetwork | None, tuple[Finding, ...]]:
     """Parses and audits; returns the network, or why there is none to trust."""
     with clock.stage("parse"):
+        # What stays in a function cannot be audited; the audit then says so.
+        with contextlib.suppress(UnsupportedFunctions):
+            model.inline_functions_with("ConvTranspose")
         model.name_nodes("ConvTranspose")
         parsed = engine.parse(model.serialize(), model.path)
     if isinstance(parsed, tuple):
@@ -278,10 +283,20 @@ def _build_in_thread(network: ParsedNetwork, plan: BuildPlan, clock: _Clock) -> 
 
 
 def _check_outputs(request: BuildRequest) -> None:
+    if request.engine_path.resolve() == request.report_path.resolve():
+        raise InputError(f"{request.report_path} is both the engine and the report", "Choose two paths.")
     for path in (request.engine_path, request.report_path):
         if path.resolve() == request.model.resolve():
             raise InputError(f"{path} is the model itself", "Choose another output path with -o.")
         check_writable(path)
+
+
+def _protect_data(model: OnnxModel, *outputs: Path) -> None:
+    """Raises InputError where an output would overwrite the model's external data."""
+    data = {path.resolve() for path in model.external_files}
+    for path in outputs:
+        if path.resolve() in data:
+            raise InputError(f"{path} holds weights of the model", "Choose another output path with -o.")
 
 
 def _profiles(model: OnnxModel, request: BuildRequest | CheckRequest) -> tuple[ShapeProfile, ...]:
@@ -318,7 +333,8 @@ def _up_to_date(request: BuildRequest, asked: BuildReport) -> BuildReport | None
         same = all(old[key] == new[key] for key in ("schema", "trtconv", "plan", "profiles", "runtime", "exit_code"))
         if not same or old["model"]["sha256"] != new["model"]["sha256"] or old["engine"]["sha256"] != engine:
             return None
-        return asked.kept(old)
+        kept = asked.kept(old)
+        return None if _fails(kept.findings, request.fail_on) else kept
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

@@ -86,6 +86,7 @@ class BuildPlan:
     requantize: bool = False
 
     def to_json(self) -> dict[str, Any]:
+        """Returns the plan as plain JSON values."""
         return {
             "target": str(self.target),
             "precision": self.precision,
@@ -110,6 +111,7 @@ class Edit:
     what: str
 
     def to_json(self) -> dict[str, str]:
+        """Returns the edit as plain JSON values."""
         return {"pass": self.pass_name, "node": self.node, "what": self.what}
 
 
@@ -122,6 +124,7 @@ class Skip:
     reason: str
 
     def to_json(self) -> dict[str, str]:
+        """Returns the skip as plain JSON values."""
         return {"pass": self.pass_name, "node": self.node, "reason": self.reason}
 
 
@@ -135,6 +138,7 @@ class TensorInfo:
     shape: tuple[int, ...]
 
     def to_json(self) -> dict[str, Any]:
+        """Returns the tensor as plain JSON values."""
         return {"name": self.name, "kind": self.kind, "dtype": self.dtype, "shape": list(self.shape)}
 
 
@@ -243,10 +247,12 @@ class BuildRequest:
 
     @property
     def engine_path(self) -> Path:
+        """Where the engine goes."""
         return self.engine or self.model.with_suffix(".engine")
 
     @property
     def report_path(self) -> Path:
+        """Where the report goes."""
         return self.report or self.engine_path.with_name(self.engine_path.name + ".json")
 
 
@@ -282,6 +288,7 @@ class CheckReport:
     exit_code: int
 
     def to_json(self) -> dict[str, Any]:
+        """Returns the report as plain JSON values."""
         return {
             "schema": SCHEMA,
             "model": self.model,
@@ -333,6 +340,7 @@ class RewriteReport:
     exit_code: int = 0
 
     def to_json(self) -> dict[str, Any]:
+        """Returns the report as plain JSON values."""
         return {
             "schema": SCHEMA,
             "model": self.model,

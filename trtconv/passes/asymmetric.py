@@ -20,7 +20,7 @@ def _is_foreign(group: Group) -> bool:
     """Whether TensorRT has no such quantiser."""
     if group.dtype is None:
         return any(each.zero_point is not None for each in group.linears) and bool(group.zero_points - {0})
-    return group.dtype != "int8" and group.dtype in EMULATED or bool(group.zero_points - {0})
+    return (group.dtype != "int8" and group.dtype in EMULATED) or bool(group.zero_points - {0})
 
 
 def _obstacle(group: Group) -> str:
@@ -90,7 +90,8 @@ class ComputeAsymmetricInFloat(_AsymmetricPass):
             value = 0 if fill is None else int(np.asarray(field.values(fill)).reshape(()))
             shifted = field.constant(f"{pad.name}.fill", np.float32(value - point).reshape(()))
             pad.inputs = [*pad.inputs[:2], shifted, *pad.inputs[3:]]
-        weights = [each for each in group.linears if not each.quantizes and field.values(each.node.inputs[0]) is not None]
+        dequantizers = [each for each in group.linears if not each.quantizes]
+        weights = [each for each in dequantizers if field.values(each.node.inputs[0]) is not None]
         for each in group.linears:
             if not any(each is weight for weight in weights):
                 field.replace(each.node, _emulate(field, each, group.dtype or "int8"))
@@ -171,7 +172,8 @@ class RequantizeSymmetric(_AsymmetricPass):
             worst = max(worst, self._requantize(field, each, group.dtype or "int8"))
         for node in (*(each.node for each in group.linears), *group.movers):
             field.replace(node, [node])
-        return f"{group.dtype} around {sorted(group.zero_points)} requantised in int8: values move by at most {worst:.3g}"
+        points = sorted(group.zero_points)
+        return f"{group.dtype} around {points} requantised in int8: values move by at most {worst:.3g}"
 
     def _requantize(self, field: Field, each: Linear, dtype: str) -> float:
         """Gives a node its symmetric scale; returns by how much a value may move, in the tensor's own unit."""

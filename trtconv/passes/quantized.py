@@ -1,8 +1,8 @@
 """Reading QuantizeLinear and DequantizeLinear, and the groups of quantised tensors between them.
 
-A group is everything that shares quantised values: the outputs of QuantizeLinear, the quantised constants, the inputs of
-DequantizeLinear, and the nodes between them that only move values about (Reshape, MaxPool, Concat, ...). Changing the
-integer type or the zero point of one of them means changing all.
+A group is everything that shares quantised values: the outputs of QuantizeLinear, the quantised constants, the inputs
+of DequantizeLinear, and the nodes between them that only move values about (Reshape, MaxPool, Concat, ...). Changing
+the integer type or the zero point of one of them means changing all.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def _quantized_tensors(node: gs.Node) -> list[gs.Tensor]:
     if node.op == "DequantizeLinear":
         return list(node.inputs[:1])
     if node.op in MOVERS:
-        return [*node.inputs[: _DATA_INPUTS.get(node.op, 1)], *node.outputs[:1 if node.op == "MaxPool" else None]]
+        return [*node.inputs[: _DATA_INPUTS.get(node.op, 1)], *node.outputs[: 1 if node.op == "MaxPool" else None]]
     return list(node.outputs)
 
 

@@ -47,7 +47,8 @@ class ShiftUint8(Pass):
             fill = pad_value(field, pad)
             value = 0 if fill is None else field.values(fill)
             if value is None:
-                return PassResult(skipped=(Skip(self.name, group.name, f"Pad {pad.name!r} fills with a computed value"),))
+                reason = f"Pad {pad.name!r} fills with a computed value"
+                return PassResult(skipped=(Skip(self.name, group.name, reason),))
             shifted = (np.asarray(value).astype(np.int64) - UINT8_MIDDLE).astype(np.int8)
             pad.inputs = [*pad.inputs[:2], field.constant(f"{pad.name}.fill", shifted.reshape(())), *pad.inputs[3:]]
         for each in group.linears:

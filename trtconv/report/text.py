@@ -74,8 +74,8 @@ def _finding_lines(finding: Finding) -> list[str]:
     lines += indented("\n".join(rest), "    ")
     if finding.fix:
         lines += indented(f"fix: {finding.fix}", "    ")
-    if finding.mended_by and finding.mended_by not in finding.fix:
-        lines.append(clean(f"    mended by the pass {finding.mended_by}"))
+    if finding.mended_by:
+        lines.append(clean(f"    mended by trtconv build and rewrite ({finding.mended_by})"))
     return lines
 
 

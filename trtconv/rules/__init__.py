@@ -5,30 +5,28 @@ from collections.abc import Iterable
 from trtconv.findings import Finding
 from trtconv.model import OnnxModel
 from trtconv.plan import Target
+from trtconv.rules.asymmetric_zero_point import AsymmetricZeroPoint
 from trtconv.rules.auto_pad_with_output_padding import AutoPadWithOutputPadding
+from trtconv.rules.axis_not_written import AxisNotWritten
 from trtconv.rules.base import ModelView, Page, Rule
 from trtconv.rules.bfloat16_deconv import Bfloat16Deconv
 from trtconv.rules.bias_missed_by_fill import BiasMissedByFill
+from trtconv.rules.deconv_not_int8 import DeconvNotInt8
+from trtconv.rules.input_channel_scales import InputChannelScales
 from trtconv.rules.input_without_shape import InputWithoutShape
+from trtconv.rules.integer_bias import IntegerBias
+from trtconv.rules.integer_operator import IntegerOperator
 from trtconv.rules.malformed_deconv import MalformedDeconv
 from trtconv.rules.negative_pads import NegativePads
 from trtconv.rules.opset_too_new import OpsetTooNew
 from trtconv.rules.output_padding_exceeds_pads import OutputPaddingExceedsPads
 from trtconv.rules.output_padding_too_large import OutputPaddingTooLarge
 from trtconv.rules.output_shape_misread import OutputShapeMisread
-from trtconv.rules.strided_dilated_deconv import StridedDilatedDeconv
-from trtconv.rules.input_channel_scales import InputChannelScales
 from trtconv.rules.scale_length import ScaleLength
-from trtconv.rules.scale_value import ScaleValue
 from trtconv.rules.scale_not_constant import ScaleNotConstant
-from trtconv.rules.axis_not_written import AxisNotWritten
-from trtconv.rules.zero_point_missing import ZeroPointMissing
+from trtconv.rules.scale_value import ScaleValue
+from trtconv.rules.strided_dilated_deconv import StridedDilatedDeconv
 from trtconv.rules.uint8_around_128 import Uint8Around128
-from trtconv.rules.asymmetric_zero_point import AsymmetricZeroPoint
-from trtconv.rules.integer_bias import IntegerBias
-from trtconv.rules.integer_operator import IntegerOperator
-from trtconv.rules.deconv_not_int8 import DeconvNotInt8
-from trtconv.rules.zero_point_shape import ZeroPointShape
 from trtconv.rules.verdicts import (
     BuilderRefused,
     NetworkDiffers,
@@ -36,6 +34,8 @@ from trtconv.rules.verdicts import (
     ProfileInconsistent,
     ShapeTensorInput,
 )
+from trtconv.rules.zero_point_missing import ZeroPointMissing
+from trtconv.rules.zero_point_shape import ZeroPointShape
 
 CHECKS: tuple[Rule, ...] = (
     OpsetTooNew(),
@@ -74,8 +74,8 @@ RULES: tuple[Page, ...] = (
 
 
 STANDING = frozenset(rule.code for rule in CHECKS if rule.code.startswith("TC3"))
-"""Codes that `check` keeps at full severity although `build` mends them: quantisation spelled so is misread or refused by
-every other tool, and some of the mends change numbers, so it belongs mended in the file itself."""
+"""Codes that `check` keeps at full severity although `build` mends them: quantisation spelled so is misread or refused
+by every other tool, and some of the mends change numbers, so it belongs mended in the file itself."""
 
 
 def run_rules(model: OnnxModel, target: Target, rules: Iterable[Rule] = CHECKS) -> tuple[Finding, ...]:

@@ -31,15 +31,17 @@ class AsymmetricZeroPoint(LinearRule):
         { q = QuantizeLinear (x, s, z)
           y = DequantizeLinear (q, s, z) }
     Fix:
-        Calibrate symmetrically (ONNX Runtime: extra_options={"ActivationSymmetric": True}). trtconv build computes it in
-        float, bit for bit; with --requantize in int8, on other numbers.
+        Calibrate symmetrically (ONNX Runtime: extra_options={"ActivationSymmetric": True}). trtconv build computes it
+        in float, bit for bit; with --requantize in int8, on other numbers.
     Source:
         Parsers of 8.6, 10.1 and RTX 1.7.
     """
 
     code: ClassVar[str] = "TC308"
     name: ClassVar[str] = "asymmetric-zero-point"
-    fix: ClassVar[str] = "Calibrate symmetrically; trtconv computes it in float otherwise, or in int8 with --requantize."
+    fix: ClassVar[str] = (
+        "Calibrate symmetrically; else trtconv computes it in float, or in int8 with --requantize."
+    )
 
     def fault(self, linear: Linear, target: Target) -> str | None:
         point = linear.zero_point

@@ -85,7 +85,9 @@ class Deconv:
         attrs: dict[str, Any] = {a.name: onnx.helper.get_attribute_value(a) for a in self.node.attribute}
         if isinstance(attrs.get("auto_pad"), bytes):
             attrs["auto_pad"] = attrs["auto_pad"].decode()
-        weight = self.scope.initializer(self.node.input[1]) if len(self.node.input) > 1 else None
+        if len(self.node.input) < 2:
+            return "it has no weight"
+        weight = self.scope.initializer(self.node.input[1])
         shape = tuple(weight.dims) if weight is not None else None
         if shape is None and "kernel_shape" not in attrs:
             return geometry_of(attrs, self.scope.shape(self.node.input[1]))

@@ -17,8 +17,8 @@ class InputChannelScales(LinearRule):
         The axis of the DequantizeLinear of every Conv and ConvTranspose weight with one scale a channel. The output
         channels are axis 0 of a Conv weight and axis 1 of a ConvTranspose weight (C_in, C_out/group, k...).
     Why TensorRT cares:
-        It scales by output channel whatever the axis says: 0.4 to 0.9 relative error, no message, also where both counts
-        agree; where they do not, "expected 64 output channels, got 10".
+        It scales by output channel whatever the axis says: 0.4 to 0.9 relative error, no message, also where both
+        counts agree; where they do not, "expected 64 output channels, got 10".
     Versions:
         Run on 8.6. pytorch-quantization (TensorRT 8.6 to 10.1) and ModelOpt's torch path write such models.
     Before:
@@ -53,6 +53,6 @@ class InputChannelScales(LinearRule):
         if shape is None or axis % len(shape) == wanted or shape[axis] != scale.size:
             return None
         return (
-            f"{scale.size} scales on axis {axis} of the weight {list(shape)} of {layer.op_type} {layer.name!r}: TensorRT"
-            f" applies them to its {shape[wanted]} output channels (axis {wanted})"
+            f"{scale.size} scales on axis {axis} of the weight {list(shape)} of {layer.op_type} {layer.name!r}:"
+            f" TensorRT applies them to its {shape[wanted]} output channels (axis {wanted})"
         )

@@ -15,8 +15,8 @@ class ScaleLength(LinearRule):
     What it checks:
         The length of every per-channel scale against the axis that it is for (axis 1 where none is written).
     Why TensorRT cares:
-        It refuses the model ("The number of scales is not equal to the number of output channels") or, in older versions,
-        reads beyond the scales. ONNX Runtime refuses it as well, so nobody can say what was meant.
+        It refuses the model ("The number of scales is not equal to the number of output channels") or, in older
+        versions, reads beyond the scales. ONNX Runtime refuses it as well, so nobody can say what was meant.
     Versions:
         All.
     Before:
