@@ -76,6 +76,7 @@ class BuildPlan:
         profiles: One optimization profile or more; the order is the engine's.
         precision: One of `PRECISIONS`.
         rewrite: Whether the passes run.
+        requantize: Whether asymmetric tensors are requantised symmetrically, which changes numbers.
         rounded: Whether sizes that the network does not accept are moved.
         split: Into how many profiles the one is divided: a number, "auto" or None.
         asked: The profiles before rounding and splitting; None where nothing of the kind was asked for.
@@ -85,16 +86,19 @@ class BuildPlan:
     profiles: tuple[ShapeProfile, ...]
     precision: str = "as-is"
     rewrite: bool = True
+    requantize: bool = False
     rounded: bool = False
     split: str | None = None
     asked: tuple[ShapeProfile, ...] | None = None
 
     def to_json(self) -> dict[str, Any]:
+        """Returns the plan as plain JSON values."""
         asked = self.profiles if self.asked is None else self.asked
         return {
             "target": str(self.target),
             "precision": self.precision,
             "rewrite": self.rewrite,
+            "requantize": self.requantize,
             "round": self.rounded,
             "split": self.split,
             "dims": [{name: str(r) for name, r in p.dims.items()} for p in asked],
@@ -117,6 +121,7 @@ class Edit:
     what: str
 
     def to_json(self) -> dict[str, str]:
+        """Returns the edit as plain JSON values."""
         return {"pass": self.pass_name, "node": self.node, "what": self.what}
 
 
@@ -129,6 +134,7 @@ class Skip:
     reason: str
 
     def to_json(self) -> dict[str, str]:
+        """Returns the skip as plain JSON values."""
         return {"pass": self.pass_name, "node": self.node, "reason": self.reason}
 
 
@@ -142,6 +148,7 @@ class TensorInfo:
     shape: tuple[int, ...]
 
     def to_json(self) -> dict[str, Any]:
+        """Returns the tensor as plain JSON values."""
         return {"name": self.name, "kind": self.kind, "dtype": self.dtype, "shape": list(self.shape)}
 
 
@@ -254,6 +261,7 @@ class BuildRequest:
         target: None picks the installed runtime.
         precision: One of `PRECISIONS`.
         rewrite: Whether the passes run.
+        requantize: Whether asymmetric tensors are requantised symmetrically in int8, which changes numbers.
         fail_on: Lowest severity of a finding that fails the build; None: never.
         force: Build even where the engine is up to date.
         report: Where the report goes; default: the engine's path with ".json" appended.
@@ -269,6 +277,7 @@ class BuildRequest:
     target: Target | None = None
     precision: str = "as-is"
     rewrite: bool = True
+    requantize: bool = False
     fail_on: Severity | None = Severity.ERROR
     force: bool = False
     report: Path | None = None
@@ -278,10 +287,12 @@ class BuildRequest:
 
     @property
     def engine_path(self) -> Path:
+        """Where the engine goes."""
         return self.engine or self.model.with_suffix(".engine")
 
     @property
     def report_path(self) -> Path:
+        """Where the report goes."""
         return self.report or self.engine_path.with_name(self.engine_path.name + ".json")
 
 
@@ -294,6 +305,7 @@ class CheckRequest:
     profiles: tuple[Bounds, ...] = ()
     target: Target | None = None
     rewrite: bool = True
+    requantize: bool = False
     fail_on: Severity | None = Severity.ERROR
     values: Mapping[str, InputRange] = dataclasses.field(default_factory=dict)
 
@@ -317,6 +329,7 @@ class CheckReport:
     exit_code: int
 
     def to_json(self) -> dict[str, Any]:
+        """Returns the report as plain JSON values."""
         return {
             "schema": SCHEMA,
             "model": self.model,
@@ -338,6 +351,7 @@ class RewriteRequest:
         only: Names of the only passes to run; empty means all.
         skip: Names of passes to leave out.
         target: None picks the installed runtime.
+        requantize: Whether asymmetric tensors are requantised symmetrically in int8, which changes numbers.
     """
 
     model: Path
@@ -345,6 +359,7 @@ class RewriteRequest:
     only: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()
     target: Target | None = None
+    requantize: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -366,6 +381,7 @@ class RewriteReport:
     exit_code: int = 0
 
     def to_json(self) -> dict[str, Any]:
+        """Returns the report as plain JSON values."""
         return {
             "schema": SCHEMA,
             "model": self.model,

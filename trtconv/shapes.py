@@ -48,7 +48,8 @@ class Range:
         try:
             sizes = [int(part) for part in parts]
         except ValueError as error:
-            raise InputError(f"{text!r} is not MIN:OPT:MAX, MIN:MAX or N", "Give integers, as in 64:256:512.") from error
+            message = f"{text!r} is not MIN:OPT:MAX, MIN:MAX or N"
+            raise InputError(message, "Give integers, as in 64:256:512.") from error
         if len(sizes) == 1:
             return cls(sizes[0], sizes[0], sizes[0])
         if len(sizes) == 2:
@@ -85,6 +86,7 @@ class InputRange:
     max: Shape
 
     def to_json(self) -> dict[str, list[int]]:
+        """Returns the three shapes as lists."""
         return {"min": list(self.min), "opt": list(self.opt), "max": list(self.max)}
 
     @classmethod

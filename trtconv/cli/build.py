@@ -23,6 +23,7 @@ class BuildFlags(options.ShapeFlags):
     report: str | None
     output_format: str
     no_rewrite: bool
+    requantize: bool
     fail_on: str
     force: bool
     split: str | None
@@ -73,6 +74,7 @@ Exit status: 0 built, or up to date; 1 the model failed; 2 a bad call or an unre
 @click.option("--report", metavar="FILE", help="Where the report goes. Default: ENGINE.json.")
 @options.format_option("text", "json")
 @options.no_rewrite_option
+@options.requantize_option
 @options.fail_on_option
 @click.option("--force", is_flag=True, help="Build even where model, plan and runtime have not changed.")
 @options.quiet_option
@@ -100,6 +102,7 @@ def command(flags: BuildFlags) -> Outcome:
         target=options.parse_target(flags.target),
         precision=flags.precision,
         rewrite=not flags.no_rewrite,
+        requantize=flags.requantize,
         fail_on=options.severity(flags.fail_on),
         force=flags.force,
         report=_path(flags.report),

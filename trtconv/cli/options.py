@@ -162,6 +162,13 @@ target_option = click.option(
 
 no_rewrite_option = click.option("--no-rewrite", is_flag=True, help="Hand the model to TensorRT as it is.")
 
+requantize_option = click.option(
+    "--requantize",
+    is_flag=True,
+    help="Requantise asymmetric tensors symmetrically in int8. Changes numbers, by at most what the edits state; "
+    "without it such tensors are computed in float, bit for bit.",
+)
+
 fail_on_option = click.option(
     "--fail-on",
     type=click.Choice(["error", "warning", "never"]),
