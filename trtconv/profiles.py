@@ -33,7 +33,9 @@ class Sized:
     notes: tuple[str, ...] = ()
 
 
-def settle(model: OnnxModel, profiles: Sequence[ShapeProfile], *, rounded: bool = False, split: str | None = None) -> Sized:
+def settle(
+    model: OnnxModel, profiles: Sequence[ShapeProfile], *, rounded: bool = False, split: str | None = None
+) -> Sized:
     """Checks profiles against the size lattice, after rounding and splitting them where that was asked for.
 
     Args:
@@ -48,7 +50,7 @@ def settle(model: OnnxModel, profiles: Sequence[ShapeProfile], *, rounded: bool 
     view = SizesView(model, profiles)
     notes: list[str] = []
     current = tuple(profiles)
-    if rounded and any(fault is not None for fault in view.faults) and not view.lattice.empty:
+    if rounded and any(fault is not None for fault in view.faults) and all(t.rows for t in view.lattice.tables):
         current = tuple(_rounded(model.inputs, profile, view.lattice, notes) for profile in profiles)
         view = SizesView(model, current)
     findings = tuple(finding for rule in SIZE_CHECKS for finding in rule.check(view))
@@ -60,14 +62,18 @@ def settle(model: OnnxModel, profiles: Sequence[ShapeProfile], *, rounded: bool 
 def _rounded(
     inputs: Sequence[InputSpec], profile: ShapeProfile, lattice: SizeLattice, notes: list[str]
 ) -> ShapeProfile:
-    """Moves min down, max up and opt to the nearest, so that what was asked for stays inside, padded or cropped."""
+    """Moves min down, max up and opt to the nearest, so that what was asked for stays inside, padded or cropped.
+
+    A dimension that was fixed stays so, at the next size above: inputs can be padded.
+    """
     free = {name: bound for name, bound in profile.dims.items() if any(name in t.columns for t in lattice.tables)}
     low = lattice.rounded({name: bound.min for name, bound in free.items()}, up=False)
     high = lattice.rounded({name: bound.max for name, bound in free.items()}, up=True)
     best = lattice.rounded({name: bound.opt for name, bound in free.items()}, up=None)
     moved = {}
     for name, bound in free.items():
-        sizes = sorted((low[name], best[name], high[name]))
+        fixed = bound.min == bound.max
+        sizes = [high[name]] * 3 if fixed else sorted((low[name], best[name], high[name]))
         moved[name] = Range(*sizes)
         if moved[name] != bound:
             notes.append(f"{name}={bound} rounded to {moved[name]}")
@@ -78,7 +84,9 @@ def _split(
     inputs: Sequence[InputSpec], profiles: Sequence[ShapeProfile], lattice: SizeLattice, split: str, notes: list[str]
 ) -> tuple[ShapeProfile, ...]:
     if len(profiles) != 1:
-        raise InputError(f"--split divides one profile, and {len(profiles)} are given", "Leave out --profile, or --split.")
+        raise InputError(
+            f"--split divides one profile, and {len(profiles)} are given", "Leave out --profile, or --split."
+        )
     profile = profiles[0]
     groups = _groups(inputs, profile, lattice)
     if not groups:
@@ -104,11 +112,13 @@ def _split(
 
 
 def _said(cuts: Mapping[str, Sequence[int]], count: int, *, nested: bool) -> str:
-    how = "each begins at the smallest size, so that every combination is in one" if nested else "they meet at one size"
+    how = "they meet at one size"
+    if nested:
+        how = "each begins at the smallest size, so that every combination is in one"
     listed = "; ".join(f"{name} at {', '.join(map(str, ends[1:-1]))}" for name, ends in cuts.items())
     return (
-        f"split into {count} profiles ({listed}; {how}): each further profile costs about as much build time as the first"
-        " and makes the engine larger; device memory is that of the largest"
+        f"split into {count} profiles ({listed}; {how}): each further profile costs about as much build time as the"
+        " first and makes the engine larger; device memory is that of the largest"
     )
 
 

@@ -57,5 +57,5 @@ def command(flags: SizesFlags) -> Outcome:
     from trtconv.sizing import SizesRequest, sizes
 
     report = sizes(SizesRequest(Path(flags.model), parse_dims(flags.dim)))
-    render = json.render(report.to_json()) if flags.output_format == "json" else sizes_text(report)
-    return Outcome(render, report.exit_code)
+    document = report.to_json()
+    return Outcome(json.render(document) if flags.output_format == "json" else sizes_text(document), report.exit_code)

@@ -64,12 +64,14 @@ class DimLattice:
         return f"multiples of {self.step}{plus} from {low} to {high}"
 
     def to_json(self) -> dict[str, Any]:
+        """Returns the sizes as plain JSON values."""
         return {
             "min": self.min,
             "max": self.max,
             "step": self.step,
             "offset": self.offset,
             "valid": None if self.valid is None else list(self.valid),
+            "accepted": self.describe(),
         }
 
 
@@ -100,6 +102,7 @@ class Imposed:
         return f"{node}{source} needs {self.needs}: it {self.evidence}"
 
     def to_json(self) -> dict[str, Any]:
+        """Returns the demand as plain JSON values."""
         place = dataclasses.asdict(self.location)
         return {
             "dims": list(self.dims),
@@ -107,6 +110,7 @@ class Imposed:
             "evidence": self.evidence,
             "source": self.source or None,
             "location": place,
+            "text": str(self),
         }
 
 
@@ -163,6 +167,7 @@ class SizeLattice:
         return {**sizes, **moved}
 
     def to_json(self) -> dict[str, Any]:
+        """Returns the lattice as plain JSON values."""
         return {
             "dims": {name: dim.to_json() for name, dim in self.dims.items()},
             "joint": list(self.joint),

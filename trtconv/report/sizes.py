@@ -2,48 +2,46 @@
 
 from __future__ import annotations
 
-from trtconv.lattice import SizeLattice
+from collections.abc import Mapping
+from typing import Any
+
 from trtconv.report.wording import clean, table
-from trtconv.sizing import SizesReport
 
 
-def sizes_text(report: SizesReport) -> str:
-    """Renders the sizes; the last line is the summary."""
-    lattice = report.lattice
-    path = clean(report.model)
-    if not lattice.dims:
-        state = "its shapes fit together" if report.exit_code == 0 else "its shapes do not fit together"
-        return f"{path} has no dynamic dimension; {state}"
+def sizes_text(document: Mapping[str, Any]) -> str:
+    """Renders the JSON document of `trtconv sizes`; the last line is the summary."""
+    path, dims = str(document["model"]["path"]), document["dims"]
+    if not dims:
+        state = "its shapes fit together" if document["exit_code"] == 0 else "its shapes do not fit together"
+        return clean(f"{path} has no dynamic dimension; {state}")
     rows = [("dimension", "step", "accepted")]
-    for dim in lattice.dims.values():
-        # A single asked size says nothing about a step of one.
-        step = "-" if dim.step is None else str(dim.step) + (f" + {dim.offset}" if dim.offset else "")
-        rows.append((clean(dim.name), step, dim.describe()))
-    blocks = ["\n".join(table(rows, "")), *_lists(report, lattice), _summary(report, path)]
-    return "\n\n".join(block for block in blocks if block)
+    for name, dim in dims.items():
+        step = "-" if dim["step"] is None else str(dim["step"]) + (f" + {dim['offset']}" if dim["offset"] else "")
+        rows.append((clean(name), step, dim["accepted"]))
+    return "\n\n".join(["\n".join(table(rows, "")), *_lists(document), clean(_summary(document, path))])
 
 
-def _lists(report: SizesReport, lattice: SizeLattice) -> list[str]:
+def _lists(document: Mapping[str, Any]) -> list[str]:
     nearest = [
         f"{name} {size} is not accepted; nearest: {' and '.join(map(str, near)) or 'none'}"
-        for name, sizes in report.nearest.items()
+        for name, sizes in document["nearest"].items()
         for size, near in sizes.items()
     ]
     parts = {
-        "tied together": lattice.joint,
-        "because": [str(imposed) for imposed in lattice.imposed],
+        "tied together": document["joint"],
+        "because": [imposed["text"] for imposed in document["imposed"]],
         "not accepted": nearest,
-        "not known behind": [f"{node}: {why}" for node, why in lattice.unknown.items()],
-        "depends on the data": [str(place) for place in lattice.data_dependent],
+        "not known behind": [f"{unknown['node']}: {unknown['why']}" for unknown in document["unknown"]],
+        "depends on the data": [f"{place['op']} {place['node']}" for place in document["data_dependent"]],
     }
     return ["\n".join([title, *(clean(f"  {line}") for line in lines)]) for title, lines in parts.items() if lines]
 
 
-def _summary(report: SizesReport, path: str) -> str:
-    said = "no size in range is accepted" if report.exit_code else "sizes found on shapes alone"
-    if not report.lattice.exact:
+def _summary(document: Mapping[str, Any], path: str) -> str:
+    said = "no size in range is accepted" if document["exit_code"] else "sizes found on shapes alone"
+    if not document["exact"]:
         said += ", not for every combination"
-    if report.unasked:
-        looked = ", ".join(f"{name} from {report.ranges[name].min} to {report.ranges[name].max}" for name in report.unasked)
-        said += f"; no bounds were given for {looked}"
-    return f"{path}: {clean(said)}"
+    unasked = [f"{n} from {document['dims'][n]['min']} to {document['dims'][n]['max']}" for n in document["unasked"]]
+    if unasked:
+        said += f"; no bounds were given for {', '.join(unasked)}"
+    return f"{path}: {said}"
