@@ -204,7 +204,7 @@ class Baked:
             likely = [n for n in self._constants if n <= 8192][:_MOST_SIZES]
         batch = self._batch(names)
         others = [n for n in names if n not in batch]
-        if len(others) > 2 or not likely:
+        if len(others) not in (1, 2) or not likely:
             pairs: list[tuple[int, ...]] = [(n,) * len(others) for n in likely]
         else:
             pairs = [tuple(pair) for pair in np.stack(np.meshgrid(*[likely] * len(others)), -1).reshape(-1, len(others))]
