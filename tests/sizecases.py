@@ -43,7 +43,9 @@ class Brute:
         for value in proto.graph.output:
             value.type.tensor_type.ClearField("shape")
         self.inputs = model.inputs
-        self.session = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        self.session = onnxruntime.InferenceSession(
+            proto.SerializeToString(), options, providers=["CPUExecutionProvider"]
+        )
         self.expressions = derived(list(dynamic_dims(model.inputs)))
 
     def shape(self, point: Mapping[str, int]) -> tuple[int, ...] | None:

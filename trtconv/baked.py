@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -188,14 +189,14 @@ class Baked:
         accepted = np.ones(len(points), dtype=bool)
         for check in self._sizes.run(points).checks:
             accepted &= check.holds
-        return accepted.tolist()
+        return [bool(fine) for fine in accepted]
 
     def _batch(self, names: Sequence[str]) -> list[str]:
         places = dynamic_dims(self.model.inputs)
         return [n for n in names if n in places and all(place.endswith(":0") for place in places[n])]
 
     def _candidates(self, names: Sequence[str]) -> Iterator[Point]:
-        """Yields combinations of sizes that constants of the model suggest; not 1, which broadcasts beside anything."""
+        """Yields combinations of sizes that constants suggest; not 1, which broadcasts beside anything."""
         sizes = {n * f for n in self._constants for f in _FACTORS} | {
             n // f for n in self._constants for f in _FACTORS if n % f == 0
         }
@@ -207,7 +208,7 @@ class Baked:
         if len(others) not in (1, 2) or not likely:
             pairs: list[tuple[int, ...]] = [(n,) * len(others) for n in likely]
         else:
-            pairs = [tuple(pair) for pair in np.stack(np.meshgrid(*[likely] * len(others)), -1).reshape(-1, len(others))]
+            pairs = list(itertools.product(likely, repeat=len(others)))
         for count in (1, 2, 4, 8) if batch else (1,):
             for pair in pairs if others else [()]:
                 yield {**dict.fromkeys(batch, count), **{n: int(s) for n, s in zip(others, pair, strict=True)}}
@@ -277,7 +278,9 @@ class Baked:
         after = self._sizes_at(node.outputs[0])
         if asked is None or dims is None or before is None or after is None or node.attrs.get("allowzero", 0):
             return None
-        atoms = [_Atom(atom, size, axis) for axis, dim in enumerate(dims) for atom, size in self._split(dim, before[axis])]
+        atoms = [
+            _Atom(atom, size, axis) for axis, dim in enumerate(dims) for atom, size in self._split(dim, before[axis])
+        ]
         if len(after) != len(asked) or not any(a.num.mask for a in atoms):
             return None
         blocks = _blocks([atom.size for atom in atoms], after)
@@ -350,10 +353,10 @@ class _Atom:
 
 
 def _agrees(asked: Sequence[int], sizes: Sequence[int]) -> bool:
-    return all(n in (0, -1) or n == size for n, size in zip(asked, sizes, strict=True)) or (
-        # The batch may be spelled differently in the two.
-        asked[0] in (0, -1) or sizes[0] in (0, -1)
-    ) and all(n == size for n, size in zip(asked[1:], sizes[1:], strict=True))
+    if not all(n in (0, -1, size) for n, size in zip(asked[1:], sizes[1:], strict=True)):
+        return False
+    # The batch may be spelled differently in the two.
+    return asked[0] in (0, -1, sizes[0]) or sizes[0] in (0, -1)
 
 
 def _blocks(before: Sequence[int], after: Sequence[int]) -> list[tuple[range, range]] | None:

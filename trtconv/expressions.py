@@ -12,6 +12,7 @@ import functools
 from collections.abc import Collection, Mapping
 from typing import Any
 
+
 def _largest(values: list[Any]) -> Any:
     return functools.reduce(lambda a, b: a.maximum(b) if hasattr(a, "maximum") else max(a, b), values)
 
@@ -71,7 +72,8 @@ def parse(name: str, known: Collection[str] = ()) -> Expression | None:
         tree = ast.parse(name.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    symbols = tuple(dict.fromkeys(n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id not in (*_CALLS, "floor")))
+    names = (node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
+    symbols = tuple(dict.fromkeys(name for name in names if name not in (*_CALLS, "floor")))
     if not symbols or not _understood(tree) or isinstance(tree, ast.Name):
         return None
     if not _TELLING & set(name) and not set(symbols) <= set(known):

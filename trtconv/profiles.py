@@ -136,8 +136,8 @@ def _groups(inputs: Sequence[InputSpec], profile: ShapeProfile, lattice: SizeLat
 def _automatic(profile: ShapeProfile, groups: Sequence[Sequence[str]]) -> int:
     """Returns a number of profiles so that each but the lowest spans a factor of two, and the lowest of four.
 
-    Small sizes are bound by launching kernels, so that their latency hardly depends on what was optimized for. Measured:
-    three profiles from 64 to 1024 are within 1.11 of static engines (docs/sizes.md).
+    Small sizes are bound by launching kernels, so that their latency hardly depends on what was optimized for.
+    Measured: three profiles from 64 to 1024 are within 1.11 of static engines (docs/sizes.md).
     """
     ratio = max(profile.dims[name].max / profile.dims[name].min for group in groups for name in group)
     return min(6, max(1, math.ceil(math.log2(ratio) - 1e-9) - 1))
@@ -168,4 +168,3 @@ def _best(lattice: SizeLattice, asked: Range, low: int, high: int, name: str) ->
     middle = math.sqrt(low * high)
     sizes = [n for n in lattice.dims[name].around if low <= n <= high]
     return min(sizes, key=lambda n: (abs(math.log(n / middle)), -n))
-

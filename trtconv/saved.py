@@ -94,7 +94,9 @@ def load_report(path: str | Path) -> SavedReport:
     try:
         document = json.loads(path.read_bytes())
     except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}", "Give the .json file beside the engine.") from error
+        raise InputError(
+            f"{path} cannot be read: {error.strerror}", "Give the .json file beside the engine."
+        ) from error
     except ValueError as error:
         raise InputError(f"{path} is no JSON: {error}", "Give the .json file beside the engine.") from error
     hint = "Build the engine again, with this version of trtconv."

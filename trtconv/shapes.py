@@ -199,9 +199,12 @@ def parse_values(items: Sequence[str]) -> dict[str, InputRange]:
             raise InputError(f"--value {item!r} is not NAME=MIN:OPT:MAX", "Write --value size=64x64:128x128:256x256.")
         low, best, high = (parts[0], parts[len(parts) // 2], parts[-1])
         assert low is not None and best is not None and high is not None
-        if not len(low) == len(best) == len(high) or any(not a <= b <= c for a, b, c in zip(low, best, high)):
+        if not len(low) == len(best) == len(high) or any(
+            not a <= b <= c for a, b, c in zip(low, best, high, strict=True)
+        ):
             raise InputError(
-                f"--value {name}: bounds must have as many elements each and be ordered min <= opt <= max", "Give others."
+                f"--value {name}: bounds must have as many elements each and be ordered min <= opt <= max",
+                "Write --value size=64x64:128x128:256x256.",
             )
         if values.setdefault(name, InputRange(low, best, high)) != InputRange(low, best, high):
             raise InputError(f"--value gives {name} twice", "Give every input one range.")
@@ -259,7 +262,8 @@ def _with_derived(inputs: Sequence[InputSpec], given: Mapping[str, Range]) -> di
             computed = _computed(expression, ranges)
             if name in given and given[name] != computed:
                 raise InputError(
-                    f"dimension {name} is given as {given[name]}, but it is {computed} for {_bounds_of(expression, ranges)}",
+                    f"dimension {name} is given as {given[name]}, but it is {computed}"
+                    f" for {_bounds_of(expression, ranges)}",
                     f"Leave out {name}: it is computed from {', '.join(expression.symbols)}.",
                 )
             ranges[name] = computed
@@ -286,7 +290,8 @@ def _set_symbol(ranges: dict[str, Range], expression: Expression, bound: Range) 
     solved_range = Range(*sorted(sizes))
     if symbol in ranges and ranges[symbol] != solved_range:
         raise InputError(
-            f"dimension {expression.text}={bound} means {symbol}={solved_range}, but {symbol} is given as {ranges[symbol]}",
+            f"dimension {expression.text}={bound} means {symbol}={solved_range},"
+            f" but {symbol} is given as {ranges[symbol]}",
             f"Give bounds for {symbol} alone.",
         )
     ranges[symbol] = solved_range

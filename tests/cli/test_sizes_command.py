@@ -20,7 +20,12 @@ def test_json_has_the_keys_of_the_contract(call: Callable[..., Any]) -> None:
     document = json.loads(ended.out)
     assert ended.code == 0
     height = document["dims"]["height"]
-    assert {key: height[key] for key in ("min", "max", "step", "offset")} == {"min": 64, "max": 512, "step": 8, "offset": 0}
+    assert {key: height[key] for key in ("min", "max", "step", "offset")} == {
+        "min": 64,
+        "max": 512,
+        "step": 8,
+        "offset": 0,
+    }
     assert height["valid"] == list(range(64, 513, 8))
     assert document["dims"]["batch"]["valid"] is None
     assert document["joint"] == []
@@ -63,8 +68,14 @@ def test_static_model(call: Callable[..., Any], tmp_path: Path) -> None:
         (["sizes", UNET, "--dim", "x:1=4"], "static (3)"),
         (["build", UNET], "3 dynamic dimension(s) without bounds"),
         (["build", UNET, "--dim", "batch=1", "--dim", "height=64:32:128", "--dim", "width=64"], "min <= opt <= max"),
-        (["build", UNET, "--dim", "batch=1", "--dim", "height=64:128", "--dim", "width=64", "--split", "0"], "--split '0'"),
-        (["build", UNET, "--dim", "batch=1", "--dim", "height=64:128", "--dim", "width=64", "--split", "x"], "--split 'x'"),
+        (
+            ["build", UNET, "--dim", "batch=1", "--dim", "height=64:128", "--dim", "width=64", "--split", "0"],
+            "--split '0'",
+        ),
+        (
+            ["build", UNET, "--dim", "batch=1", "--dim", "height=64:128", "--dim", "width=64", "--split", "x"],
+            "--split 'x'",
+        ),
         (["build", UNET, "--value", "x=1"], "holds no shape or count"),
         (["build", UNET, "--value", "x"], "is not NAME=MIN:OPT:MAX"),
     ],

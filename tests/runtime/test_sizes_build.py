@@ -56,7 +56,9 @@ class TestIssue2617:
         again = trtconv.build(request(self.MODEL, tmp_path, dims=WANTED, rounded=True))
         assert again.up_to_date
         assert again.to_json()["profiles"] == saved["profiles"]
-        assert not trtconv.build(request(self.MODEL, tmp_path, dims=parse_dims(["batch=1", "height=200", "width=200"]))).up_to_date
+        assert not trtconv.build(
+            request(self.MODEL, tmp_path, dims=parse_dims(["batch=1", "height=200", "width=200"]))
+        ).up_to_date
 
 
 def test_split_profiles_are_built_and_chosen(tmp_path: Path) -> None:

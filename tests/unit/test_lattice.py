@@ -36,7 +36,9 @@ def unets(draw: st.DrawFn) -> OnnxModel:
     nodes: list[onnx.NodeProto] = []
     weights: list[onnx.TensorProto] = []
     skips, current = [], "x"
-    ways = draw(st.lists(st.tuples(st.sampled_from("cpa"), st.integers(2, 4), st.integers(2, 3)), min_size=1, max_size=3))
+    ways = draw(
+        st.lists(st.tuples(st.sampled_from("cpa"), st.integers(2, 4), st.integers(2, 3)), min_size=1, max_size=3)
+    )
     for level, (way, kernel, stride) in enumerate(ways):
         skips.append(current)
         name = f"down{level}"
@@ -48,7 +50,9 @@ def unets(draw: st.DrawFn) -> OnnxModel:
             op = "MaxPool" if way == "p" else "AveragePool"
             ceil = draw(st.integers(0, 1))
             kernel = max(kernel, stride)
-            node = helper.make_node(op, [current], [name], name, kernel_shape=[kernel], strides=[stride], ceil_mode=ceil)
+            node = helper.make_node(
+                op, [current], [name], name, kernel_shape=[kernel], strides=[stride], ceil_mode=ceil
+            )
         nodes.append(node)
         current = name
     for level, (_, kernel, stride) in reversed(list(enumerate(ways))):
@@ -146,7 +150,8 @@ PROGRAMS = {
     "attention's reshapes": (
         """g (float[n,12,h,w] x) => (float[a,b,c,d] y) {
             s = Shape (x) i0 = Constant <value_ints = [0]> () i2 = Constant <value_ints = [2]> ()
-            i3 = Constant <value_ints = [3]> () m = Constant <value_ints = [-1]> () c = Constant <value_ints = [12]> ()
+            i3 = Constant <value_ints = [3]> () m = Constant <value_ints = [-1]> ()
+            c = Constant <value_ints = [12]> ()
             n1 = Gather (s, i0) h1 = Gather (s, i2) w1 = Gather (s, i3) l = Mul (h1, w1)
             t1 = Concat <axis = 0> (n1, c, l) a1 = Reshape (x, t1)
             a2 = Transpose <perm = [0,2,1]> (a1)
@@ -169,12 +174,14 @@ PROGRAMS = {
         lambda n: {"h": n, "w": n},
     ),
     "x times its transpose": (
-        "g (float[1,h,w] x) => (float[a,b,c] y) { t = Transpose <perm = [0,2,1]> (x) m = MatMul (x, t) y = Add (m, x) }",
+        "g (float[1,h,w] x) => (float[a,b,c] y) {"
+        " t = Transpose <perm = [0,2,1]> (x) m = MatMul (x, t) y = Add (m, x) }",
         lambda n: {"h": 6, "w": n},
     ),
     "mean over a range": (
         """g (float[1,1,h,w] x) => (float[a,b,c,d] y) {
-            s = Shape (x) i = Constant <value_int = 3> () z = Constant <value_int = 0> () o = Constant <value_int = 1> ()
+            s = Shape (x) i = Constant <value_int = 3> ()
+            z = Constant <value_int = 0> () o = Constant <value_int = 1> ()
             w1 = Gather (s, i) r = Range (z, w1, o) f = Cast <to = 1> (r) y = Add (x, f) }""",
         lambda n: {"h": 3, "w": n},
     ),
@@ -316,7 +323,9 @@ def test_long_ranges_are_looked_at_in_part() -> None:
 def test_a_thousand_nodes_at_four_thousand_sizes() -> None:
     nodes, weights, current = [], [_weights("w", 2, 2, 3)], "x"
     for index in range(1000):
-        nodes.append(helper.make_node("Conv", [current, "w"], [f"t{index}"], pads=[1, 1], strides=[1 + (index % 400 == 399)]))
+        nodes.append(
+            helper.make_node("Conv", [current, "w"], [f"t{index}"], pads=[1, 1], strides=[1 + (index % 400 == 399)])
+        )
         current = f"t{index}"
     nodes.append(helper.make_node("Identity", [current], ["y"]))
     model = _model(nodes, weights, ["n", 2, "h"])

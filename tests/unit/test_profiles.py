@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from pathlib import Path
@@ -101,7 +102,9 @@ class TestSplitting:
 
     def test_tied_dimensions_are_divided_together(self) -> None:
         done = sized(parse(SQUARE), "h=8:16:64", "w=8:16:64", split="2")
-        assert [(p.dims["h"], p.dims["w"]) for p in done.profiles] == [(p.dims["h"], p.dims["h"]) for p in done.profiles]
+        assert [(p.dims["h"], p.dims["w"]) for p in done.profiles] == [
+            (p.dims["h"], p.dims["h"]) for p in done.profiles
+        ]
         assert done.profiles[0].dims["h"].max == done.profiles[1].dims["h"].min
 
     @settings(max_examples=40, deadline=None)
@@ -118,7 +121,7 @@ class TestSplitting:
         assert len(parts) == count
         assert parts[0].min == low
         assert parts[-1].max == high
-        assert all(a.max == b.min for a, b in zip(parts, parts[1:], strict=False))
+        assert all(a.max == b.min for a, b in itertools.pairwise(parts))
         assert all(n % 8 == 0 for p in parts for n in (p.min, p.opt, p.max))
         assert all(p.min < p.max for p in parts)
 
@@ -170,7 +173,9 @@ class TestExpressions:
         assert hint in caught.value.hint
 
     def test_names_that_look_like_arithmetic_stay_names(self) -> None:
-        profile = make_profile([InputSpec("x", "float", ("input-0-dim-1", "a.b"))], parse_dims(["input-0-dim-1=4", "a.b=2"]))
+        profile = make_profile(
+            [InputSpec("x", "float", ("input-0-dim-1", "a.b"))], parse_dims(["input-0-dim-1=4", "a.b=2"])
+        )
         assert profile.inputs["x"].max == (4, 2)
 
 
@@ -183,13 +188,17 @@ class TestValues:
         assert profile.values == {"size": InputRange((8, 8), (16, 16), (32, 32)), "count": InputRange((3,), (3,), (3,))}
         assert profile.to_json()["size"]["values"]["max"] == [32, 32]
 
-    @pytest.mark.parametrize("item", ["size", "size=", "size=a", "size=1:2:3:4", "=4", "size=4:2:8", "size=1x2:3", "size=1.5"])
+    @pytest.mark.parametrize(
+        "item", ["size", "size=", "size=a", "size=1:2:3:4", "=4", "size=4:2:8", "size=1x2:3", "size=1.5"]
+    )
     def test_nonsense(self, item: str) -> None:
         with pytest.raises(InputError) as caught:
             parse_values([item])
         assert caught.value.hint
 
-    @pytest.mark.parametrize(("item", "message"), [("x=4", "no shape or count"), ("y=4", "no input"), ("size=4", "has 1 element")])
+    @pytest.mark.parametrize(
+        ("item", "message"), [("x=4", "no shape or count"), ("y=4", "no input"), ("size=4", "has 1 element")]
+    )
     def test_inputs_that_cannot(self, item: str, message: str) -> None:
         with pytest.raises(InputError) as caught:
             make_profile(self.INPUTS, {}, parse_values([item]))
@@ -212,7 +221,13 @@ class TestSavedReport:
 
     @pytest.mark.parametrize(
         ("shape", "index"),
-        [((1, 3, 64, 64), 0), ((1, 3, 200, 200), 0), ((1, 3, 256, 264), 1), ((4, 3, 1024, 1024), 2), ((1, 3, 64, 1024), 2)],
+        [
+            ((1, 3, 64, 64), 0),
+            ((1, 3, 200, 200), 0),
+            ((1, 3, 256, 264), 1),
+            ((4, 3, 1024, 1024), 2),
+            ((1, 3, 64, 1024), 2),
+        ],
     )
     def test_profile_for(self, path: Path, shape: tuple[int, ...], index: int) -> None:
         assert load_report(path).profile_for({"x": shape}) == index
@@ -247,7 +262,9 @@ class TestSavedReport:
         with pytest.raises(InputError, match="no dimension 'depth'"):
             report.padded("depth", 1)
 
-    @pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema": 1}', '{"schema": 1, "profiles": [{"x": 1}], "dims": [{}]}'])
+    @pytest.mark.parametrize(
+        "text", ["", "[]", "{}", '{"schema": 1}', '{"schema": 1, "profiles": [{"x": 1}], "dims": [{}]}']
+    )
     def test_no_report(self, tmp_path: Path, text: str) -> None:
         path = tmp_path / "r.json"
         path.write_text(text)

@@ -34,7 +34,7 @@ def _model(text: str) -> OnnxModel:
 @pytest.mark.parametrize("title", ["Before", "After"])
 def test_profile_rules(rule: SizeRule, title: str) -> None:
     model = _model(_section(rule.page, title))
-    dims = [item for item in _section(rule.page, "Dims").split() if f'{item.partition("=")[0]}' in str(model.inputs)]
+    dims = [item for item in _section(rule.page, "Dims").split() if f"{item.partition('=')[0]}" in str(model.inputs)]
     view = SizesView(model, [make_profile(model.inputs, parse_dims(dims))])
     found = {finding.code for each in SIZE_CHECKS for finding in each.check(view)}
     assert found == ({rule.code} if title == "Before" else set())

@@ -122,15 +122,16 @@ shape_options = _chain(
         "--value",
         multiple=True,
         metavar="INPUT=MIN:OPT:MAX",
-        help="Bound the elements of an integer input that holds a shape or a count: size=64x64:128x128:256x256. Repeatable.",
+        help="Bound the elements of an integer input that holds a shape or a count: size=64x64:128x128:256x256. "
+        "Repeatable.",
     ),
 )
 
 split_option = click.option(
     "--split",
     metavar="N|auto",
-    help="Divide the ranges into N optimization profiles, larger sizes finer than small ones, on sizes that the network "
-    "accepts; auto chooses N. The batch is not divided.",
+    help="Divide the ranges into N optimization profiles, larger sizes finer than small ones, at sizes that the "
+    "network accepts; auto chooses N. The batch is not divided.",
 )
 
 round_option = click.option(
@@ -150,6 +151,7 @@ def parse_split(text: str | None) -> str | None:
     if text is None or text == "auto" or (text.isascii() and text.isdecimal() and 0 < int(text[:9]) <= 999):
         return text
     raise InputError(f"--split {text!r} is neither a number of profiles nor auto", "Write --split 3 or --split auto.")
+
 
 target_option = click.option(
     "--target",

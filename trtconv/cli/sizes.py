@@ -40,8 +40,8 @@ Exit status: 0 found; 1 no size in range is accepted; 2 a bad call or an unreada
     "--dim",
     multiple=True,
     metavar="NAME=MIN:OPT:MAX",
-    help="The range to look at; without one, 1 to 1024. NAME is the dimension's name in the model, or INPUT:AXIS (x:2). "
-    "Repeatable.",
+    help="The range to look at; without one, 1 to 1024. NAME is the dimension's name in the model, or INPUT:AXIS "
+    "(x:2). Repeatable.",
 )
 @options.format_option("text", "json")
 @options.packed(SizesFlags)

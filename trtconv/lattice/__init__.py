@@ -17,7 +17,7 @@ from trtconv.lattice.program import Program
 from trtconv.lattice.result import DimLattice, Imposed, SizeLattice
 from trtconv.lattice.solve import Spans, solve
 from trtconv.lattice.tables import Runner, first_faults
-from trtconv.lattice.tensor import Tensor, boxed
+from trtconv.lattice.tensor import Tensor
 from trtconv.lattice.trial import Check, Trial
 from trtconv.model import OnnxModel
 from trtconv.shapes import dynamic_dims
@@ -55,4 +55,4 @@ class Sizes:
         return self.runner.points(columns, bits, rows=len(points), keep=keep)
 
 
-__all__ = ["Check", "DimLattice", "Imposed", "Num", "SizeLattice", "Sizes", "Spans", "Tensor", "Trial", "boxed", "first_faults"]
+__all__ = ["Check", "DimLattice", "Imposed", "Num", "SizeLattice", "Sizes", "Spans", "Tensor", "Trial", "first_faults"]

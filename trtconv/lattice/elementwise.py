@@ -12,13 +12,61 @@ from trtconv.lattice.registry import Inputs, given, like, operator, shape_of, te
 from trtconv.lattice.tensor import MAX_ELEMENTS, Tensor, map_elements
 from trtconv.lattice.trial import Node, Opaque, Trial
 
-_SAME = (
-    "Acos Acosh Asin Asinh Atan Atanh BitwiseNot Celu Cos Cosh DynamicQuantizeLinear Elu Erf Exp Gelu Hardmax HardSigmoid "
-    "HardSwish IsInf IsNaN LRN LeakyRelu Log LogSoftmax LpNormalization MeanVarianceNormalization Mish Reciprocal Relu "
-    "Round Selu Shrink Sigmoid Sign Sin Sinh Softmax Softplus Softsign Swish Tan Tanh ThresholdedRelu RandomNormalLike "
-    "RandomUniformLike Bernoulli EyeLike Trilu CumSum ReverseSequence GroupNormalization InstanceNormalization "
-    "FakeQuant"
-).split()
+_SAME = [
+    "Acos",
+    "Acosh",
+    "Asin",
+    "Asinh",
+    "Atan",
+    "Atanh",
+    "BitwiseNot",
+    "Celu",
+    "Cos",
+    "Cosh",
+    "DynamicQuantizeLinear",
+    "Elu",
+    "Erf",
+    "Exp",
+    "Gelu",
+    "Hardmax",
+    "HardSigmoid",
+    "HardSwish",
+    "IsInf",
+    "IsNaN",
+    "LRN",
+    "LeakyRelu",
+    "Log",
+    "LogSoftmax",
+    "LpNormalization",
+    "MeanVarianceNormalization",
+    "Mish",
+    "Reciprocal",
+    "Relu",
+    "Round",
+    "Selu",
+    "Shrink",
+    "Sigmoid",
+    "Sign",
+    "Sin",
+    "Sinh",
+    "Softmax",
+    "Softplus",
+    "Softsign",
+    "Swish",
+    "Tan",
+    "Tanh",
+    "ThresholdedRelu",
+    "RandomNormalLike",
+    "RandomUniformLike",
+    "Bernoulli",
+    "EyeLike",
+    "Trilu",
+    "CumSum",
+    "ReverseSequence",
+    "GroupNormalization",
+    "InstanceNormalization",
+    "FakeQuant",
+]
 _BOOL = np.dtype(np.bool_)
 
 
@@ -51,7 +99,8 @@ def _layer_normalization(trial: Trial, node: Node, inputs: Inputs) -> list[Tenso
     if source.shape is not None and scale is not None and scale.shape is not None:
         for axis in range(-min(scale.rank, source.rank), 0):
             if not (scale.shape[axis].constant and scale.shape[axis].value == 1):
-                trial.equal(source.shape[axis], scale.shape[axis], f"normalizes size {{0}} with {{1}} weights at axis {axis}")
+                says = f"normalizes size {{0}} with {{1}} weights at axis {axis}"
+                trial.equal(source.shape[axis], scale.shape[axis], says)
     return [like(source)] + [Tensor(None) for _ in node.outputs[1:]]
 
 
@@ -71,7 +120,7 @@ def _quantize(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
     blocked = bool(node.attrs.get("block_size", 0))
     if not blocked and source.shape and scale is not None and scale.shape is not None and len(scale.shape) == 1:
         axis = int(node.attrs.get("axis", 1))
-        if -source.rank <= axis < source.rank and not scale.shape[0].value == 1:
+        if -source.rank <= axis < source.rank and scale.shape[0].value != 1:
             trial.equal(source.shape[axis], scale.shape[0], f"takes size {{0}} with {{1}} scales at axis {axis}")
     return Tensor(source.shape)
 
@@ -162,7 +211,7 @@ _TWO: dict[str, Callable[[Num, Num], Num]] = {
     "Min": smaller,
     "Sum": lambda a, b: a + b,
 }
-_TO_BOOL = frozenset("Equal Greater GreaterOrEqual Less LessOrEqual And Or Xor".split())
+_TO_BOOL = frozenset(["Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "And", "Or", "Xor"])
 
 
 @operator(*_TWO, "Mean", "BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor")

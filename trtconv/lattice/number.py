@@ -39,6 +39,7 @@ class Num:
 
     @property
     def known(self) -> bool:
+        """Whether its value is known."""
         return self.value is not None
 
     @property
@@ -132,8 +133,7 @@ def product(nums: Iterable[Num]) -> Num:
         else:
             atoms.append(atom)
     if not atoms or isinstance(constant, float | np.floating):
-        whole = functools.reduce(functools.partial(combine, np.multiply), atoms, lift(constant))
-        return whole
+        return functools.reduce(functools.partial(combine, np.multiply), atoms, lift(constant))
     if constant == 1 and len(atoms) == 1:
         return atoms[0]
     if constant == 0:

@@ -44,7 +44,12 @@ class Program:
         self._last_use = {name: i for i, n in enumerate(graph.node) for name in (*n.input, *_captured(n))}
 
     def run(
-        self, rows: int, inputs: Mapping[str, Sequence[Num]], values: Mapping[str, Tensor] | None = None, *, keep: bool = False
+        self,
+        rows: int,
+        inputs: Mapping[str, Sequence[Num]],
+        values: Mapping[str, Tensor] | None = None,
+        *,
+        keep: bool = False,
     ) -> Trial:
         """Runs every node.
 
@@ -177,7 +182,8 @@ def _captured(node: Any) -> set[str]:
 
 def _dtype(code: int) -> np.dtype[Any] | None:
     try:
-        return np.dtype(onnx.helper.tensor_dtype_to_np_dtype(code))
+        found: np.dtype[Any] = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(code))
+        return found
     except (KeyError, TypeError):
         return None
 
@@ -196,7 +202,8 @@ def _attribute(attribute: Any) -> Any:
 def _attribute_array(tensor: Any) -> NDArray[Any] | None:
     if uses_external_data(tensor) or int(np.prod(tensor.dims, dtype=np.int64)) > MAX_ELEMENTS:
         return None
-    return numpy_helper.to_array(tensor)
+    values: NDArray[Any] = numpy_helper.to_array(tensor)
+    return values
 
 
 def _source(proto: Any) -> str:

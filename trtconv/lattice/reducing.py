@@ -1,4 +1,4 @@
-"""Operators that contract axes: reductions, products of matrices, selections; and those whose result depends on data."""
+"""Operators that contract axes: reductions, matrix products, selections; and those whose result depends on data."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trtconv.lattice.tensor import Tensor, boxed
 from trtconv.lattice.trial import Node, Opaque, Trial
 
 _INT64 = np.dtype(np.int64)
-_REDUCTIONS = "L1 L2 LogSum LogSumExp Max Mean Min Prod Sum SumSquare".split()
+_REDUCTIONS = ["L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare"]
 
 
 def _fold(function: Callable[[Num, Num], Num]) -> Callable[[Sequence[Num]], Num]:

@@ -5,8 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
-from trtconv.lattice.number import ONE, UNKNOWN, Num, cancel, ceil_div, combine, floor_div, larger, product, same, select, smaller
+from trtconv.lattice.number import (
+    ONE,
+    UNKNOWN,
+    Num,
+    cancel,
+    ceil_div,
+    combine,
+    floor_div,
+    larger,
+    product,
+    same,
+    select,
+    smaller,
+)
 from trtconv.lattice.registry import Inputs, axis_of, given, ints_of, like, normal, operator, shape_of, tensor
 from trtconv.lattice.tensor import MAX_ELEMENTS, Elements, Tensor, boxed
 from trtconv.lattice.trial import Node, Opaque, Trial
@@ -145,8 +159,10 @@ def _concat(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
                 trial.equal(shape[axis], other[axis], f"joins sizes {{0}} and {{1}} at axis {axis}")
                 shape[axis] = _surer(shape[axis], other[axis])
     pieces = [t.data for t in parts]
-    data = np.concatenate(pieces, at) if all(p is not None for p in pieces) else None  # type: ignore[arg-type]
-    if data is None and rank == 1:
+    data: Elements | None = None
+    if all(piece is not None for piece in pieces):
+        data = np.concatenate([piece for piece in pieces if piece is not None], at)
+    elif rank == 1:
         data = _joined_vectors(parts)
     if data is not None and data.size > MAX_ELEMENTS:
         data = None
@@ -285,15 +301,20 @@ def _gather(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
     picks = indices.ints
     data = None
     if source.data is not None and picks is not None and indices.shape is not None:
-        if all(-source.data.shape[axis] <= n < source.data.shape[axis] for n in picks):
-            sizes = [int(n.value) for n in indices.shape]
-            data = np.take(source.data, np.array(picks, np.int64).reshape(sizes), axis)
-            data = data if isinstance(data, np.ndarray) else boxed([data], ())
+        data = _taken(source.data, np.array(picks, np.int64).reshape([int(n.value) for n in indices.shape]), axis)
     shape = [*dims[:axis], *shape_of(inputs, 1), *dims[axis + 1 :]]
     return Tensor(shape, data, source.dtype)
 
 
-@operator("GatherElements", "GridSampleIndices")
+def _taken(data: Elements, picks: NDArray[np.int64], axis: int) -> Elements | None:
+    size = data.shape[axis]
+    if ((picks < -size) | (picks >= size)).any():
+        return None
+    found = np.take(data, picks, axis)
+    return found if isinstance(found, np.ndarray) else boxed([found], ())
+
+
+@operator("GatherElements")
 def _gather_elements(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
     return like(tensor(inputs), shape_of(inputs, 1))
 

@@ -89,8 +89,7 @@ def _joined(
     bits = [mask.bit_length() - 1 for mask in (tie.left.mask, tie.right.mask)]
     one, two = (tables[bit].take(accepted[bit]) for bit in bits)
     left, right = (
-        np.asarray(num.value)[parts[bit]][accepted[bit]]
-        for num, bit in zip((tie.left, tie.right), bits, strict=True)
+        np.asarray(num.value)[parts[bit]][accepted[bit]] for num, bit in zip((tie.left, tie.right), bits, strict=True)
     )
     merged = join(one, two, left, right, ones=tie.ones)
     return [table for bit, table in enumerate(tables) if bit not in bits] + [merged]
@@ -118,7 +117,7 @@ class _Answer:
         return SizeLattice(
             dims=self._dims(valid),
             joint=tuple(dict.fromkeys([*joint, *together.joint])),
-            imposed=tuple([*self._imposed(), *together.imposed]),
+            imposed=(*self._imposed(), *together.imposed),
             unknown=dict(self.trial.opaque),
             data_dependent=tuple(node.location for node in self.trial.data_dependent),
             exact=together.exact and not self.trial.opaque and all(table.complete for table in self.tables),
@@ -293,4 +292,3 @@ def _dim(name: str, span: tuple[int, int], around: Vector, inside: Vector | None
     everything = len(inside) == high - low + 1 or (high - low >= MAX_ROWS and step == 1)
     valid = None if everything else tuple(inside.tolist())
     return DimLattice(name, low, high, step, offset, valid, tuple(around.tolist()))
-

@@ -1,4 +1,4 @@
-"""The candidates: which sizes each free dimension may have, alone or tied to others, and runs of a program over them."""
+"""The candidates: which sizes each free dimension may have, alone or tied to others; runs of a program over them."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ class Table:
 
     @property
     def rows(self) -> int:
+        """Number of combinations."""
         return len(next(iter(self.columns.values())))
 
     def take(self, rows: Any) -> Table:

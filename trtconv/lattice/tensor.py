@@ -34,6 +34,7 @@ class Tensor:
 
     @property
     def rank(self) -> int:
+        """Number of dimensions, where it is known."""
         assert self.shape is not None
         return len(self.shape)
 

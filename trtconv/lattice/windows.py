@@ -196,4 +196,3 @@ def _center_crop_pad(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
     for axis, size in zip(range(len(dims)) if axes is None else axes, target, strict=True):
         dims[axis] = size
     return like(tensor(inputs), dims)
-

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -35,13 +35,11 @@ class _BakedPass(Pass):
                 break
             field = Field(model.main, self.ops)
             nodes = {field.location(node).index: node for node in field.graph.nodes}
-            edits += [Edit(self.name, each.node.location.node or each.node.label, said) for each, said in self._apply(field, nodes, found)]
+            for each in found:
+                said = self.repair(field, nodes, each) + line_of(each.node)
+                edits.append(Edit(self.name, each.node.location.node or each.node.label, said))
             field.close()
         return PassResult(tuple(edits))
-
-    def _apply(self, field: Field, nodes: dict[int | None, gs.Node], found: Sequence[Any]) -> Iterator[tuple[Any, str]]:
-        for each in found:
-            yield each, self.repair(field, nodes, each) + line_of(each.node)
 
     def find(self, baked: Baked, opset: int) -> Sequence[Any]:
         """Returns what there is to repair."""

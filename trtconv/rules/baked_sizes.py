@@ -113,7 +113,7 @@ class BakedReshape(Rule):
     code: ClassVar[str] = "TC213"
     name: ClassVar[str] = "baked-reshape"
     severity: ClassVar[Severity] = Severity.WARNING
-    fix: ClassVar[str] = "Let trtconv build or rewrite read the sizes where they come from, or export with dynamic shapes."
+    fix: ClassVar[str] = "Let trtconv build or rewrite read the sizes where they are, or export with dynamic shapes."
 
     def check(self, view: ModelView, target: Target) -> Iterator[Finding]:
         for found in view.baked.targets():
