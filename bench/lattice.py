@@ -85,7 +85,9 @@ def time_builds() -> list[dict[str, object]]:
                 found = sum(report.seconds.values()), report.seconds["sizes"]
                 best = found if best is None or found < best else best
             assert best is not None
-            rows.append({"model": path.stem, "build_seconds": best[0], "sizes_seconds": best[1], "share": best[1] / best[0]})
+            rows.append(
+                {"model": path.stem, "build_seconds": best[0], "sizes_seconds": best[1], "share": best[1] / best[0]}
+            )
     return rows
 
 
@@ -98,7 +100,9 @@ def main() -> int:
         print(f"{row['nodes']:>6} nodes x {row['sizes']} sizes: {row['seconds']:.2f} s")
     builds = time_builds()
     for row in builds:
-        print(f"{row['model']:>24}: sizes {row['sizes_seconds']:.4f} s of {row['build_seconds']:.3f} s, {row['share']:.1%}")
+        print(
+            f"{row['model']:>24}: sizes {row['sizes_seconds']:.4f} s of {row['build_seconds']:.3f} s, {row['share']:.1%}"
+        )
     if output is not None:
         output.write_text(json.dumps({"lattice": lattice, "builds": builds}, indent=2) + "\n")
     fast = float(str(lattice[1]["seconds"])) < 2 and all(float(str(row["share"])) <= 0.1 for row in builds)
