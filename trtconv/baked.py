@@ -111,18 +111,41 @@ class Baked:
 
     def scalings(self) -> list[Scaling]:
         """Finds Resize nodes whose sizes are baked in."""
-        if not self._may_have("Resize") or self.point is None:
-            return []
-        found = (self._scaling(i, node) for i, node in enumerate(self._nodes) if node.op == "Resize")
-        return [scaling for scaling in found if scaling is not None]
+        return [each for each in self._found if isinstance(each, Scaling)] if self._may_have("Resize") else []
 
     def targets(self) -> list[Target]:
         """Finds Reshape nodes whose sizes are baked in."""
-        if not self._may_have("Reshape") or self.point is None:
+        return [each for each in self._found if isinstance(each, Target)] if self._may_have("Reshape") else []
+
+    @functools.cached_property
+    def _found(self) -> list[Scaling | Target]:
+        """What there is to repair, but for shuffles; each node sees its inputs as the repairs before it leave them."""
+        if self.point is None:
             return []
-        others = {index for shuffle in self.shuffles() for index in shuffle.nodes}
-        found = (self._target(i, n) for i, n in enumerate(self._nodes) if n.op == "Reshape" and i not in others)
-        return [target for target in found if target is not None]
+        shuffled = {index for shuffle in self.shuffles() for index in shuffle.nodes}
+        found: list[Scaling | Target] = []
+
+        def revise(index: int, node: Node, tensors: Mapping[str, Tensor]) -> Mapping[int, Tensor | None]:
+            if node.op not in ("Reshape", "Resize") or index in shuffled:
+                return {}
+            self._seen = tensors
+            repair = self._target(index, node) if node.op == "Reshape" else self._scaling(index, node)
+            if repair is None:
+                return {}
+            found.append(repair)
+            if isinstance(repair, Scaling):
+                return {2: Tensor.of_array(np.array(repair.scales, np.float32)), 3: None}
+            return {1: Tensor.of_nums([self._entry(entry) for entry in repair.new])}
+
+        self._sizes.run(self._generic(), keep=True, revise=revise)
+        return found
+
+    def _entry(self, entry: int | tuple[str, int]) -> Num:
+        if isinstance(entry, int):
+            return Num(entry)
+        shape = self._seen[entry[0]].shape
+        assert shape is not None
+        return shape[entry[1]]
 
     def _may_have(self, op: str) -> bool:
         """Asks without cost whether there can be anything: most models end here."""
@@ -142,7 +165,7 @@ class Baked:
     def _asked(self, node: Node) -> list[int | None] | None:
         """Returns the sizes that a Reshape or Resize asks for, None for those that are computed from the inputs'."""
         position = {"Reshape": 1, "Resize": 3}.get(node.op, 99)
-        tensor = self._shapes.get(node.inputs[position]) if position < len(node.inputs) else None
+        tensor = self._seen.get(node.inputs[position]) if position < len(node.inputs) else None
         if tensor is None or tensor.data is None:
             return None
         return [int(num.value) if num.constant else None for num in tensor.data.flat]
@@ -153,11 +176,16 @@ class Baked:
         return None if asked is None or None in asked else [n for n in asked if n is not None]
 
     @functools.cached_property
-    def _shapes(self) -> Mapping[str, Tensor]:
-        """Every tensor at generic sizes: it shows which dimensions are dynamic, and which are the same."""
+    def _seen(self) -> Mapping[str, Tensor]:
+        """Every tensor at generic sizes: it shows which dimensions are dynamic, and which are the same.
+
+        While repairs are looked for, the tensors before the node that is looked at.
+        """
+        return self._sizes.run(self._generic(), keep=True).tensors
+
+    def _generic(self) -> list[dict[str, int]]:
         names = self._sizes.names
-        points = [{name: size + shift for shift, name in enumerate(names)} for size in (1, 8, 64, 120, 128, 256)]
-        return self._sizes.run(points, keep=True).tensors
+        return [{name: size + shift for shift, name in enumerate(names)} for size in (1, 8, 64, 120, 128, 256)]
 
     @functools.cached_property
     def point(self) -> Point | None:
@@ -220,7 +248,7 @@ class Baked:
         return self._sizes.run([self.point], keep=True).tensors
 
     def _dims(self, name: str) -> list[Num] | None:
-        found = self._shapes.get(name)
+        found = self._seen.get(name)
         return None if found is None else found.shape
 
     def _sizes_at(self, name: str) -> list[int] | None:
@@ -302,16 +330,11 @@ class Baked:
 
     def _place(self, atom: Num) -> tuple[str, int] | None:
         """Returns a tensor and an axis that has a size."""
-        return self._places.get(id(atom))
-
-    @functools.cached_property
-    def _places(self) -> dict[int, tuple[str, int]]:
-        found: dict[int, tuple[str, int]] = {}
-        for name, tensor in self._shapes.items():
+        for name, tensor in self._seen.items():
             for axis, dim in enumerate(tensor.shape or ()):
-                if dim.mask:
-                    found.setdefault(id(dim), (name, axis))
-        return found
+                if dim is atom and dim.mask:
+                    return name, axis
+        return None
 
     def _rewritten(
         self, node: Node, asked: Sequence[int], atoms: Sequence[_Atom], blocks: Sequence[tuple[range, range]]

@@ -13,7 +13,7 @@ import numpy as np
 
 from trtconv.expressions import free_names
 from trtconv.lattice.number import Num
-from trtconv.lattice.program import Program
+from trtconv.lattice.program import Program, Revision
 from trtconv.lattice.result import DimLattice, Imposed, SizeLattice
 from trtconv.lattice.solve import Spans, solve
 from trtconv.lattice.tables import Runner, first_faults
@@ -43,16 +43,17 @@ class Sizes:
         """
         return solve(self.runner, {name: spans[name] for name in self.names}, base)
 
-    def run(self, points: Sequence[Mapping[str, int]], *, keep: bool = False) -> Trial:
+    def run(self, points: Sequence[Mapping[str, int]], *, keep: bool = False, revise: Revision | None = None) -> Trial:
         """Runs combinations of sizes; `first_faults` tells of each the first condition that it does not meet.
 
         Args:
             points: Sizes of every free dimension.
             keep: Keep every tensor in the result.
+            revise: As for `Program.run`.
         """
         columns = {name: np.array([point[name] for point in points], np.int64) for name in self.names}
         bits = {name: bit for bit, name in enumerate(self.names)}
-        return self.runner.points(columns, bits, rows=len(points), keep=keep)
+        return self.runner.points(columns, bits, rows=len(points), keep=keep, revise=revise)
 
 
 __all__ = ["Check", "DimLattice", "Imposed", "Num", "SizeLattice", "Sizes", "Spans", "Tensor", "Trial", "first_faults"]

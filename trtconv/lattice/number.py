@@ -232,6 +232,16 @@ def select(condition: Num, a: Num, b: Num) -> Num:
     return Num(np.where(condition.value, a.value, b.value), mask)
 
 
+def identical(a: Num, b: Num) -> bool:
+    """Whether two numbers are equal whatever the sizes are: the same, or products of the same factors."""
+    if a is b:
+        return True
+    if len(a.factors) != len(b.factors) or not a.factors:
+        return False
+    keys = [sorted(atom.value if atom.constant else -id(atom) for atom in num.factors) for num in (a, b)]
+    return keys[0] == keys[1]
+
+
 def same(a: Num, b: Num) -> bool:
     """Whether two numbers are known to be equal at every candidate."""
     return a is b or (a.known and b.known and bool(np.all(np.equal(a.value, b.value))))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,8 @@ from trtconv.lattice.tensor import MAX_ELEMENTS, Tensor
 from trtconv.lattice.trial import Node, Opaque, Trial
 from trtconv.model import OnnxModel
 
+Revision = Callable[[int, Node, Mapping[str, Tensor]], Mapping[int, Tensor | None]]
+"""Given a node's position, the node and the tensors before it, returns inputs to replace by their position."""
 _LOADED = (elementwise, reducing, reshaping, windows)
 """The modules that fill the table of operators."""
 _SOURCE_KEYS = ("pkg.torch.onnx.stack_trace", "pkg.onnxscript.stack_trace")
@@ -50,6 +52,7 @@ class Program:
         values: Mapping[str, Tensor] | None = None,
         *,
         keep: bool = False,
+        revise: Revision | None = None,
     ) -> Trial:
         """Runs every node.
 
@@ -58,6 +61,7 @@ class Program:
             inputs: Shape of every input.
             values: Inputs whose elements are known.
             keep: Keep every tensor in the result, not just the outputs.
+            revise: Asked before each node of the main graph for inputs to give it instead of its own.
 
         Returns:
             The conditions that the nodes imposed, and the tensors.
@@ -68,7 +72,7 @@ class Program:
             known = (values or {}).get(name)
             tensors[name] = known if known is not None else Tensor(list(dims), None, self._types.get(name))
         for index, node in enumerate(self.nodes):
-            self._step(trial, node, tensors)
+            self._step(trial, node, tensors, revise(index, node, tensors) if revise else {})
             if not keep:
                 for name in node.inputs:
                     if self._last_use.get(name) == index and name not in self._outputs:
@@ -76,9 +80,12 @@ class Program:
         trial.tensors = tensors if keep else {n: t for n, t in tensors.items() if n in self._outputs}
         return trial
 
-    def _step(self, trial: Trial, node: Node, tensors: dict[str, Tensor]) -> None:
+    def _step(self, trial: Trial, node: Node, tensors: dict[str, Tensor], instead: Mapping[int, Tensor | None]) -> None:
         trial.node = node
         inputs = [tensors.get(name) if name else None for name in node.inputs]
+        for position, tensor in instead.items():
+            inputs += [None] * (position + 1 - len(inputs))
+            inputs[position] = tensor
         if node.op == "If" and node.domain == "":
             branch = self._branch(node, inputs)
             if branch is not None:
@@ -131,7 +138,7 @@ class Program:
         nodes, constants, results = self._subgraphs[id(graph)]
         inner = {**tensors, **constants}
         for each in nodes:
-            self._step(trial, each, inner)
+            self._step(trial, each, inner, {})
         for name, result in zip(node.outputs, results, strict=True):
             tensors[name] = inner.get(result, Tensor(None))
 

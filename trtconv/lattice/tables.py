@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from trtconv.expressions import derived
 from trtconv.lattice.number import Num
-from trtconv.lattice.program import Program
+from trtconv.lattice.program import Program, Revision
 from trtconv.lattice.tensor import Tensor
 from trtconv.lattice.trial import Check, Trial
 from trtconv.shapes import InputSpec
@@ -106,12 +106,18 @@ class Runner:
         return self.program.run(total, symbols(self.inputs, sizes), self.values), parts
 
     def points(
-        self, columns: Mapping[str, Vector], bits: Mapping[str, int], *, rows: int | None = None, keep: bool = False
+        self,
+        columns: Mapping[str, Vector],
+        bits: Mapping[str, int],
+        *,
+        rows: int | None = None,
+        keep: bool = False,
+        revise: Revision | None = None,
     ) -> Trial:
         """Runs combinations of sizes, each as it is."""
         rows = len(next(iter(columns.values()), np.ones(1))) if rows is None else rows
         sizes = {name: Num(column, 1 << bits[name]) for name, column in columns.items()}
-        return self.program.run(rows, symbols(self.inputs, sizes), self.values, keep=keep)
+        return self.program.run(rows, symbols(self.inputs, sizes), self.values, keep=keep, revise=revise)
 
 
 def first_faults(checks: Sequence[Check], rows: int) -> list[Check | None]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtconv.findings import Location
-from trtconv.lattice.number import UNKNOWN, Num, combine, same
+from trtconv.lattice.number import UNKNOWN, Num, combine, identical, same
 from trtconv.lattice.tensor import Tensor
 
 
@@ -101,7 +101,7 @@ class Trial:
 
     def equal(self, a: Num, b: Num, says: str) -> None:
         """Demands that two sizes are equal."""
-        if a is b or not (a.known and b.known):
+        if not (a.known and b.known) or identical(a, b):
             return
         self._note(combine(np.equal, a, b), says, a, b, ties=True)
 
@@ -142,7 +142,7 @@ class Trial:
         return result
 
     def _broadcast_two(self, a: Num, b: Num, axis: int) -> Num:
-        if a is b or (b.constant and b.value == 1):
+        if (b.constant and b.value == 1) or identical(a, b):
             return a
         if a.constant and a.value == 1:
             return b

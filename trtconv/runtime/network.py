@@ -141,7 +141,7 @@ class Network:
                 f"Add --value {name}=MIN:OPT:MAX, or make {name!r} a constant in the model.",
             )
             for name in self.shape_inputs
-            if any(name not in profile.values for profile in profiles)
+            if not profiles or any(name not in profile.values for profile in profiles)
         )
         if findings:
             raise _failed(findings)
