@@ -100,9 +100,8 @@ def main() -> int:
         print(f"{row['nodes']:>6} nodes x {row['sizes']} sizes: {row['seconds']:.2f} s")
     builds = time_builds()
     for row in builds:
-        print(
-            f"{row['model']:>24}: sizes {row['sizes_seconds']:.4f} s of {row['build_seconds']:.3f} s, {row['share']:.1%}"
-        )
+        sizes, whole = row["sizes_seconds"], row["build_seconds"]
+        print(f"{row['model']:>24}: sizes {sizes:.4f} s of {whole:.3f} s, {row['share']:.1%}")
     if output is not None:
         output.write_text(json.dumps({"lattice": lattice, "builds": builds}, indent=2) + "\n")
     fast = float(str(lattice[1]["seconds"])) < 2 and all(float(str(row["share"])) <= 0.1 for row in builds)

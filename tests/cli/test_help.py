@@ -15,10 +15,12 @@ from trtconv.cli.group import COMMANDS
 HEAVY = ("onnx", "torch", "tensorrt", "tensorrt_rtx", "numpy", "onnxruntime", "polygraphy", "onnx_graphsurgeon")
 
 FLAGS = {
-    "build": "-o --output --dim --profile --minShapes --optShapes --maxShapes --target --precision --report --format "
-    "--no-rewrite --fail-on --force -q --quiet",
-    "check": "--dim --profile --minShapes --optShapes --maxShapes --target --no-rewrite --format --fail-on -q --quiet",
-    "rewrite": "-o --output --only --skip --target --format -q --quiet",
+    "build": "-o --output --dim --profile --minShapes --optShapes --maxShapes --value --split --round --target --precision "
+    "--report --format --no-rewrite --requantize --fail-on --force -q --quiet",
+    "check": "--dim --profile --minShapes --optShapes --maxShapes --value --target --no-rewrite --requantize --format "
+    "--fail-on -q --quiet",
+    "rewrite": "-o --output --only --skip --requantize --target --format -q --quiet",
+    "sizes": "--dim --format",
     "doctor": "--format",
     "passes": "--format",
     "rule": "--format",

@@ -52,6 +52,16 @@ class TestFindings:
         assert [f.code for f in done.findings] == ["TC203"]
         assert "64 and 72" in done.findings[0].fix
 
+    def test_one_size_is_said_once(self) -> None:
+        done = sized(UNET, "batch=1", "height=100", "width=64")
+        assert [f.code for f in done.findings] == ["TC203"] or [f.code for f in done.findings] == ["TC201"]
+        done = sized(UNET, "batch=1", "height=100", "width=64:72:80")
+        assert len(done.findings) == 1
+
+    def test_static_shapes_are_left_to_the_parser(self) -> None:
+        done = sized(parse("g (float[1,2] x, float[1,3] z) => (float[1,2] y) { y = Add (x, z) }"))
+        assert [(f.code, f.severity.value) for f in done.findings] == [("TC203", "warning")]
+
     def test_nothing_wrong(self) -> None:
         done = sized(UNET, "batch=1:1:4", "height=64:256:512", "width=64:256:512")
         assert done.findings == ()

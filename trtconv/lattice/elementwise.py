@@ -65,7 +65,8 @@ _SAME = [
     "ReverseSequence",
     "GroupNormalization",
     "InstanceNormalization",
-    "FakeQuant",
+    "RotaryEmbedding",
+    "CumProd",
 ]
 _BOOL = np.dtype(np.bool_)
 
@@ -219,7 +220,8 @@ def _variadic(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
     operands = [t for t in inputs if t is not None]
     shape = trial.broadcast([shape_of(operands, i) for i in range(len(operands))])
     dtype = _BOOL if node.op in _TO_BOOL else operands[0].dtype
-    function = _TWO.get(node.op)
+    # With fmod the sign is the dividend's; hardly a shape is computed so.
+    function = None if node.attrs.get("fmod", 0) else _TWO.get(node.op)
     parts = [t.data for t in operands]
     if function is None or any(part is None for part in parts) or _too_many(shape):
         return Tensor(shape, None, dtype)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from trtconv.lattice.number import ONE, UNKNOWN, Num, combine, larger, product, smaller
+from trtconv.lattice.number import ONE, UNKNOWN, Num, combine, floor_div, larger, product, smaller
 from trtconv.lattice.registry import Inputs, axis_of, given, ints_of, like, normal, operator, shape_of, tensor
 from trtconv.lattice.tensor import Tensor, boxed
 from trtconv.lattice.trial import Node, Opaque, Trial
@@ -101,6 +101,20 @@ def _gemm(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
     if bias is not None and bias.shape:
         trial.broadcast([[a[0], b[1]], bias.shape])
     return like(tensor(inputs), [a[0], b[1]])
+
+
+@operator("Attention")
+def _attention(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
+    query, key, value = (shape_of(inputs, i) for i in range(3))
+    if len(node.outputs) > 1 or given(inputs, 4) is not None:
+        raise Opaque("it keeps keys and values of earlier calls")
+    trial.equal(query[0], key[0], "meets batches of {0} and {1}")
+    trial.equal(key[-2], value[-2], "meets {0} keys and {1} values")
+    if len(query) == 4:
+        trial.equal(query[3], key[3], "meets queries of {0} and keys of {1}")
+        return like(tensor(inputs), [*query[:3], value[3]])
+    heads = int(node.attrs["q_num_heads"]), int(node.attrs["kv_num_heads"])
+    return like(tensor(inputs), [query[0], query[1], floor_div(value[2] * heads[0], Num(heads[1]))])
 
 
 @operator("Einsum")

@@ -131,13 +131,20 @@ class SizeOffLattice(SizeRule):
     def check(self, view: SizesView) -> Iterator[Finding]:
         if all(fault is None for fault in view.faults) or view.lattice.empty:
             return
+        seen: set[tuple[int, str, int]] = set()
         for row, ((number, pick, sizes), fault) in enumerate(zip(view.points, view.faults, strict=True)):
             if fault is None:
                 continue
             for name, near in view.lattice.nearest(sizes).items():
                 dim, size, own = view.lattice.dims[name], sizes[name], view.fault_of(row, name)
+                # Where min, opt and max are one size, it is said once.
+                if (number, name, size) in seen:
+                    continue
+                seen.add((number, name, size))
+                bound = view.profiles[number].dims[name]
+                what = "size" if bound.min == bound.max else pick
                 message = (
-                    f"the {pick} of {name}{view.describe(number)}, {size}, does not fit the network, which accepts"
+                    f"the {what} of {name}{view.describe(number)}, {size}, does not fit the network, which accepts"
                     f" {dim.describe()}: {_blame(view, name, own, row)}"
                 )
                 offered = near[str(size)]
@@ -161,6 +168,9 @@ def _offer(profile: ShapeProfile, dim: DimLattice, pick: str, offered: Sequence[
     if not offered:
         return ""
     bound = profile.dims[dim.name]
+    if bound.min == bound.max:
+        lines = [f"{dim.name}={size}" for size in offered]
+        return f"The nearest sizes are {' and '.join(map(str, offered))}: use {' or '.join(lines)}, or add --round."
     lines = []
     for size in offered:
         sizes = {"min": bound.min, "opt": bound.opt, "max": bound.max, pick: size}
@@ -205,9 +215,11 @@ class DimensionsTied(SizeRule):
     def check(self, view: SizesView) -> Iterator[Finding]:
         if all(fault is None for fault in view.faults) or view.lattice.empty:
             return
+        seen: list[Mapping[str, int]] = []
         for row, ((number, pick, sizes), fault) in enumerate(zip(view.points, view.faults, strict=True)):
-            if fault is None or view.lattice.nearest(sizes):
+            if fault is None or not sizes or view.lattice.nearest(sizes) or sizes in seen:
                 continue
+            seen.append(sizes)
             given = ", ".join(f"{name} {size}" for name, size in sizes.items())
             tied = f" (it needs {'; '.join(view.lattice.joint)})" if view.lattice.joint else ""
             node = fault.node
@@ -256,7 +268,7 @@ class NoValidSize(SizeRule):
     fix: ClassVar[str] = "Choose another range, or export the model again with dynamic shapes."
 
     def check(self, view: SizesView) -> Iterator[Finding]:
-        if all(fault is None for fault in view.faults) or not view.lattice.empty:
+        if all(fault is None for fault in view.faults) or (view.lattice.dims and not view.lattice.empty):
             return
         for dim in view.lattice.dims.values():
             if dim.valid != ():
@@ -271,7 +283,9 @@ class NoValidSize(SizeRule):
             yield self.finding(message, location, fix)
         if not view.lattice.dims:
             fault = next(f for f in view.faults if f is not None)
-            yield self.finding(f"{fault.node.label} {fault.evidence(0)}", fault.node.location, "")
+            # The parser decides about sizes that are all given.
+            message = f"the shapes of the model do not fit together: {fault.node.label} {fault.evidence(0)}"
+            yield self.finding(message, fault.node.location, "Export the model again.", Severity.WARNING)
 
 
 class SizesNotKnown(SizeRule):
