@@ -274,6 +274,13 @@ class TestUnknown:
         assert not lattice.exact
         assert "does not know" in next(iter(lattice.unknown.values()))
 
+    def test_input_without_rank(self) -> None:
+        model = parse("g (float[] x, float[1,h] z) => (float[a,b] y) { t = MatMul (x, z) y = Relu (t) }")
+        model.proto.graph.input[0].type.tensor_type.ClearField("shape")
+        lattice = Sizes(model).lattice({"h": (1, 9)})
+        assert not lattice.empty
+        assert not lattice.exact
+
     def test_data_dependent(self) -> None:
         model = parse("g (float[4,h] x) => (int64[2,n] y) { y = NonZero (x) }")
         lattice = Sizes(model).lattice({"h": (1, 9)})

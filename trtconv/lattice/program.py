@@ -40,6 +40,8 @@ class Program:
         self._opset = model.opset
         self._constants = {t.name: self._tensor(t) for t in graph.initializer}
         self._types = {v.name: _dtype(v.type.tensor_type.elem_type) for v in graph.input}
+        # Sequences, and tensors of which not even the rank is declared.
+        self._shapeless = {v.name for v in graph.input if not v.type.tensor_type.HasField("shape")}
         self.nodes = [self._node(i if indexed else None, n, "") for i, n in enumerate(graph.node)]
         self._outputs = {value.name for value in graph.output}
         self._subgraphs: dict[int, tuple[list[Node], dict[str, Tensor], list[str]]] = {}
@@ -70,7 +72,8 @@ class Program:
         tensors: dict[str, Tensor] = dict(self._constants)
         for name, dims in inputs.items():
             known = (values or {}).get(name)
-            tensors[name] = known if known is not None else Tensor(list(dims), None, self._types.get(name))
+            shape = None if name in self._shapeless else list(dims)
+            tensors[name] = known if known is not None else Tensor(shape, None, self._types.get(name))
         for index, node in enumerate(self.nodes):
             self._step(trial, node, tensors, revise(index, node, tensors) if revise else {})
             if not keep:
