@@ -73,6 +73,8 @@ class Program:
         for name, dims in inputs.items():
             known = (values or {}).get(name)
             shape = None if name in self._shapeless else list(dims)
+            if shape is None:
+                trial.opaque[f"input {name}"] = "it does not declare a shape"
             tensors[name] = known if known is not None else Tensor(shape, None, self._types.get(name))
         for index, node in enumerate(self.nodes):
             self._step(trial, node, tensors, revise(index, node, tensors) if revise else {})
