@@ -19,6 +19,7 @@ FLAGS = {
     "--no-rewrite --fail-on --force -q --quiet",
     "check": "--dim --profile --minShapes --optShapes --maxShapes --target --no-rewrite --format --fail-on -q --quiet",
     "rewrite": "-o --output --only --skip --target --format -q --quiet",
+    "explain": "--target --format",
     "doctor": "--format",
     "passes": "--format",
     "rule": "--format",

@@ -16,6 +16,7 @@ from trtconv.rules.input_channel_scales import InputChannelScales
 from trtconv.rules.input_without_shape import InputWithoutShape
 from trtconv.rules.integer_bias import IntegerBias
 from trtconv.rules.integer_operator import IntegerOperator
+from trtconv.rules.kernel_shape_missing import KernelShapeMissing
 from trtconv.rules.malformed_deconv import MalformedDeconv
 from trtconv.rules.negative_pads import NegativePads
 from trtconv.rules.opset_too_new import OpsetTooNew
@@ -61,6 +62,7 @@ CHECKS: tuple[Rule, ...] = (
     IntegerOperator(),
     DeconvNotInt8(),
     ZeroPointShape(),
+    KernelShapeMissing(),
 )
 
 RULES: tuple[Page, ...] = (
