@@ -177,7 +177,7 @@ def rewrite(request: RewriteRequest, progress: Progress | None = None) -> Rewrit
     with clock.stage("rewrite"):
         done = run_passes(model, passes, target)
     with clock.stage("verify"):
-        unchanged = {"max_relative_error": 0.0, "why": "nothing was rewritten", "inputs": {}}
+        unchanged: dict[str, Any] = {"max_relative_error": 0.0, "why": "nothing was rewritten", "inputs": {}}
         verified = compare_models(original, model) if done.edits else unchanged
     error = verified["max_relative_error"]
     if error is not None and error > _tolerance(done, passes):

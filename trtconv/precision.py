@@ -1,7 +1,7 @@
 """What `--precision` makes of a model, with one meaning on every TensorRT.
 
-Runtimes with precision flags (8.6 and 10) get the flag. Strongly typed ones (11 and RTX) compute in the types of the graph,
-so the graph is cast, by ONNX Runtime's converter. Inputs and outputs keep their types, quantisers stay in float32.
+Runtimes with precision flags (8.6 and 10) get the flag. Strongly typed ones (11 and RTX) compute in the types of the
+graph, so the graph is cast, by ONNX Runtime's converter. Inputs and outputs keep their types, quantisers float32.
 """
 
 from __future__ import annotations

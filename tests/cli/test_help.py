@@ -16,9 +16,10 @@ HEAVY = ("onnx", "torch", "tensorrt", "tensorrt_rtx", "numpy", "onnxruntime", "p
 
 FLAGS = {
     "build": "-o --output --dim --profile --minShapes --optShapes --maxShapes --target --precision --report --format "
-    "--no-rewrite --fail-on --force -q --quiet",
-    "check": "--dim --profile --minShapes --optShapes --maxShapes --target --no-rewrite --format --fail-on -q --quiet",
-    "rewrite": "-o --output --only --skip --target --format -q --quiet",
+    "--no-rewrite --requantize --fail-on --force -q --quiet",
+    "check": "--dim --profile --minShapes --optShapes --maxShapes --target --no-rewrite --requantize --format --fail-on "
+    "-q --quiet",
+    "rewrite": "-o --output --only --skip --requantize --target --format -q --quiet",
     "explain": "--target --format",
     "doctor": "--format",
     "passes": "--format",

@@ -367,8 +367,8 @@ def test_two_unnamed_nodes_are_told_apart(use: Use, tmp_path: Path) -> None:
     proto = parse(
         """<ir_version: 8, opset_import: ["": 17]> g (float[1,1,8,8] x, float[1,1,3,3] w)
         => (float[1,1,p,q] y, float[1,1,p,q] z)
-        { y = ConvTranspose <strides=[2,2], output_padding=[1,1]> (x, w)
-          z = ConvTranspose <strides=[2,2], output_padding=[2,2]> (x, w) }"""
+        { y = ConvTranspose <kernel_shape=[3,3], strides=[2,2], output_padding=[1,1]> (x, w)
+          z = ConvTranspose <kernel_shape=[3,3], strides=[2,2], output_padding=[2,2]> (x, w) }"""
     )
     onnx.save(proto, path)
     findings = pipeline.check(CheckRequest(path, target=Target("tensorrt", (8, 6)))).findings

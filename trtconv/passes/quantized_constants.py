@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import onnx_graphsurgeon as gs
@@ -86,7 +86,7 @@ def _has_channels(group: Group) -> bool:
     return any(each.scale.size > 1 for each in group.linears)
 
 
-def _scale(group: Group) -> np.float32:
+def _scale(group: Group) -> Any:
     """Returns a scale for values that pass through Q/DQ unchanged: whichever would do, the group's own fuses."""
     return np.float32(group.linears[0].scale.reshape(-1)[0])
 

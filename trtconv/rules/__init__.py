@@ -50,6 +50,7 @@ CHECKS: tuple[Rule, ...] = (
     BiasMissedByFill(),
     MalformedDeconv(),
     Bfloat16Deconv(),
+    KernelShapeMissing(),
     InputChannelScales(),
     ScaleLength(),
     ScaleValue(),
@@ -62,7 +63,6 @@ CHECKS: tuple[Rule, ...] = (
     IntegerOperator(),
     DeconvNotInt8(),
     ZeroPointShape(),
-    KernelShapeMissing(),
 )
 
 RULES: tuple[Page, ...] = (

@@ -1,4 +1,4 @@
-"""TC313."""
+"""TC110."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class KernelShapeMissing(Rule):
     What it checks:
         The kernel_shape attribute of Conv and ConvTranspose nodes whose weight is no initializer, for TensorRT 8.
     Why TensorRT cares:
-        The parser takes the size from an initializer. Behind a DequantizeLinear it finds none and refuses the node: "The
-        input tensor shape misaligns with the input kernel shape". ONNX makes the attribute optional.
+        The parser takes the size from an initializer. Behind a DequantizeLinear it finds none and refuses the node:
+        "The input tensor shape misaligns with the input kernel shape". ONNX makes the attribute optional.
     Versions:
         Run on 8.6. RTX 1.7 accepts such nodes.
     Before (tensorrt-8.6):
@@ -36,7 +36,7 @@ class KernelShapeMissing(Rule):
         Measured on 8.6; onnx-tensorrt, importer of Conv.
     """
 
-    code: ClassVar[str] = "TC313"
+    code: ClassVar[str] = "TC110"
     name: ClassVar[str] = "kernel-shape-missing"
     fix: ClassVar[str] = "Let trtconv build or rewrite write kernel_shape."
 
