@@ -543,6 +543,12 @@ class Field:
         self._ours[id(made)] = made
         return made
 
+    def tensor(self, name: str) -> gs.Tensor:
+        """Returns a tensor of the graph by its name, also one that no node of the field touches."""
+        if name not in self._tensors:
+            self._tensors[name] = gs.Variable(name)
+        return self._tensors[name]
+
     def variable(self, name: str) -> gs.Variable:
         """Makes a new tensor with a name of its own."""
         return gs.Variable(self.model.fresh_name(name))

@@ -31,6 +31,7 @@ from trtconv.plan import (
     Target,
 )
 from trtconv.precision import apply_precision
+from trtconv.profiles import settle
 from trtconv.progress import NullProgress, Progress
 from trtconv.rules import STANDING, run_rules
 from trtconv.rules.verdicts import ParserRefused
@@ -82,8 +83,7 @@ def build(request: BuildRequest, progress: Progress | None = None) -> BuildRepor
         _protect_data(model, request.engine_path, request.report_path)
         profiles = _profiles(model, request)
         engine = runtime.load(request.target)
-        target = request.target or engine.info.target
-        plan = BuildPlan(target, profiles, request.precision, request.rewrite, request.requantize)
+        plan = _plan(request, engine, profiles)
         report = BuildReport(_identity(model), plan, engine.info.to_json(), seconds=clock.seconds)
         kept = None if request.force else _up_to_date(request, report)
     if kept is not None:
@@ -97,7 +97,18 @@ def build(request: BuildRequest, progress: Progress | None = None) -> BuildRepor
 def _build(request: BuildRequest, model: OnnxModel, engine: Runtime, report: BuildReport, clock: _Clock) -> BuildReport:
     """Does the work of `build` after loading; every failure of the model becomes findings in the report."""
     done, findings = _prepare(model, engine.info.target, _passes(request), clock)
-    report = dataclasses.replace(report, edits=done.edits, skipped=done.skipped, findings=findings)
+    with clock.stage("sizes"):
+        sized = settle(model, report.plan.profiles, rounded=request.rounded, split=request.split)
+    report = dataclasses.replace(
+        report,
+        plan=dataclasses.replace(report.plan, profiles=sized.profiles),
+        edits=done.edits,
+        skipped=done.skipped,
+        findings=findings + sized.findings,
+        lattice=sized.lattice.to_json() if sized.lattice.dims else None,
+        notes=sized.notes,
+    )
+    findings = report.findings
     if _fails(findings, request.fail_on):
         return dataclasses.replace(report, exit_code=1)
     with clock.stage("cast"):
@@ -138,10 +149,12 @@ def check(request: CheckRequest, progress: Progress | None = None) -> CheckRepor
     with clock.stage("load"):
         model = OnnxModel.load(request.model)
         identity = _identity(model)
-        if request.dims or request.profiles:
-            _profiles(model, request)
+        profiles = _profiles(model, request) if request.dims or request.profiles else ()
         target, engine = _target_and_runtime(request.target)
     _, findings = _prepare(model, target, _passes(request), clock, STANDING)
+    if profiles:
+        with clock.stage("sizes"):
+            findings += settle(model, profiles).findings
     parser: dict[str, Any] = {"runtime": None, "version": None, "accepted": None}
     if engine is not None:
         _, refused = _parse(model, engine, clock)
@@ -310,7 +323,23 @@ def _protect_data(model: OnnxModel, *outputs: Path) -> None:
 
 
 def _profiles(model: OnnxModel, request: BuildRequest | CheckRequest) -> tuple[ShapeProfile, ...]:
-    return tuple(make_profile(model.inputs, {**request.dims, **own}) for own in request.profiles or ({},))
+    bounds = request.profiles or ({},)
+    return tuple(make_profile(model.inputs, {**request.dims, **own}, request.values) for own in bounds)
+
+
+def _plan(request: BuildRequest, engine: Runtime, profiles: tuple[ShapeProfile, ...]) -> BuildPlan:
+    target = request.target or engine.info.target
+    asked = profiles if request.rounded or request.split is not None else None
+    return BuildPlan(
+        target=target,
+        profiles=profiles,
+        precision=request.precision,
+        rewrite=request.rewrite,
+        requantize=request.requantize,
+        rounded=request.rounded,
+        split=request.split,
+        asked=asked,
+    )
 
 
 def _target_and_runtime(target: Target | None) -> tuple[Target, Runtime | None]:
@@ -340,12 +369,13 @@ def _up_to_date(request: BuildRequest, asked: BuildReport) -> BuildReport | None
     try:
         old = json.loads(request.report_path.read_bytes())
         engine = hashlib.sha256(request.engine_path.read_bytes()).hexdigest()
-        same = all(old[key] == new[key] for key in ("schema", "trtconv", "plan", "profiles", "runtime", "exit_code"))
+        # The profiles follow from the plan and the model.
+        same = all(old[key] == new[key] for key in ("schema", "trtconv", "plan", "runtime", "exit_code"))
         if not same or old["model"]["sha256"] != new["model"]["sha256"] or old["engine"]["sha256"] != engine:
             return None
         kept = asked.kept(old)
         return None if _fails(kept.findings, request.fail_on) else kept
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, InputError):
         return None
 
 

@@ -209,7 +209,7 @@ def test_a_deconvolution_that_will_is_no_finding() -> None:
 
 
 def test_the_codes_stand_in_check() -> None:
-    assert set(QUANT) == set(STANDING)
+    assert set(QUANT) <= set(STANDING)
 
 
 @pytest.mark.parametrize("axis", [-9, -5, 0, 1, 3, 4, 9])

@@ -97,6 +97,7 @@ def command(flags: CheckFlags) -> Outcome:
         rewrite=not flags.no_rewrite,
         requantize=flags.requantize,
         fail_on=options.severity(flags.fail_on),
+        values=flags.values(),
     )
     from trtconv import pipeline
 

@@ -12,6 +12,7 @@ from trtconv.passes.integer_operators import ExpandIntegerOperators
 from trtconv.passes.kernel_shape import WriteKernelShape
 from trtconv.passes.normalize_quantizers import NormalizeQuantizers
 from trtconv.passes.quantized_constants import DequantizeConstants
+from trtconv.passes.restore_sizes import RestorePixelShuffle, RestoreReshapeTarget, RestoreResizeScales
 from trtconv.passes.shift_uint8 import ShiftUint8
 
 PASSES: tuple[Pass, ...] = (
@@ -28,6 +29,9 @@ PASSES: tuple[Pass, ...] = (
     FoldWeightQuantizers(),
     MakeDeconvExplicit(),
     DilateDeconvKernel(),
+    RestorePixelShuffle(),
+    RestoreReshapeTarget(),
+    RestoreResizeScales(),
 )
 
 __all__ = ["PASSES", "Pass", "PassResult", "run_passes", "select"]

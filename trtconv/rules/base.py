@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import onnx
 from numpy.typing import NDArray
 
+from trtconv.baked import Baked
 from trtconv.deconv import Geometry, geometry_of
 from trtconv.findings import Finding, Location, Severity
 from trtconv.model import OnnxModel, Scope
@@ -192,6 +193,11 @@ class ModelView:
 
     def __init__(self, model: OnnxModel) -> None:
         self.model = model
+
+    @functools.cached_property
+    def baked(self) -> Baked:
+        """Sizes that an exporter wrote into the model as constants."""
+        return Baked(self.model)
 
     @functools.cached_property
     def deconvs(self) -> tuple[Deconv, ...]:
