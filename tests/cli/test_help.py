@@ -20,6 +20,7 @@ FLAGS = {
     "check": "--dim --profile --minShapes --optShapes --maxShapes --value --target --no-rewrite --requantize --format "
     "--fail-on -q --quiet",
     "rewrite": "-o --output --only --skip --requantize --target --format -q --quiet",
+    "explain": "--target --format",
     "sizes": "--dim --format",
     "doctor": "--format",
     "passes": "--format",
