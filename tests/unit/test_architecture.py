@@ -43,7 +43,9 @@ MAY_IMPORT = {
     "isolate": "audit explanation model rules runtime",
     "explain": "axes deconv errors explanation findings isolate model passes plan rules runtime",
     "pipeline": "audit errors files findings model passes plan precision profiles progress rules runtime shapes verify",
-    "cli": "_version errors explain explanation findings passes pipeline plan progress report rules runtime shapes sizing",
+    "cli": (
+        "_version errors explain explanation findings passes pipeline plan progress report rules runtime shapes sizing"
+    ),
 }
 """Module or subpackage of trtconv to the others that it may import."""
 
