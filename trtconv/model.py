@@ -12,6 +12,7 @@ import functools
 import hashlib
 import math
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -46,6 +47,8 @@ _SMALL_ELEMENTS = 64
 """Integer tensors up to this size are read from external data at once: shape inference needs their values."""
 _MAX_CONE = 32
 """Nodes that are looked at, at most, to find where a weight comes from."""
+_STACK_TRACES = ("pkg.torch.onnx.stack_trace", "pkg.onnxscript.stack_trace")
+_FRAME = re.compile(r'File "([^"\n]+)", line (\d+)')
 PROTOBUF_LIMIT = 2**31 - 2**20
 """Bytes that fit one protobuf message, with some room for the rest of the model."""
 
@@ -130,7 +133,7 @@ class Scope:
     def location(self, index: int, tensor: str = "") -> Location:
         """Returns the place of a node of this graph."""
         node = self.graph.node[index]
-        return Location(self.path, index, node.name, node.op_type, tensor)
+        return Location(self.path, index, node.name, node.op_type, tensor, python_line(node))
 
     def dtype(self, name: str) -> str | None:
         """Returns the element type of a tensor as numpy names it, or None where it is not known."""
@@ -588,6 +591,16 @@ _NEVER_FOLDED = frozenset(
     {"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"}
     | {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial"}
 )
+
+
+def python_line(node: onnx.NodeProto) -> str:
+    """Returns the line of the user's own Python that a node was exported from, "unet.py:12", or an empty string."""
+    entries = getattr(node, "metadata_props", ())
+    trace = next((entry.value for entry in entries if entry.key in _STACK_TRACES), "")
+    frames = [f"{file}:{line}" for file, line in _FRAME.findall(trace)]
+    # Innermost last; the innermost ones are inside torch.
+    own = [frame for frame in frames if "site-packages" not in frame and not frame.startswith("<")]
+    return own[-1] if own else ""
 
 
 def read_file(path: Path) -> bytes:

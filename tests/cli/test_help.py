@@ -17,7 +17,8 @@ HEAVY = ("onnx", "torch", "tensorrt", "tensorrt_rtx", "numpy", "onnxruntime", "p
 FLAGS = {
     "build": "-o --output --dim --profile --minShapes --optShapes --maxShapes --target --precision --report --format "
     "--no-rewrite --fail-on --force -q --quiet",
-    "check": "--dim --profile --minShapes --optShapes --maxShapes --target --no-rewrite --format --fail-on -q --quiet",
+    "check": "--dim --profile --minShapes --optShapes --maxShapes --target --no-rewrite --format --fail-on --select --ignore "
+    "--thorough -q --quiet",
     "rewrite": "-o --output --only --skip --target --format -q --quiet",
     "doctor": "--format",
     "passes": "--format",

@@ -27,6 +27,9 @@ class CheckFlags(options.ShapeFlags):
     no_rewrite: bool
     requantize: bool
     fail_on: str
+    select: tuple[str, ...]
+    ignore: tuple[str, ...]
+    thorough: bool
     quiet: bool
 
 
@@ -42,7 +45,41 @@ def _as_json(report: CheckReport) -> str:
     return render(report.to_json())
 
 
-FORMATS: dict[str, Callable[[CheckReport], str]] = {"text": _as_text, "json": _as_json}
+def _as_sarif(report: CheckReport) -> str:
+    from trtconv.report.sarif import check_sarif
+    from trtconv.rules import RULES
+
+    return check_sarif([report], RULES, working_folder())
+
+
+def _as_github(report: CheckReport) -> str:
+    from trtconv.report.github import check_github
+
+    return check_github([report], working_folder())
+
+
+def _as_junit(report: CheckReport) -> str:
+    from trtconv.report.junit import check_junit
+    from trtconv.rules import RULES
+
+    return check_junit([report], RULES)
+
+
+def working_folder() -> Path | None:
+    """Returns the working directory, None where it has been removed meanwhile."""
+    try:
+        return Path.cwd()
+    except OSError:
+        return None
+
+
+FORMATS: dict[str, Callable[[CheckReport], str]] = {
+    "text": _as_text,
+    "json": _as_json,
+    "sarif": _as_sarif,
+    "github": _as_github,
+    "junit": _as_junit,
+}
 """The formats of `--format` and what writes them; the first is the default."""
 
 
@@ -60,6 +97,11 @@ Examples:
     trtconv check unet.onnx --target tensorrt-8.6
   As a gate in CI:
     trtconv check unet.onnx --fail-on warning --format json -q > check.json
+  For code scanning, or a CI server's test report; docs/ci.md has whole recipes:
+    trtconv check unet.onnx --format sarif -q > trtconv.sarif
+    trtconv check unet.onnx --format junit -q > trtconv.xml
+  Everything but quantisation and one rule:
+    trtconv check unet.onnx --ignore TC3 --ignore TC101
 
 \b
 Exit status: 0 no finding at or above --fail-on; 1 there is one; 2 a bad call or an unreadable model;
@@ -73,14 +115,20 @@ Exit status: 0 no finding at or above --fail-on; 1 there is one; 2 a bad call or
 @options.no_rewrite_option
 @options.requantize_option
 @options.fail_on_option
+@click.option("--select", multiple=True, metavar="CODE", help="Let only these findings count. TC3 means all TC3xx.")
+@click.option("--ignore", multiple=True, metavar="CODE", help="Leave these findings out. Repeatable, as --select is.")
+@click.option("--thorough", is_flag=True, help="Build an engine, and throw it away, to be sure of the verdict.")
 @options.quiet_option
 @options.packed(CheckFlags)
 def command(flags: CheckFlags) -> Outcome:
     """Tell what TensorRT will not take, or will get wrong, in a model.
 
     MODEL is an .onnx file, with its external data beside it. Runs every rule and TensorRT's own parser, and lists
-    each unsupported or misread node at once, with its place, its name and what to do. Needs no GPU and builds
+    each unsupported or misread node at once, with its place, its name and what to do. Needs no GPU and writes
     nothing.
+
+    Exit status 0 means that build with the same arguments would succeed. The builder is asked too where the sizes are
+    known; of a large network it tells all only by building it, which --thorough does.
 
     What build mends by rewriting is listed as such and does not fail the check, except for quantisation (TC3xx): that
     belongs mended in the file, because other tools misread it. --no-rewrite judges the model as it is. Bounds may be
@@ -97,6 +145,8 @@ def command(flags: CheckFlags) -> Outcome:
         rewrite=not flags.no_rewrite,
         requantize=flags.requantize,
         fail_on=options.severity(flags.fail_on),
+        selection=options.selection(flags.select, flags.ignore),
+        thorough=flags.thorough,
     )
     from trtconv import pipeline
 

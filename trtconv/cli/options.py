@@ -19,6 +19,7 @@ from trtconv.errors import InputError
 if TYPE_CHECKING:
     from trtconv.findings import Severity
     from trtconv.plan import Bounds, Target
+    from trtconv.selection import Selection
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 Flags = TypeVar("Flags")
@@ -158,6 +159,15 @@ def severity(fail_on: str) -> Severity | None:
     from trtconv.findings import Severity
 
     return None if fail_on == "never" else Severity(fail_on)
+
+
+def selection(select: tuple[str, ...], ignore: tuple[str, ...]) -> Selection:
+    """Returns the choice of findings that `--select` and `--ignore` make; codes may be joined by commas."""
+    from trtconv.selection import Selection
+
+    chosen = [code.strip() for text in select for code in text.split(",")]
+    left_out = [code.strip() for text in ignore for code in text.split(",")]
+    return Selection(tuple(chosen), dict.fromkeys(left_out, ""))
 
 
 def parse_target(text: str) -> Target | None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from trtconv.findings import Finding
 from trtconv.plan import BuildPlan, Target, TensorInfo
 
 BuildMonitor = Callable[[str, int, int], bool]
@@ -181,6 +182,13 @@ class ParsedNetwork(Protocol):
     @property
     def shape_inputs(self) -> Sequence[str]:
         """Names of the inputs whose values are shapes."""
+
+    def faults(self, plan: BuildPlan) -> tuple[Finding, ...]:
+        """Says what the builder refuses before it starts: types, inputs that hold shapes, profiles. Takes milliseconds.
+
+        Args:
+            plan: Profiles and precision.
+        """
 
     def build(self, plan: BuildPlan, monitor: BuildMonitor | None = None) -> EngineBlob:
         """Builds a serialized engine.

@@ -111,6 +111,28 @@ class Network:
             raise _failed(messages.refusal_findings(session.records))
         return EngineBlob(memoryview(blob), session.warnings)
 
+    def faults(self, plan: BuildPlan) -> tuple[Finding, ...]:
+        """Asks the builder whether it takes the network, without building; see `ParsedNetwork.faults`.
+
+        Args:
+            plan: Profiles and precision.
+        """
+        try:
+            self._refuse_shape_inputs()
+        except BuildFailed as error:
+            return tuple(f for f in error.findings if isinstance(f, Finding))
+        builder = self._handles.builder
+        with self._log.session() as session:
+            config = builder.create_builder_config()
+            for flag in self._flags(plan.precision):
+                config.set_flag(flag)
+            fits = self._add_profiles(config, plan.profiles)
+            if fits and builder.is_network_supported(self._handles.network, config):
+                return ()
+        return messages.profile_findings(session.records, len(plan.profiles)) or messages.refusal_findings(
+            session.records
+        )
+
     def _run(self, plan: BuildPlan, session: Session, progress: Progress) -> Any:
         """Configures and runs the builder. Returns its IHostMemory, or None where it refused."""
         builder = self._handles.builder
