@@ -13,6 +13,7 @@ import hashlib
 import math
 import os
 import re
+import stat
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -30,6 +31,7 @@ from onnx_graphsurgeon.importers.onnx_importer import OnnxImporter
 from onnx_graphsurgeon.ir.tensor import LazyValues
 from onnx_graphsurgeon.logger import G_LOGGER
 
+from trtconv import validity
 from trtconv.deconv import crops, geometry_of
 from trtconv.errors import InputError
 from trtconv.files import atomic_write
@@ -49,6 +51,8 @@ _MAX_CONE = 32
 """Nodes that are looked at, at most, to find where a weight comes from."""
 _STACK_TRACES = ("pkg.torch.onnx.stack_trace", "pkg.onnxscript.stack_trace")
 _FRAME = re.compile(r'File "([^"\n]+)", line (\d+)')
+_LISTS = {onnx.AttributeProto.INTS: "ints", onnx.AttributeProto.FLOATS: "floats"}
+_SINGLE = frozenset(getattr(onnx.AttributeProto, name) for name in ("INT", "FLOAT", "TENSOR"))
 PROTOBUF_LIMIT = 2**31 - 2**20
 """Bytes that fit one protobuf message, with some room for the rest of the model."""
 
@@ -342,13 +346,27 @@ class OnnxModel:
         atomic_write(path, copy.SerializeToString())
 
     def digest(self) -> str:
-        """Returns the SHA-256 of the model file followed by its external data files, in order of name."""
+        """Returns the SHA-256 of the model file followed by what it uses of its external data files."""
         sha = hashlib.sha256(read_file(self.path))
-        for path in self.external_files:
-            with path.open("rb") as file:
-                while chunk := file.read(1 << 20):
+        for name, begin, end in self._external_ranges:
+            with (self.path.parent / name).open("rb") as file:
+                file.seek(begin)
+                while begin < end and (chunk := file.read(min(1 << 20, end - begin))):
                     sha.update(chunk)
+                    begin += len(chunk)
         return sha.hexdigest()
+
+    @property
+    def _external_ranges(self) -> list[tuple[str, int, int]]:
+        """The parts of external files that tensors lie in: file, begin, end; none overlap, in order."""
+        tensors = (t for t in _tensors(self.proto.graph) if uses_external_data(t))
+        merged: list[tuple[str, int, int]] = []
+        for name, begin, end in sorted((_external(t)["location"], *_external_range(t)) for t in tensors):
+            if merged and merged[-1][0] == name and begin <= merged[-1][2]:
+                merged[-1] = (name, merged[-1][1], max(end, merged[-1][2]))
+            else:
+                merged.append((name, begin, end))
+        return merged
 
     @property
     def external_files(self) -> tuple[Path, ...]:
@@ -584,7 +602,7 @@ class Field:
             for tensor in node.inputs:
                 made = self._ours.pop(id(tensor), None)
                 if made is not None:
-                    yield numpy_helper.from_array(np.ascontiguousarray(made.values), made.name)
+                    yield numpy_helper.from_array(np.asarray(made.values, order="C"), made.name)
 
 
 _NEVER_FOLDED = frozenset(
@@ -628,6 +646,9 @@ def _parse(data: bytes, path: Path) -> onnx.ModelProto:
         raise InputError(f"{path} is not a readable ONNX model: {error}", hint) from error
     if not proto.HasField("graph") or not proto.graph.output:
         raise InputError(f"{path} is not an ONNX model: it holds no graph with outputs", hint)
+    fault = validity.complaint(proto)
+    if fault is not None:
+        raise InputError(f"{path} is not a valid ONNX model: {fault}", hint)
     return proto
 
 
@@ -715,15 +736,34 @@ def _check_external(tensor: onnx.TensorProto, path: Path) -> None:
     if not location or Path(location).is_absolute() or ".." in parts or "\\" in location:
         raise InputError(f"{where} points outside the model's folder", "Keep external data beside the model.")
     try:
-        size = (path.parent / location).stat().st_size
-    except OSError as error:
+        found = (path.parent / location).stat()
+    except (OSError, ValueError) as error:
         raise InputError(f"{where} is missing", f"Put {location} beside {path.name}.") from error
+    if not stat.S_ISREG(found.st_mode):
+        raise InputError(f"{where} is no file", "Keep external data in a file beside the model.")
+    begin, end = _external_range(tensor, where)
+    if end > found.st_size:
+        raise InputError(f"{where} is too short: {end} bytes needed, {found.st_size} there", "Copy the file again.")
+
+
+def _external_range(tensor: onnx.TensorProto, where: str = "") -> tuple[int, int]:
+    """Returns where a tensor's external data begins and ends in its file, in bytes."""
+    entry, needed = _external(tensor), validity.nbytes(tensor)
     try:
-        offset, length = int(entry.get("offset", 0)), int(entry.get("length", 0))
+        offset, length = _number(entry.get("offset", "0")), _number(entry.get("length", str(needed)))
     except ValueError as error:
         raise InputError(f"{where} has an offset or length that is no number", "Export the model again.") from error
-    if offset < 0 or length < 0 or offset + length > size:
-        raise InputError(f"{where} is too short: {offset + length} bytes needed, {size} there", "Copy the file again.")
+    if offset < 0 or length != needed:
+        message = f"{where} is said to be {length} bytes from {offset} on, but its shape needs {needed}"
+        raise InputError(message, "Export the model again.")
+    return offset, offset + length
+
+
+def _number(text: str) -> int:
+    """Reads digits, as the C++ readers of external data do; int() alone would let more through."""
+    if not (text.isascii() and text.isdigit()):
+        raise ValueError(text)
+    return int(text)
 
 
 def _write_external(proto: onnx.ModelProto, path: Path) -> None:
@@ -783,7 +823,25 @@ def _field_indices(scope: Scope, wanted: Collection[int]) -> list[int]:
     for index in wanted:
         field.update(_sources(scope, nodes[index].input[:1], 1))
         field.update(_sources(scope, nodes[index].input[1:], _MAX_CONE))
-    return sorted(i for i in field if not any(a.HasField("g") or a.graphs for a in nodes[i].attribute))
+    return sorted(i for i in field if all(_survives(a) for a in nodes[i].attribute))
+
+
+def _survives(attribute: onnx.AttributeProto) -> bool:
+    """Whether an attribute is one that graph-surgeon reads and writes without losing or refusing it."""
+    if attribute.type in _LISTS:
+        # An empty list loses its type.
+        return bool(len(getattr(attribute, _LISTS[attribute.type])))
+    if attribute.type == onnx.AttributeProto.STRING:
+        return _is_text(attribute.s)
+    return bool(attribute.type in _SINGLE)
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _sources(scope: Scope, names: Iterable[str], limit: int) -> set[int]:

@@ -35,7 +35,7 @@ from trtconv.rules import STANDING, run_rules
 from trtconv.rules.verdicts import ParserRefused
 from trtconv.runtime import EngineBlob, ParsedNetwork, ParserIssue, Runtime
 from trtconv.shapes import ShapeProfile, dynamic_dims, make_profile
-from trtconv.verify import compare_models
+from trtconv.verify import compare_safely
 
 _TOLERANCE = {"exact": 1e-4, "within tolerance": 5e-2}
 """Relative error on ONNX Runtime beyond which a rewrite is no rewrite, by the safety of the passes that edited.
@@ -214,7 +214,7 @@ def rewrite(request: RewriteRequest, progress: Progress | None = None) -> Rewrit
         done = run_passes(model, passes, target)
     with clock.stage("verify"):
         unchanged = {"max_relative_error": 0.0, "why": "nothing was rewritten", "inputs": {}}
-        verified = compare_models(original, model) if done.edits else unchanged
+        verified = compare_safely(original, model) if done.edits else unchanged
     error = verified["max_relative_error"]
     if error is not None and error > _tolerance(done, passes):
         return RewriteReport(_identity(original), {}, done.edits, done.skipped, verified, exit_code=1)

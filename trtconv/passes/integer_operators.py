@@ -122,6 +122,8 @@ class _Expansion:
         weight = self.field.values(self.node.inputs[1])
         if weight is None:
             return "its weight is computed at run time"
+        if weight.ndim < 2 or not weight.size:
+            return f"its weight of shape {list(weight.shape)} is none"
         terms = weight.size // weight.shape[0] if op == "Conv" else weight.shape[-2]
         if terms * 255 * 255 >= 2**24:
             return f"sums of {terms} products may not be exact in float32"

@@ -126,7 +126,10 @@ class Network:
             config = builder.create_builder_config()
             for flag in self._flags(plan.precision):
                 config.set_flag(flag)
-            fits = self._add_profiles(config, plan.profiles)
+            try:
+                fits = self._add_profiles(config, plan.profiles)
+            except BuildFailed as error:
+                return tuple(f for f in error.findings if isinstance(f, Finding))
             if fits and builder.is_network_supported(self._handles.network, config):
                 return ()
         return messages.profile_findings(session.records, len(plan.profiles)) or messages.refusal_findings(
@@ -172,7 +175,12 @@ class Network:
         dynamic = [tensor for tensor in self.inputs if -1 in tensor.shape]
         if not dynamic:
             return True
-        return all(config.add_optimization_profile(self._profile(p, dynamic)) >= 0 for p in profiles)
+        try:
+            return all(config.add_optimization_profile(self._profile(p, dynamic)) >= 0 for p in profiles)
+        except (RuntimeError, TypeError, ValueError) as error:
+            # Sizes beyond TensorRT's integers, or another number of axes than the parser made of the input.
+            message = f"TensorRT does not take the profile's sizes: {messages.clean(str(error))}"
+            raise _failed((Finding("TC404", "profile-inconsistent", message, Severity.ERROR),)) from error
 
     def _profile(self, shapes: ShapeProfile, dynamic: list[TensorInfo]) -> Any:
         profile = self._handles.builder.create_optimization_profile()
