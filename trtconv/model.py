@@ -531,7 +531,7 @@ class Field:
 
     def constant(self, name: str, values: NDArray[Any]) -> gs.Constant:
         """Makes a new initializer; it is added to the graph when the field closes, if a node uses it."""
-        made = gs.Constant(self.model.fresh_name(name), values)
+        made = gs.Constant(self.model.fresh_name(name), np.asarray(values))
         self._ours[id(made)] = made
         return made
 
@@ -741,7 +741,7 @@ def _check_external(tensor: onnx.TensorProto, path: Path) -> None:
         raise InputError(f"{where} is missing", f"Put {location} beside {path.name}.") from error
     if not stat.S_ISREG(found.st_mode):
         raise InputError(f"{where} is no file", "Keep external data in a file beside the model.")
-    begin, end = _external_range(tensor, where)
+    _, end = _external_range(tensor, where)
     if end > found.st_size:
         raise InputError(f"{where} is too short: {end} bytes needed, {found.st_size} there", "Copy the file again.")
 

@@ -318,6 +318,29 @@ class CheckReport:
 
 
 @dataclasses.dataclass(frozen=True)
+class FailedRun:
+    """One of several checks or builds that ended with an exception; fields as in the boundary's error document."""
+
+    model: str
+    target: str
+    kind: str
+    message: str
+    hint: str
+    exit_code: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the failure as plain JSON values."""
+        error = {"type": self.kind, "message": self.message, "hint": self.hint}
+        return {
+            "schema": SCHEMA,
+            "model": {"path": self.model},
+            "target": self.target,
+            "error": error,
+            "exit_code": self.exit_code,
+        }
+
+
+@dataclasses.dataclass(frozen=True)
 class RewriteRequest:
     """A call of `trtconv rewrite`.
 

@@ -2,7 +2,7 @@
 
 ONNX's own checker refuses more (models that TensorRT builds all the same), and accepts some that crash native code.
 Here is only what nothing can be made of: each fault ends in an exception, a hang or a crash somewhere further on.
-Looks at names, counts and types; never at weights.
+Looks at names, counts and types; never at weights. How deep graphs lie in graphs is limited by protobuf itself.
 """
 
 from __future__ import annotations
@@ -37,8 +37,6 @@ _BITS = {
 _KNOWN_TYPES = frozenset({*_BITS, TensorProto.STRING, TensorProto.UNDEFINED})
 _TYPED_DATA = ("float_data", "int32_data", "int64_data", "double_data", "uint64_data")
 _STANDARD = ("", "ai.onnx")
-MAX_DEPTH = 40
-"""Graphs inside graphs; ONNX's shape inference and TensorRT's parser recurse into them."""
 
 
 def complaint(proto: onnx.ModelProto) -> str | None:
@@ -59,7 +57,8 @@ def complaint(proto: onnx.ModelProto) -> str | None:
 
 def nbytes(tensor: onnx.TensorProto) -> int:
     """Returns the bytes that a tensor's values take in raw_data or external data."""
-    return -(-math.prod(tensor.dims) * _BITS[tensor.data_type] // 8)
+    bits: int = math.prod(tensor.dims) * _BITS[tensor.data_type]
+    return -(-bits // 8)
 
 
 def _faults(proto: onnx.ModelProto) -> Iterator[str]:
@@ -68,7 +67,7 @@ def _faults(proto: onnx.ModelProto) -> Iterator[str]:
     versions = {o.domain: o.version for o in proto.opset_import}
     opset = versions.get("", versions.get("ai.onnx", 0))
     yield from _function_faults(proto)
-    yield from _graph_faults(proto.graph, frozenset(), opset, 1)
+    yield from _graph_faults(proto.graph, frozenset(), opset)
     for function in proto.functions:
         own = {o.domain: o.version for o in function.opset_import}
         version = own.get("", own.get("ai.onnx", opset))
@@ -148,24 +147,17 @@ def _bodies(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
             yield from attribute.graphs
 
 
-def _graph_faults(graph: onnx.GraphProto, outside: frozenset[str], opset: int, depth: int) -> Iterator[str]:
-    if depth > MAX_DEPTH:
-        yield f"it has graphs inside graphs, more than {MAX_DEPTH} deep"
-        return
+def _graph_faults(graph: onnx.GraphProto, outside: frozenset[str], opset: int) -> Iterator[str]:
+    given: set[str] = set()
     weights = [tensor.name for tensor in graph.initializer]
     weights += [sparse.values.name for sparse in graph.sparse_initializer]
-    inputs = [value.name for value in graph.input]
-    for what, names in (("initializers", weights), ("inputs", inputs)):
+    for what, names in (("initializers", weights), ("inputs", [value.name for value in graph.input])):
         if len(set(names)) < len(names):
             yield f"two {what} of a graph have the same name"
         if "" in names:
             yield f"one of the {what} of a graph has no name"
-    for tensor in graph.initializer:
-        yield from _tensor_faults(tensor)
-    for value in graph.input:
-        if value.type.tensor_type.elem_type not in _KNOWN_TYPES:
-            yield f"input {value.name!r} has the unknown element type {value.type.tensor_type.elem_type}"
-    given = {*weights, *inputs}
+        given.update(names)
+    yield from _value_faults(graph)
     for node in graph.node:
         yield from _node_faults(node, opset)
     yield from _order_faults(graph.node, given)
@@ -175,7 +167,15 @@ def _graph_faults(graph: onnx.GraphProto, outside: frozenset[str], opset: int, d
             yield f"nothing makes the output {value.name!r}"
     for node in graph.node:
         for body in _bodies(node):
-            yield from _graph_faults(body, seen, opset, depth + 1)
+            yield from _graph_faults(body, seen, opset)
+
+
+def _value_faults(graph: onnx.GraphProto) -> Iterator[str]:
+    for tensor in graph.initializer:
+        yield from _tensor_faults(tensor)
+    for value in graph.input:
+        if value.type.tensor_type.elem_type not in _KNOWN_TYPES:
+            yield f"input {value.name!r} has the unknown element type {value.type.tensor_type.elem_type}"
 
 
 def _order_faults(nodes: Iterable[onnx.NodeProto], given: set[str]) -> Iterator[str]:

@@ -16,10 +16,10 @@ HEAVY = ("onnx", "torch", "tensorrt", "tensorrt_rtx", "numpy", "onnxruntime", "p
 
 FLAGS = {
     "build": "-o --output --dim --profile --minShapes --optShapes --maxShapes --target --precision --report --format "
-    "--no-rewrite --fail-on --force -q --quiet",
+    "--no-rewrite --requantize --fail-on --force --config --jobs -q --quiet",
     "check": "--dim --profile --minShapes --optShapes --maxShapes --target --no-rewrite --format --fail-on --select --ignore "
-    "--thorough -q --quiet",
-    "rewrite": "-o --output --only --skip --target --format -q --quiet",
+    "--thorough --requantize --config --jobs -q --quiet",
+    "rewrite": "-o --output --only --skip --target --format --requantize -q --quiet",
     "doctor": "--format",
     "passes": "--format",
     "rule": "--format",

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True)
-class CheckFlags(options.ShapeFlags):
+class CheckFlags(options.ManyModels, options.ShapeFlags):
     """The command's flags."""
 
-    model: str
+    model: str | None
     target: str
     output_format: str
     no_rewrite: bool
@@ -100,6 +100,8 @@ Examples:
   For code scanning, or a CI server's test report; docs/ci.md has whole recipes:
     trtconv check unet.onnx --format sarif -q > trtconv.sarif
     trtconv check unet.onnx --format junit -q > trtconv.xml
+  All models of trtconv.toml (docs/config.md):
+    trtconv check
   Everything but quantisation and one rule:
     trtconv check unet.onnx --ignore TC3 --ignore TC101
 
@@ -108,7 +110,7 @@ Exit status: 0 no finding at or above --fail-on; 1 there is one; 2 a bad call or
 4 the runtime asked for is missing. 'trtconv rule TC101' explains a finding.
 """,
 )
-@options.model_argument
+@options.optional_model_argument
 @options.shape_options
 @options.target_option
 @options.format_option(*FORMATS)
@@ -118,6 +120,7 @@ Exit status: 0 no finding at or above --fail-on; 1 there is one; 2 a bad call or
 @click.option("--select", multiple=True, metavar="CODE", help="Let only these findings count. TC3 means all TC3xx.")
 @click.option("--ignore", multiple=True, metavar="CODE", help="Leave these findings out. Repeatable, as --select is.")
 @click.option("--thorough", is_flag=True, help="Build an engine, and throw it away, to be sure of the verdict.")
+@options.many_options
 @options.quiet_option
 @options.packed(CheckFlags)
 def command(flags: CheckFlags) -> Outcome:
@@ -130,12 +133,16 @@ def command(flags: CheckFlags) -> Outcome:
     Exit status 0 means that build with the same arguments would succeed. The builder is asked too where the sizes are
     known; of a large network it tells all only by building it, which --thorough does.
 
+    Without MODEL, every model that trtconv.toml or pyproject.toml lists is checked, several at a time.
+
     What build mends by rewriting is listed as such and does not fail the check, except for quantisation (TC3xx): that
     belongs mended in the file, because other tools misread it. --no-rewrite judges the model as it is. Bounds may be
     left out: sizes are then not checked.
     """
     from trtconv.plan import CheckRequest
 
+    if flags.model is None or flags.config is not None:
+        return _check_all(flags)
     dims, profiles = flags.bounds()
     request = CheckRequest(
         model=Path(flags.model),
@@ -153,3 +160,23 @@ def command(flags: CheckFlags) -> Outcome:
     with show_progress(flags.quiet) as progress:
         report = pipeline.check(request, progress)
     return Outcome(FORMATS[flags.output_format](report), report.exit_code)
+
+
+_OF_ONE_MODEL: dict[str, object] = {
+    **options.NO_SHAPES,
+    "model": None,
+    "target": "auto",
+    "no_rewrite": False,
+    "requantize": False,
+    "fail_on": "error",
+    "select": (),
+    "ignore": (),
+    "thorough": False,
+}
+
+
+def _check_all(flags: CheckFlags) -> Outcome:
+    from trtconv.cli.many import ManyFlags, check_all
+
+    options.refuse_single_flags(flags, _OF_ONE_MODEL)
+    return check_all(ManyFlags(flags.config, flags.jobs, flags.output_format, flags.quiet))

@@ -54,6 +54,16 @@ class ShapeFlags:
         return dims, tuple(parse_profile(text) for text in self.profile)
 
 
+NO_SHAPES: dict[str, object] = {
+    "dim": (),
+    "profile": (),
+    "min_shapes": None,
+    "opt_shapes": None,
+    "max_shapes": None,
+}
+"""The flags of `shape_options` where none is given."""
+
+
 def packed(flags: Callable[..., Flags]) -> Callable[[Callable[[Flags], Outcome]], Callable[..., Outcome]]:
     """Gives a command its flags as one object.
 
@@ -83,6 +93,35 @@ def _chain(*options: Callable[[Decorated], Decorated]) -> Callable[[Decorated], 
 
 
 model_argument = click.argument("model", metavar="MODEL")
+optional_model_argument = click.argument("model", metavar="[MODEL]", required=False)
+
+many_options = _chain(
+    click.option("--config", metavar="FILE", help="Do all models of this configuration; alone without MODEL."),
+    click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Do so many models of it at a time."),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class ManyModels:
+    """The flags of `many_options`."""
+
+    config: str | None
+    jobs: int | None
+
+
+def refuse_single_flags(flags: object, defaults: dict[str, object]) -> None:
+    """Refuses flags that are about one model where the configuration says it all.
+
+    Raises:
+        InputError: One of `defaults` has another value.
+    """
+    given = [name for name, value in defaults.items() if getattr(flags, name) != value]
+    if given:
+        raise InputError(
+            f"--{given[0].replace('_', '-')} goes with a MODEL",
+            "Without one, the configuration says it: docs/config.md.",
+        )
+
 
 shape_options = _chain(
     click.option(

@@ -9,21 +9,25 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from trtconv.findings import Finding, Severity
-from trtconv.plan import CheckReport
+from trtconv.plan import CheckReport, FailedRun
 from trtconv.report.sarif import relative_path
 from trtconv.report.text import check_summary
 
 _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
 
 
-def check_github(reports: Sequence[CheckReport], root: Path | None = None) -> str:
+def check_github(reports: Sequence[CheckReport], root: Path | None = None, failures: Sequence[FailedRun] = ()) -> str:
     """Renders checks as annotations, then one line a model that the log shows as it is.
 
     Args:
         reports: One check or more.
         root: The checkout; files under it are named relative to it, as GitHub wants them.
+        failures: Models that could not be checked.
     """
     lines = [_annotation(report, finding, root) for report in reports for finding in report.findings]
+    for failure in failures:
+        file = _property(relative_path(failure.model, root) or failure.model)
+        lines.append(f"::error file={file},title=trtconv {failure.kind}::{_data(failure.message)}")
     return "\n".join(lines + [check_summary(report) for report in reports])
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from xml.etree import ElementTree
 
 from trtconv.findings import Finding, Severity
-from trtconv.plan import CheckReport
+from trtconv.plan import CheckReport, FailedRun
 from trtconv.report.pages import RulePage
 from trtconv.report.text import findings_text
 
@@ -20,15 +20,16 @@ _FROM_BUILDER = ("TC205", "TC403", "TC404")
 """Codes that need more than the parser."""
 
 
-def check_junit(reports: Sequence[CheckReport], pages: Sequence[RulePage]) -> str:
+def check_junit(reports: Sequence[CheckReport], pages: Sequence[RulePage], failures: Sequence[FailedRun] = ()) -> str:
     """Renders checks as JUnit XML.
 
     Args:
         reports: One check or more.
         pages: Every rule there is, in order.
+        failures: Models that could not be checked.
     """
     root = ElementTree.Element("testsuites", name="trtconv check")
-    suites = [_suite(report, pages) for report in reports]
+    suites = [_suite(report, pages) for report in reports] + [_failed_suite(failure) for failure in failures]
     root.extend(suites)
     for key in ("tests", "failures", "errors", "skipped"):
         root.set(key, str(sum(int(suite.get(key, "0")) for suite in suites)))
@@ -45,6 +46,15 @@ def _suite(report: CheckReport, pages: Sequence[RulePage]) -> ElementTree.Elemen
         suite.set(key, str(sum(case.find(tag) is not None for case in cases)))
     suite.set("errors", "0")
     suite.extend(cases)
+    return suite
+
+
+def _failed_suite(failure: FailedRun) -> ElementTree.Element:
+    path = _plain(failure.model)
+    suite = ElementTree.Element("testsuite", name=f"{path} for {failure.target}", tests="1", failures="0", errors="1")
+    case = ElementTree.SubElement(suite, "testcase", classname=path, name="load")
+    error = ElementTree.SubElement(case, "error", message=_plain(failure.message), type=failure.kind)
+    error.text = _plain(failure.hint)
     return suite
 
 

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from trtconv._version import __version__
 from trtconv.findings import Finding, Ignored, Location, Severity
-from trtconv.plan import CheckReport
+from trtconv.plan import CheckReport, FailedRun
 from trtconv.report.pages import RulePage, markdown
 
 SCHEMA_URI = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/os/schemas/sarif-schema-2.1.0.json"
@@ -24,14 +24,21 @@ _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: 
 _ROOT = "SRCROOT"
 
 
-def check_sarif(reports: Sequence[CheckReport], pages: Sequence[RulePage], root: Path | None = None) -> str:
+def check_sarif(
+    reports: Sequence[CheckReport],
+    pages: Sequence[RulePage],
+    root: Path | None = None,
+    failures: Sequence[FailedRun] = (),
+) -> str:
     """Renders checks as one SARIF log, one run.
 
     Args:
         reports: One check or more.
         pages: Every rule there is.
         root: Files under this folder get relative addresses, which code scanning takes to be in the repository.
+        failures: Models that could not be checked.
     """
+    codes = [report.exit_code for report in reports] + [failure.exit_code for failure in failures]
     rules = {page.code: index for index, page in enumerate(pages)}
     results = [_result(report, item, rules, root) for report in reports for item in _items(report)]
     driver = {
@@ -47,13 +54,19 @@ def check_sarif(reports: Sequence[CheckReport], pages: Sequence[RulePage], root:
         "artifacts": [{"location": _artifact(str(report.model["path"]), root)} for report in reports],
         "invocations": [
             {
-                "executionSuccessful": True,
-                "exitCode": max((report.exit_code for report in reports), default=0),
+                "executionSuccessful": not failures,
+                "exitCode": max(codes, default=0),
+                "toolExecutionNotifications": [_notification(failure, root) for failure in failures],
             }
         ],
         "results": results,
     }
     return json.dumps({"$schema": SCHEMA_URI, "version": "2.1.0", "runs": [run]}, indent=2)
+
+
+def _notification(failure: FailedRun, root: Path | None) -> dict[str, Any]:
+    place = {"physicalLocation": {"artifactLocation": _artifact(failure.model, root)}}
+    return {"level": "error", "message": {"text": f"{failure.message}\n{failure.hint}".strip()}, "locations": [place]}
 
 
 def _items(report: CheckReport) -> list[Finding | Ignored]:

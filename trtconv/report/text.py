@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from trtconv.findings import Finding, Ignored, Location, summarize, worst
-from trtconv.plan import BuildReport, CheckReport, Edit, RewriteReport, Skip, TensorInfo
+from trtconv.plan import BuildReport, CheckReport, Edit, FailedRun, RewriteReport, Skip, TensorInfo
 from trtconv.report.wording import byte_size, clean, count, indented, shape_text, table
 from trtconv.shapes import ShapeProfile
 
@@ -191,6 +191,31 @@ def _verdict(report: BuildReport) -> str:
     total = "" if not report.seconds else f" in {report.seconds.get('total', sum(report.seconds.values())):.1f} s"
     found = f"; {_summary(report.findings)}" if report.findings else ""
     return f"built {engine}{total}{found}"
+
+
+def runs_text(results: Sequence[CheckReport | BuildReport | FailedRun]) -> str:
+    """Renders several checks or builds: what was found, then a line for each of them, then the counts."""
+    details = [text for result in results if (text := _details(result))]
+    lines = [f"{_MARKS.get(result.exit_code, 'FAILED')}  {_run_line(result)}" for result in results]
+    good = sum(result.exit_code == 0 for result in results)
+    return "\n\n".join([*details, "\n".join([*lines, f"{good} of {count(len(results), 'run')} ok"])])
+
+
+_MARKS = {0: "ok    ", 4: "cannot"}
+
+
+def _details(result: CheckReport | BuildReport | FailedRun) -> str:
+    if isinstance(result, FailedRun) or not result.findings or (isinstance(result, BuildReport) and result.up_to_date):
+        return ""
+    return findings_text(str(result.model["path"]), result.findings)
+
+
+def _run_line(result: CheckReport | BuildReport | FailedRun) -> str:
+    if isinstance(result, FailedRun):
+        return clean(f"{result.model} for {result.target}: {result.message.partition(chr(10))[0]}")
+    if isinstance(result, CheckReport):
+        return check_summary(result)
+    return f"{_verdict(result)} for {result.plan.target}"
 
 
 def rewrite_text(report: RewriteReport) -> str:
