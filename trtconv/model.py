@@ -245,7 +245,7 @@ class OnnxModel:
         inferred = self.skeleton()
         self._mend_same_pads(inferred)
         # Inference gives up with an exception on some models that are valid otherwise; little is then known.
-        for data_prop in (True, False):
+        for data_prop in (True, False) if validity.data_can_be_propagated(inferred.graph) else (False,):
             try:
                 inferred = onnx.shape_inference.infer_shapes(inferred, data_prop=data_prop)
                 break

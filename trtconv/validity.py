@@ -35,6 +35,7 @@ _BITS = {
 }
 """Bits of one element, by element type; strings aside."""
 _KNOWN_TYPES = frozenset({*_BITS, TensorProto.STRING, TensorProto.UNDEFINED})
+_LONGEST_VECTOR = 1 << 16
 _TYPED_DATA = ("float_data", "int32_data", "int64_data", "double_data", "uint64_data")
 _STANDARD = ("", "ai.onnx")
 
@@ -53,6 +54,12 @@ def complaint(proto: onnx.ModelProto) -> str | None:
         # Some versions of protobuf raise where a text is looked at, others give bytes for it.
         return "a name or text in it is not UTF-8"
     return next(_faults(proto), None)
+
+
+def data_can_be_propagated(graph: onnx.GraphProto) -> bool:
+    """Whether ONNX's shape inference may follow values: it writes down every element of a vector that is computed on."""
+    dims = [value.type.tensor_type.shape.dim for value in graph.input]
+    return all(len(dim) != 1 or dim[0].dim_value <= _LONGEST_VECTOR for dim in dims)
 
 
 def nbytes(tensor: onnx.TensorProto) -> int:

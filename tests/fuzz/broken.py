@@ -18,9 +18,40 @@ from onnx import TensorProto, helper, numpy_helper
 Mutation = Callable[[random.Random, onnx.ModelProto], None]
 Spoil = Callable[[random.Random, onnx.ModelProto, Path], None]
 
-INTEGERS = (0, 1, -1, 2, 3, 7, -2, 64, 1 << 16, (1 << 31) - 1, 1 << 31, -(1 << 31), (1 << 62), (1 << 63) - 1, -(1 << 63))
+INTEGERS = (
+    0,
+    1,
+    -1,
+    2,
+    3,
+    7,
+    -2,
+    64,
+    1 << 16,
+    (1 << 31) - 1,
+    1 << 31,
+    -(1 << 31),
+    (1 << 62),
+    (1 << 63) - 1,
+    -(1 << 63),
+)
 FLOATS = (0.0, -0.0, 1.0, -1.0, float("nan"), float("inf"), float("-inf"), 1e-45, 3.4e38)
-NAMES = ("", "x", "y", "w", " ", "a" * 300, "\u00e9\u4e2d", "\x00", "\x1b[2J", "a/b", "../../x", "%s%n", "'\"\\", "\n::error::x")
+NAMES = (
+    "",
+    "x",
+    "y",
+    "w",
+    " ",
+    "a" * 300,
+    "\u00e9\u4e2d",
+    "\x00",
+    "\x1b[2J",
+    "a/b",
+    "../../x",
+    "%s%n",
+    "'\"\\",
+    "\n::error::x",
+)
 
 
 def _model(nodes: list[onnx.NodeProto], weights: list[onnx.TensorProto], dims: list[int | str]) -> onnx.ModelProto:
@@ -48,12 +79,19 @@ def _deconvs() -> onnx.ModelProto:
 
 def _dynamic() -> onnx.ModelProto:
     down = helper.make_node("Conv", ["x", "w0"], ["a"], "down", strides=[2, 2], pads=[1, 1, 1, 1])
-    up = helper.make_node("ConvTranspose", ["a", "w1"], ["b"], "up", strides=[2, 2], dilations=[2, 2], pads=[2, 2, 1, 1])
-    return _model([down, up, helper.make_node("Relu", ["b"], ["y"])], _weights((4, 2, 3, 3), (4, 2, 3, 3)), [1, 2, "h", "w"])
+    up = helper.make_node(
+        "ConvTranspose", ["a", "w1"], ["b"], "up", strides=[2, 2], dilations=[2, 2], pads=[2, 2, 1, 1]
+    )
+    return _model(
+        [down, up, helper.make_node("Relu", ["b"], ["y"])], _weights((4, 2, 3, 3), (4, 2, 3, 3)), [1, 2, "h", "w"]
+    )
 
 
 def _quantised() -> onnx.ModelProto:
-    scales = [numpy_helper.from_array(np.full(3, 0.02, np.float32), "ws"), numpy_helper.from_array(np.float32(0.1), "s")]
+    scales = [
+        numpy_helper.from_array(np.full(3, 0.02, np.float32), "ws"),
+        numpy_helper.from_array(np.float32(0.1), "s"),
+    ]
     zeros = [numpy_helper.from_array(np.zeros(3, np.int8), "wz"), numpy_helper.from_array(np.uint8(128), "z")]
     weight = numpy_helper.from_array(np.arange(-27, 27, dtype=np.int8).reshape(2, 3, 3, 3), "w0")
     nodes = [
@@ -156,7 +194,17 @@ def other_domain(r: random.Random, m: onnx.ModelProto) -> None:
 
 def wild_attribute(r: random.Random, m: onnx.ModelProto) -> None:
     node = _node(r, m)
-    names = ["strides", "pads", "dilations", "output_padding", "output_shape", "kernel_shape", "group", "axis", "auto_pad"]
+    names = [
+        "strides",
+        "pads",
+        "dilations",
+        "output_padding",
+        "output_shape",
+        "kernel_shape",
+        "group",
+        "axis",
+        "auto_pad",
+    ]
     name = r.choice(names)
     kept = [a for a in node.attribute if a.name != name]
     length = r.choice([0, 1, 2, 3, 4, 4, 2, 8])
@@ -224,7 +272,9 @@ def odd_input_type(r: random.Random, m: onnx.ModelProto) -> None:
 
 def odd_weight_type(r: random.Random, m: onnx.ModelProto) -> None:
     if m.graph.initializer:
-        r.choice(m.graph.initializer).data_type = r.choice([0, 2, 3, 5, 8, 9, 10, 11, 14, 16, 17, 19, 22, 23, 26, 99, -1])
+        r.choice(m.graph.initializer).data_type = r.choice(
+            [0, 2, 3, 5, 8, 9, 10, 11, 14, 16, 17, 19, 22, 23, 26, 99, -1]
+        )
 
 
 def odd_weight_data(r: random.Random, m: onnx.ModelProto) -> None:
@@ -306,7 +356,9 @@ def deep(r: random.Random, m: onnx.ModelProto) -> None:
     graph = copy.deepcopy(m.graph)
     graph.ClearField("input")
     for level in range(r.choice([3, 20, 45])):
-        node = helper.make_node("If", ["cond"], [f"y{level}"], then_branch=graph, else_branch=graph if level < 3 else None)
+        node = helper.make_node(
+            "If", ["cond"], [f"y{level}"], then_branch=graph, else_branch=graph if level < 3 else None
+        )
         out = helper.make_tensor_value_info(f"y{level}", TensorProto.FLOAT, None)
         graph = helper.make_graph([node], f"g{level}", [], [out])
     m.graph.node.extend(graph.node)
@@ -373,7 +425,19 @@ def external(r: random.Random, m: onnx.ModelProto, folder: Path) -> None:
         size = len(tensor.raw_data)
         tensor.ClearField("raw_data")
         tensor.data_location = TensorProto.EXTERNAL
-        places = ["w.data", "w.data", "w.data", "../w.data", "/etc/passwd", "", ".", "sub", "/dev/zero", "w\x00", "sub/.."]
+        places = [
+            "w.data",
+            "w.data",
+            "w.data",
+            "../w.data",
+            "/etc/passwd",
+            "",
+            ".",
+            "sub",
+            "/dev/zero",
+            "w\x00",
+            "sub/..",
+        ]
         tensor.external_data.add(key="location", value=r.choice(places))
         numbers = ["0", "0", str(size), "-1", str(1 << 62), "1e3", "", "\u0663", "9" * 5000, " 1", str(1 << 31)]
         for key in ("offset", "length"):

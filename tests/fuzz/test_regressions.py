@@ -112,6 +112,11 @@ def enormous_input() -> onnx.ModelProto:
     return model
 
 
+def enormous_vector() -> onnx.ModelProto:
+    # ONNX's inference with data_prop writes down every element.
+    return text("g (float[2147483647] x) => (float[n] y) <float s = {2}> { a = Mul (x, s)  y = NonZero (a) }")
+
+
 def enormous_weight() -> onnx.ModelProto:
     model = deconv()
     model.graph.initializer[0].dims[:] = [1 << 20, 1 << 20, 3, 3]
@@ -176,7 +181,13 @@ def graphs_in_graphs() -> onnx.ModelProto:
 VALID_OR_NOT = [
     *(recursive_function, cycle, cycle_behind_a_wrong_order, tensor_where_numbers_belong, float_where_numbers_belong),
     *(attribute_without_a_value, attribute_without_a_type, quantizer_without_a_scale, integer_kernel_of_rank_0),
-    *(quantizer_of_a_scalar_without_zero_point, kernel_of_another_rank, unknown_input_type, enormous_input),
+    *(
+        quantizer_of_a_scalar_without_zero_point,
+        kernel_of_another_rank,
+        unknown_input_type,
+        enormous_input,
+        enormous_vector,
+    ),
     *(enormous_weight, negative_weight, weight_cut_short, weight_of_no_type, node_without_output),
     *(output_that_nothing_makes, node_that_makes_an_input, the_same_operators_twice, graphs_in_graphs),
 ]
