@@ -95,6 +95,10 @@ class FakeNetwork:
     refused: tuple[Finding, ...] = ()
     built: list[BuildPlan] = dataclasses.field(default_factory=list)
 
+    @property
+    def layer_count(self) -> int:
+        return len(self.layer_types)
+
     def faults(self, plan: BuildPlan) -> tuple[Finding, ...]:
         return self.refused
 

@@ -15,7 +15,7 @@ import os
 import re
 import stat
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +114,14 @@ class Scope:
         return None if index is None else self.graph.node[index]
 
     @functools.cached_property
+    def by_op(self) -> dict[str, list[int]]:
+        """Operator type to the nodes of this graph, by position."""
+        found: dict[str, list[int]] = {}
+        for index, node in enumerate(self.graph.node):
+            found.setdefault(node.op_type, []).append(index)
+        return found
+
+    @functools.cached_property
     def consumers(self) -> dict[str, list[onnx.NodeProto]]:
         """Tensor name to the nodes of this graph that take it."""
         found: dict[str, list[onnx.NodeProto]] = {}
@@ -200,10 +208,17 @@ class OnnxModel:
     @functools.cached_property
     def scopes(self) -> tuple[Scope, ...]:
         """Every graph, the main graph first, each after the graph around it."""
-        found = tuple(_scopes(self, self.proto.graph, "", None))
+        # Passes neither make nor remove graphs inside graphs, so a model without any stays so.
+        flat = self._is_flat
+        found = (Scope(self, self.proto.graph, "", None),) if flat else tuple(_scopes(self, self.proto.graph, "", None))
         for position, scope in enumerate(found):
             scope.position = position
         return found
+
+    @functools.cached_property
+    def _is_flat(self) -> bool:
+        kinds = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
+        return not any(a.type in kinds for node in self.proto.graph.node for a in node.attribute)
 
     @property
     def main(self) -> Scope:
@@ -213,9 +228,14 @@ class OnnxModel:
     def nodes(self, *ops: str) -> Iterator[tuple[Scope, int, onnx.NodeProto]]:
         """Yields every node of these standard operators, in every graph."""
         for scope in self.scopes:
-            for index, node in enumerate(scope.graph.node):
-                if node.op_type in ops and node.domain in _ONNX_DOMAINS:
+            for index in sorted(index for op in set(ops) for index in scope.by_op.get(op, ())):
+                node = scope.graph.node[index]
+                if node.domain in _ONNX_DOMAINS:
                     yield scope, index, node
+
+    def has(self, ops: Collection[str]) -> bool:
+        """Whether a node of one of these operators is in a graph of the model; functions are not looked into."""
+        return any(not scope.by_op.keys().isdisjoint(ops) for scope in self.scopes)
 
     def array(self, tensor: onnx.TensorProto) -> NDArray[Any]:
         """Returns a tensor's values, reading external data where needed.
@@ -275,9 +295,9 @@ class OnnxModel:
                 del twin_scope.graph.value_info[:]
 
     @functools.cached_property
-    def inferred_shapes(self) -> tuple[dict[str, tuple[int | None, ...]], ...]:
+    def inferred_shapes(self) -> tuple[Mapping[str, tuple[int | None, ...]], ...]:
         """Tensor name to shape, one entry a scope, by ONNX shape inference; what it cannot tell is left out."""
-        return tuple({v.name: s for v in values if (s := _value_shape(v)) is not None} for values in self._inferred)
+        return tuple(_Shapes(values) for values in self._inferred)
 
     @functools.cached_property
     def inferred_types(self) -> tuple[dict[str, int], ...]:
@@ -426,8 +446,27 @@ class OnnxModel:
             except RuntimeError as error:
                 raise UnsupportedFunctions(str(error)) from error
             self.__dict__.pop("_names", None)
+            self.__dict__.pop("_is_flat", None)
             self.touch()
         return tuple(function.name for function in holders)
+
+
+class _Shapes(Mapping[str, "tuple[int | None, ...]"]):
+    """Tensor name to shape; each is worked out when it is asked for, which few are."""
+
+    def __init__(self, values: Iterable[onnx.ValueInfoProto]) -> None:
+        self._values = {value.name: value for value in values if value.type.tensor_type.HasField("shape")}
+
+    def __getitem__(self, name: str) -> tuple[int | None, ...]:
+        shape = _value_shape(self._values[name])
+        assert shape is not None
+        return shape
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
 
 
 class Field:
@@ -453,8 +492,9 @@ class Field:
         self._folded: dict[str, NDArray[Any]] = {}
         wanted = {
             index
-            for index, node in enumerate(scope.graph.node)
-            if node.op_type in ops and node.domain in _KNOWN_DOMAINS and (concerns is None or concerns(index))
+            for op in ops
+            for index in scope.by_op.get(op, ())
+            if scope.graph.node[index].domain in _KNOWN_DOMAINS and (concerns is None or concerns(index))
         }
         nodes = [self._import(index) for index in _field_indices(scope, wanted)]
         self.graph = gs.Graph(nodes=nodes, opset=self.model.opset)

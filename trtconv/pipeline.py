@@ -178,7 +178,7 @@ def _try_out(model: OnnxModel, engine: Runtime, plan: BuildPlan, thorough: bool,
     faults = network.faults(plan)
     if faults:
         return _Verdict(faults, True, False)
-    cheap = engine.info.capabilities.builds_without_gpu and len(network.layer_types) <= _SMALL_NETWORK
+    cheap = engine.info.capabilities.builds_without_gpu and network.layer_count <= _SMALL_NETWORK
     if not thorough and not cheap:
         return _Verdict((), True)
     try:

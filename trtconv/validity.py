@@ -35,6 +35,7 @@ _BITS = {
 }
 """Bits of one element, by element type; strings aside."""
 _KNOWN_TYPES = frozenset({*_BITS, TensorProto.STRING, TensorProto.UNDEFINED})
+_PLAIN_KINDS = frozenset({AttributeProto.INTS, AttributeProto.INT, AttributeProto.FLOAT, AttributeProto.FLOATS})
 _LONGEST_VECTOR = 1 << 16
 _TYPED_DATA = ("float_data", "int32_data", "int64_data", "double_data", "uint64_data")
 _STANDARD = ("", "ai.onnx")
@@ -57,7 +58,7 @@ def complaint(proto: onnx.ModelProto) -> str | None:
 
 
 def data_can_be_propagated(graph: onnx.GraphProto) -> bool:
-    """Whether ONNX's shape inference may follow values: it writes down every element of a vector that is computed on."""
+    """Whether ONNX's inference may follow values: it writes down every element of a vector that is computed on."""
     dims = [value.type.tensor_type.shape.dim for value in graph.input]
     return all(len(dim) != 1 or dim[0].dim_value <= _LONGEST_VECTOR for dim in dims)
 
@@ -187,21 +188,19 @@ def _value_faults(graph: onnx.GraphProto) -> Iterator[str]:
 
 def _order_faults(nodes: Iterable[onnx.NodeProto], given: set[str]) -> Iterator[str]:
     """Finds tensors that are made twice, and nodes that wait for each other. Any order of the nodes is fine."""
-    made = set(given)
-    waiting: list[onnx.NodeProto] = []
-    produced: set[str] = set()
-    count = 0
     nodes = list(nodes)
-    for node in nodes:
-        outputs = [name for name in node.output if name]
-        count += len(outputs)
-        produced.update(outputs)
-    if len(produced) < count:
+    outputs = [name for node in nodes for name in node.output if name]
+    produced = set(outputs)
+    if len(produced) < len(outputs):
         yield "two nodes make the same tensor"
     if not produced.isdisjoint(given):
         yield f"a node makes {min(produced & given)!r}, which is an input or initializer"
+    made = set(given)
+    waiting: list[onnx.NodeProto] = []
     for node in nodes:
-        if any(name in produced and name not in made for name in node.input):
+        if made.issuperset(node.input):
+            made.update(node.output)
+        elif any(name in produced and name not in made for name in node.input):
             waiting.append(node)
         else:
             made.update(node.output)
@@ -210,6 +209,8 @@ def _order_faults(nodes: Iterable[onnx.NodeProto], given: set[str]) -> Iterator[
 
 def _cycle_faults(waiting: list[onnx.NodeProto], made: set[str], produced: set[str]) -> Iterator[str]:
     """Takes the nodes that stand before what they read, in the order in which they can run (Kahn's algorithm)."""
+    if not waiting:
+        return
     missing = {id(node): {n for n in node.input if n in produced and n not in made} for node in waiting}
     readers: dict[str, list[onnx.NodeProto]] = {}
     for node in waiting:
@@ -228,21 +229,39 @@ def _cycle_faults(waiting: list[onnx.NodeProto], made: set[str], produced: set[s
 
 
 def _node_faults(node: onnx.NodeProto, opset: int) -> Iterator[str]:
-    label = f"node {node.name!r} ({node.op_type})"
+    op, attributes = node.op_type, node.attribute
+    known = _signature(op, opset) if node.domain in _STANDARD else None
+    least, types, named = known if known is not None else (0, {}, 0)
+    given = list(node.input)
+    if not op or not any(node.output) or len(given) < least or not all(given[:named]):
+        yield _shape_of_node(node, least)
+    if not attributes:
+        return
+    label = ""
+    if len(attributes) > 1 and len({attribute.name for attribute in attributes}) < len(attributes):
+        yield f"{_label(node)} has an attribute twice"
+    for attribute in attributes:
+        kind = attribute.type
+        # Most attributes are lists of the numbers that they should be.
+        if kind in _PLAIN_KINDS and types.get(attribute.name) == kind:
+            continue
+        label = label or _label(node)
+        yield from _attribute_faults(attribute, label, types)
+
+
+def _label(node: onnx.NodeProto) -> str:
+    return f"node {node.name!r} ({node.op_type})"
+
+
+def _shape_of_node(node: onnx.NodeProto, least: int) -> str:
+    """Says what of a node's operator, inputs and outputs is wrong."""
     if not node.op_type:
-        yield f"node {node.name!r} has no operator"
+        return f"node {node.name!r} has no operator"
     if not any(node.output):
-        yield f"{label} has no output"
-    names = [attribute.name for attribute in node.attribute]
-    if len(set(names)) < len(names):
-        yield f"{label} has an attribute twice"
-    known = _signature(node.op_type, opset) if node.domain in _STANDARD else None
-    if known is not None and len(node.input) < known[0]:
-        yield f"{label} has {len(node.input)} inputs, not {known[0]} or more"
-    if known is not None and not all(node.input[: known[2]]):
-        yield f"{label} lacks an input that it must have"
-    for attribute in node.attribute:
-        yield from _attribute_faults(attribute, label, known[1] if known is not None else {})
+        return f"{_label(node)} has no output"
+    if len(node.input) < least:
+        return f"{_label(node)} has {len(node.input)} inputs, not {least} or more"
+    return f"{_label(node)} lacks an input that it must have"
 
 
 def _attribute_faults(attribute: onnx.AttributeProto, label: str, types: dict[str, Any]) -> Iterator[str]:
@@ -292,9 +311,15 @@ def _signature(op: str, opset: int) -> tuple[int, dict[str, int], int] | None:
 
 
 def _tensor_faults(tensor: onnx.TensorProto) -> Iterator[str]:
+    dims = tensor.dims
+    bits = _BITS.get(tensor.data_type)
+    # Nearly all tensors end here.
+    inside = tensor.HasField("raw_data") and not tensor.data_location and min(dims, default=0) >= 0
+    if inside and bits is not None and len(tensor.raw_data) * 8 == math.prod(dims) * bits:
+        return
     label = f"tensor {tensor.name!r}"
-    if any(size < 0 for size in tensor.dims):
-        yield f"{label} has a negative size: {list(tensor.dims)}"
+    if any(size < 0 for size in dims):
+        yield f"{label} has a negative size: {list(dims)}"
         return
     elements = math.prod(tensor.dims)
     if tensor.data_type == TensorProto.STRING:

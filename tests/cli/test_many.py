@@ -65,11 +65,21 @@ def test_one_that_cannot_be_read_does_not_stop_the_others(call, project: Path) -
     assert (junit.get("errors"), len(junit.findall("testsuite"))) == ("1", 3)
     sarif = json.loads(call("check", "-q", "--format", "sarif").out)["runs"][0]
     assert sarif["invocations"][0]["executionSuccessful"] is False
-    assert any(line.startswith("::error file=broken.onnx,") for line in call("check", "--format", "github").out.splitlines())
+    assert any(
+        line.startswith("::error file=broken.onnx,") for line in call("check", "--format", "github").out.splitlines()
+    )
+
+
+def test_several_models_on_the_command_line(call, project: Path) -> None:
+    ended = call("check", "unet.onnx", "quantized_autoencoder.onnx", "-q", "--target", "rtx", "--format", "json")
+    document = json.loads(ended.out)
+    assert (ended.code, document["config"]) == (0, None)
+    assert [run["model"]["path"] for run in document["runs"]] == ["unet.onnx", "quantized_autoencoder.onnx"]
+    assert call("check", "unet.onnx", "broken.onnx", "-q").code == 2
 
 
 def test_build_keeps_what_is_up_to_date(call, project: Path) -> None:
-    (project / "trtconv.toml").write_text(CONFIG.split("[[models]]\npath = \"quant")[0])
+    (project / "trtconv.toml").write_text(CONFIG.split('[[models]]\npath = "quant')[0])
     first = call("build", "-q")
     assert first.code == 0, first.err + first.out
     assert (project / "unet.engine").exists()

@@ -106,7 +106,8 @@ class Worker:
 
 def _judge(case: str, command: tuple[str, ...], answer: dict[str, Any]) -> Fault | None:
     said = str(answer["stderr"])
-    if answer["code"] not in FINE:
+    too_large = answer["code"] == 4 and "out of memory" in said
+    if answer["code"] not in FINE and not too_large:
         return Fault(case, command, f"exit code {answer['code']}", said)
     if "Traceback (most recent call last)" in said:
         return Fault(case, command, "traceback", said)

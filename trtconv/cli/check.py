@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from trtconv.cli import options
+from trtconv.cli.many import ManyFlags, check_all, check_each, working_folder
 from trtconv.cli.outcome import Command, Outcome
 from trtconv.cli.progress import show_progress
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 class CheckFlags(options.ManyModels, options.ShapeFlags):
     """The command's flags."""
 
-    model: str | None
+    models: tuple[str, ...]
     target: str
     output_format: str
     no_rewrite: bool
@@ -31,6 +32,10 @@ class CheckFlags(options.ManyModels, options.ShapeFlags):
     ignore: tuple[str, ...]
     thorough: bool
     quiet: bool
+
+    def many(self) -> ManyFlags:
+        """Returns the flags that say how several models are done."""
+        return ManyFlags(self.config, self.jobs, self.output_format, self.quiet)
 
 
 def _as_text(report: CheckReport) -> str:
@@ -63,14 +68,6 @@ def _as_junit(report: CheckReport) -> str:
     from trtconv.rules import RULES
 
     return check_junit([report], RULES)
-
-
-def working_folder() -> Path | None:
-    """Returns the working directory, None where it has been removed meanwhile."""
-    try:
-        return Path.cwd()
-    except OSError:
-        return None
 
 
 FORMATS: dict[str, Callable[[CheckReport], str]] = {
@@ -110,7 +107,7 @@ Exit status: 0 no finding at or above --fail-on; 1 there is one; 2 a bad call or
 4 the runtime asked for is missing. 'trtconv rule TC101' explains a finding.
 """,
 )
-@options.optional_model_argument
+@options.models_argument
 @options.shape_options
 @options.target_option
 @options.format_option(*FORMATS)
@@ -133,7 +130,8 @@ def command(flags: CheckFlags) -> Outcome:
     Exit status 0 means that build with the same arguments would succeed. The builder is asked too where the sizes are
     known; of a large network it tells all only by building it, which --thorough does.
 
-    Without MODEL, every model that trtconv.toml or pyproject.toml lists is checked, several at a time.
+    Several MODELs are checked at the same time, with the same flags. Without any, every model that trtconv.toml or
+    pyproject.toml lists is checked.
 
     What build mends by rewriting is listed as such and does not fail the check, except for quantisation (TC3xx): that
     belongs mended in the file, because other tools misread it. --no-rewrite judges the model as it is. Bounds may be
@@ -141,11 +139,11 @@ def command(flags: CheckFlags) -> Outcome:
     """
     from trtconv.plan import CheckRequest
 
-    if flags.model is None or flags.config is not None:
+    if not flags.models or flags.config is not None:
         return _check_all(flags)
     dims, profiles = flags.bounds()
     request = CheckRequest(
-        model=Path(flags.model),
+        model=Path(flags.models[0]),
         dims=dims,
         profiles=profiles,
         target=options.parse_target(flags.target),
@@ -155,6 +153,8 @@ def command(flags: CheckFlags) -> Outcome:
         selection=options.selection(flags.select, flags.ignore),
         thorough=flags.thorough,
     )
+    if len(flags.models) > 1:
+        return check_each([dataclasses.replace(request, model=Path(model)) for model in flags.models], flags.many())
     from trtconv import pipeline
 
     with show_progress(flags.quiet) as progress:
@@ -164,7 +164,7 @@ def command(flags: CheckFlags) -> Outcome:
 
 _OF_ONE_MODEL: dict[str, object] = {
     **options.NO_SHAPES,
-    "model": None,
+    "models": (),
     "target": "auto",
     "no_rewrite": False,
     "requantize": False,
@@ -176,7 +176,5 @@ _OF_ONE_MODEL: dict[str, object] = {
 
 
 def _check_all(flags: CheckFlags) -> Outcome:
-    from trtconv.cli.many import ManyFlags, check_all
-
     options.refuse_single_flags(flags, _OF_ONE_MODEL)
-    return check_all(ManyFlags(flags.config, flags.jobs, flags.output_format, flags.quiet))
+    return check_all(flags.many())

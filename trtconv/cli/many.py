@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,9 +14,9 @@ from trtconv.cli.progress import show_progress
 from trtconv.errors import InputError
 
 if TYPE_CHECKING:
-    from trtconv.batch import Result
+    from trtconv.batch import Request, Result
     from trtconv.config import Config
-    from trtconv.plan import CheckReport, FailedRun
+    from trtconv.plan import CheckReport, CheckRequest, FailedRun
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,20 +36,24 @@ class ManyFlags:
 
 def check_all(flags: ManyFlags) -> Outcome:
     """Runs `check` on every model of the configuration."""
-    from trtconv.batch import run_all
-
     config = _config(flags)
-    with show_progress(flags.quiet) as progress:
-        results = run_all([entry.check for entry in config.entries], flags.jobs, progress)
-    return Outcome(_render(flags.output_format, config, results), _exit_code(results))
+    return _run([entry.check for entry in config.entries], flags, config)
+
+
+def check_each(requests: Sequence[CheckRequest], flags: ManyFlags) -> Outcome:
+    """Runs `check` on the models of the command line."""
+    return _run(requests, flags, None)
 
 
 def build_all(flags: ManyFlags, force: bool) -> Outcome:
     """Runs `build` on every model of the configuration."""
+    config = _config(flags)
+    return _run([dataclasses.replace(entry.build, force=force) for entry in config.entries], flags, config)
+
+
+def _run(requests: Sequence[Request], flags: ManyFlags, config: Config | None) -> Outcome:
     from trtconv.batch import run_all
 
-    config = _config(flags)
-    requests = [dataclasses.replace(entry.build, force=force) for entry in config.entries]
     with show_progress(flags.quiet) as progress:
         results = run_all(requests, flags.jobs, progress)
     return Outcome(_render(flags.output_format, config, results), _exit_code(results))
@@ -82,7 +87,7 @@ def _nearest() -> Path | None:
     return found.relative_to(here) if found is not None and found.parent == here else found
 
 
-def _render(output_format: str, config: Config, results: list[Result]) -> str:
+def _render(output_format: str, config: Config | None, results: list[Result]) -> str:
     if output_format == "text":
         from trtconv.report.text import runs_text
 
@@ -92,19 +97,26 @@ def _render(output_format: str, config: Config, results: list[Result]) -> str:
     return _ci_format(output_format, results)
 
 
-def _json(config: Config, results: list[Result]) -> str:
+def _json(config: Config | None, results: list[Result]) -> str:
     from trtconv.batch import summarize_runs
     from trtconv.plan import SCHEMA
     from trtconv.report.json import render
 
     summary = summarize_runs(results)
     runs = [result.to_json() for result in results]
-    document = {"schema": SCHEMA, "config": str(config.path), "runs": runs, "summary": summary}
+    document = {"schema": SCHEMA, "config": str(config.path) if config else None, "runs": runs, "summary": summary}
     return render({**document, "exit_code": summary["exit_code"]})
 
 
+def working_folder() -> Path | None:
+    """Returns the working directory, None where it has been removed meanwhile."""
+    try:
+        return Path.cwd()
+    except OSError:
+        return None
+
+
 def _ci_format(output_format: str, results: list[Result]) -> str:
-    from trtconv.cli.check import working_folder
     from trtconv.plan import CheckReport, FailedRun
     from trtconv.report import github, junit, sarif
     from trtconv.rules import RULES

@@ -94,10 +94,11 @@ def _chain(*options: Callable[[Decorated], Decorated]) -> Callable[[Decorated], 
 
 model_argument = click.argument("model", metavar="MODEL")
 optional_model_argument = click.argument("model", metavar="[MODEL]", required=False)
+models_argument = click.argument("models", metavar="[MODEL]...", nargs=-1)
 
 many_options = _chain(
     click.option("--config", metavar="FILE", help="Do all models of this configuration; alone without MODEL."),
-    click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Do so many models of it at a time."),
+    click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Do so many of several models at a time."),
 )
 
 

@@ -46,6 +46,7 @@ class IntegerOperator(Rule):
 
     def check(self, view: ModelView, target: Target) -> Iterator[Finding]:
         for scope in view.model.scopes:
-            for index, node in enumerate(scope.graph.node):
-                if node.op_type in INTEGER_OPERATORS and node.domain in ("", "ai.onnx", "com.microsoft"):
+            for index in sorted(index for op in INTEGER_OPERATORS for index in scope.by_op.get(op, ())):
+                node = scope.graph.node[index]
+                if node.domain in ("", "ai.onnx", "com.microsoft"):
                     yield self.finding(f"TensorRT has no {node.op_type}", scope.location(index))

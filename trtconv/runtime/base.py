@@ -168,6 +168,10 @@ class ParsedNetwork(Protocol):
         """Type of every layer in order, for example ("DECONVOLUTION", "ACTIVATION")."""
 
     @property
+    def layer_count(self) -> int:
+        """Number of layers; cheaper than counting their types."""
+
+    @property
     def deconvolutions(self) -> Sequence[DeconvLayer]:
         """Every deconvolution, in the order of the network."""
 

@@ -56,10 +56,16 @@ class Network:
         """Type of every layer in order, for example ("DECONVOLUTION", "ACTIVATION")."""
         return tuple(layer.type.name for layer in self._layers())
 
+    @property
+    def layer_count(self) -> int:
+        """Number of layers."""
+        return int(self._handles.network.num_layers)
+
     @functools.cached_property
     def deconvolutions(self) -> tuple[DeconvLayer, ...]:
         """Every deconvolution, in order."""
-        found = (layer for layer in self._layers() if layer.type.name == "DECONVOLUTION")
+        kind = self._trt.LayerType.DECONVOLUTION
+        found = (layer for layer in self._layers() if layer.type == kind)
         return tuple(layers.read_deconvolution(self._trt, layer) for layer in found)
 
     @functools.cached_property
