@@ -35,7 +35,7 @@ def main() -> int:
     names = stale()
     pages = wanted()
     for name in names:
-        print(f"docs/rules/{name}")
+        sys.stdout.write(f"docs/rules/{name}\n")
         if not only_check and name in pages:
             FOLDER.mkdir(exist_ok=True)
             (FOLDER / name).write_text(pages[name], encoding="utf-8")

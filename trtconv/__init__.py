@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from trtconv.pipeline import build, check, rewrite
     from trtconv.plan import BuildReport, BuildRequest, CheckReport, CheckRequest, RewriteReport, RewriteRequest, Target
     from trtconv.progress import NullProgress, Progress
+    from trtconv.saved import SavedReport, load_report
     from trtconv.shapes import Range
+    from trtconv.sizing import SizesReport, SizesRequest, sizes
 
 __all__ = [
     "BuildFailed",
@@ -30,13 +32,18 @@ __all__ = [
     "Range",
     "RewriteReport",
     "RewriteRequest",
+    "SavedReport",
+    "SizesReport",
+    "SizesRequest",
     "Target",
     "TrtconvError",
     "VerifyFailed",
     "__version__",
     "build",
     "check",
+    "load_report",
     "rewrite",
+    "sizes",
 ]
 
 _HOMES = {
@@ -52,7 +59,9 @@ _HOMES = {
         "Target",
     ),
     "trtconv.progress": ("NullProgress", "Progress"),
+    "trtconv.saved": ("SavedReport", "load_report"),
     "trtconv.shapes": ("Range",),
+    "trtconv.sizing": ("SizesReport", "SizesRequest", "sizes"),
 }
 
 

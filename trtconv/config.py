@@ -16,7 +16,7 @@ from trtconv.errors import InputError
 from trtconv.findings import Severity
 from trtconv.plan import PRECISIONS, Bounds, BuildRequest, CheckRequest, Target
 from trtconv.selection import Selection
-from trtconv.shapes import Range
+from trtconv.shapes import Range, parse_values
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -43,6 +43,17 @@ _SETTINGS: dict[str, Any] = {
         "type": "array",
         "items": _DIMS,
         "description": "One entry an optimization profile, each laid over dims.",
+    },
+    "values": {
+        "type": "object",
+        "description": "Input that holds a shape or a count to the bounds of its elements, as --value takes them.",
+        "additionalProperties": {"type": ["string", "integer"]},
+    },
+    "round": {"type": "boolean", "description": "Move sizes that the network does not accept; default: false."},
+    "split": {
+        "type": ["string", "integer"],
+        "pattern": r"^(auto|[1-9]\d*)$",
+        "description": "Divide the ranges into that many profiles, or auto.",
     },
     "precision": {"type": "string", "enum": list(PRECISIONS), "description": "What to compute in; default: as-is."},
     "rewrite": {"type": "boolean", "description": "Whether the passes run; default: true."},
@@ -203,6 +214,7 @@ def _entry(model: Mapping[str, Any], folder: Path, target: Target | None, severa
             tuple(model.get("select", ())), {each["code"]: each["reason"] for each in model.get("ignore", ())}
         ),
         thorough=model.get("thorough", False),
+        values=parse_values([f"{name}={text}" for name, text in model.get("values", {}).items()]),
     )
     build = BuildRequest(
         model=path,
@@ -215,6 +227,9 @@ def _entry(model: Mapping[str, Any], folder: Path, target: Target | None, severa
         requantize=check.requantize,
         fail_on=check.fail_on,
         selection=check.selection,
+        values=check.values,
+        rounded=model.get("round", False),
+        split=str(model["split"]) if "split" in model else None,
     )
     return Entry(check, build)
 

@@ -30,6 +30,8 @@ from trtconv.plan import (
     RewriteRequest,
     Target,
 )
+from trtconv.precision import apply_precision
+from trtconv.profiles import settle
 from trtconv.progress import NullProgress, Progress
 from trtconv.rules import STANDING, run_rules
 from trtconv.rules.verdicts import ParserRefused
@@ -85,8 +87,7 @@ def build(request: BuildRequest, progress: Progress | None = None) -> BuildRepor
         _protect_data(model, request.engine_path, request.report_path)
         profiles = _profiles(model, request)
         engine = runtime.load(request.target)
-        target = request.target or engine.info.target
-        plan = BuildPlan(target, profiles, request.precision, request.rewrite, request.requantize)
+        plan = _plan(request, engine, profiles)
         report = BuildReport(_identity(model), plan, engine.info.to_json(), seconds=clock.seconds)
         kept = None if request.force else _up_to_date(request, report)
     if kept is not None:
@@ -100,14 +101,28 @@ def build(request: BuildRequest, progress: Progress | None = None) -> BuildRepor
 def _build(request: BuildRequest, model: OnnxModel, engine: Runtime, report: BuildReport, clock: _Clock) -> BuildReport:
     """Does the work of `build` after loading; every failure of the model becomes findings in the report."""
     done, findings = _prepare(model, engine.info.target, _passes(request), clock)
-    report = dataclasses.replace(report, edits=done.edits, skipped=done.skipped, findings=findings)
+    with clock.stage("sizes"):
+        sized = settle(model, report.plan.profiles, rounded=request.rounded, split=request.split)
+    report = dataclasses.replace(
+        report,
+        plan=dataclasses.replace(report.plan, profiles=sized.profiles),
+        edits=done.edits,
+        skipped=done.skipped,
+        findings=findings + sized.findings,
+        lattice=sized.lattice.to_json() if sized.lattice.dims else None,
+        notes=sized.notes,
+    )
+    findings = report.findings
     if _fails(request.selection.divide(findings)[0], request.fail_on):
         return dataclasses.replace(report, exit_code=1)
+    with clock.stage("cast"):
+        cast = apply_precision(model, request.precision, engine.info.capabilities)
+    report = dataclasses.replace(report, edits=report.edits + cast)
     network, refused = _parse(model, engine, clock)
     if network is None:
         return _failed(report, refused)
     try:
-        blob = _build_in_thread(network, report.plan, clock)
+        blob = _build_in_thread(network, _builder_plan(report.plan, engine), clock)
     except BuildFailed as error:
         return _failed(report, _findings_of(error))
     with clock.stage("write"):
@@ -143,6 +158,9 @@ def check(request: CheckRequest, progress: Progress | None = None) -> CheckRepor
         profiles = _profiles(model, request) if bounded else ()
         target, engine = _target_and_runtime(request.target)
     _, findings = _prepare(model, target, _passes(request), clock, STANDING)
+    if profiles:
+        with clock.stage("sizes"):
+            findings += settle(model, profiles).findings
     parser: dict[str, Any] = {"runtime": None, "version": None, "accepted": None, "built": None}
     if engine is not None:
         plan = BuildPlan(target, profiles)
@@ -213,7 +231,7 @@ def rewrite(request: RewriteRequest, progress: Progress | None = None) -> Rewrit
     with clock.stage("rewrite"):
         done = run_passes(model, passes, target)
     with clock.stage("verify"):
-        unchanged = {"max_relative_error": 0.0, "why": "nothing was rewritten", "inputs": {}}
+        unchanged: dict[str, Any] = {"max_relative_error": 0.0, "why": "nothing was rewritten", "inputs": {}}
         verified = compare_safely(original, model) if done.edits else unchanged
     error = verified["max_relative_error"]
     if error is not None and error > _tolerance(done, passes):
@@ -304,6 +322,12 @@ def _refusal(model: OnnxModel, issue: ParserIssue) -> Finding:
     return Finding(ParserRefused.code, ParserRefused.name, message, Severity.ERROR, place, fix)
 
 
+def _builder_plan(plan: BuildPlan, engine: Runtime) -> BuildPlan:
+    """Returns what the builder is told: a strongly typed one finds the precision in the graph."""
+    flags = engine.info.capabilities.builder_precision_flags
+    return plan if flags else dataclasses.replace(plan, precision="as-is")
+
+
 def _build_in_thread(network: ParsedNetwork, plan: BuildPlan, clock: _Clock) -> EngineBlob:
     """Builds in another thread, so that Ctrl-C reaches this one; the native call itself cannot be interrupted."""
     stopped = False
@@ -342,7 +366,23 @@ def _protect_data(model: OnnxModel, *outputs: Path) -> None:
 
 
 def _profiles(model: OnnxModel, request: BuildRequest | CheckRequest) -> tuple[ShapeProfile, ...]:
-    return tuple(make_profile(model.inputs, {**request.dims, **own}) for own in request.profiles or ({},))
+    bounds = request.profiles or ({},)
+    return tuple(make_profile(model.inputs, {**request.dims, **own}, request.values) for own in bounds)
+
+
+def _plan(request: BuildRequest, engine: Runtime, profiles: tuple[ShapeProfile, ...]) -> BuildPlan:
+    target = request.target or engine.info.target
+    asked = profiles if request.rounded or request.split is not None else None
+    return BuildPlan(
+        target=target,
+        profiles=profiles,
+        precision=request.precision,
+        rewrite=request.rewrite,
+        requantize=request.requantize,
+        rounded=request.rounded,
+        split=request.split,
+        asked=asked,
+    )
 
 
 def _target_and_runtime(target: Target | None) -> tuple[Target, Runtime | None]:
@@ -372,12 +412,13 @@ def _up_to_date(request: BuildRequest, asked: BuildReport) -> BuildReport | None
     try:
         old = json.loads(request.report_path.read_bytes())
         engine = hashlib.sha256(request.engine_path.read_bytes()).hexdigest()
-        same = all(old[key] == new[key] for key in ("schema", "trtconv", "plan", "profiles", "runtime", "exit_code"))
+        # The profiles follow from the plan and the model.
+        same = all(old[key] == new[key] for key in ("schema", "trtconv", "plan", "runtime", "exit_code"))
         if not same or old["model"]["sha256"] != new["model"]["sha256"] or old["engine"]["sha256"] != engine:
             return None
         kept = asked.kept(old)
         return None if _fails(request.selection.divide(kept.findings)[0], request.fail_on) else kept
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, InputError):
         return None
 
 

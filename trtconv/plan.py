@@ -12,7 +12,7 @@ from trtconv._version import __version__
 from trtconv.errors import InputError
 from trtconv.findings import Finding, Ignored, Severity, summarize
 from trtconv.selection import Selection
-from trtconv.shapes import Range, ShapeProfile
+from trtconv.shapes import InputRange, Range, ShapeProfile
 
 SCHEMA = 1
 """Version of every JSON document that trtconv writes; raised when a key changes its meaning."""
@@ -78,6 +78,9 @@ class BuildPlan:
         precision: One of `PRECISIONS`.
         rewrite: Whether the passes run.
         requantize: Whether asymmetric tensors are requantised symmetrically, which changes numbers.
+        rounded: Whether sizes that the network does not accept are moved.
+        split: Into how many profiles the one is divided: a number, "auto" or None.
+        asked: The profiles before rounding and splitting; None where nothing of the kind was asked for.
     """
 
     target: Target
@@ -85,15 +88,22 @@ class BuildPlan:
     precision: str = "as-is"
     rewrite: bool = True
     requantize: bool = False
+    rounded: bool = False
+    split: str | None = None
+    asked: tuple[ShapeProfile, ...] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Returns the plan as plain JSON values."""
+        asked = self.profiles if self.asked is None else self.asked
         return {
             "target": str(self.target),
             "precision": self.precision,
             "rewrite": self.rewrite,
             "requantize": self.requantize,
-            "dims": [{name: str(r) for name, r in p.dims.items()} for p in self.profiles],
+            "round": self.rounded,
+            "split": self.split,
+            "dims": [{name: str(r) for name, r in p.dims.items()} for p in asked],
+            "values": [{name: bounds.to_json() for name, bounds in p.values.items()} for p in asked],
         }
 
 
@@ -159,6 +169,8 @@ class BuildReport:
         seconds: Wall time by stage, in seconds.
         up_to_date: True where an engine made earlier was kept.
         exit_code: As the command line would end.
+        lattice: The sizes that the network accepts, as `trtconv sizes` tells them; None where there is none to tell.
+        notes: What was done to the profiles, in words.
     """
 
     model: dict[str, Any]
@@ -172,6 +184,8 @@ class BuildReport:
     seconds: dict[str, float] = dataclasses.field(default_factory=dict)
     up_to_date: bool = False
     exit_code: int = 0
+    lattice: dict[str, Any] | None = None
+    notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Returns the report as plain JSON values."""
@@ -181,6 +195,9 @@ class BuildReport:
             "model": self.model,
             "plan": self.plan.to_json(),
             "profiles": [profile.to_json() for profile in self.plan.profiles],
+            "dims": [{name: str(r) for name, r in p.dims.items()} for p in self.plan.profiles],
+            "lattice": self.lattice,
+            "notes": list(self.notes),
             "edits": [edit.to_json() for edit in self.edits],
             "skipped": [skip.to_json() for skip in self.skipped],
             "findings": [finding.to_json() for finding in self.findings],
@@ -208,8 +225,25 @@ class BuildReport:
             findings=tuple(Finding.from_json(f) for f in old["findings"]),
             io=tuple(TensorInfo(t["name"], t["kind"], t["dtype"], tuple(t["shape"])) for t in old["io"]),
             engine=dict(old["engine"]),
+            plan=dataclasses.replace(self.plan, profiles=profiles_from_json(old)),
+            lattice=old["lattice"],
+            notes=tuple(old["notes"]),
             up_to_date=True,
         )
+
+
+def profiles_from_json(report: Mapping[str, Any]) -> tuple[ShapeProfile, ...]:
+    """Reads the profiles of a build report's JSON.
+
+    Raises:
+        KeyError, TypeError, ValueError, InputError: It has none.
+    """
+    profiles = []
+    for inputs, dims in zip(report["profiles"], report["dims"], strict=True):
+        shapes = {name: InputRange.from_json(entry) for name, entry in inputs.items()}
+        values = {name: InputRange.from_json(e["values"]) for name, e in inputs.items() if "values" in e}
+        profiles.append(ShapeProfile(shapes, {name: Range.parse(text) for name, text in dims.items()}, values))
+    return tuple(profiles)
 
 
 Bounds = Mapping[str, Range]
@@ -233,6 +267,9 @@ class BuildRequest:
         selection: Which findings count.
         force: Build even where the engine is up to date.
         report: Where the report goes; default: the engine's path with ".json" appended.
+        rounded: Move sizes that the network does not accept to the nearest that it does.
+        split: Divide the one profile into this many, or "auto"; None: do not.
+        values: Bounds of the elements of inputs that hold shapes or counts.
     """
 
     model: Path
@@ -247,6 +284,9 @@ class BuildRequest:
     selection: Selection = dataclasses.field(default_factory=Selection)
     force: bool = False
     report: Path | None = None
+    rounded: bool = False
+    split: str | None = None
+    values: Mapping[str, InputRange] = dataclasses.field(default_factory=dict)
 
     @property
     def engine_path(self) -> Path:
@@ -277,6 +317,7 @@ class CheckRequest:
     fail_on: Severity | None = Severity.ERROR
     selection: Selection = dataclasses.field(default_factory=Selection)
     thorough: bool = False
+    values: Mapping[str, InputRange] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -65,7 +65,7 @@ def data_can_be_propagated(graph: onnx.GraphProto) -> bool:
 
 def nbytes(tensor: onnx.TensorProto) -> int:
     """Returns the bytes that a tensor's values take in raw_data or external data."""
-    bits: int = math.prod(tensor.dims) * _BITS[tensor.data_type]
+    bits: int = math.prod(tensor.dims) * _BITS.get(tensor.data_type, 0)
     return -(-bits // 8)
 
 

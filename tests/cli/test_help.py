@@ -15,11 +15,13 @@ from trtconv.cli.group import COMMANDS
 HEAVY = ("onnx", "torch", "tensorrt", "tensorrt_rtx", "numpy", "onnxruntime", "polygraphy", "onnx_graphsurgeon")
 
 FLAGS = {
-    "build": "-o --output --dim --profile --minShapes --optShapes --maxShapes --target --precision --report --format "
-    "--no-rewrite --requantize --fail-on --force --config --jobs -q --quiet",
-    "check": "--dim --profile --minShapes --optShapes --maxShapes --target --no-rewrite --format --fail-on --select --ignore "
-    "--thorough --requantize --config --jobs -q --quiet",
-    "rewrite": "-o --output --only --skip --target --format --requantize -q --quiet",
+    "build": "-o --output --dim --profile --minShapes --optShapes --maxShapes --value --split --round --target "
+    "--precision --report --format --no-rewrite --requantize --fail-on --force --config --jobs -q --quiet",
+    "check": "--dim --profile --minShapes --optShapes --maxShapes --value --target --no-rewrite --requantize --format "
+    "--fail-on --select --ignore --thorough --config --jobs -q --quiet",
+    "rewrite": "-o --output --only --skip --requantize --target --format -q --quiet",
+    "explain": "--target --format",
+    "sizes": "--dim --format",
     "doctor": "--format",
     "passes": "--format",
     "rule": "--format",

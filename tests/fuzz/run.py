@@ -18,8 +18,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-import broken  # noqa: E402
-from harness import Fault, Worker, commands  # noqa: E402
+import broken
+from harness import Fault, Worker, commands
 
 
 def run_case(number: int, worker: Worker, keep: Path | None = None) -> list[Fault]:
@@ -78,7 +78,8 @@ def main() -> int:
         first = int(time.time()) * 1000 if arguments.first is None else arguments.first
         faults = fuzz(itertools.count(first), time.monotonic() + arguments.minutes * 60, arguments.jobs)
     number = 0
-    for number, fault in enumerate(faults, start=1):
+    for fault in faults:
+        number += 1
         sys.stdout.write(f"{fault}\n\n")
         sys.stdout.flush()
     sys.stdout.write(f"{number} faults\n")

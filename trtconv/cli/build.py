@@ -26,6 +26,8 @@ class BuildFlags(options.ManyModels, options.ShapeFlags):
     requantize: bool
     fail_on: str
     force: bool
+    split: str | None
+    rounded: bool
     quiet: bool
 
 
@@ -43,6 +45,9 @@ Examples:
     trtconv build unet.onnx --dim batch=1:1:4 \\
       --profile height=64:128:256,width=64:128:256 \\
       --profile height=256:384:512,width=256:384:512
+  Three profiles, divided so that latency is even; sizes moved to what the network accepts:
+    trtconv build unet.onnx --dim batch=1 --dim height=64:256:1000 --dim width=64:256:1000 \\
+      --split 3 --round
   The same as with trtexec:
     trtconv build unet.onnx --minShapes x:1x3x64x64 --optShapes x:1x3x256x256 --maxShapes x:4x3x512x512
   All models of trtconv.toml (docs/config.md) whose engines are not up to date:
@@ -58,6 +63,8 @@ Exit status: 0 built, or up to date; 1 the model failed; 2 a bad call or an unre
 @options.optional_model_argument
 @click.option("-o", "--output", metavar="ENGINE", help="Where the engine goes. Default: MODEL with the suffix .engine.")
 @options.shape_options
+@options.split_option
+@options.round_option
 @options.target_option
 @click.option(
     "--precision",
@@ -106,6 +113,9 @@ def command(flags: BuildFlags) -> Outcome:
         fail_on=options.severity(flags.fail_on),
         force=flags.force,
         report=_path(flags.report),
+        rounded=flags.rounded,
+        split=options.parse_split(flags.split),
+        values=flags.values(),
     )
     from trtconv import pipeline
 
@@ -119,6 +129,8 @@ _OF_ONE_MODEL: dict[str, object] = {
     **options.NO_SHAPES,
     "model": None,
     "output": None,
+    "split": None,
+    "rounded": False,
     "target": "auto",
     "precision": "as-is",
     "report": None,

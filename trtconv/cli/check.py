@@ -152,6 +152,7 @@ def command(flags: CheckFlags) -> Outcome:
         fail_on=options.severity(flags.fail_on),
         selection=options.selection(flags.select, flags.ignore),
         thorough=flags.thorough,
+        values=flags.values(),
     )
     if len(flags.models) > 1:
         return check_each([dataclasses.replace(request, model=Path(model)) for model in flags.models], flags.many())

@@ -15,6 +15,8 @@ COMMANDS = (
     ("build", "trtconv.cli.build", "Convert an ONNX model into a TensorRT engine."),
     ("check", "trtconv.cli.check", "Tell what TensorRT will not take, or will get wrong, in a model."),
     ("rewrite", "trtconv.cli.rewrite", "Write the model that build would hand to TensorRT."),
+    ("explain", "trtconv.cli.explain", "Explain one ConvTranspose in words and a drawing, or list them all."),
+    ("sizes", "trtconv.cli.sizes", "List the sizes that a model accepts, and the nodes that say so."),
     ("doctor", "trtconv.cli.doctor", "Show what is installed and which TensorRT works here."),
     ("passes", "trtconv.cli.passes", "List the rewrites that build and rewrite apply."),
     ("rule", "trtconv.cli.rule", "Explain a rule of check, or list them all."),

@@ -118,6 +118,7 @@ def build_text(report: BuildReport) -> str:
     blocks = [
         "\n".join(_head(report)),
         *("\n".join(lines) for lines in _profiles(report.plan.profiles)),
+        "\n".join(clean(note) for note in report.notes),
         _changes("edit", report.edits),
         _changes("skip", report.skipped),
         findings_text(str(report.model["path"]), report.findings),

@@ -8,6 +8,7 @@ from trtconv.plan import Target
 from trtconv.rules.asymmetric_zero_point import AsymmetricZeroPoint
 from trtconv.rules.auto_pad_with_output_padding import AutoPadWithOutputPadding
 from trtconv.rules.axis_not_written import AxisNotWritten
+from trtconv.rules.baked_sizes import BakedPixelShuffle, BakedReshape, BakedResize
 from trtconv.rules.base import ModelView, Page, Rule
 from trtconv.rules.bfloat16_deconv import Bfloat16Deconv
 from trtconv.rules.bias_missed_by_fill import BiasMissedByFill
@@ -16,6 +17,7 @@ from trtconv.rules.input_channel_scales import InputChannelScales
 from trtconv.rules.input_without_shape import InputWithoutShape
 from trtconv.rules.integer_bias import IntegerBias
 from trtconv.rules.integer_operator import IntegerOperator
+from trtconv.rules.kernel_shape_missing import KernelShapeMissing
 from trtconv.rules.malformed_deconv import MalformedDeconv
 from trtconv.rules.negative_pads import NegativePads
 from trtconv.rules.opset_too_new import OpsetTooNew
@@ -25,6 +27,7 @@ from trtconv.rules.output_shape_misread import OutputShapeMisread
 from trtconv.rules.scale_length import ScaleLength
 from trtconv.rules.scale_not_constant import ScaleNotConstant
 from trtconv.rules.scale_value import ScaleValue
+from trtconv.rules.sizes import SIZE_CHECKS, DataDependentShape
 from trtconv.rules.strided_dilated_deconv import StridedDilatedDeconv
 from trtconv.rules.uint8_around_128 import Uint8Around128
 from trtconv.rules.verdicts import (
@@ -49,6 +52,11 @@ CHECKS: tuple[Rule, ...] = (
     BiasMissedByFill(),
     MalformedDeconv(),
     Bfloat16Deconv(),
+    KernelShapeMissing(),
+    DataDependentShape(),
+    BakedPixelShuffle(),
+    BakedResize(),
+    BakedReshape(),
     InputChannelScales(),
     ScaleLength(),
     ScaleValue(),
@@ -65,6 +73,7 @@ CHECKS: tuple[Rule, ...] = (
 
 RULES: tuple[Page, ...] = (
     *CHECKS,
+    *SIZE_CHECKS,
     ShapeTensorInput(),
     ParserRefused(),
     NetworkDiffers(),
