@@ -817,14 +817,14 @@ def _external_range(tensor: onnx.TensorProto, where: str = "") -> tuple[int, int
     """Returns where a tensor's external data begins and ends in its file, in bytes."""
     entry, needed = _external(tensor), validity.nbytes(tensor)
     offset, length = _number(entry.get("offset", "0")), _number(entry.get("length", str(needed)))
-    if length < needed:
+    if offset < 0 or length < needed:
         raise InputError(f"{where} has {length} bytes at {offset}; it needs {needed}", "Export the model again.")
     return offset, offset + length
 
 
 def _number(text: str) -> int:
-    """Reads digits, as the C++ readers of external data do; int() alone would let more through."""
-    if not (text.isascii() and text.isdigit()):
+    """Reads a number as the C++ readers of external data do; int() alone would let more through."""
+    if not re.fullmatch(r"-?[0-9]{1,19}", text):
         raise ValueError(text)
     return int(text)
 

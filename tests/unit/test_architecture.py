@@ -28,7 +28,7 @@ MAY_IMPORT = {
     "quant": "",
     "explanation": "findings plan",
     "axes": "deconv explanation",
-    "report": "explanation findings plan shapes",
+    "report": "_version explanation findings plan shapes",
     "model": "deconv errors files findings shapes validity",
     "passes": "deconv errors findings model plan quant",
     "rules": "deconv findings model plan quant shapes",
@@ -49,8 +49,10 @@ DOORS = {
     "click": ["cli/*"],
     "tomli": ["config.py"],
     "google": ["model.py"],
-    "onnx": ["explain.py", "isolate.py", "model.py", "passes/*", "rules/*", "runtime/refusals.py", "validity.py"]
-    + ["verify.py"],
+    "onnx": [
+        *("explain.py", "isolate.py", "model.py", "passes/*", "rules/*", "runtime/refusals.py", "validity.py"),
+        "verify.py",
+    ],
     "onnx_graphsurgeon": ["model.py", "passes/*"],
     "onnxruntime": ["precision.py", "verify.py"],
     "numpy": ["deconv.py", "model.py", "passes/*", "quant.py", "rules/*", "verify.py"],
