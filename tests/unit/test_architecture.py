@@ -41,8 +41,8 @@ MAY_IMPORT = {
     "pipeline": "audit errors files findings model passes plan precision progress rules runtime shapes verify",
     "config": "errors findings plan selection shapes",
     "batch": "errors pipeline plan progress",
-    "cli": "_version batch config errors explain explanation findings passes pipeline plan progress report rules runtime "
-    "selection shapes",
+    "cli": "_version batch config errors explain explanation findings passes pipeline plan "
+    "progress report rules runtime selection shapes",
 }
 """Module or subpackage of trtconv to the others that it may import."""
 
