@@ -2,6 +2,8 @@
 # make test    the tests; no GPU either
 # make check   format, lint, types, tests
 # make bench   side-by-side benchmarks on the CPU, into bench/results/cpu.json
+# make docs    docs/rules/ and docs/trtconv.schema.json, from the sources
+# make fuzz    ten minutes of broken models against check, rewrite and build
 # make venv    just the virtual environment, with everything that developers need
 # make clean   removes what the others made, the virtual environment too
 #
@@ -14,7 +16,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 SIZES := --dim batch=1:1:4 --dim height=64:256:512 --dim width=64:256:512
 
-.PHONY: demo test check lint types bench venv clean
+.PHONY: demo test check lint types bench docs fuzz venv clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/run.stamp
@@ -38,6 +40,13 @@ types: $(VENV)/dev.stamp
 
 bench: $(VENV)/dev.stamp
 	$(BIN)/python bench/run.py
+
+docs: $(VENV)/dev.stamp
+	$(BIN)/python docs/make_rules.py
+	$(BIN)/python docs/make_schema.py
+
+fuzz: $(VENV)/dev.stamp
+	$(BIN)/python tests/fuzz/run.py --minutes 10
 
 venv: $(VENV)/dev.stamp
 

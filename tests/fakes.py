@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from trtconv.errors import BuildFailed
+from trtconv.findings import Finding
 from trtconv.plan import BuildPlan, TensorInfo
 from trtconv.runtime.base import (
     BuildMonitor,
@@ -76,6 +77,7 @@ class FakeNetwork:
     """A parsed network that builds as scripted; implements `ParsedNetwork`.
 
     Args:
+        refused: What `faults` says.
         failure: Raised by `build`.
         phases: What a monitor is told; the build counts as cancelled where it returns False.
         built: Every plan that was built.
@@ -90,7 +92,15 @@ class FakeNetwork:
     warnings: tuple[str, ...] = ()
     failure: BaseException | None = None
     phases: Sequence[tuple[str, int, int]] = (("Building engine", 0, 1), ("Building engine", 1, 1))
+    refused: tuple[Finding, ...] = ()
     built: list[BuildPlan] = dataclasses.field(default_factory=list)
+
+    @property
+    def layer_count(self) -> int:
+        return len(self.layer_types)
+
+    def faults(self, plan: BuildPlan) -> tuple[Finding, ...]:
+        return self.refused
 
     def build(self, plan: BuildPlan, monitor: BuildMonitor | None = None) -> EngineBlob:
         self.built.append(plan)

@@ -34,6 +34,7 @@ class Location:
         node: Node name, possibly empty.
         op: Operator type.
         tensor: Tensor or dimension that is meant, if one is.
+        source: Line of Python that the node was exported from, "unet.py:12", where the model says.
     """
 
     graph: str = ""
@@ -41,6 +42,7 @@ class Location:
     node: str = ""
     op: str = ""
     tensor: str = ""
+    source: str = ""
 
     def __str__(self) -> str:
         where = self.graph or "graph"
@@ -87,6 +89,22 @@ class Finding:
     def from_json(cls, data: dict[str, Any]) -> Finding:
         """Reads what `to_json` wrote."""
         return cls(**{**data, "severity": Severity(data["severity"]), "location": Location(**data["location"])})
+
+
+@dataclasses.dataclass(frozen=True)
+class Ignored:
+    """A finding that was asked to be left out, and why.
+
+    Args:
+        reason: As the configuration gives it; empty for one ignored on the command line.
+    """
+
+    finding: Finding
+    reason: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the finding as plain JSON values, with the reason."""
+        return {**self.finding.to_json(), "reason": self.reason}
 
 
 def worst(findings: Iterable[Finding]) -> Severity | None:

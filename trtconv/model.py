@@ -14,7 +14,7 @@ import math
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from onnx_graphsurgeon.importers.onnx_importer import OnnxImporter
 from onnx_graphsurgeon.ir.tensor import LazyValues
 from onnx_graphsurgeon.logger import G_LOGGER
 
+from trtconv import validity
 from trtconv.deconv import crops, geometry_of
 from trtconv.errors import InputError
 from trtconv.files import atomic_write
@@ -42,12 +43,6 @@ G_LOGGER.severity = G_LOGGER.CRITICAL
 _ONNX_DOMAINS = ("", "ai.onnx")
 _KNOWN_DOMAINS = (*_ONNX_DOMAINS, "com.microsoft")
 """Domains whose operators passes may ask for; ONNX Runtime's quantiser writes the last one."""
-_BITS = {
-    getattr(onnx.TensorProto, name): bits
-    for name, bits in (("STRING", 0), ("INT4", 4), ("UINT4", 4), ("FLOAT4E2M1", 4), ("INT2", 2), ("UINT2", 2))
-    if hasattr(onnx.TensorProto, name)
-}
-"""Bits of the element types that numpy stores wider than ONNX does."""
 _UNTRACEABLE = re.compile(r" \| |\](?=[^\]\w])")
 """What TensorRT's layer metadata, "[ONNX Layer: name | inside]", could not be read back from if a name had it."""
 _UNUSABLE_NAMES = ("", "?", "-1", "None", "unk")
@@ -55,6 +50,10 @@ _SMALL_ELEMENTS = 64
 """Integer tensors up to this size are read from external data at once: shape inference needs their values."""
 _MAX_CONE = 32
 """Nodes that are looked at, at most, to find where a weight comes from."""
+_STACK_TRACES = ("pkg.torch.onnx.stack_trace", "pkg.onnxscript.stack_trace")
+_FRAME = re.compile(r'File "([^"\n]+)", line (\d+)')
+_LISTS = {onnx.AttributeProto.INTS: "ints", onnx.AttributeProto.FLOATS: "floats"}
+_SINGLE = frozenset(getattr(onnx.AttributeProto, name) for name in ("INT", "FLOAT", "TENSOR"))
 PROTOBUF_LIMIT = 2**31 - 2**20
 """Bytes that fit one protobuf message, with some room for the rest of the model."""
 
@@ -116,6 +115,14 @@ class Scope:
         return None if index is None else self.graph.node[index]
 
     @functools.cached_property
+    def by_op(self) -> dict[str, list[int]]:
+        """Operator type to the nodes of this graph, by position."""
+        found: dict[str, list[int]] = {}
+        for index, node in enumerate(self.graph.node):
+            found.setdefault(node.op_type, []).append(index)
+        return found
+
+    @functools.cached_property
     def consumers(self) -> dict[str, list[onnx.NodeProto]]:
         """Tensor name to the nodes of this graph that take it."""
         found: dict[str, list[onnx.NodeProto]] = {}
@@ -139,7 +146,7 @@ class Scope:
     def location(self, index: int, tensor: str = "") -> Location:
         """Returns the place of a node of this graph."""
         node = self.graph.node[index]
-        return Location(self.path, index, node.name, node.op_type, tensor)
+        return Location(self.path, index, node.name, node.op_type, tensor, python_line(node))
 
     def dtype(self, name: str) -> str | None:
         """Returns the element type of a tensor as numpy names it, or None where it is not known."""
@@ -202,10 +209,17 @@ class OnnxModel:
     @functools.cached_property
     def scopes(self) -> tuple[Scope, ...]:
         """Every graph, the main graph first, each after the graph around it."""
-        found = tuple(_scopes(self, self.proto.graph, "", None))
+        # Passes neither make nor remove graphs inside graphs, so a model without any stays so.
+        flat = self._is_flat
+        found = (Scope(self, self.proto.graph, "", None),) if flat else tuple(_scopes(self, self.proto.graph, "", None))
         for position, scope in enumerate(found):
             scope.position = position
         return found
+
+    @functools.cached_property
+    def _is_flat(self) -> bool:
+        kinds = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
+        return not any(a.type in kinds for node in self.proto.graph.node for a in node.attribute)
 
     @property
     def main(self) -> Scope:
@@ -215,9 +229,14 @@ class OnnxModel:
     def nodes(self, *ops: str) -> Iterator[tuple[Scope, int, onnx.NodeProto]]:
         """Yields every node of these standard operators, in every graph."""
         for scope in self.scopes:
-            for index, node in enumerate(scope.graph.node):
-                if node.op_type in ops and node.domain in _ONNX_DOMAINS:
+            for index in sorted(index for op in set(ops) for index in scope.by_op.get(op, ())):
+                node = scope.graph.node[index]
+                if node.domain in _ONNX_DOMAINS:
                     yield scope, index, node
+
+    def has(self, ops: Collection[str]) -> bool:
+        """Whether a node of one of these operators is in a graph of the model; functions are not looked into."""
+        return any(not scope.by_op.keys().isdisjoint(ops) for scope in self.scopes)
 
     def array(self, tensor: onnx.TensorProto) -> NDArray[Any]:
         """Returns a tensor's values, reading external data where needed.
@@ -247,7 +266,7 @@ class OnnxModel:
         inferred = self.skeleton()
         self._mend_same_pads(inferred)
         # Inference gives up with an exception on some models that are valid otherwise; little is then known.
-        for data_prop in (True, False):
+        for data_prop in (True, False) if validity.data_can_be_propagated(inferred.graph) else (False,):
             try:
                 inferred = onnx.shape_inference.infer_shapes(inferred, data_prop=data_prop)
                 break
@@ -277,9 +296,9 @@ class OnnxModel:
                 del twin_scope.graph.value_info[:]
 
     @functools.cached_property
-    def inferred_shapes(self) -> tuple[dict[str, tuple[int | None, ...]], ...]:
+    def inferred_shapes(self) -> tuple[Mapping[str, tuple[int | None, ...]], ...]:
         """Tensor name to shape, one entry a scope, by ONNX shape inference; what it cannot tell is left out."""
-        return tuple({v.name: s for v in values if (s := _value_shape(v)) is not None} for values in self._inferred)
+        return tuple(_Shapes(values) for values in self._inferred)
 
     @functools.cached_property
     def inferred_types(self) -> tuple[dict[str, int], ...]:
@@ -349,13 +368,27 @@ class OnnxModel:
                 del tensor.external_data[:]
 
     def digest(self) -> str:
-        """Returns the SHA-256 of the model file followed by its external data files, in order of name."""
+        """Returns the SHA-256 of the model file followed by what it uses of its external data files."""
         sha = hashlib.sha256(read_file(self.path))
-        for path in self.external_files:
-            with path.open("rb") as file:
-                while chunk := file.read(1 << 20):
+        for name, begin, end in self._external_ranges:
+            with (self.path.parent / name).open("rb") as file:
+                file.seek(begin)
+                while begin < end and (chunk := file.read(min(1 << 20, end - begin))):
                     sha.update(chunk)
+                    begin += len(chunk)
         return sha.hexdigest()
+
+    @property
+    def _external_ranges(self) -> list[tuple[str, int, int]]:
+        """The parts of external files that tensors lie in: file, begin, end; none overlap, in order."""
+        tensors = (t for t in _tensors(self.proto.graph) if uses_external_data(t))
+        merged: list[tuple[str, int, int]] = []
+        for name, begin, end in sorted((_external(t)["location"], *_external_range(t)) for t in tensors):
+            if merged and merged[-1][0] == name and begin <= merged[-1][2]:
+                merged[-1] = (name, merged[-1][1], max(end, merged[-1][2]))
+            else:
+                merged.append((name, begin, end))
+        return merged
 
     @property
     def external_files(self) -> tuple[Path, ...]:
@@ -421,8 +454,27 @@ class OnnxModel:
             except RuntimeError as error:
                 raise UnsupportedFunctions(str(error)) from error
             self.__dict__.pop("_names", None)
+            self.__dict__.pop("_is_flat", None)
             self.touch()
         return tuple(function.name for function in holders)
+
+
+class _Shapes(Mapping[str, "tuple[int | None, ...]"]):
+    """Tensor name to shape; each is worked out when it is asked for, which few are."""
+
+    def __init__(self, values: Iterable[onnx.ValueInfoProto]) -> None:
+        self._values = {value.name: value for value in values if value.type.tensor_type.HasField("shape")}
+
+    def __getitem__(self, name: str) -> tuple[int | None, ...]:
+        shape = _value_shape(self._values[name])
+        assert shape is not None
+        return shape
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
 
 
 class Field:
@@ -449,8 +501,9 @@ class Field:
         self._folded: dict[str, NDArray[Any]] = {}
         wanted = {
             index
-            for index, node in enumerate(scope.graph.node)
-            if node.op_type in ops and node.domain in _KNOWN_DOMAINS and (concerns is None or concerns(index))
+            for op in ops
+            for index in scope.by_op.get(op, ())
+            if scope.graph.node[index].domain in _KNOWN_DOMAINS and (concerns is None or concerns(index))
         }
         nodes = [self._import(index) for index in _field_indices(scope, wanted)]
         self.graph = gs.Graph(nodes=nodes, opset=self.model.opset)
@@ -539,7 +592,7 @@ class Field:
 
     def constant(self, name: str, values: NDArray[Any]) -> gs.Constant:
         """Makes a new initializer; it is added to the graph when the field closes, if a node uses it."""
-        made = gs.Constant(self.model.fresh_name(name), values)
+        made = gs.Constant(self.model.fresh_name(name), np.asarray(values))
         self._ours[id(made)] = made
         return made
 
@@ -625,6 +678,16 @@ _NEVER_FOLDED = frozenset(
 )
 
 
+def python_line(node: onnx.NodeProto) -> str:
+    """Returns the line of the user's own Python that a node was exported from, "unet.py:12", or an empty string."""
+    entries = getattr(node, "metadata_props", ())
+    trace = next((entry.value for entry in entries if entry.key in _STACK_TRACES), "")
+    frames = [f"{file}:{line}" for file, line in _FRAME.findall(trace)]
+    # Innermost last; the innermost ones are inside torch.
+    own = [frame for frame in frames if "site-packages" not in frame and not frame.startswith("<")]
+    return own[-1] if own else ""
+
+
 def read_file(path: Path) -> bytes:
     """Returns a file's content.
 
@@ -650,6 +713,9 @@ def _parse(data: bytes, path: Path) -> onnx.ModelProto:
         raise InputError(f"{path} is not a readable ONNX model: {error}", hint) from error
     if not proto.HasField("graph") or not proto.graph.output:
         raise InputError(f"{path} is not an ONNX model: it holds no graph with outputs", hint)
+    fault = validity.complaint(proto)
+    if fault is not None:
+        raise InputError(f"{path} is not a valid ONNX model: {fault}", hint)
     return proto
 
 
@@ -739,26 +805,28 @@ def _check_external(tensor: onnx.TensorProto, path: Path) -> None:
     if not (path.parent / location).is_file():
         raise InputError(f"{where} is missing", f"Put {location} beside {path.name}.")
     size = (path.parent / location).stat().st_size
-    needed = _byte_size(tensor)
     try:
-        offset, length = int(entry.get("offset", 0)), int(entry.get("length", needed))
+        _, end = _external_range(tensor, where)
     except ValueError as error:
         raise InputError(f"{where} has an offset or length that is no number", "Export the model again.") from error
+    if end > size:
+        raise InputError(f"{where} is too short: {end} bytes needed, {size} there", "Copy the file again.")
+
+
+def _external_range(tensor: onnx.TensorProto, where: str = "") -> tuple[int, int]:
+    """Returns where a tensor's external data begins and ends in its file, in bytes."""
+    entry, needed = _external(tensor), validity.nbytes(tensor)
+    offset, length = _number(entry.get("offset", "0")), _number(entry.get("length", str(needed)))
     if offset < 0 or length < needed:
         raise InputError(f"{where} has {length} bytes at {offset}; it needs {needed}", "Export the model again.")
-    if offset + length > size:
-        raise InputError(f"{where} is too short: {offset + length} bytes needed, {size} there", "Copy the file again.")
+    return offset, offset + length
 
 
-def _byte_size(tensor: onnx.TensorProto) -> int:
-    """Returns how many bytes a tensor's values take; 0 for types without a fixed size."""
-    bits = _BITS.get(tensor.data_type)
-    if bits is None:
-        try:
-            bits = 8 * onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
-        except (KeyError, TypeError):
-            return 0
-    return int(math.prod(tensor.dims) * bits + 7) // 8
+def _number(text: str) -> int:
+    """Reads a number as the C++ readers of external data do; int() alone would let more through."""
+    if not re.fullmatch(r"-?[0-9]{1,19}", text):
+        raise ValueError(text)
+    return int(text)
 
 
 def _write_external(proto: onnx.ModelProto, path: Path) -> None:
@@ -818,7 +886,25 @@ def _field_indices(scope: Scope, wanted: Collection[int]) -> list[int]:
     for index in wanted:
         field.update(_sources(scope, nodes[index].input[:1], 1))
         field.update(_sources(scope, nodes[index].input[1:], _MAX_CONE))
-    return sorted(i for i in field if not any(a.HasField("g") or a.graphs for a in nodes[i].attribute))
+    return sorted(i for i in field if all(_survives(a) for a in nodes[i].attribute))
+
+
+def _survives(attribute: onnx.AttributeProto) -> bool:
+    """Whether an attribute is one that graph-surgeon reads and writes without losing or refusing it."""
+    if attribute.type in _LISTS:
+        # An empty list loses its type.
+        return bool(len(getattr(attribute, _LISTS[attribute.type])))
+    if attribute.type == onnx.AttributeProto.STRING:
+        return _is_text(attribute.s)
+    return bool(attribute.type in _SINGLE)
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _sources(scope: Scope, names: Iterable[str], limit: int) -> set[int]:

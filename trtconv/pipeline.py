@@ -18,7 +18,7 @@ from trtconv.audit import audit
 from trtconv.errors import BuildFailed, EnvironmentMissing, InputError
 from trtconv.files import atomic_write, check_writable
 from trtconv.findings import Finding, Location, Severity, worst
-from trtconv.model import OnnxModel, UnsupportedFunctions
+from trtconv.model import OnnxModel, UnsupportedFunctions, python_line
 from trtconv.passes import PASSES, Pass, PassResult, run_passes, select
 from trtconv.plan import (
     BuildPlan,
@@ -36,14 +36,18 @@ from trtconv.progress import NullProgress, Progress
 from trtconv.rules import STANDING, run_rules
 from trtconv.rules.verdicts import ParserRefused
 from trtconv.runtime import EngineBlob, ParsedNetwork, ParserIssue, Runtime
-from trtconv.shapes import ShapeProfile, make_profile
-from trtconv.verify import compare_models
+from trtconv.shapes import ShapeProfile, dynamic_dims, make_profile
+from trtconv.verify import compare_safely
 
 _TOLERANCE = {"exact": 1e-4, "within tolerance": 5e-2}
 """Relative error on ONNX Runtime beyond which a rewrite is no rewrite, by the safety of the passes that edited.
 
 Exact passes change the order of float sums at most. Passes within tolerance move values by a quantisation step here and
 there, and steps add up through a network."""
+
+
+_SMALL_NETWORK = 64
+"""Layers up to which `check` builds an engine to see whether it can: that takes some hundredths of a second."""
 
 
 class _Clock:
@@ -109,7 +113,7 @@ def _build(request: BuildRequest, model: OnnxModel, engine: Runtime, report: Bui
         notes=sized.notes,
     )
     findings = report.findings
-    if _fails(findings, request.fail_on):
+    if _fails(request.selection.divide(findings)[0], request.fail_on):
         return dataclasses.replace(report, exit_code=1)
     with clock.stage("cast"):
         cast = apply_precision(model, request.precision, engine.info.capabilities)
@@ -149,20 +153,58 @@ def check(request: CheckRequest, progress: Progress | None = None) -> CheckRepor
     with clock.stage("load"):
         model = OnnxModel.load(request.model)
         identity = _identity(model)
-        profiles = _profiles(model, request) if request.dims or request.profiles else ()
+        # Bounds may be left out; whatever needs them is then not checked.
+        bounded = request.dims or request.profiles or not dynamic_dims(model.inputs)
+        profiles = _profiles(model, request) if bounded else ()
         target, engine = _target_and_runtime(request.target)
     _, findings = _prepare(model, target, _passes(request), clock, STANDING)
-    if profiles:
+    # Sizes that do not fit in a static model are the parser's to find, which is faster.
+    if profiles and dynamic_dims(model.inputs):
         with clock.stage("sizes"):
             findings += settle(model, profiles).findings
-    parser: dict[str, Any] = {"runtime": None, "version": None, "accepted": None}
+    parser: dict[str, Any] = {"runtime": None, "version": None, "accepted": None, "built": None}
     if engine is not None:
-        _, refused = _parse(model, engine, clock)
-        findings += refused
-        accepted = not any(finding.code == ParserRefused.code for finding in refused)
-        parser = {"runtime": engine.info.family, "version": engine.info.version, "accepted": accepted}
-    ordered = tuple(sorted(findings, key=_worst_first))
-    return CheckReport(identity, target, ordered, parser, 1 if _fails(ordered, request.fail_on) else 0)
+        plan = BuildPlan(target, profiles)
+        verdict = _try_out(model, engine, plan, request.thorough, clock)
+        findings += verdict.findings
+        parser = {
+            "runtime": engine.info.family,
+            "version": engine.info.version,
+            "accepted": verdict.accepted,
+            "built": verdict.built,
+        }
+    kept, ignored = request.selection.divide(sorted(findings, key=_worst_first))
+    exit_code = 1 if _fails(kept, request.fail_on) else 0
+    return CheckReport(identity, target, kept, parser, exit_code, ignored, request.fail_on)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Verdict:
+    """What the installed TensorRT says of a model: whether it parses, and whether it builds (None: not tried)."""
+
+    findings: tuple[Finding, ...]
+    accepted: bool
+    built: bool | None = None
+
+
+def _try_out(model: OnnxModel, engine: Runtime, plan: BuildPlan, thorough: bool, clock: _Clock) -> _Verdict:
+    """Goes as far towards an engine as is cheap, or all the way: parses, audits, asks the builder, builds."""
+    network, refused = _parse(model, engine, clock)
+    if network is None:
+        return _Verdict(refused, not any(finding.code == ParserRefused.code for finding in refused))
+    if not plan.profiles:
+        return _Verdict((), True)
+    faults = network.faults(plan)
+    if faults:
+        return _Verdict(faults, True, False)
+    cheap = engine.info.capabilities.builds_without_gpu and network.layer_count <= _SMALL_NETWORK
+    if not thorough and not cheap:
+        return _Verdict((), True)
+    try:
+        _build_in_thread(network, plan, clock)
+    except BuildFailed as error:
+        return _Verdict(_findings_of(error), True, False)
+    return _Verdict((), True, True)
 
 
 def rewrite(request: RewriteRequest, progress: Progress | None = None) -> RewriteReport:
@@ -191,7 +233,7 @@ def rewrite(request: RewriteRequest, progress: Progress | None = None) -> Rewrit
         done = run_passes(model, passes, target)
     with clock.stage("verify"):
         unchanged: dict[str, Any] = {"max_relative_error": 0.0, "why": "nothing was rewritten", "inputs": {}}
-        verified = compare_models(original, model) if done.edits else unchanged
+        verified = compare_safely(original, model) if done.edits else unchanged
     error = verified["max_relative_error"]
     if error is not None and error > _tolerance(done, passes):
         return RewriteReport(_identity(original), {}, done.edits, done.skipped, verified, exit_code=1)
@@ -273,7 +315,9 @@ def _parse(model: OnnxModel, engine: Runtime, clock: _Clock) -> tuple[ParsedNetw
 def _refusal(model: OnnxModel, issue: ParserIssue) -> Finding:
     inside = f" (inside {', '.join(issue.inside)})" if issue.inside else ""
     known = 0 <= issue.node_index < len(model.proto.graph.node)
-    place = Location(index=issue.node_index if known else None, node=issue.node_name, op=issue.op)
+    source = python_line(model.proto.graph.node[issue.node_index]) if known else ""
+    index = issue.node_index if known else None
+    place = Location(index=index, node=issue.node_name, op=issue.op, source=source)
     fix = "Replace the operator, or change what the message names."
     message = f"TensorRT's parser refuses it{inside}: {issue.message}"
     return Finding(ParserRefused.code, ParserRefused.name, message, Severity.ERROR, place, fix)
@@ -374,7 +418,7 @@ def _up_to_date(request: BuildRequest, asked: BuildReport) -> BuildReport | None
         if not same or old["model"]["sha256"] != new["model"]["sha256"] or old["engine"]["sha256"] != engine:
             return None
         kept = asked.kept(old)
-        return None if _fails(kept.findings, request.fail_on) else kept
+        return None if _fails(request.selection.divide(kept.findings)[0], request.fail_on) else kept
     except (OSError, ValueError, KeyError, TypeError, InputError):
         return None
 

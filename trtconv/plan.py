@@ -10,7 +10,8 @@ from typing import Any
 
 from trtconv._version import __version__
 from trtconv.errors import InputError
-from trtconv.findings import Finding, Severity, summarize
+from trtconv.findings import Finding, Ignored, Severity, summarize
+from trtconv.selection import Selection
 from trtconv.shapes import InputRange, Range, ShapeProfile
 
 SCHEMA = 1
@@ -263,6 +264,7 @@ class BuildRequest:
         rewrite: Whether the passes run.
         requantize: Whether asymmetric tensors are requantised symmetrically in int8, which changes numbers.
         fail_on: Lowest severity of a finding that fails the build; None: never.
+        selection: Which findings count.
         force: Build even where the engine is up to date.
         report: Where the report goes; default: the engine's path with ".json" appended.
         rounded: Move sizes that the network does not accept to the nearest that it does.
@@ -279,6 +281,7 @@ class BuildRequest:
     rewrite: bool = True
     requantize: bool = False
     fail_on: Severity | None = Severity.ERROR
+    selection: Selection = dataclasses.field(default_factory=Selection)
     force: bool = False
     report: Path | None = None
     rounded: bool = False
@@ -298,7 +301,12 @@ class BuildRequest:
 
 @dataclasses.dataclass(frozen=True)
 class CheckRequest:
-    """A call of `trtconv check`; fields as in `BuildRequest`. Bounds may be left out: sizes are then not checked."""
+    """A call of `trtconv check`; fields as in `BuildRequest`. Bounds may be left out: sizes are then not checked.
+
+    Args:
+        thorough: Whether an engine is built, and thrown away, whatever it costs; a small one is in any case where that
+            needs no GPU.
+    """
 
     model: Path
     dims: Bounds = dataclasses.field(default_factory=dict)
@@ -307,6 +315,8 @@ class CheckRequest:
     rewrite: bool = True
     requantize: bool = False
     fail_on: Severity | None = Severity.ERROR
+    selection: Selection = dataclasses.field(default_factory=Selection)
+    thorough: bool = False
     values: Mapping[str, InputRange] = dataclasses.field(default_factory=dict)
 
 
@@ -318,8 +328,11 @@ class CheckReport:
         model: Path and SHA-256.
         target: What was checked against.
         findings: Worst first, then by place.
-        parser: {"runtime", "version", "accepted"}; accepted is None where the target's parser is not installed.
+        parser: {"runtime", "version", "accepted", "built"}; accepted is None where the target's parser is not
+            installed, built is None where no engine was tried.
         exit_code: 0, or 1 where a finding is at or above `fail_on`.
+        ignored: Findings that were asked to be left out.
+        fail_on: As in the request.
     """
 
     model: dict[str, Any]
@@ -327,6 +340,8 @@ class CheckReport:
     findings: tuple[Finding, ...]
     parser: dict[str, Any]
     exit_code: int
+    ignored: tuple[Ignored, ...] = ()
+    fail_on: Severity | None = Severity.ERROR
 
     def to_json(self) -> dict[str, Any]:
         """Returns the report as plain JSON values."""
@@ -335,8 +350,33 @@ class CheckReport:
             "model": self.model,
             "target": str(self.target),
             "findings": [finding.to_json() for finding in self.findings],
+            "ignored": [each.to_json() for each in self.ignored],
             "summary": summarize(self.findings),
             "parser": self.parser,
+            "fail_on": "never" if self.fail_on is None else self.fail_on.value,
+            "exit_code": self.exit_code,
+        }
+
+
+@dataclasses.dataclass(frozen=True)
+class FailedRun:
+    """One of several checks or builds that ended with an exception; fields as in the boundary's error document."""
+
+    model: str
+    target: str
+    kind: str
+    message: str
+    hint: str
+    exit_code: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the failure as plain JSON values."""
+        error = {"type": self.kind, "message": self.message, "hint": self.hint}
+        return {
+            "schema": SCHEMA,
+            "model": {"path": self.model},
+            "target": self.target,
+            "error": error,
             "exit_code": self.exit_code,
         }
 

@@ -70,7 +70,7 @@ def test_check(call, pipeline) -> None:
 
 
 def test_check_formats_are_a_table(call, pipeline, monkeypatch) -> None:
-    assert list(FORMATS) == ["text", "json"]
+    assert list(FORMATS) == ["text", "json", "sarif", "github", "junit"]
     ended = call("check", "m.onnx", "--format", "json")
     assert json.loads(ended.out) == check_report().to_json()
 

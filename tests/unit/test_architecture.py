@@ -22,44 +22,47 @@ MAY_IMPORT = {
     "findings": "errors",
     "expressions": "",
     "shapes": "errors expressions",
-    "plan": "_version errors findings shapes",
+    "selection": "errors findings",
+    "plan": "_version errors findings selection shapes",
     "saved": "errors plan shapes",
+    "validity": "",
     "deconv": "",
     "quant": "",
     "explanation": "findings plan",
     "axes": "deconv explanation",
-    "report": "explanation findings plan shapes",
-    "model": "deconv errors files findings shapes",
+    "report": "_version explanation findings plan shapes",
+    "model": "deconv errors files findings shapes validity",
     "lattice": "deconv expressions findings model shapes",
     "baked": "lattice model shapes",
     "passes": "baked deconv errors findings model plan quant",
     "rules": "baked deconv findings lattice model plan quant shapes",
     "profiles": "errors findings lattice model rules shapes",
     "sizing": "errors expressions lattice model plan shapes",
-    "runtime": "errors findings plan shapes",
+    "runtime": "errors findings plan shapes validity",
     "audit": "deconv findings model rules runtime",
     "verify": "errors model plan shapes",
     "precision": "errors model plan runtime",
     "isolate": "audit explanation model rules runtime",
     "explain": "axes deconv errors explanation findings isolate model passes plan rules runtime",
-    "pipeline": "audit errors files findings model passes plan precision profiles progress rules runtime shapes verify",
+    "pipeline": (
+        "audit errors files findings model passes plan precision profiles progress rules runtime shapes verify"
+    ),
+    "config": "errors findings plan selection shapes",
+    "batch": "errors pipeline plan progress",
     "cli": (
-        "_version errors explain explanation findings passes pipeline plan progress report rules runtime shapes sizing"
+        "_version batch config errors explain explanation findings passes pipeline plan progress report "
+        "rules runtime selection shapes sizing"
     ),
 }
 """Module or subpackage of trtconv to the others that it may import."""
 
 DOORS = {
     "click": ["cli/*"],
+    "tomli": ["config.py"],
     "google": ["model.py"],
     "onnx": [
-        "explain.py",
-        "isolate.py",
-        "lattice/program.py",
-        "model.py",
-        "passes/*",
-        "rules/*",
-        "runtime/refusals.py",
+        *("explain.py", "isolate.py", "lattice/program.py", "model.py", "passes/*", "rules/*"),
+        *("runtime/refusals.py", "validity.py"),
         "verify.py",
     ],
     "onnx_graphsurgeon": ["model.py", "passes/*"],

@@ -117,8 +117,8 @@ def test_check_and_rewrite_reports_have_their_keys(use: Use, tmp_path: Path) -> 
     assert {"schema", "model", "target", "findings", "summary", "parser", "exit_code"} <= data.keys()
     (finding,) = data["findings"]
     assert {"code", "name", "severity", "message", "location", "fix"} <= finding.keys()
-    assert finding["location"].keys() == {"graph", "index", "node", "op", "tensor"}
-    assert data["parser"] == {"runtime": "rtx", "version": "1.7.1.116", "accepted": True}
+    assert finding["location"].keys() == {"graph", "index", "node", "op", "tensor", "source"}
+    assert data["parser"] == {"runtime": "rtx", "version": "1.7.1.116", "accepted": True, "built": True}
     data = pipeline.rewrite(RewriteRequest(path, tmp_path / "out.onnx")).to_json()
     assert {"schema", "edits", "skipped", "verified", "exit_code"} <= data.keys()
     assert data["edits"][0].keys() == {"pass", "node", "what"}
@@ -382,7 +382,7 @@ def test_check_against_a_target_that_is_not_installed(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(pipeline.runtime, "load", missing)
     report = pipeline.check(CheckRequest(model, target=Target("tensorrt", (8, 6))))
-    assert report.parser == {"runtime": None, "version": None, "accepted": None}
+    assert report.parser == {"runtime": None, "version": None, "accepted": None, "built": None}
     with pytest.raises(EnvironmentMissing):
         pipeline.check(CheckRequest(model))
     with pytest.raises(EnvironmentMissing):

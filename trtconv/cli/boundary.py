@@ -97,6 +97,8 @@ def _as_failure(error: Exception) -> TrtconvError:
         return UsageError(error.format_message())
     if isinstance(error, OutputLost):
         return InputError(str(error), "Free some space, or send stdout elsewhere.")
+    if isinstance(error, FileNotFoundError) and not _in_a_folder():
+        return InputError("the working directory is gone", "Change to another one.")
     if isinstance(error, MemoryError):
         return EnvironmentMissing("out of memory", "Use a machine with more memory, or narrower --dim bounds.")
     from trtconv.cli.crash import save_traceback
@@ -104,6 +106,15 @@ def _as_failure(error: Exception) -> TrtconvError:
     summary = f"{type(error).__name__}: {error}".partition("\n")[0][:300]
     where = save_traceback(error)
     return _Bug(f"internal error: {summary}", f"This is a bug in trtconv. Please report it with {where}")
+
+
+def _in_a_folder() -> bool:
+    """Whether the working directory still exists; relative paths mean nothing where it does not."""
+    try:
+        os.getcwd()  # noqa: PTH109
+    except OSError:
+        return False
+    return True
 
 
 def _tidy(message: str) -> str:

@@ -13,10 +13,10 @@ from trtconv.cli.progress import show_progress
 
 
 @dataclasses.dataclass(frozen=True)
-class BuildFlags(options.ShapeFlags):
+class BuildFlags(options.ManyModels, options.ShapeFlags):
     """The command's flags."""
 
-    model: str
+    model: str | None
     output: str | None
     target: str
     precision: str
@@ -50,6 +50,8 @@ Examples:
       --split 3 --round
   The same as with trtexec:
     trtconv build unet.onnx --minShapes x:1x3x64x64 --optShapes x:1x3x256x256 --maxShapes x:4x3x512x512
+  All models of trtconv.toml (docs/config.md) whose engines are not up to date:
+    trtconv build
   In a script:
     trtconv build unet.onnx --dim height=64:256:512 --format json -q | jq .engine.bytes
 
@@ -58,7 +60,7 @@ Exit status: 0 built, or up to date; 1 the model failed; 2 a bad call or an unre
 4 the runtime or GPU is missing.
 """,
 )
-@options.model_argument
+@options.optional_model_argument
 @click.option("-o", "--output", metavar="ENGINE", help="Where the engine goes. Default: MODEL with the suffix .engine.")
 @options.shape_options
 @options.split_option
@@ -77,6 +79,7 @@ Exit status: 0 built, or up to date; 1 the model failed; 2 a bad call or an unre
 @options.requantize_option
 @options.fail_on_option
 @click.option("--force", is_flag=True, help="Build even where model, plan and runtime have not changed.")
+@options.many_options
 @options.quiet_option
 @options.packed(BuildFlags)
 def command(flags: BuildFlags) -> Outcome:
@@ -86,6 +89,8 @@ def command(flags: BuildFlags) -> Outcome:
     TensorRT would refuse or misread a node, parsed by TensorRT's own parser, audited (every deconvolution in the
     parsed network is compared with what ONNX says it computes) and built.
 
+    Without MODEL, every model that trtconv.toml or pyproject.toml lists is built, several at a time.
+
     The engine and its report, ENGINE.json, appear whole or not at all. An engine whose model, plan and runtime have
     not changed is kept. Every dynamic dimension needs bounds; without them the command lists the dimensions and what
     to add.
@@ -93,6 +98,8 @@ def command(flags: BuildFlags) -> Outcome:
     from trtconv.plan import BuildRequest
     from trtconv.report import json, text
 
+    if flags.model is None or flags.config is not None:
+        return _build_all(flags)
     dims, profiles = flags.bounds()
     request = BuildRequest(
         model=Path(flags.model),
@@ -116,6 +123,28 @@ def command(flags: BuildFlags) -> Outcome:
         report = pipeline.build(request, progress)
     render = json.render(report.to_json()) if flags.output_format == "json" else text.build_text(report)
     return Outcome(render, report.exit_code)
+
+
+_OF_ONE_MODEL: dict[str, object] = {
+    **options.NO_SHAPES,
+    "model": None,
+    "output": None,
+    "split": None,
+    "rounded": False,
+    "target": "auto",
+    "precision": "as-is",
+    "report": None,
+    "no_rewrite": False,
+    "requantize": False,
+    "fail_on": "error",
+}
+
+
+def _build_all(flags: BuildFlags) -> Outcome:
+    from trtconv.cli.many import ManyFlags, build_all
+
+    options.refuse_single_flags(flags, _OF_ONE_MODEL)
+    return build_all(ManyFlags(flags.config, flags.jobs, flags.output_format, flags.quiet), flags.force)
 
 
 def _path(text: str | None) -> Path | None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from trtconv.cli import options
+from trtconv.cli.many import ManyFlags, check_all, check_each, working_folder
 from trtconv.cli.outcome import Command, Outcome
 from trtconv.cli.progress import show_progress
 
@@ -18,16 +19,23 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True)
-class CheckFlags(options.ShapeFlags):
+class CheckFlags(options.ManyModels, options.ShapeFlags):
     """The command's flags."""
 
-    model: str
+    models: tuple[str, ...]
     target: str
     output_format: str
     no_rewrite: bool
     requantize: bool
     fail_on: str
+    select: tuple[str, ...]
+    ignore: tuple[str, ...]
+    thorough: bool
     quiet: bool
+
+    def many(self) -> ManyFlags:
+        """Returns the flags that say how several models are done."""
+        return ManyFlags(self.config, self.jobs, self.output_format, self.quiet)
 
 
 def _as_text(report: CheckReport) -> str:
@@ -42,7 +50,33 @@ def _as_json(report: CheckReport) -> str:
     return render(report.to_json())
 
 
-FORMATS: dict[str, Callable[[CheckReport], str]] = {"text": _as_text, "json": _as_json}
+def _as_sarif(report: CheckReport) -> str:
+    from trtconv.report.sarif import check_sarif
+    from trtconv.rules import RULES
+
+    return check_sarif([report], RULES, working_folder())
+
+
+def _as_github(report: CheckReport) -> str:
+    from trtconv.report.github import check_github
+
+    return check_github([report], working_folder())
+
+
+def _as_junit(report: CheckReport) -> str:
+    from trtconv.report.junit import check_junit
+    from trtconv.rules import RULES
+
+    return check_junit([report], RULES)
+
+
+FORMATS: dict[str, Callable[[CheckReport], str]] = {
+    "text": _as_text,
+    "json": _as_json,
+    "sarif": _as_sarif,
+    "github": _as_github,
+    "junit": _as_junit,
+}
 """The formats of `--format` and what writes them; the first is the default."""
 
 
@@ -60,27 +94,44 @@ Examples:
     trtconv check unet.onnx --target tensorrt-8.6
   As a gate in CI:
     trtconv check unet.onnx --fail-on warning --format json -q > check.json
+  For code scanning, or a CI server's test report; docs/ci.md has whole recipes:
+    trtconv check unet.onnx --format sarif -q > trtconv.sarif
+    trtconv check unet.onnx --format junit -q > trtconv.xml
+  All models of trtconv.toml (docs/config.md):
+    trtconv check
+  Everything but quantisation and one rule:
+    trtconv check unet.onnx --ignore TC3 --ignore TC101
 
 \b
 Exit status: 0 no finding at or above --fail-on; 1 there is one; 2 a bad call or an unreadable model;
 4 the runtime asked for is missing. 'trtconv rule TC101' explains a finding.
 """,
 )
-@options.model_argument
+@options.models_argument
 @options.shape_options
 @options.target_option
 @options.format_option(*FORMATS)
 @options.no_rewrite_option
 @options.requantize_option
 @options.fail_on_option
+@click.option("--select", multiple=True, metavar="CODE", help="Let only these findings count. TC3 means all TC3xx.")
+@click.option("--ignore", multiple=True, metavar="CODE", help="Leave these findings out. Repeatable, as --select is.")
+@click.option("--thorough", is_flag=True, help="Build an engine, and throw it away, to be sure of the verdict.")
+@options.many_options
 @options.quiet_option
 @options.packed(CheckFlags)
 def command(flags: CheckFlags) -> Outcome:
     """Tell what TensorRT will not take, or will get wrong, in a model.
 
     MODEL is an .onnx file, with its external data beside it. Runs every rule and TensorRT's own parser, and lists
-    each unsupported or misread node at once, with its place, its name and what to do. Needs no GPU and builds
+    each unsupported or misread node at once, with its place, its name and what to do. Needs no GPU and writes
     nothing.
+
+    Exit status 0 means that build with the same arguments would succeed. The builder is asked too where the sizes are
+    known; of a large network it tells all only by building it, which --thorough does.
+
+    Several MODELs are checked at the same time, with the same flags. Without any, every model that trtconv.toml or
+    pyproject.toml lists is checked.
 
     What build mends by rewriting is listed as such and does not fail the check, except for quantisation (TC3xx): that
     belongs mended in the file, because other tools misread it. --no-rewrite judges the model as it is. Bounds may be
@@ -88,19 +139,43 @@ def command(flags: CheckFlags) -> Outcome:
     """
     from trtconv.plan import CheckRequest
 
+    if not flags.models or flags.config is not None:
+        return _check_all(flags)
     dims, profiles = flags.bounds()
     request = CheckRequest(
-        model=Path(flags.model),
+        model=Path(flags.models[0]),
         dims=dims,
         profiles=profiles,
         target=options.parse_target(flags.target),
         rewrite=not flags.no_rewrite,
         requantize=flags.requantize,
         fail_on=options.severity(flags.fail_on),
+        selection=options.selection(flags.select, flags.ignore),
+        thorough=flags.thorough,
         values=flags.values(),
     )
+    if len(flags.models) > 1:
+        return check_each([dataclasses.replace(request, model=Path(model)) for model in flags.models], flags.many())
     from trtconv import pipeline
 
     with show_progress(flags.quiet) as progress:
         report = pipeline.check(request, progress)
     return Outcome(FORMATS[flags.output_format](report), report.exit_code)
+
+
+_OF_ONE_MODEL: dict[str, object] = {
+    **options.NO_SHAPES,
+    "models": (),
+    "target": "auto",
+    "no_rewrite": False,
+    "requantize": False,
+    "fail_on": "error",
+    "select": (),
+    "ignore": (),
+    "thorough": False,
+}
+
+
+def _check_all(flags: CheckFlags) -> Outcome:
+    options.refuse_single_flags(flags, _OF_ONE_MODEL)
+    return check_all(flags.many())

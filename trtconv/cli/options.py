@@ -19,6 +19,7 @@ from trtconv.errors import InputError
 if TYPE_CHECKING:
     from trtconv.findings import Severity
     from trtconv.plan import Bounds, Target
+    from trtconv.selection import Selection
     from trtconv.shapes import InputRange
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
@@ -61,6 +62,17 @@ class ShapeFlags:
         return dims, tuple(parse_profile(text) for text in self.profile)
 
 
+NO_SHAPES: dict[str, object] = {
+    "dim": (),
+    "profile": (),
+    "min_shapes": None,
+    "opt_shapes": None,
+    "max_shapes": None,
+    "value": (),
+}
+"""The flags of `shape_options` where none is given."""
+
+
 def packed(flags: Callable[..., Flags]) -> Callable[[Callable[[Flags], Outcome]], Callable[..., Outcome]]:
     """Gives a command its flags as one object.
 
@@ -90,6 +102,36 @@ def _chain(*options: Callable[[Decorated], Decorated]) -> Callable[[Decorated], 
 
 
 model_argument = click.argument("model", metavar="MODEL")
+optional_model_argument = click.argument("model", metavar="[MODEL]", required=False)
+models_argument = click.argument("models", metavar="[MODEL]...", nargs=-1)
+
+many_options = _chain(
+    click.option("--config", metavar="FILE", help="Do all models of this configuration; alone without MODEL."),
+    click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Do so many of several models at a time."),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class ManyModels:
+    """The flags of `many_options`."""
+
+    config: str | None
+    jobs: int | None
+
+
+def refuse_single_flags(flags: object, defaults: dict[str, object]) -> None:
+    """Refuses flags that are about one model where the configuration says it all.
+
+    Raises:
+        InputError: One of `defaults` has another value.
+    """
+    given = [name for name, value in defaults.items() if getattr(flags, name) != value]
+    if given:
+        raise InputError(
+            f"--{given[0].replace('_', '-')} goes with a MODEL",
+            "Without one, the configuration says it: docs/config.md.",
+        )
+
 
 shape_options = _chain(
     click.option(
@@ -199,6 +241,15 @@ def severity(fail_on: str) -> Severity | None:
     from trtconv.findings import Severity
 
     return None if fail_on == "never" else Severity(fail_on)
+
+
+def selection(select: tuple[str, ...], ignore: tuple[str, ...]) -> Selection:
+    """Returns the choice of findings that `--select` and `--ignore` make; codes may be joined by commas."""
+    from trtconv.selection import Selection
+
+    chosen = [code.strip() for text in select for code in text.split(",")]
+    left_out = [code.strip() for text in ignore for code in text.split(",")]
+    return Selection(tuple(chosen), dict.fromkeys(left_out, ""))
 
 
 def parse_target(text: str) -> Target | None:

@@ -43,10 +43,11 @@ def _obstacle(group: Group) -> str:
 class _AsymmetricPass(Pass):
     """A pass over the groups of quantised tensors that TensorRT does not have."""
 
+    def may_act(self, model: OnnxModel) -> bool:
+        return has_linear(model)
+
     def run(self, model: OnnxModel, target: Target) -> PassResult:
         result = PassResult()
-        if not has_linear(model):
-            return result
         for scope in model.scopes:
             field = Field(scope, LINEAR | MOVERS)
             for group in groups(field):

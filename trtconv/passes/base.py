@@ -44,6 +44,10 @@ class Pass:
     def summary(self) -> str:
         return (inspect.getdoc(self) or "").partition("\n")[0]
 
+    def may_act(self, model: OnnxModel) -> bool:
+        """Whether the model holds anything that the pass is about; asked before each run, so it must cost little."""
+        return True
+
     def run(self, model: OnnxModel, target: Target) -> PassResult:
         """Rewrites the model in place.
 
@@ -62,6 +66,9 @@ class NodePass(Pass):
     """
 
     ops: ClassVar[frozenset[str]]
+
+    def may_act(self, model: OnnxModel) -> bool:
+        return model.has(self.ops)
 
     def run(self, model: OnnxModel, target: Target) -> PassResult:
         result = PassResult()
@@ -128,14 +135,20 @@ def run_passes(model: OnnxModel, passes: Sequence[Pass], target: Target) -> Pass
         AssertionError: A pass broke its contract: a bug in trtconv.
     """
     total = PassResult()
-    sound = checker_complaint(model) is None if passes else True
-    before = _fingerprint(model)
+    original: onnx.ModelProto | None = None
+    before: int | None = None
     for each in passes:
+        # A pass may make what a later one is about, so each is asked in its turn.
+        if not each.may_act(model):
+            continue
+        if before is None:
+            original, before = model.skeleton(), _fingerprint(model)
         result, before = _run_one(model, each, target, before)
         total += result
-    if total.edits and sound:
-        complaint = checker_complaint(model)
-        assert complaint is None, f"the passes made an invalid model: {complaint}"
+    if total.edits and original is not None:
+        complaint = _complaint(model.skeleton())
+        # What was invalid before need not be valid now.
+        assert complaint is None or _complaint(original), f"the passes made an invalid model: {complaint}"
     return total
 
 
@@ -160,8 +173,12 @@ def _fingerprint(model: OnnxModel) -> int:
 
 def checker_complaint(model: OnnxModel) -> str | None:
     """Returns what ONNX's checker has against the model (weights aside), or None."""
+    return _complaint(model.skeleton())
+
+
+def _complaint(skeleton: onnx.ModelProto) -> str | None:
     try:
-        onnx.checker.check_model(model.skeleton())
+        onnx.checker.check_model(skeleton)
     except (onnx.checker.ValidationError, ValueError) as error:
         return str(error).strip().partition("\n")[0]
     return None

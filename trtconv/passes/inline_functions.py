@@ -19,6 +19,9 @@ class InlineDeconvFunctions(Pass):
     name: ClassVar[str] = "inline-deconv-functions"
     fixes: ClassVar[tuple[str, ...]] = ()
 
+    def may_act(self, model: OnnxModel) -> bool:
+        return bool(model.proto.functions)
+
     def run(self, model: OnnxModel, target: Target) -> PassResult:
         try:
             names = model.inline_functions_with("ConvTranspose")

@@ -6,7 +6,9 @@ from typing import ClassVar
 
 import onnx_graphsurgeon as gs
 
+from trtconv.model import Scope
 from trtconv.passes.base import NodePass, Operation, Refusal
+from trtconv.plan import Target
 
 
 class WriteKernelShape(NodePass):
@@ -19,12 +21,16 @@ class WriteKernelShape(NodePass):
     fixes: ClassVar[tuple[str, ...]] = ("TC110",)
     ops: ClassVar[frozenset[str]] = frozenset({"Conv", "ConvTranspose"})
 
+    def concerns(self, scope: Scope, index: int, target: Target) -> bool:
+        # RTX infers it; which version of the full TensorRT began to is not known, and writing it is harmless.
+        node = scope.graph.node[index]
+        if target.family == "rtx" or len(node.input) < 2 or scope.initializer(node.input[1]) is not None:
+            return False
+        return all(attribute.name != "kernel_shape" for attribute in node.attribute)
+
     def visit(self, operation: Operation) -> str | Refusal | None:
         field, node = operation.field, operation.node
         assert isinstance(node, gs.Node)
-        # RTX infers it; which version of the full TensorRT began to is not known, and writing it is harmless.
-        if operation.target.family == "rtx":
-            return None
         if "kernel_shape" in node.attrs or len(node.inputs) < 2 or isinstance(node.inputs[1], gs.Constant):
             return None
         shape = field.shape(node.inputs[1])

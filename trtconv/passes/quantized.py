@@ -60,7 +60,12 @@ class Linear:
 
 def has_linear(model: OnnxModel) -> bool:
     """Whether a model quantises anything; ONNX Runtime's quantiser writes 16-bit Q/DQ in its own domain."""
-    return any(n.op_type in LINEAR and n.domain in _DOMAINS for scope in model.scopes for n in scope.graph.node)
+    return any(
+        scope.graph.node[index].domain in _DOMAINS
+        for scope in model.scopes
+        for op in LINEAR
+        for index in scope.by_op.get(op, ())
+    )
 
 
 def moves(node: gs.Node) -> bool:

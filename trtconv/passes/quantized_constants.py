@@ -22,10 +22,11 @@ class DequantizeConstants(Pass):
     name: ClassVar[str] = "dequantize-constants"
     fixes: ClassVar[tuple[str, ...]] = ()
 
+    def may_act(self, model: OnnxModel) -> bool:
+        return has_linear(model)
+
     def run(self, model: OnnxModel, target: Target) -> PassResult:
         result = PassResult()
-        if not has_linear(model):
-            return result
         for scope in model.scopes:
             field = Field(scope, LINEAR | MOVERS)
             for group in groups(field):

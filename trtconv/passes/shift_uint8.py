@@ -25,10 +25,11 @@ class ShiftUint8(Pass):
     name: ClassVar[str] = "shift-uint8-to-int8"
     fixes: ClassVar[tuple[str, ...]] = ("TC307",)
 
+    def may_act(self, model: OnnxModel) -> bool:
+        return has_linear(model)
+
     def run(self, model: OnnxModel, target: Target) -> PassResult:
         result = PassResult()
-        if not has_linear(model):
-            return result
         for scope in model.scopes:
             field = Field(scope, LINEAR | MOVERS)
             for group in groups(field):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from trtconv.findings import Finding, Location, summarize, worst
-from trtconv.plan import BuildReport, CheckReport, Edit, RewriteReport, Skip, TensorInfo
+from trtconv.findings import Finding, Ignored, Location, summarize, worst
+from trtconv.plan import BuildReport, CheckReport, Edit, FailedRun, RewriteReport, Skip, TensorInfo
 from trtconv.report.wording import byte_size, clean, count, indented, shape_text, table
 from trtconv.shapes import ShapeProfile
 
@@ -25,8 +27,23 @@ def check_text(report: CheckReport) -> str:
     """
     path = str(report.model["path"])
     blocks = [findings_text(path, report.findings)] if report.findings else []
-    summary = f"{clean(path)}: {_summary(report.findings)} for {report.target}"
-    return "\n\n".join([*blocks, f"{_parser_line(report.parser)}\n{summary}"])
+    if report.ignored:
+        blocks.append("\n".join(_ignored_lines(report.ignored)))
+    return "\n\n".join([*blocks, f"{_parser_line(report.parser)}\n{check_summary(report)}"])
+
+
+def check_summary(report: CheckReport) -> str:
+    """Returns the outcome of a check in one line."""
+    return f"{clean(str(report.model['path']))}: {_summary(report.findings)} for {report.target}"
+
+
+def _ignored_lines(ignored: Sequence[Ignored]) -> list[str]:
+    counts = Counter((each.finding.code, each.finding.name, each.reason) for each in ignored)
+    lines = []
+    for (code, name, reason), number in counts.items():
+        lines.append(clean(f"ignored: {code} {name}" + (f" ({number})" if number > 1 else "")))
+        lines += indented(f"because: {reason}", "    ") if reason else []
+    return lines
 
 
 def findings_text(path: str, findings: Iterable[Finding]) -> str:
@@ -41,7 +58,8 @@ def findings_text(path: str, findings: Iterable[Finding]) -> str:
         groups.setdefault(_node(finding.location), []).append(finding)
     blocks = []
     for node, members in sorted(groups.items(), key=_group_order):
-        lines = [clean(f"{path}: {node}" if path else str(node))]
+        source = f" ({node.source})" if node.source else ""
+        lines = [clean(f"{path}: {node}{source}" if path else f"{node}{source}")]
         for finding in sorted(members, key=_finding_order):
             lines += _finding_lines(finding)
         blocks.append("\n".join(lines))
@@ -52,7 +70,7 @@ def _node(place: Location) -> Location:
     """The place without its tensor: what findings are grouped by."""
     if place.index is None and not place.node:
         return place
-    return Location(place.graph, place.index, place.node, place.op)
+    return dataclasses.replace(place, tensor="")
 
 
 def _group_order(group: tuple[Location, list[Finding]]) -> tuple[object, ...]:
@@ -89,7 +107,8 @@ def _parser_line(parser: dict[str, Any]) -> str:
     name = " ".join(str(parser[key]) for key in ("runtime", "version") if parser.get(key))
     if parser.get("accepted") is None:
         return "parser: not asked, that TensorRT is not installed here"
-    return f"parser: {clean(name)} {'accepts' if parser['accepted'] else 'refuses'} the model"
+    built = {None: "", True: " and builds it", False: " and does not build it"}[parser.get("built")]
+    return f"parser: {clean(name)} {'accepts' if parser['accepted'] else 'refuses'} the model{built}"
 
 
 def build_text(report: BuildReport) -> str:
@@ -173,6 +192,31 @@ def _verdict(report: BuildReport) -> str:
     total = "" if not report.seconds else f" in {report.seconds.get('total', sum(report.seconds.values())):.1f} s"
     found = f"; {_summary(report.findings)}" if report.findings else ""
     return f"built {engine}{total}{found}"
+
+
+def runs_text(results: Sequence[CheckReport | BuildReport | FailedRun]) -> str:
+    """Renders several checks or builds: what was found, then a line for each of them, then the counts."""
+    details = [text for result in results if (text := _details(result))]
+    lines = [f"{_MARKS.get(result.exit_code, 'FAILED')}  {_run_line(result)}" for result in results]
+    good = sum(result.exit_code == 0 for result in results)
+    return "\n\n".join([*details, "\n".join([*lines, f"{good} of {count(len(results), 'run')} ok"])])
+
+
+_MARKS = {0: "ok    ", 4: "cannot"}
+
+
+def _details(result: CheckReport | BuildReport | FailedRun) -> str:
+    if isinstance(result, FailedRun) or not result.findings or (isinstance(result, BuildReport) and result.up_to_date):
+        return ""
+    return findings_text(str(result.model["path"]), result.findings)
+
+
+def _run_line(result: CheckReport | BuildReport | FailedRun) -> str:
+    if isinstance(result, FailedRun):
+        return clean(f"{result.model} for {result.target}: {result.message.partition(chr(10))[0]}")
+    if isinstance(result, CheckReport):
+        return check_summary(result)
+    return f"{_verdict(result)} for {result.plan.target}"
 
 
 def rewrite_text(report: RewriteReport) -> str:

@@ -6,6 +6,7 @@ One adapter serves both families and every version: where they differ, it asks w
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,14 @@ from trtconv.runtime.gpu import gpu_name
 from trtconv.runtime.logger import Log
 from trtconv.runtime.messages import clean, distinct, refusal
 from trtconv.runtime.network import Handles, Network
+
+
+def _text(read: Callable[[], str]) -> str:
+    """Reads a message; some repeat bytes of the model that are no text."""
+    try:
+        return read()
+    except UnicodeDecodeError:
+        return "TensorRT's ONNX parser refused the node, with a message that is no text"
 
 
 def probe(trt: Any) -> Capabilities:
@@ -109,7 +118,7 @@ class Adapter:
             node_index=max(error.node(), -1),
             node_name=error.node_name() if named else "",
             op=error.node_operator() if named else "",
-            message=refusal(error.desc()),
+            message=refusal(_text(error.desc)),
             inside=tuple(error.local_function_stack()) if hasattr(error, "local_function_stack") else (),
         )
 

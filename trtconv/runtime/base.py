@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from trtconv.findings import Finding
 from trtconv.plan import BuildPlan, Target, TensorInfo
 
 BuildMonitor = Callable[[str, int, int], bool]
@@ -167,6 +168,10 @@ class ParsedNetwork(Protocol):
         """Type of every layer in order, for example ("DECONVOLUTION", "ACTIVATION")."""
 
     @property
+    def layer_count(self) -> int:
+        """Number of layers; cheaper than counting their types."""
+
+    @property
     def deconvolutions(self) -> Sequence[DeconvLayer]:
         """Every deconvolution, in the order of the network."""
 
@@ -181,6 +186,13 @@ class ParsedNetwork(Protocol):
     @property
     def shape_inputs(self) -> Sequence[str]:
         """Names of the inputs whose values are shapes."""
+
+    def faults(self, plan: BuildPlan) -> tuple[Finding, ...]:
+        """Says what the builder refuses before it starts: types, inputs that hold shapes, profiles. Takes milliseconds.
+
+        Args:
+            plan: Profiles and precision.
+        """
 
     def build(self, plan: BuildPlan, monitor: BuildMonitor | None = None) -> EngineBlob:
         """Builds a serialized engine.

@@ -56,10 +56,16 @@ class Network:
         """Type of every layer in order, for example ("DECONVOLUTION", "ACTIVATION")."""
         return tuple(layer.type.name for layer in self._layers())
 
+    @property
+    def layer_count(self) -> int:
+        """Number of layers."""
+        return int(self._handles.network.num_layers)
+
     @functools.cached_property
     def deconvolutions(self) -> tuple[DeconvLayer, ...]:
         """Every deconvolution, in order."""
-        found = (layer for layer in self._layers() if layer.type.name == "DECONVOLUTION")
+        kind = self._trt.LayerType.DECONVOLUTION
+        found = (layer for layer in self._layers() if layer.type == kind)
         return tuple(layers.read_deconvolution(self._trt, layer) for layer in found)
 
     @functools.cached_property
@@ -111,6 +117,31 @@ class Network:
             raise _failed(messages.refusal_findings(session.records))
         return EngineBlob(memoryview(blob), session.warnings)
 
+    def faults(self, plan: BuildPlan) -> tuple[Finding, ...]:
+        """Asks the builder whether it takes the network, without building; see `ParsedNetwork.faults`.
+
+        Args:
+            plan: Profiles and precision.
+        """
+        try:
+            self._refuse_shape_inputs(plan.profiles)
+        except BuildFailed as error:
+            return tuple(f for f in error.findings if isinstance(f, Finding))
+        builder = self._handles.builder
+        with self._log.session() as session:
+            config = builder.create_builder_config()
+            for flag in self._flags(plan.precision):
+                config.set_flag(flag)
+            try:
+                fits = self._add_profiles(config, plan.profiles)
+            except BuildFailed as error:
+                return tuple(f for f in error.findings if isinstance(f, Finding))
+            if fits and builder.is_network_supported(self._handles.network, config):
+                return ()
+        return messages.profile_findings(session.records, len(plan.profiles)) or messages.refusal_findings(
+            session.records
+        )
+
     def _run(self, plan: BuildPlan, session: Session, progress: Progress) -> Any:
         """Configures and runs the builder. Returns its IHostMemory, or None where it refused."""
         builder = self._handles.builder
@@ -151,7 +182,12 @@ class Network:
         dynamic = [tensor for tensor in self.inputs if -1 in tensor.shape]
         if not dynamic and not self.shape_inputs:
             return True
-        return all(config.add_optimization_profile(self._profile(p, dynamic)) >= 0 for p in profiles)
+        try:
+            return all(config.add_optimization_profile(self._profile(p, dynamic)) >= 0 for p in profiles)
+        except (RuntimeError, TypeError, ValueError) as error:
+            # Sizes beyond TensorRT's integers, or another number of axes than the parser made of the input.
+            message = f"TensorRT does not take the profile's sizes: {messages.clean(str(error))}"
+            raise _failed((Finding("TC404", "profile-inconsistent", message, Severity.ERROR),)) from error
 
     def _profile(self, shapes: ShapeProfile, dynamic: list[TensorInfo]) -> Any:
         profile = self._handles.builder.create_optimization_profile()

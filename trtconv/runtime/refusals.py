@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from trtconv.runtime.base import ParserIssue
+from trtconv.validity import data_can_be_propagated
 
 _ROUNDS = 50
 _PROBE = "trtconv.probe"
@@ -228,7 +229,7 @@ def _types(model: Any) -> dict[str, Any]:
     import onnx
 
     try:
-        graph = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
+        graph = onnx.shape_inference.infer_shapes(model, data_prop=data_can_be_propagated(model.graph)).graph
     except (onnx.shape_inference.InferenceError, RuntimeError, ValueError, TypeError):
         # Only a help: without types fewer nodes can be looked at.
         graph = model.graph

@@ -1,0 +1,76 @@
+"""action.yml, the script behind it, and the pre-commit hook."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cli_helpers import ROOT
+
+SCRIPT = ROOT / ".ci" / "action.sh"
+
+pytestmark = [
+    pytest.mark.skipif(shutil.which("bash") is None or sys.platform == "win32", reason="needs bash"),
+    pytest.mark.skipif(importlib.util.find_spec("tensorrt_rtx") is None, reason="needs tensorrt-rtx"),
+]
+
+
+def _run(tmp_path: Path, **inputs: str) -> tuple[int, str, str]:
+    trtconv = tmp_path / "trtconv"
+    trtconv.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m trtconv "$@"\n')
+    trtconv.chmod(0o755)
+    output = tmp_path / "output"
+    output.write_text("")
+    defaults = {"MODELS": "", "ARGS": "", "FAIL_ON": "error", "SARIF": ""}
+    environment = {**os.environ, **defaults, "PYTHONPATH": str(ROOT), "TRTCONV": str(trtconv), **inputs}
+    environment["GITHUB_OUTPUT"] = str(output)
+    ended = subprocess.run(
+        ["bash", str(SCRIPT)], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    return ended.returncode, ended.stdout + ended.stderr, output.read_text()
+
+
+def test_action_checks_models_and_writes_sarif(tmp_path: Path) -> None:
+    for name in ("a b.onnx", "c.onnx"):
+        shutil.copy(ROOT / "models" / "unet.onnx", tmp_path / name)
+    sizes = "--dim batch=1 --dim 'height=64' --dim width=64 --target rtx"
+    code, said, output = _run(tmp_path, MODELS="a b.onnx\nc.onnx\n", ARGS=sizes, SARIF="log.sarif")
+    assert (code, output) == (0, "exit-code=0\n"), said
+    assert said.count("::notice ") == 2
+    assert len(json.loads((tmp_path / "log.sarif").read_text())["runs"][0]["artifacts"]) == 2
+
+
+def test_action_fails_with_the_models(tmp_path: Path) -> None:
+    (tmp_path / "broken.onnx").write_bytes(b"x")
+    code, said, output = _run(tmp_path, MODELS="broken.onnx")
+    assert (code, output) == (2, "exit-code=2\n"), said
+
+
+def test_action_runs_nothing_of_its_inputs(tmp_path: Path) -> None:
+    _run(tmp_path, MODELS="$(touch pwned1)\n`touch pwned2`", ARGS="$(touch pwned3); touch pwned4 `touch pwned5`")
+    assert not list(tmp_path.glob("pwned*"))
+
+
+def test_action_without_models_takes_the_configuration(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "models" / "unet.onnx", tmp_path / "u.onnx")
+    (tmp_path / "trtconv.toml").write_text('targets = ["rtx"]\n[[models]]\npath = "u.onnx"\n')
+    code, said, _ = _run(tmp_path)
+    assert code == 0, said
+    assert "u.onnx: 1 info" in said
+
+
+def test_every_input_of_the_action_is_used() -> None:
+    text = (ROOT / "action.yml").read_text()
+    declared = text.partition("inputs:\n")[2].partition("outputs:\n")[0]
+    names = [
+        line.strip()[:-1] for line in declared.splitlines() if line.startswith("  ") and not line.startswith("   ")
+    ]
+    assert names
+    for name in names:
+        assert f"inputs.{name}" in text

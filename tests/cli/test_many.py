@@ -1,0 +1,163 @@
+"""`trtconv check` and `trtconv build` without a MODEL."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from cli_helpers import ROOT
+
+from trtconv.batch import suitable_jobs, worst_exit_code
+from trtconv.plan import CheckRequest
+
+pytestmark = [
+    pytest.mark.skipif(importlib.util.find_spec("tensorrt_rtx") is None, reason="needs tensorrt-rtx"),
+    pytest.mark.skipif(sys.platform == "win32", reason="POSIX paths and signals"),
+]
+
+CONFIG = """
+targets = ["rtx"]
+[[models]]
+path = "unet.onnx"
+dims = { batch = 1, height = 64, width = 64 }
+[[models]]
+path = "quantized_autoencoder.onnx"
+ignore = [{ code = "TC311", reason = "ten classes" }]
+"""
+BROKEN = CONFIG + '[[models]]\npath = "broken.onnx"\n'
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("unet.onnx", "quantized_autoencoder.onnx"):
+        shutil.copy(ROOT / "models" / name, tmp_path)
+    (tmp_path / "broken.onnx").write_bytes(b"no model")
+    (tmp_path / "trtconv.toml").write_text(CONFIG)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_check(call, project: Path) -> None:
+    ended = call("check", "-q")
+    assert ended.code == 0, ended.err
+    assert ended.out.splitlines()[-1] == "2 of 2 runs ok"
+    document = json.loads(call("check", "-q", "--format", "json").out)
+    assert document["summary"] == {"runs": 2, "ok": 2, "up_to_date": 0, "failed": 0, "exit_code": 0}
+    assert [run["exit_code"] for run in document["runs"]] == [0, 0]
+    assert [each["reason"] for each in document["runs"][1]["ignored"]] == ["ten classes"]
+
+
+def test_one_that_cannot_be_read_does_not_stop_the_others(call, project: Path) -> None:
+    (project / "trtconv.toml").write_text(BROKEN)
+    document = json.loads(call("check", "-q", "--format", "json").out)
+    assert [run["exit_code"] for run in document["runs"]] == [0, 0, 2]
+    assert document["exit_code"] == 2
+    assert document["runs"][2]["error"]["type"] == "InputError"
+    junit = ElementTree.fromstring(call("check", "-q", "--format", "junit").out)
+    assert (junit.get("errors"), len(junit.findall("testsuite"))) == ("1", 3)
+    sarif = json.loads(call("check", "-q", "--format", "sarif").out)["runs"][0]
+    assert sarif["invocations"][0]["executionSuccessful"] is False
+    assert any(
+        line.startswith("::error file=broken.onnx,") for line in call("check", "--format", "github").out.splitlines()
+    )
+
+
+def test_several_models_on_the_command_line(call, project: Path) -> None:
+    ended = call("check", "unet.onnx", "quantized_autoencoder.onnx", "-q", "--target", "rtx", "--format", "json")
+    document = json.loads(ended.out)
+    assert (ended.code, document["config"]) == (0, None)
+    assert [run["model"]["path"] for run in document["runs"]] == ["unet.onnx", "quantized_autoencoder.onnx"]
+    assert call("check", "unet.onnx", "broken.onnx", "-q").code == 2
+
+
+def test_build_keeps_what_is_up_to_date(call, project: Path) -> None:
+    (project / "trtconv.toml").write_text(CONFIG.split('[[models]]\npath = "quant')[0])
+    first = call("build", "-q")
+    assert first.code == 0, first.err + first.out
+    assert (project / "unet.engine").exists()
+    assert (project / "unet.engine.json").exists()
+    document = json.loads(call("build", "-q", "--format", "json").out)
+    assert document["summary"]["up_to_date"] == 1
+    assert "built unet.engine" in call("build", "-q", "--force").out
+
+
+def test_flags_of_one_model_are_refused(call, project: Path) -> None:
+    for flags in (("--dim", "batch=1"), ("--target", "rtx"), ("--config", "trtconv.toml", "unet.onnx")):
+        ended = call("check", *flags)
+        assert ended.code == 2
+        assert "goes with a MODEL" in ended.err
+
+
+def test_no_configuration(call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    ended = call("check")
+    assert ended.code == 2
+    assert "Missing argument 'MODEL'" in ended.err
+
+
+def test_worst_exit_code() -> None:
+    assert [worst_exit_code(codes) for codes in ([], [0], [0, 1], [1, 4], [4, 2], [2, 3])] == [0, 0, 1, 4, 2, 3]
+
+
+def test_jobs_are_bounded(tmp_path: Path) -> None:
+    assert suitable_jobs([CheckRequest(tmp_path / "m.onnx")] * 3) in (1, 2, 3)
+    with (tmp_path / "huge.onnx").open("wb") as file:
+        file.truncate(1 << 42)
+    if Path("/proc/meminfo").exists():
+        assert suitable_jobs([CheckRequest(tmp_path / "huge.onnx")] * 3) == 1
+
+
+def test_crash_of_a_worker_fails_its_model_only(spawn, project: Path) -> None:
+    code = """
+import sys
+from trtconv import batch
+from trtconv.cli import main
+class Killer(batch._Worker):
+    def run(self, request):
+        if request.model.name == "unet.onnx":
+            self._start().kill()
+        return super().run(request)
+batch._Worker = Killer
+sys.exit(main())
+"""
+    process = spawn(code, "check", "-q", "--jobs", "1", "--format", "json", cwd=project)
+    out, err = process.communicate(timeout=120)
+    document = json.loads(out)
+    assert [run["exit_code"] for run in document["runs"]] == [1, 0], err
+    assert "ended the process" in document["runs"][0]["error"]["message"]
+
+
+def test_interruption_ends_the_workers(spawn, project: Path) -> None:
+    code = """
+import sys
+from trtconv import batch
+from trtconv.cli import main
+class Slow(batch._Worker):
+    def _start(self):
+        import subprocess
+        with self._lock:
+            if self._closed:
+                return None
+            self._process = subprocess.Popen(["sleep", "321"], stdin=-1, stdout=-1, start_new_session=True)
+            print(self._process.pid, file=sys.stderr, flush=True)
+        return self._process
+batch._Worker = Slow
+sys.exit(main())
+"""
+    process = spawn(code, "check", "-q", "--jobs", "1", cwd=project)
+    assert process.stderr is not None
+    worker = int(process.stderr.readline())
+    time.sleep(0.5)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert process.returncode == 143
+    with pytest.raises(ProcessLookupError):
+        os.kill(worker, 0)

@@ -1,0 +1,121 @@
+"""What shells, file systems and disks do to a command."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cli_helpers import ROOT
+
+pytestmark = [
+    pytest.mark.skipif(importlib.util.find_spec("tensorrt_rtx") is None, reason="needs tensorrt-rtx"),
+    pytest.mark.skipif(sys.platform == "win32", reason="POSIX files and limits"),
+]
+
+MODEL = ROOT / "models" / "gan_generator.onnx"
+RUN = "import sys; from trtconv.cli import main; sys.exit(main())"
+DIMS = ("--dim", "batch=1")
+
+
+def test_spaces_and_unicode_in_paths(call, tmp_path: Path) -> None:
+    folder = tmp_path / "my nets \u00e9\u4e2d"
+    folder.mkdir()
+    model = folder / "g n.onnx"
+    shutil.copy(MODEL, model)
+    assert call("check", str(model), "-q").code == 0
+    ended = call("build", str(model), *DIMS, "-q", "-o", str(folder / "e \u00fc.engine"), "--format", "json")
+    assert ended.code == 0, ended.err
+    assert Path(json.loads(ended.out)["engine"]["path"]).exists()
+    assert call("rewrite", str(model), "-o", str(folder / "r \u00fc.onnx"), "-q").code == 0
+
+
+@pytest.mark.skipif(hasattr(os, "geteuid") and os.geteuid() == 0, reason="root writes everywhere")
+def test_read_only_folder(call, tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    ended = call("build", str(MODEL), *DIMS, "-o", str(tmp_path / "e.engine"), "-q")
+    tmp_path.chmod(0o700)
+    assert ended.code == 2
+    assert "cannot be written" in ended.err
+
+
+def test_folder_that_is_a_file(call, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    ended = call("build", str(MODEL), *DIMS, "-o", str(tmp_path / "file" / "e.engine"), "-q")
+    assert ended.code == 2
+    assert "cannot be written" in ended.err
+
+
+@pytest.mark.parametrize("command", ["build", "rewrite"])
+def test_full_disk(spawn, tmp_path: Path, command: str) -> None:
+    output = tmp_path / "out"
+    output.write_bytes(b"old")
+    limit = (
+        "import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)); "
+    )
+    dims = DIMS if command == "build" else ()
+    process = spawn(
+        limit + RUN, command, str(MODEL), *dims, "-o", str(output), "--target", "rtx", "-q", "--format", "json"
+    )
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 2, err
+    assert json.loads(out)["exit_code"] == 2
+    assert "cannot be written" in err
+    assert output.read_bytes() == b"old"
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize("args", [("check",), ("check", "m.onnx"), ("build", "m.onnx"), ("rule", "TC101"), ("--help",)])
+def test_working_directory_that_is_gone(spawn, tmp_path: Path, args: tuple[str, ...]) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    code = f"import os, trtconv.cli; os.chdir({str(gone)!r}); os.rmdir({str(gone)!r}); " + RUN
+    process = spawn(code, *args)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == (2 if args[0] in ("check", "build") else 0), err
+    assert "Traceback" not in err
+
+
+def test_absolute_path_where_the_working_directory_is_gone(spawn, tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    code = f"import os, trtconv.cli; os.chdir({str(gone)!r}); os.rmdir({str(gone)!r}); " + RUN
+    for output_format in ("text", "sarif", "github"):
+        gone.mkdir(exist_ok=True)
+        process = spawn(code, "check", str(MODEL), "-q", "--format", output_format)
+        _, err = process.communicate(timeout=60)
+        assert (process.returncode, err) == (0, "")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_script(spawn, shell: str) -> None:
+    process = spawn(RUN, env={"_TRTCONV_COMPLETE": f"{shell}_source"})
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert "_TRTCONV_COMPLETE" in out
+
+
+def _completed(spawn, *words: str) -> list[str]:
+    line = " ".join(["trtconv", *words])
+    env = {"_TRTCONV_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(len(words))}
+    out, _ = spawn(RUN, env=env).communicate(timeout=60)
+    return [entry.partition(",")[2] for entry in out.splitlines()]
+
+
+def test_completions(spawn) -> None:
+    assert "check" in _completed(spawn, "ch")
+    assert "--fail-on" in _completed(spawn, "check", "--fa")
+    assert _completed(spawn, "check", "--format", "s") == ["sarif"]
+
+
+def test_completion_of_a_script_is_valid_bash(spawn, tmp_path: Path) -> None:
+    if shutil.which("bash") is None:
+        pytest.skip("there is no bash")
+    out, _ = spawn(RUN, env={"_TRTCONV_COMPLETE": "bash_source"}).communicate(timeout=60)
+    subprocess.run(["bash", "-n"], input=out, text=True, check=True)

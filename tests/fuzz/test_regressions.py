@@ -1,0 +1,267 @@
+"""What the fuzzer found, each file made as small as it goes. All ended in a crash, a hang or exit 3 once."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx.parser
+import pytest
+from harness import Worker, commands
+from onnx import AttributeProto, TensorProto, helper, numpy_helper
+
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux" or importlib.util.find_spec("tensorrt_rtx") is None,
+    reason="needs Linux and tensorrt-rtx",
+)
+
+HEAD = '<ir_version: 8, opset_import: ["": 17, "my": 1]>\n'
+DECONV = "g (float[1,1,4,4] x) => (float[1,1,p,q] y) <float[1,1,3,3] w = {1,2,3,4,5,6,7,8,9}> "
+
+
+def text(body: str) -> onnx.ModelProto:
+    return onnx.parser.parse_model(HEAD + body)
+
+
+def deconv(attributes: str = "strides = [2,2], output_padding = [1,1]") -> onnx.ModelProto:
+    return text(f"{DECONV} {{ y = ConvTranspose <{attributes}> (x, w) }}")
+
+
+def recursive_function() -> onnx.ModelProto:
+    model = deconv()
+    call = helper.make_node("f", ["a"], ["b"], domain="my")
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("my", 1)]
+    model.functions.append(helper.make_function("my", "f", ["a"], ["b"], [call], opsets))
+    model.graph.node.insert(0, helper.make_node("f", ["x"], ["z"], domain="my"))
+    return model
+
+
+def cycle() -> onnx.ModelProto:
+    return text("g (float[1] x) => (float[1] y) { a = Add (x, y)  y = Relu (a) }")
+
+
+def cycle_behind_a_wrong_order() -> onnx.ModelProto:
+    return text("g (float[1] x) => (float[1] y) { y = Relu (c)  c = Add (b, d)  d = Relu (c)  b = Relu (x) }")
+
+
+def tensor_where_numbers_belong() -> onnx.ModelProto:
+    model = text("g (float[1,1,4,4] x) => (float[1,1,p,q] y) <float[1,1,1,1] w = {1}> { y = Conv (x, w) }")
+    value = numpy_helper.from_array(np.zeros((2, 0), np.float32))
+    model.graph.node[0].attribute.append(helper.make_attribute("output_padding", value))
+    return model
+
+
+def float_where_numbers_belong() -> onnx.ModelProto:
+    model = deconv("strides = [2,2]")
+    model.graph.node[0].attribute.append(helper.make_attribute("pads", 1.5))
+    return model
+
+
+def attribute_without_a_value() -> onnx.ModelProto:
+    model = deconv()
+    model.graph.node[0].attribute.append(AttributeProto(name="custom", type=AttributeProto.INTS))
+    return model
+
+
+def attribute_without_a_type() -> onnx.ModelProto:
+    model = deconv()
+    model.graph.node[0].attribute.append(AttributeProto(name="axis"))
+    return model
+
+
+def quantizer_without_a_scale() -> onnx.ModelProto:
+    model = text("g (float[4] x) => (int8[4] y) <float s = {0.1}> { y = QuantizeLinear (x, s) }")
+    del model.graph.node[0].input[1:]
+    return model
+
+
+def quantizer_of_a_scalar_without_zero_point() -> onnx.ModelProto:
+    return text(
+        "g (float[4] x) => (float[4] y) <float s = {0.1}> { q = QuantizeLinear (x, s)  y = DequantizeLinear (q, s) }"
+    )
+
+
+def integer_kernel_of_rank_0() -> onnx.ModelProto:
+    return text("g (uint8[1,1,4,4] x) => (int32[a,b,c,d] y) <uint8 w = {3}> { y = ConvInteger (x, w) }")
+
+
+def kernel_of_another_rank() -> onnx.ModelProto:
+    # ONNX Runtime (1.23) aborts on it once the first node has been rewritten.
+    return text(
+        "g (float[1,1,4,4] x) => (float[1,1,p,q] y) "
+        "<float[1,1,3,3] w = {1,2,3,4,5,6,7,8,9}, float[1,1,3] v = {1,2,3}> "
+        "{ a = ConvTranspose <strides = [2,2], output_padding = [1,1]> (x, w) "
+        "  y = ConvTranspose <strides = [2,2], output_shape = [40,40]> (a, v) }"
+    )
+
+
+def unknown_input_type() -> onnx.ModelProto:
+    model = deconv()
+    model.graph.input[0].type.tensor_type.elem_type = 99
+    return model
+
+
+def enormous_input() -> onnx.ModelProto:
+    model = deconv()
+    for dim in model.graph.input[0].type.tensor_type.shape.dim:
+        dim.dim_value = (1 << 63) - 1
+    return model
+
+
+def enormous_vector() -> onnx.ModelProto:
+    # ONNX's inference with data_prop writes down every element.
+    return text("g (float[2147483647] x) => (float[n] y) <float s = {2}> { a = Mul (x, s)  y = NonZero (a) }")
+
+
+def enormous_weight() -> onnx.ModelProto:
+    model = deconv()
+    model.graph.initializer[0].dims[:] = [1 << 20, 1 << 20, 3, 3]
+    return model
+
+
+def negative_weight() -> onnx.ModelProto:
+    model = deconv()
+    model.graph.initializer[0].dims[:] = [-1, -1, 3, 3]
+    return model
+
+
+def weight_cut_short() -> onnx.ModelProto:
+    model = deconv()
+    tensor = model.graph.initializer[0]
+    tensor.CopyFrom(TensorProto(name="w", data_type=1, dims=[1, 1, 3, 3], raw_data=b"\0" * 35))
+    return model
+
+
+def weight_of_no_type() -> onnx.ModelProto:
+    model = deconv()
+    model.graph.initializer[0].data_type = 0
+    return model
+
+
+def node_without_output() -> onnx.ModelProto:
+    model = deconv()
+    model.graph.node.add(op_type="Relu", input=["x"])
+    return model
+
+
+def output_that_nothing_makes() -> onnx.ModelProto:
+    model = deconv()
+    model.graph.output[0].name = "nowhere"
+    return model
+
+
+def node_that_makes_an_input() -> onnx.ModelProto:
+    model = deconv()
+    model.graph.node.add(op_type="Relu", input=["y"], output=["x"])
+    return model
+
+
+def the_same_operators_twice() -> onnx.ModelProto:
+    model = deconv()
+    model.opset_import.append(helper.make_opsetid("", 13))
+    return model
+
+
+def graphs_in_graphs() -> onnx.ModelProto:
+    model = deconv()
+    graph = onnx.GraphProto()
+    graph.CopyFrom(model.graph)
+    del graph.input[:]
+    for level in range(26):
+        node = helper.make_node("If", ["c"], [f"y{level}"], then_branch=graph)
+        graph = helper.make_graph([node], "g", [], [helper.make_tensor_value_info(f"y{level}", 1, None)])
+    model.graph.node.extend(graph.node)
+    return model
+
+
+VALID_OR_NOT = [
+    *(recursive_function, cycle, cycle_behind_a_wrong_order, tensor_where_numbers_belong, float_where_numbers_belong),
+    *(attribute_without_a_value, attribute_without_a_type, quantizer_without_a_scale, integer_kernel_of_rank_0),
+    *(
+        quantizer_of_a_scalar_without_zero_point,
+        kernel_of_another_rank,
+        unknown_input_type,
+        enormous_input,
+        enormous_vector,
+    ),
+    *(enormous_weight, negative_weight, weight_cut_short, weight_of_no_type, node_without_output),
+    *(output_that_nothing_makes, node_that_makes_an_input, the_same_operators_twice, graphs_in_graphs),
+]
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[Worker]:
+    with Worker() as process:
+        yield process
+
+
+def holds(worker: Worker, path: Path, *dims: str) -> None:
+    faults = [fault for command in commands(path, dims) if (fault := worker.run(path.stem, *command)) is not None]
+    assert not faults, "\n\n".join(str(fault) for fault in faults)
+
+
+@pytest.mark.parametrize("make", VALID_OR_NOT, ids=lambda make: make.__name__)
+def test_model(worker: Worker, tmp_path: Path, make: Callable[[], onnx.ModelProto]) -> None:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(make().SerializeToString())
+    holds(worker, path)
+
+
+@pytest.mark.parametrize("where", [b"nodename", b"tensor", b"producer", b"attribute"])
+def test_text_that_is_not_utf8(worker: Worker, tmp_path: Path, where: bytes) -> None:
+    model = text(
+        f"{DECONV} {{ tensor = ConvTranspose <strides = [2,2], output_padding = [1,1]> (x, w)  y = Relu (tensor) }}"
+    )
+    model.graph.node[0].name = "nodename"
+    model.producer_name = "producer"
+    model.graph.node[0].attribute.append(helper.make_attribute("custom", "attribute"))
+    path = tmp_path / "m.onnx"
+    path.write_bytes(
+        model.SerializeToString().replace(where, b"\xff\xfe" * (len(where) // 2) + b"x" * (len(where) % 2))
+    )
+    holds(worker, path)
+
+
+def external(tmp_path: Path, **entries: str) -> Path:
+    model = deconv()
+    tensor = model.graph.initializer[0]
+    tensor.CopyFrom(TensorProto(name="w", data_type=1, dims=[1, 1, 3, 3], data_location=TensorProto.EXTERNAL))
+    for key, value in entries.items():
+        tensor.external_data.add(key=key, value=value)
+    path = tmp_path / "m.onnx"
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        {"location": "w\0"},
+        {"location": "/dev/zero"},
+        {"location": "."},
+        {"location": "w.data", "offset": " 1"},
+        {"location": "w.data", "offset": "9" * 5000},
+        {"location": "w.data", "offset": str(1 << 62)},
+        {"location": "w.data", "length": "1"},
+        {"location": "w.data", "length": str(1 << 40)},
+    ],
+    ids=str,
+)
+def test_external_data(worker: Worker, tmp_path: Path, entries: dict[str, str]) -> None:
+    (tmp_path / "w.data").write_bytes(bytes(64))
+    holds(worker, external(tmp_path, **entries))
+
+
+def test_hole_of_a_terabyte(worker: Worker, tmp_path: Path) -> None:
+    with (tmp_path / "w.data").open("wb") as file:
+        file.truncate(1 << 40)
+    holds(worker, external(tmp_path, location="w.data", offset=str(1 << 39), length="36"))
+
+
+def test_device_behind_a_link(worker: Worker, tmp_path: Path) -> None:
+    (tmp_path / "w.data").symlink_to("/dev/zero")
+    holds(worker, external(tmp_path, location="w.data"))

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import pytest
+
+from trtconv.errors import InputError
+from trtconv.findings import Finding, Severity
+from trtconv.selection import Selection
+
+FINDINGS = tuple(Finding(code, name, "m", Severity.ERROR) for code, name in (("TC101", "a-b"), ("TC301", "c-d")))
+
+
+@pytest.mark.parametrize(
+    ("selection", "kept", "ignored"),
+    [
+        (Selection(), ["TC101", "TC301"], []),
+        (Selection(("TC1",)), ["TC101"], []),
+        (Selection(("c-d",)), ["TC301"], []),
+        (Selection((), {"TC3": "why"}), ["TC101"], ["TC301"]),
+        (Selection(("TC",), {"TC101": ""}), ["TC301"], ["TC101"]),
+        (Selection(("TC4",)), [], []),
+    ],
+)
+def test_divides(selection: Selection, kept: list[str], ignored: list[str]) -> None:
+    found, left_out = selection.divide(FINDINGS)
+    assert [f.code for f in found] == kept
+    assert [each.finding.code for each in left_out] == ignored
+    assert all(each.reason in ("", "why") for each in left_out)
+
+
+@pytest.mark.parametrize("asked", ["", "101", "TC1001", "tc101", "T", "*"])
+def test_refuses_what_is_no_code(asked: str) -> None:
+    with pytest.raises(InputError, match="no rule code"):
+        Selection((asked,))
