@@ -14,6 +14,7 @@ from trtconv.cli.outcome import PageWriter
 COMMANDS = (
     ("build", "trtconv.cli.build", "Convert an ONNX model into a TensorRT engine."),
     ("check", "trtconv.cli.check", "Tell what TensorRT will not take, or will get wrong, in a model."),
+    ("export", "trtconv.cli.export", "Export a PyTorch module to an ONNX file that is right and dynamic."),
     ("rewrite", "trtconv.cli.rewrite", "Write the model that build would hand to TensorRT."),
     ("doctor", "trtconv.cli.doctor", "Show what is installed and which TensorRT works here."),
     ("passes", "trtconv.cli.passes", "List the rewrites that build and rewrite apply."),

@@ -1,0 +1,73 @@
+"""The two exporters of torch, each writing a raw ONNX file into a folder of ours."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import torch
+
+from trtconv.exporter.request import Axes
+from trtconv.exporter.subject import Subject
+
+NEWEST_OPSET = 20
+"""What both exporters write by default, and every TensorRT from 10.0 reads."""
+DYNAMO_OPSET = 18
+"""Oldest opset that the exporter over torch.export writes itself; older ones are converted from it."""
+
+
+def write_program(
+    program: torch.export.ExportedProgram, subject: Subject, opset: int, folder: Path
+) -> Path:
+    """Writes with the exporter over torch.export; weights go to a file beside, straight from torch's memory."""
+    path = folder / "program.onnx"
+    written = torch.onnx.export(
+        program,
+        dynamo=True,
+        input_names=[each.name for each in subject.inputs],
+        output_names=list(subject.outputs),
+        opset_version=opset,
+        verbose=False,
+    )
+    assert written is not None
+    written.save(path, external_data=True)
+    return path
+
+
+def write_trace(subject: Subject, axes: Axes, opset: int, folder: Path) -> Path:
+    """Writes with the tracing exporter."""
+    path = folder / "trace.onnx"
+    named = {
+        each.name: {a: n for a, n in enumerate(axes.names(i, len(each.shape))) if n is not None}
+        for i, each in enumerate(subject.inputs)
+    }
+    with contextlib.redirect_stdout(None), torch.no_grad():
+        torch.onnx.export(
+            subject.module,
+            subject.example,
+            path,
+            input_names=[each.name for each in subject.inputs],
+            output_names=list(subject.outputs),
+            dynamic_axes={name: dims for name, dims in named.items() if dims} | _all_dynamic(subject, axes),
+            opset_version=opset,
+            dynamo=False,
+        )
+    return path
+
+
+def _all_dynamic(subject: Subject, axes: Axes) -> dict[str, dict[int, str]]:
+    """Outputs' axes are named afterwards; the exporter only must not fix them to the example's sizes."""
+    if not axes.places:
+        return {}
+    return {
+        name: {axis: f"{name}_{axis}" for axis in range(tensor.dim())}
+        for name, tensor in zip(subject.outputs, subject.expected, strict=True)
+        if tensor.dim()
+    }
+
+
+def opset_for(limit: int | None) -> int:
+    """Returns the opset to write for a target that reads up to `limit`."""
+    return NEWEST_OPSET if limit is None else min(limit, NEWEST_OPSET)
+
+
