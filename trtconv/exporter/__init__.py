@@ -78,9 +78,7 @@ def export(
     check_writable(path)
     subject.refuse_train_mode(module)
     named = _named_example(module, example)
-    inputs = tuple(
-        InputDecl(name, tuple(tensor.shape), _dtype(name, tensor)) for name, tensor in named.items()
-    )
+    inputs = tuple(InputDecl(name, tuple(tensor.shape), _dtype(name, tensor)) for name, tensor in named.items())
     stages = run.Stages(progress)
     with stages("run"):
         ready = subject.prepare(module, inputs, options.outputs, tuple(named.values()))

@@ -31,7 +31,12 @@ def read_raw(path: Path) -> onnx.ModelProto:
 
 
 def finish(
-    proto: onnx.ModelProto, subject: Subject, inputs: Dims, outputs: Dims, rules: Sequence[SizeRule], facts: Mapping[str, str]
+    proto: onnx.ModelProto,
+    subject: Subject,
+    inputs: Dims,
+    outputs: Dims,
+    rules: Sequence[SizeRule],
+    facts: Mapping[str, str],
 ) -> None:
     """Gives a model its dimension names, node names and sources; takes out what tells of this machine.
 
@@ -197,5 +202,3 @@ def custom_domains(proto: onnx.ModelProto) -> tuple[str, ...]:
         if n.domain not in ("", "ai.onnx") and (n.domain, n.op_type) not in own
     }
     return tuple(sorted(foreign))
-
-

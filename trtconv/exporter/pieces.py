@@ -85,13 +85,16 @@ def _split(proto: onnx.ModelProto) -> tuple[bytes, bytes]:
     kept = [tensor for tensor in inner.initializer if not uses_external_data(tensor)]
     del inner.initializer[:]
     inner.initializer.extend(kept)
-    return outer.SerializeToString(), inner.SerializeToString()
+    head: bytes = outer.SerializeToString()
+    tail: bytes = inner.SerializeToString()
+    return head, tail
 
 
 def _body(tensor: onnx.TensorProto) -> bytes:
     """Serializes a tensor without its values."""
     bare = onnx.TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
-    return bare.SerializeToString()
+    body: bytes = bare.SerializeToString()
+    return body
 
 
 def _raw_head(size: int) -> bytes:
@@ -120,5 +123,3 @@ def _copy(tensor: onnx.TensorProto, folder: Path, file: BinaryIO) -> None:
                 raise EOFError(f"{location} is too short")
             file.write(chunk)
             left -= len(chunk)
-
-

@@ -87,9 +87,9 @@ def prove(path: Path, subject: Subject, axes: Axes, sizes: Sequence[Mapping[str,
     for number, chosen in enumerate(sizes):
         shapes = axes.shapes(subject.inputs, chosen)
         tensors = subject.example if number == 0 else random_inputs(subject.inputs, shapes, number)
-        error, why = _compare(session, subject, tensors)
+        difference, why = _compare(session, subject, tensors)
         named = dict(zip((each.name for each in subject.inputs), shapes, strict=True))
-        runs.append(ProofRun(named, error, why))
+        runs.append(ProofRun(named, difference, why))
     return Proof(tuple(runs), limit)
 
 

@@ -98,6 +98,7 @@ class SizeRule:
         return range(first, high + 1, step)
 
     def to_json(self) -> dict[str, Any]:
+        """Returns the rule as plain JSON values."""
         return {
             "min": self.min,
             "max": self.max,
@@ -125,6 +126,7 @@ class ProofRun:
     why: str = ""
 
     def to_json(self) -> dict[str, Any]:
+        """Returns the run as plain JSON values."""
         shapes = {name: list(shape) for name, shape in self.inputs.items()}
         return {"inputs": shapes, "max_relative_error": self.max_relative_error, "why": self.why or None}
 
@@ -150,10 +152,12 @@ class Proof:
 
     @property
     def failed(self) -> bool:
+        """Whether a run is out of tolerance."""
         worst = self.worst
         return worst is not None and not worst <= self.tolerance
 
     def to_json(self) -> dict[str, Any]:
+        """Returns the proof as plain JSON values."""
         return {
             "max_relative_error": self.worst,
             "tolerance": self.tolerance,
@@ -245,8 +249,10 @@ class ConvertReport:
 
     @property
     def exit_code(self) -> int:
+        """As the command line would end."""
         return self.export.exit_code if self.build is None else self.build.exit_code
 
     def to_json(self) -> dict[str, Any]:
+        """Returns both reports as plain JSON values."""
         build = None if self.build is None else self.build.to_json()
         return {"schema": SCHEMA, "export": self.export.to_json(), "build": build, "exit_code": self.exit_code}

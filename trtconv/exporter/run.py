@@ -44,6 +44,7 @@ class Stages:
 
     @contextlib.contextmanager
     def __call__(self, name: str) -> Iterator[None]:
+        """Wraps one stage."""
         started = time.perf_counter()
         try:
             with self.progress.stage(name):
@@ -79,6 +80,7 @@ class Job:
 
     @property
     def opset(self) -> int:
+        """The opset to write."""
         target = self.options.target
         return writers.opset_for(None if target is None else target.max_opset)
 
@@ -167,14 +169,15 @@ def _axes(subject: Subject, dynamic: Mapping[str, AxisNames], dims: Mapping[str,
     by_symbol = {symbol: asked[place] for place, symbol in symbols.items() if place in asked}
     for (name, axis), symbol in symbols.items():
         named[name][axis] = by_symbol.setdefault(symbol, f"{name}_{axis}")
-    return plan_axes(subject.inputs, {name: tuple(axes) for name, axes in named.items()}, dims)
+    return plan_axes(subject.inputs, {name: tuple(axes) for name, axes in named.items()}, dims, static)
 
 
 def _joint(trials: Trials, rules: Sequence[SizeRule]) -> tuple[str, ...]:
     """Says what ties dimensions together."""
     said = [
-        f"{rule.name} == {rule.tied}" if rule.example == trials.axes.example[rule.tied] else
-        f"{rule.name} - {rule.tied} == {rule.example - trials.axes.example[rule.tied]}"
+        f"{rule.name} == {rule.tied}"
+        if rule.example == trials.axes.example[rule.tied]
+        else f"{rule.name} - {rule.tied} == {rule.example - trials.axes.example[rule.tied]}"
         for rule in rules
         if rule.tied and [r.name for r in rules].index(rule.name) > [r.name for r in rules].index(rule.tied)
     ]
@@ -260,7 +263,10 @@ def _draft(job: Job, exporter: str) -> Draft:
 def _raw_program(job: Job) -> Path:
     """Writes by way of torch.export, which also validates the dynamic dimensions."""
     with job.stages("validate"), quiet_torch():
-        found: Any = job.subject.program or export_program(job.subject, job.axes, job.rules, job.trials)
+        found = export_program(job.subject, job.axes, job.rules, job.trials)
+        if isinstance(found, Objection) and job.subject.program is not None:
+            # Exported anew first: torch 2.13 cannot decompose a loaded program whose sizes are expressions (8*s0).
+            found = job.subject.program
     if isinstance(found, Objection):
         job.objection = found
         raise ExportFailed(found.message)
@@ -393,5 +399,3 @@ def _with_near_sizes(error: InputError, loaded: Any, inputs: Sequence[InputDecl]
                     at = ", ".join(f"{name} {size}" for name, size in sizes.items())
                     return InputError(error.message, f"It does run with {at}.")
     return error
-
-

@@ -7,7 +7,6 @@ import random
 from collections.abc import Iterator, Sequence
 
 from trtconv.exporter.report import Blame, SizeRule
-from trtconv.exporter.request import Axes
 from trtconv.exporter.trials import TooExpensive, Trials
 from trtconv.shapes import Shape
 
@@ -38,7 +37,7 @@ def _rule(trials: Trials, name: str) -> SizeRule:
         if not found:
             continue
         step = abs(found[0] - example)
-        blame = trials.blame({name: example + direction}) if step > 1 else None
+        blame = _who_wants(trials, name, step)
         if len(found) == 1 or abs(found[1] - found[0]) == step:
             return dataclasses.replace(rule, step=step, offset=example % step, blame=blame)
         valid = tuple(n for n in range(max(1, example - REACH), example + REACH) if trials.ok({name: n}))
@@ -46,8 +45,17 @@ def _rule(trials: Trials, name: str) -> SizeRule:
     for size in (example * 2, example * 3, example // 2):
         if size not in (0, example) and trials.ok({name: size}):
             step = abs(size - example)
-            return dataclasses.replace(rule, step=step, offset=example % step, blame=trials.blame({name: example + 1}))
+            return dataclasses.replace(rule, step=step, offset=example % step, blame=_who_wants(trials, name, step))
     return dataclasses.replace(rule, step=0, blame=trials.blame({name: example + 1}))
+
+
+def _who_wants(trials: Trials, name: str, step: int) -> Blame | None:
+    """Returns the line that asks for a step: it refuses a size that every weaker line takes."""
+    if step < 2:
+        return None
+    prime = next(p for p in range(2, step + 1) if step % p == 0)
+    example = trials.axes.example[name]
+    return trials.blame({name: example + step // prime}) or trials.blame({name: example + 1})
 
 
 def _neighbours(trials: Trials, name: str, direction: int) -> list[int]:
@@ -61,7 +69,7 @@ def _neighbours(trials: Trials, name: str, direction: int) -> list[int]:
             break
         if trials.ok({name: size}):
             found.append(size)
-            end = size + direction * abs(size - example) + direction * 0 if len(found) == 1 else end
+            end = size + direction * abs(size - example) if len(found) == 1 else end
     return found
 
 
@@ -91,8 +99,10 @@ def _edge(trials: Trials, rule: SizeRule, wanted: int) -> int:
         return wanted
     bad, good = wanted, rule.example
     while abs(good - bad) > rule.step:
-        middle = good + (bad - good) // (2 * rule.step) * rule.step if bad > good else good - (
-            (good - bad) // (2 * rule.step) * rule.step
+        middle = (
+            good + (bad - good) // (2 * rule.step) * rule.step
+            if bad > good
+            else good - ((good - bad) // (2 * rule.step) * rule.step)
         )
         if middle == good:
             break
@@ -132,7 +142,9 @@ def _tied_rule(trials: Trials, rule: SizeRule, other: str, step: int) -> SizeRul
     if both:
         low, high = max(low, both.min + rule.example - example), min(high, both.max + rule.example - example)
     sizes = dataclasses.replace(rule, step=step, offset=rule.example % step).sizes(max(low, 1), high)
-    valid = [n for n in (sizes[0], rule.example, sizes[-1]) if trials.ok({rule.name: n, other: n - rule.example + example})]
+    valid = [
+        n for n in (sizes[0], rule.example, sizes[-1]) if trials.ok({rule.name: n, other: n - rule.example + example})
+    ]
     return dataclasses.replace(
         rule, step=step, offset=rule.example % step, min=min(valid), max=max(valid), tied=other, blame=rule.blame
     )
@@ -191,7 +203,7 @@ def output_dims(trials: Trials, rules: Sequence[SizeRule], outputs: Sequence[str
                 shapes = trials.outputs(with_tied(rules, {r.name: r.example for r in rules} | {rule.name: size}))
             except TooExpensive:
                 continue
-            except Exception:  # noqa: S112
+            except Exception:
                 continue
             if [len(s) for s in shapes] == [len(s) for s in base]:
                 varied.setdefault(rule.name, []).append((size, shapes))

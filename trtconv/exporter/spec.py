@@ -12,7 +12,7 @@ import types
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
@@ -20,7 +20,7 @@ from trtconv.errors import InputError
 from trtconv.exporter.blame import blame_exception, first_line, is_users
 
 _FORMS = "Write path/to/file.py:factory, package.module:Class, program.pt2 or scripted.pt."
-Loaded = torch.nn.Module | torch.export.ExportedProgram
+Loaded: TypeAlias = "torch.nn.Module | torch.export.ExportedProgram"
 
 
 @contextlib.contextmanager
@@ -114,7 +114,8 @@ def _make(spec: str, value: Any, arguments: Mapping[str, Any]) -> Loaded:
         raise InputError(f"{spec} is a module already, --arg has nothing to be given to", "Leave out --arg.")
     if not isinstance(value, torch.nn.Module | torch.export.ExportedProgram):
         raise InputError(f"{spec} gives a {type(value).__name__}, no torch.nn.Module", "Return the module itself.")
-    return value
+    loaded: Loaded = value
+    return loaded
 
 
 def _check_arguments(spec: str, factory: Any, arguments: Mapping[str, Any]) -> None:
@@ -140,11 +141,12 @@ def _users_failure(what: str, error: Exception) -> InputError:
 
 def _load_program(path: Path) -> torch.export.ExportedProgram:
     try:
-        return torch.export.load(path)
+        program: torch.export.ExportedProgram = torch.export.load(path)
     except Exception as error:
         raise InputError(f"{path} is no ExportedProgram: {first_line(error)}", "Save it with torch.export.save.") from (
             error
         )
+    return program
 
 
 def _load_script(path: Path) -> torch.nn.Module:
@@ -154,9 +156,9 @@ def _load_script(path: Path) -> torch.nn.Module:
         module: torch.nn.Module = torch.jit.load(path, map_location="cpu")
     except Exception as error:
         hint = "A state dict or pickled module cannot be exported alone: name its class, and give --weights."
-        raise InputError(f"{path} is no TorchScript file: {first_line(error)}", hint if _pickled(path) else _FORMS) from (
-            error
-        )
+        raise InputError(
+            f"{path} is no TorchScript file: {first_line(error)}", hint if _pickled(path) else _FORMS
+        ) from (error)
     return module
 
 

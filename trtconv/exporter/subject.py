@@ -61,7 +61,7 @@ class Subject:
             return as_tuple(self.module(*tensors))
 
 
-class Adapter(torch.nn.Module):
+class Adapter(torch.nn.Module):  # type: ignore[misc]
     """Gives a module a plain calling convention.
 
     Args:
@@ -75,6 +75,7 @@ class Adapter(torch.nn.Module):
         self.keywords = tuple(keywords)
 
     def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Calls the module and returns the tensors of its result."""
         count = len(tensors) - len(self.keywords)
         result = self.inner(*tensors[:count], **dict(zip(self.keywords, tensors[count:], strict=True)))
         return tuple(tensor for _, tensor in named_tensors(result, ""))
@@ -103,8 +104,9 @@ def named_tensors(value: Any, name: str) -> Iterator[tuple[str, torch.Tensor]]:
             yield from named_tensors(item, own)
 
 
-def prepare(loaded: Loaded, inputs: Sequence[InputDecl], outputs: Sequence[str], tensors: Sequence[torch.Tensor] | None
-            ) -> Subject:
+def prepare(
+    loaded: Loaded, inputs: Sequence[InputDecl], outputs: Sequence[str], tensors: Sequence[torch.Tensor] | None
+) -> Subject:
     """Makes a subject of what a SPEC gave.
 
     Args:
@@ -123,9 +125,7 @@ def prepare(loaded: Loaded, inputs: Sequence[InputDecl], outputs: Sequence[str],
         raise InputError("no inputs were given", "Add --input NAME=1x3x64x64[:DTYPE], one for each input.")
     example = tuple(tensors) if tensors is not None else random_inputs(inputs, [i.shape for i in inputs], 0)
     order, keywords = _bind(module, program, inputs)
-    subject = Subject(
-        _adapted(module, keywords, order), tuple(inputs), example, (), (), program, scripted, notes=notes
-    )
+    subject = Subject(_adapted(module, keywords, order), tuple(inputs), example, (), (), program, scripted, notes=notes)
     if isinstance(subject.module, Adapter):
         subject.prefix = "inner."
     _first_run(subject, outputs)
@@ -195,8 +195,10 @@ def _bind(
     keywords: tuple[str, ...] = ()
     if names != by_position and set(names) <= set(parameters):
         keywords = tuple(names)
-    elif any(name in parameters and by_position.index(name) != i if name in by_position else name in parameters
-             for i, name in enumerate(names)):
+    elif any(
+        name in parameters and by_position.index(name) != i if name in by_position else name in parameters
+        for i, name in enumerate(names)
+    ):
         raise InputError(f"inputs {', '.join(names)} do not fit forward{signature}", "Name them as forward does.")
     try:
         if keywords:
@@ -225,7 +227,9 @@ def _first_run(subject: Subject, outputs: Sequence[str]) -> None:
     if not named:
         raise InputError(f"forward returns {type(result).__name__}, no tensor", "Return tensors.")
     plain = isinstance(result, torch.Tensor) or (
-        isinstance(result, tuple | list) and len(named) == len(result) and all(isinstance(r, torch.Tensor) for r in result)
+        isinstance(result, tuple | list)
+        and len(named) == len(result)
+        and all(isinstance(r, torch.Tensor) for r in result)
     )
     if not plain and not isinstance(subject.module, Adapter):
         subject.module = Adapter(subject.module, ()).eval()
@@ -260,7 +264,7 @@ def does_not_run(inputs: Sequence[InputDecl], error: Exception) -> InputError:
     )
 
 
-class _Recorder(TorchFunctionMode):
+class _Recorder(TorchFunctionMode):  # type: ignore[misc]
     """Notes the calls of torch's fake-quantise functions."""
 
     def __init__(self) -> None:
@@ -301,11 +305,11 @@ def _watching(subject: Subject) -> Iterator[None]:
 
     recorder = _Recorder()
     handle = torch.nn.modules.module.register_module_forward_pre_hook(hook)
-    torch.autograd.Function.apply = classmethod(apply)  # type: ignore[assignment]
+    torch.autograd.Function.apply = classmethod(apply)
     try:
         with recorder:
             yield
     finally:
-        torch.autograd.Function.apply = original  # type: ignore[method-assign]
+        torch.autograd.Function.apply = original
         handle.remove()
         subject.fake_quantized, subject.symbolic = recorder.seen, tuple(symbolic)

@@ -10,7 +10,16 @@ from collections.abc import Iterator
 
 from trtconv.errors import EnvironmentMissing
 
-_LOGGERS = ("torch", "torch.onnx", "torch.export", "torch.fx", "torch._dynamo", "torch.fx.experimental.symbolic_shapes")
+_LOGGERS = (
+    "onnxscript",
+    "onnx_ir",
+    "torch",
+    "torch.onnx",
+    "torch.export",
+    "torch.fx",
+    "torch._dynamo",
+    "torch.fx.experimental.symbolic_shapes",
+)
 
 
 def require_torch() -> None:

@@ -103,7 +103,7 @@ class Trials:
         return tuple(tuple(t.shape) for t in results)
 
 
-class _WithoutFakeQuantize(TorchFunctionMode):
+class _WithoutFakeQuantize(TorchFunctionMode):  # type: ignore[misc]
     """Leaves fake-quantisation out: it changes no shape, and has no implementation on the meta device."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -147,7 +147,7 @@ def _scripted_twin(module: torch.nn.Module) -> torch.nn.Module:
     import io
 
     saved = io.BytesIO()
-    torch.jit.save(module, saved)  # type: ignore[arg-type]
+    torch.jit.save(module, saved)
     saved.seek(0)
     twin: torch.nn.Module = torch.jit.load(saved, map_location="meta")
     return twin

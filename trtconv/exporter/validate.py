@@ -129,7 +129,9 @@ def _serious(
     constants = re.findall(r"^\s+(\w+) = (\d+)$", text, re.MULTILINE)
     if constants:
         who = watch()
-        said = [f"{_named(dim, rules)} is fixed to {size}: {_from(who.guilty(dim, rules, axes))}" for dim, size in constants]
+        said = [
+            f"{_named(dim, rules)} is fixed to {size}: {_from(who.guilty(dim, rules, axes))}" for dim, size in constants
+        ]
         return Objection("specialized", "; ".join(said))
     for dim, low, high in re.findall(r"^\s+(\w+) = Dim\('\w+'(?:, min=(\d+))?(?:, max=(\d+))?\)", text, re.MULTILINE):
         rule = _rule_of(dim, rules)
@@ -182,7 +184,6 @@ class _GuardWatch(logging.Handler):
             if blame is not None:
                 self.guards.append((text[5:].partition(" [guard added]")[0], blame))
 
-
     def guilty(self, dim: str, rules: Sequence[SizeRule], axes: Axes) -> Blame | None:
         """Returns the line of the guard that limits a dimension: an equation first, else any."""
         rule = _rule_of(dim, rules)
@@ -223,5 +224,3 @@ def program_axes(program: torch.export.ExportedProgram) -> Iterator[tuple[int, i
         for axis, size in enumerate(shape):
             if not isinstance(size, int):
                 yield index, axis, str(size)
-
-

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -16,9 +17,7 @@ DYNAMO_OPSET = 18
 """Oldest opset that the exporter over torch.export writes itself; older ones are converted from it."""
 
 
-def write_program(
-    program: torch.export.ExportedProgram, subject: Subject, opset: int, folder: Path
-) -> Path:
+def write_program(program: torch.export.ExportedProgram, subject: Subject, opset: int, folder: Path) -> Path:
     """Writes with the exporter over torch.export; weights go to a file beside, straight from torch's memory."""
     path = folder / "program.onnx"
     written = torch.onnx.export(
@@ -26,12 +25,24 @@ def write_program(
         dynamo=True,
         input_names=[each.name for each in subject.inputs],
         output_names=list(subject.outputs),
-        opset_version=opset,
+        opset_version=max(opset, DYNAMO_OPSET),
         verbose=False,
     )
     assert written is not None
+    if opset < DYNAMO_OPSET:
+        _convert(written.model, opset)
     written.save(path, external_data=True)
     return path
+
+
+def _convert(model: Any, opset: int) -> None:
+    """Converts to an older opset; ONNX's converter drops the nodes' metadata, which is put back."""
+    from onnxscript import version_converter
+
+    known = {node.outputs[0].name: dict(node.metadata_props) for node in model.graph}
+    version_converter.convert_version(model, opset, fallback=True)
+    for node in model.graph:
+        node.metadata_props.update(known.get(node.outputs[0].name, {}))
 
 
 def write_trace(subject: Subject, axes: Axes, opset: int, folder: Path) -> Path:
@@ -69,5 +80,3 @@ def _all_dynamic(subject: Subject, axes: Axes) -> dict[str, dict[int, str]]:
 def opset_for(limit: int | None) -> int:
     """Returns the opset to write for a target that reads up to `limit`."""
     return NEWEST_OPSET if limit is None else min(limit, NEWEST_OPSET)
-
-

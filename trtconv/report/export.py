@@ -26,7 +26,7 @@ def export_text(report: ExportReport) -> str:
 
 def _interface(report: ExportReport) -> list[str]:
     rows = [
-        (kind, clean(name), clean("x".join(str(d) for d in dims)) or "scalar")
+        (kind, clean(name), clean(f"({', '.join(map(str, dims))})"))
         for kind, named in (("input", report.inputs), ("output", report.outputs))
         for name, dims in named.items()
     ]
