@@ -49,7 +49,14 @@ __all__ = [
 ]
 
 _HOMES = {
-    "trtconv.errors": ("BuildFailed", "EnvironmentMissing", "ExportFailed", "InputError", "TrtconvError", "VerifyFailed"),
+    "trtconv.errors": (
+        "BuildFailed",
+        "EnvironmentMissing",
+        "ExportFailed",
+        "InputError",
+        "TrtconvError",
+        "VerifyFailed",
+    ),
     "trtconv.exporter": (
         "ConvertReport",
         "ExportOptions",

@@ -52,7 +52,7 @@ def atomic_stream(path: Path) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         temporary.chmod(0o666 & ~_umask())
-        os.replace(temporary, path)
+        temporary.replace(path)
         temporary = None
     except OSError as error:
         raise _cannot_write(path, error) from error

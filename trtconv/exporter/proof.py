@@ -21,7 +21,7 @@ from trtconv.shapes import Shape
 from trtconv.verify import relative_error
 
 TOLERANCES = {"float64": 1e-9, "float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1}
-"""Largest difference over the largest magnitude of the output, by the coarsest type of a module's weights and inputs."""
+"""Largest difference over the largest magnitude of the output, by the coarsest type of weights and inputs."""
 QUANTIZED_TOLERANCE = 5e-2
 """For fake-quantised modules: a value on the border between two steps may fall to either side."""
 FURTHER = 3
@@ -44,6 +44,22 @@ def proof_sizes(subject: Subject, axes: Axes, rules: Sequence[SizeRule], trials:
             chosen.append(sizes)
         if len(chosen) == 1 + FURTHER:
             break
+    return chosen
+
+
+def beyond_sizes(beyond: Mapping[str, int], rules: Sequence[SizeRule], trials: Trials) -> list[Mapping[str, int]]:
+    """Returns sizes on the far side of a limit that torch.export sees: the next, the middle and the largest.
+
+    Where a trace agrees with PyTorch on both sides, the limit is one of torch.export's own (an assertion on sizes, a
+    choice of kernel) and no branch of the module's.
+    """
+    chosen: list[Mapping[str, int]] = []
+    example = {rule.name: rule.example for rule in rules}
+    for rule in rules:
+        if rule.name in beyond and rule.max is not None:
+            far = rule.sizes(beyond[rule.name], rule.max)
+            picks = {far[0], far[len(far) // 2], far[-1]} if far else set()
+            chosen += [s for n in sorted(picks) if trials.ok(s := with_tied(rules, {**example, rule.name: n}))]
     return chosen
 
 

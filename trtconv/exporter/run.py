@@ -255,6 +255,8 @@ def _draft(job: Job, exporter: str) -> Draft:
         with job.stages("proof"), quiet_torch():
             quantized = any(node.op_type == "QuantizeLinear" for node in proto.graph.node)
             sizes = proof.proof_sizes(job.subject, job.axes, job.rules, job.trials)
+            if job.objection is not None and exporter == "torchscript":
+                sizes += proof.beyond_sizes(job.objection.beyond, job.rules, job.trials)
             limit = proof.tolerance(job.subject, quantized)
             found = proof.prove(raw, job.subject, job.axes, sizes, limit)
     return Draft(exporter, proto, raw, found)
@@ -275,7 +277,7 @@ def _raw_program(job: Job) -> Path:
 
 
 def _raw_trace(job: Job) -> Path:
-    if job.objection is not None and job.objection.kind in ("data", "narrowed"):
+    if job.objection is not None and job.objection.kind == "data":
         # A trace would keep one branch and say nothing.
         raise ExportFailed("not tried: a trace would keep one branch and say nothing")
     with job.stages("export"), quiet_torch():

@@ -22,9 +22,9 @@ def find_rules(trials: Trials) -> tuple[SizeRule, ...]:
     rules: dict[str, SizeRule] = {}
     for name in trials.axes.places:
         rules[name] = _limited(trials, _rule(trials, name))
-    for name, rule in rules.items():
-        if rule.baked:
-            rules[name] = _tied(trials, rule, [n for n, r in rules.items() if n != name and r.baked])
+    baked = [name for name, rule in rules.items() if rule.baked]
+    for name in baked:
+        rules[name] = _tied(trials, rules[name], [other for other in baked if other != name])
     return tuple(rules.values())
 
 
@@ -65,7 +65,8 @@ def _neighbours(trials: Trials, name: str, direction: int) -> list[int]:
     size, end = example, example + direction * REACH
     while size != end and len(found) < 2:
         size += direction
-        if size < 1:
+        if size < min(2, example):
+            # A size of 1 broadcasts: that it runs does not make it valid.
             break
         if trials.ok({name: size}):
             found.append(size)
@@ -130,7 +131,7 @@ def _tied(trials: Trials, rule: SizeRule, others: Sequence[str]) -> SizeRule:
         for direction in (1, -1):
             for k in range(1, _TIE_REACH):
                 sizes = {rule.name: rule.example + direction * k, other: example[other] + direction * k}
-                if min(sizes.values()) >= 1 and trials.ok(sizes):
+                if min(sizes.values()) >= 2 and trials.ok(sizes):
                     return _tied_rule(trials, rule, other, k)
     return rule
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import io
 import logging
 import warnings
 from collections.abc import Iterator
@@ -39,9 +40,9 @@ def require_torch() -> None:
 
 @contextlib.contextmanager
 def quiet_torch() -> Iterator[None]:
-    """Silences the warnings and log lines of the exporters: what matters in them is reported by us."""
+    """Silences what the exporters warn of, log and print: what matters in it is reported by us."""
     levels = {name: logging.getLogger(name).level for name in _LOGGERS}
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
         try:
             for name in _LOGGERS:

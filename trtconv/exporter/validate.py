@@ -8,7 +8,7 @@ import functools
 import logging
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -35,10 +35,12 @@ class Objection:
         kind: "data" (a branch on values), "specialized" (a size became a constant), "narrowed" (other code runs for
             some sizes in the bounds), or "other".
         message: In words, with the line of Python where it is known.
+        beyond: For "narrowed": dimension name to the first size that the exported code does not hold for.
     """
 
     kind: str
     message: str
+    beyond: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
 def export_program(
@@ -50,14 +52,18 @@ def export_program(
     example = _traced_example(subject, axes, rules, trials)
     shapes = _dynamic_shapes(subject, axes, rules)
     error: Exception | None = None
+    deferred = False
     for _ in range(1 + _REFINEMENTS):
         try:
-            return _export(subject, example, shapes)
+            return _export(subject, example, shapes, deferred)
         except Exception as failure:
             error = failure
             objection = _serious(failure, axes, rules, functools.partial(_guards, subject, example, shapes))
             if objection is not None:
                 return objection
+        if not deferred and _only_exceptions(str(error)):
+            deferred = True
+            continue
         try:
             shapes = refine_dynamic_shapes_from_suggested_fixes(str(error), shapes)
         except Exception:  # it has no fixes to suggest
@@ -66,8 +72,25 @@ def export_program(
     return Objection("other", _told(error))
 
 
-def _export(subject: Subject, example: Sequence[torch.Tensor], shapes: Any) -> torch.export.ExportedProgram:
-    return torch.export.export(subject.module, tuple(example), dynamic_shapes=shapes, strict=False)
+def _export(
+    subject: Subject, example: Sequence[torch.Tensor], shapes: Any, deferred: bool = False
+) -> torch.export.ExportedProgram:
+    return torch.export.export(
+        subject.module,
+        tuple(example),
+        dynamic_shapes=shapes,
+        strict=False,
+        prefer_deferred_runtime_asserts_over_guards=deferred,
+    )
+
+
+def _only_exceptions(text: str) -> bool:
+    """Whether torch.export only excludes single sizes ("!= 96"): where a kernel would do the same in another way.
+
+    Such exclusions may become assertions, which the file does not have; the proof runs at the ends of the bounds.
+    """
+    bullets: list[str] = re.findall(r"^  - (.+)$", text, re.MULTILINE)
+    return bool(bullets) and all(re.search(r" != \d+\.?$", line.strip()) for line in bullets)
 
 
 def _traced_example(
@@ -143,6 +166,7 @@ def _serious(
             "narrowed",
             f"other code runs for some sizes: what is exported holds for {rule.name} from {least} to {high} only, "
             f"{_from(who.guilty(dim, rules, axes))}",
+            {rule.name: int(high) + 1},
         )
     return None
 
@@ -162,8 +186,10 @@ def _named(dim: str, rules: Sequence[SizeRule]) -> str:
 
 
 def _told(error: Exception) -> str:
+    said = re.findall(r"^  - (.+)$", str(error), re.MULTILINE)
+    text = "; ".join(line.strip() for line in said[:2])[:400] or first_line(error)
     blame = blame_exception(error)
-    return f"{first_line(error)} ({_from(blame)})" if blame is not None else first_line(error)
+    return f"{text} ({_from(blame)})" if blame is not None else text
 
 
 class _GuardWatch(logging.Handler):

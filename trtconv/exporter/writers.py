@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +51,7 @@ def write_trace(subject: Subject, axes: Axes, opset: int, folder: Path) -> Path:
         each.name: {a: n for a, n in enumerate(axes.names(i, len(each.shape))) if n is not None}
         for i, each in enumerate(subject.inputs)
     }
-    with contextlib.redirect_stdout(None), torch.no_grad():
+    with torch.no_grad():
         torch.onnx.export(
             subject.module,
             subject.example,
