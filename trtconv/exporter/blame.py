@@ -27,10 +27,13 @@ def is_users(filename: str) -> bool:
 def short_path(filename: str) -> str:
     """Returns a path that says nothing of the machine: relative to the working or package folder, else its name."""
     path = Path(filename)
-    for root in (Path.cwd(), *map(Path, site.getsitepackages()), *map(Path, sys.path)):
-        if root.is_absolute() and root != Path(root.anchor) and path.is_relative_to(root):
-            return path.relative_to(root).as_posix()
-    return path.name
+    roots = (Path.cwd(), *map(Path, site.getsitepackages()), *map(Path, sys.path))
+    known = [root for root in roots if root.is_absolute() and root != Path(root.anchor)]
+    # A script's own folder is on Python's path too, but says less than the way to it from where the user is.
+    if path.is_relative_to(Path.cwd()) and "site-packages" not in path.parts:
+        return path.relative_to(Path.cwd()).as_posix()
+    names = [path.relative_to(root).as_posix() for root in known if path.is_relative_to(root)]
+    return min(names, key=len, default=path.name)
 
 
 def blame_exception(error: BaseException) -> Blame | None:

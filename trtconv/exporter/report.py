@@ -47,6 +47,7 @@ class SizeRule:
         blame: The line that refuses the first other size.
         asked: The bounds that were asked for.
         narrowed: The line that refuses the asked bounds' end, where one does.
+        remark: What else was seen.
     """
 
     name: str
@@ -60,6 +61,7 @@ class SizeRule:
     blame: Blame | None = None
     asked: Range | None = None
     narrowed: Blame | None = None
+    remark: str = ""
 
     @property
     def baked(self) -> bool:

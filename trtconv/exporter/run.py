@@ -333,7 +333,7 @@ def _report(job: Job, spec: str, draft: Draft) -> ExportReport:
     inputs, outputs = _interface(job)
     notes = [*job.subject.notes]
     notes += [f"the operator {name} is not ONNX's own" for name in finish.custom_domains(draft.proto)]
-    notes += [n for rule in job.rules if (n := _range_note(rule))]
+    notes += [n for rule in job.rules for n in (rule.remark, _range_note(rule)) if n]
     if not job.trials.meta and job.axes.places:
         notes.append("the module does not run without values; fewer sizes were tried")
     return ExportReport(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import random
 from collections.abc import Iterator, Sequence
 
@@ -13,6 +14,8 @@ from trtconv.shapes import Shape
 REACH = 130
 """How far from the example the next valid size is looked for; larger steps are tried as powers of two of the size."""
 _TIE_REACH = 66
+_FOLLOWED = 5
+"""Sizes in a row that must be valid and grow alike for a step to count."""
 _INNER = 3
 """Random sizes in range at which a step is tried again."""
 
@@ -40,13 +43,45 @@ def _rule(trials: Trials, name: str) -> SizeRule:
         blame = _who_wants(trials, name, step)
         if len(found) == 1 or abs(found[1] - found[0]) == step:
             return dataclasses.replace(rule, step=step, offset=example % step, blame=blame)
-        valid = tuple(n for n in range(max(1, example - REACH), example + REACH) if trials.ok({name: n}))
-        return dataclasses.replace(rule, step=0, min=valid[0], max=valid[-1], valid=valid, blame=blame)
+        return _irregular(trials, rule, found[0])
     for size in (example * 2, example * 3, example // 2):
         if size not in (0, example) and trials.ok({name: size}):
             step = abs(size - example)
             return dataclasses.replace(rule, step=step, offset=example % step, blame=_who_wants(trials, name, step))
     return dataclasses.replace(rule, step=0, blame=trials.blame({name: example + 1}))
+
+
+def _irregular(trials: Trials, rule: SizeRule, other: int) -> SizeRule:
+    """Settles a dimension whose valid sizes follow no single step.
+
+    Often that is a lattice and sizes beside it that run too, but whose outputs do not follow: a U-Net of stride 4 with
+    output_padding takes 63 and returns 64. The lattice is what should be exported.
+    """
+    name, example = rule.name, rule.example
+    for step in range(2, REACH // 2):
+        if all(trials.ok({name: n}) for n in (example + step, example + 2 * step)) and _follows(trials, rule, step):
+            remark = f"{name} {other} runs too, but there the outputs do not follow the inputs' size"
+            blame = _who_wants(trials, name, step)
+            return dataclasses.replace(rule, step=step, offset=example % step, blame=blame, remark=remark)
+    low, high = (rule.asked.min, rule.asked.max) if rule.asked else (1, example + REACH)
+    window = range(max(low, example - REACH), min(high, example + REACH) + 1)
+    valid = tuple(n for n in window if trials.ok({name: n}))
+    blame = next((b for n in window if (b := trials.blame({name: n}))), None)
+    return dataclasses.replace(rule, step=0, min=valid[0], max=valid[-1], valid=valid, blame=blame)
+
+
+def _follows(trials: Trials, rule: SizeRule, step: int) -> bool:
+    """Whether every multiple of a step around the example is valid, with outputs that grow by the same each time."""
+    try:
+        shapes = [trials.outputs({rule.name: rule.example + k * step}) for k in range(_FOLLOWED)]
+        shapes += [trials.outputs({rule.name: n}) for k in (1, 2) if (n := rule.example - k * step) > step]
+    except TooExpensive:
+        return True
+    except Exception:
+        return False
+    flat = [[size for shape in shapes_ for size in shape] for shapes_ in shapes]
+    grown = [[b - a for a, b in zip(x, y, strict=True)] for x, y in itertools.pairwise(flat[:_FOLLOWED])]
+    return all(each == grown[0] for each in grown)
 
 
 def _who_wants(trials: Trials, name: str, step: int) -> Blame | None:

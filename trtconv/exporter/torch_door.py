@@ -42,7 +42,9 @@ def require_torch() -> None:
 def quiet_torch() -> Iterator[None]:
     """Silences what the exporters warn of, log and print: what matters in it is reported by us."""
     levels = {name: logging.getLogger(name).level for name in _LOGGERS}
-    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+    with warnings.catch_warnings(), contextlib.ExitStack() as stack:
+        stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
+        stack.enter_context(contextlib.redirect_stderr(io.StringIO()))
         warnings.simplefilter("ignore")
         try:
             for name in _LOGGERS:
