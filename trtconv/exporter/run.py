@@ -24,7 +24,7 @@ from trtconv.exporter.spec import load_spec, module_path
 from trtconv.exporter.subject import Subject, prepare
 from trtconv.exporter.torch_door import quiet_torch
 from trtconv.exporter.trials import Trials
-from trtconv.exporter.validate import Objection, export_program, program_axes
+from trtconv.exporter.validate import Objection, Validated, export_program, program_axes
 from trtconv.exporter.weights import load_weights
 from trtconv.files import check_writable
 from trtconv.findings import worst
@@ -268,12 +268,13 @@ def _raw_program(job: Job) -> Path:
         found = export_program(job.subject, job.axes, job.rules, job.trials)
         if isinstance(found, Objection) and job.subject.program is not None:
             # Exported anew first: torch 2.13 cannot decompose a loaded program whose sizes are expressions (8*s0).
-            found = job.subject.program
+            found = Validated(job.subject.program, job.rules)
     if isinstance(found, Objection):
         job.objection = found
         raise ExportFailed(found.message)
+    job.rules = found.rules
     with job.stages("export"), quiet_torch():
-        return writers.write_program(found, job.subject, job.opset, job.folder)
+        return writers.write_program(found.program, job.subject, job.opset, job.folder)
 
 
 def _raw_trace(job: Job) -> Path:
@@ -334,8 +335,8 @@ def _report(job: Job, spec: str, draft: Draft) -> ExportReport:
     notes = [*job.subject.notes]
     notes += [f"the operator {name} is not ONNX's own" for name in finish.custom_domains(draft.proto)]
     notes += [n for rule in job.rules for n in (rule.remark, _range_note(rule)) if n]
-    if not job.trials.meta and job.axes.places:
-        notes.append("the module does not run without values; fewer sizes were tried")
+    if job.trials.exhausted:
+        notes.append("trying sizes took too long and was cut short: what is said of them may be too lenient")
     return ExportReport(
         spec=spec,
         output=None,

@@ -9,6 +9,7 @@ import inspect
 import sys
 import traceback
 import types
+import warnings
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -153,7 +154,9 @@ def _load_script(path: Path) -> torch.nn.Module:
     if path.is_dir():
         raise InputError(f"{path} is a folder", _FORMS)
     try:
-        module: torch.nn.Module = torch.jit.load(path, map_location="cpu")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            module: torch.nn.Module = torch.jit.load(path, map_location="cpu")
     except Exception as error:
         hint = "A state dict or pickled module cannot be exported alone: name its class, and give --weights."
         raise InputError(

@@ -76,9 +76,12 @@ class Adapter(torch.nn.Module):  # type: ignore[misc]
 
     def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Calls the module and returns the tensors of its result."""
+        return tuple(tensor for _, tensor in named_tensors(self.call(*tensors), ""))
+
+    def call(self, *tensors: torch.Tensor) -> Any:
+        """Calls the module and returns what it returns."""
         count = len(tensors) - len(self.keywords)
-        result = self.inner(*tensors[:count], **dict(zip(self.keywords, tensors[count:], strict=True)))
-        return tuple(tensor for _, tensor in named_tensors(result, ""))
+        return self.inner(*tensors[:count], **dict(zip(self.keywords, tensors[count:], strict=True)))
 
 
 def as_tuple(result: Any) -> tuple[torch.Tensor, ...]:
@@ -99,8 +102,9 @@ def named_tensors(value: Any, name: str) -> Iterator[tuple[str, torch.Tensor]]:
     elif isinstance(value, list | tuple):
         names = getattr(value, "_fields", None)
         stem = name or "output"
+        several = sum(item is not None for item in value) > 1
         for index, item in enumerate(value):
-            own = names[index] if names else f"{stem}_{index}" if len(value) > 1 else stem
+            own = names[index] if names else f"{stem}_{index}" if several else stem
             yield from named_tensors(item, own)
 
 
@@ -139,7 +143,9 @@ def _unpack(loaded: Loaded) -> tuple[torch.nn.Module, torch.export.ExportedProgr
     sensitive = [name for name, m in loaded.named_modules() if m.training and isinstance(m, _SENSITIVE)]
     if sensitive:
         notes.append(f"the module was in train mode ({', '.join(sensitive[:3])} ...); exported in eval mode")
-    loaded.eval()
+    with contextlib.suppress(NotImplementedError):
+        # A module out of torch.export (torchao's PT2E among them) cannot be switched, and has no need to.
+        loaded.eval()
     return loaded, None, isinstance(loaded, torch.jit.ScriptModule), notes
 
 
@@ -220,7 +226,8 @@ def _first_run(subject: Subject, outputs: Sequence[str]) -> None:
     """Runs the example once, watching what the module does, and learns its outputs."""
     try:
         with torch.no_grad(), _watching(subject):
-            result = subject.module(*subject.example)
+            adapter = subject.module
+            result = (adapter.call if isinstance(adapter, Adapter) else adapter)(*subject.example)
     except Exception as error:
         raise does_not_run(subject.inputs, error) from error
     named = list(named_tensors(result, ""))

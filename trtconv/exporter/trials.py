@@ -18,8 +18,8 @@ from trtconv.exporter.request import Axes
 from trtconv.exporter.subject import Subject, as_tuple, is_fake_quantize, random_inputs
 from trtconv.shapes import Shape
 
-EAGER_SECONDS = 20.0
-"""Time that trials may take where the module cannot run on the meta device."""
+SECONDS = 30.0
+"""Processor time that all trials of a module may take."""
 _EAGER_GROWTH = 8
 """How much larger than the example an eager trial's inputs may be."""
 Sizes = Mapping[str, int]
@@ -44,7 +44,8 @@ class Trials:
         expected = tuple(tuple(t.shape) for t in subject.expected)
         self._run: Callable[[Sequence[Shape]], tuple[Shape, ...]] = self._eager
         self.meta = False
-        self._deadline = time.monotonic() + EAGER_SECONDS
+        self.exhausted = False
+        self._spent = 0.0
         with contextlib.suppress(Exception):
             run = _meta_runner(subject)
             if run([each.shape for each in subject.inputs]) == expected:
@@ -64,12 +65,18 @@ class Trials:
         """
         key = self._key(sizes)
         if key not in self._seen:
+            if self._spent > SECONDS:
+                self.exhausted = True
+                raise TooExpensive
+            started = time.thread_time()
             try:
                 self._seen[key] = self._run(self.axes.shapes(self.subject.inputs, sizes))
             except TooExpensive:
                 raise
             except Exception as error:
                 self._seen[key] = error
+            finally:
+                self._spent += time.thread_time() - started
         found = self._seen[key]
         if isinstance(found, Exception):
             raise found
@@ -97,7 +104,7 @@ class Trials:
 
     def _eager(self, shapes: Sequence[Shape]) -> tuple[Shape, ...]:
         largest = _EAGER_GROWTH * sum(math.prod(each.shape) for each in self.subject.inputs)
-        if time.monotonic() > self._deadline or sum(math.prod(s) for s in shapes) > largest:
+        if sum(math.prod(s) for s in shapes) > largest:
             raise TooExpensive
         results = self.subject.run(random_inputs(self.subject.inputs, shapes, 0))
         return tuple(tuple(t.shape) for t in results)

@@ -43,9 +43,15 @@ class Objection:
     beyond: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
-def export_program(
-    subject: Subject, axes: Axes, rules: Sequence[SizeRule], trials: Trials
-) -> torch.export.ExportedProgram | Objection:
+@dataclasses.dataclass(frozen=True)
+class Validated:
+    """A program, and the sizes that it holds for: as the trials found, or fewer."""
+
+    program: torch.export.ExportedProgram
+    rules: tuple[SizeRule, ...]
+
+
+def export_program(subject: Subject, axes: Axes, rules: tuple[SizeRule, ...], trials: Trials) -> Validated | Objection:
     """Exports with the dynamic dimensions, or says in words why that cannot be."""
     if subject.scripted:
         return Objection("other", "torch.export does not take TorchScript")
@@ -55,9 +61,14 @@ def export_program(
     deferred = False
     for _ in range(1 + _REFINEMENTS):
         try:
-            return _export(subject, example, shapes, deferred)
+            return Validated(_export(subject, example, shapes, deferred), rules)
         except Exception as failure:
             error = failure
+            coarser = _coarser(failure, axes, rules, functools.partial(_guards, subject, example, shapes))
+            if coarser is not None:
+                rules = coarser
+                example, shapes = _traced_example(subject, axes, rules, trials), _dynamic_shapes(subject, axes, rules)
+                continue
             objection = _serious(failure, axes, rules, functools.partial(_guards, subject, example, shapes))
             if objection is not None:
                 return objection
@@ -169,6 +180,43 @@ def _serious(
             {rule.name: int(high) + 1},
         )
     return None
+
+
+def _coarser(
+    error: Exception, axes: Axes, rules: tuple[SizeRule, ...], watch: Callable[[], _GuardWatch]
+) -> tuple[SizeRule, ...] | None:
+    """Returns rules with larger steps where torch.export asks for them ("h = 16*_h"), else None.
+
+    The module runs at the sizes between too, but through other code, which the exported program does not have.
+    """
+    steps = {dim: int(step) for dim, step in re.findall(r"^\s+(\w+) = (\d+)\*_\1$", str(error), re.MULTILINE)}
+    found = {rule.name: (step, dim) for dim, step in steps.items() if (rule := _rule_of(dim, rules)) is not None}
+    if not any(
+        rule.name in found and rule.step in (0, 1) and rule.example % found[rule.name][0] == 0 for rule in rules
+    ):
+        return None
+    who = watch()
+    changed = []
+    for rule in rules:
+        step, dim = found.get(rule.name, (1, ""))
+        if step == 1 or rule.step not in (0, 1):
+            changed.append(rule)
+            continue
+        top = None if rule.max is None else rule.max - rule.max % step
+        low = max(rule.min + -rule.min % step, step)
+        changed.append(
+            dataclasses.replace(
+                rule,
+                step=step,
+                offset=0,
+                min=low,
+                max=top,
+                valid=None,
+                blame=who.guilty(dim, rules, axes),
+                remark=f"{rule.name} runs at sizes between too, but through other code, which the file does not have",
+            )
+        )
+    return tuple(changed)
 
 
 def _from(blame: Blame | None) -> str:
