@@ -232,14 +232,15 @@ def _shares(count: int) -> Iterator[tuple[float, ...]]:
 def output_dims(trials: Trials, rules: Sequence[SizeRule], outputs: Sequence[str]) -> tuple[tuple[int | str, ...], ...]:
     """Returns each output's dimensions: a size, or how it follows from the inputs' ("2*height")."""
     base = trials.outputs({})
+    unknown = tuple(tuple(f"{name}_{axis}" for axis in range(len(base[o]))) for o, name in enumerate(outputs))
     varied: dict[str, list[tuple[int, tuple[Shape, ...]]]] = {}
     for rule in rules:
         for size in _two_more(rule):
             try:
                 shapes = trials.outputs(with_tied(rules, {r.name: r.example for r in rules} | {rule.name: size}))
             except TooExpensive:
-                continue
-            except Exception:
+                return unknown
+            except Exception:  # refused together with the other dimensions' example
                 continue
             if [len(s) for s in shapes] == [len(s) for s in base]:
                 varied.setdefault(rule.name, []).append((size, shapes))

@@ -51,7 +51,7 @@ def _proof(proof: Proof) -> list[str]:
     for run in proof.runs:
         shapes = ", ".join(f"{name} {shape_text(shape)}" for name, shape in run.inputs.items())
         error = run.max_relative_error
-        good = error is not None and error <= proof.tolerance
+        good = error is None or error <= proof.tolerance
         value = run.why or ("not finite" if error is None or math.isinf(error) else f"relative error {error:.1e}")
         lines.append(clean(f"  {shapes}: {value}{'' if good else '  FAILED'}"))
     return lines
