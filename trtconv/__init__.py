@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from trtconv.pipeline import build, check, rewrite
     from trtconv.plan import BuildReport, BuildRequest, CheckReport, CheckRequest, RewriteReport, RewriteRequest, Target
     from trtconv.progress import NullProgress, Progress
+    from trtconv.saved import SavedReport, load_report
     from trtconv.shapes import Range
+    from trtconv.sizing import SizesReport, SizesRequest, sizes
 
 __all__ = [
     "BuildFailed",
@@ -36,6 +38,9 @@ __all__ = [
     "Range",
     "RewriteReport",
     "RewriteRequest",
+    "SavedReport",
+    "SizesReport",
+    "SizesRequest",
     "Target",
     "TrtconvError",
     "VerifyFailed",
@@ -45,7 +50,9 @@ __all__ = [
     "convert",
     "export",
     "export_spec",
+    "load_report",
     "rewrite",
+    "sizes",
 ]
 
 _HOMES = {
@@ -77,7 +84,9 @@ _HOMES = {
         "Target",
     ),
     "trtconv.progress": ("NullProgress", "Progress"),
+    "trtconv.saved": ("SavedReport", "load_report"),
     "trtconv.shapes": ("Range",),
+    "trtconv.sizing": ("SizesReport", "SizesRequest", "sizes"),
 }
 
 

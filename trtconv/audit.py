@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from trtconv import deconv
 from trtconv.deconv import Crop, Geometry
-from trtconv.findings import Finding, Severity
+from trtconv.findings import Finding, Location, Severity
 from trtconv.model import OnnxModel
 from trtconv.rules.base import Deconv, ModelView
 from trtconv.rules.verdicts import NetworkDiffers
@@ -32,10 +32,20 @@ def audit(model: OnnxModel, network: ParsedNetwork) -> tuple[Finding, ...]:
     layers: dict[str, list[DeconvLayer]] = {}
     for layer in network.deconvolutions:
         layers.setdefault(layer.onnx_node, []).append(layer)
+    nodes = ModelView(model).deconvs
+    differences = [
+        (node.location, difference) for node in nodes for difference in _compare(node, layers.get(node.node.name, ()))
+    ]
+    known = {node.node.name for node in nodes}
+    differences += [
+        (Location("/".join(layer.inside), None, name, "ConvTranspose"), "it is in no graph of the model: not audited")
+        for name, made in layers.items()
+        if name not in known
+        for layer in made
+    ]
     return tuple(
-        Finding(NetworkDiffers.code, NetworkDiffers.name, difference, Severity.ERROR, node.location, _FIX)
-        for node in ModelView(model).deconvs
-        for difference in _compare(node, layers.get(node.node.name, ()))
+        Finding(NetworkDiffers.code, NetworkDiffers.name, difference, Severity.ERROR, place, _FIX)
+        for place, difference in differences
     )
 
 
@@ -86,7 +96,7 @@ def _crop_differences(node: Deconv, geometry: Geometry, window: tuple[Crop, ...]
 
 
 def _fill_is_right(node: Deconv, geometry: Geometry, layer: DeconvLayer) -> bool:
-    """Whether the parser's zero fill stands behind the layer: then the layer is neither biased nor the node's result."""
+    """Whether the parser's zero fill stands behind the layer: it is then neither biased nor the node's result."""
     is_result = layer.output == node.node.output[0]
     return geometry.auto_pad == "NOTSET" and not is_result and not layer.has_bias
 
@@ -108,9 +118,7 @@ def _size_differences(
 ) -> Iterator[str]:
     made = _spatial(layer.output_shape, geometry.rank)
     # Rows that the parser fills in come after the layer.
-    asked = tuple(
-        full - crop.begin - max(crop.end, 0) for full, crop in zip(geometry.full(sizes), window, strict=True)
-    )
+    asked = tuple(full - crop.begin - max(crop.end, 0) for full, crop in zip(geometry.full(sizes), window, strict=True))
     if made is not None and made != asked:
         yield f"TensorRT's output is {list(made)} for an input of {list(sizes)}, the model's {list(asked)}"
 

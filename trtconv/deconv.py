@@ -1,6 +1,7 @@
 """The arithmetic of transposed convolution, in one place. No ONNX, no TensorRT.
 
-A transposed convolution along one axis inserts stride-1 zeros between input elements and convolves. Its *full* result has
+A transposed convolution along one axis inserts stride-1 zeros between input elements and convolves. Its *full* result
+has
 
     full = (in - 1) * stride + (kernel - 1) * dilation + 1
 
@@ -9,8 +10,9 @@ That window is written here as a `Crop`: `begin` elements are cut from the low e
 
     out = full - begin - end.
 
-A negative crop *adds* zeros (then bias) at that end: output_padding beyond the end pad does so. TensorRT's deconvolution
-takes only crops >= 0, and the same zeros come for free from a kernel that is zero-padded at that end (`fold`).
+A negative crop *adds* zeros (then bias) at that end: output_padding beyond the end pad does so. TensorRT's
+deconvolution takes only crops >= 0, and the same zeros come for free from a kernel that is zero-padded at that end
+(`fold`).
 
 Source: ONNX operator ConvTranspose (opset 1, 11, 22); ONNX Runtime 1.23 where the text leaves a choice open (measured).
 """
@@ -25,6 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Sizes = tuple[int, ...]
+
+_AUTO_PADS = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,6 +138,9 @@ def geometry_of(attrs: Mapping[str, Any], weight_shape: Sequence[int | None] | N
             return f"{name} has {len(values)} entries, a {rank}-D kernel needs {wanted}"
     if min((*lengths["strides"], *lengths["dilations"])) < 1 or min(lengths["output_padding"]) < 0:
         return "strides and dilations must be at least 1 and output_padding at least 0"
+    auto_pad = str(attrs.get("auto_pad") or "NOTSET")
+    if auto_pad not in _AUTO_PADS:
+        return f"auto_pad {auto_pad!r} is none of {', '.join(_AUTO_PADS)}"
     shape = attrs.get("output_shape")
     if shape and len(shape) not in (rank, rank + 2):
         return f"output_shape has {len(shape)} entries, a {rank}-D kernel needs {rank}"
@@ -145,7 +152,7 @@ def geometry_of(attrs: Mapping[str, Any], weight_shape: Sequence[int | None] | N
         end_pads=tuple(pads[rank:]),
         output_padding=tuple(lengths["output_padding"]),
         group=int(attrs.get("group", 1)),
-        auto_pad=str(attrs.get("auto_pad") or "NOTSET"),
+        auto_pad=auto_pad,
         output_shape=tuple(shape[-rank:]) if shape else None,
     )
 
@@ -257,7 +264,8 @@ def extend_kernel(weights: NDArray[Any], folding: Folding, fill: NDArray[Any] | 
     shape = tuple(lo + k + hi for lo, k, hi in zip(folding.low, weights.shape[2:], folding.high, strict=True))
     grown = _filled((*weights.shape[:2], *shape), weights, fill)
     inner = tuple(slice(lo, lo + k) for lo, k in zip(folding.low, weights.shape[2:], strict=True))
-    grown[(slice(None), slice(None), *inner)] = weights
+    window: tuple[Any, ...] = (..., *inner)
+    grown[window] = weights
     return grown
 
 
@@ -265,7 +273,8 @@ def dilate_kernel(weights: NDArray[Any], dilations: Sequence[int], fill: NDArray
     """Returns weights (C_in, C_out/group, k...) with dilation-1 zeros written between taps; dilation is then 1."""
     shape = tuple((k - 1) * d + 1 for k, d in zip(weights.shape[2:], dilations, strict=True))
     grown = _filled((*weights.shape[:2], *shape), weights, fill)
-    grown[(slice(None), slice(None), *(slice(None, None, d) for d in dilations))] = weights
+    taps: tuple[Any, ...] = (..., *(slice(None, None, d) for d in dilations))
+    grown[taps] = weights
     return grown
 
 
@@ -273,3 +282,38 @@ def _filled(shape: Sizes, like: NDArray[Any], fill: NDArray[Any] | int) -> NDArr
     grown = np.empty(shape, dtype=like.dtype)
     grown[...] = fill
     return grown
+
+
+def along(geometry: Geometry, axis: int) -> Geometry:
+    """Returns one spatial axis of a node as a node of its own, in one group."""
+    shape = geometry.output_shape
+    return Geometry(
+        kernel=geometry.kernel[axis : axis + 1],
+        strides=geometry.strides[axis : axis + 1],
+        dilations=geometry.dilations[axis : axis + 1],
+        begin_pads=geometry.begin_pads[axis : axis + 1],
+        end_pads=geometry.end_pads[axis : axis + 1],
+        output_padding=geometry.output_padding[axis : axis + 1],
+        auto_pad=geometry.auto_pad,
+        output_shape=None if shape is None else shape[axis : axis + 1],
+    )
+
+
+def tap_counts(kernel: int, stride: int, dilation: int, size: int) -> Sizes:
+    """Returns how many products meet in each element of the full result along one axis."""
+    counts = [0] * ((size - 1) * stride + (kernel - 1) * dilation + 1)
+    for element in range(size):
+        for tap in range(kernel):
+            counts[element * stride + tap * dilation] += 1
+    return tuple(counts)
+
+
+def tap_cycle(kernel: int, stride: int, dilation: int) -> Sizes:
+    """Returns how many products meet in an element of the full result far from the edges, by index modulo stride.
+
+    Equal counts mean an even result. A stride that does not divide the kernel makes them differ: checkerboard artefacts.
+    """
+    counts = [0] * stride
+    for tap in range(kernel):
+        counts[tap * dilation % stride] += 1
+    return tuple(counts)

@@ -18,11 +18,11 @@ def check_writable(path: Path) -> None:
         raise InputError(f"{path} is a folder", "Give the path of a file to write.")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".trtconv-")
+        # The file disappears with the handle, also where a signal comes in between.
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
     except OSError as error:
         raise _cannot_write(path, error) from error
-    os.close(handle)
-    Path(name).unlink()
 
 
 def atomic_write(path: Path, data: bytes | memoryview) -> None:

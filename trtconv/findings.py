@@ -17,6 +17,7 @@ class Severity(enum.Enum):
 
     @property
     def rank(self) -> int:
+        """Position from mild to bad."""
         return list(Severity).index(self)
 
     def __lt__(self, other: Severity) -> bool:

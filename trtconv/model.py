@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import math
 import os
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +27,20 @@ from onnx.external_data_helper import uses_external_data
 from onnx_graphsurgeon.exporters.onnx_exporter import OnnxExporter
 from onnx_graphsurgeon.importers.onnx_importer import OnnxImporter
 from onnx_graphsurgeon.ir.tensor import LazyValues
+from onnx_graphsurgeon.logger import G_LOGGER
 
+from trtconv.deconv import crops, geometry_of
 from trtconv.errors import InputError
 from trtconv.files import atomic_write
 from trtconv.findings import Location
 from trtconv.shapes import InputSpec
 
+# It prints to stdout, which belongs to the report.
+G_LOGGER.severity = G_LOGGER.CRITICAL
+
 _ONNX_DOMAINS = ("", "ai.onnx")
+_KNOWN_DOMAINS = (*_ONNX_DOMAINS, "com.microsoft")
+"""Domains whose operators passes may ask for; ONNX Runtime's quantiser writes the last one."""
 _UNUSABLE_NAMES = ("", "?", "-1", "None", "unk")
 _SMALL_ELEMENTS = 64
 """Integer tensors up to this size are read from external data at once: shape inference needs their values."""
@@ -42,13 +50,17 @@ PROTOBUF_LIMIT = 2**31 - 2**20
 """Bytes that fit one protobuf message, with some room for the rest of the model."""
 
 
+class UnsupportedFunctions(Exception):
+    """Model-local functions cannot be inlined."""
+
+
 class Scope:
     """One graph of a model - the main graph or the body of an If, Loop or Scan - and the names that it sees.
 
     Args:
         model: The model it belongs to.
         graph: The live GraphProto.
-        path: "" for the main graph, "loop_node/body" for a subgraph.
+        path: "" for the main graph, "loop_node/body" for a subgraph; need not be unique.
         parent: The graph around it.
     """
 
@@ -57,9 +69,12 @@ class Scope:
         self.graph = graph
         self.path = path
         self.parent = parent
+        self.position = 0
+        """Place among the model's scopes; no pass changes it."""
 
     @functools.cached_property
     def initializers(self) -> dict[str, onnx.TensorProto]:
+        """This graph's own initializers by name."""
         return {tensor.name: tensor for tensor in self.graph.initializer}
 
     @functools.cached_property
@@ -72,16 +87,66 @@ class Scope:
         found = self.initializers.get(name)
         return found if found is not None or self.parent is None else self.parent.initializer(name)
 
+    def values(self, name: str) -> NDArray[Any] | None:
+        """Returns the values of an initializer or of a Constant node's output; None for anything computed."""
+        tensor = self.initializer(name)
+        if tensor is not None:
+            return self.model.array(tensor)
+        scope: Scope | None = self
+        while scope is not None and name not in scope.producers:
+            scope = scope.parent
+        if scope is None:
+            return None
+        node = scope.graph.node[scope.producers[name]]
+        value = next((a.t for a in node.attribute if a.name == "value"), None)
+        return self.model.array(value) if node.op_type == "Constant" and value is not None else None
+
+    def producer(self, name: str) -> onnx.NodeProto | None:
+        """Returns the node of this graph that makes a tensor."""
+        index = self.producers.get(name)
+        return None if index is None else self.graph.node[index]
+
+    @functools.cached_property
+    def consumers(self) -> dict[str, list[onnx.NodeProto]]:
+        """Tensor name to the nodes of this graph that take it."""
+        found: dict[str, list[onnx.NodeProto]] = {}
+        for node in self.graph.node:
+            for name in node.input:
+                found.setdefault(name, []).append(node)
+        return found
+
+    def outer_constant(self, name: str) -> onnx.TensorProto | None:
+        """Returns what a Constant node in a graph around this one holds, or None."""
+        if self.parent is None:
+            return None
+        index = self.parent.producers.get(name)
+        if index is None:
+            return self.parent.outer_constant(name)
+        node = self.parent.graph.node[index]
+        if node.op_type != "Constant" or node.domain not in _ONNX_DOMAINS:
+            return None
+        return next((a.t for a in node.attribute if a.name == "value"), None)
+
     def location(self, index: int, tensor: str = "") -> Location:
+        """Returns the place of a node of this graph."""
         node = self.graph.node[index]
         return Location(self.path, index, node.name, node.op_type, tensor)
+
+    def dtype(self, name: str) -> str | None:
+        """Returns the element type of a tensor as numpy names it, or None where it is not known."""
+        tensor = self.initializer(name)
+        if tensor is not None:
+            return _dtype_name(tensor.data_type)
+        known = _dtype_name(self.model.inferred_types[self.position].get(name, 0))
+        return known if known is not None or self.parent is None else self.parent.dtype(name)
 
     def shape(self, name: str) -> tuple[int | None, ...] | None:
         """Returns the shape of a tensor, None for each size that is not known, or None where the rank is not."""
         tensor = self.initializer(name)
         if tensor is not None:
             return tuple(tensor.dims)
-        return self.model.inferred_shapes.get(self.path, {}).get(name)
+        known = self.model.inferred_shapes[self.position].get(name)
+        return known if known is not None or self.parent is None else self.parent.shape(name)
 
 
 class OnnxModel:
@@ -122,15 +187,20 @@ class OnnxModel:
 
     @property
     def outputs(self) -> tuple[str, ...]:
+        """Names of the graph outputs."""
         return tuple(value.name for value in self.proto.graph.output)
 
     @functools.cached_property
     def scopes(self) -> tuple[Scope, ...]:
         """Every graph, the main graph first, each after the graph around it."""
-        return tuple(_scopes(self, self.proto.graph, "", None))
+        found = tuple(_scopes(self, self.proto.graph, "", None))
+        for position, scope in enumerate(found):
+            scope.position = position
+        return found
 
     @property
     def main(self) -> Scope:
+        """The main graph."""
         return self.scopes[0]
 
     def nodes(self, *ops: str) -> Iterator[tuple[Scope, int, onnx.NodeProto]]:
@@ -152,26 +222,60 @@ class OnnxModel:
             copy.CopyFrom(tensor)
             tensor = copy
         try:
-            return numpy_helper.to_array(tensor, base_dir=str(self.path.parent))
+            values: NDArray[Any] = numpy_helper.to_array(tensor, base_dir=str(self.path.parent))
+            return values
         except Exception as error:
             raise InputError(f"{self.path}: the values of tensor {tensor.name!r} cannot be read: {error}") from error
 
     @functools.cached_property
-    def inferred_shapes(self) -> dict[str, dict[str, tuple[int | None, ...]]]:
-        """Graph path to tensor name to shape, by ONNX shape inference; what it cannot tell is left out."""
+    def uses(self) -> Counter[str]:
+        """How often each tensor is an input of a node or an output of a graph, in all graphs."""
+        return Counter(name for scope in self.scopes for name in _used_names(scope.graph))
+
+    @functools.cached_property
+    def _inferred(self) -> tuple[list[onnx.ValueInfoProto], ...]:
+        """The tensors whose types ONNX's inference knows, one list a scope."""
         inferred = self.skeleton()
-        # Inference gives up with an exception on some models that are valid otherwise; no shape is then known.
+        self._mend_same_pads(inferred)
+        # Inference gives up with an exception on some models that are valid otherwise; little is then known.
         for data_prop in (True, False):
             try:
                 inferred = onnx.shape_inference.infer_shapes(inferred, data_prop=data_prop)
                 break
-            except Exception:  # noqa: S112
+            except Exception:
                 continue
-        shapes: dict[str, dict[str, tuple[int | None, ...]]] = {}
-        for scope in _scopes(self, inferred.graph, "", None):
-            values = (*scope.graph.input, *scope.graph.value_info, *scope.graph.output)
-            shapes[scope.path] = {v.name: s for v in values if (s := _value_shape(v)) is not None}
-        return shapes
+        scopes = _scopes(self, inferred.graph, "", None)
+        return tuple([*s.graph.input, *s.graph.value_info, *s.graph.output] for s in scopes)
+
+    def _mend_same_pads(self, copy: onnx.ModelProto) -> None:
+        """Writes auto_pad SAME_* with output_padding as pads into a copy that goes to ONNX's shape inference.
+
+        The inference (1.23) adds the output_padding to the size that SAME asks for. Sizes that the file itself states may
+        come from the same inference, so they are not believed then.
+        """
+        wrong = False
+        twins = OnnxModel(copy, self.path)
+        pairs = zip(self.nodes("ConvTranspose"), twins.nodes("ConvTranspose"), strict=True)
+        for (scope, _, node), (_, _, twin) in pairs:
+            pads = _same_pads(scope, node)
+            if pads:
+                kept = [a for a in node.attribute if a.name not in ("auto_pad", "pads")]
+                del twin.attribute[:]
+                twin.attribute.extend([*kept, onnx.helper.make_attribute("pads", pads)])
+                wrong = True
+        if wrong:
+            for twin_scope in twins.scopes:
+                del twin_scope.graph.value_info[:]
+
+    @functools.cached_property
+    def inferred_shapes(self) -> tuple[dict[str, tuple[int | None, ...]], ...]:
+        """Tensor name to shape, one entry a scope, by ONNX shape inference; what it cannot tell is left out."""
+        return tuple({v.name: s for v in values if (s := _value_shape(v)) is not None} for values in self._inferred)
+
+    @functools.cached_property
+    def inferred_types(self) -> tuple[dict[str, int], ...]:
+        """Tensor name to ONNX element type, one entry a scope."""
+        return tuple({v.name: v.type.tensor_type.elem_type for v in values} for values in self._inferred)
 
     def skeleton(self) -> onnx.ModelProto:
         """Returns a copy whose large initializers are graph inputs: same shapes and types, no weights."""
@@ -188,7 +292,7 @@ class OnnxModel:
         graph.sparse_initializer.extend(source.sparse_initializer)
         declared = {value.name for value in source.input}
         for tensor in source.initializer:
-            if not uses_external_data(tensor) and np.prod(tensor.dims, dtype=np.int64) <= _SMALL_ELEMENTS:
+            if not uses_external_data(tensor) and math.prod(tensor.dims) <= _SMALL_ELEMENTS:
                 graph.initializer.append(tensor)
             elif tensor.name not in declared:
                 graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
@@ -196,7 +300,7 @@ class OnnxModel:
 
     def touch(self) -> None:
         """Forgets what was derived from the graph; call after changing it."""
-        for cached in ("inputs", "scopes", "inferred_shapes"):
+        for cached in ("inputs", "scopes", "uses", "_inferred", "inferred_shapes", "inferred_types"):
             self.__dict__.pop(cached, None)
 
     def serialize(self) -> bytes:
@@ -237,14 +341,17 @@ class OnnxModel:
     def digest(self) -> str:
         """Returns the SHA-256 of the model file followed by its external data files, in order of name."""
         sha = hashlib.sha256(read_file(self.path))
-        for name in sorted(self._external_files()):
-            with (self.path.parent / name).open("rb") as file:
+        for path in self.external_files:
+            with path.open("rb") as file:
                 while chunk := file.read(1 << 20):
                     sha.update(chunk)
         return sha.hexdigest()
 
-    def _external_files(self) -> set[str]:
-        return {_external(t)["location"] for t in _tensors(self.proto.graph) if uses_external_data(t)}
+    @property
+    def external_files(self) -> tuple[Path, ...]:
+        """The files that hold external data, in order of name."""
+        names = {_external(t)["location"] for t in _tensors(self.proto.graph) if uses_external_data(t)}
+        return tuple(self.path.parent / name for name in sorted(names))
 
     def _check_external_data(self) -> None:
         for tensor in _tensors(self.proto.graph):
@@ -253,7 +360,7 @@ class OnnxModel:
 
     def _embed_small_tensors(self) -> None:
         for tensor in self.proto.graph.initializer:
-            small = np.prod(tensor.dims, dtype=np.int64) <= _SMALL_ELEMENTS
+            small = math.prod(tensor.dims) <= _SMALL_ELEMENTS
             if uses_external_data(tensor) and small and tensor.data_type == onnx.TensorProto.INT64:
                 tensor.CopyFrom(numpy_helper.from_array(self.array(tensor), tensor.name))
 
@@ -284,12 +391,20 @@ class OnnxModel:
 
         Returns:
             Names of the functions that were inlined.
+
+        Raises:
+            UnsupportedFunctions: ONNX's inliner refuses, as where a function has another opset than the model.
         """
-        holders = _functions_with(self.proto.functions, op)
+        called = _called_functions(self.proto)
+        holders = [f for f in _functions_with(self.proto.functions, op) if (f.domain, f.name) in called]
         if holders:
             from onnx import inliner
 
-            self.proto = inliner.inline_selected_functions(self.proto, [(f.domain, f.name) for f in holders])
+            try:
+                self.proto = inliner.inline_selected_functions(self.proto, [(f.domain, f.name) for f in holders])
+            except RuntimeError as error:
+                raise UnsupportedFunctions(str(error)) from error
+            self.__dict__.pop("_names", None)
             self.touch()
         return tuple(function.name for function in holders)
 
@@ -303,24 +418,32 @@ class Field:
     Args:
         scope: The graph.
         ops: Operators that the pass is about.
+        concerns: Picks among the nodes of these operators, by position; None takes all.
     """
 
-    def __init__(self, scope: Scope, ops: Collection[str]) -> None:
-        self.scope = scope
+    def __init__(self, scope: Scope, ops: Collection[str], concerns: Callable[[int], bool] | None = None) -> None:
         self.model = scope.model
+        # A field that was closed meanwhile may have moved the node that holds this graph.
+        self.scope = scope = self.model.scopes[scope.position]
         self._tensors: dict[str, gs.Tensor] = {}
         self._index: dict[int, int] = {}
         self._replaced: dict[int, list[gs.Node]] = {}
         self._ours: dict[int, gs.Constant] = {}
-        nodes = [self._import(index) for index in _field_indices(scope, ops)]
+        self._folded: dict[str, NDArray[Any]] = {}
+        wanted = {
+            index
+            for index, node in enumerate(scope.graph.node)
+            if node.op_type in ops and node.domain in _KNOWN_DOMAINS and (concerns is None or concerns(index))
+        }
+        nodes = [self._import(index) for index in _field_indices(scope, wanted)]
         self.graph = gs.Graph(nodes=nodes, opset=self.model.opset)
-        self.candidates = [n for n in nodes if n.op in ops and (n.domain or "") in _ONNX_DOMAINS]
+        self.candidates = [node for node in nodes if self._index[id(node)] in wanted]
 
     def _import(self, index: int) -> gs.Node:
         proto = self.scope.graph.node[index]
         for name in proto.input:
             if name and name not in self._tensors:
-                tensor = self.scope.initializer(name)
+                tensor = self.scope.initializer(name) or self.scope.outer_constant(name)
                 self._tensors[name] = gs.Variable(name) if tensor is None else gs.Constant(name, LazyValues(tensor))
         node = OnnxImporter.import_node(proto, {}, self._tensors, self.model.opset, None)
         self._index[id(node)] = index
@@ -335,9 +458,9 @@ class Field:
         if isinstance(tensor, gs.Constant):
             lazy = tensor._values  # the public `.values` reads neither external data nor bfloat16
             return self.model.array(lazy.tensor) if isinstance(lazy, LazyValues) else np.asarray(lazy)
-        if tensor.inputs and tensor.inputs[0].op == "Constant":
-            return self._constant_value(tensor.inputs[0])
-        return None
+        if tensor.inputs:
+            return self._constant_value(tensor.inputs[0]) if tensor.inputs[0].op == "Constant" else None
+        return self.scope.values(tensor.name)
 
     def _constant_value(self, node: gs.Node) -> NDArray[Any] | None:
         value = node.attrs.get("value")
@@ -360,7 +483,8 @@ class Field:
         if cone is None:
             return None
         nodes = [self.scope.graph.node[self._index[id(n)]] for n in cone]
-        feeds = {t.name: v for n in cone for t in n.inputs if isinstance(t, gs.Constant) and (v := self.values(t)) is not None}
+        constants = (t for n in cone for t in n.inputs if isinstance(t, gs.Constant))
+        feeds = {t.name: v for t in constants if (v := self.values(t)) is not None}
         return _evaluate(nodes, feeds, tensor.name, self.model.proto.opset_import)
 
     def _constant_cone(self, tensor: gs.Tensor) -> list[gs.Node] | None:
@@ -390,6 +514,12 @@ class Field:
         self._ours[id(made)] = made
         return made
 
+    def tensor(self, name: str) -> gs.Tensor:
+        """Returns a tensor of the graph by its name, also one that no node of the field touches."""
+        if name not in self._tensors:
+            self._tensors[name] = gs.Variable(name)
+        return self._tensors[name]
+
     def variable(self, name: str) -> gs.Variable:
         """Makes a new tensor with a name of its own."""
         return gs.Variable(self.model.fresh_name(name))
@@ -407,6 +537,14 @@ class Field:
         tensor = self.variable(output) if isinstance(output, str) else output
         return gs.Node(op, name=self.model.fresh_name(name), attrs=attrs, inputs=inputs, outputs=[tensor])
 
+    def dtype(self, tensor: gs.Tensor) -> str | None:
+        """Returns a tensor's element type as numpy names it ("int8", "float32"), or None where it is not known."""
+        return self.scope.dtype(tensor.name)
+
+    def escapes(self, tensor: gs.Tensor) -> bool:
+        """Whether something outside the field uses a tensor: a graph output, a subgraph, another node."""
+        return self.model.uses[tensor.name] != sum(t is tensor for n in tensor.outputs for t in n.inputs)
+
     def shape(self, tensor: gs.Tensor) -> tuple[int | None, ...] | None:
         """Returns a tensor's shape, None for each unknown size, or None where the rank is unknown."""
         return self.scope.shape(tensor.name)
@@ -414,6 +552,11 @@ class Field:
     def replace(self, node: gs.Node, by: Sequence[gs.Node]) -> None:
         """Puts nodes, in topological order, where a node was; `by` may contain the node itself, changed."""
         self._replaced[self._index[id(node)]] = list(by)
+
+    def fold_into(self, node: gs.Node, values: NDArray[Any]) -> None:
+        """Makes an initializer of a node's output, under the same name; the node goes."""
+        self._folded[node.outputs[0].name] = values
+        self.replace(node, [])
 
     def close(self) -> bool:
         """Writes the replacements into the model and drops what only the replaced nodes used.
@@ -431,9 +574,12 @@ class Field:
             graph.initializer.extend(self._new_initializers(nodes))
         if not fresh:
             return False
+        graph.initializer.extend(numpy_helper.from_array(v, name) for name, v in self._folded.items())
+        # Up to IR version 3 every initializer must be a graph input.
+        self.model.proto.ir_version = max(self.model.proto.ir_version, 4)
         _splice(graph, fresh)
         self.model.touch()
-        _prune(self.model, self.scope.path, dropped)
+        _prune(self.model, self.scope.position, dropped)
         return True
 
     def _new_initializers(self, nodes: Iterable[gs.Node]) -> Iterator[onnx.TensorProto]:
@@ -521,6 +667,27 @@ def _input_spec(value: onnx.ValueInfoProto) -> InputSpec:
     return InputSpec(value.name, onnx.TensorProto.DataType.Name(tensor.elem_type).lower(), tuple(dims))
 
 
+def _same_pads(scope: Scope, node: onnx.NodeProto) -> list[int] | None:
+    """Returns the pads that SAME_* beside an output_padding means; None for any other ConvTranspose."""
+    attrs = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
+    mode = attrs.get("auto_pad", b"").decode()
+    if not mode.startswith("SAME") or not any(attrs.get("output_padding") or ()) or attrs.get("output_shape"):
+        return None
+    weight = scope.initializer(node.input[1]) if len(node.input) > 1 else None
+    geometry = geometry_of({**attrs, "auto_pad": mode}, None if weight is None else tuple(weight.dims))
+    window = None if isinstance(geometry, str) else crops(geometry, None)
+    if isinstance(geometry, str) or window is None:
+        return None
+    return [c.begin for c in window] + [c.end + o for c, o in zip(window, geometry.output_padding, strict=True)]
+
+
+def _dtype_name(code: int) -> str | None:
+    """Returns numpy's name of an ONNX element type; None for an unknown one."""
+    if code == onnx.TensorProto.UNDEFINED:
+        return None
+    return str(onnx.helper.tensor_dtype_to_np_dtype(code))
+
+
 def _value_shape(value: onnx.ValueInfoProto) -> tuple[int | None, ...] | None:
     if not value.type.tensor_type.HasField("shape"):
         return None
@@ -574,6 +741,21 @@ def _functions_with(functions: Iterable[onnx.FunctionProto], op: str) -> list[on
     return [f for f in functions if (f.domain, f.name) in holders]
 
 
+def _called_functions(proto: onnx.ModelProto) -> set[tuple[str, str]]:
+    """Returns the functions that are called from the graph, directly or through other functions."""
+    bodies = {(f.domain, f.name): f.node for f in proto.functions}
+    called: set[tuple[str, str]] = set()
+    queue: list[Iterable[onnx.NodeProto]] = [proto.graph.node]
+    for nodes in queue:
+        for node in nodes:
+            key = (node.domain, node.op_type)
+            if key in bodies and key not in called:
+                called.add(key)
+                queue.append(bodies[key])
+            queue.extend(g.node for a in node.attribute for g in (*([a.g] if a.HasField("g") else []), *a.graphs))
+    return called
+
+
 def _has_op(nodes: Iterable[onnx.NodeProto], ops: set[tuple[str, str]]) -> bool:
     for node in nodes:
         if (node.domain, node.op_type) in ops:
@@ -584,14 +766,13 @@ def _has_op(nodes: Iterable[onnx.NodeProto], ops: set[tuple[str, str]]) -> bool:
     return False
 
 
-def _field_indices(scope: Scope, ops: Collection[str]) -> list[int]:
-    """Returns the nodes of a field: those of `ops`, their neighbours, and where their further inputs come from."""
+def _field_indices(scope: Scope, wanted: Collection[int]) -> list[int]:
+    """Returns the nodes of a field: the wanted ones, their neighbours, and where their further inputs come from."""
     nodes = scope.graph.node
-    wanted = {i for i, n in enumerate(nodes) if n.op_type in ops and n.domain in _ONNX_DOMAINS}
     if not wanted:
         return []
     made = {name for i in wanted for name in nodes[i].output}
-    field = wanted | {i for i, n in enumerate(nodes) if not made.isdisjoint(n.input)}
+    field = {*wanted} | {i for i, n in enumerate(nodes) if not made.isdisjoint(n.input)}
     for index in wanted:
         field.update(_sources(scope, nodes[index].input[:1], 1))
         field.update(_sources(scope, nodes[index].input[1:], _MAX_CONE))
@@ -631,10 +812,10 @@ def _splice(graph: onnx.GraphProto, fresh: dict[int, list[onnx.NodeProto]]) -> N
     graph.node.extend(nodes)
 
 
-def _prune(model: OnnxModel, path: str, names: set[str]) -> None:
+def _prune(model: OnnxModel, position: int, names: set[str]) -> None:
     """Removes initializers and nodes that nothing uses any more, starting from these tensors."""
-    uses = Counter(name for scope in model.scopes for name in _used_names(scope.graph))
-    scope: Scope | None = next(s for s in model.scopes if s.path == path)
+    uses = model.uses
+    scope: Scope | None = model.scopes[position]
     while scope is not None:
         names = _prune_scope(scope, names, uses)
         scope = scope.parent

@@ -11,7 +11,7 @@ from typing import Any
 from trtconv._version import __version__
 from trtconv.errors import InputError
 from trtconv.findings import Finding, Severity, summarize
-from trtconv.shapes import Range, ShapeProfile
+from trtconv.shapes import InputRange, Range, ShapeProfile
 
 SCHEMA = 1
 """Version of every JSON document that trtconv writes; raised when a key changes its meaning."""
@@ -76,19 +76,33 @@ class BuildPlan:
         profiles: One optimization profile or more; the order is the engine's.
         precision: One of `PRECISIONS`.
         rewrite: Whether the passes run.
+        requantize: Whether asymmetric tensors are requantised symmetrically, which changes numbers.
+        rounded: Whether sizes that the network does not accept are moved.
+        split: Into how many profiles the one is divided: a number, "auto" or None.
+        asked: The profiles before rounding and splitting; None where nothing of the kind was asked for.
     """
 
     target: Target
     profiles: tuple[ShapeProfile, ...]
     precision: str = "as-is"
     rewrite: bool = True
+    requantize: bool = False
+    rounded: bool = False
+    split: str | None = None
+    asked: tuple[ShapeProfile, ...] | None = None
 
     def to_json(self) -> dict[str, Any]:
+        """Returns the plan as plain JSON values."""
+        asked = self.profiles if self.asked is None else self.asked
         return {
             "target": str(self.target),
             "precision": self.precision,
             "rewrite": self.rewrite,
-            "dims": [{name: str(r) for name, r in p.dims.items()} for p in self.profiles],
+            "requantize": self.requantize,
+            "round": self.rounded,
+            "split": self.split,
+            "dims": [{name: str(r) for name, r in p.dims.items()} for p in asked],
+            "values": [{name: bounds.to_json() for name, bounds in p.values.items()} for p in asked],
         }
 
 
@@ -107,6 +121,7 @@ class Edit:
     what: str
 
     def to_json(self) -> dict[str, str]:
+        """Returns the edit as plain JSON values."""
         return {"pass": self.pass_name, "node": self.node, "what": self.what}
 
 
@@ -119,6 +134,7 @@ class Skip:
     reason: str
 
     def to_json(self) -> dict[str, str]:
+        """Returns the skip as plain JSON values."""
         return {"pass": self.pass_name, "node": self.node, "reason": self.reason}
 
 
@@ -132,6 +148,7 @@ class TensorInfo:
     shape: tuple[int, ...]
 
     def to_json(self) -> dict[str, Any]:
+        """Returns the tensor as plain JSON values."""
         return {"name": self.name, "kind": self.kind, "dtype": self.dtype, "shape": list(self.shape)}
 
 
@@ -151,6 +168,8 @@ class BuildReport:
         seconds: Wall time by stage, in seconds.
         up_to_date: True where an engine made earlier was kept.
         exit_code: As the command line would end.
+        lattice: The sizes that the network accepts, as `trtconv sizes` tells them; None where there is none to tell.
+        notes: What was done to the profiles, in words.
     """
 
     model: dict[str, Any]
@@ -164,6 +183,8 @@ class BuildReport:
     seconds: dict[str, float] = dataclasses.field(default_factory=dict)
     up_to_date: bool = False
     exit_code: int = 0
+    lattice: dict[str, Any] | None = None
+    notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Returns the report as plain JSON values."""
@@ -173,6 +194,9 @@ class BuildReport:
             "model": self.model,
             "plan": self.plan.to_json(),
             "profiles": [profile.to_json() for profile in self.plan.profiles],
+            "dims": [{name: str(r) for name, r in p.dims.items()} for p in self.plan.profiles],
+            "lattice": self.lattice,
+            "notes": list(self.notes),
             "edits": [edit.to_json() for edit in self.edits],
             "skipped": [skip.to_json() for skip in self.skipped],
             "findings": [finding.to_json() for finding in self.findings],
@@ -200,8 +224,25 @@ class BuildReport:
             findings=tuple(Finding.from_json(f) for f in old["findings"]),
             io=tuple(TensorInfo(t["name"], t["kind"], t["dtype"], tuple(t["shape"])) for t in old["io"]),
             engine=dict(old["engine"]),
+            plan=dataclasses.replace(self.plan, profiles=profiles_from_json(old)),
+            lattice=old["lattice"],
+            notes=tuple(old["notes"]),
             up_to_date=True,
         )
+
+
+def profiles_from_json(report: Mapping[str, Any]) -> tuple[ShapeProfile, ...]:
+    """Reads the profiles of a build report's JSON.
+
+    Raises:
+        KeyError, TypeError, ValueError, InputError: It has none.
+    """
+    profiles = []
+    for inputs, dims in zip(report["profiles"], report["dims"], strict=True):
+        shapes = {name: InputRange.from_json(entry) for name, entry in inputs.items()}
+        values = {name: InputRange.from_json(e["values"]) for name, e in inputs.items() if "values" in e}
+        profiles.append(ShapeProfile(shapes, {name: Range.parse(text) for name, text in dims.items()}, values))
+    return tuple(profiles)
 
 
 Bounds = Mapping[str, Range]
@@ -220,9 +261,13 @@ class BuildRequest:
         target: None picks the installed runtime.
         precision: One of `PRECISIONS`.
         rewrite: Whether the passes run.
+        requantize: Whether asymmetric tensors are requantised symmetrically in int8, which changes numbers.
         fail_on: Lowest severity of a finding that fails the build; None: never.
         force: Build even where the engine is up to date.
         report: Where the report goes; default: the engine's path with ".json" appended.
+        rounded: Move sizes that the network does not accept to the nearest that it does.
+        split: Divide the one profile into this many, or "auto"; None: do not.
+        values: Bounds of the elements of inputs that hold shapes or counts.
     """
 
     model: Path
@@ -232,16 +277,22 @@ class BuildRequest:
     target: Target | None = None
     precision: str = "as-is"
     rewrite: bool = True
+    requantize: bool = False
     fail_on: Severity | None = Severity.ERROR
     force: bool = False
     report: Path | None = None
+    rounded: bool = False
+    split: str | None = None
+    values: Mapping[str, InputRange] = dataclasses.field(default_factory=dict)
 
     @property
     def engine_path(self) -> Path:
+        """Where the engine goes."""
         return self.engine or self.model.with_suffix(".engine")
 
     @property
     def report_path(self) -> Path:
+        """Where the report goes."""
         return self.report or self.engine_path.with_name(self.engine_path.name + ".json")
 
 
@@ -254,7 +305,9 @@ class CheckRequest:
     profiles: tuple[Bounds, ...] = ()
     target: Target | None = None
     rewrite: bool = True
+    requantize: bool = False
     fail_on: Severity | None = Severity.ERROR
+    values: Mapping[str, InputRange] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -276,6 +329,7 @@ class CheckReport:
     exit_code: int
 
     def to_json(self) -> dict[str, Any]:
+        """Returns the report as plain JSON values."""
         return {
             "schema": SCHEMA,
             "model": self.model,
@@ -297,6 +351,7 @@ class RewriteRequest:
         only: Names of the only passes to run; empty means all.
         skip: Names of passes to leave out.
         target: None picks the installed runtime.
+        requantize: Whether asymmetric tensors are requantised symmetrically in int8, which changes numbers.
     """
 
     model: Path
@@ -304,6 +359,7 @@ class RewriteRequest:
     only: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()
     target: Target | None = None
+    requantize: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -325,6 +381,7 @@ class RewriteReport:
     exit_code: int = 0
 
     def to_json(self) -> dict[str, Any]:
+        """Returns the report as plain JSON values."""
         return {
             "schema": SCHEMA,
             "model": self.model,

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from trtconv.errors import InputError
+from trtconv.expressions import Expression, derived, free_names
 
 Shape = tuple[int, ...]
 
@@ -46,7 +48,8 @@ class Range:
         try:
             sizes = [int(part) for part in parts]
         except ValueError as error:
-            raise InputError(f"{text!r} is not MIN:OPT:MAX, MIN:MAX or N", "Give integers, as in 64:256:512.") from error
+            message = f"{text!r} is not MIN:OPT:MAX, MIN:MAX or N"
+            raise InputError(message, "Give integers, as in 64:256:512.") from error
         if len(sizes) == 1:
             return cls(sizes[0], sizes[0], sizes[0])
         if len(sizes) == 2:
@@ -83,7 +86,13 @@ class InputRange:
     max: Shape
 
     def to_json(self) -> dict[str, list[int]]:
+        """Returns the three shapes as lists."""
         return {"min": list(self.min), "opt": list(self.opt), "max": list(self.max)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> InputRange:
+        """Reads what `to_json` wrote."""
+        return cls(*(tuple(int(n) for n in data[pick]) for pick in ("min", "opt", "max")))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,13 +102,19 @@ class ShapeProfile:
     Args:
         inputs: Input name to its shapes; has every input that the model has, static ones too.
         dims: The named dimensions behind it.
+        values: Bounds of the elements of inputs that hold shapes or counts ("shape tensors"), flat.
     """
 
     inputs: Mapping[str, InputRange]
     dims: Mapping[str, Range]
+    values: Mapping[str, InputRange] = dataclasses.field(default_factory=dict)
 
-    def to_json(self) -> dict[str, dict[str, list[int]]]:
-        return {name: shapes.to_json() for name, shapes in self.inputs.items()}
+    def to_json(self) -> dict[str, dict[str, Any]]:
+        """Returns input name to its shapes, and to its "values" where they are bounded."""
+        found: dict[str, dict[str, Any]] = {name: dict(shapes.to_json()) for name, shapes in self.inputs.items()}
+        for name, values in self.values.items():
+            found[name]["values"] = values.to_json()
+        return found
 
 
 def dynamic_dims(inputs: Sequence[InputSpec]) -> dict[str, list[str]]:
@@ -112,13 +127,16 @@ def dynamic_dims(inputs: Sequence[InputSpec]) -> dict[str, list[str]]:
     return found
 
 
-def make_profile(inputs: Sequence[InputSpec], bounds: Mapping[str, Range]) -> ShapeProfile:
+def make_profile(
+    inputs: Sequence[InputSpec], bounds: Mapping[str, Range], values: Mapping[str, InputRange] | None = None
+) -> ShapeProfile:
     """Makes the profile of a model from the bounds of its dimensions.
 
     Args:
         inputs: The model's inputs.
         bounds: Dimension name (or `INPUT:AXIS`) to its range. A range of one size is accepted for a static axis
             of just that size.
+        values: Bounds of the elements of inputs that hold shapes or counts.
 
     Returns:
         The profile; every input is in it.
@@ -127,7 +145,7 @@ def make_profile(inputs: Sequence[InputSpec], bounds: Mapping[str, Range]) -> Sh
         InputError: For a name that the model does not have, a range given to a static axis, or a dynamic dimension
             without bounds. The message lists what exists and a command line to copy.
     """
-    ranges = _resolve(inputs, bounds)
+    ranges = bounds_by_name(inputs, bounds)
     missing = [name for name in dynamic_dims(inputs) if name not in ranges]
     if missing:
         raise _missing_bounds(inputs, missing)
@@ -136,7 +154,77 @@ def make_profile(inputs: Sequence[InputSpec], bounds: Mapping[str, Range]) -> Sh
         return tuple(d if isinstance(d, int) else getattr(ranges[d], pick) for d in spec.dims)
 
     shapes = {s.name: InputRange(shape(s, "min"), shape(s, "opt"), shape(s, "max")) for s in inputs}
-    return ShapeProfile(shapes, ranges)
+    return ShapeProfile(shapes, ranges, _checked_values(inputs, values or {}, shapes))
+
+
+def _checked_values(
+    inputs: Sequence[InputSpec], values: Mapping[str, InputRange], shapes: Mapping[str, InputRange]
+) -> Mapping[str, InputRange]:
+    by_name = {spec.name: spec for spec in inputs}
+    for name, bounds in values.items():
+        if name not in by_name:
+            raise InputError(f"--value {name}: the model has no input {name!r}", f"It has: {', '.join(by_name)}.")
+        spec = by_name[name]
+        if not spec.dtype.startswith(("int", "uint")) or len(spec.dims) > 1:
+            raise InputError(
+                f"--value {name}: input {spec} of type {spec.dtype} holds no shape or count",
+                "Only integer scalars and vectors can; the shape of an input is bounded with --dim.",
+            )
+        count = shapes[name].max[0] if spec.dims else 1
+        if len(bounds.min) != count:
+            raise InputError(
+                f"--value {name} has {len(bounds.min)} element(s), input {spec} has {count}",
+                "Join the elements by x, as in 1x3x64x64:1x3x128x128:1x3x256x256.",
+            )
+    return dict(values)
+
+
+def parse_values(items: Sequence[str]) -> dict[str, InputRange]:
+    """Reads the values of `--value`: "NAME=MIN:OPT:MAX", each an integer or several joined by x.
+
+    Args:
+        items: One string an occurrence of the flag. "NAME=N" fixes the value, "NAME=MIN:MAX" means opt = max.
+
+    Returns:
+        Input name to the bounds of its elements.
+
+    Raises:
+        InputError: For an item that is no such thing, or bounds that are not ordered.
+    """
+    values: dict[str, InputRange] = {}
+    for item in items:
+        name, equals, text = (part.strip() for part in item.rpartition("="))
+        parts = [_parse_elements(part) for part in text.split(":")]
+        if not (equals and name) or len(parts) > 3 or any(part is None for part in parts):
+            raise InputError(f"--value {item!r} is not NAME=MIN:OPT:MAX", "Write --value size=64x64:128x128:256x256.")
+        low, best, high = (parts[0], parts[len(parts) // 2], parts[-1])
+        assert low is not None and best is not None and high is not None
+        if not len(low) == len(best) == len(high) or any(
+            not a <= b <= c for a, b, c in zip(low, best, high, strict=True)
+        ):
+            raise InputError(
+                f"--value {name}: bounds must have as many elements each and be ordered min <= opt <= max",
+                "Write --value size=64x64:128x128:256x256.",
+            )
+        if values.setdefault(name, InputRange(low, best, high)) != InputRange(low, best, high):
+            raise InputError(f"--value gives {name} twice", "Give every input one range.")
+    return values
+
+
+def _parse_elements(text: str) -> Shape | None:
+    parts = text.strip().split("x")
+    if not all(part.removeprefix("-").isdecimal() and part.isascii() and len(part) < 20 for part in parts):
+        return None
+    return tuple(int(part) for part in parts)
+
+
+def bounds_by_name(inputs: Sequence[InputSpec], bounds: Mapping[str, Range]) -> dict[str, Range]:
+    """Returns bounds by the model's own names, with those that follow from them; dimensions may be missing.
+
+    Raises:
+        InputError: As `make_profile`, but for missing ones.
+    """
+    return _with_derived(inputs, _resolve(inputs, bounds))
 
 
 def _resolve(inputs: Sequence[InputSpec], bounds: Mapping[str, Range]) -> dict[str, Range]:
@@ -153,13 +241,83 @@ def _resolve(inputs: Sequence[InputSpec], bounds: Mapping[str, Range]) -> dict[s
                     f"Leave out {given}, or export the model with that axis dynamic.",
                 )
             continue
-        name = given if given in dims else by_place.get(given)
+        name = given if given in dims or given in free_names(list(dims)) else by_place.get(given)
         if name is None:
             raise InputError(f"the model has no dimension {given!r}", f"It has: {_list_dims(inputs)}.")
         if name in ranges and ranges[name] != bound:
             raise InputError(f"dimension {name} is given twice: {ranges[name]} and {bound}", "Give one range for it.")
         ranges[name] = bound
     return ranges
+
+
+def _with_derived(inputs: Sequence[InputSpec], given: Mapping[str, Range]) -> dict[str, Range]:
+    """Adds the symbols of expressions that were given bounds, and the expressions whose symbols have bounds."""
+    ranges = dict(given)
+    expressions = derived(list(dynamic_dims(inputs)))
+    for name, expression in expressions.items():
+        if name in given:
+            _set_symbol(ranges, expression, given[name])
+    for name, expression in expressions.items():
+        if all(symbol in ranges for symbol in expression.symbols):
+            computed = _computed(expression, ranges)
+            if name in given and given[name] != computed:
+                raise InputError(
+                    f"dimension {name} is given as {given[name]}, but it is {computed}"
+                    f" for {_bounds_of(expression, ranges)}",
+                    f"Leave out {name}: it is computed from {', '.join(expression.symbols)}.",
+                )
+            ranges[name] = computed
+    return ranges
+
+
+def _set_symbol(ranges: dict[str, Range], expression: Expression, bound: Range) -> None:
+    symbol = expression.symbols[0]
+    if len(expression.symbols) > 1:
+        if all(name in ranges for name in expression.symbols):
+            return
+        raise InputError(
+            f"dimension {expression.text} is computed from {', '.join(expression.symbols)}",
+            f"Give those: {' '.join(f'--dim {_quote(name)}=MIN:OPT:MAX' for name in expression.symbols)}.",
+        )
+    sizes = []
+    for size in (bound.min, bound.opt, bound.max):
+        solved = expression.solve(size)
+        if solved is None or solved < 1:
+            near = [n for n in _possible_sizes(expression, size) if n != size]
+            hint = f"Near it are {' and '.join(map(str, near))}." if near else f"Give bounds for {symbol} instead."
+            raise InputError(f"dimension {expression.text} cannot be {size}: {symbol} would be no size", hint)
+        sizes.append(solved)
+    solved_range = Range(*sorted(sizes))
+    if symbol in ranges and ranges[symbol] != solved_range:
+        raise InputError(
+            f"dimension {expression.text}={bound} means {symbol}={solved_range},"
+            f" but {symbol} is given as {ranges[symbol]}",
+            f"Give bounds for {symbol} alone.",
+        )
+    ranges[symbol] = solved_range
+
+
+def _possible_sizes(expression: Expression, near: int) -> list[int]:
+    """Returns the sizes just below and above that an expression of one symbol can have."""
+    span = range(max(1, near - 1024), near + 1025)
+    fitting = [n for n in span if (solved := expression.solve(n)) is not None and solved >= 1]
+    return [*[n for n in fitting if n <= near][-1:], *[n for n in fitting if n > near][:1]]
+
+
+def _computed(expression: Expression, ranges: Mapping[str, Range]) -> Range:
+    def at(pick: str) -> int:
+        return int(expression.evaluate({name: getattr(ranges[name], pick) for name in expression.symbols}))
+
+    sizes = sorted((at("min"), at("opt"), at("max")))
+    if sizes[0] < 1:
+        raise InputError(
+            f"dimension {expression.text} is {sizes[0]} for {_bounds_of(expression, ranges)}", "Give larger sizes."
+        )
+    return Range(*sizes)
+
+
+def _bounds_of(expression: Expression, ranges: Mapping[str, Range]) -> str:
+    return ", ".join(f"{name}={ranges[name]}" for name in expression.symbols)
 
 
 def _list_dims(inputs: Sequence[InputSpec]) -> str:
@@ -173,6 +331,10 @@ def _missing_bounds(inputs: Sequence[InputSpec], missing: Sequence[str]) -> Inpu
     lines = [f"{len(missing)} dynamic dimension(s) without bounds:"]
     dims = dynamic_dims(inputs)
     lines += [f"  {name}  at {', '.join(dims[name])}" for name in missing]
+    # What is computed from a dimension that is missing itself need not be given.
+    expressions = derived(list(dims))
+    computed = [n for n in missing if n in expressions and set(expressions[n].symbols) & set(missing)]
+    missing = [name for name in missing if name not in computed]
     flags = " ".join(f"--dim {_quote(name)}=MIN:OPT:MAX" for name in missing)
     return InputError("\n".join(lines), f"Add: {flags}")
 

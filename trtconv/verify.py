@@ -107,15 +107,14 @@ def _candidate_shapes(inputs: Sequence[InputSpec]) -> Iterator[Mapping[str, tupl
             return
 
 
-def _random_feeds(
-    inputs: Sequence[InputSpec], shapes: Mapping[str, tuple[int, ...]]
-) -> dict[str, NDArray[Any]]:
+def _random_feeds(inputs: Sequence[InputSpec], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, NDArray[Any]]:
     random = np.random.default_rng(0)
     feeds: dict[str, NDArray[Any]] = {}
     for spec in inputs:
         dtype = onnx.helper.tensor_dtype_to_np_dtype(onnx.TensorProto.DataType.Value(spec.dtype.upper()))
         if dtype.kind in "iu":
-            feeds[spec.name] = random.integers(0, 2, shapes[spec.name]).astype(dtype)
+            # Ones: valid as index, token or divisor, where a random 0 may end the process inside ONNX Runtime.
+            feeds[spec.name] = np.ones(shapes[spec.name], dtype)
         elif dtype.kind == "b":
             feeds[spec.name] = random.integers(0, 2, shapes[spec.name]).astype(bool)
         else:

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import FINDING, build_report, check_report
+from cli_helpers import FINDING, build_report, check_report
 
 from trtconv.cli.boundary import wants_json
 from trtconv.errors import BuildFailed, EnvironmentMissing, InputError, VerifyFailed

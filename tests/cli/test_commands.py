@@ -7,7 +7,7 @@ import types
 from pathlib import Path
 
 import pytest
-from conftest import build_report, check_report, rewrite_report
+from cli_helpers import build_report, check_report, rewrite_report
 
 from trtconv.cli.check import FORMATS
 from trtconv.findings import Severity

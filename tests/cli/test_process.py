@@ -10,6 +10,7 @@ import sys
 import time
 
 import pytest
+from cli_helpers import ROOT
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals and streams")
 
@@ -63,6 +64,50 @@ def test_signal_ends_at_once(spawn, number: signal.Signals, output_format: str) 
         assert json.loads(out)["exit_code"] == code
     else:
         assert out == ""
+
+
+def test_signal_during_an_import_waits_for_its_end(spawn, tmp_path) -> None:
+    (tmp_path / "slow_import.py").write_text(
+        "import sys, time\nprint('importing', file=sys.stderr, flush=True)\n"
+        "try:\n    time.sleep(1)\nexcept BaseException:\n    print('TORN', file=sys.stderr)\n"
+    )
+    code = FAKE.replace("def build(request, progress):", "def build(request, progress):\n    import slow_import")
+    path = os.pathsep.join(map(str, (ROOT, tmp_path)))
+    process = spawn(code, "build", "m.onnx", env={"PYTHONPATH": path})
+    assert "importing" in process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "TORN" not in err
+
+
+def test_insisting_ends_an_import_too(spawn, tmp_path) -> None:
+    (tmp_path / "slow_import.py").write_text(
+        "import sys, time\nprint('importing', file=sys.stderr, flush=True)\ntime.sleep(60)\n"
+    )
+    code = FAKE.replace("def build(request, progress):", "def build(request, progress):\n    import slow_import")
+    path = os.pathsep.join(map(str, (ROOT, tmp_path)))
+    process = spawn(code, "build", "m.onnx", env={"PYTHONPATH": path})
+    assert "importing" in process.stderr.readline()
+    for _ in range(3):
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.2)
+    process.communicate(timeout=30)
+    assert process.returncode == 130
+
+
+def test_interruption_that_native_code_made_another_exception_of(spawn) -> None:
+    code = FAKE.replace(
+        "            thread.join(0.1)",
+        "            try:\n                thread.join(0.1)\n"
+        "            except KeyboardInterrupt:\n                raise RuntimeError('initialization failed')",
+    )
+    process = spawn(code, "build", "m.onnx")
+    _started(process)
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 143
+    assert "initialization failed" not in err
 
 
 @pytest.mark.parametrize("output_format", ["text", "json"])

@@ -63,6 +63,11 @@ m.onnx: 2 errors, 2 warnings, 1 info for rtx-1.7"""
     )
 
 
+def test_pass_is_named_once() -> None:
+    mended = finding("TC101", Severity.INFO, UP2, mended_by="a-pass", fix="Mended by trtconv (a-pass).")
+    assert findings_text("", [mended]).count("a-pass") == 1
+
+
 def test_check_does_not_depend_on_the_order_of_findings() -> None:
     assert check(FINDINGS) == check(tuple(reversed(FINDINGS)))
 
@@ -179,16 +184,22 @@ left alone, 1 skip
   p (1)
     m: why
 
-verified on ONNX Runtime: largest relative error 1.5e-07
+compared on ONNX Runtime: largest relative error 1.5e-07
 
 wrote o.onnx (512 bytes): 1 edit"""
     )
 
 
+def test_rewrite_that_failed() -> None:
+    text = rewrite_text(dataclasses.replace(rewrite_report(max_relative_error=0.5), output={}, exit_code=1))
+    assert "largest relative error 0.5" in text
+    assert text.splitlines()[-1] == "wrote nothing: the rewritten model does not compute what m.onnx does"
+
+
 def test_rewrite_not_verified() -> None:
     assert "not verified: no float64" in rewrite_text(rewrite_report(max_relative_error=None, why="no float64"))
     nothing = dataclasses.replace(rewrite_report(max_relative_error=0.0), edits=(), skipped=())
-    assert rewrite_text(nothing).startswith("verified on ONNX Runtime: largest relative error 0\n")
+    assert rewrite_text(nothing).startswith("compared on ONNX Runtime: largest relative error 0\n")
     assert rewrite_text(nothing).endswith(": no edits")
 
 

@@ -10,6 +10,7 @@ from typing import NoReturn
 
 import click
 
+from trtconv.cli import signals
 from trtconv.cli.group import cli
 from trtconv.cli.outcome import OutputLost, drop_stdout, stdout_failures_named, write_result
 from trtconv.errors import EnvironmentMissing, InputError, TrtconvError
@@ -17,10 +18,6 @@ from trtconv.errors import EnvironmentMissing, InputError, TrtconvError
 INTERRUPTED = 130
 TERMINATED = 143
 BUG = 3
-
-
-class Terminated(KeyboardInterrupt):
-    """SIGTERM came. It unwinds as Ctrl-C does, so that no half-written file stays."""
 
 
 def main(args: Sequence[str] | None = None) -> int:
@@ -35,11 +32,11 @@ def main(args: Sequence[str] | None = None) -> int:
     """
     arguments = list(sys.argv[1:] if args is None else args)
     _prepare_streams()
-    _unwind_on_sigterm()
+    signals.unwind_on_signals()
     try:
         return _flushed(_run(arguments))
     except KeyboardInterrupt as error:
-        _die(TERMINATED if isinstance(error, Terminated) else INTERRUPTED, arguments)
+        _die(TERMINATED if isinstance(error, signals.Terminated) else INTERRUPTED, arguments)
 
 
 def _run(arguments: list[str]) -> int:
@@ -60,6 +57,8 @@ def _run(arguments: list[str]) -> int:
         drop_stdout()
         return 0
     except Exception as error:
+        # Native code that is interrupted may make another exception of it.
+        signals.raise_received()
         return _report(error, arguments)
 
 
@@ -141,7 +140,10 @@ def error_document(failure: TrtconvError, kind: str) -> str:
 
 
 def _say_failure(failure: TrtconvError) -> None:
-    _say(f"{_red('error:')} {failure.message}")
+    from trtconv.report.wording import clean
+
+    message = "\n".join(clean(line) for line in failure.message.splitlines())
+    _say(f"{_red('error:')} {message}")
     findings = getattr(failure, "findings", ())
     if findings:
         from trtconv.findings import Finding
@@ -149,7 +151,7 @@ def _say_failure(failure: TrtconvError) -> None:
 
         _say(findings_text("", [item for item in findings if isinstance(item, Finding)]))
     if failure.hint:
-        _say(f"hint: {failure.hint}")
+        _say("hint: " + "\n".join(clean(line) for line in failure.hint.splitlines()))
 
 
 def _red(word: str) -> str:
@@ -171,19 +173,6 @@ def _prepare_streams() -> None:
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="backslashreplace")
-
-
-def _unwind_on_sigterm() -> None:
-    import signal
-
-    def on_sigterm(number: int, frame: object) -> None:
-        raise Terminated
-
-    try:
-        signal.signal(signal.SIGTERM, on_sigterm)
-    except ValueError:
-        # Not the main thread: whoever calls from another one keeps its own handling.
-        return
 
 
 def _flushed(exit_code: int) -> int:

@@ -23,8 +23,11 @@ class BuildFlags(options.ShapeFlags):
     report: str | None
     output_format: str
     no_rewrite: bool
+    requantize: bool
     fail_on: str
     force: bool
+    split: str | None
+    rounded: bool
     quiet: bool
 
 
@@ -42,6 +45,9 @@ Examples:
     trtconv build unet.onnx --dim batch=1:1:4 \\
       --profile height=64:128:256,width=64:128:256 \\
       --profile height=256:384:512,width=256:384:512
+  Three profiles, divided so that latency is even; sizes moved to what the network accepts:
+    trtconv build unet.onnx --dim batch=1 --dim height=64:256:1000 --dim width=64:256:1000 \\
+      --split 3 --round
   The same as with trtexec:
     trtconv build unet.onnx --minShapes x:1x3x64x64 --optShapes x:1x3x256x256 --maxShapes x:4x3x512x512
   In a script:
@@ -55,6 +61,8 @@ Exit status: 0 built, or up to date; 1 the model failed; 2 a bad call or an unre
 @options.model_argument
 @click.option("-o", "--output", metavar="ENGINE", help="Where the engine goes. Default: MODEL with the suffix .engine.")
 @options.shape_options
+@options.split_option
+@options.round_option
 @options.target_option
 @click.option(
     "--precision",
@@ -66,6 +74,7 @@ Exit status: 0 built, or up to date; 1 the model failed; 2 a bad call or an unre
 @click.option("--report", metavar="FILE", help="Where the report goes. Default: ENGINE.json.")
 @options.format_option("text", "json")
 @options.no_rewrite_option
+@options.requantize_option
 @options.fail_on_option
 @click.option("--force", is_flag=True, help="Build even where model, plan and runtime have not changed.")
 @options.quiet_option
@@ -93,9 +102,13 @@ def command(flags: BuildFlags) -> Outcome:
         target=options.parse_target(flags.target),
         precision=flags.precision,
         rewrite=not flags.no_rewrite,
+        requantize=flags.requantize,
         fail_on=options.severity(flags.fail_on),
         force=flags.force,
         report=_path(flags.report),
+        rounded=flags.rounded,
+        split=options.parse_split(flags.split),
+        values=flags.values(),
     )
     from trtconv import pipeline
 

@@ -25,6 +25,7 @@ class CheckFlags(options.ShapeFlags):
     target: str
     output_format: str
     no_rewrite: bool
+    requantize: bool
     fail_on: str
     quiet: bool
 
@@ -70,6 +71,7 @@ Exit status: 0 no finding at or above --fail-on; 1 there is one; 2 a bad call or
 @options.target_option
 @options.format_option(*FORMATS)
 @options.no_rewrite_option
+@options.requantize_option
 @options.fail_on_option
 @options.quiet_option
 @options.packed(CheckFlags)
@@ -80,8 +82,9 @@ def command(flags: CheckFlags) -> Outcome:
     each unsupported or misread node at once, with its place, its name and what to do. Needs no GPU and builds
     nothing.
 
-    What build mends by rewriting is listed as such and does not fail the check; --no-rewrite judges the model as it
-    is. Bounds may be left out: sizes are then not checked.
+    What build mends by rewriting is listed as such and does not fail the check, except for quantisation (TC3xx): that
+    belongs mended in the file, because other tools misread it. --no-rewrite judges the model as it is. Bounds may be
+    left out: sizes are then not checked.
     """
     from trtconv.plan import CheckRequest
 
@@ -92,7 +95,9 @@ def command(flags: CheckFlags) -> Outcome:
         profiles=profiles,
         target=options.parse_target(flags.target),
         rewrite=not flags.no_rewrite,
+        requantize=flags.requantize,
         fail_on=options.severity(flags.fail_on),
+        values=flags.values(),
     )
     from trtconv import pipeline
 

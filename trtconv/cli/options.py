@@ -19,6 +19,7 @@ from trtconv.errors import InputError
 if TYPE_CHECKING:
     from trtconv.findings import Severity
     from trtconv.plan import Bounds, Target
+    from trtconv.shapes import InputRange
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 Flags = TypeVar("Flags")
@@ -33,6 +34,13 @@ class ShapeFlags:
     min_shapes: str | None
     opt_shapes: str | None
     max_shapes: str | None
+    value: tuple[str, ...]
+
+    def values(self) -> dict[str, InputRange]:
+        """Returns the bounds of the elements of shape inputs."""
+        from trtconv.shapes import parse_values
+
+        return parse_values(self.value)
 
     def bounds(self) -> tuple[Bounds, tuple[Bounds, ...]]:
         """Returns the bounds that hold everywhere, and those of each profile.
@@ -110,7 +118,40 @@ shape_options = _chain(
         help="Shapes to optimize for. Alone, without the other two: the only shapes.",
     ),
     click.option("--maxShapes", "max_shapes", metavar="INPUT:SHAPE,...", help="Largest shapes."),
+    click.option(
+        "--value",
+        multiple=True,
+        metavar="INPUT=MIN:OPT:MAX",
+        help="Bound the elements of an integer input that holds a shape or a count: size=64x64:128x128:256x256. "
+        "Repeatable.",
+    ),
 )
+
+split_option = click.option(
+    "--split",
+    metavar="N|auto",
+    help="Divide the ranges into N optimization profiles, larger sizes finer than small ones, at sizes that the "
+    "network accepts; auto chooses N. The batch is not divided.",
+)
+
+round_option = click.option(
+    "--round",
+    "rounded",
+    is_flag=True,
+    help="Move min, opt and max to sizes that the network accepts: min down, max up, opt to the nearest.",
+)
+
+
+def parse_split(text: str | None) -> str | None:
+    """Reads `--split`.
+
+    Raises:
+        InputError: It is neither a number above 0 nor auto.
+    """
+    if text is None or text == "auto" or (text.isascii() and text.isdecimal() and 0 < int(text[:9]) <= 999):
+        return text
+    raise InputError(f"--split {text!r} is neither a number of profiles nor auto", "Write --split 3 or --split auto.")
+
 
 target_option = click.option(
     "--target",
@@ -122,6 +163,13 @@ target_option = click.option(
 )
 
 no_rewrite_option = click.option("--no-rewrite", is_flag=True, help="Hand the model to TensorRT as it is.")
+
+requantize_option = click.option(
+    "--requantize",
+    is_flag=True,
+    help="Requantise asymmetric tensors symmetrically in int8. Changes numbers, by at most what the edits state; "
+    "without it such tensors are computed in float, bit for bit.",
+)
 
 fail_on_option = click.option(
     "--fail-on",

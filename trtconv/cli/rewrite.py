@@ -20,6 +20,7 @@ class RewriteFlags:
     output: str
     only: tuple[str, ...]
     skip: tuple[str, ...]
+    requantize: bool
     target: str
     output_format: str
     quiet: bool
@@ -45,6 +46,7 @@ unreadable model.
 @click.option("-o", "--output", required=True, metavar="OUT.onnx", help="Where the rewritten model goes.")
 @click.option("--only", multiple=True, metavar="PASS", help="Run this pass and no other. Repeatable.")
 @click.option("--skip", multiple=True, metavar="PASS", help="Leave this pass out. Repeatable.")
+@options.requantize_option
 @options.target_option
 @options.format_option("text", "json")
 @options.quiet_option
@@ -64,6 +66,7 @@ def command(flags: RewriteFlags) -> Outcome:
         only=flags.only,
         skip=flags.skip,
         target=options.parse_target(flags.target),
+        requantize=flags.requantize,
     )
     from trtconv import pipeline
 

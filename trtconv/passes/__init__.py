@@ -1,14 +1,31 @@
 """The rewrites, in the order in which they run."""
 
+from trtconv.passes.asymmetric import ComputeAsymmetricInFloat, RequantizeSymmetric
 from trtconv.passes.base import Pass, PassResult, run_passes, select
+from trtconv.passes.channel_scales import MoveChannelScales
 from trtconv.passes.dilate_kernel import DilateDeconvKernel
 from trtconv.passes.explicit_deconv import MakeDeconvExplicit
+from trtconv.passes.fold_integer_bias import FoldIntegerBias
 from trtconv.passes.inline_functions import InlineDeconvFunctions
+from trtconv.passes.integer_operators import ExpandIntegerOperators
+from trtconv.passes.normalize_quantizers import NormalizeQuantizers
+from trtconv.passes.restore_sizes import RestorePixelShuffle, RestoreReshapeTarget, RestoreResizeScales
+from trtconv.passes.shift_uint8 import ShiftUint8
 
 PASSES: tuple[Pass, ...] = (
     InlineDeconvFunctions(),
+    ExpandIntegerOperators(),
+    NormalizeQuantizers(),
+    FoldIntegerBias(),
+    ShiftUint8(),
+    RequantizeSymmetric(),
+    ComputeAsymmetricInFloat(),
+    MoveChannelScales(),
     MakeDeconvExplicit(),
     DilateDeconvKernel(),
+    RestorePixelShuffle(),
+    RestoreReshapeTarget(),
+    RestoreResizeScales(),
 )
 
 __all__ = ["PASSES", "Pass", "PassResult", "run_passes", "select"]

@@ -10,7 +10,7 @@ from typing import ClassVar
 import onnx
 
 from trtconv.errors import InputError
-from trtconv.model import Field, OnnxModel, interface
+from trtconv.model import Field, OnnxModel, Scope, interface
 from trtconv.plan import Edit, Skip, Target
 
 
@@ -32,11 +32,13 @@ class Pass:
         name: A verb phrase, as `--only` and `--skip` take it.
         fixes: Codes of the rules whose findings it mends.
         safety: "exact" (same numbers up to the order of float sums) or "within tolerance".
+        on_request: Whether it runs only when asked for by name or flag.
     """
 
     name: ClassVar[str]
     fixes: ClassVar[tuple[str, ...]]
     safety: ClassVar[str] = "exact"
+    on_request: ClassVar[bool] = False
 
     @property
     def summary(self) -> str:
@@ -64,18 +66,31 @@ class NodePass(Pass):
     def run(self, model: OnnxModel, target: Target) -> PassResult:
         result = PassResult()
         for scope in model.scopes:
-            field = Field(scope, self.ops)
-            edits: list[Edit] = []
-            skips: list[Skip] = []
-            for node in field.candidates:
-                done = self.visit(Operation(field, node, target))
-                if isinstance(done, str):
-                    edits.append(Edit(self.name, node.name or str(field.location(node)), done))
-                elif done is not None:
-                    skips.append(Skip(self.name, node.name or str(field.location(node)), done.reason))
-            field.close()
-            result += PassResult(tuple(edits), tuple(skips))
+            result += self._run_in(scope, target)
         return result
+
+    def _run_in(self, scope: Scope, target: Target) -> PassResult:
+        field = Field(scope, self.ops, lambda index: self.concerns(scope, index, target))
+        edits: list[Edit] = []
+        skips: list[Skip] = []
+        for node in field.candidates:
+            done = self.visit(Operation(field, node, target))
+            if isinstance(done, str):
+                edits.append(Edit(self.name, node.name or str(field.location(node)), done))
+            elif done is not None:
+                skips.append(Skip(self.name, node.name or str(field.location(node)), done.reason))
+        field.close()
+        return PassResult(tuple(edits), tuple(skips))
+
+    def concerns(self, scope: Scope, index: int, target: Target) -> bool:
+        """Whether `visit` might have something to do; only such nodes are opened, which costs far more than to look.
+
+        Args:
+            scope: The graph that the node is in.
+            index: Position of a node of one of `ops`.
+            target: What the model is meant for.
+        """
+        return True
 
     def visit(self, operation: Operation) -> str | Refusal | None:
         """Rewrites one node.
@@ -113,25 +128,28 @@ def run_passes(model: OnnxModel, passes: Sequence[Pass], target: Target) -> Pass
     """
     total = PassResult()
     sound = checker_complaint(model) is None if passes else True
+    before = _fingerprint(model)
     for each in passes:
-        total += _run_one(model, each, target)
+        result, before = _run_one(model, each, target, before)
+        total += result
     if total.edits and sound:
         complaint = checker_complaint(model)
         assert complaint is None, f"the passes made an invalid model: {complaint}"
     return total
 
 
-def _run_one(model: OnnxModel, each: Pass, target: Target) -> PassResult:
+def _run_one(model: OnnxModel, each: Pass, target: Target, before: int) -> tuple[PassResult, int]:
+    """Runs one pass; returns what it did, and the model's fingerprint afterwards."""
     outside = interface(model)
-    before = _fingerprint(model)
     result = each.run(model, target)
-    changed = _fingerprint(model) != before
+    after = _fingerprint(model)
+    changed = after != before
     assert changed == bool(result.edits), f"pass {each.name}: changed={changed} but {len(result.edits)} edits"
     assert interface(model) == outside, f"pass {each.name} changed the model's inputs, outputs or metadata"
     if result.edits:
         again = each.run(model, target)
         assert not again.edits, f"pass {each.name} is not idempotent: {again.edits[0]}"
-    return result
+    return result, after
 
 
 def _fingerprint(model: OnnxModel) -> int:
@@ -158,4 +176,5 @@ def select(passes: Sequence[Pass], only: Sequence[str], skip: Sequence[str]) -> 
     for name in (*only, *skip):
         if name not in names:
             raise InputError(f"there is no pass {name!r}", f"Passes: {', '.join(each.name for each in passes)}.")
-    return tuple(each for each in passes if (not only or each.name in only) and each.name not in skip)
+    chosen = [each for each in passes if (each.name in only if only else not each.on_request)]
+    return tuple(each for each in chosen if each.name not in skip)

@@ -9,10 +9,11 @@ import onnx_graphsurgeon as gs
 
 from trtconv import deconv
 from trtconv.deconv import Geometry
-from trtconv.model import Field
+from trtconv.model import Field, Scope
 from trtconv.passes.base import NodePass, Operation, Refusal
 from trtconv.passes.explicit_deconv import read_geometry
 from trtconv.passes.kernel import find_kernel, replace_kernel
+from trtconv.plan import Target
 
 
 class DilateDeconvKernel(NodePass):
@@ -25,11 +26,14 @@ class DilateDeconvKernel(NodePass):
     fixes: ClassVar[tuple[str, ...]] = ("TC104",)
     ops: ClassVar[frozenset[str]] = frozenset({"ConvTranspose"})
 
+    def concerns(self, scope: Scope, index: int, target: Target) -> bool:
+        attributes = scope.graph.node[index].attribute
+        largest = {a.name: max(a.ints, default=1) for a in attributes if a.name in ("strides", "dilations")}
+        return not target.strided_dilated_deconv and len(largest) == 2 and min(largest.values()) > 1
+
     def visit(self, operation: Operation) -> str | Refusal | None:
         field, node = operation.field, operation.node
         assert isinstance(node, gs.Node)
-        if operation.target.strided_dilated_deconv:
-            return None
         geometry = read_geometry(field, node)
         if isinstance(geometry, str):
             return Refusal(geometry)

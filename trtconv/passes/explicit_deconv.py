@@ -10,22 +10,33 @@ import onnx_graphsurgeon as gs
 
 from trtconv import deconv
 from trtconv.deconv import Crop, Geometry, geometry_of
-from trtconv.model import Field
+from trtconv.model import Field, Scope
 from trtconv.passes.base import NodePass, Operation, Refusal
 from trtconv.passes.kernel import find_kernel, replace_kernel
+from trtconv.plan import Target
 
 
 class MakeDeconvExplicit(NodePass):
     """Turns auto_pad, output_shape and output_padding of ConvTranspose into explicit pads.
 
-    What the pads cannot say - output_padding beyond the end pad, negative pads - goes into the kernel as zero taps, which
-    TensorRT runs faster than its own zero fill. A kernel that is no constant is left alone; the zeros are then padded on
-    behind the deconvolution, before the bias. An output_shape on sizes known only at run time becomes a Slice.
+    What the pads cannot say - output_padding beyond the end pad, negative pads - goes into the kernel as zero taps,
+    which TensorRT runs faster than its own zero fill. A kernel that is no constant is left alone; the zeros are then
+    padded on behind the deconvolution, before the bias. An output_shape on sizes known only at run time becomes a
+    Slice.
     """
 
     name: ClassVar[str] = "make-deconv-explicit"
     fixes: ClassVar[tuple[str, ...]] = ("TC101", "TC102", "TC103", "TC106", "TC107")
     ops: ClassVar[frozenset[str]] = frozenset({"ConvTranspose"})
+
+    def concerns(self, scope: Scope, index: int, target: Target) -> bool:
+        return any(
+            (a.name == "auto_pad" and a.s not in (b"", b"NOTSET"))
+            or (a.name == "output_shape" and len(a.ints) > 0)
+            or (a.name == "output_padding" and any(a.ints))
+            or (a.name == "pads" and min(a.ints, default=0) < 0)
+            for a in scope.graph.node[index].attribute
+        )
 
     def visit(self, operation: Operation) -> str | Refusal | None:
         field, node = operation.field, operation.node
@@ -64,6 +75,8 @@ class MakeDeconvExplicit(NodePass):
 
 def read_geometry(field: Field, node: gs.Node) -> Geometry | str:
     """Returns a ConvTranspose's geometry, or why it has none."""
+    if len(node.inputs) < 2:
+        return "it has no weight"
     weight = node.inputs[1]
     # Shapes of computed tensors cost an inference over the whole model: asked only where the node does not say.
     known = isinstance(weight, gs.Constant) or "kernel_shape" not in node.attrs
@@ -108,9 +121,7 @@ def _asked(geometry: Geometry) -> str:
     return ", ".join(parts)
 
 
-def _pad_behind(
-    field: Field, node: gs.Node, geometry: Geometry, window: Sequence[Crop], reason: str
-) -> str | Refusal:
+def _pad_behind(field: Field, node: gs.Node, geometry: Geometry, window: Sequence[Crop], reason: str) -> str | Refusal:
     """Pads zeros on behind a deconvolution whose kernel is no constant; the bias comes after."""
     if field.model.opset < 7:
         return Refusal(f"{reason}, and opset {field.model.opset} has no broadcasting Add")
@@ -164,7 +175,7 @@ def _slice_at_run_time(field: Field, node: gs.Node, geometry: Geometry) -> str |
 
 
 class _Tail:
-    """The nodes behind a deconvolution that lost its bias: each takes the last result, and the bias comes at the end."""
+    """The nodes behind a deconvolution that lost its bias: each takes the last result, the bias comes at the end."""
 
     def __init__(self, field: Field, node: gs.Node) -> None:
         self.field = field

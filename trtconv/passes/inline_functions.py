@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from trtconv.model import OnnxModel
+from trtconv.model import OnnxModel, UnsupportedFunctions
 from trtconv.passes.base import Pass, PassResult
-from trtconv.plan import Edit, Target
+from trtconv.plan import Edit, Skip, Target
 
 
 class InlineDeconvFunctions(Pass):
     """Inlines model-local functions that hold a ConvTranspose.
 
-    Inside a function a weight is an argument; inlined, it is the constant that the caller gave, and the other passes can
-    work on it. Done by ONNX's own inliner.
+    Inside a function a weight is an argument; inlined, it is the constant that the caller gave, and the other passes
+    can work on it. Done by ONNX's own inliner.
     """
 
     name: ClassVar[str] = "inline-deconv-functions"
     fixes: ClassVar[tuple[str, ...]] = ()
 
     def run(self, model: OnnxModel, target: Target) -> PassResult:
-        names = model.inline_functions_with("ConvTranspose")
+        try:
+            names = model.inline_functions_with("ConvTranspose")
+        except UnsupportedFunctions as error:
+            return PassResult(skipped=(Skip(self.name, "model-local functions", str(error)),))
         return PassResult(tuple(Edit(self.name, name, "function inlined") for name in names))

@@ -1,8 +1,8 @@
 """Where a deconvolution's kernel comes from, and how to put a changed one in its place.
 
 A kernel is an initializer, a Constant, something computed from constants, or a constant behind QuantizeLinear,
-DequantizeLinear or Cast nodes. Those act on each element by itself, so spatial zeros may be added to the constant behind
-them - as the zero point where the constant is an integer.
+DequantizeLinear or Cast nodes. Those act on each element by itself, so spatial zeros may be added to the constant
+behind them - as the zero point where the constant is an integer.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from trtconv.model import Field
 
 _PER_ELEMENT = frozenset({"QuantizeLinear", "DequantizeLinear", "Cast", "Identity"})
-_INTEGERS = ("i", "u")
 
 Grow = Callable[[NDArray[Any], "NDArray[Any] | int"], NDArray[Any]]
 """(weights, what stands for zero) -> larger weights."""
@@ -47,7 +46,7 @@ def find_kernel(field: Field, tensor: gs.Tensor) -> Kernel | str:
     """
     chain: list[gs.Node] = []
     current = tensor
-    while current.inputs and current.inputs[0].op in _PER_ELEMENT and field.values(current) is None:
+    while current.inputs and _acts_per_element(current.inputs[0]) and field.values(current) is None:
         chain.insert(0, current.inputs[0])
         if not current.inputs[0].inputs:
             break
@@ -64,6 +63,10 @@ def find_kernel(field: Field, tensor: gs.Tensor) -> Kernel | str:
     return zero if isinstance(zero, str) else Kernel(values, zero, tuple(chain))
 
 
+def _acts_per_element(node: gs.Node) -> bool:
+    return node.op in _PER_ELEMENT and (node.domain or "") in ("", "ai.onnx")
+
+
 def _zero(field: Field, chain: list[gs.Node], values: NDArray[Any]) -> NDArray[Any] | int | str:
     """Returns what stands for zero in the root constant, or why that cannot be said."""
     for node in chain:
@@ -73,16 +76,20 @@ def _zero(field: Field, chain: list[gs.Node], values: NDArray[Any]) -> NDArray[A
             return f"its weight is quantised in blocks by {node.name!r}"
         if any(field.values(t) is None for t in node.inputs[1:] if not t.is_empty()):
             return f"the scale or zero point of {node.name!r} is computed at run time"
+        scale = field.values(node.inputs[1])
+        if scale is not None and scale.size > 1 and int(node.attrs.get("axis", 1)) % values.ndim > 1:
+            return f"its weight is quantised along the kernel by {node.name!r}"
     first = next((n for n in chain if "Linear" in n.op), None)
-    if values.dtype.kind not in _INTEGERS or first is None or len(first.inputs) < 3 or first.inputs[2].is_empty():
+    # In front of a QuantizeLinear stands a real number, behind it (casts aside) what DequantizeLinear reads.
+    if first is None or first.op != "DequantizeLinear" or len(first.inputs) < 3 or first.inputs[2].is_empty():
         return 0
     point = field.values(first.inputs[2])
     assert point is not None
     if point.size == 1:
-        return point.reshape(())
+        return point.reshape(()).astype(values.dtype)
     shape = [1] * values.ndim
     shape[int(first.attrs.get("axis", 1))] = -1
-    return point.reshape(shape)
+    return point.reshape(shape).astype(values.dtype)
 
 
 def replace_kernel(field: Field, name: str, kernel: Kernel, grow: Grow) -> tuple[list[gs.Node], gs.Tensor]:

@@ -75,7 +75,7 @@ def _finding_lines(finding: Finding) -> list[str]:
     if finding.fix:
         lines += indented(f"fix: {finding.fix}", "    ")
     if finding.mended_by:
-        lines.append(clean(f"    mended by the pass {finding.mended_by}"))
+        lines.append(clean(f"    mended by trtconv build and rewrite ({finding.mended_by})"))
     return lines
 
 
@@ -99,6 +99,7 @@ def build_text(report: BuildReport) -> str:
     blocks = [
         "\n".join(_head(report)),
         *("\n".join(lines) for lines in _profiles(report.plan.profiles)),
+        "\n".join(clean(note) for note in report.notes),
         _changes("edit", report.edits),
         _changes("skip", report.skipped),
         findings_text(str(report.model["path"]), report.findings),
@@ -176,14 +177,12 @@ def _verdict(report: BuildReport) -> str:
 
 def rewrite_text(report: RewriteReport) -> str:
     """Renders a rewrite; the last line says what was written."""
-    output = f"{clean(str(report.output['path']))} ({byte_size(report.output['bytes'])})"
     edits = count(len(report.edits), "edit") if report.edits else "no edits"
-    blocks = [
-        _changes("edit", report.edits),
-        _changes("skip", report.skipped),
-        _verified(report.verified),
-        f"wrote {output}: {edits}",
-    ]
+    if report.output:
+        verdict = f"wrote {clean(str(report.output['path']))} ({byte_size(report.output['bytes'])}): {edits}"
+    else:
+        verdict = f"wrote nothing: the rewritten model does not compute what {clean(str(report.model['path']))} does"
+    blocks = [_changes("edit", report.edits), _changes("skip", report.skipped), _verified(report.verified), verdict]
     return "\n\n".join(block for block in blocks if block)
 
 
@@ -191,4 +190,4 @@ def _verified(verified: dict[str, Any]) -> str:
     largest = verified.get("max_relative_error")
     if largest is None:
         return clean(f"not verified: {verified.get('why') or 'no reason given'}")
-    return f"verified on ONNX Runtime: largest relative error {largest:.2g}"
+    return f"compared on ONNX Runtime: largest relative error {largest:.2g}"

@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import onnx
+from numpy.typing import NDArray
 
+from trtconv.baked import Baked
 from trtconv.deconv import Geometry, geometry_of
 from trtconv.findings import Finding, Location, Severity
 from trtconv.model import OnnxModel, Scope
@@ -84,7 +86,9 @@ class Deconv:
         attrs: dict[str, Any] = {a.name: onnx.helper.get_attribute_value(a) for a in self.node.attribute}
         if isinstance(attrs.get("auto_pad"), bytes):
             attrs["auto_pad"] = attrs["auto_pad"].decode()
-        weight = self.scope.initializer(self.node.input[1]) if len(self.node.input) > 1 else None
+        if len(self.node.input) < 2:
+            return "it has no weight"
+        weight = self.scope.initializer(self.node.input[1])
         shape = tuple(weight.dims) if weight is not None else None
         if shape is None and "kernel_shape" not in attrs:
             return geometry_of(attrs, self.scope.shape(self.node.input[1]))
@@ -105,6 +109,73 @@ class Deconv:
         return self.node.input[2] if len(self.node.input) > 2 else ""
 
 
+class Linear:
+    """A QuantizeLinear or DequantizeLinear as a rule sees it.
+
+    Args:
+        scope: The graph it is in.
+        index: Its position there.
+        node: The NodeProto.
+    """
+
+    def __init__(self, scope: Scope, index: int, node: onnx.NodeProto) -> None:
+        self.scope = scope
+        self.index = index
+        self.node = node
+
+    @property
+    def location(self) -> Location:
+        """Where it is."""
+        return self.scope.location(self.index)
+
+    @property
+    def quantizes(self) -> bool:
+        """Whether it is a QuantizeLinear."""
+        return bool(self.node.op_type == "QuantizeLinear")
+
+    @functools.cached_property
+    def attributes(self) -> dict[str, Any]:
+        """Its attributes by name."""
+        return {a.name: onnx.helper.get_attribute_value(a) for a in self.node.attribute}
+
+    @functools.cached_property
+    def scale(self) -> NDArray[Any] | None:
+        """Its scale, None where it is computed."""
+        return self.scope.values(self.node.input[1])
+
+    @functools.cached_property
+    def zero_point(self) -> NDArray[Any] | None:
+        """Its zero point, None where there is none or it is computed."""
+        return self.scope.values(self.node.input[2]) if self.has_zero_point else None
+
+    @property
+    def has_zero_point(self) -> bool:
+        """Whether it has a zero point, known or not."""
+        return len(self.node.input) > 2 and bool(self.node.input[2])
+
+    @functools.cached_property
+    def dtype(self) -> str | None:
+        """The type on its integer side."""
+        if self.zero_point is not None:
+            return str(self.zero_point.dtype)
+        if self.quantizes:
+            return self.scope.dtype(self.node.output[0]) if "output_dtype" in self.attributes else "uint8"
+        return self.scope.dtype(self.node.input[0])
+
+    @functools.cached_property
+    def weight_of(self) -> onnx.NodeProto | None:
+        """The layer whose weight this DequantizeLinear makes, or None."""
+        if self.quantizes:
+            return None
+        users = self.scope.consumers.get(self.node.output[0], ())
+        layers = (n for n in users if n.op_type in LAYERS and list(n.input).index(self.node.output[0]) == 1)
+        return next(layers, None)
+
+
+LAYERS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+"""Operators whose second input is a weight with channels of its own."""
+
+
 class ModelView:
     """A model as the rules see it: what several of them need is worked out once.
 
@@ -116,9 +187,34 @@ class ModelView:
         self.model = model
 
     @functools.cached_property
+    def baked(self) -> Baked:
+        """Sizes that an exporter wrote into the model as constants."""
+        return Baked(self.model)
+
+    @functools.cached_property
     def deconvs(self) -> tuple[Deconv, ...]:
         """Every ConvTranspose, in every graph."""
         return tuple(Deconv(scope, index, node) for scope, index, node in self.model.nodes("ConvTranspose"))
+
+    @functools.cached_property
+    def linears(self) -> tuple[Linear, ...]:
+        """Every QuantizeLinear and DequantizeLinear (blocked ones aside), in every graph."""
+        found = (Linear(*each) for each in self.model.nodes("QuantizeLinear", "DequantizeLinear"))
+        return tuple(linear for linear in found if not linear.attributes.get("block_size"))
+
+
+class LinearRule(Rule):
+    """A rule about one QuantizeLinear or DequantizeLinear node."""
+
+    def check(self, view: ModelView, target: Target) -> Iterator[Finding]:
+        for linear in view.linears:
+            message = self.fault(linear, target)
+            if message:
+                yield self.finding(message, linear.location)
+
+    def fault(self, linear: Linear, target: Target) -> str | None:
+        """Returns what is wrong with a node, or None."""
+        raise NotImplementedError
 
 
 class DeconvRule(Rule):

@@ -48,4 +48,4 @@ class OutputShapeMisread(DeconvRule):
         if geometry.rank > 1 and all(c.begin == c.end for c in window) and not any(geometry.output_padding):
             return None
         pads = [c.begin for c in window], [c.end for c in window]
-        return f"output_shape {asked} means pads {pads[0]} (begin) and {pads[1]} (end); TensorRT's parser splits otherwise"
+        return f"output_shape {asked} means pads {pads[0]} (begin) and {pads[1]} (end); TensorRT's parser differs"

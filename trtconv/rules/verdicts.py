@@ -97,7 +97,7 @@ class ShapeTensorInput(Page):
     Versions:
         All.
     Fix:
-        Make the value a constant of the model.
+        Bound the values with --value NAME=MIN:OPT:MAX, or make them a constant of the model.
     Source:
         TensorRT developer guide, shape tensor I/O.
     """

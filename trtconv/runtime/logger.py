@@ -50,11 +50,10 @@ class Log:
         self.logger = _make_logger(trt, self)
 
     def add(self, severity: str, text: str) -> None:
-        """Takes a message; called from any thread. VERBOSE is dropped: it is thousands of lines a build."""
+        """Takes a message; called from any thread."""
         session = self._session
         try:
-            if severity != "VERBOSE":
-                session.records.append(Record(severity, text))
+            session.records.append(Record(severity, text))
         except BaseException as error:  # Ctrl-C may arrive here: the main thread runs Python only in callbacks.
             session.fail(error)
 
@@ -97,12 +96,16 @@ def _interrupts_kept(session: Session) -> Iterator[None]:
 def _make_logger(trt: Any, log: Log) -> Any:
     """Makes the ILogger; a class made here, since its base exists only where TensorRT is installed."""
 
+    verbose = trt.ILogger.Severity.VERBOSE.value
+
     class CapturingLogger(trt.ILogger):  # type: ignore[misc]
         def __init__(self) -> None:
             # pybind11 wants its own initializer called by name.
             trt.ILogger.__init__(self)
 
         def log(self, severity: Any, msg: str) -> None:
-            log.add(severity.name, msg)
+            # Ten VERBOSE messages a node: to ask each for its name takes longer than to parse.
+            if severity.value != verbose:
+                log.add(severity.name, msg)
 
     return CapturingLogger()

@@ -98,7 +98,7 @@ class Network:
             EnvironmentMissing: This runtime cannot build in that precision.
             InputError: A profile lacks an input that has a dynamic dimension.
         """
-        self._refuse_shape_inputs()
+        self._refuse_shape_inputs(plan.profiles)
         with self._log.session() as session:
             progress = Progress(session, monitor)
             blob = self._run(plan, session, progress)
@@ -130,17 +130,18 @@ class Network:
             session.raise_failure()
             raise _broke_down(str(error), session) from error
 
-    def _refuse_shape_inputs(self) -> None:
+    def _refuse_shape_inputs(self, profiles: tuple[ShapeProfile, ...]) -> None:
         findings = tuple(
             Finding(
                 "TC205",
                 "shape-tensor-input",
-                f"input {name!r} holds a shape or a count: profiles for the values of inputs are not supported",
+                f"input {name!r} holds a shape or a count, and its values have no bounds",
                 Severity.ERROR,
                 Location(tensor=name),
-                f"Make {name!r} a constant in the model, or compute it from the shape of another input.",
+                f"Add --value {name}=MIN:OPT:MAX, or make {name!r} a constant in the model.",
             )
             for name in self.shape_inputs
+            if not profiles or any(name not in profile.values for profile in profiles)
         )
         if findings:
             raise _failed(findings)
@@ -148,7 +149,7 @@ class Network:
     def _add_profiles(self, config: Any, profiles: tuple[ShapeProfile, ...]) -> bool:
         """Adds the profiles; False where TensorRT refused one (the log says why)."""
         dynamic = [tensor for tensor in self.inputs if -1 in tensor.shape]
-        if not dynamic:
+        if not dynamic and not self.shape_inputs:
             return True
         return all(config.add_optimization_profile(self._profile(p, dynamic)) >= 0 for p in profiles)
 
@@ -162,6 +163,9 @@ class Network:
                 )
             given = shapes.inputs[tensor.name]
             profile.set_shape(tensor.name, given.min, given.opt, given.max)
+        for name in self.shape_inputs:
+            values = shapes.values[name]
+            profile.set_shape_input(name, values.min, values.opt, values.max)
         return profile
 
     def _flags(self, precision: str) -> list[Any]:

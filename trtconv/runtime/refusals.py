@@ -14,6 +14,7 @@ an input as its data, and of none behind an input that may be a shape or an inde
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -106,6 +107,7 @@ class _Graph:
 
         # Checks do not enter the branches of an If that is not imported. Operators without an importer are laid open
         # beside it, to be looked up among the plugins.
+        knows = functools.cache(knows)
         hidden: _Hidden = [
             (index, inside, node)
             for index, outer in enumerate(self._nodes)

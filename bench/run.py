@@ -1,0 +1,71 @@
+"""Runs the CPU benchmarks, prints one table and writes bench/results/cpu.json.
+
+`python bench/run.py [NAME...]` runs some of them: startup, whole_build, scaling, memory. Ends with 1 where a ratio is
+beyond its limit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import datetime
+import importlib
+import json
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+from measuring import ROOT, Comparison
+
+from trtconv.cli.versions import versions
+
+BENCHMARKS = ("startup", "whole_build", "scaling", "memory")
+RESULTS = ROOT / "bench" / "results" / "cpu.json"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS))
+    names = parser.parse_args().names or BENCHMARKS
+    comparisons: list[Comparison] = []
+    for name in names:
+        for comparison in importlib.import_module(name).measure():
+            comparisons.append(comparison)
+            print(line(comparison), flush=True)
+    if set(names) == set(BENCHMARKS):
+        RESULTS.parent.mkdir(exist_ok=True)
+        RESULTS.write_text(json.dumps(document(comparisons), indent=2) + "\n")
+        print(f"wrote {RESULTS.relative_to(ROOT)}")
+    return 0 if all(comparison.is_good for comparison in comparisons) else 1
+
+
+def line(c: Comparison) -> str:
+    verdict = "ok" if c.is_good else "TOO MUCH"
+    values = (
+        f"{c.ours:8.3f} / {c.reference:8.3f} {c.unit:<2}"
+        if c.unit == "s"
+        else f"{c.ours:8.0f} / {c.reference:8.0f} {c.unit}"
+    )
+    return f"{c.name:<68} {values} = {c.ratio:5.2f}  (limit {c.limit:g}, {c.method})  {verdict}"
+
+
+def document(comparisons: list[Comparison]) -> dict[str, Any]:
+    return {
+        "date": datetime.date.today().isoformat(),
+        "machine": {"cpu": cpu(), "cores": os.cpu_count(), "platform": platform.platform(terse=True)},
+        "versions": {"python": platform.python_version(), **versions()},
+        "comparisons": [{**dataclasses.asdict(c), "ratio": round(c.ratio, 3), "good": c.is_good} for c in comparisons],
+    }
+
+
+def cpu() -> str:
+    try:
+        with Path("/proc/cpuinfo").open() as info:
+            return next(line.partition(":")[2].strip() for line in info if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

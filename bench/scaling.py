@@ -1,0 +1,56 @@
+"""Many nodes: passes and rules on ten times as many, and `trtconv check` against a script that only parses."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import networks
+import onnx
+from measuring import PYTHON, ROOT, TRTCONV, Comparison, in_turns, median, process_seconds
+
+from trtconv.model import OnnxModel
+from trtconv.passes import PASSES, run_passes
+from trtconv.plan import Target
+from trtconv.rules import run_rules
+
+ROUNDS = 5
+
+
+def passes_and_rules(proto: onnx.ModelProto) -> Callable[[], float]:
+    """Returns a task: seconds for rules, passes, and rules again, as check and build do it."""
+    target = Target("rtx", (1, 7))
+
+    def task() -> float:
+        copy = onnx.ModelProto()
+        copy.CopyFrom(proto)
+        started = time.perf_counter()
+        model = OnnxModel(copy, Path("chain.onnx"))
+        run_rules(model, target)
+        done = run_passes(model, PASSES, target)
+        run_rules(model, target)
+        seconds = time.perf_counter() - started
+        assert len(done.edits) == sum(node.op_type == "ConvTranspose" for node in proto.graph.node)
+        return seconds
+
+    return task
+
+
+def measure() -> Iterator[Comparison]:
+    costs = in_turns({str(n): passes_and_rules(networks.chain(n)) for n in (1_000, 10_000)}, ROUNDS)
+    name = "passes and rules, 10,000 / 1,000 ConvTranspose"
+    yield Comparison(name, min(costs["10000"]), min(costs["1000"]), "s", 12, f"minimum of {ROUNDS}")
+    with tempfile.TemporaryDirectory() as folder:
+        model = f"{folder}/chain.onnx"
+        onnx.save_model(networks.chain(100, between=98), model)
+        costs = in_turns(
+            {
+                "trtconv": process_seconds([TRTCONV, "check", model, "--target", "rtx", "--fail-on", "never"]),
+                "bare": process_seconds([PYTHON, str(ROOT / "bench" / "bare.py"), "parse", model]),
+            },
+            ROUNDS,
+        )
+    name = "trtconv check / onnx.load and parse, 10,000 nodes, 100 deconvolutions"
+    yield Comparison(name, median(costs["trtconv"]), median(costs["bare"]), "s", 1.5, f"median of {ROUNDS}")

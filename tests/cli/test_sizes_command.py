@@ -1,0 +1,92 @@
+"""`trtconv sizes`, and what build and check say of sizes, as a person or a script calls them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.sizecases import MODELS, save
+
+UNET = str(MODELS / "unet.onnx")
+SR = str(MODELS / "super_resolution.onnx")
+
+
+def test_json_has_the_keys_of_the_contract(call: Callable[..., Any]) -> None:
+    ended = call("sizes", UNET, "--dim", "height=64:300:512", "--dim", "width=64:256:512", "--format", "json")
+    document = json.loads(ended.out)
+    assert ended.code == 0
+    height = document["dims"]["height"]
+    assert {key: height[key] for key in ("min", "max", "step", "offset")} == {
+        "min": 64,
+        "max": 512,
+        "step": 8,
+        "offset": 0,
+    }
+    assert height["valid"] == list(range(64, 513, 8))
+    assert document["dims"]["batch"]["valid"] is None
+    assert document["joint"] == []
+    assert document["nearest"] == {"height": {"300": [296, 304]}}
+    assert document["unasked"] == ["batch"]
+    assert {i["location"]["op"] for i in document["imposed"]} == {"Concat"}
+    assert document["exact"] is True
+
+
+def test_text(call: Callable[..., Any]) -> None:
+    ended = call("sizes", UNET, "--dim", "height=64:300:512", "--dim", "width=64", "--dim", "batch=1")
+    assert ended.code == 0
+    assert "multiples of 8 from 64 to 512" in ended.out
+    assert "Concat /Concat_2 needs height to be a multiple of 8: it joins sizes" in ended.out
+    assert "height 300 is not accepted; nearest: 296 and 304" in ended.out
+    assert ended.out.isascii()
+
+
+def test_no_size_in_range(call: Callable[..., Any]) -> None:
+    ended = call("sizes", UNET, "--dim", "height=65:71")
+    assert ended.code == 1
+    assert "no size from 65 to 71" in ended.out
+
+
+def test_static_model(call: Callable[..., Any], tmp_path: Path) -> None:
+    model = save("g (float[1,2] x) => (float[1,2] y) { y = Relu (x) }", tmp_path / "m.onnx")
+    assert "no dynamic dimension; its shapes fit" in call("sizes", str(model)).out
+    broken = save("g (float[1,2] x, float[1,3] z) => (float[1,2] y) { y = Add (x, z) }", tmp_path / "b.onnx")
+    ended = call("sizes", str(broken), "--format", "json")
+    assert (ended.code, json.loads(ended.out)["dims"]) == (1, {})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["sizes", "none.onnx"], "no such file"),
+        (["sizes", UNET, "--dim", "depth=1:2:3"], "no dimension 'depth'"),
+        (["sizes", UNET, "--dim", "height=3:2:1"], "min <= opt <= max"),
+        (["sizes", UNET, "--dim", "height"], "is not NAME=MIN:OPT:MAX"),
+        (["sizes", UNET, "--dim", "x:1=4"], "static (3)"),
+        (["build", UNET], "3 dynamic dimension(s) without bounds"),
+        (["build", UNET, "--dim", "batch=1", "--dim", "height=64:32:128", "--dim", "width=64"], "min <= opt <= max"),
+        (
+            ["build", UNET, "--dim", "batch=1", "--dim", "height=64:128", "--dim", "width=64", "--split", "0"],
+            "--split '0'",
+        ),
+        (
+            ["build", UNET, "--dim", "batch=1", "--dim", "height=64:128", "--dim", "width=64", "--split", "x"],
+            "--split 'x'",
+        ),
+        (["build", UNET, "--value", "x=1"], "holds no shape or count"),
+        (["build", UNET, "--value", "x"], "is not NAME=MIN:OPT:MAX"),
+    ],
+)
+def test_mistakes(call: Callable[..., Any], tmp_path: Path, arguments: list[str], message: str) -> None:
+    if arguments[0] == "build":
+        arguments = [*arguments, "-o", str(tmp_path / "e.engine"), "-q"]
+        if "--value" in arguments:
+            arguments += ["--dim", "batch=1", "--dim", "height=64", "--dim", "width=64"]
+    ended = call(*arguments)
+    assert ended.code == 2
+    assert message in ended.err
+    assert "hint" in ended.err.lower() or len(ended.err.splitlines()) >= 2
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,277 @@
+"""Profiles on the size lattice: findings, rounding, splitting, and choosing one when the engine runs."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.sizecases import MODELS, parse
+from trtconv.errors import InputError
+from trtconv.model import OnnxModel
+from trtconv.profiles import Sized, settle
+from trtconv.saved import load_report
+from trtconv.shapes import InputRange, InputSpec, Range, make_profile, parse_dims, parse_values
+
+UNET = OnnxModel.load(MODELS / "unet.onnx")
+SQUARE = "g (float[1,h,w] x) => (float[1,a,b] y) { t = Transpose <perm = [0,2,1]> (x) y = Add (x, t) }"
+
+
+def sized(model: OnnxModel, *dims: str, **options: object) -> Sized:
+    return settle(model, [make_profile(model.inputs, parse_dims(dims))], **options)  # type: ignore[arg-type]
+
+
+class TestFindings:
+    def test_off_the_lattice(self) -> None:
+        model = OnnxModel.load(MODELS / "super_resolution.onnx")
+        done = sized(model, "batch=1", "height=200:300:400", "width=200:304:400")
+        assert [f.code for f in done.findings] == ["TC201"]
+        message, fix = done.findings[0].message, done.findings[0].fix
+        assert "multiples of 8" in message
+        assert done.findings[0].location.op == "Add"
+        assert "296 and 304" in fix
+        assert "height=200:296:400 or height=200:304:400" in fix
+
+    def test_each_dimension_has_its_own_evidence(self) -> None:
+        done = sized(UNET, "batch=1", "height=64:100:128", "width=64:100:128")
+        assert ["axis 2" in f.message for f in done.findings] == [True, False]
+
+    def test_tied(self) -> None:
+        done = sized(parse(SQUARE), "h=8:16:32", "w=8:24:32")
+        assert [f.code for f in done.findings] == ["TC202"]
+        assert "h == w" in done.findings[0].message
+        assert "--round" in done.findings[0].fix
+
+    def test_no_valid_size(self) -> None:
+        done = sized(UNET, "batch=1", "height=65:66:71", "width=64")
+        assert [f.code for f in done.findings] == ["TC203"]
+        assert "64 and 72" in done.findings[0].fix
+
+    def test_nothing_wrong(self) -> None:
+        done = sized(UNET, "batch=1:1:4", "height=64:256:512", "width=64:256:512")
+        assert done.findings == ()
+        assert done.lattice.dims["height"].step == 8
+
+
+class TestRounding:
+    def test_outwards(self) -> None:
+        done = sized(UNET, "batch=1", "height=65:100:127", "width=64:64:64", rounded=True)
+        assert done.findings == ()
+        assert done.profiles[0].dims["height"] == Range(64, 104, 128)
+        assert done.profiles[0].dims["width"] == Range(64, 64, 64)
+        assert done.notes
+
+    def test_tied_dimensions_move_together(self) -> None:
+        done = sized(parse(SQUARE), "h=8:16:32", "w=8:24:32", rounded=True)
+        assert done.findings == ()
+        assert done.profiles[0].dims["h"] == done.profiles[0].dims["w"]
+
+    @settings(max_examples=40, deadline=None)
+    @given(st.lists(st.integers(8, 500), min_size=6, max_size=6))
+    def test_the_result_is_valid_and_covers_what_was_asked(self, sizes: list[int]) -> None:
+        height, width = (":".join(map(str, sorted(part))) for part in (sizes[:3], sizes[3:]))
+        done = sized(UNET, "batch=1", f"height={height}", f"width={width}", rounded=True)
+        assert done.findings == ()
+        if len(set(sizes[:3])) == 1:
+            return  # fixed: at the next size above
+        assert done.profiles[0].dims["height"].min <= min(sizes[:3])
+        assert done.profiles[0].dims["height"].max >= max(sizes[:3])
+
+
+class TestSplitting:
+    def test_one_dimension(self) -> None:
+        done = sized(UNET, "batch=1:2:4", "height=64:512:1024", "width=64", split="3")
+        assert [p.dims["height"] for p in done.profiles] == [
+            Range(64, 128, 256),
+            Range(256, 360, 512),
+            Range(512, 728, 1024),
+        ]
+        assert all(p.dims["batch"] == Range(1, 2, 4) and p.dims["width"] == Range(64, 64, 64) for p in done.profiles)
+        assert "build time" in done.notes[0]
+
+    def test_several_cover_every_combination(self) -> None:
+        done = sized(UNET, "batch=1", "height=64:128:1024", "width=64:128:1024", split="auto")
+        assert len(done.profiles) == 3
+        assert [p.dims["height"].max for p in done.profiles] == [256, 512, 1024]
+        assert {p.dims["width"].min for p in done.profiles} == {64}
+
+    def test_tied_dimensions_are_divided_together(self) -> None:
+        done = sized(parse(SQUARE), "h=8:16:64", "w=8:16:64", split="2")
+        assert [(p.dims["h"], p.dims["w"]) for p in done.profiles] == [
+            (p.dims["h"], p.dims["h"]) for p in done.profiles
+        ]
+        assert done.profiles[0].dims["h"].max == done.profiles[1].dims["h"].min
+
+    @settings(max_examples=40, deadline=None)
+    @given(st.integers(1, 60), st.integers(1, 120), st.integers(1, 8))
+    def test_parts_meet_and_are_on_the_lattice(self, low: int, more: int, count: int) -> None:
+        low, high = 8 * low, 8 * (low + more)
+        try:
+            done = sized(UNET, "batch=1", f"height={low}:{high}", "width=64", split=str(count))
+        except InputError as error:
+            assert more < count
+            assert "finer" in error.message or "nothing to divide" in error.message
+            return
+        parts = [p.dims["height"] for p in done.profiles]
+        assert len(parts) == count
+        assert parts[0].min == low
+        assert parts[-1].max == high
+        assert all(a.max == b.min for a, b in itertools.pairwise(parts))
+        assert all(n % 8 == 0 for p in parts for n in (p.min, p.opt, p.max))
+        assert all(p.min < p.max for p in parts)
+
+    @pytest.mark.parametrize(
+        ("dims", "split", "message"),
+        [
+            (("batch=1", "height=64:64:80", "width=64"), "3", "finer than the sizes"),
+            (("batch=1", "height=64", "width=64"), "2", "nothing to divide"),
+        ],
+    )
+    def test_mistakes(self, dims: tuple[str, ...], split: str, message: str) -> None:
+        with pytest.raises(InputError) as caught:
+            sized(UNET, *dims, split=split)
+        assert message in caught.value.message
+        assert caught.value.hint
+
+    def test_several_profiles(self) -> None:
+        profile = make_profile(UNET.inputs, parse_dims(["batch=1", "height=64:128", "width=64"]))
+        with pytest.raises(InputError, match="2 are given"):
+            settle(UNET, [profile, profile], split="2")
+
+    def test_auto_leaves_a_narrow_range_whole(self) -> None:
+        done = sized(UNET, "batch=1", "height=64:96:128", "width=64", split="auto")
+        assert len(done.profiles) == 1
+
+
+class TestExpressions:
+    INPUTS = (InputSpec("x", "float", ("n", "8*s", "2*w + 1")), InputSpec("z", "float", ("n", "w")))
+
+    def test_by_the_expression_or_its_symbol(self) -> None:
+        one = make_profile(self.INPUTS, parse_dims(["n=1", "8*s=64:128:256", "w=3:4:5"]))
+        two = make_profile(self.INPUTS, parse_dims(["n=1", "s=8:16:32", "x:2=7:9:11"]))
+        assert one.to_json() == two.to_json()
+        assert one.inputs["x"] == InputRange((1, 64, 7), (1, 128, 9), (1, 256, 11))
+
+    @pytest.mark.parametrize(
+        ("dims", "message", "hint"),
+        [
+            (["n=1", "8*s=100", "w=3"], "8*s cannot be 100", "96 and 104"),
+            (["n=1", "8*s=64", "s=9", "w=3"], "means s=8:8:8, but s is given as 9:9:9", "alone"),
+            (["n=1", "s=8"], "2 dynamic dimension(s) without bounds", "--dim w=MIN:OPT:MAX"),
+            (["n=1", "s=8", "w=3", "2*w + 1=9"], "means w=4:4:4, but w is given", "alone"),
+        ],
+    )
+    def test_mistakes(self, dims: list[str], message: str, hint: str) -> None:
+        with pytest.raises(InputError) as caught:
+            make_profile(self.INPUTS, parse_dims(dims))
+        assert message in caught.value.message
+        assert hint in caught.value.hint
+
+    def test_names_that_look_like_arithmetic_stay_names(self) -> None:
+        profile = make_profile(
+            [InputSpec("x", "float", ("input-0-dim-1", "a.b"))], parse_dims(["input-0-dim-1=4", "a.b=2"])
+        )
+        assert profile.inputs["x"].max == (4, 2)
+
+
+class TestValues:
+    INPUTS = (InputSpec("x", "float", (4,)), InputSpec("size", "int64", (2,)), InputSpec("count", "int64", ()))
+
+    def test_vectors_and_scalars(self) -> None:
+        values = parse_values(["size=8x8:16x16:32x32", "count=3"])
+        profile = make_profile(self.INPUTS, {}, values)
+        assert profile.values == {"size": InputRange((8, 8), (16, 16), (32, 32)), "count": InputRange((3,), (3,), (3,))}
+        assert profile.to_json()["size"]["values"]["max"] == [32, 32]
+
+    @pytest.mark.parametrize(
+        "item", ["size", "size=", "size=a", "size=1:2:3:4", "=4", "size=4:2:8", "size=1x2:3", "size=1.5"]
+    )
+    def test_nonsense(self, item: str) -> None:
+        with pytest.raises(InputError) as caught:
+            parse_values([item])
+        assert caught.value.hint
+
+    @pytest.mark.parametrize(
+        ("item", "message"), [("x=4", "no shape or count"), ("y=4", "no input"), ("size=4", "has 1 element")]
+    )
+    def test_inputs_that_cannot(self, item: str, message: str) -> None:
+        with pytest.raises(InputError) as caught:
+            make_profile(self.INPUTS, {}, parse_values([item]))
+        assert message in caught.value.message
+
+
+class TestSavedReport:
+    @pytest.fixture
+    def path(self, tmp_path: Path) -> Path:
+        done = sized(UNET, "batch=1:1:4", "height=64:512:1024", "width=64:512:1024", split="3")
+        document = {
+            "schema": 1,
+            "profiles": [p.to_json() for p in done.profiles],
+            "dims": [{name: str(bound) for name, bound in p.dims.items()} for p in done.profiles],
+            "lattice": done.lattice.to_json(),
+        }
+        path = tmp_path / "u.engine.json"
+        path.write_text(json.dumps(document))
+        return path
+
+    @pytest.mark.parametrize(
+        ("shape", "index"),
+        [
+            ((1, 3, 64, 64), 0),
+            ((1, 3, 200, 200), 0),
+            ((1, 3, 256, 264), 1),
+            ((4, 3, 1024, 1024), 2),
+            ((1, 3, 64, 1024), 2),
+        ],
+    )
+    def test_profile_for(self, path: Path, shape: tuple[int, ...], index: int) -> None:
+        assert load_report(path).profile_for({"x": shape}) == index
+
+    def test_every_valid_shape_has_a_profile(self, path: Path) -> None:
+        report = load_report(path)
+        for height in range(64, 1025, 96):
+            for width in range(64, 1025, 96):
+                index = report.profile_for({"x": (1, 3, height, width)})
+                best = report.profiles[index].inputs["x"].opt
+                assert abs(math.log(max(height, width) / best[2])) < 2.5
+
+    @pytest.mark.parametrize(
+        ("shapes", "message"),
+        [
+            ({"x": (1, 3, 32, 64)}, "no profile contains x 1x3x32x64"),
+            ({"y": (1,)}, "no input 'y'"),
+            ({"x": (1, 3, 64)}, "has 4 dimensions"),
+        ],
+    )
+    def test_mistakes(self, path: Path, shapes: dict[str, tuple[int, ...]], message: str) -> None:
+        with pytest.raises(InputError) as caught:
+            load_report(path).profile_for(shapes)
+        assert message in caught.value.message
+        assert caught.value.hint
+
+    def test_padding(self, path: Path) -> None:
+        report = load_report(path)
+        assert (report.padded("height", 65), report.padded("height", 72), report.padded("batch", 3)) == (72, 72, 3)
+        with pytest.raises(InputError, match="beyond what the engine takes"):
+            report.padded("height", 1025)
+        with pytest.raises(InputError, match="no dimension 'depth'"):
+            report.padded("depth", 1)
+
+    @pytest.mark.parametrize(
+        "text", ["", "[]", "{}", '{"schema": 1}', '{"schema": 1, "profiles": [{"x": 1}], "dims": [{}]}']
+    )
+    def test_no_report(self, tmp_path: Path, text: str) -> None:
+        path = tmp_path / "r.json"
+        path.write_text(text)
+        with pytest.raises(InputError) as caught:
+            load_report(path)
+        assert str(path) in caught.value.message
+
+    def test_missing(self, tmp_path: Path) -> None:
+        with pytest.raises(InputError, match="cannot be read"):
+            load_report(tmp_path / "none.json")

@@ -1,0 +1,380 @@
+"""The adapter against the real surface of each TensorRT that it is for.
+
+tests/data/tensorrt-api has the classes, members and enum values of the real Python bindings. From each a module is made
+that has just these, with as much behaviour as a parse and a build need, and the adapter is run on it from end to end.
+An attribute that a version does not have is an AttributeError, as it would be there.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trtconv.errors import BuildFailed, EnvironmentMissing, InputError
+from trtconv.plan import BuildPlan, Target
+from trtconv.runtime.adapter import Adapter
+from trtconv.runtime.base import EngineBlob, ParserIssue
+from trtconv.shapes import InputRange, ShapeProfile
+
+onnx = pytest.importorskip("onnx")
+
+SURFACES = Path(__file__).parents[1] / "data" / "tensorrt-api"
+NAMES = ("tensorrt-8.6.0", "tensorrt-10.16.1", "tensorrt-11.4.0", "tensorrt-rtx-1.7.1")
+FLAGS_OF_BUILDER = ("tensorrt-8.6.0", "tensorrt-10.16.1")
+VERSIONS = {"tensorrt-rtx-1.7.1": "1.7.1.116", "tensorrt-8.6.0": "8.6.0"}
+
+
+SPATIAL = ("kernel_size_nd", "stride_nd", "dilation_nd", "pre_padding", "post_padding")
+
+
+class Untold:
+    """A member that the surface has and the fake has no behaviour for."""
+
+    def __init__(self, owner: str, name: str) -> None:
+        self.what = f"{owner}.{name}"
+
+    def __get__(self, instance: object, owner: type) -> Untold:
+        if instance is None:
+            return self
+        raise NotImplementedError(f"the fake has no {self.what}: teach it, the adapter now uses it")
+
+
+class Fake:
+    """Base of all fake classes: nothing can be set on them that the surface does not have."""
+
+    members: frozenset[str] = frozenset()
+
+    def __init__(self, **state: Any) -> None:
+        self.__dict__["state"] = state
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name != "__class__" and name not in type(self).members:
+            raise AttributeError(f"{type(self).__name__} has no attribute {name}")
+        object.__setattr__(self, name, value)
+
+
+def kept(name: str) -> property:
+    """A member that returns the state of that name."""
+    return property(lambda self: self.state[name])
+
+
+def told(name: str) -> Any:
+    """A method that returns the state of that name."""
+    return lambda self: self.state[name]
+
+
+class Script:
+    """What the fake TensorRT is to do, and what it saw."""
+
+    def __init__(self) -> None:
+        self.dtype = "FLOAT"
+        self.layers = ["DECONVOLUTION"]
+        self.refused: dict[str, str] = {}
+        self.complaint = ""
+        self.logs: list[tuple[str, str]] = []
+        self.builds = True
+        self.raises: BaseException | None = None
+        self.bias = types.SimpleNamespace(size=4)
+        self.network_flags: list[int] = []
+        self.flags: list[str] = []
+        self.shapes: list[tuple[Any, ...]] = []
+
+    def refuse(self, model: bytes) -> list[dict[str, Any]]:
+        """The first error, as a parser that stops there has it."""
+        nodes = list(onnx.load_model_from_string(model).graph.node)
+        found = [(i, node, self.refused[node.name]) for i, node in enumerate(nodes) if node.name in self.refused]
+        errors = [(i, node.name, node.op_type, why) for i, node, why in found[:1]]
+        errors += [(-7, "", "", self.complaint)] if self.complaint else []
+        names = ("node", "node_name", "node_operator", "desc")
+        return [{**dict(zip(names, error, strict=True)), "local_function_stack": []} for error in errors]
+
+
+def behaviour(trt: Any, script: Script) -> dict[str, dict[str, Any]]:
+    """The members that do something, by class."""
+    return {**of_networks(trt, script), **of_building(trt, script), **of_parsing(trt, script)}
+
+
+def of_networks(trt: Any, script: Script) -> dict[str, dict[str, Any]]:
+    def tensor(name: str, shape: tuple[int, ...]) -> Any:
+        return trt.ITensor(name=name, shape=shape, dtype=trt.DataType[script.dtype], is_shape_tensor=False)
+
+    def x() -> Any:
+        return tensor("x", (-1, 3, -1, -1))
+
+    def y() -> Any:
+        return tensor("y", (-1, 4, -1, -1))
+
+    def layer(kind: str) -> Any:
+        return trt.ILayer(
+            **dict.fromkeys(SPATIAL, (2, 2)),
+            type=trt.LayerType[kind],
+            name="up_1",
+            metadata="[ONNX Layer: up]",
+            num_inputs=1,
+            num_outputs=1,
+            num_groups=1,
+            num_output_maps=4,
+            bias=script.bias,
+            padding_mode=trt.PaddingMode.EXPLICIT_ROUND_DOWN,
+        )
+
+    layer_members = {name: kept(name) for name in ("type", "name", "metadata", "num_inputs", "num_outputs")}
+    layer_members |= {"get_input": lambda self, i: x(), "get_output": lambda self, i: y()}
+    return {
+        "ITensor": {name: kept(name) for name in ("name", "shape", "dtype", "is_shape_tensor")},
+        "ILayer": layer_members,
+        "IDeconvolutionLayer": layer_members
+        | {name: kept(name) for name in (*SPATIAL, "num_groups", "num_output_maps", "bias", "padding_mode")},
+        "INetworkDefinition": {
+            "num_inputs": 1,
+            "num_outputs": 1,
+            "num_layers": property(lambda self: len(script.layers)),
+            "get_input": lambda self, i: x(),
+            "get_output": lambda self, i: y(),
+            "get_layer": lambda self, i: layer(script.layers[i]),
+        },
+    }
+
+
+def of_building(trt: Any, script: Script) -> dict[str, dict[str, Any]]:
+    def build(self: Any, network: Any, config: Any) -> Any:
+        for severity, text in script.logs:
+            self.state["logger"].log(trt.ILogger.Severity[severity], text)
+        monitor = getattr(config, "progress_monitor", None)
+        if monitor is not None:
+            monitor.phase_start("Building engine", None, 1)
+            if not monitor.step_complete("Building engine", 0):
+                return None
+            monitor.phase_finish("Building engine")
+        if script.raises is not None:
+            raise script.raises
+        return trt.IHostMemory(b"engine") if script.builds else None
+
+    def create_network(self: Any, flags: int = 0) -> Any:
+        script.network_flags.append(flags)
+        return trt.INetworkDefinition()
+
+    return {
+        "Builder": {
+            "__init__": lambda self, logger: Fake.__init__(self, logger=logger),
+            "create_network": create_network,
+            "create_builder_config": lambda self: trt.IBuilderConfig(),
+            "create_optimization_profile": lambda self: trt.IOptimizationProfile(),
+            "build_serialized_network": build,
+        },
+        "IBuilderConfig": {
+            "set_flag": lambda self, flag: script.flags.append(flag.name),
+            "add_optimization_profile": lambda self, profile: 0,
+            "progress_monitor": None,
+        },
+        "IOptimizationProfile": {"set_shape": lambda self, *shapes: script.shapes.append(shapes)},
+        "ILogger": {"Severity": enum.Enum("Severity", ["INTERNAL_ERROR", "ERROR", "WARNING", "INFO", "VERBOSE"])},
+        "IProgressMonitor": {},
+    }
+
+
+def of_parsing(trt: Any, script: Script) -> dict[str, dict[str, Any]]:
+    error_members = ("desc", "node", "node_name", "node_operator", "local_function_stack")
+    return {
+        "OnnxParser": {
+            "__init__": lambda self, network, logger: Fake.__init__(self),
+            "parse": lambda self, model, path: not self.state.setdefault("errors", script.refuse(model)),
+            "num_errors": property(lambda self: len(self.state["errors"])),
+            "get_error": lambda self, i: trt.ParserError(**self.state["errors"][i]),
+            "supports_operator": lambda self, op: True,
+        },
+        "ParserError": {name: told(name) for name in error_members},
+    }
+
+
+def fake_module(name: str, script: Script) -> Any:
+    """Makes the module with the surface of that name."""
+    surface = json.loads((SURFACES / f"{name}.json").read_text(encoding="utf-8"))
+    trt = types.SimpleNamespace(__version__=VERSIONS.get(name, name.rpartition("-")[2] + ".9"))
+    for owner, described in surface.items():
+        if "enum" in described:
+            setattr(trt, owner, enum.IntEnum(owner, described["enum"]))
+    told_to = behaviour(trt, script)
+    for owner, described in surface.items():
+        if owner == "IHostMemory":
+            trt.IHostMemory = type("IHostMemory", (bytearray,), {})
+        elif "members" in described:
+            members = {member: Untold(owner, member) for member in described["members"]}
+            does = told_to.get(owner, {})
+            members |= {m: does[m] for m in does if m in members or m == "__init__"}
+            setattr(trt, owner, type(owner, (Fake,), {**members, "members": frozenset(described["members"])}))
+    return trt
+
+
+@pytest.fixture
+def script() -> Script:
+    return Script()
+
+
+@pytest.fixture(params=NAMES)
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def adapter(name: str, script: Script) -> Adapter:
+    return Adapter("rtx" if "rtx" in name else "tensorrt", fake_module(name, script))
+
+
+def two_nodes() -> bytes:
+    helper = onnx.helper
+    x = helper.make_tensor_value_info("x", 1, [1, 3])
+    y = helper.make_tensor_value_info("y", 1, [1, 3])
+    first = helper.make_node("Relu", ["x"], ["a"], name="first")
+    nodes = [first, helper.make_node("Tanh", ["a"], ["y"], name="second")]
+    return bytes(helper.make_model(helper.make_graph(nodes, "g", [x], [y])).SerializeToString())
+
+
+def plan(precision: str = "as-is", inputs: tuple[str, ...] = ("x",)) -> BuildPlan:
+    sizes = InputRange((1, 3, 8, 8), (1, 3, 8, 8), (1, 3, 16, 16))
+    return BuildPlan(Target("rtx"), (ShapeProfile(dict.fromkeys(inputs, sizes), {}),), precision)
+
+
+def build(adapter: Adapter, precision: str = "as-is", **kwargs: Any) -> EngineBlob:
+    network = adapter.parse(two_nodes(), Path("model.onnx"))
+    assert not isinstance(network, tuple)
+    return network.build(plan(precision), **kwargs)
+
+
+def test_a_model_is_parsed_read_and_built(adapter: Adapter, script: Script) -> None:
+    network = adapter.parse(two_nodes(), Path("model.onnx"))
+    assert not isinstance(network, tuple)
+    assert network.layer_types == ("DECONVOLUTION",)
+    (layer,) = network.deconvolutions
+    assert (layer.onnx_node, layer.name, layer.kernel, layer.has_bias) == ("up", "up_1", (2, 2), True)
+    assert [t.dtype for t in network.inputs] == ["float32"]
+    assert network.outputs[0].shape == (-1, 4, -1, -1)
+    assert network.shape_inputs == ()
+    blob = network.build(plan())
+    assert bytes(blob.data) == b"engine"
+    assert script.shapes == [("x", (1, 3, 8, 8), (1, 3, 8, 8), (1, 3, 16, 16))]
+    assert script.flags == []
+
+
+def test_capabilities_are_those_of_the_surface(name: str, adapter: Adapter) -> None:
+    capabilities = adapter.info.capabilities
+    assert capabilities.builder_precision_flags == (name in FLAGS_OF_BUILDER)
+    assert capabilities.explicit_batch_flag == (name in FLAGS_OF_BUILDER)
+    assert capabilities.progress_monitor == (name != "tensorrt-8.6.0")
+    assert capabilities.parser_node_names == (name != "tensorrt-8.6.0")
+    assert capabilities.supports_model_v2 == (name != "tensorrt-8.6.0")
+    assert capabilities.builds_without_gpu == ("rtx" in name)
+
+
+def test_networks_have_an_explicit_batch_where_that_must_be_said(name: str, adapter: Adapter, script: Script) -> None:
+    adapter.parse(two_nodes(), Path("model.onnx"))
+    assert bool(script.network_flags[0]) == (name in FLAGS_OF_BUILDER)
+
+
+@pytest.mark.parametrize(("precision", "flags"), [("fp16", ["FP16"]), ("int8", ["INT8", "FP16"])])
+def test_precision_is_a_builder_flag_or_refused(
+    name: str, adapter: Adapter, script: Script, precision: str, flags: list[str]
+) -> None:
+    if name in FLAGS_OF_BUILDER:
+        build(adapter, precision)
+        assert script.flags == flags
+    else:
+        with pytest.raises(EnvironmentMissing, match=precision) as caught:
+            build(adapter, precision)
+        assert "Convert" in caught.value.hint
+
+
+def test_bf16_needs_a_runtime_that_has_it(name: str, adapter: Adapter, script: Script) -> None:
+    if name == "tensorrt-10.16.1":
+        build(adapter, "bf16")
+        assert script.flags == ["BF16"]
+    else:
+        with pytest.raises(EnvironmentMissing):
+            build(adapter, "bf16")
+
+
+def test_the_types_of_the_graph_are_allowed_to_the_builder(name: str, adapter: Adapter, script: Script) -> None:
+    script.dtype = "HALF"
+    script.layers = ["QUANTIZE", "DEQUANTIZE", "DECONVOLUTION"]
+    fresh = Adapter("tensorrt", fake_module(name, script))
+    build(fresh)
+    assert script.flags == (["INT8", "FP16"] if name in FLAGS_OF_BUILDER else [])
+
+
+def test_every_refused_node_is_named_though_the_parser_stops_at_the_first(adapter: Adapter, script: Script) -> None:
+    script.refused = {"first": "Invalid Node - first\nno", "second": "not me either In validate at /_src/x.cpp:1"}
+    issues = adapter.parse(two_nodes(), Path("model.onnx"))
+    assert issues == (ParserIssue(0, "first", "Relu", "no"), ParserIssue(1, "second", "Tanh", "not me either"))
+
+
+def test_a_refusal_of_no_node_is_passed_on(adapter: Adapter, script: Script) -> None:
+    script.complaint = "bad input"
+    assert adapter.parse(two_nodes(), Path("model.onnx")) == (ParserIssue(-1, "", "", "bad input"),)
+
+
+def test_a_refused_build_says_why(adapter: Adapter, script: Script) -> None:
+    script.builds = False
+    script.logs = [("ERROR", "cannot"), ("ERROR", "cannot"), ("INFO", "hello"), ("VERBOSE", "chatter")]
+    with pytest.raises(BuildFailed) as caught:
+        build(adapter)
+    assert [(f.code, f.message) for f in caught.value.findings] == [("TC403", "cannot")]  # type: ignore[attr-defined]
+
+
+def test_warnings_come_with_the_engine(adapter: Adapter, script: Script) -> None:
+    script.logs = [("WARNING", "slow"), ("INFO", "hello")]
+    assert build(adapter).warnings == ("slow",)
+
+
+@pytest.mark.parametrize("error", [MemoryError("std::bad_alloc"), RuntimeError("broken"), TypeError("null")])
+def test_an_exception_of_the_builder_is_a_failed_build(adapter: Adapter, script: Script, error: Exception) -> None:
+    script.raises = error
+    with pytest.raises(BuildFailed) as caught:
+        build(adapter)
+    assert caught.value.__cause__ is error
+    assert "TC403" in [f.code for f in caught.value.findings]  # type: ignore[attr-defined]
+
+
+def test_a_monitor_that_says_no_cancels(name: str, adapter: Adapter) -> None:
+    if name == "tensorrt-8.6.0":
+        assert build(adapter, monitor=lambda *_: False).data
+    else:
+        with pytest.raises(BuildFailed, match="cancelled"):
+            build(adapter, monitor=lambda *_: False)
+
+
+def test_a_monitor_that_raises_raises_from_build(name: str, adapter: Adapter) -> None:
+    def monitor(*_: object) -> bool:
+        raise KeyboardInterrupt
+
+    if name != "tensorrt-8.6.0":
+        with pytest.raises(KeyboardInterrupt):
+            build(adapter, monitor=monitor)
+
+
+def test_a_profile_without_a_dynamic_input_is_refused(adapter: Adapter) -> None:
+    network = adapter.parse(two_nodes(), Path("model.onnx"))
+    assert not isinstance(network, tuple)
+    with pytest.raises(InputError, match="'x'"):
+        network.build(plan(inputs=("other",)))
+
+
+def test_a_layer_without_a_bias_has_none(name: str, script: Script) -> None:
+    script.bias = None  # type: ignore[assignment]
+    network = Adapter("tensorrt", fake_module(name, script)).parse(two_nodes(), Path("model.onnx"))
+    assert not isinstance(network, tuple)
+    assert not network.deconvolutions[0].has_bias
+
+
+def test_the_fake_has_only_what_the_surface_has(name: str, script: Script) -> None:
+    trt = fake_module(name, script)
+    with pytest.raises(AttributeError):
+        trt.IBuilderConfig().no_such_thing = 1
+    with pytest.raises(AttributeError):
+        trt.Builder(None).no_such_thing  # noqa: B018
+    assert hasattr(trt.BuilderFlag, "FP16") == (name in FLAGS_OF_BUILDER)
+    assert hasattr(trt, "IProgressMonitor") == (name != "tensorrt-8.6.0")

@@ -1,0 +1,128 @@
+"""Dimension names that are expressions, such as the `8*h` and `2*h + 1` that torch.export writes.
+
+A name is an expression only where it can hardly be a plain name: it has an operator that names do not contain
+(`*`, `+`, `/`, parentheses), or it subtracts and all its symbols are names of other dimensions.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import functools
+from collections.abc import Collection, Mapping
+from typing import Any
+
+
+def _largest(values: list[Any]) -> Any:
+    return functools.reduce(lambda a, b: a.maximum(b) if hasattr(a, "maximum") else max(a, b), values)
+
+
+def _smallest(values: list[Any]) -> Any:
+    return functools.reduce(lambda a, b: a.minimum(b) if hasattr(a, "minimum") else min(a, b), values)
+
+
+_CALLS = {"Max": _largest, "Min": _smallest, "max": _largest, "min": _smallest}
+_TELLING = frozenset("*+/()")
+
+
+@dataclasses.dataclass(frozen=True)
+class Expression:
+    """A dimension computed from others.
+
+    Args:
+        text: As the model spells it.
+        tree: The parsed text.
+        symbols: Names of the dimensions in it, in order.
+    """
+
+    text: str
+    tree: ast.expr
+    symbols: tuple[str, ...]
+
+    def evaluate(self, sizes: Mapping[str, Any]) -> Any:
+        """Returns the value; `sizes` may hold anything that has arithmetic."""
+        return _evaluate(self.tree, sizes)
+
+    def solve(self, value: int) -> int | None:
+        """Returns the size of the one symbol that gives a value, where the expression is a*symbol + b; else None."""
+        if len(self.symbols) != 1:
+            return None
+        name = self.symbols[0]
+        offset = self.evaluate({name: 0})
+        slope = self.evaluate({name: 1}) - offset
+        if slope == 0 or any(self.evaluate({name: n}) != slope * n + offset for n in (2, 3, 7, 100)):
+            return None
+        found, rest = divmod(value - offset, slope)
+        return found if rest == 0 else None
+
+
+def parse(name: str, known: Collection[str] = ()) -> Expression | None:
+    """Reads a dimension name as an expression.
+
+    Args:
+        name: The name.
+        known: Names of other dimensions.
+
+    Returns:
+        The expression, or None where it is a plain name.
+    """
+    if not (_TELLING & set(name) or "-" in name) or len(name) > 200:
+        return None
+    try:
+        tree = ast.parse(name.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    names = (node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
+    symbols = tuple(dict.fromkeys(name for name in names if name not in (*_CALLS, "floor")))
+    if not symbols or not _understood(tree) or isinstance(tree, ast.Name):
+        return None
+    if not _TELLING & set(name) and not set(symbols) <= set(known):
+        return None
+    return Expression(name, tree, symbols)
+
+
+def _understood(node: ast.expr) -> bool:
+    if isinstance(node, ast.BinOp):
+        binary = isinstance(node.op, ast.Add | ast.Sub | ast.Mult | ast.FloorDiv | ast.Div | ast.Mod)
+        return binary and _understood(node.left) and _understood(node.right)
+    if isinstance(node, ast.Call):
+        named = isinstance(node.func, ast.Name) and node.func.id in (*_CALLS, "floor")
+        return named and not node.keywords and bool(node.args) and all(_understood(a) for a in node.args)
+    if isinstance(node, ast.Constant):
+        return type(node.value) is int and abs(node.value) < 2**31
+    return isinstance(node, ast.Name)
+
+
+def _evaluate(node: ast.expr, sizes: Mapping[str, Any]) -> Any:
+    if isinstance(node, ast.Name):
+        return sizes[node.id]
+    if isinstance(node, ast.Constant):
+        return node.value
+    if isinstance(node, ast.Call):
+        assert isinstance(node.func, ast.Name)
+        values = [_evaluate(argument, sizes) for argument in node.args]
+        return values[0] if node.func.id == "floor" else _CALLS[node.func.id](values)
+    assert isinstance(node, ast.BinOp)
+    a, b = _evaluate(node.left, sizes), _evaluate(node.right, sizes)
+    if isinstance(node.op, ast.Add):
+        return a + b
+    if isinstance(node.op, ast.Sub):
+        return a - b
+    if isinstance(node.op, ast.Mult):
+        return a * b
+    # Sizes are whole: "h/2" as well as "h//2" and "floor(h/2)" round down.
+    return a % b if isinstance(node.op, ast.Mod) else a // b
+
+
+def derived(names: Collection[str]) -> dict[str, Expression]:
+    """Returns those of the dimension names that are computed from others."""
+    found = {name: parse(name, names) for name in names}
+    return {name: expression for name, expression in found.items() if expression is not None}
+
+
+def free_names(names: Collection[str]) -> list[str]:
+    """Returns the dimensions that can be chosen: the plain names, and the symbols of the expressions."""
+    expressions = derived(names)
+    order = [s for name in names for s in (expressions[name].symbols if name in expressions else (name,))]
+    plain = [name for name in names if name not in expressions]
+    return list(dict.fromkeys([*plain, *order]))

@@ -1,0 +1,195 @@
+"""What to do with quantisers that TensorRT does not have: zero points other than 0, 16 bits."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+import onnx_graphsurgeon as gs
+from numpy.typing import NDArray
+
+from trtconv.model import Field, OnnxModel
+from trtconv.passes.base import Pass, PassResult
+from trtconv.passes.quantized import LINEAR, MOVERS, Group, Linear, each_pad, groups, pad_value
+from trtconv.passes.shift_uint8 import substitute
+from trtconv.plan import Edit, Skip, Target
+from trtconv.quant import EMULATED, along, dequantize, limits, quantize_symmetric, symmetric_cover
+
+
+def _is_foreign(group: Group) -> bool:
+    """Whether TensorRT has no such quantiser."""
+    if group.dtype is None:
+        return any(each.zero_point is not None for each in group.linears) and bool(group.zero_points - {0})
+    return (group.dtype != "int8" and group.dtype in EMULATED) or bool(group.zero_points - {0})
+
+
+def _obstacle(group: Group) -> str:
+    """Returns why a group cannot be written otherwise, or an empty string."""
+    if group.obstacle:
+        return group.obstacle
+    if any(each.zero_point is None for each in group.linears) or group.dtype not in EMULATED:
+        return "its nodes have different integer types or no zero point"
+    if len(group.zero_points) != 1 and group.movers:
+        return f"its nodes have different zero points {sorted(group.zero_points)}"
+    if group.movers and any(each.scale.size > 1 for each in group.linears):
+        return "it quantises per channel, and values move between channels"
+    return ""
+
+
+class _AsymmetricPass(Pass):
+    """A pass over the groups of quantised tensors that TensorRT does not have."""
+
+    def run(self, model: OnnxModel, target: Target) -> PassResult:
+        result = PassResult()
+        if not any(True for _ in model.nodes(*LINEAR)):
+            return result
+        for scope in model.scopes:
+            field = Field(scope, LINEAR | MOVERS)
+            for group in groups(field):
+                if group.linears and _is_foreign(group):
+                    reason = _obstacle(group) or self._obstacle(field, group)
+                    if reason:
+                        result += PassResult(skipped=(Skip(self.name, group.name, reason),))
+                    else:
+                        result += PassResult((Edit(self.name, group.name, self._rewrite(field, group)),))
+            field.close()
+        return result
+
+    def _obstacle(self, field: Field, group: Group) -> str:
+        raise NotImplementedError
+
+    def _rewrite(self, field: Field, group: Group) -> str:
+        raise NotImplementedError
+
+
+class ComputeAsymmetricInFloat(_AsymmetricPass):
+    """Computes asymmetric quantisation in float: Div, Round, Clip and Mul, bit for bit the same numbers.
+
+    The layers behind run in float; with --requantize they run in int8, on other numbers.
+    """
+
+    name: ClassVar[str] = "compute-asymmetric-in-float"
+    fixes: ClassVar[tuple[str, ...]] = ("TC306", "TC308")
+
+    def _obstacle(self, field: Field, group: Group) -> str:
+        if field.model.opset < 11:
+            return f"opset {field.model.opset} has no Round"
+        for each in group.linears:
+            if each.scale.size > 1 and field.shape(each.quantized) is None:
+                return f"the rank of {each.quantized.name!r} is not known"
+        for pad in each_pad(group):
+            fill = pad_value(field, pad)
+            if fill is not None and field.values(fill) is None:
+                return f"Pad {pad.name!r} fills with a computed value"
+        return ""
+
+    def _rewrite(self, field: Field, group: Group) -> str:
+        point = min(group.zero_points)
+        for pad in each_pad(group):
+            fill = pad_value(field, pad)
+            value = 0 if fill is None else int(np.asarray(field.values(fill)).reshape(()))
+            shifted = field.constant(f"{pad.name}.fill", np.float32(value - point).reshape(()))
+            pad.inputs = [*pad.inputs[:2], shifted, *pad.inputs[3:]]
+        dequantizers = [each for each in group.linears if not each.quantizes]
+        weights = [each for each in dequantizers if field.values(each.node.inputs[0]) is not None]
+        for each in group.linears:
+            if not any(each is weight for weight in weights):
+                field.replace(each.node, _emulate(field, each, group.dtype or "int8"))
+        self._fold_constants(field, group, point)
+        for each in weights:
+            _fold_weight(field, each)
+        for node in group.movers:
+            field.replace(node, [node])
+        return f"{group.dtype} around {sorted(group.zero_points)} computed in float, bit for bit"
+
+    def _fold_constants(self, field: Field, group: Group, point: int) -> None:
+        """Gives constants that go through movers as what they stand for, an integer in float."""
+        for tensor in group.constants:
+            if any(n.op in MOVERS for n in tensor.outputs):
+                values = field.values(tensor)
+                assert values is not None
+                shifted = (values.astype(np.int64) - point).astype(np.float32)
+                substitute(group, tensor, field.constant(f"{tensor.name}.float", shifted))
+
+
+def _emulate(field: Field, each: Linear, dtype: str) -> list[gs.Node]:
+    """Returns float nodes in place of a QuantizeLinear or DequantizeLinear; between them goes q - zero_point."""
+    node, name = each.node, each.node.name or each.node.op
+    shape = field.shape(each.quantized)
+    rank = len(shape) if shape is not None else 1
+    scale = field.constant(f"{name}.scale", along(each.scale, each.axis, rank))
+    output = node.outputs[0]
+    source = node.inputs[0]
+    node.outputs.clear()
+    if not each.quantizes:
+        return [field.node("Mul", f"{name}/Mul", [source, scale], output)]
+    assert each.zero_point is not None
+    low, high = limits(dtype)
+    point = along(each.zero_point.astype(each.scale.dtype), each.axis, rank)
+    divide = field.node("Div", f"{name}/Div", [source, scale], f"{name}.ratio")
+    rounded = field.node("Round", f"{name}/Round", [divide.outputs[0]], f"{name}.rounded")
+    if point.ndim == 0:
+        bounds = [field.constant(f"{name}.{w}", _scalar(v - point)) for w, v in (("low", low), ("high", high))]
+        return [divide, rounded, field.node("Clip", f"{name}/Clip", [rounded.outputs[0], *bounds], output)]
+    lowest, highest = (field.constant(f"{name}.{w}", v - point) for w, v in (("low", low), ("high", high)))
+    capped = field.node("Min", f"{name}/Min", [rounded.outputs[0], highest], f"{name}.capped")
+    return [divide, rounded, capped, field.node("Max", f"{name}/Max", [capped.outputs[0], lowest], output)]
+
+
+def _scalar(value: Any) -> NDArray[Any]:
+    array: NDArray[Any] = np.asarray(value)
+    return array.reshape(())
+
+
+def _fold_weight(field: Field, each: Linear) -> None:
+    values = field.values(each.node.inputs[0])
+    assert values is not None
+    field.fold_into(each.node, dequantize(values, each.scale, each.zero_point, each.axis))
+
+
+class RequantizeSymmetric(_AsymmetricPass):
+    """Requantises asymmetric tensors symmetrically in int8. Changes numbers: runs only when asked (--requantize).
+
+    The new scale covers the old range. Each value moves by at most half an old and half a new step; the edit says how
+    much that is.
+    """
+
+    name: ClassVar[str] = "requantize-symmetric"
+    fixes: ClassVar[tuple[str, ...]] = ("TC306", "TC308")
+    safety: ClassVar[str] = "changes numbers, only when asked"
+    on_request: ClassVar[bool] = True
+
+    def _obstacle(self, field: Field, group: Group) -> str:
+        if any(True for _ in each_pad(group)):
+            return "a Pad fills quantised values"
+        if any(n.op in MOVERS for t in group.constants for n in t.outputs):
+            return "constants move among its values"
+        return ""
+
+    def _rewrite(self, field: Field, group: Group) -> str:
+        worst = 0.0
+        for each in group.linears:
+            worst = max(worst, self._requantize(field, each, group.dtype or "int8"))
+        for node in (*(each.node for each in group.linears), *group.movers):
+            field.replace(node, [node])
+        points = sorted(group.zero_points)
+        return f"{group.dtype} around {points} requantised in int8: values move by at most {worst:.3g}"
+
+    def _requantize(self, field: Field, each: Linear, dtype: str) -> float:
+        """Gives a node its symmetric scale; returns by how much a value may move, in the tensor's own unit."""
+        assert each.zero_point is not None
+        old = each.scale.astype(np.float64).reshape(-1)
+        points = np.broadcast_to(each.zero_point.reshape(-1), old.shape)
+        cover = np.array([symmetric_cover(s, int(z), dtype) for s, z in zip(old, points, strict=True)])
+        scale = cover.reshape(each.scale.shape).astype(each.scale.dtype)
+        name = each.node.name or each.node.op
+        constant = field.values(each.node.inputs[0]) if not each.quantizes else None
+        if constant is not None:
+            real = dequantize(constant, each.scale, each.zero_point, each.axis)
+            quantized = quantize_symmetric(real, scale, each.axis)
+            each.node.inputs[0] = field.constant(f"{name}.int8", quantized)
+        each.node.inputs[1] = field.constant(f"{name}.scale", scale)
+        each.node.inputs[2] = field.constant(f"{name}.zero_point", np.zeros(each.scale.shape, np.int8))
+        if each.node.attrs.get("output_dtype"):
+            each.node.attrs["output_dtype"] = 3
+        return float((old + cover).max() / 2)

@@ -1,0 +1,38 @@
+"""Folds integer constants that TensorRT cannot dequantise."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import onnx_graphsurgeon as gs
+
+from trtconv.passes.base import NodePass, Operation, Refusal
+from trtconv.passes.quantized import read_linear
+from trtconv.quant import dequantize
+
+
+class FoldIntegerBias(NodePass):
+    """Folds an int32 constant and its DequantizeLinear into a float initializer.
+
+    ONNX Runtime's quantizer writes biases that way; TensorRT's parser refuses int32 there.
+    """
+
+    name: ClassVar[str] = "fold-integer-bias"
+    fixes: ClassVar[tuple[str, ...]] = ("TC309",)
+    ops: ClassVar[frozenset[str]] = frozenset({"DequantizeLinear"})
+
+    def visit(self, operation: Operation) -> str | Refusal | None:
+        field, node = operation.field, operation.node
+        assert isinstance(node, gs.Node)
+        tensor = node.inputs[0]
+        values = field.values(tensor)
+        if values is None:
+            return Refusal("its int32 input is computed at run time") if field.dtype(tensor) == "int32" else None
+        if values.dtype != "int32":
+            return None
+        linear = read_linear(field, node)
+        if isinstance(linear, str):
+            return Refusal(linear)
+        axis = linear.axis if values.ndim > 1 else 0
+        field.fold_into(node, dequantize(values, linear.scale, linear.zero_point, axis))
+        return f"int32 {list(values.shape)} folded into a {linear.scale.dtype} initializer"

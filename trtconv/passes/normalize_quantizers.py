@@ -1,0 +1,95 @@
+"""Writes down what QuantizeLinear and DequantizeLinear nodes leave unsaid."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+import onnx_graphsurgeon as gs
+
+from trtconv.model import Field
+from trtconv.passes.base import NodePass, Operation, Refusal
+
+_INTEGERS = ("int8", "uint8", "int16", "uint16")
+
+
+class NormalizeQuantizers(NodePass):
+    """Writes the axis, the zero point and constant scales of QuantizeLinear and DequantizeLinear.
+
+    The parser's default for a missing axis has changed between versions (0, later 1; ONNX says 1); 8.6 wants a zero
+    point; a QuantizeLinear without one means uint8 in ONNX and is read as int8; scales must be initializers.
+    """
+
+    name: ClassVar[str] = "normalize-quantizers"
+    fixes: ClassVar[tuple[str, ...]] = ("TC304", "TC305", "TC306", "TC312")
+    ops: ClassVar[frozenset[str]] = frozenset({"QuantizeLinear", "DequantizeLinear"})
+
+    def visit(self, operation: Operation) -> str | Refusal | None:
+        field, node = operation.field, operation.node
+        assert isinstance(node, gs.Node)
+        if node.attrs.get("block_size"):
+            return None
+        done = _fold_parameters(field, node)
+        scale = field.values(node.inputs[1])
+        if scale is None:
+            return Refusal(f"its scale {node.inputs[1].name!r} is computed at run time")
+        axis = _written_axis(field, node, scale.size)
+        if axis is not None:
+            node.attrs["axis"] = axis
+            done.append(f"axis {axis} written")
+        done += _complete_zero_point(field, node, scale.shape)
+        if not done:
+            return None
+        field.replace(node, [node])
+        return ", ".join(done)
+
+
+def _fold_parameters(field: Field, node: gs.Node) -> list[str]:
+    """Makes initializers of a scale and zero point that are computed from constants."""
+    done = []
+    for slot, what in ((1, "scale"), (2, "zero point")):
+        if slot < len(node.inputs) and node.inputs[slot].inputs:
+            values = field.fold(node.inputs[slot])
+            if values is not None:
+                node.inputs[slot] = field.constant(f"{node.inputs[slot].name}.folded", values)
+                done.append(f"{what} folded into an initializer")
+    return done
+
+
+def _written_axis(field: Field, node: gs.Node, channels: int) -> int | None:
+    """Returns the axis to write, or None where it is there or means nothing."""
+    if channels == 1 or field.model.opset < 13:
+        return None
+    axis = node.attrs.get("axis")
+    if axis is None:
+        return 1
+    if axis >= 0:
+        return None
+    shape = field.shape(node.inputs[0])
+    return None if shape is None else int(axis) + len(shape)
+
+
+def _complete_zero_point(field: Field, node: gs.Node, shape: tuple[int, ...]) -> list[str]:
+    if len(node.inputs) > 2 and not node.inputs[2].is_empty():
+        point = field.values(node.inputs[2])
+        if point is None or point.shape == shape or (point.size != 1 and point.size != np.prod(shape)):
+            return []
+        values = np.broadcast_to(point.reshape(-1), (int(np.prod(shape)),)).reshape(shape)
+        node.inputs[2] = field.constant(f"{node.inputs[2].name}.shaped", values)
+        return [f"zero point shaped {list(point.shape)} like its scale {list(shape)}"]
+    dtype = _integer_type(field, node)
+    if dtype not in _INTEGERS:
+        return []
+    node.inputs = [*node.inputs[:2], field.constant(f"{node.name or node.op}.zero_point", np.zeros(shape, dtype))]
+    return [f"zero point 0 ({dtype}) written"]
+
+
+def _integer_type(field: Field, node: gs.Node) -> str | None:
+    """Returns the type on the integer side of a node without a zero point."""
+    if node.op == "DequantizeLinear":
+        values = field.values(node.inputs[0])
+        return str(values.dtype) if values is not None else field.dtype(node.inputs[0])
+    asked = node.attrs.get("output_dtype")
+    if asked:
+        return field.dtype(node.outputs[0])
+    return "uint8"

@@ -1,0 +1,178 @@
+"""Reading QuantizeLinear and DequantizeLinear, and the groups of quantised tensors between them.
+
+A group is everything that shares quantised values: the outputs of QuantizeLinear, the quantised constants, the inputs
+of DequantizeLinear, and the nodes between them that only move values about (Reshape, MaxPool, Concat, ...). Changing
+the integer type or the zero point of one of them means changing all.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import onnx_graphsurgeon as gs
+from numpy.typing import NDArray
+
+from trtconv.model import Field
+
+LINEAR = frozenset({"QuantizeLinear", "DequantizeLinear"})
+MOVERS = frozenset(
+    {"Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "Identity", "MaxPool", "Pad", "Reshape", "Resize"}
+    | {"Slice", "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze"}
+)
+"""Operators that pass quantised values on without computing with them."""
+_DATA_INPUTS = {"Concat": None}
+"""How many leading inputs are data; one for operators not listed, None for all."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Linear:
+    """A QuantizeLinear or DequantizeLinear with constant scale and zero point.
+
+    Args:
+        node: The node.
+        scale: Scalar or per channel.
+        zero_point: As many entries as the scale, or None where the node has none.
+        axis: Axis of the channels (ONNX's default 1 where the node does not say).
+    """
+
+    node: gs.Node
+    scale: NDArray[Any]
+    zero_point: NDArray[Any] | None
+    axis: int
+
+    @property
+    def quantizes(self) -> bool:
+        """Whether it is a QuantizeLinear."""
+        return bool(self.node.op == "QuantizeLinear")
+
+    @property
+    def quantized(self) -> gs.Tensor:
+        """The tensor on its integer side."""
+        return self.node.outputs[0] if self.quantizes else self.node.inputs[0]
+
+
+def read_linear(field: Field, node: gs.Node) -> Linear | str:
+    """Reads a node, or says why it cannot be read."""
+    if node.attrs.get("block_size"):
+        return "it quantises in blocks"
+    scale = field.values(node.inputs[1])
+    if scale is None:
+        return f"its scale {node.inputs[1].name!r} is computed at run time"
+    point = None
+    if len(node.inputs) > 2 and not node.inputs[2].is_empty():
+        point = field.values(node.inputs[2])
+        if point is None:
+            return f"its zero point {node.inputs[2].name!r} is computed at run time"
+    return Linear(node, scale, point, int(node.attrs.get("axis", 1)))
+
+
+@dataclasses.dataclass
+class Group:
+    """Tensors that share quantised values, and the nodes around them.
+
+    Args:
+        linears: QuantizeLinear and DequantizeLinear nodes.
+        movers: Nodes that pass values on.
+        constants: Quantised constants.
+        obstacle: Why the group cannot be changed as a whole, or an empty string.
+    """
+
+    linears: list[Linear] = dataclasses.field(default_factory=list)
+    movers: list[gs.Node] = dataclasses.field(default_factory=list)
+    constants: list[gs.Tensor] = dataclasses.field(default_factory=list)
+    obstacle: str = ""
+
+    @property
+    def dtype(self) -> str | None:
+        """The integer type that all agree on; None where no zero point says it or they disagree."""
+        types = {str(p.dtype) for each in self.linears if (p := each.zero_point) is not None}
+        return types.pop() if len(types) == 1 else None
+
+    @property
+    def zero_points(self) -> set[int]:
+        """Every zero point in use."""
+        return {int(v) for each in self.linears if each.zero_point is not None for v in each.zero_point.reshape(-1)}
+
+    @property
+    def name(self) -> str:
+        """What to call it: the first node."""
+        node = self.linears[0].node
+        return str(node.name or node.outputs[0].name)
+
+
+def groups(field: Field) -> list[Group]:
+    """Returns the groups of a field that was opened for `LINEAR | MOVERS`, in the order of their first node."""
+    seen: set[int] = set()
+    result = []
+    for node in field.graph.nodes:
+        if node.op in LINEAR and id(node) not in seen:
+            result.append(_grow(field, node, seen))
+    return result
+
+
+def _grow(field: Field, start: gs.Node, seen: set[int]) -> Group:
+    group = Group()
+    queue = [start]
+    constants: set[int] = set()
+    for node in queue:
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        _admit(field, group, node)
+        for tensor in _quantized_tensors(node):
+            if field.values(tensor) is not None:
+                if id(tensor) not in constants:
+                    constants.add(id(tensor))
+                    group.constants.append(tensor)
+                # Constants are copied, not changed: other users of one are no concern of this group.
+                continue
+            if field.escapes(tensor) or not (tensor.inputs or isinstance(tensor, gs.Constant)):
+                group.obstacle = group.obstacle or f"{tensor.name!r} is also used outside, or comes from outside"
+            queue.extend(tensor.inputs)
+            queue.extend(n for n in tensor.outputs if any(t is tensor for t in _quantized_tensors(n)))
+            strange = [n for n in tensor.outputs if not any(t is tensor for t in _quantized_tensors(n))]
+            if strange:
+                group.obstacle = group.obstacle or f"{strange[0].op} {strange[0].name!r} computes with {tensor.name!r}"
+    return group
+
+
+def _admit(field: Field, group: Group, node: gs.Node) -> None:
+    if node.op in MOVERS:
+        group.movers.append(node)
+    elif node.op in LINEAR:
+        linear = read_linear(field, node)
+        if isinstance(linear, str):
+            group.obstacle = group.obstacle or f"{node.op} {node.name!r}: {linear}"
+        else:
+            group.linears.append(linear)
+    else:
+        group.obstacle = group.obstacle or f"{node.op} {node.name!r} makes quantised values"
+
+
+def _quantized_tensors(node: gs.Node) -> list[gs.Tensor]:
+    """Returns a node's inputs and outputs that carry quantised values, as far as its operator tells."""
+    if node.op == "QuantizeLinear":
+        return list(node.outputs)
+    if node.op == "DequantizeLinear":
+        return list(node.inputs[:1])
+    if node.op in MOVERS:
+        return [*node.inputs[: _DATA_INPUTS.get(node.op, 1)], *node.outputs[: 1 if node.op == "MaxPool" else None]]
+    return list(node.outputs)
+
+
+def pad_value(field: Field, node: gs.Node) -> gs.Tensor | None:
+    """Returns the constant that a Pad fills with, or None where it fills with 0."""
+    return node.inputs[2] if len(node.inputs) > 2 and not node.inputs[2].is_empty() else None
+
+
+def each_pad(group: Group) -> Iterator[gs.Node]:
+    """Yields the Pad nodes of a group that fill with a constant."""
+    return (n for n in group.movers if n.op == "Pad" and n.attrs.get("mode", "constant") == "constant")
+
+
+def as_array(value: Any, dtype: str) -> NDArray[Any]:
+    """Returns a value as an array of a type, scalars included."""
+    return np.array(value, dtype=dtype)

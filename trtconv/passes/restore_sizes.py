@@ -1,0 +1,141 @@
+"""Replaces sizes that an exporter baked into a model by what they were computed from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import onnx_graphsurgeon as gs
+
+from trtconv.baked import Baked, Scaling, Shuffle, line_of, word
+from trtconv.baked import Target as BakedTarget
+from trtconv.model import Field, OnnxModel
+from trtconv.passes.base import Pass, PassResult
+from trtconv.plan import Edit, Target
+
+_MOST_ROUNDS = 64
+"""Repairing one node can lay open the next; more rounds than this are not tried."""
+
+
+class _BakedPass(Pass):
+    """A pass over what `Baked` finds in the main graph, repeated until it finds nothing more.
+
+    Attributes:
+        ops: Operators that the field is opened for.
+    """
+
+    ops: ClassVar[frozenset[str]]
+
+    def run(self, model: OnnxModel, target: Target) -> PassResult:
+        edits: list[Edit] = []
+        for _ in range(_MOST_ROUNDS):
+            found = self.find(Baked(model), model.opset)
+            if not found:
+                break
+            field = Field(model.main, self.ops)
+            nodes = {field.location(node).index: node for node in field.graph.nodes}
+            for each in found:
+                said = self.repair(field, nodes, each) + line_of(each.node)
+                edits.append(Edit(self.name, each.node.location.node or each.node.label, said))
+            field.close()
+        return PassResult(tuple(edits))
+
+    def find(self, baked: Baked, opset: int) -> Sequence[Any]:
+        """Returns what there is to repair."""
+        raise NotImplementedError
+
+    def repair(self, field: Field, nodes: dict[int | None, gs.Node], what: Any) -> str:
+        """Repairs one of them; returns what was done."""
+        raise NotImplementedError
+
+
+class RestorePixelShuffle(_BakedPass):
+    """Turns a pixel shuffle with baked sizes (Reshape, Transpose, Reshape) into DepthToSpace or SpaceToDepth.
+
+    PyTorch's unshuffle orders channels before blocks, SpaceToDepth after them: a Gather of the channels follows there.
+    """
+
+    name: ClassVar[str] = "restore-pixel-shuffle"
+    fixes: ClassVar[tuple[str, ...]] = ("TC211",)
+    ops: ClassVar[frozenset[str]] = frozenset({"Reshape"})
+
+    def find(self, baked: Baked, opset: int) -> Sequence[Shuffle]:
+        # DepthToSpace has a mode from opset 11 on; before, it is DCR.
+        return [s for s in baked.shuffles() if opset >= 11 or s.mode != "CRD"]
+
+    def repair(self, field: Field, nodes: dict[int | None, gs.Node], what: Shuffle) -> str:
+        first, turn, last = (nodes[index] for index in what.nodes)
+        source, output, name = first.inputs[0], last.outputs[0], last.name or what.op
+        last.outputs.clear()
+        attrs: dict[str, Any] = {"blocksize": what.block}
+        if what.mode in ("CRD", "DCR") and field.model.opset >= 11:
+            attrs["mode"] = what.mode
+        if what.mode == "torch":
+            inner = field.node(what.op, f"{name}/{what.op}", [source], f"{name}.{what.op}", **attrs)
+            order = np.arange(what.block**2 * what.channels).reshape(-1, what.channels).T.ravel()
+            indices = field.constant(f"{name}.channels", order.astype(np.int64))
+            made = [inner, field.node("Gather", f"{name}/Gather", [inner.outputs[0], indices], output, axis=1)]
+        else:
+            made = [field.node(what.op, f"{name}/{what.op}", [source], output, **attrs)]
+        field.replace(first, [])
+        field.replace(turn, [])
+        field.replace(last, made)
+        return f"Reshape, Transpose and Reshape with constant sizes are now {what.op} of block {what.block}"
+
+
+class RestoreResizeScales(_BakedPass):
+    """Turns the baked sizes of a Resize into the scales that they were computed with."""
+
+    name: ClassVar[str] = "restore-resize-scales"
+    fixes: ClassVar[tuple[str, ...]] = ("TC212",)
+    ops: ClassVar[frozenset[str]] = frozenset({"Resize"})
+
+    def find(self, baked: Baked, opset: int) -> Sequence[Scaling]:
+        return baked.scalings() if opset >= 11 else []
+
+    def repair(self, field: Field, nodes: dict[int | None, gs.Node], what: Scaling) -> str:
+        node = nodes[what.index]
+        scales = field.constant(f"{node.name or 'Resize'}.scales", np.array(what.scales, np.float32))
+        kept = list(node.inputs)[:2]
+        node.inputs = [*kept, *(gs.Variable.empty() for _ in range(2 - len(kept))), scales]
+        field.replace(node, [node])
+        return f"sizes {list(what.sizes)} are now scales {[f'{s:g}' for s in what.scales]}"
+
+
+class RestoreReshapeTarget(_BakedPass):
+    """Turns baked sizes in the target of a Reshape into 0, -1 or sizes that are read where they come from."""
+
+    name: ClassVar[str] = "restore-reshape-target"
+    fixes: ClassVar[tuple[str, ...]] = ("TC213",)
+    ops: ClassVar[frozenset[str]] = frozenset({"Reshape"})
+
+    def find(self, baked: Baked, opset: int) -> Sequence[BakedTarget]:
+        return baked.targets() if opset >= 5 else []
+
+    def repair(self, field: Field, nodes: dict[int | None, gs.Node], what: BakedTarget) -> str:
+        node = nodes[what.index]
+        made: list[gs.Node] = []
+        node.inputs[1] = _target(field, node, what, made)
+        field.replace(node, [*made, node])
+        return f"target {list(what.old)} is now [{', '.join(word(entry) for entry in what.new)}]"
+
+
+def _target(field: Field, node: gs.Node, what: BakedTarget, made: list[gs.Node]) -> gs.Tensor:
+    name = node.name or "Reshape"
+    if all(isinstance(entry, int) for entry in what.new):
+        return field.constant(f"{name}.target", np.array(what.new, np.int64))
+    parts: list[gs.Tensor] = []
+    for entry in what.new:
+        if isinstance(entry, int):
+            parts.append(field.constant(f"{name}.size", np.array([entry], np.int64)))
+            continue
+        tensor, axis = entry
+        shape = field.node("Shape", f"{name}/Shape", [field.tensor(tensor)], f"{name}.shape")
+        index = field.constant(f"{name}.axis", np.array([axis], np.int64))
+        size = field.node("Gather", f"{name}/Gather", [shape.outputs[0], index], f"{name}.size", axis=0)
+        made += [shape, size]
+        parts.append(size.outputs[0])
+    whole = field.node("Concat", f"{name}/Concat", parts, f"{name}.target", axis=0)
+    made.append(whole)
+    return whole.outputs[0]

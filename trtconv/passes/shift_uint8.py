@@ -1,0 +1,79 @@
+"""Writes uint8 quantisation around 128 as int8 around 0."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+import onnx_graphsurgeon as gs
+from onnx import TensorProto
+
+from trtconv.model import Field, OnnxModel
+from trtconv.passes.base import Pass, PassResult
+from trtconv.passes.quantized import LINEAR, MOVERS, Group, each_pad, groups, pad_value
+from trtconv.plan import Edit, Skip, Target
+from trtconv.quant import UINT8_MIDDLE
+
+
+class ShiftUint8(Pass):
+    """Writes uint8 quantisation with zero point 128 as int8 with 0: the same numbers, 128 lower.
+
+    All that shares the values shifts with them: constants, the fill value of Pad, and nodes that only move values.
+    TensorRT refuses zero points other than 0, and uint8 altogether before 10.
+    """
+
+    name: ClassVar[str] = "shift-uint8-to-int8"
+    fixes: ClassVar[tuple[str, ...]] = ("TC307",)
+
+    def run(self, model: OnnxModel, target: Target) -> PassResult:
+        result = PassResult()
+        if not any(True for _ in model.nodes(*LINEAR)):
+            return result
+        for scope in model.scopes:
+            field = Field(scope, LINEAR | MOVERS)
+            for group in groups(field):
+                if group.dtype == "uint8" and group.zero_points == {UINT8_MIDDLE}:
+                    result += self._shift(field, group)
+            field.close()
+        return result
+
+    def _shift(self, field: Field, group: Group) -> PassResult:
+        if not group.obstacle and any(each.zero_point is None for each in group.linears):
+            group.obstacle = "some of its nodes have no zero point"
+        if group.obstacle:
+            return PassResult(skipped=(Skip(self.name, group.name, group.obstacle),))
+        _shift_constants(field, group)
+        for pad in each_pad(group):
+            fill = pad_value(field, pad)
+            value = 0 if fill is None else field.values(fill)
+            if value is None:
+                reason = f"Pad {pad.name!r} fills with a computed value"
+                return PassResult(skipped=(Skip(self.name, group.name, reason),))
+            shifted = (np.asarray(value).astype(np.int64) - UINT8_MIDDLE).astype(np.int8)
+            pad.inputs = [*pad.inputs[:2], field.constant(f"{pad.name}.fill", shifted.reshape(())), *pad.inputs[3:]]
+        for each in group.linears:
+            assert each.zero_point is not None
+            zeros = np.zeros(each.zero_point.shape, np.int8)
+            each.node.inputs[2] = field.constant(f"{each.node.inputs[2].name}.int8", zeros)
+            if each.node.attrs.get("output_dtype"):
+                each.node.attrs["output_dtype"] = int(TensorProto.INT8)
+        for node in (*(each.node for each in group.linears), *group.movers):
+            field.replace(node, [node])
+        what = f"uint8 around {UINT8_MIDDLE} written as int8 around 0, with {len(group.linears)} quantisers"
+        return PassResult((Edit(self.name, group.name, what),))
+
+
+def _shift_constants(field: Field, group: Group) -> None:
+    for tensor in group.constants:
+        values = field.values(tensor)
+        assert values is not None
+        shifted = field.constant(f"{tensor.name}.int8", (values.astype(np.int64) - UINT8_MIDDLE).astype(np.int8))
+        substitute(group, tensor, shifted)
+
+
+def substitute(group: Group, old: gs.Tensor, new: gs.Tensor) -> None:
+    """Puts one constant in place of another in every node of a group."""
+    for node in (*(each.node for each in group.linears), *group.movers):
+        for slot, tensor in enumerate(node.inputs):
+            if tensor is old:
+                node.inputs[slot] = new

@@ -1,0 +1,89 @@
+"""The arithmetic of linear quantisation, in one place. No ONNX, no TensorRT.
+
+    quantize(x)   = clip(round_half_even(x / scale) + zero_point, qmin, qmax)
+    dequantize(q) = (q - zero_point) * scale
+
+Scales are scalars (per tensor) or have one entry for each index of an axis (per channel). TensorRT knows symmetric int8
+only: zero_point 0.
+
+Source: ONNX operators QuantizeLinear and DequantizeLinear (opset 10, 13, 19, 21).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+UINT8_MIDDLE = 128
+"""The zero point of uint8 that means just what 0 means for int8."""
+
+EMULATED = frozenset({"int8", "uint8", "int16", "uint16"})
+"""Types whose quantisation float32 computes without rounding of its own."""
+
+
+def along(values: NDArray[Any], axis: int, rank: int) -> NDArray[Any]:
+    """Returns per-channel values shaped to broadcast along an axis of a tensor; single values become scalars.
+
+    Args:
+        values: Shape (), (1,) or (channels,).
+        axis: Axis of the channels, may be negative.
+        rank: Rank of the tensor.
+    """
+    if values.size == 1:
+        return values.reshape(())
+    shape = [1] * rank
+    shape[axis] = -1
+    return values.reshape(shape)
+
+
+def dequantize(q: NDArray[Any], scale: NDArray[Any], zero_point: NDArray[Any] | None, axis: int) -> NDArray[Any]:
+    """Returns the real values of a quantised tensor, in the scale's type."""
+    shifted = q.astype(np.int64)
+    if zero_point is not None:
+        shifted = shifted - along(zero_point.astype(np.int64), axis, q.ndim)
+    result: NDArray[Any] = shifted.astype(scale.dtype) * along(scale, axis, q.ndim)
+    return result.astype(scale.dtype)
+
+
+def quantize_symmetric(x: NDArray[Any], scale: NDArray[Any], axis: int) -> NDArray[np.int8]:
+    """Returns x in int8 with zero point 0."""
+    ratio = x.astype(np.float32) / along(scale.astype(np.float32), axis, x.ndim)
+    rounded: NDArray[np.int8] = np.clip(np.rint(ratio), -128, 127).astype(np.int8)
+    return rounded
+
+
+def symmetric_scale(x: NDArray[Any], axis: int | None) -> NDArray[np.float32]:
+    """Returns the scale that maps the largest magnitude of each channel (or of all, for axis None) to 127.
+
+    A channel of zeros gets the scale 1: any would do, and a scale must be positive.
+    """
+    others = None if axis is None else tuple(i for i in range(x.ndim) if i != axis % x.ndim)
+    largest = np.abs(x.astype(np.float32)).max(axis=others, initial=0.0)
+    scale: NDArray[np.float32] = np.where(largest > 0, largest / np.float32(127), np.float32(1)).astype(np.float32)
+    return scale
+
+
+def limits(dtype: str) -> tuple[int, int]:
+    """Returns the smallest and largest value of an integer type."""
+    info = np.iinfo(dtype)
+    return int(info.min), int(info.max)
+
+
+def symmetric_cover(scale: float, zero_point: int, dtype: str) -> float:
+    """Returns the int8 scale whose symmetric range covers that of an asymmetric quantiser."""
+    low, high = limits(dtype)
+    return max((zero_point - low) * scale / 128, (high - zero_point) * scale / 127)
+
+
+def scale_fault(scale: NDArray[Any]) -> str | None:
+    """Returns what is wrong with the values of a scale, or None."""
+    values = scale.astype(np.float64)
+    bad = np.flatnonzero(~np.isfinite(values) | (values <= 0))
+    if bad.size == 0:
+        return None
+    first = int(bad[0])
+    where = f" at channel {first}" if scale.size > 1 else ""
+    more = f" and {bad.size - 1} more" if bad.size > 1 else ""
+    return f"scale {values.reshape(-1)[first]:g}{where}{more} is not a positive finite number"

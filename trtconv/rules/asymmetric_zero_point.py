@@ -1,0 +1,56 @@
+"""TC308."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from trtconv.plan import Target
+from trtconv.quant import EMULATED, UINT8_MIDDLE
+from trtconv.rules.base import Linear, LinearRule
+
+
+class AsymmetricZeroPoint(LinearRule):
+    """Quantised around something that int8 around 0 cannot say.
+
+    What it checks:
+        Zero points other than 0 (128 for uint8, see TC307), uint8 around 0, and 16-bit types.
+    Why TensorRT cares:
+        It has symmetric int8 only and refuses the model. ONNX Runtime's quantiser writes such zero points by default.
+    Versions:
+        All.
+    Before:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1,2,4,4] x) => (float[1,2,4,4] y) <float s = {0.1}, int8 z = {3}>
+        { q = QuantizeLinear (x, s, z)
+          y = DequantizeLinear (q, s, z) }
+    After:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1,2,4,4] x) => (float[1,2,4,4] y) <float s = {0.1}, int8 z = {0}>
+        { q = QuantizeLinear (x, s, z)
+          y = DequantizeLinear (q, s, z) }
+    Fix:
+        Calibrate symmetrically (ONNX Runtime: extra_options={"ActivationSymmetric": True}). trtconv build computes it
+        in float, bit for bit; with --requantize in int8, on other numbers.
+    Source:
+        Parsers of 8.6, 10.1 and RTX 1.7.
+    """
+
+    code: ClassVar[str] = "TC308"
+    name: ClassVar[str] = "asymmetric-zero-point"
+    fix: ClassVar[str] = (
+        "Calibrate symmetrically; else trtconv computes it in float, or in int8 with --requantize."
+    )
+
+    def fault(self, linear: Linear, target: Target) -> str | None:
+        point = linear.zero_point
+        if point is None or str(point.dtype) not in EMULATED:
+            return None
+        if point.dtype == np.int8 and not point.any():
+            return None
+        if point.dtype == np.uint8 and bool((point == UINT8_MIDDLE).all()):
+            return None
+        values = sorted({int(v) for v in point.reshape(-1)})
+        shown = str(values[0]) if len(values) == 1 else f"{values[0]} to {values[-1]}"
+        return f"{point.dtype} with zero point {shown}: TensorRT takes int8 with 0"

@@ -1,0 +1,121 @@
+"""TC211, TC212, TC213: sizes that an exporter wrote into a model as constants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from trtconv.baked import line_of
+from trtconv.findings import Finding, Severity
+from trtconv.plan import Target
+from trtconv.rules.base import ModelView, Rule
+
+
+class BakedPixelShuffle(Rule):
+    """A pixel shuffle is spelled as Reshape, Transpose, Reshape with the sizes of the exporter's example.
+
+    What it checks:
+        The three nodes in the order of torch.nn.PixelShuffle, PixelUnshuffle or TensorFlow's depth_to_space, with
+        constant sizes where the input's are dynamic.
+    Why TensorRT cares:
+        The engine accepts only the size of the example, or sizes with as many elements, which it shuffles wrongly.
+    Versions:
+        All.
+    Before:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1,8,h,w] x) => (float[1,2,a,b] y) <int64[6] s = {1,2,2,2,16,16}, int64[4] t = {1,2,32,32}> {
+            p = Reshape (x, s)
+            q = Transpose <perm = [0,1,4,2,5,3]> (p)
+            y = Reshape (q, t)
+        }
+    After:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1,8,h,w] x) => (float[1,2,a,b] y) { y = DepthToSpace <blocksize = 2, mode = "CRD"> (x) }
+    Fix:
+        trtconv build and rewrite put DepthToSpace or SpaceToDepth there. Better: export with dynamic height and width.
+    Source:
+        pytorch/TensorRT issue 1568.
+    """
+
+    code: ClassVar[str] = "TC211"
+    name: ClassVar[str] = "baked-pixel-shuffle"
+    severity: ClassVar[Severity] = Severity.WARNING
+    fix: ClassVar[str] = "Let trtconv build or rewrite put DepthToSpace there, or export with dynamic height and width."
+
+    def check(self, view: ModelView, target: Target) -> Iterator[Finding]:
+        for found in view.baked.shuffles():
+            message = f"a pixel shuffle{line_of(found.node)} by {found.block} has the example's sizes as constants"
+            yield self.finding(message, found.node.location)
+
+
+class BakedResize(Rule):
+    """A Resize has constant sizes in a network that scales.
+
+    What it checks:
+        A Resize to constant sizes, in a model that accepts only the sizes that it was traced with, where the factor to
+        the traced size is whole or one over a power of two.
+    Why TensorRT cares:
+        The engine accepts only the size of the example.
+    Versions:
+        All.
+    Before:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1,1,h,w] x) => (float[1,1,h,w] y) <int64[4] s = {1,1,32,32}> {
+            a = MaxPool <kernel_shape = [2,2], strides = [2,2]> (x)
+            b = Resize <mode = "nearest"> (a, , , s)
+            y = Add (b, x)
+        }
+    After:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1,1,h,w] x) => (float[1,1,h,w] y) <float[4] s = {1.0,1.0,2.0,2.0}> {
+            a = MaxPool <kernel_shape = [2,2], strides = [2,2]> (x)
+            b = Resize <mode = "nearest"> (a, , s)
+            y = Add (b, x)
+        }
+    Fix:
+        trtconv build and rewrite put the scales there. Better: export with dynamic height and width.
+    Source:
+        See docs/sizes.md.
+    """
+
+    code: ClassVar[str] = "TC212"
+    name: ClassVar[str] = "baked-resize"
+    severity: ClassVar[Severity] = Severity.WARNING
+    fix: ClassVar[str] = "Let trtconv build or rewrite put scales there, or export with dynamic height and width."
+
+    def check(self, view: ModelView, target: Target) -> Iterator[Finding]:
+        for found in view.baked.scalings():
+            message = f"Resize{line_of(found.node)} to the constant sizes {list(found.sizes)} of the exporter's example"
+            yield self.finding(message, found.node.location)
+
+
+class BakedReshape(Rule):
+    """A Reshape has the batch, height or width of the exporter's example as a constant.
+
+    What it checks:
+        Constant targets of Reshape, in a model that accepts only the sizes that it was traced with.
+    Why TensorRT cares:
+        The engine accepts only the size of the example.
+    Versions:
+        All.
+    Before:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[n,4,h,w] x) => (float[n,4,l] y) <int64[3] s = {1,4,1024}> { y = Reshape (x, s) }
+    After:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[n,4,h,w] x) => (float[n,4,l] y) <int64[3] s = {0,0,-1}> { y = Reshape (x, s) }
+    Fix:
+        trtconv build and rewrite read the sizes where they come from. Better: export with dynamic shapes.
+    Source:
+        See docs/sizes.md.
+    """
+
+    code: ClassVar[str] = "TC213"
+    name: ClassVar[str] = "baked-reshape"
+    severity: ClassVar[Severity] = Severity.WARNING
+    fix: ClassVar[str] = "Let trtconv build or rewrite read the sizes where they are, or export with dynamic shapes."
+
+    def check(self, view: ModelView, target: Target) -> Iterator[Finding]:
+        for found in view.baked.targets():
+            message = f"Reshape{line_of(found.node)} to the constant {list(found.old)} of the exporter's example"
+            yield self.finding(message, found.node.location)

@@ -1,0 +1,74 @@
+"""TC311."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from trtconv.deconv import Geometry
+from trtconv.findings import Severity
+from trtconv.plan import Target
+from trtconv.rules.base import Deconv, DeconvRule
+
+_INT8_CHANNELS = 4
+"""Channels per group come in packs of four (one dp4a instruction)."""
+
+
+class DeconvNotInt8(DeconvRule):
+    """A deconvolution between Q/DQ nodes will not run in int8.
+
+    What it checks:
+        ConvTranspose nodes whose weight is dequantised: the input's DequantizeLinear, channels per group, rank, the
+        QuantizeLinear behind, and whether an asymmetric quantiser keeps TensorRT from fusing.
+    Why TensorRT cares:
+        It then runs the layer in float on dequantised values: right, within rounding, but not faster than float.
+    Versions:
+        8.6 (measured: group > 1, and 3-D without a quantiser behind); others by the documented limits of int8 kernels.
+    Before:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1,2,4,4] x) => (float[1,3,p,q] y) <int8[2,3,1,1] w = {1,2,3,4,5,6}, float s = {0.1}, int8 z = {0}>
+        { d = DequantizeLinear (w, s, z)
+          y = ConvTranspose (x, d) }
+    After:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1,2,4,4] x) => (float[1,3,p,q] y) <float[2,3,1,1] w = {1,2,3,4,5,6}>
+        { y = ConvTranspose (x, w) }
+    Fix:
+        Give the layer what the message names, or leave it in float.
+    Source:
+        Measured, see docs/quantization.md; TensorRT developer guide, working with INT8.
+    """
+
+    code: ClassVar[str] = "TC311"
+    name: ClassVar[str] = "deconv-not-int8"
+    severity: ClassVar[Severity] = Severity.INFO
+    fix: ClassVar[str] = "Give the layer what the message names, or leave it in float."
+
+    def fault(self, deconv: Deconv, geometry: Geometry, target: Target) -> str | None:
+        weight = deconv.scope.producer(deconv.node.input[1])
+        if weight is None or weight.op_type != "DequantizeLinear":
+            return None
+        reasons = _reasons(deconv, geometry)
+        return f"will not run in int8: {'; '.join(reasons)}" if reasons else None
+
+
+def _reasons(deconv: Deconv, geometry: Geometry) -> list[str]:
+    scope, node = deconv.scope, deconv.node
+    reasons = []
+    source = scope.producer(node.input[0])
+    if source is None or source.op_type != "DequantizeLinear":
+        reasons.append("its input is not dequantised")
+    else:
+        point = scope.values(source.input[2]) if len(source.input) > 2 and source.input[2] else None
+        if point is not None and point.any():
+            reasons.append("its input is quantised asymmetrically")
+    shape = scope.shape(node.input[1])
+    if shape is not None and shape[0] is not None and shape[1] is not None:
+        ins, outs = shape[0] // geometry.group, shape[1]
+        if ins % _INT8_CHANNELS or outs % _INT8_CHANNELS:
+            reasons.append(f"{ins} input and {outs} output channels a group are not multiples of {_INT8_CHANNELS}")
+    if geometry.group > 1:
+        reasons.append(f"it has {geometry.group} groups")
+    behind = scope.consumers.get(node.output[0], ())
+    if geometry.rank == 3 and not any(n.op_type == "QuantizeLinear" for n in behind):
+        reasons.append("it is 3-D and its output is not quantised")
+    return reasons

@@ -1,0 +1,58 @@
+"""TC301."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from trtconv.plan import Target
+from trtconv.rules.base import Linear, LinearRule
+
+_OUTPUT_AXIS = {"Conv": 0, "ConvTranspose": 1}
+
+
+class InputChannelScales(LinearRule):
+    """A weight's scales run along its input channels; TensorRT applies them to the output channels.
+
+    What it checks:
+        The axis of the DequantizeLinear of every Conv and ConvTranspose weight with one scale a channel. The output
+        channels are axis 0 of a Conv weight and axis 1 of a ConvTranspose weight (C_in, C_out/group, k...).
+    Why TensorRT cares:
+        It scales by output channel whatever the axis says: 0.4 to 0.9 relative error, no message, also where both
+        counts agree; where they do not, "expected 64 output channels, got 10".
+    Versions:
+        Run on 8.6. pytorch-quantization (TensorRT 8.6 to 10.1) and ModelOpt's torch path write such models.
+    Before:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1,2,4,4] x) => (float[1,3,p,q] y)
+          <int8[2,3,1,1] w = {1,2,3,4,5,6}, float[2] s = {0.1,0.2}, int8[2] z = {0,0}>
+        { d = DequantizeLinear <axis = 0> (w, s, z)
+          y = ConvTranspose (x, d) }
+    After:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1,2,4,4] x) => (float[1,3,p,q] y)
+          <int8[2,3,1,1] w = {1,2,3,4,5,6}, float[3] s = {0.1,0.2,0.3}, int8[3] z = {0,0,0}>
+        { d = DequantizeLinear <axis = 1> (w, s, z)
+          y = ConvTranspose (x, d) }
+    Fix:
+        trtconv build and rewrite quantise the weight again by output channel, and say by how much it moved.
+    Source:
+        Measured, see docs/quantization.md; pytorch/TensorRT issue 2723.
+    """
+
+    code: ClassVar[str] = "TC301"
+    name: ClassVar[str] = "input-channel-scales"
+    fix: ClassVar[str] = "Let trtconv build or rewrite move the scales, or quantise by output channel."
+
+    def fault(self, linear: Linear, target: Target) -> str | None:
+        layer, scale = linear.weight_of, linear.scale
+        if layer is None or scale is None or scale.size == 1 or layer.op_type not in _OUTPUT_AXIS:
+            return None
+        axis = linear.attributes.get("axis", 1)
+        shape = linear.scope.shape(linear.node.input[0])
+        wanted = _OUTPUT_AXIS[layer.op_type]
+        if shape is None or axis % len(shape) == wanted or shape[axis] != scale.size:
+            return None
+        return (
+            f"{scale.size} scales on axis {axis} of the weight {list(shape)} of {layer.op_type} {layer.name!r}:"
+            f" TensorRT applies them to its {shape[wanted]} output channels (axis {wanted})"
+        )

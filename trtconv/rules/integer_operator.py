@@ -1,0 +1,51 @@
+"""TC310."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from trtconv.findings import Finding
+from trtconv.plan import Target
+from trtconv.rules.base import ModelView, Rule
+
+INTEGER_OPERATORS = frozenset(
+    {"ConvInteger", "DynamicQuantizeLinear", "MatMulInteger", "QGemm", "QLinearAdd", "QLinearAveragePool"}
+    | {"QLinearConcat", "QLinearConv", "QLinearGlobalAveragePool", "QLinearLeakyRelu", "QLinearMatMul", "QLinearMul"}
+    | {"QLinearSigmoid", "QLinearSoftmax", "QLinearWhere"}
+)
+
+
+class IntegerOperator(Rule):
+    """An operator computes on integers (QLinearConv, ConvInteger and their like).
+
+    What it checks:
+        Operators of ONNX and ONNX Runtime that take quantised tensors.
+    Why TensorRT cares:
+        It has none of them: int8 layers are made of float layers between QuantizeLinear and DequantizeLinear.
+    Versions:
+        All.
+    Before:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (int8[1,2] a) => (int8[1,2] y) <float s = {0.1}, int8 z = {0}, int8[2,2] b = {1,2,3,4}>
+        { y = QLinearMatMul (a, s, z, b, s, z, s, z) }
+    After:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1,2] a) => (float[1,2] y) <float s = {0.1}, int8 z = {0}, int8[2,2] b = {1,2,3,4}>
+        { d = DequantizeLinear (b, s, z)
+          y = MatMul (a, d) }
+    Fix:
+        trtconv build and rewrite write the operators that can be written so; or quantise with quant_format=QDQ.
+    Source:
+        Operator tables of the TensorRT ONNX parser.
+    """
+
+    code: ClassVar[str] = "TC310"
+    name: ClassVar[str] = "integer-operator"
+    fix: ClassVar[str] = "Let trtconv build or rewrite write it with Q/DQ, or quantise with quant_format=QDQ."
+
+    def check(self, view: ModelView, target: Target) -> Iterator[Finding]:
+        for scope in view.model.scopes:
+            for index, node in enumerate(scope.graph.node):
+                if node.op_type in INTEGER_OPERATORS and node.domain in ("", "ai.onnx", "com.microsoft"):
+                    yield self.finding(f"TensorRT has no {node.op_type}", scope.location(index))

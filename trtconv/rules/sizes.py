@@ -1,0 +1,354 @@
+"""TC201 to TC203 and TC206: what is wrong with the sizes of a profile. TC204: sizes that depend on the data.
+
+The first ones need a profile beside the model, so they are no `Rule`s of a model alone: `SizesView` has both.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar
+
+from trtconv.findings import Finding, Location, Severity
+from trtconv.lattice import Check, DimLattice, SizeLattice, Sizes, Trial, first_faults
+from trtconv.model import OnnxModel
+from trtconv.plan import Target
+from trtconv.rules.base import ModelView, Page, Rule
+from trtconv.shapes import Range, ShapeProfile
+
+_PICKS = ("min", "opt", "max")
+
+
+class SizesView:
+    """A model with the profiles that it is to be built for.
+
+    Args:
+        model: The model; must not change while the view is in use.
+        profiles: At least one.
+    """
+
+    def __init__(self, model: OnnxModel, profiles: Sequence[ShapeProfile]) -> None:
+        self.sizes = Sizes(model)
+        self.profiles = tuple(profiles)
+
+    @functools.cached_property
+    def points(self) -> list[tuple[int, str, dict[str, int]]]:
+        """Number of the profile, "min", "opt" or "max", and the free dimensions' sizes."""
+        return [
+            (number, pick, {name: int(getattr(profile.dims[name], pick)) for name in self.sizes.names})
+            for number, profile in enumerate(self.profiles)
+            for pick in _PICKS
+        ]
+
+    @functools.cached_property
+    def faults(self) -> list[Check | None]:
+        """For each of `points` the first condition of a node that it does not meet."""
+        return first_faults(self.trial.checks, len(self.points))
+
+    def fault_of(self, row: int, name: str) -> Check:
+        """Returns the first condition on a dimension that one of `points` does not meet; any, where none is on it."""
+        bit = 1 << self.sizes.names.index(name)
+        mine = (c for c in self.trial.checks if c.mask & bit and not c.holds[row])
+        found = next(mine, self.faults[row])
+        assert found is not None
+        return found
+
+    @functools.cached_property
+    def trial(self) -> Trial:
+        """The run at `points`."""
+        return self.sizes.run([sizes for _, _, sizes in self.points])
+
+    @functools.cached_property
+    def lattice(self) -> SizeLattice:
+        """The accepted sizes in the range of all profiles together."""
+        spans = {
+            name: (min(p.dims[name].min for p in self.profiles), max(p.dims[name].max for p in self.profiles))
+            for name in self.sizes.names
+        }
+        return self.sizes.lattice(spans, {name: self.profiles[0].dims[name].opt for name in self.sizes.names})
+
+    def describe(self, number: int) -> str:
+        """Returns " of profile 2" where there are several."""
+        return f" of profile {number + 1}" if len(self.profiles) > 1 else ""
+
+
+class SizeRule(Page):
+    """A check of a model's profiles."""
+
+    fix: ClassVar[str] = ""
+
+    def check(self, view: SizesView) -> Iterator[Finding]:
+        """Yields what is wrong with the profiles."""
+        raise NotImplementedError
+
+    def finding(self, message: str, location: Location, fix: str, severity: Severity = Severity.ERROR) -> Finding:
+        """Makes a finding of this rule."""
+        return Finding(self.code, self.name, message, severity, location, fix or self.fix)
+
+
+class SizeOffLattice(SizeRule):
+    """A profile's min, opt or max is a size that the network does not accept.
+
+    What it checks:
+        Every dimension's min, opt and max against the sizes for which the shapes of the network fit together. They are
+        found on shapes alone; the node that refuses the size is named, and the nearest sizes that work.
+    Why TensorRT cares:
+        A profile is a box, but the network accepts a lattice in it: a U-Net that halves three times only multiples of
+        8. An impossible opt fails the build; an impossible min or max is only warned of, and the engine fails when
+        it runs.
+    Versions:
+        All.
+    Dims:
+        h=8:16:30
+    Before:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1,1,h,8] x) => (float[1,1,h,8] y) {
+            a = MaxPool <kernel_shape = [2,2], strides = [2,2]> (x)
+            b = MaxPool <kernel_shape = [2,2], strides = [2,2]> (a)
+            s = Constant <value = float[4] {1.0, 1.0, 4.0, 4.0}> ()
+            c = Resize <mode = "nearest"> (b, , s)
+            y = Add (c, x)
+        }
+    After:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1,1,h,8] x) => (float[1,1,h,8] y) {
+            a = MaxPool <kernel_shape = [2,2], strides = [2,2]> (x)
+            s = Constant <value = float[4] {1.0, 1.0, 2.0, 2.0}> ()
+            c = Resize <mode = "nearest"> (a, , s)
+            y = Add (c, x)
+        }
+    Fix:
+        Use the sizes that the message offers, or let --round move them; pad inputs of other sizes before the engine
+        sees them. `trtconv sizes MODEL` lists what works.
+    Source:
+        Measured on 8.6 and RTX 1.7; see docs/sizes.md.
+    """
+
+    code: ClassVar[str] = "TC201"
+    name: ClassVar[str] = "size-off-lattice"
+    fix: ClassVar[str] = "Use accepted sizes, or let --round move them."
+
+    def check(self, view: SizesView) -> Iterator[Finding]:
+        if all(fault is None for fault in view.faults) or view.lattice.empty:
+            return
+        for row, ((number, pick, sizes), fault) in enumerate(zip(view.points, view.faults, strict=True)):
+            if fault is None:
+                continue
+            for name, near in view.lattice.nearest(sizes).items():
+                dim, size, own = view.lattice.dims[name], sizes[name], view.fault_of(row, name)
+                message = (
+                    f"the {pick} of {name}{view.describe(number)}, {size}, does not fit the network, which accepts"
+                    f" {dim.describe()}: {_blame(view, name, own, row)}"
+                )
+                offered = near[str(size)]
+                place = own.node.location
+                yield self.finding(message, place, _offer(view.profiles[number], dim, pick, offered))
+
+
+def _blame(view: SizesView, name: str, fault: Check, row: int) -> str:
+    node = fault.node
+    source = f" ({node.source})" if node.source else ""
+    last = next((i for i in reversed(view.lattice.imposed) if i.dims == (name,)), None)
+    asks = f"; {_short(last.location)} needs {last.needs}" if last is not None else ""
+    return f"{node.label}{source} {fault.evidence(row)}{asks}"
+
+
+def _short(place: Location) -> str:
+    return f"{place.op} {place.node}" if place.node else f"{place.op} (node {place.index})"
+
+
+def _offer(profile: ShapeProfile, dim: DimLattice, pick: str, offered: Sequence[int]) -> str:
+    if not offered:
+        return ""
+    bound = profile.dims[dim.name]
+    lines = []
+    for size in offered:
+        sizes = {"min": bound.min, "opt": bound.opt, "max": bound.max, pick: size}
+        fits = sizes["min"] <= sizes["opt"] <= sizes["max"]
+        lines.append(f"{dim.name}={Range(**sizes)}" if fits else f"{pick} {size}")
+    return f"The nearest sizes are {' and '.join(map(str, offered))}: use {' or '.join(lines)}, or add --round."
+
+
+class DimensionsTied(SizeRule):
+    """A profile gives sizes that are fine alone and not together.
+
+    What it checks:
+        Min, opt and max of all dimensions together, where each one alone is accepted.
+    Why TensorRT cares:
+        Two dimensions that must be equal are two to TensorRT: profiles with other combinations build, and fail when
+        the engine runs.
+    Versions:
+        All.
+    Dims:
+        h=8:16:32 w=8:16:64
+    Before:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1,h,w] x) => (float[1,h,w] y) {
+            t = Transpose <perm = [0,2,1]> (x)
+            y = Add (x, t)
+        }
+    After:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1,h,w] x) => (float[1,h,w] y) {
+            y = Add (x, x)
+        }
+    Fix:
+        Give the dimensions sizes that go together; where they must be equal, export them with one name.
+    Source:
+        See docs/sizes.md.
+    """
+
+    code: ClassVar[str] = "TC202"
+    name: ClassVar[str] = "dimensions-tied"
+    fix: ClassVar[str] = "Give the dimensions sizes that go together, or add --round."
+
+    def check(self, view: SizesView) -> Iterator[Finding]:
+        if all(fault is None for fault in view.faults) or view.lattice.empty:
+            return
+        for row, ((number, pick, sizes), fault) in enumerate(zip(view.points, view.faults, strict=True)):
+            if fault is None or view.lattice.nearest(sizes):
+                continue
+            given = ", ".join(f"{name} {size}" for name, size in sizes.items())
+            tied = f" (it needs {'; '.join(view.lattice.joint)})" if view.lattice.joint else ""
+            node = fault.node
+            source = f" ({node.source})" if node.source else ""
+            message = (
+                f"the {pick} sizes{view.describe(number)}, {given}, do not go together{tied}: {node.label}{source}"
+                f" {fault.evidence(row)}"
+            )
+            moved = view.lattice.rounded(sizes, up=None)
+            nearest = ", ".join(f"{name} {size}" for name, size in moved.items() if size != sizes[name])
+            fix = f"Nearest that works: {nearest}. --round does so." if nearest else ""
+            yield self.finding(message, node.location, fix)
+
+
+class NoValidSize(SizeRule):
+    """The network accepts no size in the range that was asked for.
+
+    What it checks:
+        That some size between min and max of every dimension is accepted.
+    Why TensorRT cares:
+        The builder fails, with a message about kOPT.
+    Versions:
+        All.
+    Dims:
+        h=9:9:11
+    Before:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1,1,h,8] x) => (float[1,1,h,8] y) {
+            a = SpaceToDepth <blocksize = 4> (x)
+            y = DepthToSpace <blocksize = 4> (a)
+        }
+    After:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1,1,h,8] x) => (float[1,1,h,8] y) {
+            y = Relu (x)
+        }
+    Fix:
+        Choose a range with one of the sizes that the message offers; where there is none at all, the model is broken
+        or has one size baked in: export it again with dynamic shapes.
+    Source:
+        See docs/sizes.md.
+    """
+
+    code: ClassVar[str] = "TC203"
+    name: ClassVar[str] = "no-valid-size"
+    fix: ClassVar[str] = "Choose another range, or export the model again with dynamic shapes."
+
+    def check(self, view: SizesView) -> Iterator[Finding]:
+        if all(fault is None for fault in view.faults) or not view.lattice.empty:
+            return
+        for dim in view.lattice.dims.values():
+            if dim.valid != ():
+                continue
+            near = [n for n in (dim.nearest(dim.min)[0], dim.nearest(dim.max)[1]) if n is not None]
+            blamed = next((i for i in view.lattice.imposed if dim.name in i.dims), None)
+            because = f": {blamed}" if blamed is not None else ""
+            between = f"{dim.min}" if dim.min == dim.max else f"{dim.min} to {dim.max}"
+            message = f"the network accepts no {dim.name} of {between}{because}"
+            fix = f"The nearest sizes that it accepts are {' and '.join(map(str, near))}." if near else ""
+            location = blamed.location if blamed is not None else Location(tensor=dim.name)
+            yield self.finding(message, location, fix)
+        if not view.lattice.dims:
+            fault = next(f for f in view.faults if f is not None)
+            yield self.finding(f"{fault.node.label} {fault.evidence(0)}", fault.node.location, "")
+
+
+class SizesNotKnown(SizeRule):
+    """The sizes that a network accepts could not be told in full.
+
+    What it checks:
+        Whether the shapes behind every node can be computed from those of the inputs.
+    Why TensorRT cares:
+        It does not; but a size that trtconv calls fine may then still fail behind the node that is named.
+    Versions:
+        All.
+    Dims:
+        h=8:16:32
+    Before:
+        <ir_version: 8, opset_import: ["": 17, "my": 1]>
+        g (float[1,1,h,8] x) => (float[a,b,c,d] y) { y = my.Strange (x) }
+    After:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1,1,h,8] x) => (float[1,1,h,8] y) { y = Relu (x) }
+    Fix:
+        Try the engine at min, opt and max.
+    Source:
+        See docs/sizes.md.
+    """
+
+    code: ClassVar[str] = "TC206"
+    name: ClassVar[str] = "sizes-not-known"
+    fix: ClassVar[str] = "Try the engine at min, opt and max."
+
+    def check(self, view: SizesView) -> Iterator[Finding]:
+        if all(bound.min == bound.max for profile in view.profiles for bound in profile.dims.values()):
+            return
+        opaque = view.trial.opaque
+        if opaque:
+            listed = "; ".join(f"{node}: {why}" for node, why in list(opaque.items())[:3])
+            more = f" (and {len(opaque) - 3} more nodes)" if len(opaque) > 3 else ""
+            message = f"which sizes the network accepts is not known behind {listed}{more}"
+            yield self.finding(message, Location(), "", Severity.INFO)
+
+
+SIZE_CHECKS: tuple[SizeRule, ...] = (SizeOffLattice(), DimensionsTied(), NoValidSize(), SizesNotKnown())
+
+_WHAT: Mapping[str, str] = {
+    "NonZero": "as many elements as its input has that are not zero",
+    "NonMaxSuppression": "as many boxes as are left",
+    "Unique": "as many elements as its input has different ones",
+    "Compress": "as many elements as its condition selects",
+}
+
+
+class DataDependentShape(Rule):
+    """A node's output size depends on the data, not on the sizes of the inputs.
+
+    What it checks:
+        NonZero, NonMaxSuppression, Unique and Compress.
+    Why TensorRT cares:
+        Profiles cannot bound such a size. TensorRT-RTX refuses NonZero; the full TensorRT takes NonZero and
+        NonMaxSuppression from 8.5 on, allocates for the worst case and cannot tell output sizes before it has run.
+    Versions:
+        All.
+    Before:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[4,h] x) => (int64[2,n] y) { y = NonZero (x) }
+    After:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[4,h] x) => (float[4,1] y) { y = ReduceMax <axes = [1]> (x) }
+    Fix:
+        Leave the selection to the code behind the engine, or use a TopK of fixed size.
+    Source:
+        TensorRT developer guide, data-dependent shapes.
+    """
+
+    code: ClassVar[str] = "TC204"
+    name: ClassVar[str] = "data-dependent-shape"
+    severity: ClassVar[Severity] = Severity.WARNING
+    fix: ClassVar[str] = "Leave the selection to the code behind the engine, or use a TopK of fixed size."
+
+    def check(self, view: ModelView, target: Target) -> Iterator[Finding]:
+        for scope, index, node in view.model.nodes(*_WHAT):
+            yield self.finding(f"it returns {_WHAT[node.op_type]}: known only at run time", scope.location(index))

@@ -1,0 +1,129 @@
+"""Reading the report beside an engine, to choose a profile and a padding when the engine runs."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from trtconv.errors import InputError
+from trtconv.plan import SCHEMA, profiles_from_json
+from trtconv.shapes import ShapeProfile
+
+
+@dataclasses.dataclass(frozen=True)
+class SavedReport:
+    """A build report that was read back.
+
+    Args:
+        path: The file.
+        document: Its JSON.
+        profiles: The engine's optimization profiles, in its order.
+    """
+
+    path: Path
+    document: Mapping[str, Any]
+    profiles: tuple[ShapeProfile, ...]
+
+    def profile_for(self, shapes: Mapping[str, Sequence[int]]) -> int:
+        """Returns the index of the profile to run inputs of these shapes with.
+
+        Of the profiles that contain them it is the one whose opt is nearest, in factors: that is what TensorRT chose
+        its kernels for.
+
+        Args:
+            shapes: Input name to its shape; inputs that are left out are taken to fit.
+
+        Raises:
+            InputError: An input that the engine does not have, a wrong number of dimensions, or shapes that are in no
+                profile; the message lists the profiles.
+        """
+        for name, shape in shapes.items():
+            self._check_input(name, shape)
+        fitting = {i: _distance(p, shapes) for i, p in enumerate(self.profiles) if _contains(p, shapes)}
+        if not fitting:
+            asked = ", ".join(f"{name} {_times(shape)}" for name, shape in shapes.items())
+            listed = "; ".join(
+                f"{i}: " + ", ".join(f"{n} {_times(p.inputs[n].min)} to {_times(p.inputs[n].max)}" for n in shapes)
+                for i, p in enumerate(self.profiles)
+            )
+            raise InputError(f"no profile contains {asked}", f"The profiles are {listed}.")
+        return min(fitting, key=lambda index: fitting[index])
+
+    def padded(self, name: str, size: int) -> int:
+        """Returns the smallest size of a dimension, at least this, that the network accepts and some profile contains.
+
+        Args:
+            name: The dimension, such as "height".
+            size: The size that there is.
+
+        Raises:
+            InputError: There is no such dimension, or no such size.
+        """
+        dims = (self.document.get("lattice") or {}).get("dims", {})
+        if name not in dims:
+            raise InputError(f"{self.path} tells of no dimension {name!r}", f"It has: {', '.join(dims) or 'none'}.")
+        valid = dims[name]["valid"]
+        low, high = dims[name]["min"], dims[name]["max"]
+        found = [n for n in valid if n >= size] if valid is not None else [max(size, low)] if size <= high else []
+        if not found:
+            raise InputError(f"{name} {size} is beyond what the engine takes ({high})", "Crop or tile the input.")
+        return int(found[0])
+
+    def _check_input(self, name: str, shape: Sequence[int]) -> None:
+        known = self.profiles[0].inputs if self.profiles else {}
+        if name not in known:
+            raise InputError(f"the engine has no input {name!r}", f"It has: {', '.join(known) or 'none'}.")
+        if len(shape) != len(known[name].min):
+            raise InputError(
+                f"input {name} has {len(known[name].min)} dimensions, {_times(shape)} has {len(shape)}",
+                f"Its smallest shape is {_times(known[name].min)}.",
+            )
+
+
+def load_report(path: str | Path) -> SavedReport:
+    """Reads the report that `trtconv build` wrote beside an engine (ENGINE.json).
+
+    Raises:
+        InputError: The file cannot be read, or is no report of a build by this version's schema.
+    """
+    path = Path(path)
+    try:
+        document = json.loads(path.read_bytes())
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be read: {error.strerror}", "Give the .json file beside the engine."
+        ) from error
+    except ValueError as error:
+        raise InputError(f"{path} is no JSON: {error}", "Give the .json file beside the engine.") from error
+    hint = "Build the engine again, with this version of trtconv."
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        raise InputError(f"{path} is no trtconv report of schema {SCHEMA}", hint)
+    try:
+        profiles = profiles_from_json(document)
+    except (KeyError, TypeError, ValueError, AttributeError, InputError) as error:
+        raise InputError(f"{path} is no report of a build: its profiles cannot be read", hint) from error
+    return SavedReport(path, document, profiles)
+
+
+def _contains(profile: ShapeProfile, shapes: Mapping[str, Sequence[int]]) -> bool:
+    return all(
+        low <= size <= high
+        for name, shape in shapes.items()
+        for size, low, high in zip(shape, profile.inputs[name].min, profile.inputs[name].max, strict=True)
+    )
+
+
+def _distance(profile: ShapeProfile, shapes: Mapping[str, Sequence[int]]) -> float:
+    return sum(
+        abs(math.log(max(size, 1) / max(best, 1)))
+        for name, shape in shapes.items()
+        for size, best in zip(shape, profile.inputs[name].opt, strict=True)
+    )
+
+
+def _times(shape: Sequence[int]) -> str:
+    return "x".join(str(n) for n in shape)
