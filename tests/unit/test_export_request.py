@@ -114,7 +114,7 @@ BLAME = Blame("unet.py", 31, "x2 = torch.cat([a, b])")
         (SizeRule("h", 63, 2, 1, 3), "h must be a multiple of 2 plus 1, at least 3"),
         (SizeRule("h", 64, 1, 0, 1), "h may be any size"),
         (SizeRule("h", 64, 1, 0, 32, 96, asked=Range(32, 64, 128)), "h may be any size, at most 96"),
-        (SizeRule("h", 64, 8, 0, 64, 128, asked=Range(60, 64, 130)), "h must be a multiple of 8, at least 64"),
+        (SizeRule("h", 64, 8, 0, 64, 128, asked=Range(60, 64, 130)), "h must be a multiple of 8"),
         (SizeRule("h", 64, 0), "h must be 64"),
         (SizeRule("h", 3, 0, valid=(3, 5, 6)), "h must be one of 3, 5, 6"),
     ],

@@ -82,7 +82,8 @@ class SizeRule:
         if self.valid is not None:
             return f"must be one of {', '.join(map(str, self.valid[:12]))}{' ...' if len(self.valid) > 12 else ''}"
         limits = f", at most {self.max}" if self._limited_above() else ""
-        lowest = f", at least {self.min}" if self.min > max(self.step, self.asked.min if self.asked else 1) else ""
+        limited = self.min - self.step >= (self.asked.min if self.asked else 1)
+        lowest = f", at least {self.min}" if limited else ""
         if self.step == 1:
             return f"may be any size{lowest}{limits}"
         rest = f" plus {self.offset}" if self.offset else ""

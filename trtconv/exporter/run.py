@@ -16,6 +16,7 @@ import torch
 
 from trtconv.errors import EnvironmentMissing, ExportFailed, InputError, TrtconvError
 from trtconv.exporter import finish, pieces, proof, writers
+from trtconv.exporter.agreement import disagreements
 from trtconv.exporter.blame import first_line
 from trtconv.exporter.report import Attempt, ExportReport, Proof, SizeRule
 from trtconv.exporter.request import Axes, AxisNames, ExportOptions, ExportRequest, InputDecl, plan_axes
@@ -334,6 +335,8 @@ def _report(job: Job, spec: str, draft: Draft) -> ExportReport:
     inputs, outputs = _interface(job)
     notes = [*job.subject.notes]
     notes += [f"the operator {name} is not ONNX's own" for name in finish.custom_domains(draft.proto)]
+    with job.stages("sizes"):
+        notes += disagreements(draft.path, job.rules)
     notes += [n for rule in job.rules for n in (rule.remark, _range_note(rule)) if n]
     if job.trials.exhausted:
         notes.append("trying sizes took too long and was cut short: what is said of them may be too lenient")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +53,7 @@ def write_trace(subject: Subject, axes: Axes, opset: int, folder: Path) -> Path:
         each.name: {a: n for a, n in enumerate(axes.names(i, len(each.shape))) if n is not None}
         for i, each in enumerate(subject.inputs)
     }
-    with torch.no_grad():
+    with torch.no_grad(), _no_dump():
         torch.onnx.export(
             subject.module,
             subject.example,
@@ -63,6 +65,17 @@ def write_trace(subject: Subject, axes: Axes, opset: int, folder: Path) -> Path:
             dynamo=False,
         )
     return path
+
+
+@contextlib.contextmanager
+def _no_dump() -> Iterator[None]:
+    """Keeps the tracing exporter from writing its whole graph to stdout when it fails."""
+    enabled = torch._C._jit_is_onnx_log_enabled()
+    torch._C._jit_set_onnx_log_enabled(False)
+    try:
+        yield
+    finally:
+        torch._C._jit_set_onnx_log_enabled(enabled)
 
 
 def _all_dynamic(subject: Subject, axes: Axes) -> dict[str, dict[int, str]]:
