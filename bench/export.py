@@ -45,7 +45,7 @@ if name == "quantized_autoencoder":  # only the tracing exporter can
                       output_names=[recipe.OUTPUT], dynamo=False)
 else:
     step = {"unet": 8, "super_resolution": 8, "unet3d": 4}.get(name, 1)
-    dims = {a: torch.export.Dim(n) if n == "batch" or step == 1 else step * torch.export.Dim(n) for a, n in axes.items()}
+    dims = {axis: (1 if dim == "batch" else step) * torch.export.Dim(dim) for axis, dim in axes.items()}
     example = torch.zeros((4, *recipe.EXAMPLE[1:]))
     torch.onnx.export(module, (example,), path, input_names=[recipe.INPUT], output_names=[recipe.OUTPUT],
                       dynamic_shapes=(dims,), dynamo=True, verbose=False)

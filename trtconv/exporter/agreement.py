@@ -50,7 +50,7 @@ def _differs(rule: SizeRule, found: DimLattice) -> list[str]:
     if lost:
         said.append(f"{rule.name} {_listed(lost)}: PyTorch runs there, the file does not ({found.describe()})")
     if more:
-        said.append(f"{rule.name} {_listed(more)}: the graph accepts these sizes too, PyTorch does not agree; keep to the rule")
+        said.append(f"{rule.name} {_listed(more)}: the graph takes these too, PyTorch does not agree; keep to the rule")
     return said
 
 

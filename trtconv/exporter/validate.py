@@ -59,6 +59,7 @@ def export_program(subject: Subject, axes: Axes, rules: tuple[SizeRule, ...], tr
     shapes = _dynamic_shapes(subject, axes, rules)
     error: Exception | None = None
     deferred = False
+    first: Objection | None = None
     for _ in range(1 + _REFINEMENTS):
         try:
             return Validated(_export(subject, example, shapes, deferred), rules)
@@ -70,8 +71,12 @@ def export_program(subject: Subject, axes: Axes, rules: tuple[SizeRule, ...], tr
                 example, shapes = _traced_example(subject, axes, rules, trials), _dynamic_shapes(subject, axes, rules)
                 continue
             objection = _serious(failure, axes, rules, functools.partial(_guards, subject, example, shapes))
+            if objection is not None and objection.kind == "specialized" and first is None:
+                first = objection
+                example = _moved_example(subject, axes, rules, trials)
+                continue
             if objection is not None:
-                return objection
+                return first or objection
         if not deferred and _only_exceptions(str(error)):
             deferred = True
             continue
@@ -80,7 +85,7 @@ def export_program(subject: Subject, axes: Axes, rules: tuple[SizeRule, ...], tr
         except Exception:  # it has no fixes to suggest
             break
     assert error is not None
-    return Objection("other", _told(error))
+    return first or Objection("other", _told(error))
 
 
 def _export(
@@ -117,6 +122,19 @@ def _traced_example(
             sizes[rule.name] = rule.example
     sizes = with_tied(rules, sizes)
     if all(size == axes.example[name] for name, size in sizes.items()) or not trials.ok(sizes):
+        return subject.example
+    return random_inputs(subject.inputs, axes.shapes(subject.inputs, sizes), 0)
+
+
+def _moved_example(subject: Subject, axes: Axes, rules: Sequence[SizeRule], trials: Trials) -> tuple[torch.Tensor, ...]:
+    """Returns an example of other, lopsided sizes: `if height == width == trained` may hold for the first one only."""
+    sizes = dict(axes.example)
+    for number, rule in enumerate(rules):
+        step = max(rule.step, 1)
+        larger = rule.example + (number + 1) * -(-rule.example // (3 * step)) * step
+        sizes[rule.name] = larger if rule.max is None or larger <= rule.max else max(rule.example - step, rule.min)
+    sizes = with_tied(rules, sizes)
+    if not trials.ok(sizes):
         return subject.example
     return random_inputs(subject.inputs, axes.shapes(subject.inputs, sizes), 0)
 
