@@ -18,8 +18,8 @@ FLAGS = {
     "build": "-o --output --dim --profile --minShapes --optShapes --maxShapes --target --precision --report --format "
     "--no-rewrite --fail-on --force -q --quiet",
     "check": "--dim --profile --minShapes --optShapes --maxShapes --target --no-rewrite --format --fail-on -q --quiet",
-    "export": "-o --output --input --dynamic --dim --static --arg --weights --output-name --exporter --no-proof --no-check "
-    "--target --format --fail-on -q --quiet",
+    "export": "-o --output --input --dynamic --dim --static --arg --weights --output-name --exporter --no-proof "
+    "--no-check --target --format --fail-on -q --quiet",
     "rewrite": "-o --output --only --skip --target --format -q --quiet",
     "doctor": "--format",
     "passes": "--format",
