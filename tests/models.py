@@ -13,13 +13,12 @@ import onnx
 import onnxruntime
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper, parser
+from tolerances import RELATIVE
 
 from trtconv.model import OnnxModel
 from trtconv.passes import PASSES, Pass, PassResult, run_passes
 from trtconv.plan import Target
 from trtconv.verify import relative_error
-
-from tolerances import RELATIVE
 
 Array = NDArray[Any]
 
@@ -107,7 +106,9 @@ class Layer:
         c_in, c_out = self.channels[0] * self.group, self.channels[1]
         x = random.standard_normal((2, c_in, *self.sizes))
         # Channels of very different size, so that a wrong scale is seen.
-        w = random.standard_normal((c_in, c_out, *self.kernel)) * 2.0 ** random.integers(-3, 3, (c_in, c_out, *[1] * self.rank))
+        w = random.standard_normal((c_in, c_out, *self.kernel)) * 2.0 ** random.integers(
+            -3, 3, (c_in, c_out, *[1] * self.rank)
+        )
         b = random.standard_normal(c_out * self.group)
         return x.astype(self.dtype), w.astype(self.dtype), b.astype(self.dtype)
 
@@ -125,7 +126,7 @@ class _Parts:
     feeds: dict[str, Array] = dataclasses.field(default_factory=dict)
 
     def initializer(self, name: str, values: Array) -> str:
-        self.initializers.append(numpy_helper.from_array(np.ascontiguousarray(values), name))
+        self.initializers.append(numpy_helper.from_array(np.asarray(values, order="C"), name))
         return name
 
     def input(self, name: str, values: Array, dims: Sequence[int | str] | None = None) -> str:
@@ -151,7 +152,9 @@ def make(layer: Layer) -> tuple[onnx.ModelProto, dict[str, Array]]:
     if layer.place in ("function", "nested"):
         return _with_function(parts, inputs), parts.feeds
     y = "y" if layer.place == "main" else "inner"
-    parts.near.append(helper.make_node("ConvTranspose", inputs, [y], name="up", doc_string="kept", **layer.attributes()))
+    parts.near.append(
+        helper.make_node("ConvTranspose", inputs, [y], name="up", doc_string="kept", **layer.attributes())
+    )
     if layer.place == "if":
         _into_if(parts)
     elif layer.place == "loop":
@@ -240,13 +243,18 @@ def _into_if(parts: _Parts) -> None:
     parts.input("flag", np.array(True), [])
     then = helper.make_graph(parts.near, "then", [], [_float_value("inner", parts.layer.dtype)])
     other = helper.make_graph(
-        [helper.make_node("Neg", ["x"], ["negated"], name="Neg")], "else", [], [_float_value("negated", parts.layer.dtype)]
+        [helper.make_node("Neg", ["x"], ["negated"], name="Neg")],
+        "else",
+        [],
+        [_float_value("negated", parts.layer.dtype)],
     )
     parts.near = [helper.make_node("If", ["flag"], ["y"], name="choice", then_branch=then, else_branch=other)]
 
 
 def _into_loop(parts: _Parts) -> None:
     """Moves what is near the deconvolution into the body of a loop that runs twice."""
+    # Without a condition, TensorRT-RTX refuses a body that reads it.
+    parts.initializer("always", np.array(True))
     parts.initializer("count", np.array(2, np.int64))
     state = [
         helper.make_tensor_value_info("step", TensorProto.INT64, []),
@@ -255,7 +263,7 @@ def _into_loop(parts: _Parts) -> None:
     ends = [helper.make_tensor_value_info("still", TensorProto.BOOL, []), _float_value("inner", parts.layer.dtype)]
     nodes = [helper.make_node("Identity", ["goes_on"], ["still"], name="still_Identity"), *parts.near]
     body = helper.make_graph(nodes, "body", state, ends)
-    parts.near = [helper.make_node("Loop", ["count", ""], ["y"], name="repeat", body=body)]
+    parts.near = [helper.make_node("Loop", ["count", "always"], ["y"], name="repeat", body=body)]
 
 
 def _with_function(parts: _Parts, inputs: Sequence[str]) -> onnx.ModelProto:
@@ -286,7 +294,9 @@ def _model(parts: _Parts, nodes: Sequence[onnx.NodeProto]) -> onnx.ModelProto:
     outputs = [*parts.outputs, _float_value("y", parts.layer.dtype)]
     graph = helper.make_graph(nodes, "g", parts.inputs, outputs, parts.initializers)
     return helper.make_model(
-        graph, opset_imports=[helper.make_opsetid("", parts.layer.opset)], ir_version=10 if parts.layer.opset > 20 else 8
+        graph,
+        opset_imports=[helper.make_opsetid("", parts.layer.opset)],
+        ir_version=10 if parts.layer.opset > 20 else 8,
     )
 
 
@@ -350,7 +360,10 @@ def conv_transpose(layer: Layer) -> Array:
     room = [t + max(layer.strides) + max(dilations) for t in total]
     canvas = np.zeros((len(x), c_out * layer.group, *room))
     for tap in itertools.product(*(range(k) for k in layer.kernel)):
-        places = tuple(slice(t * d, t * d + (n - 1) * s + 1, s) for t, d, n, s in zip(tap, dilations, layer.sizes, layer.strides, strict=True))
+        places = tuple(
+            slice(t * d, t * d + (n - 1) * s + 1, s)
+            for t, d, n, s in zip(tap, dilations, layer.sizes, layer.strides, strict=True)
+        )
         for g in range(layer.group):
             a, o = slice(g * c_in, (g + 1) * c_in), slice(g * c_out, (g + 1) * c_out)
             canvas[(slice(None), o, *places)] += np.einsum("ni...,io->no...", x[:, a], w[(a, slice(None), *tap)])

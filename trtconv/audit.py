@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from trtconv import deconv
 from trtconv.deconv import Crop, Geometry
 from trtconv.findings import Finding, Location, Severity
-from trtconv.model import OnnxModel
+from trtconv.model import OnnxModel, Scope
 from trtconv.rules.base import Deconv, ModelView
 from trtconv.rules.verdicts import NetworkDiffers
 from trtconv.runtime import DeconvLayer, ParsedNetwork
@@ -52,10 +52,18 @@ def audit(model: OnnxModel, network: ParsedNetwork) -> tuple[Finding, ...]:
 def _compare(node: Deconv, layers: Sequence[DeconvLayer]) -> Iterator[str]:
     if isinstance(node.geometry, str):
         yield f"the node cannot be audited: {node.geometry}"
+    elif not layers and _is_in_branch(node.scope):
+        return  # Of an If whose condition is constant, the parser reads one branch only.
     elif len(layers) != 1:
         yield f"TensorRT made {len(layers)} deconvolutions of this node, not one"
     else:
         yield from _differences(node, node.geometry, layers[0])
+
+
+def _is_in_branch(scope: Scope | None) -> bool:
+    if scope is None:
+        return False
+    return scope.path.endswith(("/then_branch", "/else_branch")) or _is_in_branch(scope.parent)
 
 
 def _differences(node: Deconv, geometry: Geometry, layer: DeconvLayer) -> Iterator[str]:
@@ -72,6 +80,9 @@ def _differences(node: Deconv, geometry: Geometry, layer: DeconvLayer) -> Iterat
     ):
         if asked != made:
             yield f"{what} is {made} in TensorRT's network, {asked} in the model"
+    channels = node.out_channels
+    if channels is not None and channels != layer.out_channels:
+        yield f"output channels are {layer.out_channels} in TensorRT's network, {channels} in the model"
     window = deconv.crops(geometry, sizes)
     if window is None:
         yield f"output_shape {list(geometry.output_shape or ())} on dynamic sizes cannot be audited"
@@ -93,6 +104,8 @@ def _crop_differences(node: Deconv, geometry: Geometry, window: tuple[Crop, ...]
         )
     elif filled and not _fill_is_right(node, geometry, layer):
         yield f"TensorRT ignores output_padding {list(geometry.output_padding)} or leaves its rows without bias"
+    elif not filled and layer.has_bias != bool(node.bias):
+        yield "TensorRT's deconvolution has " + ("a bias that the model lacks" if layer.has_bias else "lost its bias")
 
 
 def _fill_is_right(node: Deconv, geometry: Geometry, layer: DeconvLayer) -> bool:

@@ -311,7 +311,7 @@ def tap_counts(kernel: int, stride: int, dilation: int, size: int) -> Sizes:
 def tap_cycle(kernel: int, stride: int, dilation: int) -> Sizes:
     """Returns how many products meet in an element of the full result far from the edges, by index modulo stride.
 
-    Equal counts mean an even result. A stride that does not divide the kernel makes them differ: checkerboard artefacts.
+    Equal counts mean an even result; a stride that does not divide the kernel makes them differ (checkerboard).
     """
     counts = [0] * stride
     for tap in range(kernel):

@@ -41,7 +41,7 @@ class Listed:
         auto_pad: "NOTSET" or what overrules the pads.
         output_shape: Spatial output sizes that the node asks for, or None.
         sizes: "64x64 -> 128x128", or "2*in + 1" where sizes are dynamic.
-        fault: Why the node makes no sense; the geometry is then empty.
+        fault: Why the node cannot be explained; the geometry is then empty.
     """
 
     place: str
@@ -211,7 +211,7 @@ class Explanation:
         place: "graph/node[5]".
         name: The node's name, possibly empty.
         output: Name of its output tensor.
-        fault: Why the node makes no sense; most else is then empty.
+        fault: Why the node cannot be explained; most else is then empty.
         attributes: Its attributes, defaults filled in.
         input_shape: (N, C, spatial...), None for each size that is not known; None where the rank is not.
         weight: (C_in, C_out/group, k...), likewise.

@@ -16,10 +16,11 @@ def check_writable(path: Path) -> None:
     """Raises InputError unless a file can be made at `path`; asked before work that takes long."""
     if path.is_dir():
         raise InputError(f"{path} is a folder", "Give the path of a file to write.")
+    # Missing folders are made when the file is written, not for a request that may fail.
+    folder = next(parent for parent in path.absolute().parents if parent.exists())
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         # The file disappears with the handle, also where a signal comes in between.
-        with tempfile.TemporaryFile(dir=path.parent):
+        with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
         raise _cannot_write(path, error) from error

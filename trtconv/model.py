@@ -12,6 +12,7 @@ import functools
 import hashlib
 import math
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -41,6 +42,14 @@ G_LOGGER.severity = G_LOGGER.CRITICAL
 _ONNX_DOMAINS = ("", "ai.onnx")
 _KNOWN_DOMAINS = (*_ONNX_DOMAINS, "com.microsoft")
 """Domains whose operators passes may ask for; ONNX Runtime's quantiser writes the last one."""
+_BITS = {
+    getattr(onnx.TensorProto, name): bits
+    for name, bits in (("STRING", 0), ("INT4", 4), ("UINT4", 4), ("FLOAT4E2M1", 4), ("INT2", 2), ("UINT2", 2))
+    if hasattr(onnx.TensorProto, name)
+}
+"""Bits of the element types that numpy stores wider than ONNX does."""
+_UNTRACEABLE = re.compile(r" \| |\](?=[^\]\w])")
+"""What TensorRT's layer metadata, "[ONNX Layer: name | inside]", could not be read back from if a name had it."""
 _UNUSABLE_NAMES = ("", "?", "-1", "None", "unk")
 _SMALL_ELEMENTS = 64
 """Integer tensors up to this size are read from external data at once: shape inference needs their values."""
@@ -250,8 +259,8 @@ class OnnxModel:
     def _mend_same_pads(self, copy: onnx.ModelProto) -> None:
         """Writes auto_pad SAME_* with output_padding as pads into a copy that goes to ONNX's shape inference.
 
-        The inference (1.23) adds the output_padding to the size that SAME asks for. Sizes that the file itself states may
-        come from the same inference, so they are not believed then.
+        The inference (1.23) adds the output_padding to the size that SAME asks for. Sizes that the file itself states
+        may come from the same inference, so they are not believed then.
         """
         wrong = False
         twins = OnnxModel(copy, self.path)
@@ -324,19 +333,20 @@ class OnnxModel:
         Raises:
             InputError: The file cannot be written.
         """
-        copy = onnx.ModelProto()
-        copy.CopyFrom(self.proto)
-        base = str(self.path.parent)
-        total = 0
-        for tensor in _tensors(copy.graph):
+        whole = OnnxModel(onnx.ModelProto(), self.path)
+        whole.proto.CopyFrom(self.proto)
+        whole.embed()
+        if sum(len(tensor.raw_data) for tensor in _tensors(whole.proto.graph)) > PROTOBUF_LIMIT:
+            _write_external(whole.proto, path)
+        atomic_write(path, whole.proto.SerializeToString())
+
+    def embed(self) -> None:
+        """Reads all external data into the model."""
+        for tensor in _tensors(self.proto.graph):
             if uses_external_data(tensor):
-                onnx.external_data_helper.load_external_data_for_tensor(tensor, base)
+                onnx.external_data_helper.load_external_data_for_tensor(tensor, str(self.path.parent))
                 tensor.data_location = onnx.TensorProto.DEFAULT
                 del tensor.external_data[:]
-            total += len(tensor.raw_data)
-        if total > PROTOBUF_LIMIT:
-            _write_external(copy, path)
-        atomic_write(path, copy.SerializeToString())
 
     def digest(self) -> str:
         """Returns the SHA-256 of the model file followed by its external data files, in order of name."""
@@ -365,14 +375,20 @@ class OnnxModel:
                 tensor.CopyFrom(numpy_helper.from_array(self.array(tensor), tensor.name))
 
     @functools.cached_property
+    def _taken(self) -> Counter[str]:
+        """How many numbers were tried behind each wanted name; without it thousands of unnamed nodes take minutes."""
+        return Counter()
+
+    @functools.cached_property
     def _names(self) -> set[str]:
         return {n for scope in self.scopes for n in _all_names(scope.graph)}
 
     def fresh_name(self, wanted: str) -> str:
         """Returns a tensor or node name that the model does not use yet, and takes it."""
-        name, number = wanted, 1
+        name = wanted
         while name in self._names:
-            name, number = f"{wanted}_{number}", number + 1
+            self._taken[wanted] += 1
+            name = f"{wanted}_{self._taken[wanted]}"
         self._names.add(name)
         return name
 
@@ -380,8 +396,8 @@ class OnnxModel:
         """Gives every node of an operator a name of its own, so that TensorRT's layers can be told apart."""
         seen: set[str] = set()
         for _, _, node in self.nodes(op):
-            if not node.name or node.name in seen:
-                node.name = self.fresh_name(node.name or op)
+            if not node.name or node.name in seen or _UNTRACEABLE.search(node.name):
+                node.name = self.fresh_name(_UNTRACEABLE.sub("_", node.name) or op)
             seen.add(node.name)
 
     def inline_functions_with(self, op: str) -> tuple[str, ...]:
@@ -429,6 +445,7 @@ class Field:
         self._index: dict[int, int] = {}
         self._replaced: dict[int, list[gs.Node]] = {}
         self._ours: dict[int, gs.Constant] = {}
+        self._bare: set[int] = set()
         self._folded: dict[str, NDArray[Any]] = {}
         wanted = {
             index
@@ -437,7 +454,7 @@ class Field:
         }
         nodes = [self._import(index) for index in _field_indices(scope, wanted)]
         self.graph = gs.Graph(nodes=nodes, opset=self.model.opset)
-        self.candidates = [node for node in nodes if self._index[id(node)] in wanted]
+        self.candidates = [n for n in nodes if self._index[id(n)] in wanted and id(n) not in self._bare]
 
     def _import(self, index: int) -> gs.Node:
         proto = self.scope.graph.node[index]
@@ -445,9 +462,21 @@ class Field:
             if name and name not in self._tensors:
                 tensor = self.scope.initializer(name) or self.scope.outer_constant(name)
                 self._tensors[name] = gs.Variable(name) if tensor is None else gs.Constant(name, LazyValues(tensor))
-        node = OnnxImporter.import_node(proto, {}, self._tensors, self.model.opset, None)
+        node = self._import_node(proto)
         self._index[id(node)] = index
         return node
+
+    def _import_node(self, proto: onnx.NodeProto) -> gs.Node:
+        """Imports a node; one that graph-surgeon cannot read (as for strings that are no UTF-8) without attributes."""
+        try:
+            return OnnxImporter.import_node(proto, {}, self._tensors, self.model.opset, None)
+        except Exception:
+            bare = onnx.NodeProto()
+            bare.CopyFrom(proto)
+            del bare.attribute[:]
+            node = OnnxImporter.import_node(bare, {}, self._tensors, self.model.opset, None)
+            self._bare.add(id(node))
+            return node
 
     def location(self, node: gs.Node, tensor: str = "") -> Location:
         """Returns where a node was in the graph as it was opened."""
@@ -587,7 +616,7 @@ class Field:
             for tensor in node.inputs:
                 made = self._ours.pop(id(tensor), None)
                 if made is not None:
-                    yield numpy_helper.from_array(np.ascontiguousarray(made.values), made.name)
+                    yield numpy_helper.from_array(np.asarray(made.values, order="C"), made.name)
 
 
 _NEVER_FOLDED = frozenset(
@@ -670,7 +699,7 @@ def _input_spec(value: onnx.ValueInfoProto) -> InputSpec:
 def _same_pads(scope: Scope, node: onnx.NodeProto) -> list[int] | None:
     """Returns the pads that SAME_* beside an output_padding means; None for any other ConvTranspose."""
     attrs = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
-    mode = attrs.get("auto_pad", b"").decode()
+    mode = attrs.get("auto_pad", b"").decode(errors="replace")
     if not mode.startswith("SAME") or not any(attrs.get("output_padding") or ()) or attrs.get("output_shape"):
         return None
     weight = scope.initializer(node.input[1]) if len(node.input) > 1 else None
@@ -707,16 +736,29 @@ def _check_external(tensor: onnx.TensorProto, path: Path) -> None:
     parts = Path(location).parts
     if not location or Path(location).is_absolute() or ".." in parts or "\\" in location:
         raise InputError(f"{where} points outside the model's folder", "Keep external data beside the model.")
+    if not (path.parent / location).is_file():
+        raise InputError(f"{where} is missing", f"Put {location} beside {path.name}.")
+    size = (path.parent / location).stat().st_size
+    needed = _byte_size(tensor)
     try:
-        size = (path.parent / location).stat().st_size
-    except OSError as error:
-        raise InputError(f"{where} is missing", f"Put {location} beside {path.name}.") from error
-    try:
-        offset, length = int(entry.get("offset", 0)), int(entry.get("length", 0))
+        offset, length = int(entry.get("offset", 0)), int(entry.get("length", needed))
     except ValueError as error:
         raise InputError(f"{where} has an offset or length that is no number", "Export the model again.") from error
-    if offset < 0 or length < 0 or offset + length > size:
+    if offset < 0 or length < needed:
+        raise InputError(f"{where} has {length} bytes at {offset}; it needs {needed}", "Export the model again.")
+    if offset + length > size:
         raise InputError(f"{where} is too short: {offset + length} bytes needed, {size} there", "Copy the file again.")
+
+
+def _byte_size(tensor: onnx.TensorProto) -> int:
+    """Returns how many bytes a tensor's values take; 0 for types without a fixed size."""
+    bits = _BITS.get(tensor.data_type)
+    if bits is None:
+        try:
+            bits = 8 * onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
+        except (KeyError, TypeError):
+            return 0
+    return int(math.prod(tensor.dims) * bits + 7) // 8
 
 
 def _write_external(proto: onnx.ModelProto, path: Path) -> None:

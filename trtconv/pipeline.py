@@ -30,6 +30,7 @@ from trtconv.plan import (
     RewriteRequest,
     Target,
 )
+from trtconv.precision import apply_precision
 from trtconv.profiles import settle
 from trtconv.progress import NullProgress, Progress
 from trtconv.rules import STANDING, run_rules
@@ -110,11 +111,14 @@ def _build(request: BuildRequest, model: OnnxModel, engine: Runtime, report: Bui
     findings = report.findings
     if _fails(findings, request.fail_on):
         return dataclasses.replace(report, exit_code=1)
+    with clock.stage("cast"):
+        cast = apply_precision(model, request.precision, engine.info.capabilities)
+    report = dataclasses.replace(report, edits=report.edits + cast)
     network, refused = _parse(model, engine, clock)
     if network is None:
         return _failed(report, refused)
     try:
-        blob = _build_in_thread(network, report.plan, clock)
+        blob = _build_in_thread(network, _builder_plan(report.plan, engine), clock)
     except BuildFailed as error:
         return _failed(report, _findings_of(error))
     with clock.stage("write"):
@@ -273,6 +277,12 @@ def _refusal(model: OnnxModel, issue: ParserIssue) -> Finding:
     fix = "Replace the operator, or change what the message names."
     message = f"TensorRT's parser refuses it{inside}: {issue.message}"
     return Finding(ParserRefused.code, ParserRefused.name, message, Severity.ERROR, place, fix)
+
+
+def _builder_plan(plan: BuildPlan, engine: Runtime) -> BuildPlan:
+    """Returns what the builder is told: a strongly typed one finds the precision in the graph."""
+    flags = engine.info.capabilities.builder_precision_flags
+    return plan if flags else dataclasses.replace(plan, precision="as-is")
 
 
 def _build_in_thread(network: ParsedNetwork, plan: BuildPlan, clock: _Clock) -> EngineBlob:

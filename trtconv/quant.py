@@ -54,15 +54,15 @@ def quantize_symmetric(x: NDArray[Any], scale: NDArray[Any], axis: int) -> NDArr
     return rounded
 
 
-def symmetric_scale(x: NDArray[Any], axis: int | None) -> NDArray[np.float32]:
+def symmetric_scale(x: NDArray[Any], axis: int | None, dtype: Any = np.float32) -> NDArray[Any]:
     """Returns the scale that maps the largest magnitude of each channel (or of all, for axis None) to 127.
 
-    A channel of zeros gets the scale 1: any would do, and a scale must be positive.
+    A channel of zeros, or of values so small that their scale would be 0, gets the scale 1: a scale must be positive.
     """
     others = None if axis is None else tuple(i for i in range(x.ndim) if i != axis % x.ndim)
     largest = np.abs(x.astype(np.float32)).max(axis=others, initial=0.0)
-    scale: NDArray[np.float32] = np.where(largest > 0, largest / np.float32(127), np.float32(1)).astype(np.float32)
-    return scale
+    scale: NDArray[Any] = np.asarray(largest / np.float32(127)).astype(dtype)
+    return np.where(scale > 0, scale, np.ones_like(scale))
 
 
 def limits(dtype: str) -> tuple[int, int]:

@@ -15,12 +15,15 @@ from trtconv.cli.group import COMMANDS
 HEAVY = ("onnx", "torch", "tensorrt", "tensorrt_rtx", "numpy", "onnxruntime", "polygraphy", "onnx_graphsurgeon")
 
 FLAGS = {
-    "build": "-o --output --dim --profile --minShapes --optShapes --maxShapes --target --precision --report --format "
-    "--no-rewrite --fail-on --force -q --quiet",
-    "check": "--dim --profile --minShapes --optShapes --maxShapes --target --no-rewrite --format --fail-on -q --quiet",
+    "build": "-o --output --dim --profile --minShapes --optShapes --maxShapes --value --split --round --target "
+    "--precision --report --format --no-rewrite --requantize --fail-on --force -q --quiet",
+    "check": "--dim --profile --minShapes --optShapes --maxShapes --value --target --no-rewrite --requantize --format "
+    "--fail-on -q --quiet",
     "export": "-o --output --input --dynamic --dim --static --arg --weights --output-name --exporter --no-proof "
     "--no-check --target --format --fail-on -q --quiet",
-    "rewrite": "-o --output --only --skip --target --format -q --quiet",
+    "rewrite": "-o --output --only --skip --requantize --target --format -q --quiet",
+    "explain": "--target --format",
+    "sizes": "--dim --format",
     "doctor": "--format",
     "passes": "--format",
     "rule": "--format",

@@ -30,7 +30,7 @@ def module(version: str, builder: Callable[..., Any] = lambda logger: object()) 
 
 def without_gpu(logger: Any) -> None:
     """What `tensorrt` 8.6 does where there is no GPU."""
-    severity = types.SimpleNamespace(name="ERROR")
+    severity = types.SimpleNamespace(name="ERROR", value=1)
     logger.log(severity, "6: CUDA initialization failure with error: 35. Please check your CUDA installation")
     raise TypeError("pybind11::init(): factory function returned nullptr")
 

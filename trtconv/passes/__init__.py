@@ -6,9 +6,12 @@ from trtconv.passes.channel_scales import MoveChannelScales
 from trtconv.passes.dilate_kernel import DilateDeconvKernel
 from trtconv.passes.explicit_deconv import MakeDeconvExplicit
 from trtconv.passes.fold_integer_bias import FoldIntegerBias
+from trtconv.passes.fold_weight_quantizers import FoldWeightQuantizers
 from trtconv.passes.inline_functions import InlineDeconvFunctions
 from trtconv.passes.integer_operators import ExpandIntegerOperators
+from trtconv.passes.kernel_shape import WriteKernelShape
 from trtconv.passes.normalize_quantizers import NormalizeQuantizers
+from trtconv.passes.quantized_constants import DequantizeConstants
 from trtconv.passes.restore_sizes import RestorePixelShuffle, RestoreReshapeTarget, RestoreResizeScales
 from trtconv.passes.shift_uint8 import ShiftUint8
 
@@ -20,7 +23,10 @@ PASSES: tuple[Pass, ...] = (
     ShiftUint8(),
     RequantizeSymmetric(),
     ComputeAsymmetricInFloat(),
+    DequantizeConstants(),
     MoveChannelScales(),
+    WriteKernelShape(),
+    FoldWeightQuantizers(),
     MakeDeconvExplicit(),
     DilateDeconvKernel(),
     RestorePixelShuffle(),

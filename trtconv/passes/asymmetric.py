@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,10 +11,13 @@ from numpy.typing import NDArray
 
 from trtconv.model import Field, OnnxModel
 from trtconv.passes.base import Pass, PassResult
-from trtconv.passes.quantized import LINEAR, MOVERS, Group, Linear, each_pad, groups, pad_value
+from trtconv.passes.quantized import LINEAR, MOVERS, Group, Linear, each_pad, groups, has_linear, pad_value
 from trtconv.passes.shift_uint8 import substitute
 from trtconv.plan import Edit, Skip, Target
 from trtconv.quant import EMULATED, along, dequantize, limits, quantize_symmetric, symmetric_cover
+
+_NEARLY = 1 - 1e-6
+"""Two bounds this close are one: float32 does not tell them apart much better."""
 
 
 def _is_foreign(group: Group) -> bool:
@@ -41,7 +45,7 @@ class _AsymmetricPass(Pass):
 
     def run(self, model: OnnxModel, target: Target) -> PassResult:
         result = PassResult()
-        if not any(True for _ in model.nodes(*LINEAR)):
+        if not has_linear(model):
             return result
         for scope in model.scopes:
             field = Field(scope, LINEAR | MOVERS)
@@ -75,7 +79,11 @@ class ComputeAsymmetricInFloat(_AsymmetricPass):
         if field.model.opset < 11:
             return f"opset {field.model.opset} has no Round"
         for each in group.linears:
-            if each.scale.size > 1 and field.shape(each.quantized) is None:
+            if each.scale.dtype != np.float32 and (group.dtype or "").endswith("16"):
+                return f"its 16 bits do not fit {each.scale.dtype} scales"
+            if field.dtype(each.node.inputs[0]) == "int32":
+                return f"{each.node.op} {each.node.name!r} takes int32"
+            if each.scale.size > 1 and each.rank is None:
                 return f"the rank of {each.quantized.name!r} is not known"
         for pad in each_pad(group):
             fill = pad_value(field, pad)
@@ -88,7 +96,7 @@ class ComputeAsymmetricInFloat(_AsymmetricPass):
         for pad in each_pad(group):
             fill = pad_value(field, pad)
             value = 0 if fill is None else int(np.asarray(field.values(fill)).reshape(()))
-            shifted = field.constant(f"{pad.name}.fill", np.float32(value - point).reshape(()))
+            shifted = field.constant(f"{pad.name}.fill", np.array(value - point, _real_type(group)))
             pad.inputs = [*pad.inputs[:2], shifted, *pad.inputs[3:]]
         dequantizers = [each for each in group.linears if not each.quantizes]
         weights = [each for each in dequantizers if field.values(each.node.inputs[0]) is not None]
@@ -104,19 +112,22 @@ class ComputeAsymmetricInFloat(_AsymmetricPass):
 
     def _fold_constants(self, field: Field, group: Group, point: int) -> None:
         """Gives constants that go through movers as what they stand for, an integer in float."""
-        for tensor in group.constants:
-            if any(n.op in MOVERS for n in tensor.outputs):
-                values = field.values(tensor)
-                assert values is not None
-                shifted = (values.astype(np.int64) - point).astype(np.float32)
-                substitute(group, tensor, field.constant(f"{tensor.name}.float", shifted))
+        for tensor in group.moved_constants:
+            values = field.values(tensor)
+            assert values is not None
+            shifted = (values.astype(np.int64) - point).astype(_real_type(group))
+            substitute(group, tensor, field.constant(f"{tensor.name}.float", shifted))
+
+
+def _real_type(group: Group) -> Any:
+    """Returns the type in which a group's numbers are computed: that of its scales."""
+    return group.linears[0].scale.dtype
 
 
 def _emulate(field: Field, each: Linear, dtype: str) -> list[gs.Node]:
     """Returns float nodes in place of a QuantizeLinear or DequantizeLinear; between them goes q - zero_point."""
     node, name = each.node, each.node.name or each.node.op
-    shape = field.shape(each.quantized)
-    rank = len(shape) if shape is not None else 1
+    rank = each.rank or 1
     scale = field.constant(f"{name}.scale", along(each.scale, each.axis, rank))
     output = node.outputs[0]
     source = node.inputs[0]
@@ -150,8 +161,9 @@ def _fold_weight(field: Field, each: Linear) -> None:
 class RequantizeSymmetric(_AsymmetricPass):
     """Requantises asymmetric tensors symmetrically in int8. Changes numbers: runs only when asked (--requantize).
 
-    The new scale covers the old range. Each value moves by at most half an old and half a new step; the edit says how
-    much that is.
+    The new scale covers the old range, and what the old one cut off is cut off in front (a Relu, Max or Min), since
+    quantisers around the end of their range often stand for an activation. So each value moves by at most half an old
+    and half a new step; the edit says how much that is.
     """
 
     name: ClassVar[str] = "requantize-symmetric"
@@ -162,25 +174,27 @@ class RequantizeSymmetric(_AsymmetricPass):
     def _obstacle(self, field: Field, group: Group) -> str:
         if any(True for _ in each_pad(group)):
             return "a Pad fills quantised values"
-        if any(n.op in MOVERS for t in group.constants for n in t.outputs):
+        if group.moved_constants:
             return "constants move among its values"
+        for each in group.linears:
+            if each.scale.size > 1 and each.rank is None:
+                return f"the rank of {each.quantized.name!r} is not known"
         return ""
 
     def _rewrite(self, field: Field, group: Group) -> str:
         worst = 0.0
         for each in group.linears:
+            cut = _cut_range(field, each, group.dtype or "int8") if each.quantizes else []
             worst = max(worst, self._requantize(field, each, group.dtype or "int8"))
-        for node in (*(each.node for each in group.linears), *group.movers):
+            field.replace(each.node, [*cut, each.node])
+        for node in group.movers:
             field.replace(node, [node])
         points = sorted(group.zero_points)
-        return f"{group.dtype} around {points} requantised in int8: values move by at most {worst:.3g}"
+        return f"{group.dtype} around {points} requantised in int8: values move by at most {_up(worst)}"
 
     def _requantize(self, field: Field, each: Linear, dtype: str) -> float:
         """Gives a node its symmetric scale; returns by how much a value may move, in the tensor's own unit."""
-        assert each.zero_point is not None
-        old = each.scale.astype(np.float64).reshape(-1)
-        points = np.broadcast_to(each.zero_point.reshape(-1), old.shape)
-        cover = np.array([symmetric_cover(s, int(z), dtype) for s, z in zip(old, points, strict=True)])
+        old, cover = _covers(each, dtype)
         scale = cover.reshape(each.scale.shape).astype(each.scale.dtype)
         name = each.node.name or each.node.op
         constant = field.values(each.node.inputs[0]) if not each.quantizes else None
@@ -193,3 +207,44 @@ class RequantizeSymmetric(_AsymmetricPass):
         if each.node.attrs.get("output_dtype"):
             each.node.attrs["output_dtype"] = 3
         return float((old + cover).max() / 2)
+
+
+def _covers(each: Linear, dtype: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Returns the scales of a quantiser, and the int8 scales that cover their ranges; one entry a channel."""
+    assert each.zero_point is not None
+    old = each.scale.astype(np.float64).reshape(-1)
+    points = np.broadcast_to(each.zero_point.reshape(-1), old.shape)
+    return old, np.array([symmetric_cover(s, int(z), dtype) for s, z in zip(old, points, strict=True)])
+
+
+def _cut_range(field: Field, each: Linear, dtype: str) -> list[gs.Node]:
+    """Cuts the input of a QuantizeLinear to the range that its new scale would exceed; returns the new nodes."""
+    assert each.zero_point is not None
+    node, name = each.node, each.node.name or each.node.op
+    old, cover = _covers(each, dtype)
+    points = np.broadcast_to(each.zero_point.reshape(-1), old.shape).astype(np.float64)
+    low, high = ((limit - points) * old for limit in limits(dtype))
+    bounds = [("Max", low, -128 * cover), ("Min", high, 127 * cover)]
+    nodes = []
+    for op, limit, new in bounds:
+        if np.all(np.abs(limit) > np.abs(new) * _NEARLY):
+            continue
+        bound = along(limit.reshape(each.scale.shape).astype(each.scale.dtype), each.axis, each.rank or 0)
+        values = field.values(node.inputs[0])
+        if values is not None:
+            cut = np.maximum(values, bound) if op == "Max" else np.minimum(values, bound)
+            node.inputs[0] = field.constant(f"{name}.cut", cut)
+        elif op == "Max" and not limit.any():
+            nodes.append(field.node("Relu", f"{name}/Relu", [node.inputs[0]], f"{name}.cut"))
+            node.inputs[0] = nodes[-1].outputs[0]
+        else:
+            limits_ = field.constant(f"{name}.{op}", bound)
+            nodes.append(field.node(op, f"{name}/{op}", [node.inputs[0], limits_], f"{name}.cut"))
+            node.inputs[0] = nodes[-1].outputs[0]
+    return nodes
+
+
+def _up(value: float) -> str:
+    """Returns a positive number with three digits, rounded up."""
+    exponent = math.floor(math.log10(value)) - 2 if value > 0 else 0
+    return f"{math.ceil(value / 10**exponent) * 10**exponent:.3g}"

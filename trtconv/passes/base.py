@@ -65,8 +65,9 @@ class NodePass(Pass):
 
     def run(self, model: OnnxModel, target: Target) -> PassResult:
         result = PassResult()
-        for scope in model.scopes:
-            result += self._run_in(scope, target)
+        # An edit renews the scopes; their number and order stay.
+        for position in range(len(model.scopes)):
+            result += self._run_in(model.scopes[position], target)
         return result
 
     def _run_in(self, scope: Scope, target: Target) -> PassResult:

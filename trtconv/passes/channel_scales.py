@@ -43,7 +43,9 @@ class MoveChannelScales(NodePass):
         if dequantizer is None or dequantizer.op != "DequantizeLinear":
             return None
         linear = read_linear(field, dequantizer)
-        if isinstance(linear, str) or linear.scale.size == 1:
+        if isinstance(linear, str):
+            return Refusal(linear)
+        if linear.scale.size == 1:
             return None
         wanted = OUTPUT_AXIS[node.op]
         if linear.axis == wanted:
@@ -64,11 +66,16 @@ def _shares_scales(node: gs.Node, target: Target) -> bool:
 def _real_weights(field: Field, linear: Linear) -> tuple[NDArray[Any], bool] | str:
     """Returns the real weights, and whether they are the original ones in front of a QuantizeLinear."""
     source = linear.node.inputs[0]
-    values = field.values(source)
+    values = field.fold(source)
     if values is not None:
         return dequantize(values, linear.scale, linear.zero_point, linear.axis), False
     quantizer = source.inputs[0] if source.inputs else None
-    real = field.fold(quantizer.inputs[0]) if quantizer is not None and quantizer.op == "QuantizeLinear" else None
+    if quantizer is None or quantizer.op != "QuantizeLinear":
+        return "its weight is computed at run time"
+    found = read_linear(field, quantizer)
+    if isinstance(found, str):
+        return found
+    real = field.fold(quantizer.inputs[0])
     return "its weight is computed at run time" if real is None else (real, True)
 
 
@@ -76,7 +83,7 @@ def _requantize(
     field: Field, node: gs.Node, linear: Linear, real: NDArray[Any], axis: int | None, has_quantizer: bool
 ) -> str:
     name = node.name or node.op
-    scales = symmetric_scale(real, axis).astype(linear.scale.dtype)
+    scales = symmetric_scale(real, axis, linear.scale.dtype)
     integers = quantize_symmetric(real, scales, axis or 0)
     scale = field.constant(f"{name}.weight_scale", scales)
     point = field.constant(f"{name}.weight_zero_point", np.zeros(scales.shape, np.int8))

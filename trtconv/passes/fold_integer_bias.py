@@ -25,7 +25,7 @@ class FoldIntegerBias(NodePass):
         field, node = operation.field, operation.node
         assert isinstance(node, gs.Node)
         tensor = node.inputs[0]
-        values = field.values(tensor)
+        values = field.fold(tensor)
         if values is None:
             return Refusal("its int32 input is computed at run time") if field.dtype(tensor) == "int32" else None
         if values.dtype != "int32":
@@ -33,6 +33,5 @@ class FoldIntegerBias(NodePass):
         linear = read_linear(field, node)
         if isinstance(linear, str):
             return Refusal(linear)
-        axis = linear.axis if values.ndim > 1 else 0
-        field.fold_into(node, dequantize(values, linear.scale, linear.zero_point, axis))
+        field.fold_into(node, dequantize(values, linear.scale, linear.zero_point, linear.axis))
         return f"int32 {list(values.shape)} folded into a {linear.scale.dtype} initializer"

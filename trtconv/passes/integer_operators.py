@@ -7,9 +7,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 import onnx_graphsurgeon as gs
+from numpy.typing import NDArray
 
-from trtconv.model import Field
+from trtconv.model import Field, Scope
 from trtconv.passes.base import NodePass, Operation, Refusal
+from trtconv.passes.quantized import MOVERS, moves
 from trtconv.quant import along
 
 _DROPPED = frozenset({"channels_last", "opset"})
@@ -51,33 +53,53 @@ _SIGNATURES = {
     "QLinearWhere": _Signature("Where", ((1, 2, 3), (4, 5, 6)), (7, 8), plain=(0,)),
 }
 _ACCUMULATORS = {"ConvInteger": "Conv", "MatMulInteger": "MatMul"}
-_MS = "com.microsoft"
+_UNIT_SLOTS = {"QuantizeLinear": (1, 2), "QLinearConcat": (0, 1)}
+_PER_CHANNEL_OPSET = 13
+_EXACT_IN_FLOAT32 = 2**24
+"""float32 holds every integer below."""
+
+
+def _unit_of(scope: Scope, name: str) -> list[str] | None:
+    """Returns the names of the scale and zero point of a tensor that is quantised in this graph; None for others.
+
+    Follows nodes that only move values.
+    """
+    node = scope.producer(name)
+    while node is not None and node.op_type in MOVERS - {"Resize"}:
+        node = scope.producer(node.input[0])
+    if node is None:
+        return None
+    signature = _SIGNATURES.get(node.op_type)
+    slots = signature.output if signature is not None else _UNIT_SLOTS.get(node.op_type, ())
+    return [node.input[slot] for slot in slots if slot < len(node.input) and node.input[slot]] or None
 
 
 class ExpandIntegerOperators(NodePass):
     """Writes QLinearConv, QLinearMatMul, ConvInteger and their like as float operators between Q/DQ.
 
     TensorRT has no operators on integers; it makes int8 layers of Q/DQ itself. A result may differ by one quantisation
-    step where ONNX Runtime's integer multiplier rounds a tie the other way.
+    step where it lies within the rounding of float32 sums (some 1e-5 of a step) from the middle between two steps.
     """
 
     name: ClassVar[str] = "expand-integer-operators"
     fixes: ClassVar[tuple[str, ...]] = ("TC310",)
     safety: ClassVar[str] = "within tolerance"
-    ops: ClassVar[frozenset[str]] = frozenset({*_SIGNATURES, *_ACCUMULATORS, "QLinearConcat"})
+    ops: ClassVar[frozenset[str]] = frozenset({*_SIGNATURES, *_ACCUMULATORS, "QLinearConcat", "Resize"})
 
     def visit(self, operation: Operation) -> str | Refusal | None:
         field, node = operation.field, operation.node
         assert isinstance(node, gs.Node)
         if node.attrs.get("channels_last"):
             return Refusal("its channels come last")
-        if field.model.opset < 13 and node.op != "QLinearConcat":
-            return Refusal(f"opset {field.model.opset} has no Q/DQ per channel (13 has)")
+        if node.op == "Resize" and (moves(node) or _unit_of(field.scope, node.inputs[0].name) is None):
+            return None
         work = _Expansion(field, node)
         if node.op in _ACCUMULATORS:
             reason = work.accumulate(_ACCUMULATORS[node.op])
         elif node.op == "QLinearConcat":
             reason = work.concat()
+        elif node.op == "Resize":
+            reason = work.interpolate()
         else:
             reason = work.expand(_SIGNATURES[node.op])
         if reason:
@@ -97,6 +119,9 @@ class _Expansion:
 
     def expand(self, signature: _Signature) -> str | None:
         """Puts DequantizeLinear before and QuantizeLinear behind the float operator; returns why it cannot."""
+        reason = self._obstacle(signature)
+        if reason:
+            return reason
         bias = None
         if signature.bias is not None and self._slot(signature.bias) is not None:
             bias = self._float_bias(signature)
@@ -104,7 +129,7 @@ class _Expansion:
                 return "its bias or scales are computed at run time"
         inputs = [self.node.inputs[slot] for slot in signature.plain]
         for position, slots in enumerate(signature.data):
-            inputs.append(self._dequantized(*slots, axis=self._weight_axis(signature.op, position)))
+            inputs.append(self._dequantized(*slots, axis=self._channel_axis(signature.op, position, slots[0])))
         if bias is not None:
             inputs.append(bias)
         self._finish(signature.op, inputs, signature.output)
@@ -117,21 +142,84 @@ class _Expansion:
         self._finish("Concat", inputs, (0, 1))
         return None
 
+    def interpolate(self) -> str | None:
+        """A Resize that computes with quantised values: between Q/DQ on the scale that they have."""
+        names = _unit_of(self.field.scope, self.node.inputs[0].name)
+        assert names is not None
+        unit = [self.field.scope.values(name) for name in names]
+        if any(values is None or values.size != 1 for values in unit):
+            return "its values have no constant scale and zero point, or several"
+        labels = ("scale", "zero_point")
+        made = [self.field.constant(f"{self.name}.{w}", v) for w, v in zip(labels, unit, strict=False) if v is not None]
+        scale, *rest = made
+        real = self._dequantized_by(0, scale, rest[0] if rest else None)
+        output = self.node.outputs[0]
+        self.node.outputs.clear()
+        real = self._add("Resize", [real, *self.node.inputs[1:]], "real", **self.attrs)
+        self.nodes.append(self.field.node("QuantizeLinear", f"{self.name}/Quantize", [real, scale, *rest], output))
+        self.field.replace(self.node, self.nodes)
+        return None
+
     def accumulate(self, op: str) -> str | None:
         """ConvInteger and MatMulInteger: exact in float32 while sums stay below 2**24, so the kernel must be known."""
         weight = self.field.values(self.node.inputs[1])
         if weight is None:
             return "its weight is computed at run time"
-        terms = weight.size // weight.shape[0] if op == "Conv" else weight.shape[-2]
-        if terms * 255 * 255 >= 2**24:
-            return f"sums of {terms} products may not be exact in float32"
-        one = self.field.constant(f"{self.name}.one", np.float32(1).reshape(()))
-        inputs = [self._dequantized_by(slot, one, self._slot(slot + 2)) for slot in (0, 1)]
+        axis = 0 if op == "Conv" else weight.ndim - 1
+        channels = self._size(3)
+        if self._size(2) != 1 or channels not in (1, weight.shape[axis]):
+            return "its zero points are computed at run time, or there is one for each row"
+        if channels != 1 and self.field.model.opset < _PER_CHANNEL_OPSET:
+            return f"opset {self.field.model.opset} has no Q/DQ per channel ({_PER_CHANNEL_OPSET} has)"
+        largest = self._largest_sum(op, weight, axis)
+        if largest >= _EXACT_IN_FLOAT32:
+            return f"its sums may reach {largest}, and float32 is exact below {_EXACT_IN_FLOAT32}"
+        # Scales have the shape of their zero points.
+        points = [None if slot is None else self.field.values(slot) for slot in (self._slot(2), self._slot(3))]
+        ones = [np.ones(() if point is None else point.shape, np.float32) for point in points]
+        inputs = [
+            self._dequantized_by(slot, self.field.constant(f"{self.name}.one", one), self._slot(slot + 2), axis)
+            for slot, one in enumerate(ones)
+        ]
         output = self.node.outputs[0]
         self.node.outputs.clear()
         real = self._add(op, inputs, "sums", **self.attrs)
         self.nodes.append(self.field.node("Cast", f"{self.name}/Cast", [real], output, to=6))
         self.field.replace(self.node, self.nodes)
+        return None
+
+    def _largest_sum(self, op: str, weight: NDArray[Any], axis: int) -> int:
+        """Returns the largest magnitude of a sum of products: an activation is within 255 of its zero point."""
+        slot = self._slot(3)
+        point = None if slot is None else self.field.values(slot)
+        shifted = weight.astype(np.int64)
+        if point is not None:
+            shifted = shifted - along(point.astype(np.int64), axis, weight.ndim)
+        summed = tuple(range(1, weight.ndim)) if op == "Conv" else -2
+        return int(255 * np.abs(shifted).sum(axis=summed).max(initial=0))
+
+    def _size(self, slot: int) -> int | None:
+        """Returns how many values an input has: 1 where it is missing, None where it is computed."""
+        tensor = self._slot(slot)
+        if tensor is None:
+            return 1
+        values = self.field.values(tensor)
+        return None if values is None else int(values.size)
+
+    def _obstacle(self, signature: _Signature) -> str | None:
+        """Returns why the operator has no form with Q/DQ, or None."""
+        if signature.op == "Softmax" and int(self.node.attrs.get("opset", 13)) < _PER_CHANNEL_OPSET:
+            return "it is Softmax as it was before opset 13"
+        for position, (value, scale, point) in enumerate(signature.data):
+            size = self._size(scale)
+            if size is None or size == 1:
+                continue
+            if self.field.model.opset < _PER_CHANNEL_OPSET:
+                return f"opset {self.field.model.opset} has no Q/DQ per channel ({_PER_CHANNEL_OPSET} has)"
+            axis = self._channel_axis(signature.op, position, value)
+            shape = self.field.shape(self.node.inputs[value])
+            if axis is None or shape is None or shape[axis] != size or self._size(point) not in (1, size):
+                return f"its {size} scales of input {value} are not those of output channels"
         return None
 
     def _finish(self, op: str, inputs: list[gs.Tensor], output_slots: tuple[int, int]) -> None:
@@ -142,10 +230,15 @@ class _Expansion:
             self.nodes.append(self.field.node(op, f"{self.name}/{op}", inputs, output, **self.attrs))
         else:
             real = self._add(op, inputs, "real", **self.attrs)
-            point = self._slot(output_slots[1])
+            point = self._slot(output_slots[1]) or self._zero(output)
             rest = [scale] if point is None else [scale, point]
             self.nodes.append(self.field.node("QuantizeLinear", f"{self.name}/Quantize", [real, *rest], output))
         self.field.replace(self.node, self.nodes)
+
+    def _zero(self, output: gs.Tensor) -> gs.Tensor | None:
+        """Returns the zero point that an output without one has; QuantizeLinear alone would make uint8 of it."""
+        dtype = self.field.dtype(output) or self.field.dtype(self.node.inputs[0])
+        return None if dtype is None else self.field.constant(f"{self.name}.zero_point", np.zeros((), dtype))
 
     def _add(self, op: str, inputs: list[gs.Tensor], label: str, **attrs: Any) -> gs.Tensor:
         self.nodes.append(self.field.node(op, f"{self.name}/{op}", inputs, f"{self.name}.{label}", **attrs))
@@ -168,13 +261,14 @@ class _Expansion:
         rest = [scale] if point is None else [scale, point]
         return self._add("DequantizeLinear", [self.node.inputs[value], *rest], "dequantized", **attrs)
 
-    def _weight_axis(self, op: str, position: int) -> int | None:
-        """Returns the axis of the output channels of a weight, or None for a plain input."""
-        if position == 0:
+    def _channel_axis(self, op: str, position: int, slot: int) -> int | None:
+        """Returns the axis of the output channels of a weight, or None for a plain input or an unknown rank."""
+        if position == 0 or op not in ("Conv", "Gemm", "MatMul"):
             return None
         if op == "Conv" or (op == "Gemm" and self.node.attrs.get("transB")):
             return 0
-        return 1 if op in ("Gemm", "MatMul") else None
+        shape = self.field.shape(self.node.inputs[slot])
+        return None if shape is None else len(shape) - 1
 
     def _float_bias(self, signature: _Signature) -> gs.Tensor | None:
         """Returns the int32 bias as float: its unit is the product of the two input scales."""
@@ -182,7 +276,7 @@ class _Expansion:
         (_, first, _), (_, second, _) = signature.data
         parts = [self.field.values(self.node.inputs[slot]) for slot in (signature.bias, first, second)]
         bias, x_scale, w_scale = parts
-        if bias is None or x_scale is None or w_scale is None:
+        if bias is None or x_scale is None or w_scale is None or x_scale.size != 1:
             return None
         unit = x_scale.reshape(()) * along(w_scale, -1, 1) * np.float32(self.attrs.get("alpha", 1.0))
         return self.field.constant(f"{self.name}.bias", (bias.astype(np.float32) * unit).astype(np.float32))

@@ -16,6 +16,8 @@ import onnx_graphsurgeon as gs
 from numpy.typing import NDArray
 
 from trtconv.model import Field
+from trtconv.passes.quantized import read_linear
+from trtconv.quant import along
 
 _PER_ELEMENT = frozenset({"QuantizeLinear", "DequantizeLinear", "Cast", "Identity"})
 
@@ -69,27 +71,18 @@ def _acts_per_element(node: gs.Node) -> bool:
 
 def _zero(field: Field, chain: list[gs.Node], values: NDArray[Any]) -> NDArray[Any] | int | str:
     """Returns what stands for zero in the root constant, or why that cannot be said."""
-    for node in chain:
-        if "Linear" not in node.op:
-            continue
-        if node.attrs.get("block_size"):
-            return f"its weight is quantised in blocks by {node.name!r}"
-        if any(field.values(t) is None for t in node.inputs[1:] if not t.is_empty()):
-            return f"the scale or zero point of {node.name!r} is computed at run time"
-        scale = field.values(node.inputs[1])
-        if scale is not None and scale.size > 1 and int(node.attrs.get("axis", 1)) % values.ndim > 1:
+    linears = []
+    for node in (n for n in chain if "Linear" in n.op):
+        linear = read_linear(field, node)
+        if isinstance(linear, str):
+            return f"its weight goes through {node.name!r}, and {linear}"
+        if linear.scale.size > 1 and linear.axis % values.ndim > 1:
             return f"its weight is quantised along the kernel by {node.name!r}"
-    first = next((n for n in chain if "Linear" in n.op), None)
+        linears.append(linear)
     # In front of a QuantizeLinear stands a real number, behind it (casts aside) what DequantizeLinear reads.
-    if first is None or first.op != "DequantizeLinear" or len(first.inputs) < 3 or first.inputs[2].is_empty():
+    if not linears or linears[0].quantizes or linears[0].zero_point is None:
         return 0
-    point = field.values(first.inputs[2])
-    assert point is not None
-    if point.size == 1:
-        return point.reshape(()).astype(values.dtype)
-    shape = [1] * values.ndim
-    shape[int(first.attrs.get("axis", 1))] = -1
-    return point.reshape(shape).astype(values.dtype)
+    return along(linears[0].zero_point, linears[0].axis, values.ndim).astype(values.dtype)
 
 
 def replace_kernel(field: Field, name: str, kernel: Kernel, grow: Grow) -> tuple[list[gs.Node], gs.Tensor]:

@@ -14,7 +14,7 @@ _INTEGERS = ("int8", "uint8", "int16", "uint16")
 
 
 class NormalizeQuantizers(NodePass):
-    """Writes the axis, the zero point and constant scales of QuantizeLinear and DequantizeLinear.
+    """Writes the axis, the zero point, constant scales and the domain of QuantizeLinear and DequantizeLinear.
 
     The parser's default for a missing axis has changed between versions (0, later 1; ONNX says 1); 8.6 wants a zero
     point; a QuantizeLinear without one means uint8 in ONNX and is read as int8; scales must be initializers.
@@ -29,7 +29,7 @@ class NormalizeQuantizers(NodePass):
         assert isinstance(node, gs.Node)
         if node.attrs.get("block_size"):
             return None
-        done = _fold_parameters(field, node)
+        done = _fold_parameters(field, node) + _standard_domain(field, node)
         scale = field.values(node.inputs[1])
         if scale is None:
             return Refusal(f"its scale {node.inputs[1].name!r} is computed at run time")
@@ -56,6 +56,17 @@ def _fold_parameters(field: Field, node: gs.Node) -> list[str]:
     return done
 
 
+def _standard_domain(field: Field, node: gs.Node) -> list[str]:
+    """Writes ONNX Runtime's own 8-bit Q/DQ as ONNX's; its 16-bit ones have no ONNX form before opset 21."""
+    if (node.domain or "") != "com.microsoft" or field.model.opset < 13:
+        return []
+    point = field.values(node.inputs[2]) if len(node.inputs) > 2 and not node.inputs[2].is_empty() else None
+    if point is None or str(point.dtype) not in ("int8", "uint8"):
+        return []
+    node.domain = None
+    return ["written in ONNX's domain"]
+
+
 def _written_axis(field: Field, node: gs.Node, channels: int) -> int | None:
     """Returns the axis to write, or None where it is there or means nothing."""
     if channels == 1 or field.model.opset < 13:
@@ -66,7 +77,7 @@ def _written_axis(field: Field, node: gs.Node, channels: int) -> int | None:
     if axis >= 0:
         return None
     shape = field.shape(node.inputs[0])
-    return None if shape is None else int(axis) + len(shape)
+    return None if shape is None or axis < -len(shape) else int(axis) + len(shape)
 
 
 def _complete_zero_point(field: Field, node: gs.Node, shape: tuple[int, ...]) -> list[str]:

@@ -15,14 +15,16 @@ import numpy as np
 import onnx_graphsurgeon as gs
 from numpy.typing import NDArray
 
-from trtconv.model import Field
+from trtconv.model import Field, OnnxModel
+from trtconv.quant import scale_fault
 
 LINEAR = frozenset({"QuantizeLinear", "DequantizeLinear"})
 MOVERS = frozenset(
     {"Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "Identity", "MaxPool", "Pad", "Reshape", "Resize"}
     | {"Slice", "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze"}
 )
-"""Operators that pass quantised values on without computing with them."""
+"""Operators that pass quantised values on without computing with them (Resize: to the nearest)."""
+_DOMAINS = ("", "ai.onnx", "com.microsoft")
 _DATA_INPUTS = {"Concat": None}
 """How many leading inputs are data; one for operators not listed, None for all."""
 
@@ -36,12 +38,14 @@ class Linear:
         scale: Scalar or per channel.
         zero_point: As many entries as the scale, or None where the node has none.
         axis: Axis of the channels (ONNX's default 1 where the node does not say).
+        rank: Rank of the tensor; None where it is not known, or where one scale makes it of no concern.
     """
 
     node: gs.Node
     scale: NDArray[Any]
     zero_point: NDArray[Any] | None
     axis: int
+    rank: int | None
 
     @property
     def quantizes(self) -> bool:
@@ -54,8 +58,21 @@ class Linear:
         return self.node.outputs[0] if self.quantizes else self.node.inputs[0]
 
 
+def has_linear(model: OnnxModel) -> bool:
+    """Whether a model quantises anything; ONNX Runtime's quantiser writes 16-bit Q/DQ in its own domain."""
+    return any(n.op_type in LINEAR and n.domain in _DOMAINS for scope in model.scopes for n in scope.graph.node)
+
+
+def moves(node: gs.Node) -> bool:
+    """Whether a node passes quantised values on as they are."""
+    if node.op != "Resize":
+        return node.op in MOVERS
+    crops = node.attrs.get("coordinate_transformation_mode") == "tf_crop_and_resize"
+    return bool(node.attrs.get("mode", "nearest") == "nearest" and not crops)
+
+
 def read_linear(field: Field, node: gs.Node) -> Linear | str:
-    """Reads a node, or says why it cannot be read."""
+    """Reads a node, or says why it cannot be read, or why its scales make no sense."""
     if node.attrs.get("block_size"):
         return "it quantises in blocks"
     scale = field.values(node.inputs[1])
@@ -66,7 +83,37 @@ def read_linear(field: Field, node: gs.Node) -> Linear | str:
         point = field.values(node.inputs[2])
         if point is None:
             return f"its zero point {node.inputs[2].name!r} is computed at run time"
-    return Linear(node, scale, point, int(node.attrs.get("axis", 1)))
+    fault = scale_fault(scale)
+    if fault:
+        return f"its {fault}"
+    if point is not None and point.size not in (1, scale.size):
+        return f"it has {point.size} zero points for {scale.size} scales"
+    shape = _shape(field, node.inputs[0]) if scale.size > 1 else None
+    if shape is None:
+        return Linear(node, scale, point, int(node.attrs.get("axis", 1)), None)
+    axis = _channel_axis(node, shape, scale)
+    return axis if isinstance(axis, str) else Linear(node, scale, point, axis, len(shape))
+
+
+def _channel_axis(node: gs.Node, shape: tuple[int | None, ...], scale: NDArray[Any]) -> int | str:
+    """Returns the axis that several scales are for, counted from the front, or why they fit none."""
+    axis = int(node.attrs.get("axis", 1))
+    if len(shape) == 1 and "axis" not in node.attrs:
+        axis = 0
+    if not -len(shape) <= axis < len(shape):
+        return f"its axis {axis} does not exist in {list(shape)}"
+    if shape[axis] not in (None, scale.size):
+        return f"it has {scale.size} scales for {shape[axis]} channels (axis {axis} of {list(shape)})"
+    return axis % len(shape)
+
+
+def _shape(field: Field, tensor: gs.Tensor) -> tuple[int | None, ...] | None:
+    """Returns a tensor's shape; quantising does not change it, and a constant's costs no inference."""
+    values = field.values(tensor)
+    if values is not None:
+        return values.shape
+    quantizer = tensor.inputs[0] if tensor.inputs and tensor.inputs[0].op == "QuantizeLinear" else None
+    return field.shape(tensor if quantizer is None else quantizer.inputs[0])
 
 
 @dataclasses.dataclass
@@ -95,6 +142,11 @@ class Group:
     def zero_points(self) -> set[int]:
         """Every zero point in use."""
         return {int(v) for each in self.linears if each.zero_point is not None for v in each.zero_point.reshape(-1)}
+
+    @property
+    def moved_constants(self) -> list[gs.Tensor]:
+        """The constants that its movers pass on; others only go into a DequantizeLinear."""
+        return [c for c in self.constants if any(t is c for node in self.movers for t in node.inputs)]
 
     @property
     def name(self) -> str:
@@ -140,7 +192,7 @@ def _grow(field: Field, start: gs.Node, seen: set[int]) -> Group:
 
 
 def _admit(field: Field, group: Group, node: gs.Node) -> None:
-    if node.op in MOVERS:
+    if moves(node):
         group.movers.append(node)
     elif node.op in LINEAR:
         linear = read_linear(field, node)
@@ -158,7 +210,7 @@ def _quantized_tensors(node: gs.Node) -> list[gs.Tensor]:
         return list(node.outputs)
     if node.op == "DequantizeLinear":
         return list(node.inputs[:1])
-    if node.op in MOVERS:
+    if moves(node):
         return [*node.inputs[: _DATA_INPUTS.get(node.op, 1)], *node.outputs[: 1 if node.op == "MaxPool" else None]]
     return list(node.outputs)
 

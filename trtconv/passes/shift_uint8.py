@@ -10,7 +10,7 @@ from onnx import TensorProto
 
 from trtconv.model import Field, OnnxModel
 from trtconv.passes.base import Pass, PassResult
-from trtconv.passes.quantized import LINEAR, MOVERS, Group, each_pad, groups, pad_value
+from trtconv.passes.quantized import LINEAR, MOVERS, Group, each_pad, groups, has_linear, pad_value
 from trtconv.plan import Edit, Skip, Target
 from trtconv.quant import UINT8_MIDDLE
 
@@ -27,7 +27,7 @@ class ShiftUint8(Pass):
 
     def run(self, model: OnnxModel, target: Target) -> PassResult:
         result = PassResult()
-        if not any(True for _ in model.nodes(*LINEAR)):
+        if not has_linear(model):
             return result
         for scope in model.scopes:
             field = Field(scope, LINEAR | MOVERS)
@@ -49,8 +49,8 @@ class ShiftUint8(Pass):
             if value is None:
                 reason = f"Pad {pad.name!r} fills with a computed value"
                 return PassResult(skipped=(Skip(self.name, group.name, reason),))
-            shifted = (np.asarray(value).astype(np.int64) - UINT8_MIDDLE).astype(np.int8)
-            pad.inputs = [*pad.inputs[:2], field.constant(f"{pad.name}.fill", shifted.reshape(())), *pad.inputs[3:]]
+            shifted = np.array(int(np.asarray(value).reshape(())) - UINT8_MIDDLE, np.int8)
+            pad.inputs = [*pad.inputs[:2], field.constant(f"{pad.name}.fill", shifted), *pad.inputs[3:]]
         for each in group.linears:
             assert each.zero_point is not None
             zeros = np.zeros(each.zero_point.shape, np.int8)

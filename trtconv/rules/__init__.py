@@ -17,6 +17,7 @@ from trtconv.rules.input_channel_scales import InputChannelScales
 from trtconv.rules.input_without_shape import InputWithoutShape
 from trtconv.rules.integer_bias import IntegerBias
 from trtconv.rules.integer_operator import IntegerOperator
+from trtconv.rules.kernel_shape_missing import KernelShapeMissing
 from trtconv.rules.malformed_deconv import MalformedDeconv
 from trtconv.rules.negative_pads import NegativePads
 from trtconv.rules.opset_too_new import OpsetTooNew
@@ -51,6 +52,7 @@ CHECKS: tuple[Rule, ...] = (
     BiasMissedByFill(),
     MalformedDeconv(),
     Bfloat16Deconv(),
+    KernelShapeMissing(),
     DataDependentShape(),
     BakedPixelShuffle(),
     BakedResize(),

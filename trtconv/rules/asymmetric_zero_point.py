@@ -39,9 +39,7 @@ class AsymmetricZeroPoint(LinearRule):
 
     code: ClassVar[str] = "TC308"
     name: ClassVar[str] = "asymmetric-zero-point"
-    fix: ClassVar[str] = (
-        "Calibrate symmetrically; else trtconv computes it in float, or in int8 with --requantize."
-    )
+    fix: ClassVar[str] = "Calibrate symmetrically; else trtconv computes it in float, or in int8 with --requantize."
 
     def fault(self, linear: Linear, target: Target) -> str | None:
         point = linear.zero_point

@@ -85,7 +85,7 @@ class Deconv:
         """The geometry, or why there is none."""
         attrs: dict[str, Any] = {a.name: onnx.helper.get_attribute_value(a) for a in self.node.attribute}
         if isinstance(attrs.get("auto_pad"), bytes):
-            attrs["auto_pad"] = attrs["auto_pad"].decode()
+            attrs["auto_pad"] = attrs["auto_pad"].decode(errors="replace")
         if len(self.node.input) < 2:
             return "it has no weight"
         weight = self.scope.initializer(self.node.input[1])
@@ -102,6 +102,14 @@ class Deconv:
             return None
         sizes = tuple(n for n in shape[2:] if n is not None)
         return sizes if len(sizes) == len(shape) - 2 else None
+
+    @property
+    def out_channels(self) -> int | None:
+        """Number of output channels where the weight is a constant; its layout is (C_in, C_out/group, k...)."""
+        weight = self.scope.initializer(self.node.input[1])
+        if weight is None or isinstance(self.geometry, str):
+            return None
+        return int(weight.dims[1]) * self.geometry.group
 
     @property
     def bias(self) -> str:
@@ -198,8 +206,14 @@ class ModelView:
 
     @functools.cached_property
     def linears(self) -> tuple[Linear, ...]:
-        """Every QuantizeLinear and DequantizeLinear (blocked ones aside), in every graph."""
-        found = (Linear(*each) for each in self.model.nodes("QuantizeLinear", "DequantizeLinear"))
+        """Every QuantizeLinear and DequantizeLinear (blocked ones aside), in every graph; ONNX Runtime's own too."""
+        found = (
+            Linear(scope, index, node)
+            for scope in self.model.scopes
+            for index, node in enumerate(scope.graph.node)
+            if node.op_type in ("QuantizeLinear", "DequantizeLinear")
+            and node.domain in ("", "ai.onnx", "com.microsoft")
+        )
         return tuple(linear for linear in found if not linear.attributes.get("block_size"))
 
 

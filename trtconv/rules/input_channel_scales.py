@@ -50,7 +50,9 @@ class InputChannelScales(LinearRule):
         axis = linear.attributes.get("axis", 1)
         shape = linear.scope.shape(linear.node.input[0])
         wanted = _OUTPUT_AXIS[layer.op_type]
-        if shape is None or axis % len(shape) == wanted or shape[axis] != scale.size:
+        if shape is None or not -len(shape) <= axis < len(shape):
+            return None
+        if axis % len(shape) == wanted or shape[axis] != scale.size:
             return None
         return (
             f"{scale.size} scales on axis {axis} of the weight {list(shape)} of {layer.op_type} {layer.name!r}:"

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
+import onnx
+
 from trtconv.findings import Finding
+from trtconv.model import Scope
 from trtconv.plan import Target
 from trtconv.rules.base import ModelView, Rule
 
@@ -20,7 +23,7 @@ class IntegerOperator(Rule):
     """An operator computes on integers (QLinearConv, ConvInteger and their like).
 
     What it checks:
-        Operators of ONNX and ONNX Runtime that take quantised tensors.
+        Operators of ONNX and ONNX Runtime that take quantised tensors, and Resize where it interpolates such tensors.
     Why TensorRT cares:
         It has none of them: int8 layers are made of float layers between QuantizeLinear and DequantizeLinear.
     Versions:
@@ -49,3 +52,12 @@ class IntegerOperator(Rule):
             for index, node in enumerate(scope.graph.node):
                 if node.op_type in INTEGER_OPERATORS and node.domain in ("", "ai.onnx", "com.microsoft"):
                     yield self.finding(f"TensorRT has no {node.op_type}", scope.location(index))
+                elif node.op_type == "Resize" and _interpolates_integers(scope, node):
+                    yield self.finding(
+                        "interpolates quantised values: TensorRT does that in float", scope.location(index)
+                    )
+
+
+def _interpolates_integers(scope: Scope, node: onnx.NodeProto) -> bool:
+    mode = next((a.s for a in node.attribute if a.name == "mode"), b"nearest")
+    return mode != b"nearest" and scope.dtype(node.input[0]) in ("int8", "uint8")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
+import onnx
+
 from trtconv.plan import Target
 from trtconv.rules.base import Linear, LinearRule
 
@@ -56,7 +58,7 @@ class ScaleLength(LinearRule):
         op = layer.op_type if layer is not None else ""
         return (
             f"{expected} {_channels(op, axis % len(shape))}, {scale.size} scales:"
-            f" {_fitting(op, shape, scale.size)} (axis {axis} of {list(shape)})"
+            f" {_fitting(op, shape, scale.size, _group(layer))} (axis {axis} of {list(shape)})"
         )
 
 
@@ -65,8 +67,14 @@ def _channels(op: str, axis: int) -> str:
     return names[op][axis] if op in names and axis < 2 else f"channels on axis {axis}"
 
 
-def _fitting(op: str, shape: Sequence[int | None], count: int) -> str:
+def _group(layer: onnx.NodeProto | None) -> int:
+    return next((int(a.i) for a in layer.attribute if a.name == "group"), 1) if layer is not None else 1
+
+
+def _fitting(op: str, shape: Sequence[int | None], count: int, group: int) -> str:
     axes = [axis for axis, size in enumerate(shape) if size == count]
+    if not axes and op == "ConvTranspose" and group > 1 and shape[1] is not None and count == shape[1] * group:
+        return f"these fit the output channels of all {group} groups together"
     if not axes:
         return "they fit no axis"
     return f"these fit the {_channels(op, axes[0])}" if len(axes) == 1 else f"these fit axes {axes}"

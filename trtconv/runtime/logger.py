@@ -96,7 +96,7 @@ def _interrupts_kept(session: Session) -> Iterator[None]:
 def _make_logger(trt: Any, log: Log) -> Any:
     """Makes the ILogger; a class made here, since its base exists only where TensorRT is installed."""
 
-    verbose = trt.ILogger.Severity.VERBOSE.value
+    names: dict[int, str] = {}
 
     class CapturingLogger(trt.ILogger):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -104,8 +104,11 @@ def _make_logger(trt: Any, log: Log) -> Any:
             trt.ILogger.__init__(self)
 
         def log(self, severity: Any, msg: str) -> None:
-            # Ten VERBOSE messages a node: to ask each for its name takes longer than to parse.
-            if severity.value != verbose:
-                log.add(severity.name, msg)
+            # VERBOSE is ten messages a node: to ask each for its name takes longer than to parse.
+            name = names.get(severity.value)
+            if name is None:
+                name = names[severity.value] = severity.name
+            if name != "VERBOSE":
+                log.add(name, msg)
 
     return CapturingLogger()

@@ -1,0 +1,135 @@
+"""Who may import whom. The table is the one of docs/architecture.md; each module may use only modules above it."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "trtconv"
+
+MAY_IMPORT = {
+    "_version": "",
+    "progress": "",
+    "errors": "",
+    "files": "errors",
+    "findings": "errors",
+    "shapes": "errors",
+    "plan": "_version errors findings shapes",
+    "deconv": "",
+    "quant": "",
+    "explanation": "findings plan",
+    "axes": "deconv explanation",
+    "report": "explanation findings plan shapes",
+    "model": "deconv errors files findings shapes",
+    "passes": "deconv errors findings model plan quant",
+    "rules": "deconv findings model plan quant shapes",
+    "runtime": "errors findings plan shapes",
+    "audit": "deconv findings model rules runtime",
+    "verify": "errors model plan shapes",
+    "precision": "errors model plan runtime",
+    "isolate": "audit explanation model rules runtime",
+    "explain": "axes deconv errors explanation findings isolate model passes plan rules runtime",
+    "pipeline": "audit errors files findings model passes plan precision progress rules runtime shapes verify",
+    "cli": "_version errors explain explanation findings passes pipeline plan progress report rules runtime shapes",
+}
+"""Module or subpackage of trtconv to the others that it may import."""
+
+DOORS = {
+    "click": ["cli/*"],
+    "google": ["model.py"],
+    "onnx": ["explain.py", "isolate.py", "model.py", "passes/*", "rules/*", "runtime/refusals.py", "verify.py"],
+    "onnx_graphsurgeon": ["model.py", "passes/*"],
+    "onnxruntime": ["precision.py", "verify.py"],
+    "numpy": ["deconv.py", "model.py", "passes/*", "quant.py", "rules/*", "verify.py"],
+    "tensorrt": ["runtime/*"],
+    "tensorrt_rtx": ["runtime/*"],
+    "importlib": ["__init__.py", "cli/group.py", "cli/versions.py", "runtime/loader.py"],
+}
+"""Library to the files that may import it; no other library outside Python's own may be imported at all."""
+
+FACADE = ("__init__", "__main__")
+"""They only hand on what others make."""
+
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+
+
+def module_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).with_suffix("").parts[0]
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Yields every imported module, also those imported in functions and for types alone."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            if node.module == "trtconv":
+                yield from (f"trtconv.{alias.name}" for alias in node.names)
+            elif node.module:
+                yield node.module
+
+
+def test_the_table_has_every_module_and_no_other() -> None:
+    assert {module_of(path) for path in SOURCES} - set(FACADE) == set(MAY_IMPORT)
+
+
+def test_the_table_goes_downwards_only() -> None:
+    above: set[str] = set()
+    for name, allowed in MAY_IMPORT.items():
+        assert set(allowed.split()) <= above, f"{name} imports what stands below it"
+        above.add(name)
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_only_what_the_table_allows(path: Path) -> None:
+    name = module_of(path)
+    if name in FACADE:
+        return
+    used = {each.split(".")[1] for each in imports(path) if each.startswith("trtconv.")} - {name}
+    assert used <= set(MAY_IMPORT[name].split())
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_libraries_come_in_through_their_doors(path: Path) -> None:
+    place = path.relative_to(PACKAGE)
+    for library in {each.partition(".")[0] for each in imports(path)} - {"trtconv"}:
+        if library in DOORS:
+            assert any(place.match(pattern) for pattern in DOORS[library]), f"{place} imports {library}"
+        else:
+            assert library in sys.stdlib_module_names, f"{place} imports {library}"
+
+
+LIBRARY = [path for path in SOURCES if module_of(path) not in ("cli", "__main__")]
+FORBIDDEN = {"sys.exit", "os._exit", "os.environ", "os.getenv", "logging.basicConfig", "logging.getLogger", "sys.argv"}
+
+
+@pytest.mark.parametrize("path", LIBRARY, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_the_library_neither_prints_nor_exits_nor_reads_the_environment(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            assert node.func.id not in ("print", "input", "SystemExit", "exit", "quit"), f"line {node.lineno}"
+        if isinstance(node, ast.Attribute):
+            assert ast.unparse(node) not in FORBIDDEN, f"line {node.lineno}"
+
+
+def test_docs_have_the_same_table() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)(?:\.py|/)` \|[^|]*\|([^|]*)\|$", text, re.MULTILINE)
+    assert {name: set(re.findall(r"\w+", allowed)) for name, allowed in rows} == {
+        name: set(allowed.split()) for name, allowed in MAY_IMPORT.items()
+    }
+
+
+def test_import_trtconv_loads_nothing_heavy() -> None:
+    heavy = {"onnx", "onnx_graphsurgeon", "onnxruntime", "numpy", "tensorrt", "tensorrt_rtx", "torch", "polygraphy"}
+    code = "import sys, trtconv, trtconv.cli; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not heavy & set(done.stdout.split())

@@ -1,0 +1,107 @@
+"""The README's commands are real: they parse, those on models/ run, and the Python example works."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from trtconv.cli.group import cli
+from trtconv.rules import RULES
+
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+DOCS = sorted((ROOT / "docs").glob("*.md"))
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *DOCS]
+
+
+def fenced(language: str) -> Iterator[str]:
+    return iter(re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL))
+
+
+def commands() -> list[str]:
+    """Returns every trtconv command of the README: in scripts, behind a prompt, and in running text."""
+    lines = []
+    for language, prompt in (("sh", ""), ("console", "$ ")):
+        for block in fenced(language):
+            joined = block.replace("\\\n", " ").splitlines()
+            lines += [line.removeprefix(prompt) for line in joined if line.startswith(f"{prompt}trtconv ")]
+    lines += [code for code in re.findall(r"`(trtconv [^`]+)`", README) if "..." not in code]
+    return list(dict.fromkeys(re.sub(r"\s+#.*|\s*>.*", "", line) for line in lines))
+
+
+def expected(command: str) -> str:
+    """Returns the output that the README shows for a command, or an empty string."""
+    for block in fenced("console"):
+        first, _, rest = block.partition("\n")
+        if first == f"$ {command}":
+            return rest
+    return ""
+
+
+def steady(text: str) -> str:
+    """Takes out what differs between machines and runs: times, versions, paths."""
+    text = re.sub(r"^seconds: .*$", "seconds", text, flags=re.MULTILINE)
+    text = re.sub(r" in \d+\.\d s", "", text)
+    text = re.sub(r"rtx[- ][\d.]+\d", "rtx", text)
+    text = re.sub(r"(without a GPU|on NVIDIA.*)$", "GPU", text, flags=re.MULTILINE)
+    return re.sub(r"relative error \S+", "relative error", re.sub(r"\([\d.]+ .?B\)", "(size)", text)).strip()
+
+
+@pytest.fixture
+def in_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "models").symlink_to(ROOT / "models")
+    (tmp_path / "out").mkdir()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_there_are_commands() -> None:
+    assert len(commands()) >= 8
+
+
+@pytest.mark.parametrize("command", commands())
+def test_command_runs_and_prints_what_the_readme_shows(command: str, in_copy: Path) -> None:
+    arguments = shlex.split(command)[1:]
+    if "--target" not in arguments and arguments[0] in ("build", "check", "rewrite"):
+        arguments += ["--target", "rtx"]  # the README's machine has no other
+    result = CliRunner().invoke(cli, arguments)
+    shown = expected(command)
+    if shown.startswith("error:"):
+        assert shown.splitlines()[0].removeprefix("error: ") in str(result.exception)
+        return
+    assert result.exit_code == 0, f"{result.output}{result.exception}"
+    if shown and arguments[0] != "doctor":
+        assert steady(result.stdout) == steady(shown)
+
+
+def test_python_example_runs(in_copy: Path) -> None:
+    (example,) = fenced("python")
+    exec(compile(example, "README.md", "exec"), {})
+    assert json.loads((in_copy / "out" / "api.engine.json").read_bytes())["exit_code"] == 0
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_pages_name_only_what_exists(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([^)#:]+)\)", text):
+        assert (path.parent / target).exists(), target
+    assert set(re.findall(r"\bTC\d{3}\b", text)) <= {rule.code for rule in RULES}
+    for name in re.findall(r"`trtconv (\w+)", text):
+        assert cli.get_command(click.Context(cli), name) is not None, name
+
+
+def test_every_command_is_in_the_readme() -> None:
+    told = {shlex.split(command)[1] for command in commands()}
+    assert set(cli.list_commands(click.Context(cli))) <= told
+
+
+@pytest.mark.parametrize("name", ["demo", "test", "check", "bench", "clean", "venv"])
+def test_makefile_has_the_targets(name: str) -> None:
+    assert re.search(rf"^{name}:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)

@@ -1,0 +1,239 @@
+"""The model layer: what is read, what is refused, and that a rewrite changes nothing but what it rewrites."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from models import RTX, deconvs, parse, rewritten
+from trtconv.errors import InputError
+from trtconv.model import Field, OnnxModel
+from trtconv.passes import PASSES, run_passes
+
+W = numpy_helper.from_array(np.arange(9, dtype=np.float32).reshape(1, 1, 3, 3), "w")
+
+
+def value(name: str, shape: list[int | str], dtype: int = TensorProto.FLOAT) -> onnx.ValueInfoProto:
+    made = helper.make_tensor_value_info(name, dtype, shape, doc_string=f"doc of {name}")
+    made.metadata_props.add(key="value", value=name)
+    return made
+
+
+def rich(function: bool = False) -> onnx.ModelProto:
+    """A model with one of everything that a careless rewrite loses."""
+    up = helper.make_node("ConvTranspose", ["h", "w", "b"], ["u"], "up", strides=[2, 2], output_padding=[1, 1])
+    odd = helper.make_node("Odd", ["u", "s"], ["o"], "odd", domain="vendor.custom", raw=b"\xff\xfe\x00")
+    odd.attribute.append(helper.make_attribute("types", [value("t", [1]).type, value("u", ["n"]).type]))
+    sparse = helper.make_sparse_tensor(
+        helper.make_tensor("values", TensorProto.FLOAT, [2], [1, 2]),
+        helper.make_tensor("at", TensorProto.INT64, [2], [0, 3]),
+        [5],
+    )
+    odd.attribute.append(helper.make_attribute("sparse", sparse))
+    nodes = [
+        helper.make_node("Relu", ["x"], ["h"], "first"),
+        helper.make_node("Neg", ["x"], ["unused"], "unused"),
+        odd if not function else helper.make_node("Call", ["u"], ["o"], "call", domain="local"),
+        helper.make_node("Identity", ["o"], ["y"], "last"),
+    ]
+    nodes.insert(2, up)
+    for node in nodes:
+        node.doc_string = f"doc of {node.name}"
+        node.metadata_props.add(key="node", value=node.name)
+    bias, strings = helper.make_tensor("b", TensorProto.FLOAT, [1], [1.0]), TensorProto(name="s", dims=[1], data_type=8)
+    strings.string_data.append(b"\xff\xff")
+    bias.metadata_props.add(key="tensor", value="b")
+    graph = helper.make_graph(
+        nodes, "g", [value("x", [1, 1, "h", "w"])], [value("y", [1, 1, "p", "q"])], [W, bias, strings], "doc of g"
+    )
+    graph.value_info.append(value("h", [1, 1, "h", "w"]))
+    graph.quantization_annotation.add(tensor_name="h").quant_parameter_tensor_names.add(key="SCALE_TENSOR", value="b")
+    graph.metadata_props.add(key="graph", value="g")
+    opsets = [helper.make_opsetid(d, v) for d, v in (("", 17), ("vendor.custom", 3), ("local", 1))]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=10, producer_name="them", doc_string="doc")
+    model.metadata_props.add(key="model", value="m")
+    model.training_info.add()
+    body = helper.make_node("Exp", ["a"], ["b"], "inner", doc_string="inner doc")
+    model.functions.append(helper.make_function("local", "Call", ["a"], ["b"], [body], opsets[:1]))
+    return model
+
+
+@pytest.mark.parametrize("function", [False, True])
+def test_a_rewrite_changes_the_node_and_its_weight_and_nothing_else(function: bool) -> None:
+    proto = rich(function)
+    model, result = rewritten(proto)
+    assert len(result.edits) == 1
+    after = model.proto
+    index = 2
+    assert after.graph.node[index].doc_string == "doc of up"
+    assert after.graph.node[index].metadata_props == proto.graph.node[index].metadata_props
+    assert {t.name for t in after.graph.initializer} == {"b", "s", "up.weight"}
+    after.graph.node[index].CopyFrom(proto.graph.node[index])
+    kept = [t for t in after.graph.initializer if t.name != "up.weight"]
+    del after.graph.initializer[:]
+    after.graph.initializer.extend([W, *kept])
+    assert after.SerializeToString(deterministic=True) == proto.SerializeToString(deterministic=True)
+
+
+def test_inlining_keeps_the_rest_of_the_model() -> None:
+    proto = rich(function=True)
+    inner = helper.make_node("ConvTranspose", ["a", "k"], ["b"], "inner", strides=[2, 2])
+    proto.functions[0].CopyFrom(
+        helper.make_function("local", "Call", ["a", "k"], ["b"], [inner], proto.opset_import[:1])
+    )
+    proto.graph.node[3].input.append("w")
+    after = rewritten(proto)[0].proto
+    assert [node.op_type for node in after.graph.node] == ["Relu", "Neg", "ConvTranspose", "ConvTranspose", "Identity"]
+    for mine, theirs in ((0, 0), (1, 1), (4, 4)):
+        assert after.graph.node[mine] == proto.graph.node[theirs]
+    assert after.graph.metadata_props == proto.graph.metadata_props
+    assert after.graph.quantization_annotation == proto.graph.quantization_annotation
+    assert after.metadata_props == proto.metadata_props
+    assert (after.doc_string, after.producer_name, after.ir_version) == ("doc", "them", 10)
+
+
+def external(folder: Path, **changes: str) -> Path:
+    """Writes a model whose weight is in weights.bin."""
+    weight = TensorProto()
+    weight.CopyFrom(W)
+    weight.ClearField("raw_data")
+    weight.data_location = TensorProto.EXTERNAL
+    for key, text in ({"location": "weights.bin", "offset": "0", "length": "36"} | changes).items():
+        weight.external_data.add(key=key, value=text)
+    node = helper.make_node("ConvTranspose", ["x", "w"], ["y"], "up", strides=[2, 2], pads=[0, 0, 1, 1])
+    graph = helper.make_graph([node], "g", [value("x", [1, 1, 4, 4])], [value("y", [1, 1, "p", "q"])], [weight])
+    folder.mkdir(exist_ok=True)
+    (folder / "weights.bin").write_bytes(W.raw_data)
+    path = folder / "m.onnx"
+    path.write_bytes(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]).SerializeToString())
+    return path
+
+
+def test_external_data_stays_outside_until_it_is_rewritten(tmp_path: Path) -> None:
+    path = external(tmp_path)
+    model = OnnxModel.load(path)
+    assert run_passes(model, PASSES, RTX).edits == ()
+    assert model.proto.graph.initializer[0].data_location == TensorProto.EXTERNAL
+    model.proto.graph.node[0].attribute.append(helper.make_attribute("output_padding", [1, 1]))
+    model.proto.graph.node[0].attribute.remove(next(a for a in model.proto.graph.node[0].attribute if a.name == "pads"))
+    model.touch()
+    assert len(run_passes(model, PASSES, RTX).edits) == 1
+    (grown,) = model.proto.graph.initializer
+    np.testing.assert_array_equal(numpy_helper.to_array(grown)[..., :3, :3], numpy_helper.to_array(W))
+    assert (tmp_path / "weights.bin").read_bytes() == W.raw_data
+
+
+def test_a_saved_model_is_self_contained(tmp_path: Path) -> None:
+    model = OnnxModel.load(external(tmp_path / "in"))
+    model.save(tmp_path / "out.onnx")
+    saved = onnx.load(tmp_path / "out.onnx")
+    np.testing.assert_array_equal(numpy_helper.to_array(saved.graph.initializer[0]), numpy_helper.to_array(W))
+    assert model.proto.graph.initializer[0].data_location == TensorProto.EXTERNAL
+
+
+def test_the_digest_is_of_the_model_and_its_data(tmp_path: Path) -> None:
+    path = external(tmp_path)
+    first = OnnxModel.load(path).digest()
+    assert OnnxModel.load(path).digest() == first
+    (tmp_path / "weights.bin").write_bytes(bytes(36))
+    assert OnnxModel.load(path).digest() != first
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"location": "missing.bin"}, "is missing"),
+        ({"location": "../weights.bin"}, "outside the model's folder"),
+        ({"location": "/etc/hostname"}, "outside the model's folder"),
+        ({"location": "a/../../weights.bin"}, "outside the model's folder"),
+        ({"location": ""}, "outside the model's folder"),
+        ({"location": "."}, "missing"),
+        ({"length": "37"}, "too short"),
+        ({"length": "35"}, "needs 36"),
+        ({"offset": "4"}, "too short"),
+        ({"offset": "four"}, "no number"),
+        ({"length": "-1"}, "needs 36"),
+        ({"offset": "-4"}, "at -4"),
+    ],
+)
+def test_bad_external_data_is_refused(tmp_path: Path, changes: dict[str, str], words: str) -> None:
+    path = external(tmp_path, **changes)
+    with pytest.raises(InputError, match=words) as caught:
+        OnnxModel.load(path)
+    assert "'w'" in caught.value.message
+    assert str(path) in caught.value.message
+
+
+def test_truncated_external_data_is_refused_also_without_a_length(tmp_path: Path) -> None:
+    path = external(tmp_path)
+    proto = onnx.load(path, load_external_data=False)
+    entries = proto.graph.initializer[0].external_data
+    entries.remove(next(e for e in entries if e.key == "length"))
+    path.write_bytes(proto.SerializeToString())
+    OnnxModel.load(path)
+    (tmp_path / "weights.bin").write_bytes(bytes(35))
+    with pytest.raises(InputError, match="too short"):
+        OnnxModel.load(path)
+
+
+def _folder(path: Path) -> None:
+    path.mkdir()
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda path: None, "no such file"),
+        (_folder, "is a folder"),
+        (lambda path: path.write_bytes(b""), "not an ONNX model"),
+        (lambda path: path.write_bytes(b"version https://git-lfs.github.com/spec/v1\n"), "ONNX model"),
+        (lambda path: path.write_bytes(bytes(1000)), "ONNX model"),
+        (lambda path: path.write_bytes(rich().SerializeToString()[:-50]), "ONNX model"),
+        (lambda path: path.write_bytes(rich().SerializeToString()[:200]), "ONNX model"),
+    ],
+    ids=["missing", "folder", "empty", "pointer", "zeros", "truncated", "cut short"],
+)
+def test_what_is_no_model_is_refused(tmp_path: Path, make: Callable[[Path], object], words: str) -> None:
+    path = tmp_path / "m.onnx"
+    make(path)
+    with pytest.raises(InputError, match=words) as caught:
+        OnnxModel.load(path)
+    assert str(path) in caught.value.message
+
+
+def test_names_are_made_unique() -> None:
+    proto = parse(
+        """<ir_version: 8, opset_import: ["": 17]> g (float[1,1,5,5] x, float[1,1,1,1] w) => (float[1,1,5,5] y)
+        { a = ConvTranspose (x, w) [up] b = ConvTranspose (a, w) [up] c = ConvTranspose (b, w)
+          [ConvTranspose] y = Relu (c) }"""
+    )
+    model = OnnxModel(proto, Path("m.onnx"))
+    model.name_nodes("ConvTranspose")
+    names = [node.name for node in deconvs(model)]
+    assert len({*names, "ConvTranspose"}) == 4
+    assert names[1] == "up"
+
+
+def test_a_field_closed_without_a_replacement_changes_nothing() -> None:
+    model = OnnxModel(rich(), Path("m.onnx"))
+    field = Field(model.main, {"ConvTranspose"})
+    assert [node.name for node in field.candidates] == ["up"]
+    assert not field.close()
+    assert model.proto == rich()
+
+
+def test_inputs_are_what_a_caller_must_give() -> None:
+    proto = parse(
+        """<ir_version: 8, opset_import: ["": 17]> g (float[n,3,"?",7] x, int64[] count, float[1] w) => (float[n] y)
+        <float[1] w = {1}> { y = Identity (x) }"""
+    )
+    specs = OnnxModel(proto, Path("m.onnx")).inputs
+    assert [(s.name, s.dtype, s.dims) for s in specs] == [
+        ("x", "float", ("n", 3, "x:2", 7)),
+        ("count", "int64", ()),
+    ]

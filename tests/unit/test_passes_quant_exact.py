@@ -1,0 +1,215 @@
+"""Whatever spelling a quantised layer has, the exact passes keep every bit of its result."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import onnx
+import onnxruntime
+from hypothesis import assume, event, given, reject, settings
+from hypothesis import strategies as st
+from quant_models import BIASES, EXACT, MICROSOFT, MOVES, POINTS, SPELLINGS, Net, Quantiser, make_net, run_bitwise
+
+from models import RTX, TENSORRT_8, rewritten
+
+OPSETS = st.sampled_from([10, 13, 17, 19, 21])
+FOREIGN = {"uint8", "int16", "uint16"}
+
+
+@st.composite
+def quantisers(draw: st.DrawFn, opset: int, dtypes: tuple[str, ...] = tuple(POINTS)) -> Quantiser:
+    dtype = draw(st.sampled_from([d for d in dtypes if opset >= 13 or not d.endswith("16")]))
+    point = draw(st.sampled_from(POINTS[dtype]))
+    spelling = draw(st.sampled_from(SPELLINGS))
+    if spelling == "bare" and dtype != "uint8":
+        spelling = "initializer"
+    return Quantiser(dtype, 0 if spelling == "bare" else point, spelling=spelling)
+
+
+@st.composite
+def nets(draw: st.DrawFn) -> Net:
+    opset = draw(OPSETS)
+    op = draw(st.sampled_from(["ConvTranspose", "ConvTranspose", "Conv", "Gemm", "MatMul"]))
+    rank = draw(st.integers(1, 3)) if op.startswith("Conv") else 0
+    group, channels = draw(st.sampled_from([(1, (2, 3)), (1, (3, 3)), (2, (2, 1)), (3, (1, 1)), (3, (1, 2))]))
+    kernel = tuple(draw(st.integers(1, 5 if rank < 3 else 3)) for _ in range(rank))
+    weight = draw(quantisers(opset))
+    if opset >= 13:
+        axis = {"ConvTranspose": 1, "Conv": 0}.get(op, 1)
+        axis = draw(st.sampled_from([None, axis, axis - rank - 2]))
+        weight = dataclasses.replace(weight, axis=axis, written=axis != 1 or draw(st.booleans()))
+    return Net(
+        op=op,
+        kernel=kernel,
+        attrs=draw(attributes(op, kernel)),
+        group=group if rank else 1,
+        channels=channels,
+        size=max((*kernel, 2)) + 2,
+        activation=draw(st.none() | quantisers(opset)),
+        weight=weight,
+        float_weight=draw(st.booleans()),
+        bias=draw(st.sampled_from(BIASES[: 5 if opset >= 13 else 3])),
+        moves=tuple(draw(st.lists(st.sampled_from(MOVES), max_size=2))) if rank else (),
+        requantized=draw(st.booleans()),
+        opset=opset,
+        place=draw(st.sampled_from(["main", "main", "if"])),
+        shared=draw(st.booleans()) and bool(rank),
+    )
+
+
+@st.composite
+def attributes(draw: st.DrawFn, op: str, kernel: tuple[int, ...]) -> tuple[tuple[str, object], ...]:
+    if not kernel:
+        return ()
+    strides = [draw(st.integers(1, 3)) for _ in kernel]
+    found: list[tuple[str, object]] = [("strides", strides)]
+    auto = draw(st.sampled_from(["NOTSET", "NOTSET", "SAME_UPPER", "VALID"]))
+    if auto != "NOTSET":
+        found.append(("auto_pad", auto))
+    else:
+        found.append(("pads", [draw(st.integers(0, k - 1)) for k in (*kernel, *kernel)]))
+    if op == "ConvTranspose" and auto == "NOTSET":
+        found.append(("output_padding", [draw(st.integers(0, s - 1)) for s in strides]))
+    return tuple(found)
+
+
+def reference(proto: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
+    """Runs the original, or rejects the example where ONNX Runtime has no kernel for it."""
+    try:
+        return run_bitwise(proto, feeds)
+    except (
+        onnxruntime.capi.onnxruntime_pybind11_state.NotImplemented,
+        onnxruntime.capi.onnxruntime_pybind11_state.Fail,
+    ):
+        event("no reference")
+        reject()
+    except onnxruntime.capi.onnxruntime_pybind11_state.InvalidGraph:
+        event("no reference")
+        reject()
+
+
+def is_foreign(proto: onnx.ModelProto) -> list[str]:
+    """Returns the quantisers of the main graph that TensorRT would refuse."""
+    known = {t.name: onnx.numpy_helper.to_array(t) for t in proto.graph.initializer}
+    found = []
+    for node in proto.graph.node:
+        if node.op_type not in ("QuantizeLinear", "DequantizeLinear"):
+            continue
+        point = known.get(node.input[2]) if len(node.input) > 2 else None
+        if point is None or point.dtype != np.int8 or point.any() or node.domain:
+            found.append(node.name)
+        scale = known[node.input[1]]
+        assert scale.size == 1 or any(a.name == "axis" and a.i >= 0 for a in node.attribute)
+    return found
+
+
+@settings(max_examples=250)
+@given(nets(), st.sampled_from([RTX, TENSORRT_8]))
+def test_every_spelling_keeps_every_bit(net: Net, target) -> None:
+    proto, feeds = make_net(net)
+    expected = reference(proto, feeds)
+    model, result = rewritten(proto, target, EXACT)
+    assert not result.skipped or net.opset < 11 or net.place == "if", result.skipped
+    event(f"edits: {bool(result.edits)}")
+    for a, b in zip(expected, run_bitwise(model.proto, feeds), strict=True):
+        assert np.array_equal(a, b) and a.dtype == b.dtype and a.shape == b.shape
+    if net.opset >= 11 and net.place == "main":
+        assert not is_foreign(model.proto)
+
+
+@settings(max_examples=150)
+@given(
+    st.lists(st.sampled_from(MOVES), min_size=1, max_size=4),
+    quantisers(17),
+    st.sampled_from([13, 17, 19, 21]),
+    st.integers(1, 3),
+)
+def test_values_move_between_quantisers(moves: list[str], q: Quantiser, opset: int, rank: int) -> None:
+    net = Net(kernel=(2,) * rank, activation=q, moves=tuple(moves), opset=opset)
+    proto, feeds = make_net(net)
+    expected = reference(proto, feeds)
+    model, result = rewritten(proto, RTX, EXACT)
+    assert not result.skipped
+    got = run_bitwise(model.proto, feeds)
+    assert all(np.array_equal(a, b) for a, b in zip(expected, got, strict=True))
+    assert not is_foreign(model.proto)
+
+
+@given(nets(), st.sampled_from(["input", "output", "both"]))
+def test_quantised_inputs_and_outputs_stay(net: Net, which: str) -> None:
+    """What crosses the border of the graph in integers is the caller's: refused where foreign, never changed."""
+    q = net.activation or Quantiser("uint8", 128)
+    net = dataclasses.replace(net, activation=q, place="main", requantized=False, moves=())
+    assume(not (q.dtype.endswith("16") and net.opset < 21))
+    proto, feeds = make_net(net)
+    first = next(n for n in proto.graph.node if n.op_type == "QuantizeLinear" and n.input[0] == "x")
+    elem = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(q.dtype))
+    shape = feeds["x"].shape
+    if which == "output":
+        proto.graph.output.append(onnx.helper.make_tensor_value_info(first.output[0], elem, shape))
+    else:
+        limits = np.iinfo(q.dtype)
+        feeds[first.output[0]] = np.random.default_rng(3).integers(limits.min, limits.max, shape).astype(q.dtype)
+        del feeds["x"], proto.graph.input[0]
+        proto.graph.input.append(onnx.helper.make_tensor_value_info(first.output[0], elem, shape))
+        proto.graph.node.remove(first)
+        if which == "both":
+            through = onnx.helper.make_node("Identity", [first.output[0]], ["same"], name="same_node")
+            proto.graph.node.append(through)
+            proto.graph.output.append(onnx.helper.make_tensor_value_info("same", elem, shape))
+    expected = reference(proto, feeds)
+    before = [n for n in proto.graph.node if first.output[0] in (*n.input, *n.output)]
+    model, result = rewritten(proto, RTX, EXACT)
+    got = run_bitwise(model.proto, feeds)
+    assert all(np.array_equal(a, b) for a, b in zip(expected, got, strict=True))
+    if q.dtype in FOREIGN or q.point:
+        assert any("outside" in skip.reason for skip in result.skipped)
+        after = [n for n in model.proto.graph.node if first.output[0] in (*n.input, *n.output)]
+        assert [n.op_type for n in after] == [n.op_type for n in before]
+
+
+def test_a_constant_read_directly_and_through_a_transpose_is_shifted_once() -> None:
+    for q in (Quantiser("uint8", 3), Quantiser("uint8", 128), Quantiser("int8", 3)):
+        proto, feeds = make_net(Net(weight=q, shared=True))
+        model, _ = rewritten(proto, RTX, EXACT)
+        assert all(
+            np.array_equal(a, b)
+            for a, b in zip(run_bitwise(proto, feeds), run_bitwise(model.proto, feeds), strict=True)
+        )
+
+
+def test_a_pad_fills_with_what_it_meant() -> None:
+    for kind in ("pad", "pad_fill"):
+        proto, feeds = make_net(Net(activation=Quantiser("uint8", 128), moves=(kind,)))
+        shift = tuple(p for p in EXACT if p.name == "shift-uint8-to-int8")
+        model, result = rewritten(proto, RTX, shift)
+        assert {e.pass_name for e in result.edits} == {"shift-uint8-to-int8"}
+        pad = next(n for n in model.proto.graph.node if n.op_type == "Pad")
+        fill = next(t for t in model.proto.graph.initializer if t.name == pad.input[2])
+        assert onnx.numpy_helper.to_array(fill) == (-128 if kind == "pad" else 7 - 128)
+        assert all(
+            np.array_equal(a, b)
+            for a, b in zip(run_bitwise(proto, feeds), run_bitwise(model.proto, feeds), strict=True)
+        )
+
+
+def test_an_interpolation_is_not_taken_for_a_move() -> None:
+    proto, _ = make_net(Net(activation=Quantiser("uint8", 128), moves=("resize",)))
+    resize = next(n for n in proto.graph.node if n.op_type == "Resize")
+    resize.attribute[0].s = b"linear"
+    keep = tuple(p for p in EXACT if p.name != "expand-integer-operators")
+    _, result = rewritten(proto, RTX, keep)
+    assert {s.reason.split()[0] for s in result.skipped} == {"Resize"}
+    model, result = rewritten(proto, RTX, EXACT)
+    assert not result.skipped
+    assert [n.op_type for n in model.proto.graph.node].count("QuantizeLinear") == 2
+
+
+def test_16_bit_quantisers_of_onnx_runtime_are_computed_in_float() -> None:
+    proto, feeds = make_net(Net(activation=Quantiser("uint16", 32768), weight=Quantiser("int16", 0), opset=17))
+    assert any(n.domain == MICROSOFT for n in proto.graph.node)
+    model, result = rewritten(proto, RTX, EXACT)
+    assert not result.skipped
+    assert not any(n.domain for n in model.proto.graph.node)
+    assert np.array_equal(run_bitwise(proto, feeds)[0], run_bitwise(model.proto, feeds)[0])

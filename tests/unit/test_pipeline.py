@@ -1,0 +1,429 @@
+"""The pipeline with a runtime that does as it is told: what is written when, and what never is."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+from fakes import FakeNetwork, FakeRuntime, deconv, issue
+from onnx import numpy_helper
+
+import trtconv
+from models import RTX, parse
+from trtconv import BuildRequest, CheckRequest, Range, RewriteRequest, Target, pipeline
+from trtconv.errors import BuildFailed, EnvironmentMissing, InputError
+from trtconv.findings import Finding, Severity
+from trtconv.passes import PASSES, Pass, PassResult
+from trtconv.plan import BuildReport, Edit
+
+RELU = """<ir_version: 8, opset_import: ["": 17]> g (float[1,3,height,width] x) => (float[1,3,height,width] y)
+    { y = Relu (x) }"""
+UP = """<ir_version: 8, opset_import: ["": 17]> g (float[1,1,8,8] x) => (float[1,1,p,q] y)
+    <float[1,1,3,3] w = {1,2,3,4,5,6,7,8,9}> { [up] y = ConvTranspose <%s> (x, w) }"""
+DIMS = {"height": Range(8, 16, 32), "width": Range(8, 16, 32)}
+OLD = b"an engine made before"
+
+Use = Callable[[FakeRuntime], FakeRuntime]
+
+
+@pytest.fixture
+def use(monkeypatch: pytest.MonkeyPatch) -> Use:
+    """Makes a runtime the installed one."""
+
+    def install(fake: FakeRuntime) -> FakeRuntime:
+        monkeypatch.setattr(pipeline.runtime, "load", lambda target: fake)
+        return fake
+
+    install(FakeRuntime())
+    return install
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "m.onnx"
+    onnx.save(parse(RELU), path)
+    return path
+
+
+def saved(path: Path, attrs: str) -> Path:
+    onnx.save(parse(UP % attrs), path)
+    return path
+
+
+def saved_outside(path: Path) -> Path:
+    """Saves a model whose weight is in w.bin."""
+    proto = parse(UP % "strides=[2,2]")
+    weight = numpy_helper.from_array(numpy_helper.to_array(proto.graph.initializer[0]), "w")
+    proto.graph.initializer[0].CopyFrom(weight)
+    onnx.save(proto, path, save_as_external_data=True, location="w.bin", size_threshold=0)
+    assert (path.parent / "w.bin").exists()
+    return path
+
+
+def layer(**changes: Any) -> Any:
+    return deconv("up", **{"has_bias": False, "out_channels": 1, **changes})
+
+
+def build(model: Path, **options: Any) -> BuildReport:
+    return pipeline.build(BuildRequest(model, **{"dims": DIMS, **options}))
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def test_a_build_writes_an_engine_and_its_report(use: Use, model: Path) -> None:
+    report = build(model)
+    engine = model.with_suffix(".engine")
+    assert engine.read_bytes() == b"engine"
+    assert json.loads(engine.with_name("m.engine.json").read_text()) == json.loads(json.dumps(report.to_json()))
+    assert set(files(model.parent)) == {"m.onnx", "m.engine", "m.engine.json"}
+
+
+def test_the_report_has_the_keys_that_scripts_rely_on(use: Use, model: Path) -> None:
+    data = build(model).to_json()
+    keys = {
+        "schema",
+        "model",
+        "plan",
+        "profiles",
+        "edits",
+        "findings",
+        "runtime",
+        "engine",
+        "seconds",
+        "io",
+        "exit_code",
+    }
+    assert keys <= data.keys()
+    assert data["model"].keys() >= {"path", "sha256"}
+    assert data["engine"].keys() >= {"path", "sha256", "bytes"}
+    assert data["engine"]["bytes"] == 6
+    assert data["runtime"].keys() >= {"family", "version", "gpu"}
+    assert data["profiles"] == [{"x": {"min": [1, 3, 8, 8], "opt": [1, 3, 16, 16], "max": [1, 3, 32, 32]}}]
+    assert {"name", "dtype", "shape"} <= data["io"][0].keys()
+    assert {"load", "rules", "rewrite", "parse", "audit", "build", "write"} <= data["seconds"].keys()
+
+
+def test_check_and_rewrite_reports_have_their_keys(use: Use, tmp_path: Path) -> None:
+    path = saved(tmp_path / "m.onnx", "strides=[2,2], output_padding=[1,1]")
+    use(FakeRuntime(FakeNetwork(deconvolutions=(layer(kernel=(4, 4), output_shape=(1, 1, 18, 18)),))))
+    data = pipeline.check(CheckRequest(path)).to_json()
+    assert {"schema", "model", "target", "findings", "summary", "parser", "exit_code"} <= data.keys()
+    (finding,) = data["findings"]
+    assert {"code", "name", "severity", "message", "location", "fix"} <= finding.keys()
+    assert finding["location"].keys() == {"graph", "index", "node", "op", "tensor"}
+    assert data["parser"] == {"runtime": "rtx", "version": "1.7.1.116", "accepted": True}
+    data = pipeline.rewrite(RewriteRequest(path, tmp_path / "out.onnx")).to_json()
+    assert {"schema", "edits", "skipped", "verified", "exit_code"} <= data.keys()
+    assert data["edits"][0].keys() == {"pass", "node", "what"}
+    assert 0 <= data["verified"] < 1e-6
+    onnx.checker.check_model(onnx.load(tmp_path / "out.onnx"))
+
+
+class TestUpToDate:
+    def test_a_second_build_keeps_the_engine(self, use: Use, model: Path) -> None:
+        first = build(model)
+        before = files(model.parent)
+        fake = use(FakeRuntime())
+        second = build(model)
+        assert (second.up_to_date, second.exit_code, fake.parsed) == (True, 0, [])
+        assert second.engine == first.engine
+        assert (second.edits, second.findings, second.io) == (first.edits, first.findings, first.io)
+        assert files(model.parent) == before
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda model: {"dims": {**DIMS, "width": Range(8, 16, 64)}},
+            lambda model: {"profiles": (DIMS, {"width": Range(8, 8, 8)})},
+            lambda model: {"force": True},
+            lambda model: {"rewrite": False},
+            lambda model: {"precision": "fp16"},
+            lambda model: model.write_bytes(model.read_bytes() + b"\x12\x01x") and {},
+            lambda model: model.with_suffix(".engine").write_bytes(b"other") and {},
+            lambda model: model.with_suffix(".engine").unlink() or {},
+            lambda model: model.with_name("m.engine.json").write_text("{}") and {},
+            lambda model: model.with_name("m.engine.json").write_text("[]") and {},
+            lambda model: model.with_name("m.engine.json").write_bytes(b"\xff") and {},
+            lambda model: model.with_name("m.engine.json").unlink() or {},
+        ],
+        ids=[
+            "dims",
+            "profiles",
+            "force",
+            "rewrite",
+            "precision",
+            "model",
+            "engine",
+            "no-engine",
+            "report",
+            "list",
+            "bytes",
+            "no-report",
+        ],
+    )
+    def test_any_change_builds_again(self, use: Use, model: Path, change: Callable[[Path], dict[str, Any]]) -> None:
+        build(model)
+        options = change(model)
+        fake = use(FakeRuntime())
+        report = build(model, **options)
+        assert not report.up_to_date
+        assert len(fake.network.built) == 1
+
+    def test_another_runtime_builds_again(self, use: Use, model: Path) -> None:
+        build(model)
+        use(FakeRuntime(version="1.8.0.1"))
+        assert not build(model).up_to_date
+
+    def test_changed_external_data_builds_again(self, use: Use, tmp_path: Path) -> None:
+        path = saved_outside(tmp_path / "m.onnx")
+        use(FakeRuntime(FakeNetwork(deconvolutions=(layer(),))))
+        build(path, dims={})
+        assert build(path, dims={}).up_to_date
+        (tmp_path / "w.bin").write_bytes(bytes(36))
+        assert not build(path, dims={}).up_to_date
+
+    def test_findings_that_were_let_pass_once_fail_later(self, use: Use, tmp_path: Path) -> None:
+        path = saved(tmp_path / "m.onnx", "strides=[2,2], output_padding=[1,1]")
+        use(FakeRuntime(FakeNetwork(deconvolutions=(layer(),))))
+        assert build(path, dims={}, rewrite=False).exit_code == 0
+        assert build(path, dims={}, rewrite=False, fail_on=Severity.WARNING).exit_code == 1
+        assert build(path, dims={}, rewrite=False).up_to_date
+
+
+def _missing(model: Path) -> dict[str, Any]:
+    model.unlink()
+    return {}
+
+
+def _truncated(model: Path) -> dict[str, Any]:
+    model.write_bytes(model.read_bytes()[:-20])
+    return {}
+
+
+def _folder(model: Path) -> dict[str, Any]:
+    model.unlink()
+    model.mkdir()
+    return {}
+
+
+def _weightless(location: str) -> Callable[[Path], dict[str, Any]]:
+    def change(model: Path) -> dict[str, Any]:
+        proto = parse(UP % "strides=[2,2]")
+        weight = proto.graph.initializer[0]
+        weight.ClearField("float_data")
+        weight.ClearField("raw_data")
+        weight.data_location = onnx.TensorProto.EXTERNAL
+        weight.external_data.add(key="location", value=location)
+        model.write_bytes(proto.SerializeToString())
+        return {"dims": {}}
+
+    return change
+
+
+def _in_a_file(model: Path) -> dict[str, Any]:
+    (model.parent / "file").write_text("no folder")
+    return {"engine": model.parent / "file" / "m.engine"}
+
+
+BAD_INPUT: dict[str, tuple[Callable[[Path], dict[str, Any]], str]] = {
+    "missing file": (_missing, "m.onnx: no such file"),
+    "a folder": (_folder, "m.onnx is a folder"),
+    "truncated": (_truncated, "m.onnx is not a"),
+    "not ONNX": (lambda model: model.write_text("hello") and {}, "m.onnx is not a"),
+    "external data missing": (_weightless("w.bin"), "'w.bin' of tensor 'w' is missing"),
+    "external data outside": (_weightless("../w.bin"), "'../w.bin' of tensor 'w' points outside"),
+    "unknown dimension": (lambda model: {"dims": {**DIMS, "depth": Range(1, 1, 1)}}, "no dimension 'depth'"),
+    "missing bounds": (lambda model: {"dims": {"height": Range(8, 8, 8)}}, "width  at x:3"),
+    "range for a static dimension": (lambda model: {"dims": {**DIMS, "x:1": Range(1, 3, 4)}}, "x:1 is static"),
+    "a profile that misses one": (lambda model: {"dims": {}, "profiles": (DIMS, {"width": DIMS["width"]})}, "height"),
+    "engine in a file": (_in_a_file, "m.engine cannot be written"),
+    "engine is a folder": (lambda model: {"engine": model.parent}, "is a folder"),
+    "engine is the model": (lambda model: {"engine": model}, "is the model itself"),
+    "report is the model": (lambda model: {"report": model}, "is the model itself"),
+    "report is the engine": (lambda model: {"report": model.with_suffix(".engine")}, "both the engine and the report"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_INPUT)
+def test_bad_input_is_named_and_changes_nothing(use: Use, model: Path, name: str) -> None:
+    change, words = BAD_INPUT[name]
+    model.with_suffix(".engine").write_bytes(OLD)
+    options = change(model)
+    before = files(model.parent)
+    fake = use(FakeRuntime())
+    with pytest.raises(InputError) as caught:
+        build(model, **options)
+    assert words in caught.value.message
+    assert caught.value.hint
+    assert caught.value.exit_code == 2
+    assert files(model.parent) == before
+    assert fake.network.built == []
+
+
+@pytest.mark.parametrize("bounds", [(4, 2, 8), (8, 4, 2), (0, 1, 1), (-1, 1, 1)])
+def test_ranges_out_of_order(bounds: tuple[int, int, int]) -> None:
+    with pytest.raises(InputError, match=r"min|least"):
+        Range(*bounds)
+
+
+def test_no_folder_is_made_for_a_request_that_is_bad(use: Use, model: Path) -> None:
+    with pytest.raises(InputError):
+        build(model, dims={}, engine=model.parent / "out" / "m.engine")
+    assert not (model.parent / "out").exists()
+
+
+def test_folders_are_made_for_a_good_one(use: Use, model: Path) -> None:
+    build(model, engine=model.parent / "deep" / "er" / "m.engine")
+    assert (model.parent / "deep" / "er" / "m.engine.json").exists()
+
+
+@pytest.mark.parametrize("option", ["engine", "report"])
+def test_weights_of_the_model_are_never_overwritten(use: Use, tmp_path: Path, option: str) -> None:
+    path = saved_outside(tmp_path / "m.onnx")
+    before = files(tmp_path)
+    with pytest.raises(InputError, match="holds weights of the model"):
+        build(path, dims={}, **{option: tmp_path / "w.bin"})
+    with pytest.raises(InputError, match="holds weights of the model"):
+        pipeline.rewrite(RewriteRequest(path, tmp_path / "w.bin", target=RTX))
+    assert files(tmp_path) == before
+
+
+class TestFailure:
+    """The model fails: exit code 1, findings, no engine, the old one untouched."""
+
+    def fails(self, path: Path, **options: Any) -> BuildReport:
+        path.with_suffix(".engine").write_bytes(OLD)
+        before = files(path.parent)
+        report = build(path, **options)
+        assert report.exit_code == 1
+        assert report.engine is None
+        assert files(path.parent) == before
+        return report
+
+    def test_the_parser_refuses(self, use: Use, model: Path) -> None:
+        use(FakeRuntime(refuses=[issue(0, "Relu", "no importer", "a"), issue(-1, "", "odd")]))
+        findings = self.fails(model).findings
+        assert [f.code for f in findings] == ["TC401", "TC401"]
+        assert (findings[0].location.index, findings[0].location.node, findings[0].location.op) == (0, "a", "Relu")
+        assert "no importer" in findings[0].message
+
+    def test_the_builder_refuses(self, use: Use, model: Path) -> None:
+        use(FakeRuntime(FakeNetwork(failure=BuildFailed("no tactic", "try less"))))
+        (finding,) = self.fails(model).findings
+        assert (finding.code, finding.message, finding.fix) == ("TC403", "no tactic", "try less")
+
+    def test_the_builder_refuses_with_findings(self, use: Use, model: Path) -> None:
+        given = Finding("TC404", "profile-inconsistent", "7 != 8", Severity.ERROR)
+        use(FakeRuntime(FakeNetwork(failure=BuildFailed("no", findings=(given,)))))
+        assert self.fails(model).findings == (given,)
+
+    def test_the_network_differs(self, use: Use, tmp_path: Path) -> None:
+        path = saved(tmp_path / "m.onnx", "strides=[2,2]")
+        use(FakeRuntime(FakeNetwork(deconvolutions=(layer(pre_padding=(0, 1)),))))
+        assert [f.code for f in self.fails(path, dims={}, fail_on=None).findings] == ["TC402"]
+
+    @pytest.mark.parametrize("fail_on", [Severity.ERROR, None])
+    def test_a_misread_node_without_the_passes(self, use: Use, tmp_path: Path, fail_on: Severity | None) -> None:
+        path = saved(tmp_path / "m.onnx", 'strides=[2,2], auto_pad="SAME_UPPER", output_padding=[1,1]')
+        misread = layer(padding_mode="SAME_UPPER", output_shape=(1, 1, 16, 16))
+        use(FakeRuntime(FakeNetwork(deconvolutions=(misread,))))
+        codes = {f.code for f in self.fails(path, dims={}, rewrite=False, fail_on=fail_on).findings}
+        assert codes == ({"TC102"} if fail_on else {"TC102", "TC402"})
+
+    def test_a_report_that_was_asked_for_is_written(self, use: Use, model: Path) -> None:
+        use(FakeRuntime(FakeNetwork(failure=BuildFailed("no tactic"))))
+        report = model.parent / "why.json"
+        build(model, report=report)
+        assert json.loads(report.read_text())["exit_code"] == 1
+        assert not model.with_suffix(".engine").exists()
+
+    def test_an_exception_of_the_runtime_is_passed_on(self, use: Use, model: Path) -> None:
+        use(FakeRuntime(FakeNetwork(failure=ZeroDivisionError("a bug"))))
+        with pytest.raises(ZeroDivisionError):
+            build(model)
+        assert not model.with_suffix(".engine").exists()
+
+
+@pytest.mark.parametrize(
+    ("fail_on", "exit_code"), [(Severity.ERROR, 0), (Severity.WARNING, 1), (Severity.INFO, 1), (None, 0)]
+)
+def test_fail_on(use: Use, tmp_path: Path, fail_on: Severity | None, exit_code: int) -> None:
+    path = saved(tmp_path / "m.onnx", "strides=[2,2], output_padding=[1,1]")
+    use(FakeRuntime(FakeNetwork(deconvolutions=(layer(),))))
+    assert build(path, dims={}, rewrite=False, fail_on=fail_on).exit_code == exit_code
+    assert pipeline.check(CheckRequest(path, rewrite=False, fail_on=fail_on)).exit_code == exit_code
+
+
+def test_two_unnamed_nodes_are_told_apart(use: Use, tmp_path: Path) -> None:
+    """The first is mended and becomes several nodes; the second is refused and keeps its finding."""
+    path = tmp_path / "m.onnx"
+    proto = parse(
+        """<ir_version: 8, opset_import: ["": 17]> g (float[1,1,8,8] x, float[1,1,3,3] w)
+        => (float[1,1,p,q] y, float[1,1,p,q] z)
+        { y = ConvTranspose <kernel_shape=[3,3], strides=[2,2], output_padding=[1,1]> (x, w)
+          z = ConvTranspose <kernel_shape=[3,3], strides=[2,2], output_padding=[2,2]> (x, w) }"""
+    )
+    onnx.save(proto, path)
+    findings = pipeline.check(CheckRequest(path, target=Target("tensorrt", (8, 6)))).findings
+    seen = sorted((f.code, f.severity.value, f.mended_by is not None) for f in findings if f.code < "TC4")
+    assert seen == [("TC101", "info", True), ("TC101", "warning", False), ("TC105", "error", False)]
+
+
+def test_check_against_a_target_that_is_not_installed(monkeypatch: pytest.MonkeyPatch, model: Path) -> None:
+    def missing(target: Target | None) -> Any:
+        raise EnvironmentMissing("not here", "install it")
+
+    monkeypatch.setattr(pipeline.runtime, "load", missing)
+    report = pipeline.check(CheckRequest(model, target=Target("tensorrt", (8, 6))))
+    assert report.parser == {"runtime": None, "version": None, "accepted": None}
+    with pytest.raises(EnvironmentMissing):
+        pipeline.check(CheckRequest(model))
+    with pytest.raises(EnvironmentMissing):
+        build(model)
+
+
+def test_the_users_model_is_never_written(use: Use, tmp_path: Path) -> None:
+    path = saved(tmp_path / "m.onnx", "strides=[2,2], output_padding=[1,1]")
+    before = path.read_bytes()
+    use(FakeRuntime(FakeNetwork(deconvolutions=(layer(kernel=(4, 4), output_shape=(1, 1, 18, 18)),))))
+    build(path, dims={})
+    pipeline.rewrite(RewriteRequest(path, tmp_path / "out.onnx"))
+    assert path.read_bytes() == before
+
+
+class Wrong(Pass):
+    """Breaks the numbers."""
+
+    name = "wrong"
+    fixes = ()
+
+    def run(self, model: Any, target: Target) -> PassResult:
+        node = model.proto.graph.node[0]
+        if node.op_type != "Relu":
+            return PassResult()
+        node.op_type = "Neg"
+        model.touch()
+        return PassResult((Edit(self.name, node.name, "broken"),))
+
+
+def test_a_rewrite_that_computes_something_else_is_not_written(
+    use: Use, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "PASSES", (*PASSES, Wrong()))
+    report = pipeline.rewrite(RewriteRequest(model, model.parent / "out.onnx"))
+    assert report.exit_code == 1
+    assert report.verified["max_relative_error"] > 0.1
+    assert not (model.parent / "out.onnx").exists()
+
+
+def test_the_public_functions_are_these(use: Use, model: Path) -> None:
+    report = trtconv.build(trtconv.BuildRequest(model, dims=DIMS))
+    assert dataclasses.is_dataclass(report)
+    assert report.exit_code == 0

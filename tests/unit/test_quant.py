@@ -1,0 +1,87 @@
+"""The arithmetic of linear quantisation against ONNX Runtime and plain numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from onnx import TensorProto, helper, numpy_helper
+
+from models import Array, run
+from trtconv.quant import along, dequantize, limits, quantize_symmetric, scale_fault, symmetric_cover, symmetric_scale
+
+
+def linear(op: str, x: Array, scale: Array, point: Array, axis: int) -> Array:
+    """Runs one QuantizeLinear or DequantizeLinear."""
+    node = helper.make_node(op, ["x", "s", "z"], ["y"], axis=axis)
+    into = helper.make_tensor_value_info("x", helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)
+    kind = TensorProto.FLOAT if op.startswith("De") else helper.np_dtype_to_tensor_dtype(point.dtype)
+    constants = [numpy_helper.from_array(scale, "s"), numpy_helper.from_array(point, "z")]
+    graph = helper.make_graph([node], "g", [into], [helper.make_tensor_value_info("y", kind, None)], constants)
+    return run(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), {"x": x})[0]
+
+
+AXES = st.sampled_from([0, 1, 2, -1, -2, -3])
+
+
+@given(st.sampled_from(["int8", "uint8", "int16", "uint16", "int32"]), AXES, st.booleans(), st.integers(0, 9))
+def test_dequantising_is_onnx_runtimes(dtype: str, axis: int, channels: bool, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    low, high = limits(dtype)
+    q = random.integers(low, high, (3, 4, 5), dtype=dtype, endpoint=True)
+    shape = q.shape[axis : axis + 1 or None][:1] if channels else ()
+    scale = np.asarray(random.uniform(1e-3, 2, shape), np.float32)
+    point = np.asarray(random.integers(0, 99 if dtype != "int32" else 1, shape), dtype)
+    assert np.array_equal(dequantize(q, scale, point, axis), linear("DequantizeLinear", q, scale, point, axis))
+
+
+@given(AXES, st.booleans(), st.integers(0, 9))
+def test_quantising_is_onnx_runtimes(axis: int, channels: bool, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    x = (random.standard_normal((3, 4, 5)) * 3).astype(np.float32)
+    x.flat[:2] = 0.5, 1.5
+    shape = x.shape[axis : axis + 1 or None][:1] if channels else ()
+    scale = np.asarray(random.choice([0.01, 0.25, 1], shape), np.float32)
+    point = np.zeros(shape, np.int8)
+    assert np.array_equal(quantize_symmetric(x, scale, axis), linear("QuantizeLinear", x, scale, point, axis))
+
+
+def test_scales_map_the_largest_magnitude_to_127() -> None:
+    x = np.array([[1, -254], [0, 0], [1e-45, 0]], np.float32)
+    assert symmetric_scale(x, None) == 2
+    assert symmetric_scale(x, 0).tolist() == [2, 1, 1]
+    assert symmetric_scale(x, -2).tolist() == [2, 1, 1]
+    half = symmetric_scale(x * np.float32(1e-6), 0, np.float16)
+    assert half.dtype == np.float16 and (half > 0).all()
+
+
+@given(st.sampled_from([("int8", 3), ("uint8", 0), ("uint8", 255), ("uint8", 7), ("uint16", 9)]), st.floats(1e-5, 1e5))
+def test_a_symmetric_scale_covers_the_range(kind: tuple[str, int], scale: float) -> None:
+    dtype, point = kind
+    low, high = limits(dtype)
+    cover = symmetric_cover(scale, point, dtype)
+    assert -128 * cover <= (low - point) * scale * (1 - 1e-12) or low == point
+    assert 127 * cover >= (high - point) * scale * (1 - 1e-12)
+    assert symmetric_cover(scale, 0, "int8") == pytest.approx(scale)
+
+
+def test_values_are_shaped_along_their_axis() -> None:
+    assert along(np.ones(1), 1, 4).shape == ()
+    assert along(np.ones(3), 1, 4).shape == (1, 3, 1, 1)
+    assert along(np.ones(3), -1, 2).shape == (1, 3)
+
+
+@pytest.mark.parametrize(
+    ("scale", "words"),
+    [
+        ([0.1, 1], None),
+        (0.0, "scale 0 is"),
+        ([0.1, -1.0, np.nan], "scale -1 at channel 1 and 1 more is not a positive finite number"),
+        ([np.nan, 1], "scale nan at channel 0"),
+        (np.inf, "scale inf"),
+    ],
+)
+def test_scales_that_make_no_sense(scale: object, words: str | None) -> None:
+    fault = scale_fault(np.asarray(scale, np.float32))
+    assert fault is None if words is None else fault is not None and words in fault

@@ -1,0 +1,36 @@
+"""Writes the kernel size of convolutions whose weight is no initializer."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import onnx_graphsurgeon as gs
+
+from trtconv.passes.base import NodePass, Operation, Refusal
+
+
+class WriteKernelShape(NodePass):
+    """Writes the kernel_shape attribute of Conv and ConvTranspose nodes whose weight is computed or dequantised.
+
+    Without it the parser takes the size from an initializer; where the weight is none, it refuses the node.
+    """
+
+    name: ClassVar[str] = "write-kernel-shape"
+    fixes: ClassVar[tuple[str, ...]] = ("TC110",)
+    ops: ClassVar[frozenset[str]] = frozenset({"Conv", "ConvTranspose"})
+
+    def visit(self, operation: Operation) -> str | Refusal | None:
+        field, node = operation.field, operation.node
+        assert isinstance(node, gs.Node)
+        # RTX infers it; which version of the full TensorRT began to is not known, and writing it is harmless.
+        if operation.target.family == "rtx":
+            return None
+        if "kernel_shape" in node.attrs or len(node.inputs) < 2 or isinstance(node.inputs[1], gs.Constant):
+            return None
+        shape = field.shape(node.inputs[1])
+        sizes = [] if shape is None else [size for size in shape[2:] if size is not None]
+        if shape is None or not sizes or len(sizes) != len(shape) - 2:
+            return Refusal(f"the shape of its weight {node.inputs[1].name!r} is not known")
+        node.attrs["kernel_shape"] = sizes
+        field.replace(node, [node])
+        return f"kernel_shape {sizes} written"

@@ -1,0 +1,96 @@
+"""Quantised constants that stand where TensorRT takes none."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+import onnx_graphsurgeon as gs
+
+from trtconv.model import Field, OnnxModel
+from trtconv.passes.base import Pass, PassResult
+from trtconv.passes.quantized import LINEAR, MOVERS, Group, each_pad, groups, has_linear, pad_value
+from trtconv.plan import Edit, Skip, Target
+
+
+class DequantizeConstants(Pass):
+    """Puts Q/DQ around int8 constants that are padded with or moved: the same numbers.
+
+    TensorRT's builder takes them in front of a DequantizeLinear only ("Quantized constant is only allowed before DQ").
+    """
+
+    name: ClassVar[str] = "dequantize-constants"
+    fixes: ClassVar[tuple[str, ...]] = ()
+
+    def run(self, model: OnnxModel, target: Target) -> PassResult:
+        result = PassResult()
+        if not has_linear(model):
+            return result
+        for scope in model.scopes:
+            field = Field(scope, LINEAR | MOVERS)
+            for group in groups(field):
+                filled = [pad for pad in each_pad(group) if pad_value(field, pad) is not None]
+                if not filled and not group.moved_constants:
+                    continue
+                if group.obstacle or group.dtype != "int8" or group.zero_points != {0} or _has_channels(group):
+                    reason = group.obstacle or "it is not int8 around 0 with one scale"
+                    result += PassResult(skipped=(Skip(self.name, group.name, reason),))
+                    continue
+                for pad in filled:
+                    result += self._pad(field, group, pad)
+                for mover in group.movers:
+                    result += self._move(field, group, mover)
+            field.close()
+        return result
+
+    def _pad(self, field: Field, group: Group, pad: gs.Node) -> PassResult:
+        fill = pad_value(field, pad)
+        value = None if fill is None else field.values(fill)
+        if value is None:
+            return PassResult(skipped=(Skip(self.name, pad.name, "it fills with a computed value"),))
+        if not value.any():
+            pad.inputs[2] = gs.Variable.empty()
+            field.replace(pad, [pad])
+            return PassResult((Edit(self.name, pad.name, "fill value 0 left out"),))
+        unit = _unit(field, group, pad.name)
+        before = field.node("DequantizeLinear", f"{pad.name}/Dequantize", [pad.inputs[0], *unit], f"{pad.name}.real")
+        fill_value = int(value.reshape(()))
+        kind = group.linears[0].scale.dtype
+        real = field.constant(f"{pad.name}.fill", np.array(fill_value * _scale(group), kind))
+        output = pad.outputs[0]
+        pad.outputs.clear()
+        pad.outputs.append(field.variable(f"{pad.name}.padded"))
+        pad.inputs = [before.outputs[0], pad.inputs[1], real, *pad.inputs[3:]]
+        behind = field.node("QuantizeLinear", f"{pad.name}/Quantize", [pad.outputs[0], *unit], output)
+        field.replace(pad, [before, pad, behind])
+        return PassResult((Edit(self.name, pad.name, f"fill value {fill_value} padded on in float"),))
+
+    def _move(self, field: Field, group: Group, mover: gs.Node) -> PassResult:
+        moved = [(slot, c) for slot, t in enumerate(mover.inputs) for c in group.moved_constants if t is c]
+        if not moved:
+            return PassResult()
+        nodes = []
+        for slot, constant in moved:
+            name = constant.name
+            unit = _unit(field, group, name)
+            nodes.append(field.node("DequantizeLinear", f"{name}/Dequantize", [constant, *unit], f"{name}.real"))
+            nodes.append(
+                field.node("QuantizeLinear", f"{name}/Quantize", [nodes[-1].outputs[0], *unit], f"{name}.int8")
+            )
+            mover.inputs[slot] = nodes[-1].outputs[0]
+        field.replace(mover, [*nodes, mover])
+        return PassResult((Edit(self.name, mover.name, f"{len(moved)} constants dequantised and quantised again"),))
+
+
+def _has_channels(group: Group) -> bool:
+    return any(each.scale.size > 1 for each in group.linears)
+
+
+def _scale(group: Group) -> Any:
+    """Returns a scale for values that pass through Q/DQ unchanged: whichever would do, the group's own fuses."""
+    return np.float32(group.linears[0].scale.reshape(-1)[0])
+
+
+def _unit(field: Field, group: Group, name: str) -> list[gs.Tensor]:
+    scale = np.array(_scale(group), group.linears[0].scale.dtype)
+    return [field.constant(f"{name}.scale", scale), field.constant(f"{name}.zero_point", np.array(0, np.int8))]

@@ -1,0 +1,50 @@
+"""TC110."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from trtconv.findings import Finding
+from trtconv.plan import Target
+from trtconv.rules.base import ModelView, Rule
+
+
+class KernelShapeMissing(Rule):
+    """A convolution with a quantised or computed weight does not say its kernel size.
+
+    What it checks:
+        The kernel_shape attribute of Conv and ConvTranspose nodes whose weight is no initializer, for TensorRT 8.
+    Why TensorRT cares:
+        The parser takes the size from an initializer. Behind a DequantizeLinear it finds none and refuses the node:
+        "The input tensor shape misaligns with the input kernel shape". ONNX makes the attribute optional.
+    Versions:
+        Run on 8.6. RTX 1.7 accepts such nodes.
+    Before (tensorrt-8.6):
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1,2,4,4] x) => (float[1,3,p,q] y) <int8[2,3,1,1] w = {1,2,3,4,5,6}, float s = {0.1}, int8 z = {0}>
+        { d = DequantizeLinear (w, s, z)
+          y = ConvTranspose (x, d) }
+    After:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1,2,4,4] x) => (float[1,3,p,q] y) <int8[2,3,1,1] w = {1,2,3,4,5,6}, float s = {0.1}, int8 z = {0}>
+        { d = DequantizeLinear (w, s, z)
+          y = ConvTranspose <kernel_shape = [1,1]> (x, d) }
+    Fix:
+        trtconv build and rewrite write it.
+    Source:
+        Measured on 8.6; onnx-tensorrt, importer of Conv.
+    """
+
+    code: ClassVar[str] = "TC110"
+    name: ClassVar[str] = "kernel-shape-missing"
+    fix: ClassVar[str] = "Let trtconv build or rewrite write kernel_shape."
+
+    def check(self, view: ModelView, target: Target) -> Iterator[Finding]:
+        if not target.before(9):
+            return
+        for scope, index, node in view.model.nodes("Conv", "ConvTranspose"):
+            says = any(attribute.name == "kernel_shape" for attribute in node.attribute)
+            if not says and len(node.input) > 1 and scope.initializer(node.input[1]) is None:
+                message = f"no kernel_shape, and the weight {node.input[1]!r} is no initializer: {target} refuses it"
+                yield self.finding(message, scope.location(index))
