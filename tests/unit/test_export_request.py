@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trtconv.errors import InputError
-from trtconv.exporter.report import Blame, Proof, ProofRun, SizeRule
+from trtconv.exported import Blame, Proof, ProofRun, SizeRule
 from trtconv.exporter.request import InputDecl, parse_argument, parse_dynamic, parse_input, plan_axes
 from trtconv.shapes import Range
 

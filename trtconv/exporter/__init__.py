@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trtconv.errors import InputError
-from trtconv.exporter.report import ConvertReport, ExportReport
+from trtconv.exported import ConvertReport, ExportReport
 from trtconv.exporter.request import DTYPES, AxisNames, ExportOptions, ExportRequest, InputDecl
 from trtconv.exporter.torch_door import require_torch
 from trtconv.files import check_writable

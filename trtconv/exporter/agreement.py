@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from trtconv.exporter.report import SizeRule
+from trtconv.exported import SizeRule
 from trtconv.exporter.sizes import REACH
 from trtconv.lattice import Sizes
 from trtconv.lattice.result import DimLattice

@@ -10,7 +10,7 @@ import traceback
 from pathlib import Path
 from types import FrameType
 
-from trtconv.exporter.report import Blame
+from trtconv.exported import Blame
 
 _OURS = str(Path(__file__).resolve().parents[1])
 _INTERNAL = ("torch", "importlib", "contextlib.py", "logging", "copy.py", "functools.py")

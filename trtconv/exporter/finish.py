@@ -14,8 +14,8 @@ from onnx.external_data_helper import uses_external_data
 
 from trtconv._version import __version__
 from trtconv.errors import ExportFailed
+from trtconv.exported import Blame, SizeRule
 from trtconv.exporter.blame import blame_stack_text, first_line
-from trtconv.exporter.report import Blame, SizeRule
 from trtconv.exporter.subject import Subject
 from trtconv.plan import Target
 

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from trtconv.exported import Proof, ProofRun, SizeRule
 from trtconv.exporter.blame import first_line
-from trtconv.exporter.report import Proof, ProofRun, SizeRule
 from trtconv.exporter.request import Axes
 from trtconv.exporter.sizes import size_at, with_tied
 from trtconv.exporter.subject import Subject, random_inputs

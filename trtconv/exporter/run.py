@@ -15,10 +15,10 @@ import onnx
 import torch
 
 from trtconv.errors import EnvironmentMissing, ExportFailed, InputError, TrtconvError
+from trtconv.exported import Attempt, ExportReport, Proof, SizeRule
 from trtconv.exporter import finish, pieces, proof, writers
 from trtconv.exporter.agreement import disagreements
 from trtconv.exporter.blame import first_line
-from trtconv.exporter.report import Attempt, ExportReport, Proof, SizeRule
 from trtconv.exporter.request import Axes, AxisNames, ExportOptions, ExportRequest, InputDecl, plan_axes
 from trtconv.exporter.sizes import find_rules, joint_failure, output_dims
 from trtconv.exporter.spec import load_spec, module_path

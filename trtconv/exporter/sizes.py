@@ -7,7 +7,7 @@ import itertools
 import random
 from collections.abc import Iterator, Sequence
 
-from trtconv.exporter.report import Blame, SizeRule
+from trtconv.exported import Blame, SizeRule
 from trtconv.exporter.trials import TooExpensive, Trials
 from trtconv.shapes import Shape
 

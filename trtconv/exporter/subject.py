@@ -13,8 +13,8 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from trtconv.errors import InputError
+from trtconv.exported import Blame
 from trtconv.exporter.blame import blame_exception, blame_frame, first_line
-from trtconv.exporter.report import Blame
 from trtconv.exporter.request import InputDecl
 from trtconv.exporter.spec import Loaded
 from trtconv.shapes import Shape

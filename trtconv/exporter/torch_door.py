@@ -53,3 +53,17 @@ def quiet_torch() -> Iterator[None]:
         finally:
             for name, level in levels.items():
                 logging.getLogger(name).setLevel(level)
+
+
+@contextlib.contextmanager
+def heard(name: str, handler: logging.Handler) -> Iterator[None]:
+    """Lets a handler, and nobody else, hear what one of torch's loggers says while the block runs."""
+    logger = logging.getLogger(name)
+    level, propagate, handlers = logger.level, logger.propagate, logger.handlers
+    logger.handlers, logger.propagate = [handler], False
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.handlers, logger.propagate = handlers, propagate
+        logger.setLevel(level)

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from trtconv.exported import Blame
 from trtconv.exporter.blame import blame_exception
-from trtconv.exporter.report import Blame
 from trtconv.exporter.request import Axes
 from trtconv.exporter.subject import Subject, as_tuple, is_fake_quantize, random_inputs
 from trtconv.shapes import Shape

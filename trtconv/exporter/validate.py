@@ -14,11 +14,12 @@ from typing import Any
 import torch
 from torch.export.dynamic_shapes import refine_dynamic_shapes_from_suggested_fixes
 
+from trtconv.exported import Blame, SizeRule
 from trtconv.exporter.blame import blame_exception, blame_frame, first_line
-from trtconv.exporter.report import Blame, SizeRule
 from trtconv.exporter.request import Axes
 from trtconv.exporter.sizes import with_tied
 from trtconv.exporter.subject import Adapter, Subject, random_inputs
+from trtconv.exporter.torch_door import heard
 from trtconv.exporter.trials import Trials
 
 _ROOM = 4
@@ -289,17 +290,8 @@ class _GuardWatch(logging.Handler):
 def _guards(subject: Subject, example: Sequence[torch.Tensor], shapes: Any) -> _GuardWatch:
     """Exports once more, only to learn which line asked for which guard."""
     watch = _GuardWatch()
-    logger = logging.getLogger(_GUARD_LOGGER)
-    level, propagate, handlers = logger.level, logger.propagate, logger.handlers
-    logger.handlers = [watch]
-    logger.propagate = False
-    logger.setLevel(logging.INFO)
-    try:
-        with contextlib.suppress(Exception):
-            _export(subject, example, shapes)
-    finally:
-        logger.handlers, logger.propagate = handlers, propagate
-        logger.setLevel(level)
+    with heard(_GUARD_LOGGER, watch), contextlib.suppress(Exception):
+        _export(subject, example, shapes)
     return watch
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from trtconv.exporter.report import ExportReport, Proof
+from trtconv.exported import ExportReport, Proof
 from trtconv.report.text import check_text
 from trtconv.report.wording import byte_size, clean, shape_text, table
 
