@@ -39,7 +39,8 @@ MAY_IMPORT = {
     "explain": "axes deconv errors explanation findings isolate model passes plan rules runtime",
     "pipeline": "audit errors files findings model passes plan precision progress rules runtime shapes verify",
     "exporter": "_version errors exported files findings lattice model pipeline plan progress shapes verify",
-    "cli": "_version errors exporter explain explanation findings passes pipeline plan progress report rules runtime shapes",
+    "cli": "_version errors explain explanation exporter findings passes pipeline plan progress report rules runtime "
+    "shapes",
 }
 """Module or subpackage of trtconv to the others that it may import."""
 
