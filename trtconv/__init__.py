@@ -11,7 +11,8 @@ from trtconv._version import __version__
 
 TYPE_CHECKING = False  # What typing.TYPE_CHECKING is; spares the import of typing.
 if TYPE_CHECKING:
-    from trtconv.errors import BuildFailed, EnvironmentMissing, InputError, TrtconvError, VerifyFailed
+    from trtconv.errors import BuildFailed, EnvironmentMissing, ExportFailed, InputError, TrtconvError, VerifyFailed
+    from trtconv.exporter import ConvertReport, ExportOptions, ExportReport, ExportRequest, convert, export, export_spec
     from trtconv.pipeline import build, check, rewrite
     from trtconv.plan import BuildReport, BuildRequest, CheckReport, CheckRequest, RewriteReport, RewriteRequest, Target
     from trtconv.progress import NullProgress, Progress
@@ -25,7 +26,12 @@ __all__ = [
     "BuildRequest",
     "CheckReport",
     "CheckRequest",
+    "ConvertReport",
     "EnvironmentMissing",
+    "ExportFailed",
+    "ExportOptions",
+    "ExportReport",
+    "ExportRequest",
     "InputError",
     "NullProgress",
     "Progress",
@@ -41,13 +47,32 @@ __all__ = [
     "__version__",
     "build",
     "check",
+    "convert",
+    "export",
+    "export_spec",
     "load_report",
     "rewrite",
     "sizes",
 ]
 
 _HOMES = {
-    "trtconv.errors": ("BuildFailed", "EnvironmentMissing", "InputError", "TrtconvError", "VerifyFailed"),
+    "trtconv.errors": (
+        "BuildFailed",
+        "EnvironmentMissing",
+        "ExportFailed",
+        "InputError",
+        "TrtconvError",
+        "VerifyFailed",
+    ),
+    "trtconv.exporter": (
+        "ConvertReport",
+        "ExportOptions",
+        "ExportReport",
+        "ExportRequest",
+        "convert",
+        "export",
+        "export_spec",
+    ),
     "trtconv.pipeline": ("build", "check", "rewrite"),
     "trtconv.plan": (
         "BuildReport",

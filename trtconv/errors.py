@@ -6,6 +6,7 @@ A problem *in the model* is a `trtconv.findings.Finding`, a value. A problem *do
     |-- InputError              2   a bad call or an unreadable input
     |-- EnvironmentMissing      4   this machine cannot: runtime, GPU or capability missing
     |-- BuildFailed             1   TensorRT refused to parse or build the model
+    |-- ExportFailed            1   the module cannot be exported as asked
     `-- VerifyFailed            1   two models that should agree do not
 
 Anything else that escapes is a bug in trtconv (exit code 3).
@@ -54,6 +55,12 @@ class BuildFailed(TrtconvError):
     def __init__(self, message: str, hint: str = "", findings: tuple[object, ...] = ()) -> None:
         super().__init__(message, hint)
         self.findings = findings
+
+
+class ExportFailed(TrtconvError):
+    """A PyTorch module cannot be exported as it was asked for."""
+
+    exit_code = 1
 
 
 class VerifyFailed(TrtconvError):

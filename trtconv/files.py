@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from trtconv.errors import InputError
 
@@ -30,13 +32,24 @@ def atomic_write(path: Path, data: bytes | memoryview) -> None:
     Raises:
         InputError: The file cannot be written (folder missing or read-only, disk full).
     """
+    with atomic_stream(path) as file:
+        file.write(data)
+
+
+@contextlib.contextmanager
+def atomic_stream(path: Path) -> Iterator[BinaryIO]:
+    """Opens a temporary file that becomes `path` when the block ends well, and vanishes when it does not.
+
+    Raises:
+        InputError: The file cannot be written.
+    """
     temporary: Path | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
         temporary = Path(name)
         with os.fdopen(handle, "wb") as file:
-            file.write(data)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         temporary.chmod(0o666 & ~_umask())

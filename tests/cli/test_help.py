@@ -19,6 +19,8 @@ FLAGS = {
     "--precision --report --format --no-rewrite --requantize --fail-on --force --config --jobs -q --quiet",
     "check": "--dim --profile --minShapes --optShapes --maxShapes --value --target --no-rewrite --requantize --format "
     "--fail-on --select --ignore --thorough --config --jobs -q --quiet",
+    "export": "-o --output --input --dynamic --dim --static --arg --weights --output-name --exporter --no-proof "
+    "--no-check --target --format --fail-on -q --quiet",
     "rewrite": "-o --output --only --skip --requantize --target --format -q --quiet",
     "explain": "--target --format",
     "sizes": "--dim --format",

@@ -1,22 +1,24 @@
-"""Quantises deconvolution weights beforehand where a target forgets to."""
+"""Dequantises deconvolution weights beforehand where a target computes in float anyway."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import onnx_graphsurgeon as gs
+from numpy.typing import NDArray
 
+from trtconv.model import Field
 from trtconv.passes.base import NodePass, Operation, Refusal
-from trtconv.passes.quantized import read_linear
-from trtconv.quant import along, limits
+from trtconv.passes.quantized import Linear, read_linear
+from trtconv.quant import EMULATED, along, dequantize, limits
 
 
 class FoldWeightQuantizers(NodePass):
-    """Folds the QuantizeLinear of a deconvolution's weight: the model then holds the integers themselves.
+    """Folds quantised deconvolution weights into float where TensorRT 8 has no int8 kernel for the layer.
 
-    Where TensorRT 8.6 has no int8 kernel (groups, 3-D, an input that is not quantised) it falls back to float, and then
-    takes the float weights in front of the quantiser: up to 2e-2 relative error. Integers leave it no choice.
+    With groups, in 3-D with a float output, or behind an input that is not quantised, it falls back to float - and takes
+    the weights in front of their quantiser: up to 2e-2 relative error. The folded weights are those that ONNX means.
     """
 
     name: ClassVar[str] = "fold-weight-quantizers"
@@ -29,33 +31,56 @@ class FoldWeightQuantizers(NodePass):
         if not operation.target.before(9) or len(node.inputs) < 2:
             return None
         dequantizer = _producer(node.inputs[1], "DequantizeLinear")
-        quantizer = _producer(dequantizer.inputs[0], "QuantizeLinear") if dequantizer is not None else None
-        weights = field.fold(quantizer.inputs[0]) if quantizer is not None else None
-        if dequantizer is None or quantizer is None or weights is None:
+        if dequantizer is None or not _falls_back(field, node):
             return None
-        linear = read_linear(field, quantizer)
-        if isinstance(linear, str):
-            return Refusal(linear)
-        if linear.zero_point is None or str(linear.zero_point.dtype) not in ("int8", "uint8"):
-            return Refusal("its zero point is missing or neither int8 nor uint8")
-        dtype = str(linear.zero_point.dtype)
-        point = along(linear.zero_point.astype(np.int32), linear.axis, weights.ndim)
-        integers = np.rint(weights / along(linear.scale, linear.axis, weights.ndim)) + point
-        values = np.clip(integers, *limits(dtype)).astype(dtype)
-        name = node.name or node.op
-        constant = field.constant(f"{name}.weight_{dtype}", values)
-        made = field.node(
-            "DequantizeLinear",
-            f"{name}/Dequantize",
-            [constant, *dequantizer.inputs[1:]],
-            f"{name}.weight",
-            **dequantizer.attrs,
-        )
-        node.inputs[1] = made.outputs[0]
-        field.replace(node, [made, node])
-        return f"weight {list(weights.shape)} quantised beforehand to {dtype}"
+        weights = _weights(field, dequantizer)
+        if weights is None or isinstance(weights, str):
+            return None if weights is None else Refusal(weights)
+        node.inputs[1] = field.constant(f"{node.name or node.op}.weight", weights)
+        field.replace(node, [node])
+        return f"weight {list(weights.shape)} dequantised beforehand: the target runs this layer in float"
 
 
 def _producer(tensor: gs.Tensor, op: str) -> gs.Node | None:
     node = tensor.inputs[0] if tensor.inputs else None
     return node if node is not None and node.op == op else None
+
+
+def _falls_back(field: Field, node: gs.Node) -> bool:
+    """Whether the target has no int8 kernel for a layer. Source: runs on TensorRT 8.6."""
+    if int(node.attrs.get("group", 1)) > 1 or _producer(node.inputs[0], "DequantizeLinear") is None:
+        return True
+    shape = field.shape(node.inputs[1])
+    quantized = any(user.op == "QuantizeLinear" for user in node.outputs[0].outputs)
+    return shape is not None and len(shape) == 5 and not quantized
+
+
+def _weights(field: Field, dequantizer: gs.Node) -> NDArray[Any] | str | None:
+    """Returns the real values behind a DequantizeLinear, why they cannot be had, or None for computed ones."""
+    reader = read_linear(field, dequantizer)
+    if isinstance(reader, str):
+        return reader
+    integers = field.values(dequantizer.inputs[0])
+    if integers is None:
+        quantizer = _producer(dequantizer.inputs[0], "QuantizeLinear")
+        real = field.fold(quantizer.inputs[0]) if quantizer is not None else None
+        if quantizer is None or real is None:
+            return None
+        writer = read_linear(field, quantizer)
+        if isinstance(writer, str):
+            return writer
+        integers = _quantized(real, writer)
+    return "its weight is in no plain integer type" if integers is None else _real(integers, reader)
+
+
+def _quantized(real: NDArray[Any], writer: Linear) -> NDArray[Any] | None:
+    dtype = "uint8" if writer.zero_point is None else str(writer.zero_point.dtype)
+    if dtype not in EMULATED:
+        return None
+    point = 0 if writer.zero_point is None else along(writer.zero_point.astype(np.int64), writer.axis, real.ndim)
+    values = np.rint(real / along(writer.scale, writer.axis, real.ndim)) + point
+    return np.clip(values, *limits(dtype)).astype(dtype)
+
+
+def _real(integers: NDArray[Any], reader: Linear) -> NDArray[Any]:
+    return dequantize(integers, reader.scale, reader.zero_point, reader.axis)

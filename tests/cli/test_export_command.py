@@ -1,0 +1,102 @@
+"""`trtconv export`: flags, exit codes, and what it needs."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+NETS = Path(__file__).parents[1] / "unit" / "export_nets.py"
+TORCH = importlib.util.find_spec("torch") is not None and importlib.util.find_spec("onnxscript") is not None
+needs_torch = pytest.mark.skipif(not TORCH, reason="torch and onnxscript are not installed")
+
+
+def test_nothing_imports_torch_before_it_is_needed(spawn) -> None:
+    code = (
+        "import sys, trtconv, trtconv.exporter, trtconv.cli.export\n"
+        "trtconv.export, trtconv.convert, trtconv.ExportOptions\n"
+        "assert not {'torch', 'onnxscript'} & set(sys.modules), 'torch'"
+    )
+    process = spawn(code)
+    _, err = process.communicate()
+    assert (process.returncode, err) == (0, "")
+
+
+def test_without_torch(call, monkeypatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    ended = call("export", f"{NETS}:Skip", "-o", str(tmp_path / "m.onnx"), "--input", "x=1x3x8x8", "-q")
+    assert ended.code == 4
+    assert "torch is not installed" in ended.err
+    assert "pip install" in ended.err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--input", "x=1y3"),
+        ("--input", "x=1x3", "--dynamic", "x"),
+        ("--input", "x=1x3", "--dim", "h"),
+        ("--input", "x=1x3", "--arg", "1=2"),
+    ],
+)
+def test_flags_that_cannot_be_read(call, flags: tuple[str, ...], tmp_path: Path) -> None:
+    ended = call("export", f"{NETS}:Skip", "-o", str(tmp_path / "m.onnx"), "--format", "json", "-q", *flags)
+    assert ended.code == 2
+    assert json.loads(ended.out)["exit_code"] == 2
+
+
+@needs_torch
+def test_export_as_json(call, tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    flags = "--input x=1x3x32x32 --dynamic x=batch,_,height,width --dim height=16:64 --output-name y --format json -q"
+    ended = call("export", f"{NETS}:Skip", "-o", str(path), "--no-check", *flags.split())
+    assert (ended.code, ended.err) == (0, "")
+    report = json.loads(ended.out)
+    assert report["output"]["bytes"] == path.stat().st_size
+    assert report["dims"]["height"]["step"] == 2
+    assert report["outputs"] == {"y": ["batch", 6, "height", "width"]}
+    assert report["proof"]["max_relative_error"] < 1e-4
+
+
+@needs_torch
+def test_export_then_build(call, tmp_path: Path) -> None:
+    pytest.importorskip("tensorrt_rtx")
+    path = tmp_path / "m.onnx"
+    flags = "--input x=1x3x32x32 --dynamic x=batch,_,height,width --dim height=16:64 --dim width=16:64 --target rtx"
+    ended = call("export", f"{NETS}:Skip", "-o", str(path), *flags.split())
+    assert ended.code == 0, ended.err
+    assert "height must be a multiple of 2: from `return torch.cat(" in ended.out
+    assert "parser: rtx" in ended.out
+    assert ended.out.splitlines()[-1].startswith(f"wrote {path} (")
+    sizes = "--dim batch=1:1:2 --dim height=16:32:64 --dim width=16:32:64 --target rtx -q"
+    assert call("build", str(path), *sizes.split()).code == 0
+    assert path.with_suffix(".engine").exists()
+
+
+@needs_torch
+@pytest.mark.parametrize(
+    ("name", "code", "said"),
+    [
+        ("Baked", 1, "height is fixed to 32: from `height = int(x.shape[2])` at "),
+        ("Values", 1, "from `if x.sum() > 0:` at "),
+        ("broken", 2, "KeyError: 'no such weight'"),
+        ("nothing", 2, "has no 'nothing'"),
+    ],
+)
+def test_failures(call, name: str, code: int, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    flags = "--input x=1x3x32x32 --dynamic x=batch,_,height,width -q"
+    ended = call("export", f"{NETS}:{name}", "-o", str(path), *flags.split())
+    assert ended.code == code
+    assert said in ended.err
+    assert "Traceback" not in ended.err
+    assert ended.out == ""
+    assert not list(tmp_path.iterdir())
+
+
+@needs_torch
+def test_the_output_must_be_writable(call, tmp_path: Path) -> None:
+    assert call("export", f"{NETS}:Skip", "-o", str(tmp_path), "--input", "x=1x3x8x8", "-q").code == 2

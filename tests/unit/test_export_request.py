@@ -1,0 +1,131 @@
+"""What an export is asked for: flags and dimensions. Needs no torch."""
+
+from __future__ import annotations
+
+import pytest
+
+from trtconv.errors import InputError
+from trtconv.exported import Blame, Proof, ProofRun, SizeRule
+from trtconv.exporter.request import InputDecl, parse_argument, parse_dynamic, parse_input, plan_axes
+from trtconv.shapes import Range
+
+X = InputDecl("x", (1, 3, 64, 64))
+AXES = {"x": ("batch", None, "height", "width")}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("x=1x3x64x64", X),
+        ("x=1x3x64x64:half", InputDecl("x", (1, 3, 64, 64), "float16")),
+        ("t=1:int64", InputDecl("t", (1,), "int64")),
+        ("s=scalar:bool", InputDecl("s", (), "bool")),
+    ],
+)
+def test_input(text: str, expected: InputDecl) -> None:
+    assert parse_input(text) == expected
+
+
+@pytest.mark.parametrize("text", ["x", "=1x3", "x=", "x=1x", "x=ax3", "x=0x3", "x=1x3:float31", "x=-1x3", "x=1,3"])
+def test_bad_input(text: str) -> None:
+    with pytest.raises(InputError):
+        parse_input(text)
+
+
+def test_a_near_type_is_suggested() -> None:
+    with pytest.raises(InputError) as caught:
+        parse_input("x=1:float31")
+    assert caught.value.hint == "Did you mean float32?"
+
+
+def test_dynamic() -> None:
+    assert parse_dynamic("x=batch,_,height,width") == ("x", AXES["x"])
+    for text in ("x", "x=", "x=a,,b", "=a"):
+        with pytest.raises(InputError):
+            parse_dynamic(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a=1", ("a", 1)),
+        ("a=(1, 2)", ("a", (1, 2))),
+        ("a=true", ("a", True)),
+        ("a=None", ("a", None)),
+        ("a=tiny", ("a", "tiny")),
+        ("a=b=c", ("a", "b=c")),
+        ("a=__import__('os')", ("a", "__import__('os')")),
+    ],
+)
+def test_argument(text: str, expected: object) -> None:
+    assert parse_argument(text) == expected
+
+
+@pytest.mark.parametrize("text", ["a", "1=2", "=3"])
+def test_bad_argument(text: str) -> None:
+    with pytest.raises(InputError):
+        parse_argument(text)
+
+
+def test_axes() -> None:
+    axes = plan_axes([X], AXES, {"height": Range(32, 64, 128)})
+    assert axes.example == {"batch": 1, "height": 64, "width": 64}
+    assert axes.bounds == {"height": Range(32, 64, 128)}
+    assert axes.names(0, 4) == AXES["x"]
+    assert axes.shapes([X], {"height": 96}) == ((1, 3, 96, 64),)
+
+
+def test_a_dimension_of_one_size_is_static() -> None:
+    assert list(plan_axes([X], AXES, {"batch": Range(1, 1, 1)}).places) == ["height", "width"]
+    assert not plan_axes([X], AXES, {}, static=True).places
+
+
+def test_an_axis_can_be_named_by_its_place() -> None:
+    assert plan_axes([X], {}, {"x:2": Range(32, 64, 128)}).places == {"x_2": ((0, 2),)}
+    assert plan_axes([X], AXES, {"x:2": Range(32, 64, 128)}).bounds == {"height": Range(32, 64, 128)}
+
+
+@pytest.mark.parametrize(
+    ("dynamic", "dims", "said"),
+    [
+        ({"y": ("a",)}, {}, "no input"),
+        ({"x": ("a", None)}, {}, "2 axes"),
+        (AXES, {"hight": Range(1, 2, 3)}, "no dimension"),
+        (AXES, {"x:7": Range(1, 2, 3)}, "no dimension"),
+        (AXES, {"height": Range(1, 2, 3)}, "outside"),
+        ({"x": ("n", "n", None, None)}, {}, "different sizes"),
+    ],
+)
+def test_bad_axes(dynamic: dict, dims: dict, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        plan_axes([X], dynamic, dims)
+
+
+BLAME = Blame("unet.py", 31, "x2 = torch.cat([a, b])")
+
+
+@pytest.mark.parametrize(
+    ("rule", "sentence"),
+    [
+        (
+            SizeRule("height", 64, 8, 0, 8, blame=BLAME),
+            "height must be a multiple of 8: from `x2 = torch.cat([a, b])` at unet.py:31",
+        ),
+        (SizeRule("h", 63, 2, 1, 3), "h must be a multiple of 2 plus 1, at least 3"),
+        (SizeRule("h", 64, 1, 0, 1), "h may be any size"),
+        (SizeRule("h", 64, 1, 0, 32, 96, asked=Range(32, 64, 128)), "h may be any size, at most 96"),
+        (SizeRule("h", 64, 8, 0, 64, 128, asked=Range(60, 64, 130)), "h must be a multiple of 8"),
+        (SizeRule("h", 64, 0), "h must be 64"),
+        (SizeRule("h", 3, 0, valid=(3, 5, 6)), "h must be one of 3, 5, 6"),
+    ],
+)
+def test_sentences(rule: SizeRule, sentence: str) -> None:
+    assert rule.sentence() == sentence
+
+
+def test_a_proof_fails_on_infinity_and_nan() -> None:
+    good, bad = ProofRun({}, 1e-6), ProofRun({}, float("inf"))
+    assert not Proof((good,), 1e-4).failed
+    assert Proof((good, bad), 1e-4).failed
+    assert Proof((ProofRun({}, float("nan")),), 1e-4).failed
+    assert not Proof((), 1e-4, "why").failed

@@ -1,0 +1,159 @@
+"""From PyTorch to an ONNX file that is right and dynamic. The only importer of torch, and only when it is called.
+
+The package is not called `export`, because `trtconv.export` is the function.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trtconv.errors import InputError
+from trtconv.exported import ConvertReport, ExportReport
+from trtconv.exporter.request import DTYPES, AxisNames, ExportOptions, ExportRequest, InputDecl
+from trtconv.exporter.torch_door import require_torch
+from trtconv.files import check_writable
+from trtconv.plan import BuildRequest
+from trtconv.progress import Progress
+from trtconv.shapes import Range
+
+if TYPE_CHECKING:
+    import torch
+
+Example = Any
+"""A tensor, a sequence of them in forward's order, or a mapping of forward's parameter names to them."""
+DimBounds = Mapping[str, "Range | str | tuple[int, int]"]
+
+__all__ = ["ConvertReport", "ExportOptions", "ExportReport", "ExportRequest", "convert", "export", "export_spec"]
+
+
+def export_spec(request: ExportRequest, progress: Progress | None = None) -> ExportReport:
+    """Does what `trtconv export SPEC` does.
+
+    Raises:
+        InputError: A bad request, or a module that does not run on its inputs.
+        ExportFailed: The module cannot be exported as asked.
+        EnvironmentMissing: torch is not installed.
+    """
+    require_torch()
+    from trtconv.exporter.run import run
+
+    return run(request, progress)
+
+
+def export(
+    module: torch.nn.Module,
+    example: Example,
+    output: Path | str,
+    dynamic: Mapping[str, Sequence[str | None]] | None = None,
+    dims: DimBounds | None = None,
+    options: ExportOptions | None = None,
+    progress: Progress | None = None,
+) -> ExportReport:
+    """Exports a module to an ONNX file, proves it against PyTorch and checks it for TensorRT.
+
+    Args:
+        module: In eval mode; not changed.
+        example: A tensor, a sequence of tensors in forward's order, or a mapping of parameter names to tensors.
+        output: Where the file goes.
+        dynamic: Input name to the names of its axes, None for a static one: {"x": ("batch", None, "h", "w")}.
+        dims: Dimension name (or "INPUT:AXIS") to its bounds: a `Range`, "64:512" or (64, 512).
+        options: Target, output names, what to leave out.
+        progress: Told of the stages.
+
+    Returns:
+        The report; its exit_code is 1 where the file differs from PyTorch (none is written then) or the check fails.
+
+    Raises:
+        InputError: The module is in train mode, or does not run on the example.
+        ExportFailed: The module cannot be exported as asked; the message has the line of Python.
+        EnvironmentMissing: torch is not installed.
+    """
+    require_torch()
+    from trtconv.exporter import run, subject
+
+    path, options = Path(output), options or ExportOptions()
+    check_writable(path)
+    subject.refuse_train_mode(module)
+    named = _named_example(module, example)
+    inputs = tuple(InputDecl(name, tuple(tensor.shape), _dtype(name, tensor)) for name, tensor in named.items())
+    stages = run.Stages(progress)
+    with stages("run"):
+        ready = subject.prepare(module, inputs, options.outputs, tuple(named.values()))
+    axes: dict[str, AxisNames] = {name: tuple(names) for name, names in (dynamic or {}).items()}
+    bounds = {name: _range(bound) for name, bound in (dims or {}).items()}
+    return run.export_subject(ready, type(module).__qualname__, path, axes, bounds, options, stages)
+
+
+def convert(
+    module: torch.nn.Module,
+    example: Example,
+    build: BuildRequest,
+    dynamic: Mapping[str, Sequence[str | None]] | None = None,
+    options: ExportOptions | None = None,
+    progress: Progress | None = None,
+) -> ConvertReport:
+    """Exports a module and builds its engine.
+
+    Args:
+        module: In eval mode; not changed.
+        example: As in `export`.
+        build: What to build; `build.model` is where the ONNX file goes. The dimensions' bounds are taken from it.
+        dynamic: As in `export`.
+        options: As in `export`; its target is the build's, and the check is the build's own.
+        progress: Told of the stages.
+
+    Returns:
+        Both reports; the build's is None where the export failed.
+
+    Raises:
+        TrtconvError: As `export` and `trtconv.build`.
+    """
+    asked = dataclasses.replace(options or ExportOptions(), target=build.target, check=False)
+    ranges = [build.dims, *build.profiles]
+    bounds: dict[str, Range] = {}
+    for name in dict.fromkeys(name for each in ranges for name in each):
+        own = [each[name] for each in build.profiles if name in each] or [build.dims[name]]
+        bounds[name] = Range(min(r.min for r in own), own[0].opt, max(r.max for r in own))
+    exported = export(module, example, build.model, dynamic, bounds, asked, progress)
+    if exported.exit_code:
+        return ConvertReport(exported, None)
+    from trtconv import pipeline
+
+    return ConvertReport(exported, pipeline.build(build, progress))
+
+
+def _named_example(module: torch.nn.Module, example: Example) -> dict[str, torch.Tensor]:
+    """Returns the example's tensors by name; those given by position are called as forward calls them."""
+    import inspect
+
+    import torch
+
+    if isinstance(example, Mapping):
+        named = dict(example)
+    else:
+        tensors = [example] if isinstance(example, torch.Tensor) else list(example)
+        parameters = [
+            p.name for p in inspect.signature(module.forward).parameters.values() if p.kind is not p.VAR_POSITIONAL
+        ]
+        names = [*parameters[: len(tensors)], *(f"input_{i}" for i in range(len(parameters), len(tensors)))]
+        named = dict(zip(names, tensors, strict=True))
+    for name, tensor in named.items():
+        if not isinstance(tensor, torch.Tensor):
+            raise InputError(f"example input {name} is a {type(tensor).__name__}, no tensor", "Give tensors.")
+    return named
+
+
+def _dtype(name: str, tensor: torch.Tensor) -> str:
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    if dtype not in DTYPES:
+        raise InputError(f"example input {name} is {dtype}, which TensorRT does not take", f"Use {', '.join(DTYPES)}.")
+    return dtype
+
+
+def _range(bound: Range | str | tuple[int, int]) -> Range:
+    if isinstance(bound, Range):
+        return bound
+    return Range.parse(bound if isinstance(bound, str) else ":".join(map(str, bound)))

@@ -1,0 +1,150 @@
+"""Eager PyTorch against ONNX Runtime, at the example's size and at further ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from trtconv.exported import Proof, ProofRun, SizeRule
+from trtconv.exporter.blame import first_line
+from trtconv.exporter.request import Axes
+from trtconv.exporter.sizes import size_at, with_tied
+from trtconv.exporter.subject import Subject, random_inputs
+from trtconv.exporter.trials import Trials
+from trtconv.shapes import Shape
+from trtconv.verify import relative_error
+
+TOLERANCES = {"float64": 1e-9, "float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1}
+"""Largest difference over the largest magnitude of the output, by the coarsest type of weights and inputs."""
+QUANTIZED_TOLERANCE = 5e-2
+"""For fake-quantised modules: a value on the border between two steps may fall to either side."""
+FURTHER = 3
+_GROWTH = 16
+"""How many times the example's elements a proof's inputs have at most."""
+
+
+def tolerance(subject: Subject, quantized: bool) -> float:
+    """Returns the tolerance for a subject, by its coarsest type."""
+    types = {str(t.dtype).removeprefix("torch.") for t in (*subject.module.parameters(), *subject.example)}
+    coarsest = max((TOLERANCES[t] for t in types if t in TOLERANCES), default=TOLERANCES["float32"])
+    return max(coarsest, QUANTIZED_TOLERANCE) if quantized else coarsest
+
+
+def proof_sizes(subject: Subject, axes: Axes, rules: Sequence[SizeRule], trials: Trials) -> list[Mapping[str, int]]:
+    """Returns the sizes to compare at: the example, then the smallest, a lopsided and the largest affordable ones."""
+    chosen: list[Mapping[str, int]] = [dict(axes.example)]
+    for sizes in _candidates(subject, axes, rules):
+        if sizes not in chosen and trials.ok(sizes):
+            chosen.append(sizes)
+        if len(chosen) == 1 + FURTHER:
+            break
+    return chosen
+
+
+def beyond_sizes(beyond: Mapping[str, int], rules: Sequence[SizeRule], trials: Trials) -> list[Mapping[str, int]]:
+    """Returns sizes on the far side of a limit that torch.export sees: the next, the middle and the largest.
+
+    Where a trace agrees with PyTorch on both sides, the limit is one of torch.export's own (an assertion on sizes, a
+    choice of kernel) and no branch of the module's.
+    """
+    chosen: list[Mapping[str, int]] = []
+    example = {rule.name: rule.example for rule in rules}
+    for rule in rules:
+        if rule.name in beyond and rule.max is not None:
+            far = rule.sizes(beyond[rule.name], rule.max)
+            picks = {far[0], far[len(far) // 2], far[-1]} if far else set()
+            chosen += [s for n in sorted(picks) if trials.ok(s := with_tied(rules, {**example, rule.name: n}))]
+    return chosen
+
+
+def _candidates(subject: Subject, axes: Axes, rules: Sequence[SizeRule]) -> Iterator[Mapping[str, int]]:
+    if not rules:
+        return
+    limit = _GROWTH * sum(math.prod(each.shape) for each in subject.inputs)
+    tops = [(0.0, 1), (1.0, 2), (1.0, 4), (0.5, 1), (1.0, 1), (0.25, 2), (0.75, 1)]
+    for turn, (share, factor) in enumerate(tops):
+        sizes = {}
+        for number, rule in enumerate(rules):
+            # Every other dimension goes the other way, so that height and width differ.
+            own = share if share in (0.0,) or (number + turn) % 2 else max(share - 0.5, 0.0)
+            sizes[rule.name] = size_at(rule, own, max(factor * rule.example, rule.example + 2 * max(rule.step, 1)))
+        sizes = with_tied(rules, sizes)
+        if sum(math.prod(s) for s in axes.shapes(subject.inputs, sizes)) <= limit:
+            yield sizes
+
+
+def prove(path: Path, subject: Subject, axes: Axes, sizes: Sequence[Mapping[str, int]], limit: float) -> Proof:
+    """Runs both at every size.
+
+    Args:
+        path: The ONNX file.
+        subject: What was exported.
+        axes: Its dynamic dimensions.
+        sizes: Sizes to compare at.
+        limit: Largest relative error that passes.
+
+    Returns:
+        What came of each run. A run that ONNX Runtime refuses where PyTorch does not counts as an infinite error; a
+        model that it cannot load at all is not compared.
+    """
+    try:
+        session = _session(path)
+    except Exception as error:  # ONNX Runtime raises its own types, one for each status
+        return Proof((), limit, f"ONNX Runtime does not load the file: {first_line(error)}")
+    if any(each.dtype == "bfloat16" for each in subject.inputs):
+        return Proof((), limit, "NumPy has no bfloat16 to hand to ONNX Runtime")
+    runs = []
+    for number, chosen in enumerate(sizes):
+        shapes = axes.shapes(subject.inputs, chosen)
+        tensors = subject.example if number == 0 else random_inputs(subject.inputs, shapes, number)
+        difference, why = _compare(session, subject, tensors)
+        named = dict(zip((each.name for each in subject.inputs), shapes, strict=True))
+        runs.append(ProofRun(named, difference, why))
+    return Proof(tuple(runs), limit)
+
+
+def _session(path: Path) -> Any:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    # Optimizations may themselves change a deconvolution's pads.
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+
+
+def _compare(session: Any, subject: Subject, tensors: Sequence[torch.Tensor]) -> tuple[float | None, str]:
+    """Returns the largest relative error of all outputs, and what went wrong."""
+    try:
+        expected = [_array(t) for t in subject.run(tensors)]
+    except Exception as error:
+        return None, f"PyTorch refuses it: {first_line(error)}"
+    wanted = {i.name for i in session.get_inputs()}
+    feeds = {each.name: _array(t) for each, t in zip(subject.inputs, tensors, strict=True) if each.name in wanted}
+    try:
+        got = session.run(list(subject.outputs), feeds)
+    except Exception as error:
+        return math.inf, f"ONNX Runtime fails: {first_line(error)}"
+    for name, a, b in zip(subject.outputs, expected, got, strict=True):
+        if a.shape != b.shape:
+            return math.inf, f"output {name} is {_shape(b.shape)}, PyTorch makes {_shape(a.shape)}"
+        if a.dtype != b.dtype:
+            return math.inf, f"output {name} is {b.dtype}, PyTorch makes {a.dtype}"
+    return max((relative_error(a, b) for a, b in zip(expected, got, strict=True)), default=0.0), ""
+
+
+def _array(tensor: torch.Tensor) -> NDArray[Any]:
+    tensor = tensor.detach()
+    if tensor.dtype is torch.bfloat16:
+        tensor = tensor.float()
+    return np.ascontiguousarray(tensor.numpy())
+
+
+def _shape(shape: Shape) -> str:
+    return "x".join(map(str, shape)) or "scalar"

@@ -1,0 +1,261 @@
+"""What an export is asked for, and how the command line spells it. Knows nothing of torch."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import difflib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from trtconv.errors import InputError
+from trtconv.findings import Severity
+from trtconv.plan import Target
+from trtconv.shapes import Range, Shape
+
+DTYPES = ("float32", "float16", "bfloat16", "float64", "int64", "int32", "int16", "int8", "uint8", "bool")
+_ALIASES = {
+    "float": "float32",
+    "fp32": "float32",
+    "half": "float16",
+    "fp16": "float16",
+    "bf16": "bfloat16",
+    "double": "float64",
+    "fp64": "float64",
+    "long": "int64",
+    "int": "int32",
+}
+EXPORTERS = ("auto", "torch.export", "torchscript")
+"""What may write the file: the exporter over torch.export, the tracing one that torch calls legacy, or the better."""
+
+AxisNames = tuple[str | None, ...]
+"""One entry an axis of an input: the dimension's name, or None for a static axis."""
+
+
+@dataclasses.dataclass(frozen=True)
+class InputDecl:
+    """One input of the module.
+
+    Args:
+        name: The tensor's name in the ONNX file; that of `forward`'s parameter where there is one so called.
+        shape: The example's shape.
+        dtype: One of `DTYPES`.
+    """
+
+    name: str
+    shape: Shape
+    dtype: str = "float32"
+
+    def __str__(self) -> str:
+        return f"{self.name}={'x'.join(map(str, self.shape)) or 'scalar'}:{self.dtype}"
+
+
+@dataclasses.dataclass(frozen=True)
+class ExportOptions:
+    """What is asked beside the module, its inputs and where the file goes.
+
+    Args:
+        outputs: Names of the outputs, in order; empty: the module's own (keys of a dict), else "output".
+        target: What the file is for: decides opset and IR version. None: any TensorRT from 10.0 and RTX.
+        static: Leave every dimension static, whatever was named: the recommended first step.
+        proof: Compare PyTorch with ONNX Runtime.
+        check: Run `trtconv check` on the file.
+        fail_on: Lowest severity of a finding of `check` that fails the export; None: never.
+        exporter: One of `EXPORTERS`.
+    """
+
+    outputs: tuple[str, ...] = ()
+    target: Target | None = None
+    static: bool = False
+    proof: bool = True
+    check: bool = True
+    fail_on: Severity | None = Severity.ERROR
+    exporter: str = "auto"
+
+
+@dataclasses.dataclass(frozen=True)
+class ExportRequest:
+    """A call of `trtconv export`.
+
+    Args:
+        spec: What to export: "file.py:factory", "package.module:Class", a .pt2 or a TorchScript file.
+        output: Where the ONNX file goes.
+        inputs: The example's inputs, in the order of the file's inputs.
+        dynamic: Input name to the names of its dynamic axes.
+        dims: Dimension name to its bounds.
+        arguments: Keyword arguments of the factory.
+        weights: A state dict to load, .pt or .safetensors.
+        options: The rest.
+    """
+
+    spec: str
+    output: Path
+    inputs: tuple[InputDecl, ...] = ()
+    dynamic: Mapping[str, AxisNames] = dataclasses.field(default_factory=dict)
+    dims: Mapping[str, Range] = dataclasses.field(default_factory=dict)
+    arguments: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    weights: Path | None = None
+    options: ExportOptions = ExportOptions()
+
+
+def parse_input(text: str) -> InputDecl:
+    """Reads one `--input`: "x=1x3x64x64", "t=1:int64", "scale=scalar"."""
+    name, equals, rest = text.partition("=")
+    name, rest = name.strip(), rest.strip()
+    if not (name and equals and rest):
+        raise InputError(f"--input {text!r} is not NAME=SHAPE[:DTYPE]", "Write --input x=1x3x64x64 or t=1:int64.")
+    shape, _, dtype = rest.partition(":")
+    return InputDecl(name, _shape(text, shape), _dtype(text, dtype or "float32"))
+
+
+def _shape(flag: str, text: str) -> Shape:
+    if text == "scalar":
+        return ()
+    sizes = text.split("x")
+    if not all(size.isascii() and size.isdecimal() and len(size) < 12 for size in sizes):
+        raise InputError(f"--input {flag!r}: the shape {text!r} is not integers joined by x", "Write 1x3x64x64.")
+    shape = tuple(int(size) for size in sizes)
+    if min(shape) < 1:
+        raise InputError(f"--input {flag!r} has a size below 1", "Give sizes of at least 1.")
+    return shape
+
+
+def _dtype(flag: str, text: str) -> str:
+    dtype = _ALIASES.get(text, text)
+    if dtype not in DTYPES:
+        near = difflib.get_close_matches(text, [*DTYPES, *_ALIASES], 1)
+        hint = f"Did you mean {near[0]}?" if near else f"Use one of {', '.join(DTYPES)}."
+        raise InputError(f"--input {flag!r}: there is no type {text!r}", hint)
+    return dtype
+
+
+def parse_dynamic(text: str) -> tuple[str, AxisNames]:
+    """Reads one `--dynamic`: "x=batch,_,height,width"; "_" is a static axis."""
+    name, equals, rest = text.partition("=")
+    axes = tuple(part.strip() for part in rest.split(","))
+    if not (name.strip() and equals and all(axes)):
+        raise InputError(
+            f"--dynamic {text!r} is not NAME=AXIS,AXIS,...", "Write --dynamic x=batch,_,height,width; _ is static."
+        )
+    return name.strip(), tuple(None if axis == "_" else axis for axis in axes)
+
+
+def parse_argument(text: str) -> tuple[str, Any]:
+    """Reads one `--arg`: "widths=(8,16)" gives a tuple, "name=resnet" a string, "bias=true" a bool."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip().isidentifier():
+        raise InputError(f"--arg {text!r} is not KEY=VALUE", "Write --arg widths='(8, 16, 32)' or --arg name=tiny.")
+    return name.strip(), _literal(value.strip())
+
+
+def _literal(text: str) -> Any:
+    words = {"true": True, "false": False, "none": None, "null": None}
+    if text.lower() in words:
+        return words[text.lower()]
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return text
+
+
+@dataclasses.dataclass(frozen=True)
+class Axes:
+    """The dynamic dimensions of an export.
+
+    Args:
+        places: Dimension name to the (input index, axis) where it occurs.
+        example: Dimension name to its size in the example.
+        bounds: Dimension name to its bounds, where any were given.
+    """
+
+    places: Mapping[str, tuple[tuple[int, int], ...]]
+    example: Mapping[str, int]
+    bounds: Mapping[str, Range]
+
+    def shapes(self, inputs: Sequence[InputDecl], sizes: Mapping[str, int]) -> tuple[Shape, ...]:
+        """Returns the inputs' shapes with the named dimensions set to `sizes`; others stay as in the example."""
+        shapes = [list(each.shape) for each in inputs]
+        for name, places in self.places.items():
+            for index, axis in places:
+                shapes[index][axis] = sizes.get(name, self.example[name])
+        return tuple(tuple(shape) for shape in shapes)
+
+    def names(self, index: int, rank: int) -> AxisNames:
+        """Returns the names of one input's axes."""
+        by_axis = {axis: name for name, places in self.places.items() for i, axis in places if i == index}
+        return tuple(by_axis.get(axis) for axis in range(rank))
+
+
+def plan_axes(
+    inputs: Sequence[InputDecl], dynamic: Mapping[str, AxisNames], dims: Mapping[str, Range], static: bool = False
+) -> Axes:
+    """Joins `--dynamic` and `--dim` into the dynamic dimensions of an export.
+
+    A dimension whose bounds allow one size only is static. `INPUT:AXIS` in `dims` makes an axis dynamic that
+    `dynamic` does not name.
+
+    Raises:
+        InputError: An input that is not there, ranks that differ, an unknown dimension, one name at axes of different
+            sizes, or an example outside its bounds.
+    """
+    index = {each.name: i for i, each in enumerate(inputs)}
+    places: dict[str, list[tuple[int, int]]] = {}
+    for name, axes in dynamic.items():
+        if name not in index:
+            raise InputError(f"--dynamic names {name!r}, which is no input", f"Inputs: {', '.join(index) or 'none'}.")
+        shape = inputs[index[name]].shape
+        if len(axes) != len(shape):
+            raise InputError(
+                f"--dynamic {name} names {len(axes)} axes, --input {name} has {len(shape)}", "Use _ for a static axis."
+            )
+        for axis, dim in enumerate(axes):
+            if dim is not None:
+                places.setdefault(dim, []).append((index[name], axis))
+    bounds = {_place(inputs, index, places, name): bound for name, bound in dims.items()}
+    example = {name: _size(inputs, name, at) for name, at in places.items()}
+    _check_bounds(example, bounds)
+    kept = [] if static else [n for n in places if n not in bounds or bounds[n].min < bounds[n].max]
+    return Axes(
+        {n: tuple(places[n]) for n in kept},
+        {n: example[n] for n in kept},
+        {n: bounds[n] for n in kept if n in bounds},
+    )
+
+
+def _place(
+    inputs: Sequence[InputDecl], index: Mapping[str, int], places: dict[str, list[tuple[int, int]]], name: str
+) -> str:
+    """Returns the dimension that a `--dim` means."""
+    if name in places:
+        return name
+    owner, _, axis = name.rpartition(":")
+    if owner in index and axis.isdecimal() and int(axis) < len(inputs[index[owner]].shape):
+        place = (index[owner], int(axis))
+        for dim, taken in places.items():
+            if place in taken:
+                return dim
+        places[f"{owner}_{axis}"] = [place]
+        return f"{owner}_{axis}"
+    known = ", ".join(places) or "none"
+    raise InputError(
+        f"--dim names {name!r}, which is no dimension of the inputs",
+        f"Dimensions: {known}. Name axes with --dynamic NAME=batch,_,height,width, or write INPUT:AXIS.",
+    )
+
+
+def _size(inputs: Sequence[InputDecl], name: str, places: Sequence[tuple[int, int]]) -> int:
+    sizes = {inputs[index].shape[axis] for index, axis in places}
+    if len(sizes) > 1:
+        at = ", ".join(f"{inputs[i].name}:{axis} is {inputs[i].shape[axis]}" for i, axis in places)
+        raise InputError(f"dimension {name} has different sizes in the example: {at}", "Give each size its own name.")
+    return sizes.pop()
+
+
+def _check_bounds(example: Mapping[str, int], bounds: Mapping[str, Range]) -> None:
+    for name, bound in bounds.items():
+        if not bound.min <= example[name] <= bound.max:
+            raise InputError(
+                f"the example has {name} {example[name]}, outside --dim {name}={bound.min}:{bound.max}",
+                "Give --input a size within the bounds.",
+            )

@@ -1,0 +1,105 @@
+"""Loading a state dict into a module: never unpickling code, never half."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from trtconv.errors import EnvironmentMissing, InputError
+from trtconv.exporter.blame import first_line
+
+_CONTAINERS = ("state_dict", "model_state_dict", "model", "net", "params_ema", "params")
+_PREFIXES = ("module.", "_orig_mod.", "model.", "net.")
+_LISTED = 8
+
+
+def load_weights(module: torch.nn.Module, path: Path) -> tuple[str, ...]:
+    """Loads every weight of a module from a file.
+
+    Args:
+        module: The module; changed in place.
+        path: .safetensors, or anything that `torch.load(weights_only=True)` reads.
+
+    Returns:
+        Notes on what was unwrapped.
+
+    Raises:
+        InputError: The file cannot be read without running code, or keys or shapes do not match.
+        EnvironmentMissing: The file is .safetensors and that package is not installed.
+    """
+    if not path.is_file():
+        raise InputError(f"--weights {path}: there is no such file", "Give a .pt or .safetensors file.")
+    state, notes = _unwrap(_read(path), path, set(module.state_dict()))
+    own = module.state_dict()
+    _check_keys(path, state, own)
+    module.load_state_dict(state)
+    return notes
+
+
+def _read(path: Path) -> Any:
+    if path.suffix == ".safetensors":
+        if importlib.util.find_spec("safetensors") is None:
+            raise EnvironmentMissing(f"{path} needs the package safetensors", "pip install safetensors")
+        from safetensors.torch import load_file
+
+        reader: Any = load_file
+    else:
+        reader = _torch_load
+    try:
+        return reader(path)
+    except Exception as error:
+        raise InputError(
+            f"--weights {path} cannot be read: {first_line(error)}",
+            "Only state dicts are loaded (weights_only): save module.state_dict(), not the module.",
+        ) from error
+
+
+def _torch_load(path: Path) -> Any:
+    return torch.load(path, map_location="cpu", weights_only=True, mmap=None)
+
+
+def _unwrap(value: Any, path: Path, wanted: set[str]) -> tuple[Mapping[str, torch.Tensor], tuple[str, ...]]:
+    """Takes the state dict out of a checkpoint, and a common prefix off its keys."""
+    notes = []
+    if isinstance(value, Mapping):
+        for key in _CONTAINERS:
+            if isinstance(value.get(key), Mapping) and key not in wanted:
+                value = value[key]
+                notes.append(f"weights taken from {key!r} of {path.name}")
+                break
+    if not isinstance(value, Mapping) or not all(isinstance(v, torch.Tensor) for v in value.values()):
+        raise InputError(f"--weights {path} holds no state dict", "Save module.state_dict().")
+    for prefix in _PREFIXES:
+        if value and not wanted & set(value) and all(key.startswith(prefix) for key in value):
+            value = {key[len(prefix) :]: tensor for key, tensor in value.items()}
+            notes.append(f"prefix {prefix!r} taken off the keys of {path.name}")
+    return value, tuple(notes)
+
+
+def _check_keys(path: Path, state: Mapping[str, torch.Tensor], own: Mapping[str, torch.Tensor]) -> None:
+    missing = [key for key in own if key not in state]
+    unexpected = [key for key in state if key not in own]
+    shapes = [
+        f"{key} {tuple(state[key].shape)} for {tuple(own[key].shape)}"
+        for key in own
+        if key in state and state[key].shape != own[key].shape
+    ]
+    lines = [
+        f"  {what}: {_some(keys)}"
+        for what, keys in (("missing", missing), ("unexpected", unexpected), ("another shape", shapes))
+        if keys
+    ]
+    if lines:
+        raise InputError(
+            "\n".join([f"--weights {path} does not match the module", *lines]),
+            "Give the factory the arguments (--arg) that the weights were trained with.",
+        )
+
+
+def _some(keys: Sequence[str]) -> str:
+    more = f" and {len(keys) - _LISTED} more" if len(keys) > _LISTED else ""
+    return ", ".join(keys[:_LISTED]) + more

@@ -1,0 +1,94 @@
+"""The two exporters of torch, each writing a raw ONNX file into a folder of ours."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from trtconv.exporter.request import Axes
+from trtconv.exporter.subject import Subject
+
+NEWEST_OPSET = 20
+"""What both exporters write by default, and every TensorRT from 10.0 reads."""
+DYNAMO_OPSET = 18
+"""Oldest opset that the exporter over torch.export writes itself; older ones are converted from it."""
+
+
+def write_program(program: torch.export.ExportedProgram, subject: Subject, opset: int, folder: Path) -> Path:
+    """Writes with the exporter over torch.export; weights go to a file beside, straight from torch's memory."""
+    path = folder / "program.onnx"
+    written = torch.onnx.export(
+        program,
+        dynamo=True,
+        input_names=[each.name for each in subject.inputs],
+        output_names=list(subject.outputs),
+        opset_version=max(opset, DYNAMO_OPSET),
+        verbose=False,
+    )
+    assert written is not None
+    if opset < DYNAMO_OPSET:
+        _convert(written.model, opset)
+    written.save(path, external_data=True)
+    return path
+
+
+def _convert(model: Any, opset: int) -> None:
+    """Converts to an older opset; ONNX's converter drops the nodes' metadata, which is put back."""
+    from onnxscript import version_converter
+
+    known = {node.outputs[0].name: dict(node.metadata_props) for node in model.graph}
+    version_converter.convert_version(model, opset, fallback=True)
+    for node in model.graph:
+        node.metadata_props.update(known.get(node.outputs[0].name, {}))
+
+
+def write_trace(subject: Subject, axes: Axes, opset: int, folder: Path) -> Path:
+    """Writes with the tracing exporter."""
+    path = folder / "trace.onnx"
+    named = {
+        each.name: {a: n for a, n in enumerate(axes.names(i, len(each.shape))) if n is not None}
+        for i, each in enumerate(subject.inputs)
+    }
+    with torch.no_grad(), _no_dump():
+        torch.onnx.export(
+            subject.module,
+            subject.example,
+            path,
+            input_names=[each.name for each in subject.inputs],
+            output_names=list(subject.outputs),
+            dynamic_axes={name: dims for name, dims in named.items() if dims} | _all_dynamic(subject, axes),
+            opset_version=opset,
+            dynamo=False,
+        )
+    return path
+
+
+@contextlib.contextmanager
+def _no_dump() -> Iterator[None]:
+    """Keeps the tracing exporter from writing its whole graph to stdout when it fails."""
+    enabled = torch._C._jit_is_onnx_log_enabled()
+    torch._C._jit_set_onnx_log_enabled(False)
+    try:
+        yield
+    finally:
+        torch._C._jit_set_onnx_log_enabled(enabled)
+
+
+def _all_dynamic(subject: Subject, axes: Axes) -> dict[str, dict[int, str]]:
+    """Outputs' axes are named afterwards; the exporter only must not fix them to the example's sizes."""
+    if not axes.places:
+        return {}
+    return {
+        name: {axis: f"{name}_{axis}" for axis in range(tensor.dim())}
+        for name, tensor in zip(subject.outputs, subject.expected, strict=True)
+        if tensor.dim()
+    }
+
+
+def opset_for(limit: int | None) -> int:
+    """Returns the opset to write for a target that reads up to `limit`."""
+    return NEWEST_OPSET if limit is None else min(limit, NEWEST_OPSET)
