@@ -7,16 +7,21 @@
 # make venv    just the virtual environment, with everything that developers need
 # make clean   removes what the others made, the virtual environment too
 #
-# Everything is set up in .venv, once; again only when pyproject.toml has changed.
+# make test-export   installs torch too (some gigabytes), runs the tests of trtconv export
+# make bench-gpu     deconvolutions and trtconv's own adapter on TensorRT 8.6, into bench/results/; needs a GPU, and a
+#                    CPython 3.10 that has tensorrt 8.6 and trtconv's dependencies: make bench-gpu GPU_PYTHON=...
+#
+# Everything but bench-gpu is set up in .venv, once; again only when pyproject.toml has changed.
 
 PYTHON ?= python3
+GPU_PYTHON ?= python3.10
 JOBS ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 SIZES := --dim batch=1:1:4 --dim height=64:256:512 --dim width=64:256:512
 
-.PHONY: demo test check lint types bench docs fuzz venv clean
+.PHONY: demo test test-export check lint types bench bench-gpu docs fuzz venv clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/run.stamp
@@ -29,6 +34,9 @@ demo: $(VENV)/run.stamp
 test: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest -n $(JOBS) $(PYTEST_ARGS)
 
+test-export: $(VENV)/export.stamp
+	$(BIN)/python -m pytest -n $(JOBS) tests/unit/test_export_*.py tests/cli/test_export_command.py $(PYTEST_ARGS)
+
 check: lint types test
 
 lint: $(VENV)/dev.stamp
@@ -40,6 +48,11 @@ types: $(VENV)/dev.stamp
 
 bench: $(VENV)/dev.stamp
 	$(BIN)/python bench/run.py
+
+bench-gpu:
+	@$(GPU_PYTHON) -c 'import tensorrt, sys; sys.exit(None if tensorrt.__version__.startswith("8.6") else "bench-gpu needs TensorRT 8.6: make bench-gpu GPU_PYTHON=...")'
+	$(GPU_PYTHON) bench/gpu/deconv.py
+	$(GPU_PYTHON) bench/gpu/adapter.py
 
 docs: $(VENV)/dev.stamp
 	$(BIN)/python docs/make_rules.py
@@ -63,6 +76,11 @@ $(VENV)/dev.stamp: pyproject.toml | $(BIN)/python
 	@echo 'Installing trtconv, TensorRT-RTX and the tools for development into $(VENV)'
 	$(PIP) --editable '.[dev]'
 	@touch $(VENV)/run.stamp $@
+
+$(VENV)/export.stamp: pyproject.toml | $(BIN)/python
+	@echo 'Installing the tools for development and torch into $(VENV)'
+	$(PIP) --editable '.[export,dev]'
+	@touch $(VENV)/run.stamp $(VENV)/dev.stamp $@
 
 clean:
 	rm -rf $(VENV) out build dist *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache

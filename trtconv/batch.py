@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import dataclasses
 import os
 import pickle
 import queue
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,13 @@ Result = CheckReport | BuildReport | FailedRun
 _WORKER_BYTES = 1 << 30
 """Memory that a worker takes besides the model: TensorRT itself, mostly."""
 _MODEL_COPIES = 4
+_BUG_HINT = "This is a bug in trtconv. Please report it with the traceback on stderr."
+
+
+class _Bug(TrtconvError):
+    """Something in trtconv itself broke."""
+
+    exit_code = 3
 
 
 def run_all(requests: Sequence[Request], jobs: int | None = None, progress: Progress | None = None) -> list[Result]:
@@ -186,6 +195,12 @@ def _run(request: Request) -> Result:
         return failed_run(request, error)
     except MemoryError:
         return failed_run(request, BuildFailed("out of memory", "Use --jobs 1, or a machine with more memory."))
+    except Exception as error:
+        # A bug of ours is not to pass for a crash of TensorRT. Stderr is the command's own.
+        traceback.print_exc()
+        kind = type(error).__name__
+        failed = failed_run(request, _Bug(f"internal error: {kind}: {error}", _BUG_HINT))
+        return dataclasses.replace(failed, kind=kind)
 
 
 def failed_run(request: Request, error: TrtconvError) -> FailedRun:

@@ -492,7 +492,8 @@ def _quantization(before: _Before, after: _After) -> Quantization | None:
     if after.node is not None and _Quantizers.of(after.node).has_weight:
         why_not = next((f.message.partition(": ")[2] for f in after.findings if f.code == "TC311"), "")
     elif old.has_weight:
-        why_not = "the passes compute its weight in float"
+        reasons = [f.message.partition(": ")[2] for f in before.findings if f.code == "TC311"]
+        why_not = "; ".join([*reasons, "the passes compute its weight in float"])
     return Quantization(
         old.layout, old.scales, old.axis, old.weight, old.input, old.output, not why_not, why_not, findings
     )

@@ -1,8 +1,9 @@
-"""Writing files so that a killed process leaves the old file or none, never half of one."""
+"""Writing files so that a killed process leaves the old file or none, never half of one; and their checksums."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import tempfile
 from collections.abc import Iterator
@@ -16,6 +17,9 @@ def check_writable(path: Path) -> None:
     """Raises InputError unless a file can be made at `path`; asked before work that takes long."""
     if path.is_dir():
         raise InputError(f"{path} is a folder", "Give the path of a file to write.")
+    if path.exists() and not path.is_file():
+        # The rename would put a file in the place of /dev/null.
+        raise InputError(f"{path} is a device or a pipe, no file", "Give the path of a file to write.")
     # Missing folders are made when the file is written, not for a request that may fail.
     folder = next(parent for parent in path.absolute().parents if parent.exists())
     try:
@@ -24,6 +28,11 @@ def check_writable(path: Path) -> None:
             pass
     except OSError as error:
         raise _cannot_write(path, error) from error
+
+
+def real_path(path: Path) -> Path:
+    """Returns what a path leads to. Unlike `Path.resolve`, it takes links that lead in a circle."""
+    return Path(os.path.realpath(path))
 
 
 def atomic_write(path: Path, data: bytes | memoryview) -> None:
@@ -44,6 +53,8 @@ def atomic_stream(path: Path) -> Iterator[BinaryIO]:
         InputError: The file cannot be written.
     """
     temporary: Path | None = None
+    # What a link points to is written, not the link: /dev/stdout is one.
+    path = real_path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
@@ -61,6 +72,15 @@ def atomic_stream(path: Path) -> Iterator[BinaryIO]:
         if temporary is not None:
             with contextlib.suppress(OSError):
                 temporary.unlink()
+
+
+def sha256_of(path: Path) -> str:
+    """Returns the SHA-256 of a file of any size, in hexadecimal."""
+    sha = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(1 << 20):
+            sha.update(chunk)
+    return sha.hexdigest()
 
 
 def _umask() -> int:

@@ -11,12 +11,11 @@ from __future__ import annotations
 import functools
 import hashlib
 import math
-import os
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import onnx
@@ -33,7 +32,7 @@ from onnx_graphsurgeon.logger import G_LOGGER
 from trtconv import validity
 from trtconv.deconv import crops, geometry_of
 from trtconv.errors import InputError
-from trtconv.files import atomic_write
+from trtconv.files import atomic_stream, atomic_write
 from trtconv.findings import Location
 from trtconv.shapes import InputSpec
 
@@ -54,6 +53,10 @@ _STACK_TRACES = ("pkg.torch.onnx.stack_trace", "pkg.onnxscript.stack_trace")
 _FRAME = re.compile(r'File "([^"\n]+)", line (\d+)')
 _LISTS = {onnx.AttributeProto.INTS: "ints", onnx.AttributeProto.FLOATS: "floats"}
 _SINGLE = frozenset(getattr(onnx.AttributeProto, name) for name in ("INT", "FLOAT", "TENSOR"))
+_SMALL_BYTES = 1 << 10
+"""Tensors up to this size stay in the model's file when the others move out of it."""
+_ALIGNMENT = 1 << 12
+"""Readers map external data into memory, by pages."""
 PROTOBUF_LIMIT = 2**31 - 2**20
 """Bytes that fit one protobuf message, with some room for the rest of the model."""
 
@@ -347,43 +350,71 @@ class OnnxModel:
         return data
 
     def save(self, path: Path) -> None:
-        """Writes a self-contained model: weights inside, or in PATH.data where they exceed 2 GiB.
+        """Writes a self-contained model: weights inside, or in `data_path` where the whole exceeds 2 GiB.
 
         Raises:
-            InputError: The file cannot be written.
+            InputError: A file cannot be read or written.
         """
-        whole = OnnxModel(onnx.ModelProto(), self.path)
-        whole.proto.CopyFrom(self.proto)
-        whole.embed()
-        if sum(len(tensor.raw_data) for tensor in _tensors(whole.proto.graph)) > PROTOBUF_LIMIT:
-            _write_external(whole.proto, path)
-        atomic_write(path, whole.proto.SerializeToString())
+        copy = OnnxModel(onnx.ModelProto(), self.path)
+        copy.proto.CopyFrom(self.proto)
+        if self._fits_one_file():
+            copy.embed()
+        else:
+            copy._move_weights(path)
+        atomic_write(path, copy.serialize())
+
+    def _fits_one_file(self) -> bool:
+        external = sum(validity.nbytes(tensor) for tensor in self._external_tensors())
+        try:
+            return len(self.serialize()) + external <= PROTOBUF_LIMIT
+        except InputError:
+            return False
+
+    def _external_tensors(self) -> Iterator[onnx.TensorProto]:
+        return (tensor for tensor in _tensors(self.proto) if uses_external_data(tensor))
+
+    def _move_weights(self, path: Path) -> None:
+        """Writes the weights to the data file of a model at `path`, and makes them refer to it."""
+        data = data_path(path)
+        large = [tensor for tensor in self.proto.graph.initializer if len(tensor.raw_data) > _SMALL_BYTES]
+        with atomic_stream(data) as file:
+            for tensor in (*self._external_tensors(), *large):
+                file.write(bytes(-file.tell() % _ALIGNMENT))
+                begin = file.tell()
+                self._copy_raw(tensor, file)
+                _refer(tensor, data.name, begin, file.tell() - begin)
+            # An older model there would take the new weights for its own.
+            path.unlink(missing_ok=True)
+
+    def _copy_raw(self, tensor: onnx.TensorProto, file: BinaryIO) -> None:
+        if not uses_external_data(tensor):
+            file.write(tensor.raw_data)
+            return
+        begin, end = _external_range(tensor)
+        for chunk in _chunks(self.path.parent / _external(tensor)["location"], begin, end):
+            file.write(chunk)
 
     def embed(self) -> None:
         """Reads all external data into the model."""
-        for tensor in _tensors(self.proto.graph):
-            if uses_external_data(tensor):
-                onnx.external_data_helper.load_external_data_for_tensor(tensor, str(self.path.parent))
-                tensor.data_location = onnx.TensorProto.DEFAULT
-                del tensor.external_data[:]
+        for tensor in self._external_tensors():
+            onnx.external_data_helper.load_external_data_for_tensor(tensor, str(self.path.parent))
+            tensor.data_location = onnx.TensorProto.DEFAULT
+            del tensor.external_data[:]
 
     def digest(self) -> str:
         """Returns the SHA-256 of the model file followed by what it uses of its external data files."""
         sha = hashlib.sha256(read_file(self.path))
         for name, begin, end in self._external_ranges:
-            with (self.path.parent / name).open("rb") as file:
-                file.seek(begin)
-                while begin < end and (chunk := file.read(min(1 << 20, end - begin))):
-                    sha.update(chunk)
-                    begin += len(chunk)
+            for chunk in _chunks(self.path.parent / name, begin, end):
+                sha.update(chunk)
         return sha.hexdigest()
 
     @property
     def _external_ranges(self) -> list[tuple[str, int, int]]:
         """The parts of external files that tensors lie in: file, begin, end; none overlap, in order."""
-        tensors = (t for t in _tensors(self.proto.graph) if uses_external_data(t))
         merged: list[tuple[str, int, int]] = []
-        for name, begin, end in sorted((_external(t)["location"], *_external_range(t)) for t in tensors):
+        parts = ((_external(t)["location"], *_external_range(t)) for t in self._external_tensors())
+        for name, begin, end in sorted(parts):
             if merged and merged[-1][0] == name and begin <= merged[-1][2]:
                 merged[-1] = (name, merged[-1][1], max(end, merged[-1][2]))
             else:
@@ -393,13 +424,12 @@ class OnnxModel:
     @property
     def external_files(self) -> tuple[Path, ...]:
         """The files that hold external data, in order of name."""
-        names = {_external(t)["location"] for t in _tensors(self.proto.graph) if uses_external_data(t)}
+        names = {_external(t)["location"] for t in self._external_tensors()}
         return tuple(self.path.parent / name for name in sorted(names))
 
     def _check_external_data(self) -> None:
-        for tensor in _tensors(self.proto.graph):
-            if uses_external_data(tensor):
-                _check_external(tensor, self.path)
+        for tensor in self._external_tensors():
+            _check_external(tensor, self.path)
 
     def _embed_small_tensors(self) -> None:
         for tensor in self.proto.graph.initializer:
@@ -730,16 +760,30 @@ def _scopes(model: OnnxModel, graph: onnx.GraphProto, path: str, parent: Scope |
                 yield from _scopes(model, body, f"{path}/{inner}" if path else inner, scope)
 
 
-def _tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
-    """Yields every tensor of a graph and its subgraphs: initializers and attributes."""
+def _tensors(proto: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
+    """Yields every tensor of a model, those of its subgraphs and functions too: initializers and attributes."""
+    yield from _graph_tensors(proto.graph)
+    for function in proto.functions:
+        yield from _node_tensors(function.node)
+
+
+def _graph_tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
     yield from graph.initializer
-    for node in graph.node:
-        for attribute in node.attribute:
-            if attribute.HasField("t"):
-                yield attribute.t
-            yield from attribute.tensors
-            for body in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
-                yield from _tensors(body)
+    for sparse in graph.sparse_initializer:
+        yield from (sparse.values, sparse.indices)
+    yield from _node_tensors(graph.node)
+
+
+def _node_tensors(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.TensorProto]:
+    for attribute in (attribute for node in nodes for attribute in node.attribute):
+        if attribute.HasField("t"):
+            yield attribute.t
+        yield from attribute.tensors
+        lone = [attribute.sparse_tensor] if attribute.HasField("sparse_tensor") else []
+        for sparse in (*lone, *attribute.sparse_tensors):
+            yield from (sparse.values, sparse.indices)
+        for body in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
+            yield from _graph_tensors(body)
 
 
 def _all_names(graph: onnx.GraphProto) -> Iterator[str]:
@@ -829,15 +873,27 @@ def _number(text: str) -> int:
     return int(text)
 
 
-def _write_external(proto: onnx.ModelProto, path: Path) -> None:
-    """Moves the weights of a model over 2 GiB into PATH.data."""
-    data = path.with_name(path.name + ".data")
-    onnx.external_data_helper.convert_model_to_external_data(proto, location=data.name)
-    data.unlink(missing_ok=True)
-    for tensor in _tensors(proto.graph):
-        if uses_external_data(tensor):
-            onnx.external_data_helper.save_external_data(tensor, os.fspath(path.parent))
-            tensor.ClearField("raw_data")
+def data_path(path: Path) -> Path:
+    """Returns where the weights of a model at `path` go when it is too large for one file."""
+    return path.with_name(path.name + ".data")
+
+
+def _chunks(path: Path, begin: int, end: int) -> Iterator[bytes]:
+    """Yields a part of a file, in pieces that need little memory."""
+    with path.open("rb") as file:
+        file.seek(begin)
+        while begin < end and (chunk := file.read(min(1 << 20, end - begin))):
+            yield chunk
+            begin += len(chunk)
+
+
+def _refer(tensor: onnx.TensorProto, location: str, offset: int, length: int) -> None:
+    """Makes a tensor's values external data."""
+    tensor.ClearField("raw_data")
+    del tensor.external_data[:]
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    for key, value in (("location", location), ("offset", str(offset)), ("length", str(length))):
+        tensor.external_data.add(key=key, value=value)
 
 
 def _functions_with(functions: Iterable[onnx.FunctionProto], op: str) -> list[onnx.FunctionProto]:

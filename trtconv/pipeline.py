@@ -16,9 +16,9 @@ from typing import Any
 from trtconv import runtime
 from trtconv.audit import audit
 from trtconv.errors import BuildFailed, EnvironmentMissing, InputError
-from trtconv.files import atomic_write, check_writable
+from trtconv.files import atomic_write, check_writable, real_path, sha256_of
 from trtconv.findings import Finding, Location, Severity, worst
-from trtconv.model import OnnxModel, UnsupportedFunctions, python_line
+from trtconv.model import OnnxModel, UnsupportedFunctions, data_path, python_line
 from trtconv.passes import PASSES, Pass, PassResult, run_passes, select
 from trtconv.plan import (
     BuildPlan,
@@ -37,14 +37,7 @@ from trtconv.rules import STANDING, run_rules
 from trtconv.rules.verdicts import ParserRefused
 from trtconv.runtime import EngineBlob, ParsedNetwork, ParserIssue, Runtime
 from trtconv.shapes import ShapeProfile, dynamic_dims, make_profile
-from trtconv.verify import compare_safely
-
-_TOLERANCE = {"exact": 1e-4, "within tolerance": 5e-2}
-"""Relative error on ONNX Runtime beyond which a rewrite is no rewrite, by the safety of the passes that edited.
-
-Exact passes change the order of float sums at most. Passes within tolerance move values by a quantisation step here and
-there, and steps add up through a network."""
-
+from trtconv.verify import QUANTIZED_TOLERANCE, compare_safely, tolerance
 
 _SMALL_NETWORK = 64
 """Layers up to which `check` builds an engine to see whether it can: that takes some hundredths of a second."""
@@ -222,31 +215,41 @@ def rewrite(request: RewriteRequest, progress: Progress | None = None) -> Rewrit
     """
     clock = _Clock(progress)
     with clock.stage("load"):
-        if request.output.resolve() == request.model.resolve():
+        if real_path(request.output) == real_path(request.model):
             raise InputError(f"{request.output} is the model itself", "Write to another file.")
         passes = _selected(request)
         original, model = OnnxModel.load(request.model), OnnxModel.load(request.model)
-        _protect_data(original, request.output)
+        _protect_data(original, request.output, data_path(request.output))
         check_writable(request.output)
         target = request.target or _target_and_runtime(None)[0]
     with clock.stage("rewrite"):
         done = run_passes(model, passes, target)
     with clock.stage("verify"):
         unchanged: dict[str, Any] = {"max_relative_error": 0.0, "why": "nothing was rewritten", "inputs": {}}
-        verified = compare_safely(original, model) if done.edits else unchanged
+        edited = _edited(done, passes)
+        resized = any(each.frees_sizes for each in edited)
+        verified = compare_safely(original, model, resized=resized) if edited else unchanged
     error = verified["max_relative_error"]
-    if error is not None and error > _tolerance(done, passes):
+    # An infinite error means other shapes or no results: no request to change numbers allows that.
+    if error is not None and (error > _tolerance(original, edited) or math.isinf(error)):
         return RewriteReport(_identity(original), {}, done.edits, done.skipped, verified, exit_code=1)
     with clock.stage("write"):
         model.save(request.output)
-    output = _file_identity(request.output, request.output.read_bytes())
+    output = {"path": str(request.output), "sha256": sha256_of(request.output), "bytes": request.output.stat().st_size}
     return RewriteReport(_identity(original), output, done.edits, done.skipped, verified)
 
 
-def _tolerance(done: PassResult, passes: Sequence[Pass]) -> float:
-    """Returns the error that the passes which edited allow; none where numbers were asked to change."""
-    edited = {edit.pass_name for edit in done.edits}
-    return max((_TOLERANCE.get(p.safety, math.inf) for p in passes if p.name in edited), default=_TOLERANCE["exact"])
+def _edited(done: PassResult, passes: Sequence[Pass]) -> list[Pass]:
+    names = {edit.pass_name for edit in done.edits}
+    return [each for each in passes if each.name in names]
+
+
+def _tolerance(original: OnnxModel, edited: Sequence[Pass]) -> float:
+    """Returns the relative error beyond which a rewrite is none; infinite where numbers were asked to change."""
+    # Another order of float sums, which is all that an exact pass makes, moves a value that is then quantised by a step
+    # here and there, as passes within tolerance do.
+    safe = {"exact": tolerance(original), "within tolerance": QUANTIZED_TOLERANCE}
+    return max((safe.get(each.safety, math.inf) for each in edited), default=0.0)
 
 
 def _selected(request: RewriteRequest) -> tuple[Pass, ...]:
@@ -350,19 +353,19 @@ def _build_in_thread(network: ParsedNetwork, plan: BuildPlan, clock: _Clock) -> 
 
 
 def _check_outputs(request: BuildRequest) -> None:
-    if request.engine_path.resolve() == request.report_path.resolve():
+    if real_path(request.engine_path) == real_path(request.report_path):
         raise InputError(f"{request.report_path} is both the engine and the report", "Choose two paths.")
     for path in (request.engine_path, request.report_path):
-        if path.resolve() == request.model.resolve():
+        if real_path(path) == real_path(request.model):
             raise InputError(f"{path} is the model itself", "Choose another output path with -o.")
         check_writable(path)
 
 
 def _protect_data(model: OnnxModel, *outputs: Path) -> None:
     """Raises InputError where an output would overwrite the model's external data."""
-    data = {path.resolve() for path in model.external_files}
+    data = {real_path(path) for path in model.external_files}
     for path in outputs:
-        if path.resolve() in data:
+        if real_path(path) in data:
             raise InputError(f"{path} holds weights of the model", "Choose another output path with -o.")
 
 
@@ -412,7 +415,7 @@ def _up_to_date(request: BuildRequest, asked: BuildReport) -> BuildReport | None
     # Whatever a file that is no report of ours makes go wrong here means the same: build.
     try:
         old = json.loads(request.report_path.read_bytes())
-        engine = hashlib.sha256(request.engine_path.read_bytes()).hexdigest()
+        engine = sha256_of(request.engine_path)
         # The profiles follow from the plan and the model.
         same = all(old[key] == new[key] for key in ("schema", "trtconv", "plan", "runtime", "exit_code"))
         if not same or old["model"]["sha256"] != new["model"]["sha256"] or old["engine"]["sha256"] != engine:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import math
@@ -19,20 +20,49 @@ from numpy.typing import NDArray
 from trtconv.model import OnnxModel
 from trtconv.shapes import InputSpec, dynamic_dims
 
+TOLERANCES = {"float64": 1e-9, "float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1}
+"""Relative error up to which two models that compute in a type compute the same, sums in another order."""
+QUANTIZED_TOLERANCE = 5e-2
+"""The same where values are quantised: one on the border between two steps may fall to either side, and steps add up
+through a network."""
+
 _SIZES = (64, 32, 48, 128, 16, 8, 4, 2, 1, 256)
 """Sizes tried for dynamic dimensions, the first that the original accepts is used."""
+_BATCHES = (2, 1)
+"""Batch sizes tried, 1 for models that have it written into them."""
+_QUANTIZERS = ("QuantizeLinear", "DynamicQuantizeLinear", "QLinear")
+"""What the operators that round to steps begin with."""
+_NUMPY_NAMES = {"float": "float32", "double": "float64"}
 _MOST_ELEMENTS = 1 << 28
 """Elements of all inputs together beyond which nothing is run."""
 _NEWEST_IR = 10
 """IR versions above are read by newer ONNX Runtimes only, and mean the same for what is compared here."""
 
 
-def compare_models(original: OnnxModel, rewritten: OnnxModel) -> dict[str, Any]:
+def tolerance(model: OnnxModel) -> float:
+    """Returns how far an exact rewrite of a model may be from it, by the coarsest type of its weights and inputs."""
+    codes = {tensor.data_type for tensor in model.proto.graph.initializer}
+    types = {onnx.TensorProto.DataType.Name(code).lower() for code in codes} | {spec.dtype for spec in model.inputs}
+    named = (_NUMPY_NAMES.get(each, each) for each in types)
+    coarsest = max((TOLERANCES[each] for each in named if each in TOLERANCES), default=TOLERANCES["float32"])
+    return max(coarsest, QUANTIZED_TOLERANCE) if _quantizes(model) else coarsest
+
+
+def _quantizes(model: OnnxModel) -> bool:
+    """Whether a model rounds values to steps; it may do so in a function."""
+    inside = (node.op_type for function in model.proto.functions for node in function.node)
+    ops = itertools.chain(inside, (op for scope in model.scopes for op in scope.by_op))
+    return any(op.startswith(_QUANTIZERS) for op in ops)
+
+
+def compare_models(original: OnnxModel, rewritten: OnnxModel, *, resized: bool = False) -> dict[str, Any]:
     """Runs a model and its rewrite on the same random inputs.
 
     Args:
         original: The model as it was read.
         rewritten: The model after the passes.
+        resized: Sizes that were baked into the original were taken out, so that its results have other shapes wherever
+            the inputs have other sizes than those: sizes at which the shapes agree are looked for.
 
     Returns:
         {"max_relative_error": largest difference over the largest magnitude of the original's output, or None,
@@ -45,30 +75,58 @@ def compare_models(original: OnnxModel, rewritten: OnnxModel) -> dict[str, Any]:
     foreign = [spec.name for spec in original.inputs if spec.dtype == "undefined"]
     if foreign:
         return _unknown(f"input {foreign[0]!r} is no tensor")
-    why = "no input sizes were found that the model accepts"
+    result = _unknown("no input sizes were found that the model accepts")
     for shapes in _candidate_shapes(original.inputs):
         if sum(math.prod(shape) for shape in shapes.values()) > _MOST_ELEMENTS:
-            why = "its inputs are too large"
+            outcome: _Run | str = "its inputs are too large"
+        else:
+            outcome = _run_both(before, after, _random_feeds(original.inputs, shapes))
+        if isinstance(outcome, str):
+            result = result if result["inputs"] else _unknown(outcome)
             continue
-        feeds = _random_feeds(original.inputs, shapes)
-        try:
-            expected = before.run(None, feeds)
-        except Exception as error:
-            why = f"ONNX Runtime does not run the original: {_first_line(error)}"
-            continue
-        try:
-            got = after.run(None, feeds)
-        except Exception as error:
-            return _unknown(f"ONNX Runtime does not run the rewritten model: {_first_line(error)}", math.inf)
-        error_ = max((relative_error(a, b) for a, b in zip(expected, got, strict=True)), default=0.0)
-        return {"max_relative_error": error_, "why": None, "inputs": {k: list(v) for k, v in shapes.items()}}
-    return _unknown(why)
+        if not resized or outcome.same_shapes:
+            return outcome.result
+        result = result if result["inputs"] else outcome.result
+    return result
 
 
-def compare_safely(original: OnnxModel, rewritten: OnnxModel) -> dict[str, Any]:
+@dataclasses.dataclass(frozen=True)
+class _Run:
+    """What came of running two models on the same inputs."""
+
+    result: dict[str, Any]
+    same_shapes: bool = False
+
+
+def _run_both(before: Any, after: Any, feeds: dict[str, NDArray[Any]]) -> _Run | str:
+    """Runs two models; returns why not where the first does not run."""
+    inputs = {name: list(values.shape) for name, values in feeds.items()}
+    try:
+        expected = before.run(None, feeds)
+    except Exception as error:
+        return f"ONNX Runtime does not run the original: {_first_line(error)}"
+    try:
+        got = after.run(None, feeds)
+    except Exception as error:
+        why = f"ONNX Runtime does not run the rewritten model: {_first_line(error)}"
+        return _Run(_unknown(why, math.inf, inputs))
+    worst = max((relative_error(a, b) for a, b in zip(expected, got, strict=True)), default=0.0)
+    same = [np.shape(a) for a in expected] == [np.shape(b) for b in got]
+    if worst == 0 and expected and not any(_is_telling(each) for each in expected):
+        return _Run(_unknown("the model returns nothing but NaN and infinities", None, inputs), same)
+    return _Run({"max_relative_error": worst, "why": None, "inputs": inputs}, same)
+
+
+def _is_telling(values: Any) -> bool:
+    """Whether an output shows anything: one that is all NaN is equal to any other that is."""
+    is_float = isinstance(values, np.ndarray) and values.dtype.kind == "f" and values.size > 0
+    return not is_float or bool(np.isfinite(values).any())
+
+
+def compare_safely(original: OnnxModel, rewritten: OnnxModel, *, resized: bool = False) -> dict[str, Any]:
     """Does as `compare_models` in a process of its own: some models end the process that ONNX Runtime runs in."""
     code = f"import sys; sys.path[:] = {sys.path!r}; from trtconv.verify import serve; serve()"
-    task = pickle.dumps((str(original.path), original.serialize(), rewritten.serialize()))
+    task = pickle.dumps((str(original.path), resized, original.serialize(), rewritten.serialize()))
     ended = subprocess.run([sys.executable, "-c", code], input=task, capture_output=True, check=False)
     if ended.returncode:
         how = f"signal {-ended.returncode}" if ended.returncode < 0 else f"status {ended.returncode}"
@@ -80,9 +138,9 @@ def compare_safely(original: OnnxModel, rewritten: OnnxModel) -> dict[str, Any]:
 
 def serve() -> None:
     """Compares the models on stdin and writes the result to stdout, as the last line."""
-    path, *models = pickle.load(sys.stdin.buffer)
+    path, resized, *models = pickle.load(sys.stdin.buffer)
     original, rewritten = (OnnxModel(onnx.load_model_from_string(data), Path(path)) for data in models)
-    result = json.dumps(compare_models(original, rewritten))
+    result = json.dumps(compare_models(original, rewritten, resized=resized))
     sys.stdout.write(f"\n{result}")
 
 
@@ -103,8 +161,8 @@ def relative_error(expected: Any, got: Any) -> float:
     return difference / scale if scale else (0.0 if difference == 0 else math.inf)
 
 
-def _unknown(why: str, error: float | None = None) -> dict[str, Any]:
-    return {"max_relative_error": error, "why": why, "inputs": {}}
+def _unknown(why: str, error: float | None = None, inputs: Mapping[str, list[int]] | None = None) -> dict[str, Any]:
+    return {"max_relative_error": error, "why": why, "inputs": dict(inputs or {})}
 
 
 def _first_line(error: BaseException) -> str:
@@ -117,6 +175,10 @@ def _session(model: OnnxModel) -> Any:
     proto = onnx.ModelProto()
     proto.CopyFrom(model.proto)
     proto.ir_version = min(proto.ir_version, _NEWEST_IR)
+    # It refuses names that occur twice, as TensorRT does not; they mean nothing here.
+    for scope in OnnxModel(proto, model.path).scopes:
+        for node in scope.graph.node:
+            node.name = ""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     # Optimizations may themselves change a deconvolution's pads.
@@ -133,11 +195,10 @@ def _candidate_shapes(inputs: Sequence[InputSpec]) -> Iterator[Mapping[str, tupl
     others = [name for name in dims if name not in batch]
     uniform = ((size,) * len(others) for size in _SIZES)
     mixed = itertools.product(_SIZES[:4], repeat=len(others)) if 1 < len(others) <= 3 else ()
-    for sizes in itertools.chain(uniform, mixed):
-        known = {**dict.fromkeys(batch, 2), **dict(zip(others, sizes, strict=True))}
+    choices = [*uniform, *mixed] if others else [()]
+    for count, sizes in itertools.product(_BATCHES if batch else (1,), choices):
+        known = {**dict.fromkeys(batch, count), **dict(zip(others, sizes, strict=True))}
         yield {s.name: tuple(d if isinstance(d, int) else known[d] for d in s.dims) for s in inputs}
-        if not others:
-            return
 
 
 def _random_feeds(inputs: Sequence[InputSpec], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, NDArray[Any]]:

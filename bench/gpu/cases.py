@@ -331,7 +331,8 @@ def _quantize_output(net: Net, layer: Layer, tensor: str) -> str:
         weights = net.random.standard_normal((quant.then, layer.channels[1], *[1] * layer.rank)).astype(np.float32)
         scale = (np.abs(weights).max(axis=tuple(range(1, weights.ndim))) / 127).astype(np.float32)
         names = [net.constant("c_scale", scale), net.constant("c_zero", np.zeros(scale.shape, np.int8))]
-        tensor = net.node("Conv", [tensor, _qdq(net, net.constant("c", weights), names, axis=0)], "then")
+        weight = _qdq(net, net.constant("c", weights), names, axis=0)
+        tensor = net.node("Conv", [tensor, weight], "then", kernel_shape=[1] * layer.rank)
     return tensor
 
 

@@ -15,8 +15,9 @@ from xml.etree import ElementTree
 import pytest
 from cli_helpers import ROOT
 
+from trtconv import batch, pipeline
 from trtconv.batch import suitable_jobs, worst_exit_code
-from trtconv.plan import CheckRequest
+from trtconv.plan import CheckRequest, FailedRun
 
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("tensorrt_rtx") is None, reason="needs tensorrt-rtx"),
@@ -133,6 +134,17 @@ sys.exit(main())
     document = json.loads(out)
     assert [run["exit_code"] for run in document["runs"]] == [1, 0], err
     assert "ended the process" in document["runs"][0]["error"]["message"]
+
+
+def test_a_bug_in_a_worker_is_called_one(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(pipeline, "check", lambda request: 1 / 0)
+    failed = batch._run(CheckRequest(project / "unet.onnx"))
+    assert isinstance(failed, FailedRun)
+    assert (failed.exit_code, failed.kind) == (3, "ZeroDivisionError")
+    assert "internal error: ZeroDivisionError" in failed.message
+    assert "Traceback" in capsys.readouterr().err
 
 
 def test_interruption_ends_the_workers(spawn, project: Path) -> None:

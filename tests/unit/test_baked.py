@@ -126,6 +126,14 @@ def test_what_is_no_pixel_shuffle_or_not_baked_stays(name: str) -> None:
     assert run_passes(parse(text), (PASSES[0], PASSES[2]), RTX).edits == ()
 
 
+def test_a_long_chain_is_repaired_to_its_end() -> None:
+    """Each repair lays open the next: more of them than any fixed number of rounds."""
+    count = 140
+    nodes = [f"r{i} = Reshape (q{i}, s) q{i + 1} = Relu (r{i})" for i in range(count)]
+    text = f"g (float[n,4,h,16] q0) => (float[a,b,c,d] q{count}) <int64[4] s = {{1,4,16,16}}> {{ {' '.join(nodes)} }}"
+    assert len(run_passes(parse(text), PASSES, RTX).edits) == count
+
+
 @pytest.mark.parametrize("path", sorted(MODELS.glob("*.onnx")), ids=lambda path: path.stem)
 def test_kept_models_have_nothing_baked(path: Path) -> None:
     baked = Baked(OnnxModel.load(path))

@@ -144,6 +144,61 @@ def test_the_digest_is_of_the_model_and_its_data(tmp_path: Path) -> None:
     assert OnnxModel.load(path).digest() != first
 
 
+def elsewhere(place: str, folder: Path, location: str = "weights.bin") -> Path:
+    """Writes a model with external data in another place than an initializer."""
+    path = external(folder, location=location)
+    proto = onnx.load(path, load_external_data=False)
+    weight = TensorProto()
+    weight.CopyFrom(proto.graph.initializer[0])
+    constant = helper.make_node("Constant", [], ["c"], value=weight)
+    opsets = [helper.make_opsetid("", 17)]
+    if place == "function":
+        function = helper.make_function("local", "Three", [], ["c"], [constant], opsets)
+        proto.functions.append(function)
+        proto.graph.node.append(helper.make_node("Three", [], ["unused"], domain="local"))
+        proto.opset_import.append(helper.make_opsetid("local", 1))
+    else:
+        at = helper.make_tensor("at", TensorProto.INT64, [9], range(9))
+        weight.dims[:] = [9]
+        proto.graph.sparse_initializer.add(values=weight, indices=at, dims=[9])
+        proto.graph.sparse_initializer[0].values.name = "sparse"
+    proto.graph.initializer[0].CopyFrom(W)
+    path.write_bytes(proto.SerializeToString())
+    return path
+
+
+@pytest.mark.parametrize("place", ["function", "sparse"])
+def test_external_data_anywhere_is_checked_counted_and_saved(tmp_path: Path, place: str) -> None:
+    path = elsewhere(place, tmp_path)
+    model = OnnxModel.load(path)
+    assert model.external_files == (tmp_path / "weights.bin",)
+    first = model.digest()
+    model.save(tmp_path / "out" / "out.onnx")
+    assert OnnxModel.load(tmp_path / "out" / "out.onnx").external_files == ()
+    (tmp_path / "weights.bin").write_bytes(bytes(36))
+    assert OnnxModel.load(path).digest() != first
+    with pytest.raises(InputError, match="outside the model's folder"):
+        OnnxModel.load(elsewhere(place, tmp_path, "../weights.bin"))
+
+
+def test_a_model_too_large_for_one_file_gets_a_data_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = external(tmp_path / "in")
+    large = numpy_helper.from_array(np.arange(500, dtype=np.float32), "large")
+    proto = onnx.load(path, load_external_data=False)
+    proto.graph.initializer.append(large)
+    path.write_bytes(proto.SerializeToString())
+    monkeypatch.setattr("trtconv.model.PROTOBUF_LIMIT", 100)
+    out = tmp_path / "out.onnx"
+    # A second time: what an earlier one left is replaced.
+    for _ in range(2):
+        OnnxModel.load(path).save(out)
+        saved = OnnxModel.load(out)
+        assert saved.external_files == (tmp_path / "out.onnx.data",)
+        for tensor, wanted in zip(saved.proto.graph.initializer, (W, large), strict=True):
+            np.testing.assert_array_equal(saved.array(tensor), numpy_helper.to_array(wanted))
+    assert (tmp_path / "in" / "weights.bin").read_bytes() == W.raw_data
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [

@@ -423,6 +423,42 @@ def test_a_rewrite_that_computes_something_else_is_not_written(
     assert not (model.parent / "out.onnx").exists()
 
 
+class Broken(Wrong):
+    """Was asked to change numbers, and changes shapes."""
+
+    safety = "changes numbers, only when asked"
+
+    def run(self, model: Any, target: Target) -> PassResult:
+        node = model.proto.graph.node[0]
+        if node.op_type != "Relu":
+            return PassResult()
+        node.op_type = "Concat"
+        node.input.append(node.input[0])
+        node.attribute.append(onnx.helper.make_attribute("axis", 2))
+        model.touch()
+        return PassResult((Edit(self.name, node.name, "broken"),))
+
+
+def test_a_request_to_change_numbers_is_none_to_break_the_model(
+    use: Use, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "PASSES", (Broken(),))
+    report = pipeline.rewrite(RewriteRequest(model, model.parent / "out.onnx"))
+    assert report.verified["max_relative_error"] == float("inf")
+    assert report.exit_code == 1
+    assert not (model.parent / "out.onnx").exists()
+
+
+def test_the_data_file_of_a_large_result_must_not_be_the_models(use: Use, tmp_path: Path) -> None:
+    path = saved_outside(tmp_path / "m.onnx")
+    proto = onnx.load(path, load_external_data=False)
+    proto.graph.initializer[0].external_data[0].value = "out.onnx.data"
+    path.write_bytes(proto.SerializeToString())
+    (tmp_path / "w.bin").rename(tmp_path / "out.onnx.data")
+    with pytest.raises(InputError, match="holds weights of the model"):
+        pipeline.rewrite(RewriteRequest(path, tmp_path / "out.onnx"))
+
+
 def test_the_public_functions_are_these(use: Use, model: Path) -> None:
     report = trtconv.build(trtconv.BuildRequest(model, dims=DIMS))
     assert dataclasses.is_dataclass(report)

@@ -10,7 +10,7 @@ import onnx
 import pytest
 
 from models import parse, wrap
-from trtconv.verify import compare_models, relative_error
+from trtconv.verify import QUANTIZED_TOLERANCE, TOLERANCES, compare_models, relative_error, tolerance
 
 
 def compare(before: str, after: str) -> dict[str, Any]:
@@ -105,3 +105,76 @@ def test_types_must_agree() -> None:
     assert relative_error(np.zeros(1, np.float32), np.zeros(1, np.float64)) == INF
     assert relative_error(np.array(["a"]), np.array(["a"])) == 0.0
     assert relative_error([1], [2]) == INF
+
+
+def test_names_that_occur_twice_are_no_obstacle() -> None:
+    text = """<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y)
+        { [same] h = Relu (x) [same] y = Relu (h) }"""
+    proto = parse(text)
+    assert compare_models(wrap(proto), wrap(proto))["max_relative_error"] == 0.0
+    assert [node.name for node in proto.graph.node] == ["same", "same"]
+
+
+def test_outputs_without_a_number_prove_nothing() -> None:
+    nothing = """<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y)
+        <float[2] w = {0, 0}> { z = Sub (x, x) y = Div (z, w) }"""
+    found = compare(nothing, nothing)
+    assert found == {"max_relative_error": None, "why": "the model returns nothing but NaN and infinities"} | {
+        "inputs": {"x": [2]}
+    }
+    assert compare(nothing, relu(shape="2"))["max_relative_error"] == math.inf
+
+
+BAKED = """<ir_version: 8, opset_import: ["": 17]> g (float[n,4,h,16] x) => (float[a,b,c,d] y)
+    <int64[4] s = {%s}> { y = Reshape (x, s) }"""
+
+
+def test_a_batch_of_one_may_be_written_into_a_model() -> None:
+    baked = BAKED % "1, 4, 16, -1"
+    assert compare(baked, baked)["inputs"]["x"] == [2, 4, 64, 16]
+    baked = relu("Relu", "n,3").replace("y = Relu (x)", "z = Slice (x, o, t) y = Add (z, x)")
+    baked = baked.replace("{ z", "<float[1, 3] w = {1, 2, 3}> { z").replace(
+        "Slice (x, o, t)", "Concat <axis=0> (w, w, w)"
+    )
+    assert compare(baked, baked)["inputs"]["x"] == [1, 3]
+
+
+def test_sizes_at_which_a_baked_model_is_right_are_looked_for() -> None:
+    """[2,4,8,16] fits the constant too, but is not what was traced."""
+    before, after = (wrap(parse(BAKED % text)) for text in ("1, 4, 16, 16", "0, 4, 0, 16"))
+    assert compare_models(before, after)["max_relative_error"] == math.inf
+    found = compare_models(before, after, resized=True)
+    assert found == {"max_relative_error": 0.0, "why": None, "inputs": {"x": [1, 4, 16, 16]}}
+    wrong = wrap(parse((BAKED % "0, 4, 0, 16").replace("y = Reshape (x, s)", "r = Reshape (x, s) y = Neg (r)")))
+    assert compare_models(before, wrong, resized=True)["max_relative_error"] > 1
+    never = wrap(parse(BAKED % "0, 2, 0, 32"))
+    assert compare_models(before, never, resized=True)["max_relative_error"] == math.inf
+    stops = wrap(
+        parse(
+            (BAKED % "0, 4, 0, 16")
+            .replace("y = Reshape (x, s)", "r = Reshape (x, s) y = Concat <axis=1> (r, w)")
+            .replace("<int64[4] s", "<float[1,1,1,1] w = {1}, int64[4] s")
+        )
+    )
+    assert compare_models(before, stops, resized=True)["max_relative_error"] == math.inf
+
+
+@pytest.mark.parametrize(
+    ("dtype", "node", "limit"),
+    [
+        ("float", "y = Relu (x)", TOLERANCES["float32"]),
+        ("double", "y = Relu (x)", TOLERANCES["float64"]),
+        ("float16", "y = Relu (x)", TOLERANCES["float16"]),
+        ("float", "q = QuantizeLinear (x, s) y = DequantizeLinear (q, s)", QUANTIZED_TOLERANCE),
+        ("float", "q, s, z = DynamicQuantizeLinear (x) y = DequantizeLinear (q, s, z)", QUANTIZED_TOLERANCE),
+        ("float", "y = local.Rounded (x)", QUANTIZED_TOLERANCE),
+    ],
+)
+def test_tolerance(dtype: str, node: str, limit: float) -> None:
+    """Another order of sums moves a value on the border between two steps, which is no fault of a rewrite."""
+    text = f"""<ir_version: 8, opset_import: ["": 17, "local": 1]>
+        g ({dtype}[2] x, {dtype} s) => ({dtype}[2] y) {{ {node} }}
+        <domain: "local", opset_import: ["": 17]> Rounded (a) => (b) {{ b, c, d = DynamicQuantizeLinear (a) }}"""
+    if "local." not in node:
+        text = text.partition("<domain")[0]
+    assert tolerance(wrap(parse(text))) == limit

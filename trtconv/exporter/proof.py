@@ -18,12 +18,8 @@ from trtconv.exporter.sizes import size_at, with_tied
 from trtconv.exporter.subject import Subject, random_inputs
 from trtconv.exporter.trials import Trials
 from trtconv.shapes import Shape
-from trtconv.verify import relative_error
+from trtconv.verify import QUANTIZED_TOLERANCE, TOLERANCES, relative_error
 
-TOLERANCES = {"float64": 1e-9, "float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1}
-"""Largest difference over the largest magnitude of the output, by the coarsest type of weights and inputs."""
-QUANTIZED_TOLERANCE = 5e-2
-"""For fake-quantised modules: a value on the border between two steps may fall to either side."""
 FURTHER = 3
 _GROWTH = 16
 """How many times the example's elements a proof's inputs have at most."""

@@ -33,12 +33,14 @@ class Pass:
         fixes: Codes of the rules whose findings it mends.
         safety: "exact" (same numbers up to the order of float sums) or "within tolerance".
         on_request: Whether it runs only when asked for by name or flag.
+        frees_sizes: Whether the model then accepts sizes at which it failed, or returned another shape, before.
     """
 
     name: ClassVar[str]
     fixes: ClassVar[tuple[str, ...]]
     safety: ClassVar[str] = "exact"
     on_request: ClassVar[bool] = False
+    frees_sizes: ClassVar[bool] = False
 
     @property
     def summary(self) -> str:

@@ -17,8 +17,8 @@ from trtconv.quant import EMULATED, along, dequantize, limits
 class FoldWeightQuantizers(NodePass):
     """Folds quantised deconvolution weights into float where TensorRT 8 has no int8 kernel for the layer.
 
-    With groups, in 3-D with a float output, or behind an input that is not quantised, it falls back to float - and takes
-    the weights in front of their quantiser: up to 2e-2 relative error. The folded weights are those that ONNX means.
+    With groups, in 3-D with a float output, or behind an input that is not quantised, it falls back to float - and
+    takes the weights in front of their quantiser: up to 2e-2 relative error. The folded weights are what ONNX means.
     """
 
     name: ClassVar[str] = "fold-weight-quantizers"
@@ -79,7 +79,8 @@ def _quantized(real: NDArray[Any], writer: Linear) -> NDArray[Any] | None:
         return None
     point = 0 if writer.zero_point is None else along(writer.zero_point.astype(np.int64), writer.axis, real.ndim)
     values = np.rint(real / along(writer.scale, writer.axis, real.ndim)) + point
-    return np.clip(values, *limits(dtype)).astype(dtype)
+    integers: NDArray[Any] = np.clip(values, *limits(dtype)).astype(dtype)
+    return integers
 
 
 def _real(integers: NDArray[Any], reader: Linear) -> NDArray[Any]:

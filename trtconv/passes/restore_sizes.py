@@ -14,8 +14,8 @@ from trtconv.model import Field, OnnxModel
 from trtconv.passes.base import Pass, PassResult
 from trtconv.plan import Edit, Target
 
-_MOST_ROUNDS = 64
-"""Repairing one node can lay open the next; more rounds than this are not tried."""
+_SPARE_ROUNDS = 64
+"""Repairing one node can lay open the next: a chain takes a round a node, and seldom a second one."""
 
 
 class _BakedPass(Pass):
@@ -25,11 +25,13 @@ class _BakedPass(Pass):
         ops: Operators that the field is opened for.
     """
 
+    frees_sizes: ClassVar[bool] = True
     ops: ClassVar[frozenset[str]]
 
     def run(self, model: OnnxModel, target: Target) -> PassResult:
         edits: list[Edit] = []
-        for _ in range(_MOST_ROUNDS):
+        nodes_of_ops = sum(len(model.main.by_op.get(op, ())) for op in self.ops)
+        for _ in range(_SPARE_ROUNDS + nodes_of_ops):
             found = self.find(Baked(model), model.opset)
             if not found:
                 break
