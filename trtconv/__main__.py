@@ -1,6 +1,6 @@
 """`python -m trtconv` is `trtconv`."""
 
-from trtconv.cli import main
+from trtconv.cli import run
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    run()

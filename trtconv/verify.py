@@ -68,10 +68,11 @@ def compare_models(original: OnnxModel, rewritten: OnnxModel, *, resized: bool =
         {"max_relative_error": largest difference over the largest magnitude of the original's output, or None,
         "why": the reason for None, "inputs": the shapes that were run}.
     """
-    try:
-        before, after = _session(original), _session(rewritten)
-    except Exception as error:  # ONNX Runtime raises its own types, one for each status
-        return _unknown(f"ONNX Runtime does not load the model: {_first_line(error)}")
+    before, after = _session(original), _session(rewritten)
+    if isinstance(before, str):
+        return _unknown(f"ONNX Runtime does not load the model: {before}")
+    if isinstance(after, str):
+        return _unknown(f"ONNX Runtime does not load the rewritten model: {after}", math.inf)
     foreign = [spec.name for spec in original.inputs if spec.dtype == "undefined"]
     if foreign:
         return _unknown(f"input {foreign[0]!r} is no tensor")
@@ -170,6 +171,7 @@ def _first_line(error: BaseException) -> str:
 
 
 def _session(model: OnnxModel) -> Any:
+    """Returns a model in ONNX Runtime, or, as a text, why that does not load it."""
     import onnxruntime
 
     proto = onnx.ModelProto()
@@ -185,7 +187,10 @@ def _session(model: OnnxModel) -> Any:
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     folder = str(Path(model.path).parent.absolute())
     options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
-    return onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    try:
+        return onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # It raises its own types, one for each status.
+        return _first_line(error)
 
 
 def _candidate_shapes(inputs: Sequence[InputSpec]) -> Iterator[Mapping[str, tuple[int, ...]]]:
