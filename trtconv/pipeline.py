@@ -414,6 +414,9 @@ def _up_to_date(request: BuildRequest, asked: BuildReport) -> BuildReport | None
     new = json.loads(json.dumps(asked.to_json()))
     # Whatever a file that is no report of ours makes go wrong here means the same: build.
     try:
+        # As make does: whoever touches a model wants it built.
+        if request.model.stat().st_mtime_ns > request.engine_path.stat().st_mtime_ns:
+            return None
         old = json.loads(request.report_path.read_bytes())
         engine = sha256_of(request.engine_path)
         # The profiles follow from the plan and the model.

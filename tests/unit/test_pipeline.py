@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -152,6 +154,7 @@ class TestUpToDate:
             lambda model: model.with_name("m.engine.json").write_text("[]") and {},
             lambda model: model.with_name("m.engine.json").write_bytes(b"\xff") and {},
             lambda model: model.with_name("m.engine.json").unlink() or {},
+            lambda model: os.utime(model, (time.time() + 9, time.time() + 9)) or {},
         ],
         ids=[
             "dims",
@@ -166,6 +169,7 @@ class TestUpToDate:
             "list",
             "bytes",
             "no-report",
+            "touched",
         ],
     )
     def test_any_change_builds_again(self, use: Use, model: Path, change: Callable[[Path], dict[str, Any]]) -> None:
