@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 from hypothesis import HealthCheck, Phase, settings
 
 # The same examples in every run; `--hypothesis-profile thorough` looks for new ones.
@@ -12,3 +14,6 @@ settings.register_profile(
 )
 settings.register_profile("thorough", deadline=None, max_examples=2000, phases=_PHASES, suppress_health_check=_SLOW)
 settings.load_profile("steady")
+
+# A shell that runs the tests in the background has them ignore Ctrl-C, which some of them are about.
+signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -283,7 +283,9 @@ def _prepare(
     with clock.stage("rules"):
         after = run_rules(model, target)
     left = {_fault(finding) for finding in after}
-    mended = tuple(_mended(finding, passes, standing) for finding in before if _fault(finding) not in left)
+    # What was only worth knowing of the model as it was is of no interest once it is otherwise.
+    gone = (f for f in before if _fault(f) not in left and f.severity is not Severity.INFO)
+    mended = tuple(_mended(finding, passes, standing) for finding in gone)
     return done, mended + after
 
 
@@ -375,7 +377,8 @@ def _profiles(model: OnnxModel, request: BuildRequest | CheckRequest) -> tuple[S
 
 
 def _plan(request: BuildRequest, engine: Runtime, profiles: tuple[ShapeProfile, ...]) -> BuildPlan:
-    target = request.target or engine.info.target
+    # A family alone means the version that is installed: the plan is then the same however it was asked for.
+    target = request.target if request.target and request.target.version else engine.info.target
     asked = profiles if request.rounded or request.split is not None else None
     return BuildPlan(
         target=target,

@@ -250,6 +250,14 @@ Bounds = Mapping[str, Range]
 """Dimension name or INPUT:AXIS to its range."""
 
 
+def _as_paths(request: object, *names: str) -> None:
+    """Lets callers of the Python API write paths as text."""
+    for name in names:
+        value = getattr(request, name)
+        if isinstance(value, str):
+            object.__setattr__(request, name, Path(value))
+
+
 @dataclasses.dataclass(frozen=True)
 class BuildRequest:
     """A call of `trtconv build`.
@@ -288,6 +296,9 @@ class BuildRequest:
     split: str | None = None
     values: Mapping[str, InputRange] = dataclasses.field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        _as_paths(self, "model", "engine", "report")
+
     @property
     def engine_path(self) -> Path:
         """Where the engine goes."""
@@ -318,6 +329,9 @@ class CheckRequest:
     selection: Selection = dataclasses.field(default_factory=Selection)
     thorough: bool = False
     values: Mapping[str, InputRange] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _as_paths(self, "model")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -400,6 +414,9 @@ class RewriteRequest:
     skip: tuple[str, ...] = ()
     target: Target | None = None
     requantize: bool = False
+
+    def __post_init__(self) -> None:
+        _as_paths(self, "model", "output")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -467,3 +467,9 @@ def test_the_public_functions_are_these(use: Use, model: Path) -> None:
     report = trtconv.build(trtconv.BuildRequest(model, dims=DIMS))
     assert dataclasses.is_dataclass(report)
     assert report.exit_code == 0
+
+
+def test_paths_may_be_text() -> None:
+    request = BuildRequest("m.onnx", engine="out/m.engine")  # type: ignore[arg-type]
+    assert (request.model, request.report_path) == (Path("m.onnx"), Path("out/m.engine.json"))
+    assert CheckRequest("m.onnx").model == Path("m.onnx")  # type: ignore[arg-type]
