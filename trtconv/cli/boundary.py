@@ -47,6 +47,8 @@ def run() -> NoReturn:
     process; together they cost a tenth of a small build.
     """
     gc.set_threshold(200_000)
+    # numpy's BLAS, which nothing here multiplies with, starts a thread a core that spins for a tenth of a second.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     code = main()
     with contextlib.suppress(OSError, ValueError, AttributeError):
         sys.stderr.flush()

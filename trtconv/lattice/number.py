@@ -18,6 +18,15 @@ Value = Any
 """An int, float or bool, a vector of them (one entry a candidate), or None where it is not known."""
 
 
+def distinct(values: NDArray[Any]) -> NDArray[Any]:
+    """Returns the sorted values of a vector, each once.
+
+    `numpy.unique` does the same and loads numpy.ma for it, which takes longer than the lattice of a U-Net.
+    """
+    ordered = np.sort(values)
+    return ordered[np.diff(ordered, prepend=ordered[:1] - 1) != 0]
+
+
 class Num:
     """A number at every candidate size.
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from trtconv.findings import Location
+from trtconv.lattice.number import distinct
 from trtconv.lattice.tables import Table, Vector
 from trtconv.lattice.wording import listed, periodic
 
@@ -195,5 +196,5 @@ def sizes_of(tables: Sequence[Table], name: str) -> Vector:
     """Returns the sorted sizes of a dimension in its table."""
     for table in tables:
         if name in table.columns:
-            return np.unique(table.columns[name])
+            return distinct(table.columns[name])
     raise KeyError(name)

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtconv.expressions import derived
+from trtconv.lattice.number import distinct
 from trtconv.lattice.result import DimLattice, Imposed, SizeLattice, sizes_of
 from trtconv.lattice.tables import MAX_ROWS, Runner, Table, Vector, join
 from trtconv.lattice.trial import Check, Trial
@@ -135,7 +136,7 @@ class _Answer:
             if len(expression.symbols) == 1:
                 symbol = expression.symbols[0]
                 ends = sorted(int(expression.evaluate({symbol: n})) for n in self.spans[symbol])
-                sizes = np.unique(np.asarray(expression.evaluate({symbol: sizes_of(valid, symbol)}), dtype=np.int64))
+                sizes = distinct(np.asarray(expression.evaluate({symbol: sizes_of(valid, symbol)}), dtype=np.int64))
                 dims[name] = _dim(name, (ends[0], ends[1]), sizes)
         return dims
 
@@ -229,7 +230,7 @@ class _Tried:
     def together(self, valid: Sequence[Table]) -> _Together:
         """Narrows the tables to the rows that occur in some accepted combination, and says what ties them."""
         touched = [i for i in range(len(valid)) if any(check.mask >> i & 1 for check in self.failing)]
-        kept = {i: np.unique(self.rows[i][self.good]) for i in touched}
+        kept = {i: distinct(self.rows[i][self.good]) for i in touched}
         narrowed = [self.tables[i].take(kept[i]) if i in kept else table for i, table in enumerate(valid)]
         apart = np.ones(len(self.good), dtype=bool)
         for i in touched:
@@ -249,7 +250,7 @@ class _Tried:
         # The evidence is of a combination in which this dimension alone is wrong, where one was tried.
         for other, rows in enumerate(self.rows):
             if other != index and check.mask >> other & 1:
-                only = lost & np.isin(rows, np.unique(rows[self.good]))
+                only = lost & np.isin(rows, distinct(rows[self.good]))
                 lost = only if (only & ~check.holds).any() else lost
         row = int(np.argmax(lost & ~check.holds))
         return self._made(check, (name,), needs(sizes, accepted) if accepted.any() else "another size", row)
