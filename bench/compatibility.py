@@ -164,7 +164,7 @@ def _built(side: Mapping[str, Any], codes: list[str]) -> str:
 
 def cell_by_rule(case: Case, target: str) -> str:
     """Returns what trtconv's rules say for a version that is not here."""
-    original, rewritten, done = rewrite(case.make(), target)
+    original, rewritten, done = rewrite(case.make(), target, case.precision)
     raw, mended = error_codes(original, target), error_codes(rewritten, target)
     if case.refused_by in mended:
         return refused(mended)

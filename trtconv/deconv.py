@@ -249,8 +249,42 @@ def fold(geometry: Geometry, window: Sequence[Crop]) -> Folding:
     return Folding(low, high, grown)
 
 
-def _taps(crop: int, dilation: int) -> int:
-    return -(min(crop, 0) // dilation)
+def _taps(crop: int, step: int) -> int:
+    return -(min(crop, 0) // step)
+
+
+@dataclasses.dataclass(frozen=True)
+class Lengthening:
+    """How the input is lengthened so that every crop is >= 0.
+
+    Args:
+        before: Zeros put before the input, an entry a spatial axis.
+        after: Zeros put after it.
+        crops: The crops that go with the longer input.
+    """
+
+    before: Sizes
+    after: Sizes
+    crops: tuple[Crop, ...]
+
+
+def lengthen(geometry: Geometry, window: Sequence[Crop]) -> Lengthening:
+    """Turns negative crops into zeros around the input.
+
+    A zero at an end of the input lengthens the full result by one stride there and adds nothing but zeros, so
+    `zeros = ceil(-crop / stride)` zeros and a crop of what they add too much give the same window.
+
+    Args:
+        geometry: The node.
+        window: Its crops.
+    """
+    before = tuple(_taps(c.begin, s) for c, s in zip(window, geometry.strides, strict=True))
+    after = tuple(_taps(c.end, s) for c, s in zip(window, geometry.strides, strict=True))
+    grown = tuple(
+        Crop(c.begin + low * s, c.end + high * s)
+        for c, low, high, s in zip(window, before, after, geometry.strides, strict=True)
+    )
+    return Lengthening(before, after, grown)
 
 
 def extend_kernel(weights: NDArray[Any], folding: Folding, fill: NDArray[Any] | int = 0) -> NDArray[Any]:

@@ -216,6 +216,7 @@ class _Before:
 
     place: str
     name: str
+    input: str
     output: str
     spatial: Shape
     input_shape: Shape | None
@@ -235,6 +236,7 @@ class _Before:
         return cls(
             place=_place(node),
             name=node.node.name,
+            input=node.node.input[0],
             output=node.node.output[0],
             spatial=_spatial(node),
             input_shape=scope.shape(node.node.input[0]),
@@ -342,13 +344,15 @@ def _rewrite(before: _Before, after: _After, old: Geometry | str) -> Rewrite:
     if made is None or isinstance(made.geometry, str):
         return Rewrite(edits, skipped, {}, None, (), (), after.findings)
     behind = tuple(_behind(made, before.output))
+    producer = made.scope.producer(made.node.input[0])
+    padded = made.node.input[0] != before.input and producer is not None and producer.op_type == "Pad"
     return Rewrite(
         edits=edits,
         skipped=skipped,
         attributes=_attributes(made.geometry),
         weight=_weight_shape(made),
         behind=behind,
-        why=() if isinstance(old, str) else tuple(_why(old, before.spatial, made.geometry, behind)),
+        why=() if isinstance(old, str) else tuple(_why(old, before.spatial, made.geometry, behind, padded)),
         findings=after.findings,
         layers=after.layers,
     )
@@ -368,7 +372,7 @@ def _behind(node: Deconv, output: str) -> Iterator[str]:
         seen.add(current)
 
 
-def _why(old: Geometry, sizes: Shape, new: Geometry, behind: Sequence[str]) -> Iterator[str]:
+def _why(old: Geometry, sizes: Shape, new: Geometry, behind: Sequence[str], padded: bool) -> Iterator[str]:
     """Yields why a rewritten node computes the same."""
     if old == new:
         yield "nothing had to change: the pads say by themselves which part of the full result is returned"
@@ -379,7 +383,7 @@ def _why(old: Geometry, sizes: Shape, new: Geometry, behind: Sequence[str]) -> I
             " cut or add the rest, and the bias comes last, so that it is in every element"
         )
     elif old.begin_pads + old.end_pads != new.begin_pads + new.end_pads or not old.is_explicit:
-        yield from _why_same_window(old, sizes)
+        yield from _why_same_window(old, sizes, padded)
     if old.dilations != new.dilations:
         yield (
             f"dilation {list(old.dilations)} is in the kernel now, as zeros between its taps:"
@@ -387,28 +391,37 @@ def _why(old: Geometry, sizes: Shape, new: Geometry, behind: Sequence[str]) -> I
         )
 
 
-def _why_same_window(old: Geometry, sizes: Shape) -> Iterator[str]:
+def _why_same_window(old: Geometry, sizes: Shape, padded: bool) -> Iterator[str]:
     reasons: dict[str, list[str]] = {}
     for axis in describe_axes(old, sizes):
         if axis.begin is not None and axis.end is not None:
-            reasons.setdefault(_why_on_axis(axis, Crop(axis.begin, axis.end)), []).append(axis.name)
+            reasons.setdefault(_why_on_axis(axis, Crop(axis.begin, axis.end), padded), []).append(axis.name)
     for reason, names in reasons.items():
         yield f"{', '.join(names)}: {reason}"
 
 
-def _why_on_axis(axis: Axis, window: Crop) -> str:
+def _ends(low: int, high: int) -> str:
+    return " and ".join(f"{n} at the {end} end" for n, end in ((low, "low"), (high, "high")) if n)
+
+
+def _why_on_axis(axis: Axis, window: Crop, padded: bool) -> str:
     line = Geometry((axis.kernel,), (axis.stride,), (axis.dilation,), (0,), (0,), (0,))
-    folding = deconv.fold(line, (window,))
-    (low,), (high,), (crop,) = folding.low, folding.high, folding.crops
-    if not folding.is_needed:
+    if min(window.begin, window.end) >= 0:
         full = axis.full_formula if axis.full is None else axis.full
-        return f"pads {crop.begin}, {crop.end} cut the same window out of the same full result of {full} elements"
-    ends = [f"{more} at the {end} end" for more, end in ((low, "low"), (high, "high")) if more]
-    length = elements((low + high) * axis.dilation)
-    taps = axis.kernel + low + high
+        return f"pads {window.begin}, {window.end} cut the same window out of the same full result of {full} elements"
+    if padded:
+        longer = deconv.lengthen(line, (window,))
+        (before,), (after,), (crop,) = longer.before, longer.after, longer.crops
+        grown, step = f"the input is lengthened by zeros, {_ends(before, after)}. A zero", axis.stride
+    else:
+        folding = deconv.fold(line, (window,))
+        (before,), (after,), (crop,) = folding.low, folding.high, folding.crops
+        taps = axis.kernel + before + after
+        grown = f"the kernel is zero-extended from {axis.kernel} to {taps} taps, {_ends(before, after)}. A zero tap"
+        step = axis.dilation
+    length = elements((before + after) * step)
     return (
-        f"the kernel is zero-extended from {axis.kernel} to {taps} taps, {' and '.join(ends)}. A zero"
-        f" tap adds nothing but length to the full result ({length} here), so that the crop"
+        f"{grown} adds nothing but length to the full result ({length} here), so that the crop"
         f" ({window.begin}, {window.end}) becomes ({crop.begin}, {crop.end}): the same window, from one deconvolution,"
         " with the bias in every element"
     )

@@ -19,7 +19,7 @@ from trtconv.errors import BuildFailed, EnvironmentMissing, InputError
 from trtconv.files import atomic_write, check_writable, real_path, sha256_of
 from trtconv.findings import Finding, Location, Severity, worst
 from trtconv.model import OnnxModel, UnsupportedFunctions, data_path, python_line
-from trtconv.passes import PASSES, Pass, PassResult, run_passes, select
+from trtconv.passes import PASSES, Pass, PassResult, passes_for, run_passes, select
 from trtconv.plan import (
     BuildPlan,
     BuildReport,
@@ -262,7 +262,8 @@ def _passes(request: BuildRequest | CheckRequest) -> tuple[Pass, ...]:
     """Returns the passes of a request: none, the usual ones, or those with the requantiser."""
     if not request.rewrite:
         return ()
-    return tuple(each for each in PASSES if not each.on_request or request.requantize)
+    precision = request.precision if isinstance(request, BuildRequest) else "as-is"
+    return tuple(each for each in passes_for(precision) if not each.on_request or request.requantize)
 
 
 def _prepare(

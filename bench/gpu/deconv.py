@@ -35,7 +35,7 @@ from trtconv.cli.versions import versions  # noqa: E402
 from trtconv.runtime.gpu import gpu_name  # noqa: E402
 
 NAME = "gpu-deconv-8.6.json"
-CASE_SECONDS, TIMING_SECONDS = 200, 240
+CASE_SECONDS, TIMING_SECONDS = 420, 240
 _ALONE = ("speed", "networks")
 
 
@@ -165,7 +165,9 @@ def heading(options: argparse.Namespace, backend: str) -> Row:
         "limits": {"float32": EXACT, "int8": ROUNDED, "float16": HALF, "int8 networks": NETWORK, "latency": 1.05},
         "method": (
             "relative error: largest difference over the largest magnitude of ONNX Runtime's result (CPU, graph"
-            " optimisations off). TF32 is off; fp16 and int8 by builder flags. Latency: median GPU time of an inference"
+            " optimisations off). Whole int8 networks may differ by as much as ONNX Runtime's own result does when"
+            " the inputs change by a millionth (their row's limit). TF32 is off; fp16 and int8 by builder flags."
+            " Latency: median GPU time of an inference"
             " at the best size of its profile, by CUDA events around recorded CUDA graphs, after warm-up, raw and"
             " rewritten engine in turns, built one after the other with one timing cache; where the ratio is beyond"
             " its limit both are built and timed again, up to twice, without cache, and the best of each counts."

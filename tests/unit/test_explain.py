@@ -14,7 +14,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from models import BIASES, PLACES, QUANTIZED, TENSORRT_8, WEIGHTS, Layer, full_sizes, make, parse, run, window
+from models import BIASES, PLACES, QUANTIZED, RTX, TENSORRT_8, WEIGHTS, Layer, full_sizes, make, parse, run, window
 from trtconv import deconv
 from trtconv.axes import cycle_text, describe_axes, linear
 from trtconv.deconv import Geometry, geometry_of
@@ -291,9 +291,17 @@ def test_added_elements_are_drawn_beyond_the_full_result(tmp_path: Path) -> None
     assert "    full       0  1  2  3  4  5  6\n    input      a  .  b  .  c\n" in text
     assert "    taps    0  1  1  2  1  2  1  1  0\n    out    +0  1  2  3  4  5  6  7 +8\n" in text
     assert "+ added, bias only" in text
-    assert "zero-extended from 3 to 5 taps, 1 at the low end and 1 at the high end" in " ".join(text.split())
-    assert "the crop (-1, -1) becomes (0, 0)" in " ".join(text.split())
+    assert "the input is lengthened by zeros, 1 at the low end and 1 at the high end" in " ".join(text.split())
+    assert "the crop (-1, -1) becomes (1, 1)" in " ".join(text.split())
     assert "the last output element holds only the bias" in text
+
+
+@pytest.mark.usefixtures("no_runtime")
+def test_a_longer_kernel_is_explained(tmp_path: Path) -> None:
+    path = saved(make(dataclasses.replace(UP, pads=(-1, 0)))[0], tmp_path)
+    text = " ".join(explain_text(of(path, target=RTX)).split())
+    assert "zero-extended from 3 to 5 taps, 1 at the low end and 1 at the high end" in text
+    assert "the crop (-1, -1) becomes (0, 0)" in text
 
 
 @pytest.mark.usefixtures("no_runtime")

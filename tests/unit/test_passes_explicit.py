@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from models import RTX, TENSORRT_8, Array, assert_equal, attributes, deconvs, parse, rewritten, run, wrap
-from trtconv.passes import PASSES, PassResult
+from trtconv.model import OnnxModel
+from trtconv.passes import PASSES, PassResult, passes_for
 from trtconv.passes.base import run_passes
 
 PASS = tuple(each for each in PASSES if each.name == "make-deconv-explicit")
@@ -51,11 +52,67 @@ def same(proto: onnx.ModelProto, **feeds: Array) -> PassResult:
     ],
 )
 def test_it_writes_pads_and_kernels(attrs: str, pads: list[int], kernel: list[int]) -> None:
-    model, result = rewritten(one(attrs.replace("'", '"')), TENSORRT_8, PASS)
+    model, result = rewritten(one(attrs.replace("'", '"')), RTX, PASS)
     made = attributes(deconvs(model)[0])
     assert (made["pads"], made["kernel_shape"]) == (pads, kernel)
     assert made.keys().isdisjoint({"auto_pad", "output_shape", "output_padding"})
     assert [(edit.pass_name, edit.node) for edit in result.edits] == [("make-deconv-explicit", "up")]
+
+
+@pytest.mark.parametrize(
+    ("attrs", "pads", "zeros"),
+    [
+        ("strides=[2,2], pads=[1,1,1,1], output_padding=[1,1]", [1, 1, 0, 0], None),
+        ("strides=[2,2], output_padding=[1,1]", [0, 0, 1, 1], [0, 0, 0, 0, 0, 0, 1, 1]),
+        ("strides=[2,2], output_padding=[1,0]", [0, 0, 1, 0], [0, 0, 0, 0, 0, 0, 1, 0]),
+        ("strides=[2,3], pads=[-3,0,0,-2]", [1, 0, 0, 1], [0, 0, 2, 0, 0, 0, 0, 1]),
+    ],
+)
+@pytest.mark.parametrize("opset", [9, 17])
+def test_on_tensorrt_float32_kernels_stay_small(
+    attrs: str, pads: list[int], zeros: list[int] | None, opset: int
+) -> None:
+    proto = one(attrs, opset)
+    model, result = rewritten(proto, TENSORRT_8, PASS)
+    assert (attributes(deconvs(model)[0])["pads"], attributes(deconvs(model)[0])["kernel_shape"]) == (pads, [3, 3])
+    padded = [node for node in model.proto.graph.node if node.op_type == "Pad"]
+    assert [_amounts(model, node) for node in padded] == ([zeros] if zeros else [])
+    assert len(result.edits) == 1
+    x = np.random.default_rng(0).standard_normal((1, 1, 5, 5)).astype(np.float32)
+    if "-" not in attrs:  # ONNX Runtime does not take negative pads.
+        assert_equal(run(proto, {"x": x}), run(model.proto, {"x": x}))
+
+
+def _amounts(model: OnnxModel, pad: onnx.NodeProto) -> list[int]:
+    if len(pad.input) < 2:
+        return list(attributes(pad)["pads"])
+    return [int(n) for n in numpy_helper.to_array(model.main.initializers[pad.input[1]])]
+
+
+def test_engines_in_half_precision_and_quantised_kernels_take_the_larger_kernel() -> None:
+    attrs = "strides=[2,2], output_padding=[1,1]"
+    passes = [each for each in passes_for("fp16") if each.name == "make-deconv-explicit"]
+    model, _ = rewritten(one(attrs), TENSORRT_8, passes)
+    assert attributes(deconvs(model)[0])["kernel_shape"] == [4, 4]
+    quantized = parse(
+        f"""{HEAD} g (float[1,1,5,5] x) => (float[1,1,p,q] y)
+        <int8[1,1,3,3] q = {{1,2,3,4,5,6,7,8,9}}, float s = {{0.5}}>
+        {{ w = DequantizeLinear (q, s) y = ConvTranspose <{attrs}> (x, w) }}"""
+    )
+    model, _ = rewritten(quantized, TENSORRT_8, PASS)
+    assert attributes(deconvs(model)[0])["kernel_shape"] == [4, 4]
+
+
+def test_on_tensorrt_depthwise_nodes_are_padded_behind_before_the_bias() -> None:
+    proto = parse(
+        f"""{HEAD} g (float[1,2,5,5] x) => (float[1,2,p,q] y)
+        <float[2,1,2,2] w = {{1,2,3,4,5,6,7,8}}, float[2] b = {{3,4}}>
+        {{ y = ConvTranspose <strides=[2,2], output_padding=[1,1], group=2> (x, w, b) }}"""
+    )
+    model, _ = rewritten(proto, TENSORRT_8, PASS)
+    assert [node.op_type for node in model.proto.graph.node] == ["ConvTranspose", "Pad", "Add"]
+    x = np.random.default_rng(0).standard_normal((1, 2, 5, 5)).astype(np.float32)
+    assert_equal(run(proto, {"x": x}), run(model.proto, {"x": x}))
 
 
 @pytest.mark.parametrize(

@@ -34,4 +34,17 @@ PASSES: tuple[Pass, ...] = (
     RestoreResizeScales(),
 )
 
-__all__ = ["PASSES", "Pass", "PassResult", "run_passes", "select"]
+_IN_HALF = ("fp16", "bf16", "int8")
+
+
+def passes_for(precision: str) -> tuple[Pass, ...]:
+    """Returns the passes as they rewrite for an engine of some precision.
+
+    Args:
+        precision: One of `trtconv.plan.PRECISIONS`; with int8, layers that are not quantised run in float16.
+    """
+    half = precision in _IN_HALF
+    return tuple(MakeDeconvExplicit(in_half=half) if isinstance(each, MakeDeconvExplicit) else each for each in PASSES)
+
+
+__all__ = ["PASSES", "Pass", "PassResult", "passes_for", "run_passes", "select"]

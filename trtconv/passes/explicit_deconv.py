@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -12,22 +13,27 @@ from trtconv import deconv
 from trtconv.deconv import Crop, Geometry, geometry_of
 from trtconv.model import Field, Scope
 from trtconv.passes.base import NodePass, Operation, Refusal
-from trtconv.passes.kernel import find_kernel, replace_kernel
+from trtconv.passes.kernel import Kernel, find_kernel, replace_kernel
 from trtconv.plan import Target
 
 
 class MakeDeconvExplicit(NodePass):
     """Turns auto_pad, output_shape and output_padding of ConvTranspose into explicit pads.
 
-    What the pads cannot say - output_padding beyond the end pad, negative pads - goes into the kernel as zero taps,
-    which TensorRT runs faster than its own zero fill. A kernel that is no constant is left alone; the zeros are then
-    padded on behind the deconvolution, before the bias. An output_shape on sizes known only at run time becomes a
-    Slice.
+    What the pads cannot say - output_padding beyond the end pad, negative pads - goes into the kernel as zero taps, or
+    into the input as zero elements: whichever TensorRT runs faster (see `_Place`). An output_shape on sizes known only
+    at run time becomes a Slice.
+
+    Args:
+        in_half: Whether the engine computes float32 layers in a type of 16 or 8 bits.
     """
 
     name: ClassVar[str] = "make-deconv-explicit"
     fixes: ClassVar[tuple[str, ...]] = ("TC101", "TC102", "TC103", "TC106", "TC107")
     ops: ClassVar[frozenset[str]] = frozenset({"ConvTranspose"})
+
+    def __init__(self, *, in_half: bool = False) -> None:
+        self.in_half = in_half
 
     def concerns(self, scope: Scope, index: int, target: Target) -> bool:
         return any(
@@ -58,8 +64,12 @@ class MakeDeconvExplicit(NodePass):
             field.replace(node, [node])
             return f"{_asked(geometry)} written as pads {_pads(window)}"
         kernel = find_kernel(field, node.inputs[1])
-        if isinstance(kernel, str):
-            return _pad_behind(field, node, geometry, window, kernel)
+        place = self._place(operation.target, geometry, kernel)
+        if place is _Place.BEHIND:
+            return _pad_behind(field, node, geometry, window)
+        if place is _Place.INPUT or isinstance(kernel, str):
+            reason = kernel if isinstance(kernel, str) else "faster here than a larger kernel"
+            return _pad_input(field, node, geometry, window, reason)
         nodes, weight = replace_kernel(
             field, node.name or "ConvTranspose", kernel, lambda w, zero: deconv.extend_kernel(w, folding, zero)
         )
@@ -71,6 +81,32 @@ class MakeDeconvExplicit(NodePass):
             f"{_asked(geometry)} put into the kernel: {_times(geometry.kernel)} zero-extended to {_times(size)},"
             f" pads {_pads(folding.crops)}"
         )
+
+    def _place(self, target: Target, geometry: Geometry, kernel: Kernel | str) -> _Place:
+        if isinstance(kernel, str):
+            return _Place.INPUT
+        if any("Linear" in link.op for link in kernel.chain) or target.family != "tensorrt":
+            return _Place.KERNEL
+        channels_in, channels_of_group = kernel.values.shape[:2]
+        if channels_of_group == 1 and geometry.group == channels_in > 1:
+            return _Place.BEHIND
+        return _Place.KERNEL if self.in_half or kernel.values.dtype.itemsize < 4 else _Place.INPUT
+
+
+class _Place(enum.Enum):
+    """Where the zeros go.
+
+    Time over that of the raw node on TensorRT 8.6 (bench/results/gpu-remedies-8.6.json):
+
+    KERNEL: 0.58 to 0.83 in float16, 0.31 to 0.57 in int8, but up to 1.4 in float32 (1.9 without TF32), where a larger
+        kernel costs what its size says. TensorRT-RTX, whose layers could not be timed, gets it too: one layer.
+    INPUT: 0.70 to 1.0 in float32. It would break a Q/DQ chain. The only way for a kernel that is no constant.
+    BEHIND: 1.0; for depthwise kernels, of which the others make 1.07 and 1.15.
+    """
+
+    KERNEL = enum.auto()
+    INPUT = enum.auto()
+    BEHIND = enum.auto()
 
 
 def read_geometry(field: Field, node: gs.Node) -> Geometry | str:
@@ -121,20 +157,39 @@ def _asked(geometry: Geometry) -> str:
     return ", ".join(parts)
 
 
-def _pad_behind(field: Field, node: gs.Node, geometry: Geometry, window: Sequence[Crop], reason: str) -> str | Refusal:
-    """Pads zeros on behind a deconvolution whose kernel is no constant; the bias comes after."""
+def _pad_input(field: Field, node: gs.Node, geometry: Geometry, window: Sequence[Crop], reason: str) -> str | Refusal:
+    """Pads zeros on around the input, and crops what they make too much."""
+    if field.model.opset < 2:
+        return Refusal(f"{reason}, and opset {field.model.opset} has no Pad that says where")
+    longer = deconv.lengthen(geometry, window)
+    padded = _pad(field, node, "input", node.inputs[0], [0, 0, *longer.before, 0, 0, *longer.after])
+    node.inputs[0] = padded.outputs[0]
+    _set_pads(node, geometry.kernel, longer.crops)
+    field.replace(node, [padded, node])
+    ends = f"{list(longer.before)} and {list(longer.after)}" if any(longer.before) else f"{list(longer.after)}"
+    return f"{_asked(geometry)} put into the input as {ends} zeros, pads {_pads(longer.crops)}: {reason}"
+
+
+def _pad_behind(field: Field, node: gs.Node, geometry: Geometry, window: Sequence[Crop]) -> str | Refusal:
+    """Pads zeros on behind a depthwise deconvolution; the bias comes after."""
     if field.model.opset < 7:
-        return Refusal(f"{reason}, and opset {field.model.opset} has no broadcasting Add")
+        return Refusal(f"opset {field.model.opset} has no broadcasting Add")
     kept = [Crop(max(c.begin, 0), max(c.end, 0)) for c in window]
     missing = [0, 0, *(max(-c.begin, 0) for c in window), 0, 0, *(max(-c.end, 0) for c in window)]
     tail = _Tail(field, node)
     _set_pads(node, geometry.kernel, kept)
-    if field.model.opset < 11:
-        tail.add("Pad", [], pads=missing)
-    else:
-        tail.add("Pad", [field.constant(f"{node.name}.pads", np.array(missing, np.int64))])
+    tail.append(_pad(field, node, "full", tail.tensor, missing))
     tail.finish()
-    return f"{_asked(geometry)} padded on behind the deconvolution, not folded: {reason}"
+    return f"{_asked(geometry)} padded on behind the deconvolution: faster than a larger depthwise kernel"
+
+
+def _pad(field: Field, node: gs.Node, label: str, tensor: gs.Tensor, pads: list[int]) -> gs.Node:
+    """Makes a Pad with zeros in the spelling of the model's opset."""
+    name = node.name or "ConvTranspose"
+    if field.model.opset < 11:
+        return field.node("Pad", f"{name}/Pad", [tensor], f"{name}.{label}_padded", pads=pads)
+    amounts = field.constant(f"{name}.pads", np.array(pads, np.int64))
+    return field.node("Pad", f"{name}/Pad", [tensor, amounts], f"{name}.{label}_padded")
 
 
 def _slice_at_run_time(field: Field, node: gs.Node, geometry: Geometry) -> str | Refusal:
@@ -190,7 +245,9 @@ class _Tail:
         self.nodes: list[gs.Node] = [node]
 
     def add(self, op: str, inputs: list[gs.Tensor], **attrs: Any) -> None:
-        made = self.field.node(op, f"{self.name}/{op}", [self.tensor, *inputs], f"{self.name}.{op}", **attrs)
+        self.append(self.field.node(op, f"{self.name}/{op}", [self.tensor, *inputs], f"{self.name}.{op}", **attrs))
+
+    def append(self, made: gs.Node) -> None:
         self.nodes.append(made)
         self.tensor = made.outputs[0]
 

@@ -29,14 +29,14 @@ class BiasMissedByFill(DeconvRule):
           <float[1,1,4,4] w = {1,2,3,0,4,5,6,0,7,8,9,0,0,0,0,0}>
         { y = ConvTranspose <strides = [2,2]> (x, w, b) }
     Fix:
-        trtconv build and rewrite zero-extend the kernel: the bias then reaches every row.
+        trtconv build and rewrite zero-extend the kernel or the input: the bias then reaches every row.
     Source:
         onnx-tensorrt, importer of ConvTranspose.
     """
 
     code: ClassVar[str] = "TC107"
     name: ClassVar[str] = "bias-missed-by-fill"
-    fix: ClassVar[str] = "Let trtconv build or rewrite zero-extend the kernel."
+    fix: ClassVar[str] = "Let trtconv build or rewrite take it into the deconvolution."
 
     def fault(self, deconv: Deconv, geometry: Geometry, target: Target) -> str | None:
         if geometry.auto_pad != "NOTSET" or geometry.output_shape is not None:

@@ -28,14 +28,14 @@ class NegativePads(DeconvRule):
           <float[1,1,4,4] w = {0,0,0,0,0,1,2,3,0,4,5,6,0,7,8,9}>
         { y = ConvTranspose <strides = [2,2]> (x, w) }
     Fix:
-        trtconv build and rewrite zero-extend the kernel by as many taps.
+        trtconv build and rewrite zero-extend the kernel, or the input in float32 on TensorRT.
     Source:
         Parser of 8.6 and RTX 1.7.
     """
 
     code: ClassVar[str] = "TC106"
     name: ClassVar[str] = "negative-pads"
-    fix: ClassVar[str] = "Let trtconv build or rewrite zero-extend the kernel."
+    fix: ClassVar[str] = "Let trtconv build or rewrite take it into the deconvolution."
 
     def fault(self, deconv: Deconv, geometry: Geometry, target: Target) -> str | None:
         if geometry.auto_pad != "NOTSET" or geometry.output_shape is not None:

@@ -32,7 +32,8 @@ class OutputPaddingExceedsPads(DeconvRule):
           1,2,3,4,5,6,7,8,9,1,2,3,4,5,6,7,8,9,1,2,3,4,5,6,7,8,9,1,2,3,4,5,6,7,8,9}>
         { y = ConvTranspose <strides = [2,2], pads = [0,0,1,1], output_padding = [1,1]> (x, w) }
     Fix:
-        trtconv build and rewrite zero-extend the kernel instead: one deconvolution, the same numbers.
+        trtconv build and rewrite zero-extend the kernel instead, or the input in float32 on TensorRT: the same numbers,
+        the bias inside the deconvolution.
     Source:
         Measured, see docs/deconvolution.md; pytorch/TensorRT issue 3352.
     """
@@ -40,7 +41,7 @@ class OutputPaddingExceedsPads(DeconvRule):
     code: ClassVar[str] = "TC101"
     name: ClassVar[str] = "output-padding-exceeds-pads"
     severity: ClassVar[Severity] = Severity.WARNING
-    fix: ClassVar[str] = "Let trtconv build or rewrite zero-extend the kernel."
+    fix: ClassVar[str] = "Let trtconv build or rewrite take it into the deconvolution."
 
     def fault(self, deconv: Deconv, geometry: Geometry, target: Target) -> str | None:
         if geometry.auto_pad != "NOTSET" or geometry.output_shape is not None:
