@@ -38,11 +38,16 @@ def test_one_is_explained(call, asked: str) -> None:
         "= (in - 1)*2 + 1*(3 - 1) + 1 - 0 - 0 + 1 = 2*in + 2",
         "out 0 1 2 3 4 5 6 +7",
         "warning TC101",
-        "make-deconv-explicit: output_padding [1, 1] put into the kernel",
-        "H, W: the kernel is zero-extended from 3 to 4 taps, 1 at the high end",
+        "make-deconv-explicit: output_padding [1, 1] put into the input as [1, 1] zeros, pads [0, 0, 1, 1]",
+        "H, W: the input is lengthened by zeros, 1 at the high end",
         "H, W: checkerboard: stride 2 does not divide kernel 3",
     ):
         assert said in text
+
+
+def test_the_kernel_takes_the_zeros_on_rtx(call) -> None:
+    ended = call("explain", UNET, "19", "--target", "rtx")
+    assert "H, W: the kernel is zero-extended from 3 to 4 taps, 1 at the high end" in " ".join(ended.out.split())
 
 
 def test_json(call) -> None:
@@ -57,7 +62,8 @@ def test_json(call) -> None:
     assert (node["axes"][0]["begin"], node["axes"][0]["end"], node["axes"][0]["taps"]) == (0, -1, [2, 1])
     assert [finding["code"] for finding in node["parser"]["findings"]] == ["TC101"]
     assert node["rewrite"]["edits"][0]["pass"] == "make-deconv-explicit"
-    assert node["rewrite"]["attributes"]["kernel_shape"] == [4, 4]
+    assert node["rewrite"]["attributes"]["kernel_shape"] == [3, 3]
+    assert node["rewrite"]["attributes"]["pads"] == [0, 0, 1, 1]
     listed = json.loads(call("explain", UNET, *TARGET, "--format", "json").out)
     assert listed["explanation"] is None
 
