@@ -23,7 +23,7 @@ from trtconv.passes import PASSES, PassResult, run_passes
 from trtconv.plan import BuildPlan, Target
 from trtconv.rules import run_rules
 from trtconv.shapes import InputRange, ShapeProfile
-from trtconv.verify import relative_error
+from trtconv.reference import relative_error
 
 Array = NDArray[Any]
 Row = dict[str, Any]

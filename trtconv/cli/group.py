@@ -15,6 +15,8 @@ COMMANDS = (
     ("build", "trtconv.cli.build", "Convert an ONNX model into a TensorRT engine."),
     ("check", "trtconv.cli.check", "Tell what TensorRT will not take, or will get wrong, in a model."),
     ("export", "trtconv.cli.export", "Export a PyTorch module to an ONNX file that is right and dynamic."),
+    ("verify", "trtconv.cli.verify", "Prove that an engine computes what its model means."),
+    ("bench", "trtconv.cli.bench", "Time an engine at its sizes, or two in turns."),
     ("rewrite", "trtconv.cli.rewrite", "Write the model that build would hand to TensorRT."),
     ("explain", "trtconv.cli.explain", "Explain one ConvTranspose in words and a drawing, or list them all."),
     ("sizes", "trtconv.cli.sizes", "List the sizes that a model accepts, and the nodes that say so."),
