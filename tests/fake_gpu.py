@@ -180,9 +180,7 @@ def engine_bytes(
     """
     shapes = [{n: (r.min, r.opt, r.max) for n, r in profile.items()} for profile in profiles]
     told = {"Layers": ["layer"]} if information is None else information
-    return b"FAKE" + pickle.dumps(
-        (model.SerializeToString(), shapes, dict(faults or {}), json.dumps(told), us, memory)
-    )
+    return b"FAKE" + pickle.dumps((model.SerializeToString(), shapes, dict(faults or {}), json.dumps(told), us, memory))
 
 
 class _Members:

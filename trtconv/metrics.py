@@ -38,7 +38,7 @@ TOLERANCES = {
     "tf32": Tolerance(5e-3, 0.9999),
     "fp16": Tolerance(2e-2, 0.999),
     "bf16": Tolerance(1e-1, 0.99),
-    "int8": Tolerance(1e-1, 0.99),
+    "int8": Tolerance(5e-2, 0.999),
 }
 """What a network may lose by computing in a type; tf32 is what TensorRT makes of float32 unless it is told not to."""
 
@@ -94,7 +94,9 @@ def compare(name: str, expected: Any, got: Any, tolerance: Tolerance) -> Differe
         return Difference(name, type(expected).__name__, np.shape(expected), why=why)
     blank = Difference(name, str(expected.dtype), expected.shape)
     if not isinstance(got, np.ndarray) or got.shape != expected.shape:
-        return dataclasses.replace(blank, why=f"its shape is {_times(np.shape(got))} instead of {_times(expected.shape)}")
+        return dataclasses.replace(
+            blank, why=f"its shape is {_times(np.shape(got))} instead of {_times(expected.shape)}"
+        )
     if expected.size == 0:
         return dataclasses.replace(blank, max_abs=0.0, max_rel=0.0, cosine=1.0, psnr=math.inf, mismatches=0.0)
     return _judge(blank, _Sums.of(expected, got, tolerance.relative), tolerance)

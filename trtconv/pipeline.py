@@ -81,9 +81,7 @@ def build(request: BuildRequest, progress: Progress | None = None) -> BuildRepor
         profiles = _profiles(model, request)
         engine = runtime.load(request.target)
         plan = _plan(request, engine, profiles)
-        report = BuildReport(
-            _identity(model), plan, engine.info.to_json(), seconds=clock.seconds, inputs=model.inputs
-        )
+        report = BuildReport(_identity(model), plan, engine.info.to_json(), seconds=clock.seconds, inputs=model.inputs)
         kept = None if request.force else _up_to_date(request, report)
     if kept is not None:
         return kept

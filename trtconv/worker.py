@@ -165,7 +165,12 @@ def _outcome(task: str, argument: object, tell: Tell) -> dict[str, Any]:
         known = name if hasattr(errors, name) else type(error).__mro__[1].__name__
         return {"event": "error", "type": known, "message": error.message, "hint": error.hint}
     except MemoryError:
-        return {"event": "error", "type": "EnvironmentMissing", "message": "out of memory", "hint": "Use smaller sizes."}
+        return {
+            "event": "error",
+            "type": "EnvironmentMissing",
+            "message": "out of memory",
+            "hint": "Use smaller sizes.",
+        }
     except Exception:
         import traceback
 

@@ -141,5 +141,3 @@ def test_a_runtime_cache_is_kept_where_there_is_one(driver: FakeDriver) -> None:
     trt = fake_tensorrt(driver)
     execution = Engines("tensorrt", trt, Log(trt)).load(engine_bytes(MODEL, PROFILES)).open(0, b"")
     assert execution.runtime_cache() is None
-
-

@@ -63,9 +63,16 @@ an engine for another machine, or not all could be timed.
 @click.option("--shapes", metavar="INPUT:SHAPE,...", help="Time at these shapes, as x:1x3x256x256,y:1x8.")
 @click.option("--vs", "versus", metavar="OTHER", help="Time another engine in turns with it, at the same sizes.")
 @options.report_option
-@click.option("--warmup", type=click.FloatRange(0, 600), default=0.3, show_default=True, metavar="S", help="Seconds run first.")
 @click.option(
-    "--duration", type=click.FloatRange(0.01, 600), default=1.0, show_default=True, metavar="S", help="Seconds of each row."
+    "--warmup", type=click.FloatRange(0, 600), default=0.3, show_default=True, metavar="S", help="Seconds run first."
+)
+@click.option(
+    "--duration",
+    type=click.FloatRange(0.01, 600),
+    default=1.0,
+    show_default=True,
+    metavar="S",
+    help="Seconds of each row.",
 )
 @click.option("--plot", metavar="FILE", help="Draw latency against size into FILE.svg or, with matplotlib, FILE.png.")
 @click.option(

@@ -77,11 +77,14 @@ files that do not belong together; 4 not all could be compared on this machine.
     type=click.FloatRange(0),
     metavar="X",
     help="Largest difference of an element, as a part of the output's largest magnitude. Default: by precision "
-    "(float32 1e-4, tf32 5e-3, fp16 2e-2, bf16 and int8 1e-1).",
+    "(float32 1e-4, tf32 5e-3, fp16 2e-2, int8 5e-2, bf16 1e-1).",
 )
 @click.option("--cosine", type=click.FloatRange(-1, 1), metavar="X", help="Smallest cosine similarity of an output.")
 @click.option(
-    "--mismatches", type=click.FloatRange(0, 1), metavar="X", help="Share of the elements that may be beyond. Default: 0."
+    "--mismatches",
+    type=click.FloatRange(0, 1),
+    metavar="X",
+    help="Share of the elements that may be beyond. Default: 0.",
 )
 @click.option("--bisect", is_flag=True, help="On failure, look for the first tensor that diverges.")
 @options.trust_option

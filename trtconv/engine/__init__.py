@@ -134,9 +134,7 @@ def _left_out(hearing: _Hearing) -> str:
     return "" if hearing.cases else "there was nothing to compare"
 
 
-def _bisect(
-    request: VerifyRequest, report: VerifyReport, seconds: float, progress: Progress | None
-) -> dict[str, Any]:
+def _bisect(request: VerifyRequest, report: VerifyReport, seconds: float, progress: Progress | None) -> dict[str, Any]:
     """Looks for the first tensor that diverges; a failure of the search is no failure of the verification."""
     hearing = _Hearing(progress)
     failed = next(case for case in report.cases if case["passed"] is False)

@@ -250,7 +250,9 @@ def _read(cache: Path | None) -> bytes | None:
     try:
         return cache.read_bytes() if cache.exists() else b""
     except OSError as error:
-        raise InputError(f"{cache} cannot be read: {error.strerror or error}", "Give another --runtime-cache.") from error
+        raise InputError(
+            f"{cache} cannot be read: {error.strerror or error}", "Give another --runtime-cache."
+        ) from error
 
 
 def _write(cache: Path | None, content: bytes | None) -> None:

@@ -56,17 +56,17 @@ def cases_of_profiles(
     found: list[Case] = []
     sizes = Sizes(model) if random else None
     for index, profile in enumerate(profiles):
-        chosen = {pick: shapes_at(profile, pick) for pick in PICKS}
+        chosen: dict[str, Mapping[str, Shape]] = {}
+        for pick in PICKS:
+            shapes = shapes_at(profile, pick)
+            if shapes not in chosen.values() or profile.values:
+                chosen[pick] = shapes
         if sizes is not None and sizes.names:
-            points = _random_points(sizes, profile, random, seed + index)
-            chosen |= {f"random {n}": _shapes_at(model, profile, point) for n, point in enumerate(points, start=1)}
-        seen: list[Mapping[str, Shape]] = []
+            points = _random_points(sizes, profile, seed + index)
+            drawn = [s for s in (_shapes_at(model, profile, point) for point in points) if s not in chosen.values()]
+            chosen |= {f"random {n}": shapes for n, shapes in enumerate(drawn[:random], start=1)}
         for size, shapes in chosen.items():
-            values = _values(model, profile, size)
-            if shapes in seen and not values:
-                continue
-            seen.append(shapes)
-            found.append(Case(index, size, shapes, seed + len(found), values))
+            found.append(Case(index, size, shapes, seed + len(found), _values(model, profile, size)))
     return found
 
 
@@ -85,8 +85,8 @@ def _values(model: OnnxModel, profile: ShapeProfile, size: str) -> dict[str, NDA
     }
 
 
-def _random_points(sizes: Sizes, profile: ShapeProfile, count: int, seed: int) -> list[dict[str, int]]:
-    """Draws combinations of sizes that the network accepts, as far as shapes tell."""
+def _random_points(sizes: Sizes, profile: ShapeProfile, seed: int) -> list[dict[str, int]]:
+    """Draws different combinations of sizes that the network accepts, as far as shapes tell."""
     ranges = {name: profile.dims[name] for name in sizes.names if name in profile.dims}
     if len(ranges) < len(sizes.names) or all(r.min == r.max for r in ranges.values()):
         return []
@@ -100,7 +100,7 @@ def _random_points(sizes: Sizes, profile: ShapeProfile, count: int, seed: int) -
     points = [{name: draw(name) for name in ranges} for _ in range(_TRIES)]
     faults = first_faults(sizes.run(points).checks, len(points))
     accepted = [point for point, fault in zip(points, faults, strict=True) if fault is None]
-    return [dict(items) for items in dict.fromkeys(tuple(point.items()) for point in accepted)][:count]
+    return [dict(items) for items in dict.fromkeys(tuple(point.items()) for point in accepted)]
 
 
 def make_feeds(model: OnnxModel, case: Case, generator: str | None) -> Feeds:
@@ -124,14 +124,15 @@ def read_inputs(model: OnnxModel, path: Path) -> Feeds:
     """
     try:
         # Without pickles: they would run code.
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files} if hasattr(file, "files") else None
+        loaded = np.load(path, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            raise InputError(f"{path} holds one array without a name", "Write it with numpy.savez(PATH, NAME=array).")
+        with loaded as file:
+            arrays = {name: file[name] for name in file.files}
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}", "Give an .npz file.") from error
     except (ValueError, zipfile.BadZipFile, EOFError) as error:
         raise InputError(f"{path} is no .npz file of plain arrays: {error}", "Write it with numpy.savez.") from error
-    if arrays is None:
-        raise InputError(f"{path} holds one array without a name", "Write it with numpy.savez(PATH, NAME=array).")
     return checked_inputs(model.inputs, arrays, str(path))
 
 

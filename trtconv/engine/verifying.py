@@ -126,8 +126,7 @@ class Setting:
             "engine": None if self.subject is None else self.subject.identity(),
             "ran": "rewritten model" if self.engine is None else "engine",
             "why_not_run": self.why_not,
-            "runtime": runtime
-            and {"family": runtime.family, "version": runtime.version, "gpu": runtime.gpu_name},
+            "runtime": runtime and {"family": runtime.family, "version": runtime.version, "gpu": runtime.gpu_name},
             "precision": self.precision,
             "tolerance": self.tolerance.to_json(),
         }
@@ -193,19 +192,15 @@ def prepare(request: VerifyRequest) -> Setting:
 
 
 def precision_of(model: OnnxModel, subject: Subject | None) -> str:
-    """Returns whose tolerances hold for an engine: what it was asked to compute in, else what the model says."""
+    """Returns whose tolerances hold: the coarsest of what was asked for and of what is in the model."""
     report = subject.report if subject is not None else None
     plan = {} if report is None else report.document.get("plan") or {}
-    asked = str(plan.get("precision", "as-is"))
-    if asked in TOLERANCES:
-        return asked
-    if quantizes(model):
-        return "int8"
     types = element_types(model)
-    for name, key in (("bfloat16", "bf16"), ("float16", "fp16")):
-        if name in types:
-            return key
-    return "float32" if plan.get("tf32") is False or subject is None else "tf32"
+    found = {str(plan.get("precision", "as-is"))} & set(TOLERANCES)
+    found |= {key for name, key in (("bfloat16", "bf16"), ("float16", "fp16")) if name in types}
+    found |= {"int8"} if quantizes(model) else set()
+    found |= {"float32" if plan.get("tf32") is False or subject is None else "tf32"}
+    return max(found, key=lambda key: TOLERANCES[key].relative)
 
 
 def _tolerance(request: VerifyRequest, precision: str) -> Tolerance:

@@ -116,7 +116,9 @@ def _verdict(document: Document) -> str:
         )
     model = document["model"]["path"]
     if failed:
-        return clean(f"NOT VERIFIED: {what} does not compute what {model} does, at {failed} of {len(cases)} sizes{furthest}")
+        return clean(
+            f"NOT VERIFIED: {what} does not compute what {model} does, at {failed} of {len(cases)} sizes{furthest}"
+        )
     if document["incomplete"]:
         return clean(f"NOT VERIFIED: not all was compared ({document['incomplete']}){furthest}")
     verdict = f"{what} computes what {model} does, at {count(done, 'size')}{furthest}"
@@ -126,11 +128,18 @@ def _verdict(document: Document) -> str:
 def bench_text(document: Document) -> str:
     """Renders the JSON document of `trtconv bench`: a table, bars of latency against size, the ratios."""
     runtime = document["runtime"]
-    head = [("runtime", f"{runtime['family']} {runtime['version']} on {runtime['gpu']}, driver for CUDA {runtime['driver']}")]
+    head = [
+        (
+            "runtime",
+            f"{runtime['family']} {runtime['version']} on {runtime['gpu']}, driver for CUDA {runtime['driver']}",
+        )
+    ]
     for name, engine in zip("AB", document["engines"], strict=False):
         memory = byte_size(engine["activation_memory_bytes"])
         loaded = byte_size(engine["weight_memory_bytes"])
-        head.append((f"engine {name}", f"{engine['path']}, {engine['layers']} layers, {loaded} loaded, {memory} to run"))
+        head.append(
+            (f"engine {name}", f"{engine['path']}, {engine['layers']} layers, {loaded} loaded, {memory} to run")
+        )
     blocks = [
         "\n".join(table([(name, clean(value)) for name, value in head], "")),
         "\n".join(_rows_table(document)),
@@ -172,9 +181,7 @@ def quickest_way(document: Document) -> list[Document]:
     """Returns the rows of the fastest way to run: as a graph where that goes, without copies."""
     graphs = any(row["graph"] and row["median_us"] is not None for row in document["rows"])
     return [
-        row
-        for row in document["rows"]
-        if row["graph"] is graphs and not row["copies"] and row["median_us"] is not None
+        row for row in document["rows"] if row["graph"] is graphs and not row["copies"] and row["median_us"] is not None
     ]
 
 

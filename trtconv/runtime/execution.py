@@ -441,9 +441,7 @@ def _make_allocator(trt: Any, stream: Stream) -> Any:
                 self.buffer = Buffer(stream, size)
             return self.buffer.address
 
-        def reallocate_output_async(
-            self, tensor_name: str, memory: int, size: int, alignment: int, stream: int
-        ) -> int:
+        def reallocate_output_async(self, tensor_name: str, memory: int, size: int, alignment: int, stream: int) -> int:
             return self.reallocate_output(tensor_name, memory, size, alignment)
 
         def notify_shape(self, tensor_name: str, shape: Any) -> None:
