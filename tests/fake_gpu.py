@@ -183,156 +183,160 @@ def engine_bytes(
     return b"FAKE" + pickle.dumps((model.SerializeToString(), shapes, dict(faults or {}), json.dumps(told), us, memory))
 
 
-class _Members:
-    """An object that has only what the surface of its class has."""
+class ILogger:
+    Severity = enum.Enum("Severity", ["INTERNAL_ERROR", "ERROR", "WARNING", "INFO", "VERBOSE"])
 
-    surface: frozenset[str] = frozenset()
+    def log(self, severity: Any, msg: str) -> None: ...
 
-    def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"{type(self).__name__}.{name} is not played")
+
+class Played:
+    """A class of TensorRT; `trt` and `driver` are given to it by `fake_tensorrt`."""
+
+    trt: Any
+    driver: FakeDriver
+
+
+class Context(Played):
+    profiler: Any = None
+
+    def __init__(self, engine: Any) -> None:
+        self._engine = engine
+        self._profile = 0
+        self._shapes: dict[str, tuple[int, ...]] = {}
+        self._addresses: dict[str, int] = {}
+
+    def set_optimization_profile_async(self, profile: int, stream: int) -> bool:
+        self._profile = profile
+        return profile < len(self._engine._profiles)
+
+    def set_input_shape(self, name: str, shape: tuple[int, ...]) -> bool:
+        low, _, high = self._engine._profiles[self._profile][name]
+        self._shapes[name] = tuple(shape)
+        return all(a <= n <= b for n, a, b in zip(shape, low, high, strict=True))
+
+    def set_tensor_address(self, name: str, address: int) -> bool:
+        self._addresses[name] = address
+        return True
+
+    def get_tensor_shape(self, name: str) -> tuple[int, ...]:
+        if name in self._shapes:
+            return self._shapes[name]
+        feeds = {n: np.zeros(s, self._engine._types[n]) for n, s in self._shapes.items()}
+        return tuple(self._engine._run(feeds)[name].shape)
+
+    def execute_async_v3(self, stream: int) -> bool:
+        self.driver.work(self._infer)
+        return True
+
+    def _infer(self) -> None:
+        feeds = {}
+        for name, shape in self._shapes.items():
+            dtype = self._engine._types[name]
+            size = int(np.prod(shape)) * dtype.itemsize
+            feeds[name] = np.frombuffer(ctypes.string_at(self._addresses[name], size), dtype).reshape(shape)
+        for name, values in self._engine._run(feeds).items():
+            ctypes.memmove(self._addresses[name], np.ascontiguousarray(values).ctypes.data, values.nbytes)
+        self.driver.now += self._engine._us
+        if self.profiler is not None:
+            self.profiler.report_layer_time("layer", self._engine._us / 1000)
+
+
+class Inspector(Played):
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def get_engine_information(self, form: Any) -> str:
+        return self._text
+
+
+_ORT_TYPES = {"tensor(float)": "float32", "tensor(float16)": "float16", "tensor(int64)": "int64"}
+_ORT_TYPES |= {"tensor(int32)": "int32", "tensor(bool)": "bool"}
+
+
+class Engine(Played):
+    def __init__(self, data: bytes) -> None:
+        model, self._profiles, self._faults, self._told, self._us, self._memory = pickle.loads(data)
+        self._session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+        values = (*self._session.get_inputs(), *self._session.get_outputs())
+        self._io = [value.name for value in values]
+        self._inputs = {value.name for value in self._session.get_inputs()}
+        self._types = {value.name: np.dtype(_ORT_TYPES[value.type]) for value in values}
+        self._declared = {v.name: [n if isinstance(n, int) else -1 for n in v.shape] for v in values}
+
+    def _run(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
+        outputs = self._io[len(self._inputs) :]
+        found = dict(zip(outputs, self._session.run(outputs, dict(feeds)), strict=True))
+        for name, fault in self._faults.items():
+            found[name] = found[name].copy()
+            found[name].reshape(-1)[0] += fault
+        return found
+
+    num_io_tensors = property(lambda self: len(self._io))
+    num_layers = property(lambda self: 3)
+    num_optimization_profiles = property(lambda self: len(self._profiles))
+    device_memory_size = property(lambda self: self._memory)
+    device_memory_size_v2 = property(lambda self: self._memory)
+
+    def get_tensor_name(self, index: int) -> str:
+        return str(self._io[index])
+
+    def get_tensor_mode(self, name: str) -> Any:
+        return self.trt.TensorIOMode.INPUT if name in self._inputs else self.trt.TensorIOMode.OUTPUT
+
+    def get_tensor_dtype(self, name: str) -> Any:
+        return self.trt.DataType[_DTYPES[str(self._types[name])]]
+
+    def get_tensor_shape(self, name: str) -> list[int]:
+        return self._declared[name]
+
+    def get_tensor_location(self, name: str) -> Any:
+        return self.trt.TensorLocation.DEVICE
+
+    def get_tensor_profile_shape(self, name: str, profile: int) -> list[tuple[int, ...]]:
+        return list(self._profiles[profile][name])
+
+    def create_engine_inspector(self) -> Any:
+        return self.trt.EngineInspector(self._told)
+
+    def create_execution_context(self) -> Any:
+        free = self.driver.total - self.driver.used
+        return self.trt.IExecutionContext(self) if self._memory <= free else None
+
+
+class Runtime(Played):
+    def __init__(self, logger: Any) -> None:
+        self._logger = logger
+
+    def deserialize_cuda_engine(self, data: bytes) -> Any:
+        if data[:4] != b"FAKE":
+            self._logger.log(ILogger.Severity.ERROR, "Serialization assertion failed. Version tag does not match")
+            return None
+        return self.trt.ICudaEngine(data[4:])
+
+
+_PLAYED = {
+    "IExecutionContext": Context,
+    "EngineInspector": Inspector,
+    "ICudaEngine": Engine,
+    "Runtime": Runtime,
+}
 
 
 def fake_tensorrt(driver: FakeDriver, surface: str = "tensorrt-8.6.0") -> Any:
-    """Makes the module."""
+    """Makes the module. What it plays and the surface lacks raises AttributeError."""
     known = json.loads((SURFACES / f"{surface}.json").read_text(encoding="utf-8"))
     trt = types.SimpleNamespace(__version__=VERSION if surface == "tensorrt-8.6.0" else surface.rpartition("-")[2])
     for owner, described in known.items():
         if "enum" in described:
             setattr(trt, owner, enum.IntEnum(owner, described["enum"]))
-
-    def held(owner: str, kind: type) -> type:
-        """Holds a class to the surface: what it has and the surface lacks raises."""
-        members = set(known[owner]["members"]) if owner in known else set()
+    trt.ILogger = ILogger
+    trt.IProfiler = type("IProfiler", (), {})
+    trt.IOutputAllocator = type("IOutputAllocator", (), {})
+    for owner, kind in _PLAYED.items():
         public = {name for name in vars(kind) if not name.startswith("_")}
-        extra = public - members
-        lacking = {name: property(_lacks(owner, name)) for name in extra}
-        return type(owner, (kind,), lacking)
-
-    class ILogger:
-        Severity = enum.Enum("Severity", ["INTERNAL_ERROR", "ERROR", "WARNING", "INFO", "VERBOSE"])
-
-        def log(self, severity: Any, msg: str) -> None: ...
-
-    class IProfiler: ...
-
-    class IOutputAllocator: ...
-
-    class Context:
-        profiler: Any = None
-
-        def __init__(self, engine: Any) -> None:
-            self._engine = engine
-            self._profile = 0
-            self._shapes: dict[str, tuple[int, ...]] = {}
-            self._addresses: dict[str, int] = {}
-
-        def set_optimization_profile_async(self, profile: int, stream: int) -> bool:
-            self._profile = profile
-            return profile < len(self._engine._profiles)
-
-        def set_input_shape(self, name: str, shape: tuple[int, ...]) -> bool:
-            low, _, high = self._engine._profiles[self._profile][name]
-            self._shapes[name] = tuple(shape)
-            return all(a <= n <= b for n, a, b in zip(shape, low, high, strict=True))
-
-        def set_tensor_address(self, name: str, address: int) -> bool:
-            self._addresses[name] = address
-            return True
-
-        def get_tensor_shape(self, name: str) -> tuple[int, ...]:
-            if name in self._shapes:
-                return self._shapes[name]
-            feeds = {n: np.zeros(s, self._engine._types[n]) for n, s in self._shapes.items()}
-            return tuple(self._engine._run(feeds)[name].shape)
-
-        def execute_async_v3(self, stream: int) -> bool:
-            driver.work(self._infer)
-            return True
-
-        def _infer(self) -> None:
-            feeds = {}
-            for name, shape in self._shapes.items():
-                dtype = self._engine._types[name]
-                size = int(np.prod(shape)) * dtype.itemsize
-                feeds[name] = np.frombuffer(ctypes.string_at(self._addresses[name], size), dtype).reshape(shape)
-            for name, values in self._engine._run(feeds).items():
-                ctypes.memmove(self._addresses[name], np.ascontiguousarray(values).ctypes.data, values.nbytes)
-            driver.now += self._engine._us
-            if self.profiler is not None:
-                self.profiler.report_layer_time("layer", self._engine._us / 1000)
-
-    class Inspector:
-        def __init__(self, text: str) -> None:
-            self._text = text
-
-        def get_engine_information(self, form: Any) -> str:
-            return self._text
-
-    class Engine:
-        def __init__(self, data: bytes) -> None:
-            model, self._profiles, self._faults, self._told, self._us, self._memory = pickle.loads(data)
-            self._session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
-            values = (*self._session.get_inputs(), *self._session.get_outputs())
-            names = {"tensor(float)": "float32", "tensor(float16)": "float16", "tensor(int64)": "int64"}
-            names |= {"tensor(int32)": "int32", "tensor(bool)": "bool"}
-            self._io = [value.name for value in values]
-            self._inputs = {value.name for value in self._session.get_inputs()}
-            self._types = {value.name: np.dtype(names[value.type]) for value in values}
-            self._declared = {v.name: [n if isinstance(n, int) else -1 for n in v.shape] for v in values}
-
-        def _run(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
-            outputs = self._io[len(self._inputs) :]
-            found = dict(zip(outputs, self._session.run(outputs, dict(feeds)), strict=True))
-            for name, fault in self._faults.items():
-                found[name] = found[name].copy()
-                found[name].reshape(-1)[0] += fault
-            return found
-
-        num_io_tensors = property(lambda self: len(self._io))
-        num_layers = property(lambda self: 3)
-        num_optimization_profiles = property(lambda self: len(self._profiles))
-        device_memory_size = property(lambda self: self._memory)
-        device_memory_size_v2 = property(lambda self: self._memory)
-
-        def get_tensor_name(self, index: int) -> str:
-            return str(self._io[index])
-
-        def get_tensor_mode(self, name: str) -> Any:
-            return trt.TensorIOMode.INPUT if name in self._inputs else trt.TensorIOMode.OUTPUT
-
-        def get_tensor_dtype(self, name: str) -> Any:
-            return trt.DataType[_DTYPES[str(self._types[name])]]
-
-        def get_tensor_shape(self, name: str) -> list[int]:
-            return self._declared[name]
-
-        def get_tensor_location(self, name: str) -> Any:
-            return trt.TensorLocation.DEVICE
-
-        def get_tensor_profile_shape(self, name: str, profile: int) -> list[tuple[int, ...]]:
-            return list(self._profiles[profile][name])
-
-        def create_engine_inspector(self) -> Any:
-            return trt.EngineInspector(self._told)
-
-        def create_execution_context(self) -> Any:
-            return trt.IExecutionContext(self) if self._memory <= driver.total - driver.used else None
-
-    class Runtime:
-        def __init__(self, logger: Any) -> None:
-            self._logger = logger
-
-        def deserialize_cuda_engine(self, data: bytes) -> Any:
-            if data[:4] != b"FAKE":
-                self._logger.log(ILogger.Severity.ERROR, "Serialization assertion failed. Version tag does not match")
-                return None
-            return trt.ICudaEngine(data[4:])
-
-    trt.ILogger, trt.IProfiler, trt.IOutputAllocator = ILogger, IProfiler, IOutputAllocator
-    trt.IExecutionContext = held("IExecutionContext", Context)
-    trt.EngineInspector = held("EngineInspector", Inspector)
-    trt.ICudaEngine = held("ICudaEngine", Engine)
-    trt.Runtime = held("Runtime", Runtime)
+        lacking = public - set(known[owner]["members"])
+        members = {name: property(_lacks(owner, name)) for name in lacking} | {"trt": trt, "driver": driver}
+        setattr(trt, owner, type(owner, (kind,), members))
     return trt
 
 

@@ -240,4 +240,6 @@ def random_feeds(
 
 def numpy_type(spec: InputSpec) -> np.dtype[Any]:
     """Returns the NumPy type of an input."""
-    return np.dtype(onnx.helper.tensor_dtype_to_np_dtype(onnx.TensorProto.DataType.Value(spec.dtype.upper())))
+    code = onnx.TensorProto.DataType.Value(spec.dtype.upper())
+    dtype: np.dtype[Any] = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(code))
+    return dtype

@@ -1,6 +1,6 @@
 """A plain TensorRT script, as people write it: parse the ONNX file, set the profile and the flags, build. No trtconv.
 
-    python bench/gpu/plain.py MODEL ENGINE PROFILES.json [--flags FP16,INT8] [--timing-cache FILE] [--family tensorrt|rtx]
+    python bench/gpu/plain.py MODEL ENGINE PROFILES.json [--flags FP16,INT8] [--timing-cache FILE] [--family FAMILY]
 
 PROFILES.json is a list of {input: {"min": [...], "opt": [...], "max": [...]}}. Ends with 1 where TensorRT refuses, and
 says on stderr what it said.

@@ -4,12 +4,12 @@
                               [--torch-python PYTHON] [--family tensorrt|rtx] [--date DATE]
 
 Beside each: the raw ONNX file through a plain TensorRT script (plain.py) with the same profile and flags, verified and
-timed in turns with trtconv's engine; ONNX Runtime on the CPU; PyTorch, where it is there. Every step is a process of its
-own with a time limit. Builds and verifications run several at a time; nothing else runs while engines are timed.
+timed in turns with trtconv's engine; ONNX Runtime on the CPU; PyTorch, where it is there. Every step is a process of
+its own with a time limit. Builds and verifications run several at a time; nothing else runs while engines are timed.
 
 Writes FOLDER/gpu-suite-8.6.json (default: bench/results) and prints a table. Exit status: 0 all is built, verified and
-not slower than raw; 1 something is not; 4 there is no GPU, with --require-gpu (0 without). With --family rtx, and without
-a GPU, it can be tried: engines are built, and nothing is timed.
+not slower than raw; 1 something is not; 4 there is no GPU, with --require-gpu (0 without). With --family rtx it can be
+tried without a GPU: engines are built, and nothing is timed.
 """
 
 from __future__ import annotations

@@ -125,8 +125,8 @@ def test_a_file_that_is_no_npz(gpu: FakeDriver, tmp_path: Path) -> None:
 
 
 def test_a_generator_makes_the_inputs(gpu: FakeDriver, tmp_path: Path) -> None:
-    code = "import numpy as np\ndef make(shapes, seed):\n    return {n: np.full(s, seed, np.float32) for n, s in shapes.items()}\n"
-    (tmp_path / "g.py").write_text(code)
+    made = "{n: np.full(s, seed, np.float32) for n, s in shapes.items()}"
+    (tmp_path / "g.py").write_text(f"import numpy as np\ndef make(shapes, seed):\n    return {made}\n")
     report = run(build(tmp_path), generator=f"{tmp_path / 'g.py'}:make", seed=5)
     assert report.exit_code == 0
     assert [case["seed"] for case in report.cases] == [5, 6, 7, 8, 9]

@@ -58,9 +58,8 @@ def cases_of_profiles(
     for index, profile in enumerate(profiles):
         chosen: dict[str, Mapping[str, Shape]] = {}
         for pick in PICKS:
-            shapes = shapes_at(profile, pick)
-            if shapes not in chosen.values() or profile.values:
-                chosen[pick] = shapes
+            if shapes_at(profile, pick) not in chosen.values() or profile.values:
+                chosen[pick] = shapes_at(profile, pick)
         if sizes is not None and sizes.names:
             points = _random_points(sizes, profile, seed + index)
             drawn = [s for s in (_shapes_at(model, profile, point) for point in points) if s not in chosen.values()]

@@ -47,7 +47,8 @@ def _numpy_type(name: str) -> np.dtype[Any]:
         import ml_dtypes
     except ImportError as error:
         raise EnvironmentMissing(f"NumPy lacks the type {name.lower()}", "pip install ml_dtypes") from error
-    return np.dtype(getattr(ml_dtypes, _ML_DTYPES[name]))
+    found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, _ML_DTYPES[name]))
+    return found
 
 
 class Engines:
@@ -332,7 +333,8 @@ class Execution:
 
     def _read(self, name: str) -> Array:
         buffer = self._allocators[name].buffer if name in self._allocators else self._buffers[name]
-        return buffer.read(self._shape(name), self._engine.numpy_type(name))  # type: ignore[no-any-return]
+        values: Array = buffer.read(self._shape(name), self._engine.numpy_type(name))
+        return values
 
     def launcher(self, *, graph: bool, copies: bool) -> Launch | None:
         """Returns what launches one inference.
