@@ -242,6 +242,8 @@ class Context(Played):
 
 
 class Inspector(Played):
+    execution_context: Any = None
+
     def __init__(self, text: str) -> None:
         self._text = text
 

@@ -17,6 +17,7 @@ COMMANDS = (
     ("export", "trtconv.cli.export", "Export a PyTorch module to an ONNX file that is right and dynamic."),
     ("verify", "trtconv.cli.verify", "Prove that an engine computes what its model means."),
     ("bench", "trtconv.cli.bench", "Time an engine at its sizes, or two in turns."),
+    ("inspect", "trtconv.cli.inspect", "Show what is in an engine, its report, or an ONNX file."),
     ("rewrite", "trtconv.cli.rewrite", "Write the model that build would hand to TensorRT."),
     ("explain", "trtconv.cli.explain", "Explain one ConvTranspose in words and a drawing, or list them all."),
     ("sizes", "trtconv.cli.sizes", "List the sizes that a model accepts, and the nodes that say so."),

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import time
 from typing import Any
 
-from trtconv.errors import EngineFailed, EnvironmentMissing, InputError
+from trtconv.errors import EngineFailed, EnvironmentMissing, TrtconvError
+from trtconv.plan import SCHEMA
 from trtconv.progress import NullProgress, Progress
 from trtconv.proven import BenchReport, BenchRequest, InspectRequest, VerifyReport, VerifyRequest
 from trtconv.worker import Lost, call
@@ -87,10 +89,10 @@ def verify(request: VerifyRequest, progress: Progress | None = None) -> VerifyRe
     seconds = {**seconds, "total": time.monotonic() - started}
     assert hearing.opening is not None
     report = VerifyReport(**hearing.opening, cases=tuple(hearing.cases), seconds=seconds)
-    left = incomplete or _left_out(hearing)
-    report = dataclasses.replace(report, incomplete=left)
+    report = dataclasses.replace(report, incomplete=incomplete or _left_out(hearing))
+    left = request.seconds - (time.monotonic() - started)
     if request.bisect and report.exit_code == 1:
-        return dataclasses.replace(report, bisect=_bisect(request, report, request.seconds, progress))
+        return dataclasses.replace(report, bisect=_bisect(request, report, left, progress))
     return report
 
 
@@ -126,6 +128,34 @@ def bench(request: BenchRequest, progress: Progress | None = None) -> BenchRepor
     return BenchReport(**hearing.opening, rows=rows, ratios=ratios, seconds=seconds, incomplete=hearing.why)
 
 
+def inspect(request: InspectRequest, progress: Progress | None = None) -> dict[str, Any]:
+    """Looks into an engine, the report of one, or an ONNX file.
+
+    An engine is loaded only where it is the one that its report tells of, or is trusted; where it cannot be loaded
+    here, what the report knows of it is returned, and why.
+
+    Args:
+        request: The file.
+        progress: Told of the stages.
+
+    Returns:
+        The JSON document; docs/reports.md has its keys.
+
+    Raises:
+        InputError: The file cannot be read, or is not the engine of its report.
+        EnvironmentMissing: The engine has no report, and cannot be loaded here.
+        EngineFailed: TensorRT does not load the engine.
+    """
+    hearing = _Hearing(progress)
+    try:
+        found: dict[str, Any] = call("trtconv.engine.inspecting:serve", request, request.seconds, hearing)
+    except Lost as lost:
+        raise _lost(lost, f"reading {request.path}", request.seconds) from lost
+    finally:
+        hearing.close()
+    return {"schema": SCHEMA, **found, "exit_code": 0}
+
+
 def _left_out(hearing: _Hearing) -> str:
     """Says which sizes were not compared that had to be."""
     skipped = [c for c in hearing.cases if c["skipped"] and not c["size"].startswith("random")]
@@ -137,11 +167,16 @@ def _left_out(hearing: _Hearing) -> str:
 def _bisect(request: VerifyRequest, report: VerifyReport, seconds: float, progress: Progress | None) -> dict[str, Any]:
     """Looks for the first tensor that diverges; a failure of the search is no failure of the verification."""
     hearing = _Hearing(progress)
-    failed = next(case for case in report.cases if case["passed"] is False)
+    failed = [case for case in report.cases if case["passed"] is False and case["outputs"]]
+    if not failed or seconds < 1:
+        why = "no output could be compared" if not failed else "no time is left"
+        return {"tensor": None, "why": why}
+    smallest = min(failed, key=lambda case: sum(math.prod(shape) for shape in case["shapes"].values()))
+    known = {"case": smallest, "ran": report.ran, "tolerance": report.tolerance}
     try:
-        found: dict[str, Any] = call("trtconv.engine.bisecting:serve", (request, failed), seconds, hearing)
-    except (Lost, EngineFailed, EnvironmentMissing, InputError) as error:
-        return {"tensor": None, "why": str(error)}
+        found: dict[str, Any] = call("trtconv.engine.bisecting:serve", (request, known), seconds, hearing)
+    except (Lost, TrtconvError) as error:
+        return {"tensor": None, "why": f"the search failed: {error}"}
     finally:
         hearing.close()
     return found
@@ -160,4 +195,13 @@ def _crashed(lost: Lost, hearing: _Hearing) -> EngineFailed:
     return EngineFailed(f"the engine ended its process ({lost.why}) after {done} sizes{said}", "Build it again.")
 
 
-__all__ = ["BenchReport", "BenchRequest", "InspectRequest", "VerifyReport", "VerifyRequest", "bench", "verify"]
+__all__ = [
+    "BenchReport",
+    "BenchRequest",
+    "InspectRequest",
+    "VerifyReport",
+    "VerifyRequest",
+    "bench",
+    "inspect",
+    "verify",
+]

@@ -146,7 +146,7 @@ def _time_point(request: BenchRequest, engines: Sequence[Loaded], point: Point) 
                 profile = point.profile if loaded is engines[0] else profile_for(loaded.profiles, point.shapes)
                 execution = loaded.engine.open(profile, cache)
                 stack.callback(execution.close)
-                execution.feed(_inputs(loaded.engine, point))
+                execution.feed(make_inputs(loaded.engine, point.shapes, point.values))
                 executions.append(execution)
         except EnvironmentMissing as error:
             return {"rows": [], "ratios": [], "why": f"{point.size} of profile {point.profile}: {error.message}"}
@@ -227,16 +227,24 @@ def _statistics(samples: Samples | None) -> dict[str, Any]:
     }
 
 
-def _inputs(engine: Engine, point: Point) -> dict[str, NDArray[Any]]:
-    """Makes inputs; floats are random, since some kernels take another time for zeros."""
+def make_inputs(
+    engine: Engine, shapes: Mapping[str, Shape], values: Mapping[str, Sequence[int]]
+) -> dict[str, NDArray[Any]]:
+    """Makes inputs; floats are random, since some kernels take another time for zeros.
+
+    Args:
+        engine: Whose inputs.
+        shapes: Input name to its shape.
+        values: Elements of inputs that hold shapes.
+    """
     random = np.random.default_rng(0)
     found: dict[str, NDArray[Any]] = {}
     for tensor in engine.tensors:
         if tensor.kind != "input":
             continue
-        shape = tuple(point.shapes[tensor.name])
-        if tensor.name in point.values:
-            found[tensor.name] = np.array(point.values[tensor.name], np.int64).reshape(shape)
+        shape = tuple(shapes[tensor.name])
+        if tensor.name in values:
+            found[tensor.name] = np.array(values[tensor.name], np.int64).reshape(shape)
         elif "float" in tensor.dtype:
             found[tensor.name] = random.standard_normal(shape).astype(np.float32)
         else:

@@ -65,7 +65,7 @@ def cases_of_profiles(
             drawn = [s for s in (_shapes_at(model, profile, point) for point in points) if s not in chosen.values()]
             chosen |= {f"random {n}": shapes for n, shapes in enumerate(drawn[:random], start=1)}
         for size, shapes in chosen.items():
-            found.append(Case(index, size, shapes, seed + len(found), _values(model, profile, size)))
+            found.append(Case(index, size, shapes, seed + len(found), values_at(model, profile, size)))
     return found
 
 
@@ -74,7 +74,7 @@ def _shapes_at(model: OnnxModel, profile: ShapeProfile, point: Mapping[str, int]
     return shapes_at(fixed, "opt")
 
 
-def _values(model: OnnxModel, profile: ShapeProfile, size: str) -> dict[str, NDArray[Any]]:
+def values_at(model: OnnxModel, profile: ShapeProfile, size: str) -> dict[str, NDArray[Any]]:
     """Returns the elements of inputs that hold shapes; random sizes take those of opt."""
     pick = size if size in PICKS else "opt"
     specs = {spec.name: spec for spec in model.inputs}

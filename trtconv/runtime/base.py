@@ -270,6 +270,9 @@ class Execution(Protocol):
     def layer_times(self, times: int = 10) -> list[tuple[str, float]]:
         """Returns each layer's name and time in microseconds, the mean of some runs."""
 
+    def information(self) -> dict[str, Any]:
+        """Returns what TensorRT's inspector says of the engine at the shapes that were fed, in its own words."""
+
     def runtime_cache(self) -> bytes | None:
         """Returns the content of the runtime cache that it was opened with; None without one."""
 

@@ -170,14 +170,20 @@ class LoadedEngine:
         name = "device_memory_size_v2" if hasattr(self.handle, "device_memory_size_v2") else "device_memory_size"
         return int(getattr(self.handle, name))
 
-    def information(self) -> dict[str, Any]:
+    def information(self, context: Any = None) -> dict[str, Any]:
         """Returns what TensorRT's inspector says of the engine, in its own words.
 
+        Args:
+            context: An execution context whose shapes are set; without one, formats depend on the shapes.
+
         Raises:
-            EngineFailed: It says nothing, or no JSON.
+            EngineFailed: It says no JSON.
         """
         with self.log.session():
-            text = self.handle.create_engine_inspector().get_engine_information(self._trt.LayerInformationFormat.JSON)
+            inspector = self.handle.create_engine_inspector()
+            if context is not None:
+                inspector.execution_context = context
+            text = inspector.get_engine_information(self._trt.LayerInformationFormat.JSON)
         try:
             document = json.loads(text)
         except (TypeError, ValueError) as error:
@@ -394,6 +400,10 @@ class Execution:
                 self.launch()
                 self.stream.wait()
         return [(name, 1000 * spent / times) for name, spent in profiler.milliseconds.items()]
+
+    def information(self) -> dict[str, Any]:
+        """Returns what TensorRT's inspector says of the engine at the shapes that were fed."""
+        return self._engine.information(self._context)
 
     def runtime_cache(self) -> bytes | None:
         """Returns the content of the runtime cache; None where there is none."""
