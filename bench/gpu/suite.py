@@ -201,7 +201,7 @@ class Suite:
         row["bench"] = {"wall": found["wall"], "why": found.get("failure") or found.get("incomplete") or ""}
         row["runtime"] = found.get("runtime")
         row["engines"] = [{k: v for k, v in e.items() if k not in ("path", "sha256")} for e in found.get("engines", ())]
-        names = {str(ours): "trtconv", str(raw): "raw"}
+        names = ("trtconv", "raw")
         row["latency"] = [
             {**{k: v for k, v in each.items() if k != "engine"}, "engine": names[each["engine"]]}
             for each in found.get("rows", ())

@@ -130,7 +130,21 @@ def test_every_command_is_in_the_readme() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["demo", "test", "test-export", "check", "bench", "bench-gpu", "docs", "fuzz", "venv", "clean"]
+    "name",
+    [
+        "demo",
+        "test",
+        "test-export",
+        "check",
+        "bench",
+        "bench-gpu",
+        "suite-gpu",
+        "test-gpu",
+        "docs",
+        "fuzz",
+        "venv",
+        "clean",
+    ],
 )
 def test_makefile_has_the_targets(name: str) -> None:
     assert re.search(rf"^{name}:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)

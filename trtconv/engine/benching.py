@@ -155,8 +155,7 @@ def _time_point(request: BenchRequest, engines: Sequence[Loaded], point: Point) 
     rows, ratios = [], []
     for (graph, copies), samples in timed.items():
         where = {**_where(point), "graph": graph, "copies": copies}
-        for loaded, sample in zip(engines, samples, strict=True):
-            rows.append({"engine": str(loaded.subject.path), **where, **_statistics(sample)})
+        rows += [{"engine": number, **where, **_statistics(sample)} for number, sample in enumerate(samples)]
         if len(samples) == 2 and samples[0] and samples[1]:
             ratio = statistics.median(samples[0].each) / statistics.median(samples[1].each)
             ratios.append({**where, "ratio": round(ratio, 4)})

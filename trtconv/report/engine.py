@@ -10,6 +10,8 @@ from trtconv.report.wording import byte_size, clean, count, shape_text, table
 
 Document = Mapping[str, Any]
 
+LETTERS = "AB"
+"""What the engines are called where there are two."""
 _BAR = 30
 """Width of the longest bar, in characters."""
 
@@ -134,7 +136,7 @@ def bench_text(document: Document) -> str:
             f"{runtime['family']} {runtime['version']} on {runtime['gpu']}, driver for CUDA {runtime['driver']}",
         )
     ]
-    for name, engine in zip("AB", document["engines"], strict=False):
+    for name, engine in zip(LETTERS, document["engines"], strict=False):
         memory = byte_size(engine["activation_memory_bytes"])
         loaded = byte_size(engine["weight_memory_bytes"])
         head.append(
@@ -150,21 +152,15 @@ def bench_text(document: Document) -> str:
     return "\n\n".join(block for block in blocks if block)
 
 
-def letters(document: Document) -> dict[str, str]:
-    """Returns the letter of each engine's path."""
-    return {engine["path"]: letter for letter, engine in zip("AB", document["engines"], strict=False)}
-
-
 def _rows_table(document: Document) -> list[str]:
-    names = letters(document)
-    several = len(names) > 1
+    several = len(document["engines"]) > 1
     rows = [("engine", "profile", "size", "shapes", "launch", "copies", "median us", "p99 us", "per second", "runs")]
     for row in document["rows"]:
         shapes = ", ".join(shape_text(shape) for shape in row["shapes"].values())
         numbers = [row["median_us"], row["p99_us"], row["throughput_per_s"]]
         rows.append(
             (
-                names[row["engine"]],
+                LETTERS[row["engine"]],
                 str(row["profile"]),
                 row["size"],
                 shapes,
@@ -194,12 +190,12 @@ def _bars(document: Document) -> list[str]:
     rows = sorted(quickest_way(document), key=lambda row: (elements(row), row["profile"]))
     if len(rows) < 2:
         return []
-    names, longest = letters(document), max(row["median_us"] for row in rows)
+    longest = max(row["median_us"] for row in rows)
     way = "CUDA graph" if rows[0]["graph"] else "plain launches"
     cells = []
     for row in rows:
         shapes = ", ".join(shape_text(shape) for shape in row["shapes"].values())
-        name = f"{names[row['engine']]} " if len(names) > 1 else ""
+        name = f"{LETTERS[row['engine']]} " if len(document["engines"]) > 1 else ""
         bar = "#" * max(1, round(_BAR * row["median_us"] / longest))
         cells.append((f"{name}{shapes}", f"profile {row['profile']}", f"{row['median_us']:.1f} us", bar))
     return [f"median latency against size ({way}, without copies)", *table(cells, "  ")]

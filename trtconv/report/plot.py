@@ -10,7 +10,7 @@ from typing import Any
 from xml.sax.saxutils import escape
 
 from trtconv.errors import EnvironmentMissing, InputError
-from trtconv.report.engine import elements, letters, quickest_way
+from trtconv.report.engine import LETTERS, elements, quickest_way
 from trtconv.report.wording import clean
 
 _WIDTH, _HEIGHT = 640, 400
@@ -59,11 +59,11 @@ def draw(document: Mapping[str, Any], path: Path) -> bytes:
 
 def curves(document: Mapping[str, Any]) -> Curves:
     """Returns one curve for each engine and profile."""
-    names, found = letters(document), Curves()
+    engines, found = document["engines"], Curves()
     for row in quickest_way(document):
         name = f"profile {row['profile']}"
-        if len(names) > 1:
-            name = f"{names[row['engine']]}: {Path(row['engine']).name}, {name}"
+        if len(engines) > 1:
+            name = f"{LETTERS[row['engine']]}: {Path(engines[row['engine']]['path']).name}, {name}"
         found.setdefault(name, []).append((elements(row), float(row["median_us"])))
     return {name: sorted(points) for name, points in found.items()}
 
