@@ -20,7 +20,7 @@ HERE = "tests.unit.test_worker"
 
 
 def doubled(argument: Any, tell: Tell) -> Any:
-    print("this goes to nobody")
+    sys.stdout.write("this goes to nobody\n")
     os.write(1, b"nor does this\n")
     tell({"event": "half", "pid": os.getpid()})
     return argument * 2
