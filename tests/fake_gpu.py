@@ -306,6 +306,8 @@ class Engine(Played):
 
 
 class Runtime(Played):
+    engine_host_code_allowed = False
+
     def __init__(self, logger: Any) -> None:
         self._logger = logger
 

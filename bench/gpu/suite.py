@@ -95,7 +95,9 @@ class Suite:
         self.folder = folder
         self.deadline = time.monotonic() + 60 * options.minutes
         self.rows: dict[str, Row] = {}
-        self.cached = "--timing-cache" in self.trtconv("build", "--help", seconds=60)[1]
+        helped = self.trtconv("build", "--help", seconds=60)[1]
+        self.cached = "--timing-cache" in helped
+        self.detailed = ["--profiling-verbosity", "detailed"] if "--profiling-verbosity" in helped else []
 
     def left(self) -> float:
         return self.deadline - time.monotonic()
@@ -154,7 +156,7 @@ class Suite:
             "build",
             str(case.model.relative_to(ROOT)),
             *dims,
-            *("--precision", case.precision, "-o", str(ours), "--target", self.options.family, *shared),
+            *("--precision", case.precision, "-o", str(ours), "--target", self.options.family, *shared, *self.detailed),
             seconds=_BUILD_SECONDS,
         )
         row["build"] = {"code": built["code"], "wall": built["wall"], "stages": built.get("seconds")}
@@ -166,6 +168,11 @@ class Suite:
         limits = ("--tolerance", str(tolerance["relative"]), "--cosine", str(tolerance["cosine"]))
         made = row["raw_build"]["code"] == 0
         row["raw_verify"] = self.verify(case, raw, "--trust", *limits) if made else None
+        if ours.exists():
+            seen = self.document("inspect", str(ours), seconds=_SHORT_SECONDS)
+            row["layers"] = {"summary": seen.get("summary"), "time": seen.get("time"), "why": seen.get("failure")}
+            listed = seen.get("layers") or []
+            row["layers"]["slowest"] = sorted(listed, key=lambda each: -(each["time_us"] or 0))[:3]
         print(f"[{self.left():5.0f} s left] made {case.name}", file=sys.stderr, flush=True)
 
     def build_raw(self, case: Case, engine: Path, cache: Path) -> Row:

@@ -10,7 +10,8 @@ import pytest
 
 from tests.enginecases import DIMS, NET, Built, build, call_here, give_gpu
 from tests.fake_gpu import FakeDriver
-from trtconv.engine import verify
+from trtconv.engine import verify, verifying
+from trtconv.engine.memory import available_bytes
 from trtconv.errors import EngineFailed, EnvironmentMissing, InputError
 from trtconv.proven import Limits, VerifyReport, VerifyRequest
 from trtconv.shapes import Range
@@ -203,6 +204,27 @@ def test_an_engine_for_another_machine(gpu: FakeDriver, tmp_path: Path, changes:
         run(built)
 
 
+def test_engines_that_run_on_other_versions_or_gpus(gpu: FakeDriver, tmp_path: Path) -> None:
+    built = build(tmp_path)
+    built.change_report(runtime__version="8.6.1", plan__options={"version_compatible": True})
+    assert run(built, random=0).exit_code == 0
+    built.change_report(runtime__version="8.6.0", runtime__gpu="NVIDIA T4", plan__options={"hardware": "ampere+"})
+    assert run(built, random=0).exit_code == 0
+
+
+def test_an_engine_without_weights(gpu: FakeDriver, tmp_path: Path) -> None:
+    built = build(tmp_path)
+    built.change_report(plan__options={"strip_weights": True})
+    with pytest.raises(InputError, match="built without its weights"):
+        run(built)
+
+
+def test_float32_is_held_to_more_where_tf32_was_off(gpu: FakeDriver, tmp_path: Path) -> None:
+    built = build(tmp_path)
+    built.change_report(plan__options={"tf32": False})
+    assert run(built, random=0).precision == "float32"
+
+
 @pytest.mark.parametrize("content", ["{", "[]", '{"schema": 99}', '{"schema": 1}'])
 def test_a_report_that_is_none(gpu: FakeDriver, tmp_path: Path, content: str) -> None:
     built = build(tmp_path)
@@ -246,3 +268,24 @@ def test_without_a_gpu_the_rewrite_is_compared_and_it_is_said(monkeypatch: pytes
     assert 1e-5 < max(errors) < 1e-2, "the cast to float16 is seen"
     with pytest.raises(EnvironmentMissing, match="cannot be run"):
         run(built, require_engine=True)
+
+
+def test_sizes_that_do_not_fit_into_memory_are_not_tried(
+    gpu: FakeDriver, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    built = build(tmp_path)
+    # The largest tensors have 3 channels: 4 bytes * 2 * 3 * 12 * 12 = 3456 at max, held three times.
+    monkeypatch.setattr(verifying, "available_bytes", lambda: 3 * 3455)
+    report = run(built, random=0)
+    assert report.exit_code == 4
+    assert [bool(case["skipped"]) for case in report.cases] == [False, False, True]
+    assert "its largest tensor takes 3456 bytes" in report.incomplete
+    monkeypatch.setattr(verifying, "available_bytes", lambda: 3 * 3456)
+    assert run(built, random=0).exit_code == 0
+
+
+def test_memory_that_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "meminfo"
+    path.write_text("MemTotal: 10 kB\nMemAvailable:   7 kB\n")
+    assert available_bytes(path) == 7168
+    assert available_bytes(tmp_path / "none") is None

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trtconv.engine.opened import Subject, read_engine, require_machine
+from trtconv.engine.opened import Subject, load_into, read_engine, require_machine
 from trtconv.engine.profiles import PICKS, inputs_of, narrowed, profile_for, profiles_of, shapes_at
 from trtconv.engine.stages import Clock
 from trtconv.errors import EnvironmentMissing, InputError
@@ -105,7 +105,7 @@ def serve(request: BenchRequest, tell: Tell) -> dict[str, float]:
 
 def _load(runtime: EngineLoader, subject: Subject) -> Loaded:
     before, _ = runtime.memory()
-    engine = runtime.load(subject.data)
+    engine = load_into(runtime, subject)
     after, _ = runtime.memory()
     profiles = profiles_of(subject, engine, inputs_of(subject, engine))
     return Loaded(subject, engine, profiles, max(0, before - after))

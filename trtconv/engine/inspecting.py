@@ -9,7 +9,7 @@ from typing import Any
 
 from trtconv.engine.benching import make_inputs
 from trtconv.engine.layers import has_details, read_layers, summary
-from trtconv.engine.opened import Subject, read_engine, require_machine
+from trtconv.engine.opened import Subject, load_into, read_engine, require_machine
 from trtconv.engine.profiles import inputs_of, profiles_of, shapes_at
 from trtconv.engine.stages import Clock
 from trtconv.errors import EnvironmentMissing, InputError
@@ -70,7 +70,7 @@ def _engine(request: InspectRequest) -> dict[str, Any]:
         if subject.report is None:
             raise
         return {**known, "loaded": False, **_NO_LAYERS, "why_not_loaded": error.message}
-    engine = loader.load(subject.data)
+    engine = load_into(loader, subject)
     runtime = {"family": loader.family, "version": loader.version, "gpu": loader.gpu_name}
     profiles = [{name: shapes.to_json() for name, shapes in profile.items()} for profile in engine.profiles]
     return {

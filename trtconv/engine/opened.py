@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from trtconv.errors import EnvironmentMissing, InputError
-from trtconv.files import sha256_of
-from trtconv.runtime import EngineLoader
+from trtconv.runtime import Engine, EngineLoader
 from trtconv.saved import SavedReport, load_report
 
 
@@ -29,6 +28,16 @@ class Subject:
     data: bytes
     sha256: str
     report: SavedReport | None
+
+    @property
+    def plan(self) -> Mapping[str, Any]:
+        """The plan that it was built with; empty where that is not known."""
+        return {} if self.report is None else self.report.document.get("plan") or {}
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """What of the builder's options was not as usual."""
+        return self.plan.get("options") or {}
 
     @property
     def family(self) -> str | None:
@@ -104,19 +113,24 @@ def require_machine(subject: Subject, engines: EngineLoader) -> None:
 
     Raises:
         EnvironmentMissing: It was built for others.
+        InputError: It was built without weights.
     """
     if subject.report is None:
         return
     built = subject.report.document.get("runtime") or {}
-    plan = subject.report.document.get("plan") or {}
-    if built.get("version") != engines.version and not plan.get("version_compatible"):
+    if subject.options.get("strip_weights"):
+        raise InputError(
+            f"{subject.path} was built without its weights, and computes nothing before it is refitted",
+            "Build it without --strip-weights to try it out.",
+        )
+    if built.get("version") != engines.version and not subject.options.get("version_compatible"):
         raise EnvironmentMissing(
             f"{subject.path} was built by {built.get('family')} {built.get('version')},"
             f" and {engines.family} {engines.version} is installed",
             "Build it again here, or install the version that built it.",
         )
     # An engine of TensorRT-RTX is built for kinds of GPUs, not for the one that is there.
-    if engines.family != "tensorrt" or plan.get("hardware_compatible"):
+    if engines.family != "tensorrt" or subject.options.get("hardware", "none") != "none":
         return
     if built.get("gpu") != engines.gpu_name:
         raise EnvironmentMissing(
@@ -125,9 +139,14 @@ def require_machine(subject: Subject, engines: EngineLoader) -> None:
         )
 
 
-def is_engine_of(path: Path, report: Mapping[str, Any]) -> bool:
-    """Whether a file is the engine that a report tells of."""
-    return path.is_file() and sha256_of(path) == _text(report, "engine", "sha256")
+def load_into(engines: EngineLoader, subject: Subject) -> Engine:
+    """Loads an engine that was checked, or is trusted.
+
+    Raises:
+        EngineFailed: TensorRT does not take it.
+    """
+    # One that runs on other versions brings the code that it needs for that.
+    return engines.load(subject.data, host_code=bool(subject.options.get("version_compatible")))
 
 
 def _text(document: Mapping[str, Any], *keys: str) -> str | None:

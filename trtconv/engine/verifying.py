@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -16,7 +15,8 @@ from trtconv.engine.cases import (
     make_feeds,
     read_inputs,
 )
-from trtconv.engine.opened import Subject, read_engine, require_machine, require_model
+from trtconv.engine.memory import available_bytes, too_large
+from trtconv.engine.opened import Subject, load_into, read_engine, require_machine, require_model
 from trtconv.engine.profiles import named, narrowed, profile_for
 from trtconv.engine.stages import Clock
 from trtconv.errors import EnvironmentMissing
@@ -27,9 +27,6 @@ from trtconv.reference import element_types, first_line, quantizes, session
 from trtconv.runtime import Engine, EngineLoader, Execution, load_engines
 from trtconv.shapes import ShapeProfile, make_profile
 from trtconv.worker import Tell
-
-_MOST_BYTES = 4 << 30
-"""Inputs of one run beyond which it is left out."""
 
 
 class CannotRun(Exception):
@@ -114,9 +111,8 @@ class Setting:
 
     @property
     def plan(self) -> Mapping[str, Any]:
-        """The plan that the engine was built with, as far as is known."""
-        report = self.subject.report if self.subject is not None else None
-        return {} if report is None else report.document.get("plan") or {}
+        """The plan that the engine was built with; empty where that is not known."""
+        return {} if self.subject is None else self.subject.plan
 
     def to_json(self) -> dict[str, Any]:
         """Returns what a report says of it before anything has run."""
@@ -149,8 +145,12 @@ def serve(request: VerifyRequest, tell: Tell) -> dict[str, float]:
         except CannotRun as error:
             raise EnvironmentMissing(f"there is nothing to compare with: {error}", _REFERENCE_HINT) from error
         runs = _candidate(setting)
-    for case in cases:
-        tell({"event": "case", "value": _compare(request, setting, reference, runs, case, clock)})
+    refused = too_large(setting.model, cases, available_bytes())
+    for index, case in enumerate(cases):
+        if index in refused:
+            tell({"event": "case", "value": _told(case, refused[index])})
+        else:
+            tell({"event": "case", "value": _compare(request, setting, reference, runs, case, clock)})
     return clock.seconds
 
 
@@ -184,7 +184,7 @@ def prepare(request: VerifyRequest) -> Setting:
             why_not = error.message
         else:
             require_machine(subject, runtime)
-            engine = runtime.load(subject.data)
+            engine = load_into(runtime, subject)
     if engine is None and request.require_engine:
         raise EnvironmentMissing(f"the engine cannot be run: {why_not}", "Leave out --require-engine, or mend that.")
     precision = precision_of(model, subject)
@@ -193,13 +193,11 @@ def prepare(request: VerifyRequest) -> Setting:
 
 def precision_of(model: OnnxModel, subject: Subject | None) -> str:
     """Returns whose tolerances hold: the coarsest of what was asked for and of what is in the model."""
-    report = subject.report if subject is not None else None
-    plan = {} if report is None else report.document.get("plan") or {}
     types = element_types(model)
-    found = {str(plan.get("precision", "as-is"))} & set(TOLERANCES)
+    found = {str(subject.plan.get("precision")) if subject is not None else ""} & set(TOLERANCES)
     found |= {key for name, key in (("bfloat16", "bf16"), ("float16", "fp16")) if name in types}
     found |= {"int8"} if quantizes(model) else set()
-    found |= {"float32" if plan.get("tf32") is False or subject is None else "tf32"}
+    found |= {"float32" if subject is None or subject.options.get("tf32") is False else "tf32"}
     return max(found, key=lambda key: TOLERANCES[key].relative)
 
 
@@ -247,21 +245,24 @@ def _built_profiles(request: VerifyRequest, setting: Setting) -> Sequence[ShapeP
     return [make_profile(setting.model.inputs, request.dims)]
 
 
-def _compare(
-    request: VerifyRequest, setting: Setting, reference: Runs, runs: Runs, case: Case, clock: Clock
-) -> dict[str, Any]:
-    """Runs a case on both; returns it as plain JSON values."""
-    told: dict[str, Any] = {
+def _told(case: Case, skipped: str | None = None) -> dict[str, Any]:
+    """Returns what a report says of a case before it is run."""
+    return {
         "profile": case.profile,
         "size": case.size,
         "shapes": {name: list(shape) for name, shape in case.shapes.items()},
         "seed": case.seed,
         "outputs": [],
         "passed": None,
-        "skipped": None,
+        "skipped": skipped,
     }
-    if sum(4 * math.prod(shape) for shape in case.shapes.values()) > _MOST_BYTES:
-        return {**told, "skipped": f"its inputs take more than {_MOST_BYTES >> 30} GiB"}
+
+
+def _compare(
+    request: VerifyRequest, setting: Setting, reference: Runs, runs: Runs, case: Case, clock: Clock
+) -> dict[str, Any]:
+    """Runs a case on both; returns it as plain JSON values."""
+    told = _told(case)
     with clock.stage("inputs"):
         feeds = make_feeds(setting.model, case, request.generator)
     try:

@@ -104,7 +104,7 @@ def _layers(document: Document) -> list[str]:
     if layers is None:
         return []
     if document["details"] == "names":
-        lines = ["layers (the engine was built without details of them)"]
+        lines = ["layers (built without details: --profiling-verbosity detailed has them)"]
         return lines + [clean(f"  {_time(layer)}{layer['name']}") for layer in layers]
     rows = [("type", "precision", "input", "output", "us", "layer")]
     for layer in layers:

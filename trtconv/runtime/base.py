@@ -333,8 +333,12 @@ class EngineLoader(Protocol):
     def memory(self) -> tuple[int, int]:
         """Returns the bytes of GPU memory that are free, and all."""
 
-    def load(self, data: bytes) -> Engine:
+    def load(self, data: bytes, *, host_code: bool = False) -> Engine:
         """Loads an engine, which runs code that is in it.
+
+        Args:
+            data: Content of the engine file.
+            host_code: Allow code for the host in it too, as engines have that run on other versions of TensorRT.
 
         Raises:
             EngineFailed: TensorRT does not take it.

@@ -86,16 +86,19 @@ class Engines:
         """Returns the bytes of GPU memory that are free, and all."""
         return self.gpu.memory()
 
-    def load(self, data: bytes) -> LoadedEngine:
+    def load(self, data: bytes, *, host_code: bool = False) -> LoadedEngine:
         """Loads an engine, which runs code that is in it.
 
         Args:
             data: Content of the engine file.
+            host_code: Allow code for the host in it too, as engines have that run on other versions of TensorRT.
 
         Raises:
             EngineFailed: TensorRT does not take it: made by another version or for another GPU or platform, or cut
                 short.
         """
+        if host_code:
+            self._runtime.engine_host_code_allowed = True
         with self._log.session() as session:
             try:
                 engine = self._runtime.deserialize_cuda_engine(data)
