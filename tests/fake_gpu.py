@@ -167,6 +167,8 @@ def engine_bytes(
     information: Any = None,
     us: float = 100.0,
     memory: int = 1000,
+    late: tuple[str, ...] = (),
+    on_host: tuple[str, ...] = (),
 ) -> bytes:
     """Makes an engine file for the fake TensorRT.
 
@@ -177,10 +179,14 @@ def engine_bytes(
         information: What the inspector says.
         us: How long it takes, in microseconds.
         memory: What its activations take, in bytes.
+        late: Outputs whose shape is known only once it has run.
+        on_host: Inputs that are read from the memory of the host.
     """
     shapes = [{n: (r.min, r.opt, r.max) for n, r in profile.items()} for profile in profiles]
     told = {"Layers": ["layer"]} if information is None else information
-    return b"FAKE" + pickle.dumps((model.SerializeToString(), shapes, dict(faults or {}), json.dumps(told), us, memory))
+    return b"FAKE" + pickle.dumps(
+        (model.SerializeToString(), shapes, dict(faults or {}), json.dumps(told), us, memory, late, on_host)
+    )
 
 
 class ILogger:
@@ -204,6 +210,7 @@ class Context(Played):
         self._profile = 0
         self._shapes: dict[str, tuple[int, ...]] = {}
         self._addresses: dict[str, int] = {}
+        self._allocators: dict[str, Any] = {}
 
     def set_optimization_profile_async(self, profile: int, stream: int) -> bool:
         self._profile = profile
@@ -221,20 +228,35 @@ class Context(Played):
     def get_tensor_shape(self, name: str) -> tuple[int, ...]:
         if name in self._shapes:
             return self._shapes[name]
-        feeds = {n: np.zeros(s, self._engine._types[n]) for n, s in self._shapes.items()}
+        if name in self._engine._late:
+            return (-1, *self._engine._declared[name][1:])
+        # What is read from the host may decide the shape; it has to be there before.
+        feeds = {
+            n: self._read(n) if n in self._engine._on_host else np.zeros(s, self._engine._types[n])
+            for n, s in self._shapes.items()
+        }
         return tuple(self._engine._run(feeds)[name].shape)
+
+    def set_output_allocator(self, name: str, allocator: Any) -> bool:
+        self._allocators[name] = allocator
+        return True
+
+    def _read(self, name: str) -> Any:
+        dtype, shape = self._engine._types[name], self._shapes[name]
+        size = int(np.prod(shape)) * dtype.itemsize
+        return np.frombuffer(ctypes.string_at(self._addresses[name], size), dtype).reshape(shape)
 
     def execute_async_v3(self, stream: int) -> bool:
         self.driver.work(self._infer)
         return True
 
     def _infer(self) -> None:
-        feeds = {}
-        for name, shape in self._shapes.items():
-            dtype = self._engine._types[name]
-            size = int(np.prod(shape)) * dtype.itemsize
-            feeds[name] = np.frombuffer(ctypes.string_at(self._addresses[name], size), dtype).reshape(shape)
+        feeds = {name: self._read(name) for name in self._shapes}
         for name, values in self._engine._run(feeds).items():
+            if name in self._allocators:
+                allocator = self._allocators[name]
+                self._addresses[name] = allocator.reallocate_output(name, 0, values.nbytes, 256)
+                allocator.notify_shape(name, values.shape)
             ctypes.memmove(self._addresses[name], np.ascontiguousarray(values).ctypes.data, values.nbytes)
         self.driver.now += self._engine._us
         if self.profiler is not None:
@@ -257,7 +279,8 @@ _ORT_TYPES |= {"tensor(int32)": "int32", "tensor(bool)": "bool"}
 
 class Engine(Played):
     def __init__(self, data: bytes) -> None:
-        model, self._profiles, self._faults, self._told, self._us, self._memory = pickle.loads(data)
+        model, self._profiles, self._faults, self._told, *rest = pickle.loads(data)
+        self._us, self._memory, self._late, self._on_host = rest
         self._session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
         values = (*self._session.get_inputs(), *self._session.get_outputs())
         self._io = [value.name for value in values]
@@ -292,7 +315,7 @@ class Engine(Played):
         return self._declared[name]
 
     def get_tensor_location(self, name: str) -> Any:
-        return self.trt.TensorLocation.DEVICE
+        return self.trt.TensorLocation.HOST if name in self._on_host else self.trt.TensorLocation.DEVICE
 
     def get_tensor_profile_shape(self, name: str, profile: int) -> list[tuple[int, ...]]:
         return list(self._profiles[profile][name])
@@ -311,6 +334,12 @@ class Runtime(Played):
     def __init__(self, logger: Any) -> None:
         self._logger = logger
 
+    def get_engine_validity(self, data: bytes) -> tuple[Any, int]:
+        if data[:8] == b"FOREIGN:":
+            self._logger.log(ILogger.Severity.ERROR, "it is for another GPU")
+            return self.trt.EngineValidity.INVALID, int(data[8:])
+        return self.trt.EngineValidity.VALID, 0
+
     def deserialize_cuda_engine(self, data: bytes) -> Any:
         if data[:4] != b"FAKE":
             self._logger.log(ILogger.Severity.ERROR, "Serialization assertion failed. Version tag does not match")
@@ -318,6 +347,8 @@ class Runtime(Played):
         return self.trt.ICudaEngine(data[4:])
 
 
+_BITS = ("VERSION_MISMATCH", "UNSUPPORTED_CC", "OLD_CUDA_DRIVER", "OLD_CUDA_RUNTIME", "INSUFFICIENT_GPU_MEMORY")
+"""Of the diagnostics of TensorRT-RTX, from the lowest; two more follow that are about the engine."""
 _PLAYED = {
     "IExecutionContext": Context,
     "EngineInspector": Inspector,
@@ -333,6 +364,8 @@ def fake_tensorrt(driver: FakeDriver, surface: str = "tensorrt-8.6.0") -> Any:
     for owner, described in known.items():
         if "enum" in described:
             setattr(trt, owner, enum.IntEnum(owner, described["enum"]))
+    if hasattr(trt, "EngineInvalidityDiagnostics"):
+        trt.EngineInvalidityDiagnostics = enum.IntFlag("EngineInvalidityDiagnostics", _BITS)
     trt.ILogger = ILogger
     trt.IProfiler = type("IProfiler", (), {})
     trt.IOutputAllocator = type("IOutputAllocator", (), {})

@@ -89,6 +89,8 @@ def compare(name: str, expected: Any, got: Any, tolerance: Tolerance) -> Differe
         got: What it is; may be of a narrower or wider type of the same kind.
         tolerance: How far it may be.
     """
+    if got is None:
+        return Difference(name, str(getattr(expected, "dtype", "")), np.shape(expected), why="there is no such output")
     if not isinstance(expected, np.ndarray) or expected.dtype.kind not in "fiubV":
         why = "" if np.array_equal(expected, got) else "the values differ"
         return Difference(name, type(expected).__name__, np.shape(expected), why=why)

@@ -141,3 +141,50 @@ def test_a_runtime_cache_is_kept_where_there_is_one(driver: FakeDriver) -> None:
     trt = fake_tensorrt(driver)
     execution = Engines("tensorrt", trt, Log(trt)).load(engine_bytes(MODEL, PROFILES)).open(0, b"")
     assert execution.runtime_cache() is None
+
+
+def test_outputs_whose_shape_shows_when_they_are_there(engines: Engines, driver: FakeDriver) -> None:
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 17]> g (float[n, 4] x) => (int64[2, k] y) { y = NonZero (x) }'
+    )
+    if not hasattr(engines._trt.DataType, "INT64"):
+        model.graph.node.add(op_type="Cast", input=["y"], output=["z"]).attribute.append(
+            onnx.helper.make_attribute("to", 6)
+        )
+        model.graph.output[0].CopyFrom(onnx.helper.make_tensor_value_info("z", onnx.TensorProto.INT32, [2, "k"]))
+    name = model.graph.output[0].name
+    execution = engines.load(engine_bytes(model, PROFILES, late=(name,))).open()
+    for x in (np.eye(2, 4), np.ones((3, 4)), np.eye(1, 4)):
+        execution.feed({"x": x.astype(np.float32)})
+        assert np.array_equal(execution.run()[name], np.stack(np.nonzero(x)))
+        assert execution.launcher(graph=True, copies=False) is None
+    execution.close()
+    assert driver.used == 0
+
+
+def test_inputs_that_hold_a_shape_are_read_from_the_host(engines: Engines, driver: FakeDriver) -> None:
+    model = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["": 17]> g (float[n, 4] x, int32[2] s) => (float[p, q] y)
+        { t = Cast <to = 7> (s)  y = Reshape (x, t) }"""
+    )
+    profile = {**PROFILES[0], "s": InputRange((2,), (2,), (2,))}
+    execution = engines.load(engine_bytes(model, [profile], on_host=("s",))).open()
+    execution.feed({"x": np.ones((2, 4), np.float32), "s": np.array([8, 1], np.int64)})
+    assert execution.run()["y"].shape == (8, 1)
+
+
+def test_a_runtime_that_can_tell_says_that_the_machine_is_the_reason(driver: FakeDriver) -> None:
+    trt = fake_tensorrt(driver, "tensorrt-rtx-1.7.1")
+    engines = Engines("rtx", trt, Log(trt))
+    with pytest.raises(EnvironmentMissing, match=r"unsupported cc; it is for another GPU"):
+        engines.load(b"FOREIGN:2")
+    # Neither of the two that are about the engine.
+    with pytest.raises(EngineFailed, match="Version tag"):
+        engines.load(b"FOREIGN:32")
+
+
+def test_code_for_the_host_is_allowed_only_where_it_is_asked_for(engines: Engines) -> None:
+    engines.load(engine_bytes(MODEL, PROFILES))
+    assert not engines._runtime.engine_host_code_allowed
+    engines.load(engine_bytes(MODEL, PROFILES), host_code=True)
+    assert engines._runtime.engine_host_code_allowed

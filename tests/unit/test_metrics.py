@@ -106,7 +106,7 @@ def test_shapes_and_kinds() -> None:
     assert "its shape is 4 instead of 2x2" in compare("y", ONE.reshape(2, 2), ONE, LOOSE).why
     assert compare("y", ONE, ONE.astype(np.float16), Tolerance(1e-3, 0.999)).passed
     assert compare("y", np.zeros((0, 3), np.float32), np.zeros((0, 3), np.float32), LOOSE).passed
-    assert "its shape" in compare("y", ONE, None, LOOSE).why
+    assert "no such output" in compare("y", ONE, None, LOOSE).why
     assert compare("y", ["a"], ["a"], LOOSE).passed
     assert not compare("y", ["a"], ["b"], LOOSE).passed
 

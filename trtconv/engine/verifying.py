@@ -19,7 +19,7 @@ from trtconv.engine.memory import available_bytes, too_large
 from trtconv.engine.opened import Subject, load_into, read_engine, require_machine, require_model
 from trtconv.engine.profiles import named, narrowed, profile_for
 from trtconv.engine.stages import Clock
-from trtconv.errors import EnvironmentMissing
+from trtconv.errors import EnvironmentMissing, InputError
 from trtconv.metrics import TOLERANCES, Tolerance, compare
 from trtconv.model import OnnxModel
 from trtconv.proven import VerifyRequest
@@ -182,22 +182,25 @@ def prepare(request: VerifyRequest) -> Setting:
             runtime = load_engines(subject.family)
         except EnvironmentMissing as error:
             why_not = error.message
-        else:
-            require_machine(subject, runtime)
+    if subject is not None and runtime is not None:
+        require_machine(subject, runtime)
+        try:
             engine = load_into(runtime, subject)
+        except EnvironmentMissing as error:
+            runtime, why_not = None, error.message
     if engine is None and request.require_engine:
         raise EnvironmentMissing(f"the engine cannot be run: {why_not}", "Leave out --require-engine, or mend that.")
-    precision = precision_of(model, subject)
+    precision = precision_of(model, subject, on_gpu=engine is not None)
     return Setting(model, digest, subject, engine, runtime, why_not, precision, _tolerance(request, precision))
 
 
-def precision_of(model: OnnxModel, subject: Subject | None) -> str:
+def precision_of(model: OnnxModel, subject: Subject | None, *, on_gpu: bool) -> str:
     """Returns whose tolerances hold: the coarsest of what was asked for and of what is in the model."""
     types = element_types(model)
     found = {str(subject.plan.get("precision")) if subject is not None else ""} & set(TOLERANCES)
     found |= {key for name, key in (("bfloat16", "bf16"), ("float16", "fp16")) if name in types}
     found |= {"int8"} if quantizes(model) else set()
-    found |= {"float32" if subject is None or subject.options.get("tf32") is False else "tf32"}
+    found |= {"float32" if not on_gpu or subject is None or subject.options.get("tf32") is False else "tf32"}
     return max(found, key=lambda key: TOLERANCES[key].relative)
 
 
@@ -225,6 +228,9 @@ def choose_cases(request: VerifyRequest, setting: Setting) -> list[Case]:
         InputError: The user's inputs or bounds do not fit the model, or the engine's profiles.
     """
     model = setting.model
+    foreign = [spec.name for spec in model.inputs if spec.dtype == "undefined"]
+    if foreign:
+        raise InputError(f"input {foreign[0]!r} of {request.model} is no tensor", "Verify a model that takes tensors.")
     built = _built_profiles(request, setting)
     if request.inputs is not None:
         feeds = read_inputs(model, request.inputs)

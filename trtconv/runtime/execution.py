@@ -34,6 +34,8 @@ _NUMPY = {
     "UINT8": "uint8",
     "BOOL": "bool",
 }
+_MACHINE = ("VERSION_MISMATCH", "UNSUPPORTED_CC", "OLD_CUDA_DRIVER", "OLD_CUDA_RUNTIME", "INSUFFICIENT_GPU_MEMORY")
+"""Reasons why an engine is invalid that lie in the machine, not in the engine."""
 _ML_DTYPES = {"BF16": "bfloat16", "FP8": "float8_e4m3fn"}
 """Types that NumPy has only with the package ml_dtypes, which onnx brings along."""
 
@@ -96,7 +98,9 @@ class Engines:
         Raises:
             EngineFailed: TensorRT does not take it: made by another version or for another GPU or platform, or cut
                 short.
+            EnvironmentMissing: It says that this machine is the reason.
         """
+        self._require_fit(data)
         if host_code:
             self._runtime.engine_host_code_allowed = True
         with self._log.session() as session:
@@ -111,6 +115,22 @@ class Engines:
                 "It was made by another version, for another GPU or platform, or it is damaged. Build it again here.",
             )
         return LoadedEngine(self._trt, self._log, self.gpu, engine)
+
+    def _require_fit(self, data: bytes) -> None:
+        """Asks a TensorRT that can tell whether an engine runs here (TensorRT-RTX)."""
+        if not hasattr(self._runtime, "get_engine_validity"):
+            return
+        with self._log.session() as session:
+            validity, diagnostics = self._runtime.get_engine_validity(data)
+            said = _errors(session)
+        reasons = self._trt.EngineInvalidityDiagnostics
+        named = [name for name in _MACHINE if int(diagnostics) & int(getattr(reasons, name))]
+        if validity == self._trt.EngineValidity.INVALID and named:
+            why = ", ".join(name.lower().replace("_", " ") for name in named)
+            raise EnvironmentMissing(
+                f"TensorRT {self.version} does not run the engine on {self.gpu.name}: {why}; {said}",
+                "Build it for this GPU and this TensorRT.",
+            )
 
 
 def _errors(session: Any) -> str:
