@@ -1,4 +1,5 @@
-"""Every network of models/ through trtconv on a real GPU: build, verify and bench, in float32, fp16 and int8.
+"""Every network of models/ through trtconv on a real GPU: exported, built, verified, inspected and timed, in float32,
+fp16 and int8.
 
     python bench/gpu/suite.py [--out FOLDER] [--minutes 7.5] [--jobs 5] [--require-gpu] [--networks unet,gan_generator]
                               [--torch-python PYTHON] [--family tensorrt|rtx] [--date DATE]
@@ -216,12 +217,35 @@ class Suite:
         row["ratios"] = found.get("ratios", [])
         print(f"[{self.left():5.0f} s left] timed {case.name}", file=sys.stderr, flush=True)
 
+    def export(self, network: str) -> Row:
+        """Exports a network from its PyTorch recipe, where torch is there."""
+        code, _, err, _ = self.process([self.options.torch_python, "-c", "import torch, onnxscript"], 60)
+        if code:
+            return {"exported": None, "why": err.strip().rpartition("\n")[2]}
+        from trtconv.model import OnnxModel
+
+        (spec,) = OnnxModel.load(Case(network, "as-is").model).inputs
+        example = profile_shapes(Case(network, "as-is"))[spec.name]["opt"]
+        axes = ",".join(dim if isinstance(dim, str) else "_" for dim in spec.dims)
+        arguments = [self.options.torch_python, "-m", "trtconv", "export", f"models/{network}.py:build"]
+        arguments += ["-o", str(self.folder / f"{network}.exported.onnx"), "--target", self.options.family]
+        arguments += ["--input", f"{spec.name}={'x'.join(map(str, example))}", "--dynamic", f"{spec.name}={axes}"]
+        arguments += [part for bound in DIMS[network] for part in ("--dim", bound)]
+        code, out, err, spent = self.process([*arguments, "--format", "json", "-q"], 90)
+        try:
+            document = json.loads(out)
+        except ValueError:
+            document = {}
+        why = "" if code == 0 else str(document.get("error") or err or document.get("findings"))[-_TEXT:]
+        proof = {key: (document.get("proof") or {}).get(key) for key in ("max_relative_error", "tolerance")}
+        return {"exported": code == 0, "wall": round(spent, 1), "proof": proof, "why": why}
+
     def beside(self, network: str) -> Row:
         """Times a network without TensorRT, at opt."""
         shapes = {name: bounds["opt"] for name, bounds in profile_shapes(Case(network, "as-is")).items()}
         file = self.folder / f"{network}.shapes.json"
         file.write_text(json.dumps(shapes))
-        found: Row = {"shapes": shapes}
+        found: Row = {"shapes": shapes, "export": self.export(network)}
         for python, kind, path in (
             (sys.executable, "onnxruntime", ROOT / "models" / f"{network}.onnx"),
             (self.options.torch_python, "torch", ROOT / "models" / f"{network}.py"),
@@ -355,7 +379,7 @@ def main() -> int:
                 save({})
         for case in todo:
             suite.time(case)
-        save({})
+            save({})
         save({network: suite.beside(network) for network in networks})
     rows, found = document["rows"], document["summary"]
     print(table(rows))
