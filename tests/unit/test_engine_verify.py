@@ -240,10 +240,29 @@ def test_bytes_that_tensorrt_does_not_take(gpu: FakeDriver, tmp_path: Path) -> N
         run(built, trust=True)
 
 
-def test_too_little_gpu_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    give_gpu(monkeypatch, total=5000)
-    with pytest.raises(EnvironmentMissing, match="GPU memory"):
-        run(build(tmp_path, memory=10_000))
+def test_too_little_gpu_memory(gpu: FakeDriver, tmp_path: Path) -> None:
+    built = build(tmp_path, memory=10_000)
+    gpu.total = 5000
+    report = run(built, random=0)
+    assert (report.exit_code, [case["passed"] for case in report.cases]) == (4, [None] * 3)
+    assert "10000 bytes of GPU memory, 5000 are free" in report.incomplete
+
+
+def test_only_the_largest_size_does_not_fit(gpu: FakeDriver, tmp_path: Path) -> None:
+    built = build(tmp_path)
+    gpu.total = 8000
+    report = run(built, random=0)
+    assert (report.exit_code, [case["passed"] for case in report.cases]) == (4, [True, True, None])
+    assert "max of profile 0: the GPU's memory does not suffice" in report.incomplete
+
+
+def test_an_engine_that_breaks_down(gpu: FakeDriver, tmp_path: Path) -> None:
+    built = build(tmp_path)
+    gpu.failing["cuStreamSynchronize"] = 700
+    report = run(built, random=0)
+    assert report.exit_code == 1
+    assert all(case["passed"] is False for case in report.cases)
+    assert "700" in report.cases[0]["skipped"]
 
 
 def test_without_an_engine_the_rewrite_is_compared_and_it_is_said(gpu: FakeDriver, tmp_path: Path) -> None:

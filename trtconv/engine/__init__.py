@@ -42,7 +42,6 @@ class _Hearing:
         elif event["event"] == "case":
             self.cases.append(event["value"])
             self._progress.phase(event["value"]["size"], len(self.cases), 0)
-
         elif event["event"] == "rows":
             self.rows += event["rows"]
             self.ratios += event["ratios"]
@@ -70,7 +69,7 @@ def verify(request: VerifyRequest, progress: Progress | None = None) -> VerifyRe
     Raises:
         InputError: A bad request; a file that cannot be read; an engine that is not that of its report or model.
         EnvironmentMissing: The engine was built for another TensorRT or GPU, or nothing could be compared here.
-        EngineFailed: TensorRT does not load the engine, or it broke down.
+        EngineFailed: TensorRT does not load the engine, or it ended its process.
     """
     started = time.monotonic()
     hearing = _Hearing(progress)

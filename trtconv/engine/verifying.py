@@ -19,7 +19,7 @@ from trtconv.engine.memory import available_bytes, too_large
 from trtconv.engine.opened import Subject, load_into, read_engine, require_machine, require_model
 from trtconv.engine.profiles import named, narrowed, profile_for
 from trtconv.engine.stages import Clock
-from trtconv.errors import EnvironmentMissing, InputError
+from trtconv.errors import EngineFailed, EnvironmentMissing, InputError
 from trtconv.metrics import TOLERANCES, Tolerance, compare
 from trtconv.model import OnnxModel
 from trtconv.proven import VerifyRequest
@@ -279,8 +279,10 @@ def _compare(
     try:
         with clock.stage("engine" if setting.engine is not None else "rewritten model"):
             got = runs.run(case.profile, feeds)
-    except CannotRun as error:
+    except (CannotRun, EngineFailed) as error:
         return {**told, "passed": False, "skipped": str(error)}
+    except EnvironmentMissing as error:
+        return {**told, "skipped": error.message}
     with clock.stage("compare"):
         outputs = [compare(name, expected[name], got.get(name), setting.tolerance) for name in expected]
     return {**told, "outputs": [each.to_json() for each in outputs], "passed": all(each.passed for each in outputs)}
