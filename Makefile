@@ -10,8 +10,11 @@
 # make test-export   installs torch too (some gigabytes), runs the tests of trtconv export
 # make bench-gpu     deconvolutions and trtconv's own adapter on TensorRT 8.6, into bench/results/; needs a GPU, and a
 #                    CPython 3.10 that has tensorrt 8.6 and trtconv's dependencies: make bench-gpu GPU_PYTHON=...
+# make suite-gpu     every network of models/ built, verified and timed on the GPU, beside raw TensorRT, into
+#                    bench/results/; the same Python, with cuda-bindings
+# make test-gpu      the tests that need a GPU; the same Python, with pytest and hypothesis
 #
-# Everything but bench-gpu is set up in .venv, once; again only when pyproject.toml has changed.
+# Everything but these three is set up in .venv, once; again only when pyproject.toml has changed.
 
 PYTHON ?= python3
 GPU_PYTHON ?= python3.10
@@ -21,7 +24,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 SIZES := --dim batch=1:1:4 --dim height=64:256:512 --dim width=64:256:512
 
-.PHONY: demo test test-export check lint types bench bench-gpu docs fuzz venv clean
+.PHONY: demo test test-export check lint types bench bench-gpu suite-gpu test-gpu docs fuzz venv clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/run.stamp
@@ -53,6 +56,12 @@ bench-gpu:
 	@$(GPU_PYTHON) -c 'import tensorrt, sys; sys.exit(None if tensorrt.__version__.startswith("8.6") else "bench-gpu needs TensorRT 8.6: make bench-gpu GPU_PYTHON=...")'
 	$(GPU_PYTHON) bench/gpu/deconv.py
 	$(GPU_PYTHON) bench/gpu/adapter.py
+
+suite-gpu:
+	$(GPU_PYTHON) bench/gpu/suite.py --require-gpu $(SUITE_ARGS)
+
+test-gpu:
+	$(GPU_PYTHON) -m pytest tests/gpu --require-gpu $(PYTEST_ARGS)
 
 docs: $(VENV)/dev.stamp
 	$(BIN)/python docs/make_rules.py

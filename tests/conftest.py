@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 # The same examples in every run; `--hypothesis-profile thorough` looks for new ones.
@@ -17,3 +18,17 @@ settings.load_profile("steady")
 
 # A shell that runs the tests in the background has them ignore Ctrl-C, which some of them are about.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--require-gpu", action="store_true", help="fail what is marked gpu where there is none")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("gpu") is None:
+        return
+    from trtconv.runtime.gpu import gpu_name
+
+    if gpu_name() is None:
+        leave = pytest.fail if item.config.getoption("--require-gpu") else pytest.skip
+        leave("there is no GPU here")

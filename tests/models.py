@@ -18,7 +18,7 @@ from tolerances import RELATIVE
 from trtconv.model import OnnxModel
 from trtconv.passes import PASSES, Pass, PassResult, run_passes
 from trtconv.plan import Target
-from trtconv.verify import relative_error
+from trtconv.reference import relative_error
 
 Array = NDArray[Any]
 

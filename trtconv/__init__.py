@@ -1,7 +1,8 @@
 """trtconv: ONNX models made into TensorRT engines.
 
-`trtconv.build(BuildRequest(...))`, `trtconv.check(CheckRequest(...))` and `trtconv.rewrite(RewriteRequest(...))` do
-what the commands of the same names do, and return a report instead of printing one. Names are looked up when they are
+`trtconv.build(BuildRequest(...))`, `trtconv.check(CheckRequest(...))`, `trtconv.rewrite(RewriteRequest(...))`, and
+`verify`, `bench` and `inspect` with their requests do what the commands of the same names do, and return a report
+instead of printing one. Names are looked up when they are
 first used, so that `import trtconv` loads nothing heavy.
 """
 
@@ -11,28 +12,43 @@ from trtconv._version import __version__
 
 TYPE_CHECKING = False  # What typing.TYPE_CHECKING is; spares the import of typing.
 if TYPE_CHECKING:
-    from trtconv.errors import BuildFailed, EnvironmentMissing, ExportFailed, InputError, TrtconvError, VerifyFailed
+    from trtconv.engine import bench, inspect, verify
+    from trtconv.errors import (
+        BuildFailed,
+        EngineFailed,
+        EnvironmentMissing,
+        ExportFailed,
+        InputError,
+        TrtconvError,
+        VerifyFailed,
+    )
     from trtconv.exporter import ConvertReport, ExportOptions, ExportReport, ExportRequest, convert, export, export_spec
     from trtconv.pipeline import build, check, rewrite
     from trtconv.plan import BuildReport, BuildRequest, CheckReport, CheckRequest, RewriteReport, RewriteRequest, Target
     from trtconv.progress import NullProgress, Progress
+    from trtconv.proven import BenchReport, BenchRequest, InspectRequest, Limits, VerifyReport, VerifyRequest
     from trtconv.saved import SavedReport, load_report
     from trtconv.shapes import Range
     from trtconv.sizing import SizesReport, SizesRequest, sizes
 
 __all__ = [
+    "BenchReport",
+    "BenchRequest",
     "BuildFailed",
     "BuildReport",
     "BuildRequest",
     "CheckReport",
     "CheckRequest",
     "ConvertReport",
+    "EngineFailed",
     "EnvironmentMissing",
     "ExportFailed",
     "ExportOptions",
     "ExportReport",
     "ExportRequest",
     "InputError",
+    "InspectRequest",
+    "Limits",
     "NullProgress",
     "Progress",
     "Range",
@@ -44,20 +60,27 @@ __all__ = [
     "Target",
     "TrtconvError",
     "VerifyFailed",
+    "VerifyReport",
+    "VerifyRequest",
     "__version__",
+    "bench",
     "build",
     "check",
     "convert",
     "export",
     "export_spec",
+    "inspect",
     "load_report",
     "rewrite",
     "sizes",
+    "verify",
 ]
 
 _HOMES = {
+    "trtconv.engine": ("bench", "inspect", "verify"),
     "trtconv.errors": (
         "BuildFailed",
+        "EngineFailed",
         "EnvironmentMissing",
         "ExportFailed",
         "InputError",
@@ -84,6 +107,7 @@ _HOMES = {
         "Target",
     ),
     "trtconv.progress": ("NullProgress", "Progress"),
+    "trtconv.proven": ("BenchReport", "BenchRequest", "InspectRequest", "Limits", "VerifyReport", "VerifyRequest"),
     "trtconv.saved": ("SavedReport", "load_report"),
     "trtconv.shapes": ("Range",),
     "trtconv.sizing": ("SizesReport", "SizesRequest", "sizes"),

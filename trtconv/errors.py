@@ -7,6 +7,7 @@ A problem *in the model* is a `trtconv.findings.Finding`, a value. A problem *do
     |-- EnvironmentMissing      4   this machine cannot: runtime, GPU or capability missing
     |-- BuildFailed             1   TensorRT refused to parse or build the model
     |-- ExportFailed            1   the module cannot be exported as asked
+    |-- EngineFailed            1   an engine does not load or does not run
     `-- VerifyFailed            1   two models that should agree do not
 
 Anything else that escapes is a bug in trtconv (exit code 3).
@@ -59,6 +60,12 @@ class BuildFailed(TrtconvError):
 
 class ExportFailed(TrtconvError):
     """A PyTorch module cannot be exported as it was asked for."""
+
+    exit_code = 1
+
+
+class EngineFailed(TrtconvError):
+    """An engine does not load, or does not run to its end."""
 
     exit_code = 1
 

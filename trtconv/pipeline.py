@@ -33,11 +33,11 @@ from trtconv.plan import (
 from trtconv.precision import apply_precision
 from trtconv.profiles import settle
 from trtconv.progress import NullProgress, Progress
+from trtconv.reference import QUANTIZED_TOLERANCE, compare_safely, tolerance
 from trtconv.rules import STANDING, run_rules
 from trtconv.rules.verdicts import ParserRefused
 from trtconv.runtime import EngineBlob, ParsedNetwork, ParserIssue, Runtime
 from trtconv.shapes import ShapeProfile, dynamic_dims, make_profile
-from trtconv.verify import QUANTIZED_TOLERANCE, compare_safely, tolerance
 
 _SMALL_NETWORK = 64
 """Layers up to which `check` builds an engine to see whether it can: that takes some hundredths of a second."""
@@ -81,7 +81,7 @@ def build(request: BuildRequest, progress: Progress | None = None) -> BuildRepor
         profiles = _profiles(model, request)
         engine = runtime.load(request.target)
         plan = _plan(request, engine, profiles)
-        report = BuildReport(_identity(model), plan, engine.info.to_json(), seconds=clock.seconds)
+        report = BuildReport(_identity(model), plan, engine.info.to_json(), seconds=clock.seconds, inputs=model.inputs)
         kept = None if request.force else _up_to_date(request, report)
     if kept is not None:
         return kept

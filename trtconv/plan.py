@@ -12,7 +12,7 @@ from trtconv._version import __version__
 from trtconv.errors import InputError
 from trtconv.findings import Finding, Ignored, Severity, summarize
 from trtconv.selection import Selection
-from trtconv.shapes import InputRange, Range, ShapeProfile
+from trtconv.shapes import InputRange, InputSpec, Range, ShapeProfile
 
 SCHEMA = 1
 """Version of every JSON document that trtconv writes; raised when a key changes its meaning."""
@@ -171,6 +171,7 @@ class BuildReport:
         exit_code: As the command line would end.
         lattice: The sizes that the network accepts, as `trtconv sizes` tells them; None where there is none to tell.
         notes: What was done to the profiles, in words.
+        inputs: The model's inputs with the names of their dimensions.
     """
 
     model: dict[str, Any]
@@ -186,6 +187,7 @@ class BuildReport:
     exit_code: int = 0
     lattice: dict[str, Any] | None = None
     notes: tuple[str, ...] = ()
+    inputs: tuple[InputSpec, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Returns the report as plain JSON values."""
@@ -205,6 +207,7 @@ class BuildReport:
             "engine": self.engine,
             "seconds": {stage: round(value, 4) for stage, value in self.seconds.items()},
             "io": [tensor.to_json() for tensor in self.io],
+            "inputs": [{"name": s.name, "dtype": s.dtype, "dims": list(s.dims)} for s in self.inputs],
             "up_to_date": self.up_to_date,
             "exit_code": self.exit_code,
         }

@@ -11,7 +11,7 @@ from typing import Any
 
 from trtconv.errors import InputError
 from trtconv.plan import SCHEMA, profiles_from_json
-from trtconv.shapes import ShapeProfile
+from trtconv.shapes import InputSpec, ShapeProfile
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,6 +27,12 @@ class SavedReport:
     path: Path
     document: Mapping[str, Any]
     profiles: tuple[ShapeProfile, ...]
+
+    @property
+    def inputs(self) -> tuple[InputSpec, ...]:
+        """The model's inputs with the names of their dimensions; empty where an older trtconv wrote the report."""
+        listed = self.document.get("inputs") or ()
+        return tuple(InputSpec(i["name"], i["dtype"], tuple(i["dims"])) for i in listed)
 
     def profile_for(self, shapes: Mapping[str, Sequence[int]]) -> int:
         """Returns the index of the profile to run inputs of these shapes with.

@@ -434,7 +434,7 @@ def parse_trtexec(min_shapes: str | None, opt_shapes: str | None, max_shapes: st
         InputError: For text that cannot be read, flags that are missing, and inputs or ranks that differ between them.
     """
     given = {"--minShapes": min_shapes, "--optShapes": opt_shapes, "--maxShapes": max_shapes}
-    shapes = {flag: _parse_shapes(flag, text) for flag, text in given.items() if text is not None}
+    shapes = {flag: parse_shapes(flag, text) for flag, text in given.items() if text is not None}
     if not shapes:
         return {}
     if list(shapes) == ["--optShapes"]:
@@ -474,8 +474,16 @@ def _shape_ranges(shapes: Mapping[str, Mapping[str, Shape]]) -> dict[str, Range]
     return bounds
 
 
-def _parse_shapes(flag: str, text: str) -> dict[str, Shape]:
-    """Reads the value of one of trtexec's shape flags."""
+def parse_shapes(flag: str, text: str) -> dict[str, Shape]:
+    """Reads the value of one of trtexec's shape flags: "x:1x3x64x64,y:1x8".
+
+    Args:
+        flag: Its name, for messages.
+        text: The value.
+
+    Raises:
+        InputError: It is no such thing, or gives an input two shapes.
+    """
     shapes: dict[str, Shape] = {}
     # trtexec wants quotes escaped from the shell, so that they arrive here; some scripts escape the backslash too.
     for item in _split_outside(text.replace("\\'", "'"), ",", "'", "'"):

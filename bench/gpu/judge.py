@@ -21,9 +21,9 @@ from trtconv.findings import Severity
 from trtconv.model import OnnxModel
 from trtconv.passes import PassResult, passes_for, run_passes
 from trtconv.plan import BuildPlan, Target
+from trtconv.reference import relative_error
 from trtconv.rules import run_rules
 from trtconv.shapes import InputRange, ShapeProfile
-from trtconv.verify import relative_error
 
 Array = NDArray[Any]
 Row = dict[str, Any]

@@ -21,6 +21,11 @@ FLAGS = {
     "--fail-on --select --ignore --thorough --config --jobs -q --quiet",
     "export": "-o --output --input --dynamic --dim --static --arg --weights --output-name --exporter --no-proof "
     "--no-check --target --format --fail-on -q --quiet",
+    "verify": "--dim --report --inputs --generator --seed --random --tolerance --cosine --mismatches --bisect --trust "
+    "--require-engine --time-limit --format -q --quiet",
+    "bench": "--dim --shapes --vs --report --warmup --duration --plot --runtime-cache --trust --time-limit --format -q "
+    "--quiet",
+    "inspect": "--report --no-times --trust --time-limit --format -q --quiet",
     "rewrite": "-o --output --only --skip --requantize --target --format -q --quiet",
     "explain": "--target --format",
     "sizes": "--dim --format",

@@ -20,8 +20,8 @@ from trtconv.findings import Severity
 from trtconv.model import OnnxModel
 from trtconv.passes import PASSES
 from trtconv.plan import BuildPlan, BuildReport, BuildRequest, CheckRequest
+from trtconv.reference import compare_models
 from trtconv.shapes import Range, make_profile
-from trtconv.verify import compare_models
 
 pytest.importorskip("tensorrt_rtx")
 

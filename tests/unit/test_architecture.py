@@ -19,12 +19,15 @@ MAY_IMPORT = {
     "progress": "",
     "errors": "",
     "files": "errors",
+    "metrics": "",
+    "worker": "errors",
     "findings": "errors",
     "expressions": "",
     "shapes": "errors expressions",
     "selection": "errors findings",
     "plan": "_version errors findings selection shapes",
     "saved": "errors plan shapes",
+    "proven": "plan shapes",
     "validity": "",
     "deconv": "",
     "quant": "",
@@ -39,21 +42,24 @@ MAY_IMPORT = {
     "sizing": "errors expressions lattice model plan shapes",
     "runtime": "errors findings plan shapes validity",
     "exported": "_version plan shapes",
-    "report": "_version explanation exported findings plan shapes",
+    "report": "_version errors explanation exported findings plan shapes",
     "audit": "deconv findings model rules runtime",
-    "verify": "errors model plan shapes",
+    "reference": "model shapes",
     "precision": "errors model plan runtime",
     "isolate": "audit explanation model rules runtime",
     "explain": "axes deconv errors explanation findings isolate model passes plan rules runtime",
     "pipeline": (
-        "audit errors files findings model passes plan precision profiles progress rules runtime shapes verify"
+        "audit errors files findings model passes plan precision profiles progress reference rules runtime shapes"
+    ),
+    "engine": (
+        "errors files lattice metrics model passes plan precision progress proven reference runtime saved shapes worker"
     ),
     "config": "errors findings plan selection shapes",
     "batch": "errors pipeline plan progress",
-    "exporter": "_version errors exported files findings lattice model pipeline plan progress shapes verify",
+    "exporter": "_version errors exported files findings lattice model pipeline plan progress reference shapes",
     "cli": (
-        "_version batch config errors explain explanation exporter findings passes pipeline plan progress "
-        "report rules runtime selection shapes sizing"
+        "_version batch config engine errors explain explanation exporter files findings passes pipeline plan progress "
+        "proven report rules runtime selection shapes sizing"
     ),
 }
 """Module or subpackage of trtconv to the others that it may import."""
@@ -73,21 +79,29 @@ DOORS = {
         "passes/*",
         "rules/*",
         "runtime/refusals.py",
+        "reference.py",
         "validity.py",
-        "verify.py",
     ],
     "onnx_graphsurgeon": ["model.py", "passes/*"],
-    "onnxruntime": ["exporter/proof.py", "precision.py", "verify.py"],
+    "onnxruntime": ["exporter/proof.py", "precision.py", "reference.py"],
+    "polygraphy": ["engine/bisecting.py"],
+    "cuda": ["runtime/device.py"],
+    "ml_dtypes": ["runtime/execution.py"],
+    "matplotlib": ["report/plot.py"],
     "numpy": [
         "baked.py",
         "deconv.py",
+        "engine/*",
         "exporter/proof.py",
         "lattice/*",
+        "metrics.py",
         "model.py",
         "passes/*",
         "quant.py",
+        "reference.py",
         "rules/*",
-        "verify.py",
+        "runtime/device.py",
+        "runtime/execution.py",
     ],
     "torch": ["exporter/*"],
     "safetensors": ["exporter/weights.py"],
@@ -98,10 +112,12 @@ DOORS = {
         "__init__.py",
         "cli/group.py",
         "cli/versions.py",
+        "engine/cases.py",
         "exporter/spec.py",
         "exporter/torch_door.py",
         "exporter/weights.py",
         "runtime/loader.py",
+        "worker.py",
     ],
     "tomllib": ["config.py"],
 }

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from trtconv.model import OnnxModel
 from trtconv.passes import PASSES, run_passes, select
 from trtconv.plan import Target
-from trtconv.verify import compare_models
+from trtconv.reference import compare_models
 
 TENSORRT_8 = Target("tensorrt", (8, 6))
 RTX = Target("rtx", (1, 7))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -220,6 +221,32 @@ fail_on_option = click.option(
     show_default=True,
     help="Exit with 1 where a finding is at least this bad.",
 )
+
+report_option = click.option("--report", metavar="FILE", help="The engine's report. Default: ENGINE.json.")
+
+trust_option = click.option(
+    "--trust",
+    is_flag=True,
+    help="Load an engine that has no report, or another one. Loading an engine runs code that is in it.",
+)
+
+
+def time_limit_option(seconds: int) -> Callable[[Decorated], Decorated]:
+    """Returns the `--time-limit` flag with a default in seconds."""
+    return click.option(
+        "--time-limit",
+        type=click.FloatRange(1),
+        default=seconds,
+        show_default=True,
+        metavar="S",
+        help="Seconds after which it ends, whatever it is at.",
+    )
+
+
+def optional_path(text: str | None) -> Path | None:
+    """Returns the path of a flag that may be left out."""
+    return None if text is None else Path(text)
+
 
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="Show no progress on stderr.")
 

@@ -6,7 +6,17 @@ import importlib.metadata
 
 from trtconv._version import __version__
 
-PACKAGES = ("onnx", "onnxruntime", "onnx-graphsurgeon", "polygraphy", "numpy", "tensorrt", "tensorrt-rtx", "torch")
+PACKAGES = (
+    "onnx",
+    "onnxruntime",
+    "onnx-graphsurgeon",
+    "polygraphy",
+    "numpy",
+    "cuda-bindings",
+    "tensorrt",
+    "tensorrt-rtx",
+    "torch",
+)
 
 
 def versions() -> dict[str, str | None]:

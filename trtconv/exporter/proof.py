@@ -17,8 +17,8 @@ from trtconv.exporter.request import Axes
 from trtconv.exporter.sizes import size_at, with_tied
 from trtconv.exporter.subject import Subject, random_inputs
 from trtconv.exporter.trials import Trials
+from trtconv.reference import QUANTIZED_TOLERANCE, TOLERANCES, relative_error
 from trtconv.shapes import Shape
-from trtconv.verify import QUANTIZED_TOLERANCE, TOLERANCES, relative_error
 
 FURTHER = 3
 _GROWTH = 16

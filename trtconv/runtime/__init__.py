@@ -4,20 +4,26 @@ from trtconv.runtime.base import (
     BuildMonitor,
     Capabilities,
     DeconvLayer,
+    Engine,
     EngineBlob,
+    EngineLoader,
+    Execution,
     ParsedNetwork,
     ParserIssue,
     Runtime,
     RuntimeInfo,
     RuntimeStatus,
 )
-from trtconv.runtime.loader import available, load
+from trtconv.runtime.loader import available, load, load_engines
 
 __all__ = [
     "BuildMonitor",
     "Capabilities",
     "DeconvLayer",
+    "Engine",
     "EngineBlob",
+    "EngineLoader",
+    "Execution",
     "ParsedNetwork",
     "ParserIssue",
     "Runtime",
@@ -25,4 +31,5 @@ __all__ = [
     "RuntimeStatus",
     "available",
     "load",
+    "load_engines",
 ]

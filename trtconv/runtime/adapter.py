@@ -12,7 +12,7 @@ from typing import Any
 
 from trtconv.errors import BuildFailed
 from trtconv.runtime import refusals
-from trtconv.runtime.base import Capabilities, ParsedNetwork, ParserIssue, RuntimeInfo
+from trtconv.runtime.base import Capabilities, EngineLoader, ParsedNetwork, ParserIssue, RuntimeInfo
 from trtconv.runtime.gpu import gpu_name
 from trtconv.runtime.logger import Log
 from trtconv.runtime.messages import clean, distinct, refusal
@@ -68,6 +68,16 @@ class Adapter:
     def info(self) -> RuntimeInfo:
         """Family, version, GPU and capabilities."""
         return RuntimeInfo(self._family, self._trt.__version__, gpu_name(), self._capabilities)
+
+    def engines(self) -> EngineLoader:
+        """Returns what runs the engines that are built here.
+
+        Raises:
+            EnvironmentMissing: There is no GPU, or no binding to it.
+        """
+        from trtconv.runtime.execution import Engines
+
+        return Engines(self._family, self._trt, self._log)
 
     def parse(self, model: bytes, path: Path) -> ParsedNetwork | tuple[ParserIssue, ...]:
         """Parses an ONNX model; see `Runtime.parse`.

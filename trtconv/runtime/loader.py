@@ -10,7 +10,7 @@ from typing import Any
 
 from trtconv.errors import EnvironmentMissing
 from trtconv.plan import Target
-from trtconv.runtime.base import Runtime, RuntimeStatus
+from trtconv.runtime.base import EngineLoader, Runtime, RuntimeStatus
 from trtconv.runtime.messages import clean
 
 # A stub package without its libraries, a library without its driver, a foreign package of the same name.
@@ -60,6 +60,35 @@ def load(target: Target | None) -> Runtime:
             _require_version(target, status)
             return runtime
     raise _missing(target, [status for status, _ in tried])
+
+
+def load_engines(family: str | None) -> EngineLoader:
+    """Loads a TensorRT to run engines with; unlike `load`, it makes no builder, which would take seconds.
+
+    Use one of the two in a process: TensorRT keeps one logger for good.
+
+    Args:
+        family: "rtx" or "tensorrt"; None takes the installed `tensorrt`, else `tensorrt_rtx`.
+
+    Raises:
+        EnvironmentMissing: It is not installed, or there is no GPU that it could run on.
+    """
+    installed = [each for each in (_AUTO if family is None else (family,)) if _installed(_FAMILIES[each].module)]
+    if not installed:
+        wanted = _FAMILIES[family or "tensorrt"]
+        raise EnvironmentMissing(f"{wanted.product} is not installed", f"Install it: {wanted.install}.")
+    chosen = installed[0]
+    try:
+        trt = importlib.import_module(_FAMILIES[chosen].module)
+        from trtconv.runtime.execution import Engines
+        from trtconv.runtime.logger import Log
+
+        return Engines(chosen, trt, Log(trt))
+    except _IMPORT_FAILURES as error:
+        why = clean(str(error)) or type(error).__name__
+        raise EnvironmentMissing(
+            f"{_FAMILIES[chosen].product} does not work here: {why}", "trtconv doctor says more."
+        ) from error
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""Runs two models on ONNX Runtime and compares them."""
+"""Runs models on ONNX Runtime, the reference for what a model means, and compares two of them."""
 
 from __future__ import annotations
 
@@ -41,15 +41,19 @@ _NEWEST_IR = 10
 
 def tolerance(model: OnnxModel) -> float:
     """Returns how far an exact rewrite of a model may be from it, by the coarsest type of its weights and inputs."""
-    codes = {tensor.data_type for tensor in model.proto.graph.initializer}
-    types = {onnx.TensorProto.DataType.Name(code).lower() for code in codes} | {spec.dtype for spec in model.inputs}
-    named = (_NUMPY_NAMES.get(each, each) for each in types)
+    named = (_NUMPY_NAMES.get(each, each) for each in element_types(model))
     coarsest = max((TOLERANCES[each] for each in named if each in TOLERANCES), default=TOLERANCES["float32"])
-    return max(coarsest, QUANTIZED_TOLERANCE) if _quantizes(model) else coarsest
+    return max(coarsest, QUANTIZED_TOLERANCE) if quantizes(model) else coarsest
 
 
-def _quantizes(model: OnnxModel) -> bool:
-    """Whether a model rounds values to steps; it may do so in a function."""
+def element_types(model: OnnxModel) -> set[str]:
+    """Returns the types of a model's weights and inputs, as ONNX names them in lower case."""
+    codes = {tensor.data_type for tensor in model.proto.graph.initializer}
+    return {onnx.TensorProto.DataType.Name(code).lower() for code in codes} | {spec.dtype for spec in model.inputs}
+
+
+def quantizes(model: OnnxModel) -> bool:
+    """Returns whether a model rounds values to steps; it may do so in a function."""
     inside = (node.op_type for function in model.proto.functions for node in function.node)
     ops = itertools.chain(inside, (op for scope in model.scopes for op in scope.by_op))
     return any(op.startswith(_QUANTIZERS) for op in ops)
@@ -68,7 +72,7 @@ def compare_models(original: OnnxModel, rewritten: OnnxModel, *, resized: bool =
         {"max_relative_error": largest difference over the largest magnitude of the original's output, or None,
         "why": the reason for None, "inputs": the shapes that were run}.
     """
-    before, after = _session(original), _session(rewritten)
+    before, after = session(original), session(rewritten)
     if isinstance(before, str):
         return _unknown(f"ONNX Runtime does not load the model: {before}")
     if isinstance(after, str):
@@ -81,7 +85,7 @@ def compare_models(original: OnnxModel, rewritten: OnnxModel, *, resized: bool =
         if sum(math.prod(shape) for shape in shapes.values()) > _MOST_ELEMENTS:
             outcome: _Run | str = "its inputs are too large"
         else:
-            outcome = _run_both(before, after, _random_feeds(original.inputs, shapes))
+            outcome = _run_both(before, after, random_feeds(original.inputs, shapes))
         if isinstance(outcome, str):
             result = result if result["inputs"] else _unknown(outcome)
             continue
@@ -105,11 +109,11 @@ def _run_both(before: Any, after: Any, feeds: dict[str, NDArray[Any]]) -> _Run |
     try:
         expected = before.run(None, feeds)
     except Exception as error:
-        return f"ONNX Runtime does not run the original: {_first_line(error)}"
+        return f"ONNX Runtime does not run the original: {first_line(error)}"
     try:
         got = after.run(None, feeds)
     except Exception as error:
-        why = f"ONNX Runtime does not run the rewritten model: {_first_line(error)}"
+        why = f"ONNX Runtime does not run the rewritten model: {first_line(error)}"
         return _Run(_unknown(why, math.inf, inputs))
     worst = max((relative_error(a, b) for a, b in zip(expected, got, strict=True)), default=0.0)
     same = [np.shape(a) for a in expected] == [np.shape(b) for b in got]
@@ -126,7 +130,7 @@ def _is_telling(values: Any) -> bool:
 
 def compare_safely(original: OnnxModel, rewritten: OnnxModel, *, resized: bool = False) -> dict[str, Any]:
     """Does as `compare_models` in a process of its own: some models end the process that ONNX Runtime runs in."""
-    code = f"import sys; sys.path[:] = {sys.path!r}; from trtconv.verify import serve; serve()"
+    code = f"import sys; sys.path[:] = {sys.path!r}; from trtconv.reference import serve; serve()"
     task = pickle.dumps((str(original.path), resized, original.serialize(), rewritten.serialize()))
     ended = subprocess.run([sys.executable, "-c", code], input=task, capture_output=True, check=False)
     if ended.returncode:
@@ -166,12 +170,13 @@ def _unknown(why: str, error: float | None = None, inputs: Mapping[str, list[int
     return {"max_relative_error": error, "why": why, "inputs": dict(inputs or {})}
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
+    """Returns the first line of an error's message, cut where it is long."""
     return str(error).strip().partition("\n")[0][:300]
 
 
-def _session(model: OnnxModel) -> Any:
-    """Returns a model in ONNX Runtime, or, as a text, why that does not load it."""
+def session(model: OnnxModel) -> Any:
+    """Returns a model in ONNX Runtime as an InferenceSession, or, as a text, why that does not load it."""
     import onnxruntime
 
     proto = onnx.ModelProto()
@@ -190,7 +195,7 @@ def _session(model: OnnxModel) -> Any:
     try:
         return onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # It raises its own types, one for each status.
-        return _first_line(error)
+        return first_line(error)
 
 
 def _candidate_shapes(inputs: Sequence[InputSpec]) -> Iterator[Mapping[str, tuple[int, ...]]]:
@@ -206,16 +211,35 @@ def _candidate_shapes(inputs: Sequence[InputSpec]) -> Iterator[Mapping[str, tupl
         yield {s.name: tuple(d if isinstance(d, int) else known[d] for d in s.dims) for s in inputs}
 
 
-def _random_feeds(inputs: Sequence[InputSpec], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, NDArray[Any]]:
-    random = np.random.default_rng(0)
+def random_feeds(
+    inputs: Sequence[InputSpec], shapes: Mapping[str, Sequence[int]], seed: int = 0
+) -> dict[str, NDArray[Any]]:
+    """Makes inputs of a model.
+
+    Args:
+        inputs: The model's inputs.
+        shapes: Input name to its shape.
+        seed: The same seed makes the same inputs.
+
+    Returns:
+        Input name to values: normally distributed floats, integers that are 1, booleans.
+    """
+    random = np.random.default_rng(seed)
     feeds: dict[str, NDArray[Any]] = {}
     for spec in inputs:
-        dtype = onnx.helper.tensor_dtype_to_np_dtype(onnx.TensorProto.DataType.Value(spec.dtype.upper()))
+        dtype, shape = numpy_type(spec), tuple(shapes[spec.name])
         if dtype.kind in "iu":
             # Ones: valid as index, token or divisor, where a random 0 may end the process inside ONNX Runtime.
-            feeds[spec.name] = np.ones(shapes[spec.name], dtype)
+            feeds[spec.name] = np.ones(shape, dtype)
         elif dtype.kind == "b":
-            feeds[spec.name] = random.integers(0, 2, shapes[spec.name]).astype(bool)
+            feeds[spec.name] = random.integers(0, 2, shape).astype(bool)
         else:
-            feeds[spec.name] = random.standard_normal(shapes[spec.name]).astype(dtype)
+            feeds[spec.name] = random.standard_normal(shape).astype(dtype)
     return feeds
+
+
+def numpy_type(spec: InputSpec) -> np.dtype[Any]:
+    """Returns the NumPy type of an input."""
+    code = onnx.TensorProto.DataType.Value(spec.dtype.upper())
+    dtype: np.dtype[Any] = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(code))
+    return dtype

@@ -1,0 +1,139 @@
+"""The numbers that say how far two arrays are apart, held to NumPy on whole arrays."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as npst
+
+from trtconv import metrics
+from trtconv.metrics import TOLERANCES, Tolerance, compare
+
+LOOSE = Tolerance(1e9, -1.0, 1.0)
+FLOATS = st.floats(-1e6, 1e6, width=32)
+PAIRS = npst.array_shapes(max_dims=3, max_side=6).flatmap(
+    lambda shape: st.tuples(
+        npst.arrays(np.float32, shape, elements=FLOATS), npst.arrays(np.float32, shape, elements=FLOATS)
+    )
+)
+
+
+@given(PAIRS)
+def test_numbers_are_those_of_whole_arrays(pair: tuple[np.ndarray, np.ndarray]) -> None:
+    expected, got = pair
+    found = compare("y", expected, got, LOOSE)
+    a, b = expected.astype(np.float64), got.astype(np.float64)
+    assert found.max_abs == np.abs(a - b).max()
+    peak = np.abs(a).max()
+    assert found.max_rel == pytest.approx(found.max_abs / peak) if peak else found.max_rel in (0.0, math.inf)
+    norms = np.linalg.norm(a) * np.linalg.norm(b)
+    if norms > 1e-100:
+        assert found.cosine == pytest.approx((a * b).sum() / norms, abs=1e-9)
+    mean = ((a - b) ** 2).mean()
+    if mean and peak:
+        assert found.psnr == pytest.approx(10 * math.log10(peak**2 / mean), abs=1e-6)
+    assert found.mismatches == (np.abs(a - b) > LOOSE.relative * peak).mean()
+
+
+@given(PAIRS, st.integers(1, 7))
+def test_chunks_change_nothing(pair: tuple[np.ndarray, np.ndarray], size: int) -> None:
+    whole = compare("y", *pair, Tolerance(0.1, 0.9))
+    before, metrics._CHUNK = metrics._CHUNK, size
+    try:
+        parts = compare("y", *pair, Tolerance(0.1, 0.9))
+    finally:
+        metrics._CHUNK = before
+    assert parts.passed == whole.passed
+    for name in ("max_abs", "max_rel", "cosine", "psnr", "mismatches"):
+        assert getattr(parts, name) == pytest.approx(getattr(whole, name), abs=1e-9)
+
+
+@given(npst.arrays(np.float32, npst.array_shapes(max_dims=3, max_side=6), elements=FLOATS))
+def test_an_array_is_itself(values: np.ndarray) -> None:
+    found = compare("y", values, values.copy(), Tolerance(0.0, 1 - 1e-12))
+    assert found.passed
+    assert (found.max_abs, found.max_rel, found.mismatches, found.psnr) == (0, 0, 0, math.inf)
+
+
+ONE = np.array([1.0, -2.0, 3.0, 4.0], np.float32)
+
+
+def test_the_tolerance_is_of_the_largest_magnitude() -> None:
+    off = ONE + np.float32([0.0, 0.0, 0.2, 0.0])
+    assert compare("y", ONE, off, Tolerance(0.06, 0.0)).passed
+    found = compare("y", ONE, off, Tolerance(0.04, 0.0))
+    assert not found.passed
+    assert found.mismatches == 0.25
+    assert "25.00%" in found.why
+    assert compare("y", ONE, off, Tolerance(0.04, 0.0, 0.25)).passed
+
+
+def test_the_cosine_counts_too() -> None:
+    found = compare("y", ONE, -ONE, Tolerance(10.0, 0.9))
+    assert (found.passed, found.cosine) == (False, -1.0)
+    assert "cosine" in found.why
+
+
+def changed(index: int, value: float) -> np.ndarray:
+    copy = ONE.copy()
+    copy[index] = value
+    return copy
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_what_is_not_finite(value: float) -> None:
+    broken = compare("y", ONE, changed(1, value), LOOSE)
+    assert not broken.passed
+    assert "1 of 4 elements are NaN or infinite" in broken.why
+    same = compare("y", changed(1, value), changed(1, value), Tolerance(0.0, 0.9))
+    assert same.passed
+    other = compare("y", changed(1, value), ONE, Tolerance(0.0, 0.9))
+    assert (other.passed, other.mismatches) == (False, 0.25)
+    nothing = compare("y", np.full(3, value), np.full(3, value), LOOSE)
+    assert "shows nothing" in nothing.why
+
+
+def test_infinities_of_another_sign_differ() -> None:
+    assert not compare("y", changed(1, math.inf), changed(1, -math.inf), Tolerance(0.0, 0.9)).passed
+
+
+def test_shapes_and_kinds() -> None:
+    assert "its shape is 4 instead of 2x2" in compare("y", ONE.reshape(2, 2), ONE, LOOSE).why
+    assert compare("y", ONE, ONE.astype(np.float16), Tolerance(1e-3, 0.999)).passed
+    assert compare("y", np.zeros((0, 3), np.float32), np.zeros((0, 3), np.float32), LOOSE).passed
+    assert "no such output" in compare("y", ONE, None, LOOSE).why
+    assert compare("y", ["a"], ["a"], LOOSE).passed
+    assert not compare("y", ["a"], ["b"], LOOSE).passed
+
+
+def test_integers_are_equal_or_not() -> None:
+    expected = np.array([1, 2, 300], np.int64)
+    assert compare("y", expected, expected.astype(np.int32), Tolerance(0.5, 0.0)).passed
+    assert not compare("y", expected, expected + np.array([0, 0, 1]), Tolerance(0.5, 0.0)).passed
+    assert compare("y", np.array([True]), np.array([True]), Tolerance(0.5, 0.0)).passed
+
+
+def test_zeros_are_only_zeros() -> None:
+    zeros = np.zeros(4, np.float32)
+    assert compare("y", zeros, zeros, Tolerance(0.0, 1.0)).passed
+    found = compare("y", zeros, changed(0, 1e-3), Tolerance(0.5, 0.0))
+    assert (found.passed, found.max_rel, found.psnr) == (False, math.inf, -math.inf)
+
+
+@pytest.mark.parametrize("name", TOLERANCES)
+def test_no_default_lets_a_shifted_signal_pass(name: str) -> None:
+    signal = np.random.default_rng(0).standard_normal((2, 3, 16, 16)).astype(np.float32)
+    assert not compare("y", signal, np.roll(signal, 1, axis=3), TOLERANCES[name]).passed
+    one_wrong = signal.copy()
+    one_wrong[0, 0, 0, 0] += 0.5 * np.abs(signal).max()
+    assert not compare("y", signal, one_wrong, TOLERANCES[name]).passed
+
+
+def test_json_has_every_number() -> None:
+    document = compare("y", ONE, ONE, LOOSE).to_json()
+    assert set(document) == {f.name for f in dataclasses.fields(metrics.Difference)} | {"passed"}

@@ -1,0 +1,267 @@
+"""How fast engines are. Runs in a process of its own; see `trtconv.engine.bench`."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trtconv.engine.opened import Subject, load_into, read_engine, require_machine
+from trtconv.engine.profiles import PICKS, inputs_of, narrowed, profile_for, profiles_of, shapes_at
+from trtconv.engine.stages import Clock
+from trtconv.errors import EnvironmentMissing, InputError
+from trtconv.files import atomic_write
+from trtconv.proven import BenchRequest
+from trtconv.runtime import Engine, EngineLoader, Execution, load_engines
+from trtconv.shapes import Shape, ShapeProfile
+from trtconv.worker import Tell
+
+_WAYS = tuple((graph, copies) for graph in (True, False) for copies in (False, True))
+"""CUDA graph or not, with copies from and to the host or not."""
+_FEWEST, _MOST = 20, 20_000
+"""Inferences that a row is the median of."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Loaded:
+    """An engine that is timed.
+
+    Args:
+        subject: Its file.
+        engine: The engine.
+        profiles: Its optimization profiles.
+        used_bytes: GPU memory that loading it took.
+    """
+
+    subject: Subject
+    engine: Engine
+    profiles: tuple[ShapeProfile, ...]
+    used_bytes: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns what a report says of it."""
+        return {
+            **self.subject.identity(),
+            "layers": self.engine.layer_count,
+            "weight_memory_bytes": self.used_bytes,
+            "activation_memory_bytes": self.engine.memory_bytes,
+        }
+
+
+@dataclasses.dataclass(frozen=True)
+class Point:
+    """Where engines are timed.
+
+    Args:
+        profile: Index of the first engine's profile.
+        size: "min", "opt", "max", or "given".
+        shapes: Input name to its shape.
+        values: Elements of inputs that hold shapes.
+    """
+
+    profile: int
+    size: str
+    shapes: Mapping[str, Shape]
+    values: Mapping[str, Sequence[int]]
+
+
+def serve(request: BenchRequest, tell: Tell) -> dict[str, float]:
+    """Times one engine, or two in turns, and tells of every row.
+
+    Returns:
+        Seconds by stage.
+    """
+    clock = Clock(tell)
+    with clock.stage("load"):
+        # What can be wrong with the files is said before anything is loaded.
+        subjects = [read_engine(request.engine, request.report, trust=request.trust)]
+        if request.versus is not None:
+            subjects.append(read_engine(request.versus, None, trust=request.trust))
+        runtime = load_engines(next((s.family for s in subjects if s.family), None))
+        for subject in subjects:
+            require_machine(subject, runtime)
+        engines = [_load(runtime, subject) for subject in subjects]
+        points = _points(request, engines[0])
+    described = {
+        "family": runtime.family,
+        "version": runtime.version,
+        "gpu": runtime.gpu_name,
+        "driver": runtime.driver_version,
+    }
+    tell({"event": "opening", "value": {"engines": [e.to_json() for e in engines], "runtime": described}})
+    for point in points:
+        with clock.stage("time"):
+            tell({"event": "rows", **_time_point(request, engines, point)})
+    return clock.seconds
+
+
+def _load(runtime: EngineLoader, subject: Subject) -> Loaded:
+    before, _ = runtime.memory()
+    engine = load_into(runtime, subject)
+    after, _ = runtime.memory()
+    profiles = profiles_of(subject, engine, inputs_of(subject, engine))
+    return Loaded(subject, engine, profiles, max(0, before - after))
+
+
+def _points(request: BenchRequest, loaded: Loaded) -> list[Point]:
+    """Returns the sizes to time: those that were given, or min, opt and max of every profile."""
+    if request.shapes:
+        names = [t.name for t in loaded.engine.tensors if t.kind == "input"]
+        for name in (*request.shapes, *names):
+            if (name in request.shapes) != (name in names):
+                raise InputError(f"--shape for input {name!r}: the engine has {', '.join(names)}", "Give each a shape.")
+        return [_point(profile_for(loaded.profiles, request.shapes), "given", request.shapes, loaded)]
+    found: list[Point] = []
+    for index, profile in narrowed(inputs_of(loaded.subject, loaded.engine), loaded.profiles, request.dims):
+        seen: list[Mapping[str, Shape]] = []
+        for pick in PICKS:
+            shapes = shapes_at(profile, pick)
+            if shapes not in seen:
+                seen.append(shapes)
+                found.append(_point(index, pick, shapes, loaded))
+    return found
+
+
+def _point(index: int, size: str, shapes: Mapping[str, Shape], loaded: Loaded) -> Point:
+    pick = size if size in PICKS else "opt"
+    values = {name: getattr(bounds, pick) for name, bounds in loaded.profiles[index].values.items()}
+    return Point(index, size, shapes, values)
+
+
+def _time_point(request: BenchRequest, engines: Sequence[Loaded], point: Point) -> dict[str, Any]:
+    """Times all ways to run at a size; returns rows, ratios, and why it cannot be done ("" where it can)."""
+    with contextlib.ExitStack() as stack:
+        executions: list[Execution] = []
+        try:
+            cache = _read(request.cache)
+            for loaded in engines:
+                profile = point.profile if loaded is engines[0] else profile_for(loaded.profiles, point.shapes)
+                execution = loaded.engine.open(profile, cache)
+                stack.callback(execution.close)
+                execution.feed(make_inputs(loaded.engine, point.shapes, point.values))
+                executions.append(execution)
+        except EnvironmentMissing as error:
+            return {"rows": [], "ratios": [], "why": f"{point.size} of profile {point.profile}: {error.message}"}
+        timed = {way: _time_way(request, executions, *way) for way in _WAYS}
+        _write(request.cache, executions[0].runtime_cache())
+    rows, ratios = [], []
+    for (graph, copies), samples in timed.items():
+        where = {**_where(point), "graph": graph, "copies": copies}
+        rows += [{"engine": number, **where, **_statistics(sample)} for number, sample in enumerate(samples)]
+        if len(samples) == 2 and samples[0] and samples[1]:
+            ratio = statistics.median(samples[0].each) / statistics.median(samples[1].each)
+            ratios.append({**where, "ratio": round(ratio, 4)})
+    return {"rows": rows, "ratios": ratios, "why": ""}
+
+
+def _where(point: Point) -> dict[str, Any]:
+    return {
+        "profile": point.profile,
+        "size": point.size,
+        "shapes": {name: list(shape) for name, shape in point.shapes.items()},
+    }
+
+
+@dataclasses.dataclass(frozen=True)
+class Samples:
+    """Times in microseconds.
+
+    Args:
+        each: Of single inferences.
+        in_a_row: Of one inference where many follow each other without waiting.
+    """
+
+    each: list[float]
+    in_a_row: float
+
+
+def _time_way(
+    request: BenchRequest, executions: Sequence[Execution], graph: bool, copies: bool
+) -> list[Samples | None]:
+    """Times engines in turns, so that the GPU's clock and heat are the same for all; None for one without a graph."""
+    launches = [execution.launcher(graph=graph, copies=copies) for execution in executions]
+    runs = [(e, launch) for e, launch in zip(executions, launches, strict=True) if launch is not None]
+    if len(runs) < len(executions):
+        return [None] * len(executions)
+    once = max(_warm_up(execution, launch, request.warmup) for execution, launch in runs)
+    rounds = int(min(_MOST, max(_FEWEST, request.duration * 1e6 / once)))
+    samples: list[list[float]] = [[] for _ in runs]
+    for turn in range(rounds):
+        # The order changes, so that none always follows the same other.
+        for index in range(len(runs)) if turn % 2 else reversed(range(len(runs))):
+            execution, launch = runs[index]
+            samples[index].append(execution.microseconds(launch))
+    many = int(min(1000, max(5, 1e5 / once)))
+    rows = [execution.microseconds(launch, many) / many for execution, launch in runs]
+    return [Samples(each, row) for each, row in zip(samples, rows, strict=True)]
+
+
+def _warm_up(execution: Execution, launch: Any, seconds: float) -> float:
+    """Runs until the GPU's clock has risen and nothing is compiled any more; returns the last time in microseconds."""
+    until = time.monotonic() + seconds
+    last = execution.microseconds(launch)
+    while time.monotonic() < until:
+        last = execution.microseconds(launch)
+    return max(last, 1.0)
+
+
+def _statistics(samples: Samples | None) -> dict[str, Any]:
+    if samples is None:
+        return {"runs": 0, "median_us": None, "p99_us": None, "min_us": None, "throughput_per_s": None}
+    ordered = sorted(samples.each)
+    return {
+        "runs": len(ordered),
+        "median_us": round(statistics.median(ordered), 2),
+        "p99_us": round(ordered[math.ceil(0.99 * len(ordered)) - 1], 2),
+        "min_us": round(ordered[0], 2),
+        "throughput_per_s": round(1e6 / samples.in_a_row, 1),
+    }
+
+
+def make_inputs(
+    engine: Engine, shapes: Mapping[str, Shape], values: Mapping[str, Sequence[int]]
+) -> dict[str, NDArray[Any]]:
+    """Makes inputs; floats are random, since some kernels take another time for zeros.
+
+    Args:
+        engine: Whose inputs.
+        shapes: Input name to its shape.
+        values: Elements of inputs that hold shapes.
+    """
+    random = np.random.default_rng(0)
+    found: dict[str, NDArray[Any]] = {}
+    for tensor in engine.tensors:
+        if tensor.kind != "input":
+            continue
+        shape = tuple(shapes[tensor.name])
+        if tensor.name in values:
+            found[tensor.name] = np.array(values[tensor.name], np.int64).reshape(shape)
+        elif "float" in tensor.dtype:
+            found[tensor.name] = random.standard_normal(shape).astype(np.float32)
+        else:
+            found[tensor.name] = np.ones(shape, np.bool_ if tensor.dtype == "bool" else np.int64)
+    return found
+
+
+def _read(cache: Path | None) -> bytes | None:
+    if cache is None:
+        return None
+    try:
+        return cache.read_bytes() if cache.exists() else b""
+    except OSError as error:
+        raise InputError(
+            f"{cache} cannot be read: {error.strerror or error}", "Give another --runtime-cache."
+        ) from error
+
+
+def _write(cache: Path | None, content: bytes | None) -> None:
+    if cache is not None and content is not None:
+        atomic_write(cache, content)

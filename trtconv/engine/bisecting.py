@@ -1,0 +1,244 @@
+"""Where an engine, or a rewritten model, first computes something else than its model. Runs in a process of its own.
+
+Every tensor between is made an output, by Polygraphy, of the model and of what is compared with it; the first of them
+in the order of the graph that is beyond the tolerance is what is looked for. A tensor that is an output cannot be fused
+away, and that may hide the fault; then tensors are made outputs one at a time, halving what is left.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from trtconv.engine.built import as_built
+from trtconv.engine.cases import Case, Feeds, make_feeds, read_inputs, values_at
+from trtconv.engine.opened import read_engine
+from trtconv.engine.stages import Clock
+from trtconv.engine.verifying import CannotRun, OnnxRuns
+from trtconv.errors import EngineFailed, EnvironmentMissing
+from trtconv.metrics import Difference, Tolerance, compare
+from trtconv.model import OnnxModel
+from trtconv.plan import BuildPlan, Target
+from trtconv.proven import VerifyRequest
+from trtconv.runtime import ParsedNetwork, Runtime, load
+from trtconv.saved import SavedReport
+from trtconv.shapes import InputRange, ShapeProfile
+from trtconv.worker import Tell
+
+Outputs = Callable[[Sequence[str]], dict[str, Any]]
+"""Runs something with further tensors as outputs, and returns all outputs."""
+
+
+def serve(asked: tuple[VerifyRequest, dict[str, Any]], tell: Tell) -> dict[str, Any]:
+    """Looks for the first tensor that diverges.
+
+    Args:
+        asked: The request, and what of its report is needed: `case`, `ran`, `tolerance`.
+        tell: Told of stages.
+
+    Returns:
+        `tensor` (None where none is found), `node`, `said` (lines for people), `why` (where none is found),
+        `differences` (of the tensors that were looked at).
+    """
+    request, known = asked
+    clock = Clock(tell)
+    with clock.stage("load"):
+        model = OnnxModel.load(request.model)
+        report = _report(request)
+        case = _case(request, model, report, known["case"])
+        feeds = make_feeds(model, case, request.generator)
+    with clock.stage("bisect"):
+        expected = _reference(model, feeds)
+        plan = {} if report is None else report.document.get("plan") or {}
+        if known["ran"] == "engine":
+            runs = _engine(model, plan, report, feeds)
+        else:
+            runs = _rewritten(as_built(model, plan), feeds)
+        search = Search(model, expected, runs, Tolerance(**known["tolerance"]))
+        return search.result()
+
+
+def _report(request: VerifyRequest) -> SavedReport | None:
+    if request.engine is None and not request.engine_path.exists():
+        return None
+    return read_engine(request.engine_path, request.report, trust=request.trust).report
+
+
+def _case(request: VerifyRequest, model: OnnxModel, report: SavedReport | None, told: Mapping[str, Any]) -> Case:
+    """Returns a case as it was run."""
+    shapes = {name: tuple(shape) for name, shape in told["shapes"].items()}
+    values: Mapping[str, Any] = {}
+    if request.inputs is not None:
+        values = read_inputs(model, request.inputs)
+    elif report is not None and report.profiles:
+        values = values_at(model, report.profiles[told["profile"]], told["size"])
+    return Case(told["profile"], told["size"], shapes, told["seed"], values)
+
+
+def _reference(model: OnnxModel, feeds: Feeds) -> dict[str, Any]:
+    """Returns the tensors of the main graph that hold floats, in the order of the graph."""
+    constant = set(model.main.initializers)
+    names = []
+    for node in model.proto.graph.node:
+        if all(name in constant for name in node.input if name):
+            constant.update(node.output)
+        else:
+            names += [name for name in node.output if name]
+    try:
+        found = OnnxRuns(marked(model, names)).run(0, feeds)
+    except CannotRun as error:
+        raise EnvironmentMissing(f"the model does not run with its tensors as outputs: {error}") from error
+    return {name: found[name] for name in names if _is_float(found[name])}
+
+
+def _is_float(values: Any) -> bool:
+    return isinstance(values, np.ndarray) and values.dtype.kind == "f"
+
+
+def marked(model: OnnxModel, names: Sequence[str]) -> OnnxModel:
+    """Returns a copy of a model with further tensors as outputs."""
+    from polygraphy.backend.onnx import ModifyOutputs
+
+    proto = type(model.proto)()
+    proto.CopyFrom(model.proto)
+    outputs = list(dict.fromkeys((*model.outputs, *names)))
+    # Its own entries know the types of the outputs that were there.
+    known = {value.name for value in proto.graph.value_info}
+    proto.graph.value_info.extend(value for value in proto.graph.output if value.name not in known)
+    return OnnxModel(ModifyOutputs(proto, outputs=outputs)(), model.path)
+
+
+def _rewritten(model: OnnxModel, feeds: Feeds) -> tuple[set[str], Outputs]:
+    """Returns the tensors of the rewritten model, and what runs it."""
+
+    def run(names: Sequence[str]) -> dict[str, Any]:
+        try:
+            return OnnxRuns(marked(model, names)).run(0, feeds)
+        except CannotRun as error:
+            raise EnvironmentMissing(f"the rewritten model does not run so: {error}") from error
+
+    return _tensors(model), run
+
+
+def _engine(
+    model: OnnxModel, plan: Mapping[str, Any], report: SavedReport | None, feeds: Feeds
+) -> tuple[set[str], Outputs]:
+    """Returns the tensors of the model as it is built, and what builds and runs it at one size."""
+    family = None if report is None else Target(str(report.document["runtime"]["family"]))
+    runtime = load(family)
+    by_flags = runtime.info.capabilities.builder_precision_flags
+    built = as_built(model, plan, cast=not by_flags)
+    shapes = {name: InputRange(values.shape, values.shape, values.shape) for name, values in feeds.items()}
+    values = {} if report is None else _fixed_values(report, feeds)
+    asked = BuildPlan(
+        target=runtime.info.target,
+        profiles=(ShapeProfile(shapes, {}, values),),
+        precision=str(plan.get("precision", "as-is")) if by_flags else "as-is",
+    )
+    engines: list[Any] = []
+
+    def run(names: Sequence[str]) -> dict[str, Any]:
+        network = _parsed(runtime, marked(built, names))
+        blob = network.build(asked)
+        if not engines:
+            engines.append(runtime.engines())
+        execution = engines[0].load(bytes(blob.data)).open()
+        try:
+            execution.feed(feeds)
+            found: dict[str, Any] = execution.run()
+        finally:
+            execution.close()
+        return found
+
+    return _tensors(built), run
+
+
+def _fixed_values(report: SavedReport, feeds: Feeds) -> dict[str, InputRange]:
+    held = {name for profile in report.profiles for name in profile.values}
+    flat = {name: tuple(int(n) for n in feeds[name].reshape(-1)) for name in held}
+    return {name: InputRange(elements, elements, elements) for name, elements in flat.items()}
+
+
+def _parsed(runtime: Runtime, model: OnnxModel) -> ParsedNetwork:
+    parsed = runtime.parse(model.serialize(), model.path)
+    if isinstance(parsed, tuple):
+        raise EngineFailed(f"TensorRT's parser refuses the model with its tensors as outputs: {parsed[0].message}")
+    return parsed
+
+
+def _tensors(model: OnnxModel) -> set[str]:
+    return {name for node in model.proto.graph.node for name in node.output if name}
+
+
+@dataclasses.dataclass(frozen=True)
+class Search:
+    """The search for the first tensor that diverges.
+
+    Args:
+        model: The original.
+        expected: Its tensors, in the order of the graph.
+        runs: Names of the tensors of what is compared with it, and what runs that.
+        tolerance: How far a tensor may be off.
+    """
+
+    model: OnnxModel
+    expected: Mapping[str, Any]
+    runs: tuple[set[str], Outputs]
+    tolerance: Tolerance
+
+    def result(self) -> dict[str, Any]:
+        """Searches; returns what `serve` does."""
+        there, run = self.runs
+        names = [name for name in self.expected if name in there]
+        together = self._differences(names, run(names))
+        first = next((each for each in together if not each.passed), None)
+        if first is not None:
+            return self._found(first, together, "")
+        alone, looked_at = self._halve(names, run)
+        if alone is not None:
+            return self._found(
+                alone, looked_at, "It is right where every tensor is an output: a fusion makes it wrong."
+            )
+        why = "with its tensors as outputs everything is within the tolerance: a fusion makes the difference"
+        return {"tensor": None, "node": None, "said": [], "why": why, "differences": _told(together)}
+
+    def _differences(self, names: Sequence[str], got: Mapping[str, Any]) -> list[Difference]:
+        found = [name for name in names if name in got]
+        return [compare(name, self.expected[name], got[name], self.tolerance) for name in found]
+
+    def _halve(self, names: Sequence[str], run: Outputs) -> tuple[Difference | None, list[Difference]]:
+        """Looks for the first tensor that diverges when it alone is made an output."""
+        low, high = 0, len(names) - 1
+        first, looked_at = None, []
+        while low <= high:
+            middle = (low + high) // 2
+            (difference,) = self._differences([names[middle]], run([names[middle]]))
+            looked_at.append(difference)
+            if difference.passed:
+                low = middle + 1
+            else:
+                first, high = difference, middle - 1
+        return first, looked_at
+
+    def _found(self, first: Difference, looked_at: Sequence[Difference], note: str) -> dict[str, Any]:
+        index = self.model.main.producers[first.name]
+        node = self.model.proto.graph.node[index]
+        by_name = {each.name: each for each in looked_at}
+        said = [f"{first.name}: {first.why} ({_numbers(first)})"]
+        for name in dict.fromkeys(node.input):
+            if name in by_name:
+                said.append(f"its input {name} is within the tolerance ({_numbers(by_name[name])})")
+        said += [note] if note else []
+        place = {"index": index, "name": node.name, "op": node.op_type}
+        return {"tensor": first.name, "node": place, "said": said, "why": "", "differences": _told(looked_at)}
+
+
+def _numbers(difference: Difference) -> str:
+    return f"largest relative error {difference.max_rel:.1e}, cosine {difference.cosine:.6f}"
+
+
+def _told(differences: Sequence[Difference]) -> list[dict[str, Any]]:
+    return [{"tensor": d.name, "max_rel": d.max_rel, "cosine": d.cosine, "passed": d.passed} for d in differences]

@@ -1,0 +1,117 @@
+"""An engine's optimization profiles and inputs: from its report, or from itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from trtconv.engine.opened import Subject
+from trtconv.errors import InputError
+from trtconv.plan import Bounds
+from trtconv.runtime import Engine
+from trtconv.shapes import InputRange, InputSpec, Range, Shape, ShapeProfile, make_profile
+
+PICKS = ("min", "opt", "max")
+
+
+def inputs_of(subject: Subject, engine: Engine) -> tuple[InputSpec, ...]:
+    """Returns the inputs of an engine; without a report, dynamic dimensions are named INPUT:AXIS."""
+    if subject.report is not None and subject.report.inputs:
+        return subject.report.inputs
+    return tuple(
+        InputSpec(t.name, t.dtype, tuple(f"{t.name}:{axis}" if n < 0 else n for axis, n in enumerate(t.shape)))
+        for t in engine.tensors
+        if t.kind == "input"
+    )
+
+
+def profiles_of(subject: Subject, engine: Engine, inputs: Sequence[InputSpec]) -> tuple[ShapeProfile, ...]:
+    """Returns the profiles of an engine."""
+    if subject.report is not None:
+        return subject.report.profiles
+    return tuple(named(inputs, shapes) for shapes in engine.profiles)
+
+
+def named(inputs: Sequence[InputSpec], shapes: Mapping[str, InputRange]) -> ShapeProfile:
+    """Returns a profile that an engine tells of, with names for its dimensions.
+
+    Raises:
+        InputError: It has other inputs than these.
+    """
+    dims: dict[str, Range] = {}
+    for spec in inputs:
+        if spec.name not in shapes or len(shapes[spec.name].min) != len(spec.dims):
+            raise InputError(
+                f"the engine has no input {spec}, which the model has",
+                f"It has {', '.join(shapes) or 'none'}: it was built from another model.",
+            )
+        given = shapes[spec.name]
+        for axis, dim in enumerate(spec.dims):
+            if isinstance(dim, str):
+                dims[dim] = Range(given.min[axis], given.opt[axis], given.max[axis])
+    return ShapeProfile({spec.name: shapes[spec.name] for spec in inputs}, dims)
+
+
+def shapes_at(profile: ShapeProfile, pick: str) -> dict[str, Shape]:
+    """Returns the shape of every input at "min", "opt" or "max"."""
+    return {name: getattr(shapes, pick) for name, shapes in profile.inputs.items()}
+
+
+def narrowed(
+    inputs: Sequence[InputSpec], profiles: Sequence[ShapeProfile], dims: Bounds
+) -> list[tuple[int, ShapeProfile]]:
+    """Returns profiles cut to the bounds that a user gave, with their indices; without bounds, all as they are.
+
+    Raises:
+        InputError: There is no such dimension, or no profile contains the bounds.
+    """
+    if not dims:
+        return list(enumerate(profiles))
+    found = []
+    for index, profile in enumerate(profiles):
+        free = {name: bound for name, bound in profile.dims.items() if name not in dims}
+        try:
+            cut = make_profile(inputs, {**free, **dims}, profile.values)
+        except InputError:
+            # A dimension that is computed from one that was given, or given by another name.
+            cut = make_profile(inputs, dims, profile.values)
+        if contains(profile, shapes_at(cut, "min")) and contains(profile, shapes_at(cut, "max")):
+            found.append((index, cut))
+    if not found:
+        raise _outside(", ".join(f"{name}={bound}" for name, bound in dims.items()), profiles)
+    return found
+
+
+def contains(profile: ShapeProfile, shapes: Mapping[str, Shape]) -> bool:
+    """Whether shapes are inside a profile."""
+    return all(
+        len(shape) == len(profile.inputs[name].min)
+        and all(
+            low <= n <= high
+            for n, low, high in zip(shape, profile.inputs[name].min, profile.inputs[name].max, strict=True)
+        )
+        for name, shape in shapes.items()
+    )
+
+
+def profile_for(profiles: Sequence[ShapeProfile], shapes: Mapping[str, Shape]) -> int:
+    """Returns the index of the first profile that contains some shapes.
+
+    Raises:
+        InputError: None does.
+    """
+    for index, profile in enumerate(profiles):
+        if contains(profile, shapes):
+            return index
+    raise _outside(", ".join(f"{name} {_times(shape)}" for name, shape in shapes.items()), profiles)
+
+
+def _outside(given: str, profiles: Sequence[ShapeProfile]) -> InputError:
+    listed = "; ".join(
+        ", ".join(f"{name} {_times(r.min)} to {_times(r.max)}" for name, r in profile.inputs.items())
+        for profile in profiles
+    )
+    return InputError(f"no profile of the engine contains {given}", f"The profiles are {listed or 'none'}.")
+
+
+def _times(shape: Shape) -> str:
+    return "x".join(str(n) for n in shape) or "scalar"

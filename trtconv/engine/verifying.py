@@ -1,0 +1,288 @@
+"""Is what an engine computes what its model means? Runs in a process of its own; see `trtconv.engine.verify`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from trtconv.engine.built import as_built
+from trtconv.engine.cases import (
+    Case,
+    Feeds,
+    cases_of_profiles,
+    load_generator,
+    make_feeds,
+    read_inputs,
+)
+from trtconv.engine.memory import available_bytes, too_large
+from trtconv.engine.opened import Subject, load_into, read_engine, require_machine, require_model
+from trtconv.engine.profiles import named, narrowed, profile_for
+from trtconv.engine.stages import Clock
+from trtconv.errors import EngineFailed, EnvironmentMissing, InputError
+from trtconv.metrics import TOLERANCES, Tolerance, compare
+from trtconv.model import OnnxModel
+from trtconv.proven import VerifyRequest
+from trtconv.reference import element_types, first_line, quantizes, session
+from trtconv.runtime import Engine, EngineLoader, Execution, load_engines
+from trtconv.shapes import ShapeProfile, make_profile
+from trtconv.worker import Tell
+
+
+class CannotRun(Exception):
+    """A model does not run with some inputs; the message says why."""
+
+
+class Runs(Protocol):
+    """Something that takes the model's inputs and returns its outputs."""
+
+    def run(self, profile: int, feeds: Feeds) -> dict[str, Any]:
+        """Runs it once.
+
+        Raises:
+            CannotRun: It does not take these inputs.
+            EngineFailed: The engine broke down.
+        """
+
+
+class OnnxRuns:
+    """A model on ONNX Runtime.
+
+    Raises:
+        CannotRun: ONNX Runtime does not load it.
+    """
+
+    def __init__(self, model: OnnxModel) -> None:
+        self._outputs = list(model.outputs)
+        loaded = session(model)
+        if isinstance(loaded, str):
+            raise CannotRun(f"ONNX Runtime does not load the model: {loaded}")
+        self._session: Any = loaded
+
+    def run(self, profile: int, feeds: Feeds) -> dict[str, Any]:
+        """Runs it once; see `Runs`."""
+        try:
+            return dict(zip(self._outputs, self._session.run(self._outputs, feeds), strict=True))
+        except Exception as error:  # ONNX Runtime raises its own types, one for each status.
+            raise CannotRun(f"ONNX Runtime does not run it: {first_line(error)}") from error
+
+
+class EngineRuns:
+    """An engine; one execution context is kept, that of the profile that ran last."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._opened: tuple[int, Execution] | None = None
+
+    def run(self, profile: int, feeds: Feeds) -> dict[str, Any]:
+        """Runs it once; see `Runs`."""
+        if self._opened is None or self._opened[0] != profile:
+            if self._opened is not None:
+                self._opened[1].close()
+            self._opened = (profile, self._engine.open(profile))
+        execution = self._opened[1]
+        execution.feed(feeds)
+        return execution.run()
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """What is verified.
+
+    Args:
+        model: The original.
+        digest: SHA-256 of it.
+        subject: The engine file; None where there is none.
+        engine: The engine; None where it cannot be run here.
+        runtime: What runs it.
+        why_not: Why it cannot.
+        precision: Key of `TOLERANCES`.
+        tolerance: How far outputs may be off.
+    """
+
+    model: OnnxModel
+    digest: str
+    subject: Subject | None
+    engine: Engine | None
+    runtime: EngineLoader | None
+    why_not: str | None
+    precision: str
+    tolerance: Tolerance
+
+    @property
+    def plan(self) -> Mapping[str, Any]:
+        """The plan that the engine was built with; empty where that is not known."""
+        return {} if self.subject is None else self.subject.plan
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns what a report says of it before anything has run."""
+        runtime = self.runtime
+        return {
+            "model": {"path": str(self.model.path), "sha256": self.digest},
+            "engine": None if self.subject is None else self.subject.identity(),
+            "ran": "rewritten model" if self.engine is None else "engine",
+            "why_not_run": self.why_not,
+            "runtime": runtime and {"family": runtime.family, "version": runtime.version, "gpu": runtime.gpu_name},
+            "precision": self.precision,
+            "tolerance": self.tolerance.to_json(),
+        }
+
+
+def serve(request: VerifyRequest, tell: Tell) -> dict[str, float]:
+    """Verifies, and tells of what is compared with what, of stages, and of every case.
+
+    Returns:
+        Seconds by stage.
+    """
+    clock = Clock(tell)
+    with clock.stage("load"):
+        setting = prepare(request)
+        cases = choose_cases(request, setting)
+    tell({"event": "opening", "value": setting.to_json()})
+    with clock.stage("load"):
+        try:
+            reference = OnnxRuns(setting.model)
+        except CannotRun as error:
+            raise EnvironmentMissing(f"there is nothing to compare with: {error}", _REFERENCE_HINT) from error
+        runs = _candidate(setting)
+    refused = too_large(setting.model, cases, available_bytes())
+    for index, case in enumerate(cases):
+        if index in refused:
+            tell({"event": "case", "value": _told(case, refused[index])})
+        else:
+            tell({"event": "case", "value": _compare(request, setting, reference, runs, case, clock)})
+    return clock.seconds
+
+
+_REFERENCE_HINT = "A newer onnxruntime may load it; trtconv export compares with PyTorch instead."
+
+
+def prepare(request: VerifyRequest) -> Setting:
+    """Reads model, engine and report, and loads the engine where it can run here.
+
+    Raises:
+        InputError: They do not belong together, or cannot be read.
+        EnvironmentMissing: The engine was built for another machine, or has to run and cannot.
+        EngineFailed: TensorRT does not take the engine.
+    """
+    model = OnnxModel.load(request.model)
+    digest = model.digest()
+    if request.generator is not None:
+        load_generator(request.generator)
+    subject, why_not = None, None
+    # Only an engine that nobody named may be missing.
+    if request.engine is not None or request.engine_path.exists():
+        subject = read_engine(request.engine_path, request.report, trust=request.trust)
+        require_model(subject, request.model, digest)
+    else:
+        why_not = f"there is no engine {request.engine_path}"
+    engine, runtime = None, None
+    if subject is not None:
+        try:
+            runtime = load_engines(subject.family)
+        except EnvironmentMissing as error:
+            why_not = error.message
+    if subject is not None and runtime is not None:
+        require_machine(subject, runtime)
+        try:
+            engine = load_into(runtime, subject)
+        except EnvironmentMissing as error:
+            runtime, why_not = None, error.message
+    if engine is None and request.require_engine:
+        raise EnvironmentMissing(f"the engine cannot be run: {why_not}", "Leave out --require-engine, or mend that.")
+    precision = precision_of(model, subject, on_gpu=engine is not None)
+    return Setting(model, digest, subject, engine, runtime, why_not, precision, _tolerance(request, precision))
+
+
+def precision_of(model: OnnxModel, subject: Subject | None, *, on_gpu: bool) -> str:
+    """Returns whose tolerances hold: the coarsest of what was asked for and of what is in the model."""
+    types = element_types(model)
+    found = {str(subject.plan.get("precision")) if subject is not None else ""} & set(TOLERANCES)
+    found |= {key for name, key in (("bfloat16", "bf16"), ("float16", "fp16")) if name in types}
+    found |= {"int8"} if quantizes(model) else set()
+    found |= {"float32" if not on_gpu or subject is None or subject.options.get("tf32") is False else "tf32"}
+    return max(found, key=lambda key: TOLERANCES[key].relative)
+
+
+def _tolerance(request: VerifyRequest, precision: str) -> Tolerance:
+    given = {name: value for name, value in dataclasses.asdict(request.limits).items() if value is not None}
+    return dataclasses.replace(TOLERANCES[precision], **given)
+
+
+def _candidate(setting: Setting) -> Runs:
+    if setting.engine is not None:
+        return EngineRuns(setting.engine)
+    try:
+        return OnnxRuns(as_built(setting.model, setting.plan))
+    except CannotRun as error:
+        raise EnvironmentMissing(
+            f"neither the engine ({setting.why_not}) nor the rewritten model can be run here: {error}",
+            "Verify on a machine with a GPU that the engine was built for.",
+        ) from error
+
+
+def choose_cases(request: VerifyRequest, setting: Setting) -> list[Case]:
+    """Returns the sizes and inputs to run.
+
+    Raises:
+        InputError: The user's inputs or bounds do not fit the model, or the engine's profiles.
+    """
+    model = setting.model
+    foreign = [spec.name for spec in model.inputs if spec.dtype == "undefined"]
+    if foreign:
+        raise InputError(f"input {foreign[0]!r} of {request.model} is no tensor", "Verify a model that takes tensors.")
+    built = _built_profiles(request, setting)
+    if request.inputs is not None:
+        feeds = read_inputs(model, request.inputs)
+        shapes = {name: values.shape for name, values in feeds.items()}
+        return [Case(profile_for(built, shapes), "inputs", shapes, request.seed, feeds)]
+    within = narrowed(model.inputs, built, request.dims)
+    cases = cases_of_profiles(model, [profile for _, profile in within], random=request.random, seed=request.seed)
+    return [dataclasses.replace(case, profile=within[case.profile][0]) for case in cases]
+
+
+def _built_profiles(request: VerifyRequest, setting: Setting) -> Sequence[ShapeProfile]:
+    """Returns the engine's profiles: from its report, from itself, or from what the user says."""
+    report = setting.subject.report if setting.subject is not None else None
+    if report is not None and report.profiles:
+        return report.profiles
+    if setting.engine is not None and setting.engine.profiles:
+        return [named(setting.model.inputs, shapes) for shapes in setting.engine.profiles]
+    return [make_profile(setting.model.inputs, request.dims)]
+
+
+def _told(case: Case, skipped: str | None = None) -> dict[str, Any]:
+    """Returns what a report says of a case before it is run."""
+    return {
+        "profile": case.profile,
+        "size": case.size,
+        "shapes": {name: list(shape) for name, shape in case.shapes.items()},
+        "seed": case.seed,
+        "outputs": [],
+        "passed": None,
+        "skipped": skipped,
+    }
+
+
+def _compare(
+    request: VerifyRequest, setting: Setting, reference: Runs, runs: Runs, case: Case, clock: Clock
+) -> dict[str, Any]:
+    """Runs a case on both; returns it as plain JSON values."""
+    told = _told(case)
+    with clock.stage("inputs"):
+        feeds = make_feeds(setting.model, case, request.generator)
+    try:
+        with clock.stage("reference"):
+            expected = reference.run(case.profile, feeds)
+    except CannotRun as error:
+        return {**told, "skipped": str(error)}
+    try:
+        with clock.stage("engine" if setting.engine is not None else "rewritten model"):
+            got = runs.run(case.profile, feeds)
+    except (CannotRun, EngineFailed) as error:
+        return {**told, "passed": False, "skipped": str(error)}
+    except EnvironmentMissing as error:
+        return {**told, "skipped": error.message}
+    with clock.stage("compare"):
+        outputs = [compare(name, expected[name], got.get(name), setting.tolerance) for name in expected]
+    return {**told, "outputs": [each.to_json() for each in outputs], "passed": all(each.passed for each in outputs)}
