@@ -110,7 +110,7 @@ def test_help_and_version_load_no_command_and_no_core(spawn) -> None:
         loaded = _modules_after(spawn, f"from trtconv.cli import main; main([{flag!r}])")
         ours = {name for name in loaded if name.startswith("trtconv")}
         small = {"trtconv", "trtconv._version", "trtconv.errors", "trtconv.cli"}
-        assert ours == small | {f"trtconv.cli.{name}" for name in ("boundary", "group", "outcome", "signals")}
+        assert ours == small | {f"trtconv.cli.{name}" for name in ("boundary", "group", "outcome", "signals", "status")}
 
 
 def test_import_loads_only_the_package(spawn) -> None:

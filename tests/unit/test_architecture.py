@@ -52,7 +52,7 @@ MAY_IMPORT = {
     "batch": "errors pipeline plan progress",
     "exporter": "_version errors exported files findings lattice model pipeline plan progress shapes verify",
     "cli": (
-        "_version batch config errors explain explanation exporter findings passes pipeline plan progress "
+        "_version batch config errors explain explanation exporter files findings passes pipeline plan progress "
         "report rules runtime selection shapes sizing"
     ),
 }

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import click
 
-from trtconv.cli import options
-from trtconv.cli.outcome import Command, Outcome
+from trtconv.cli import options, status
+from trtconv.cli.isolated import IsolatedCommand, follow_log
+from trtconv.cli.outcome import Outcome
 from trtconv.cli.progress import show_progress
 
 
@@ -33,7 +34,8 @@ class BuildFlags(options.ManyModels, options.ShapeFlags):
 
 @click.command(
     "build",
-    cls=Command,
+    cls=IsolatedCommand,
+    alone=lambda params: params["model"] is not None and params["config"] is None,
     short_help="Convert an ONNX model into a TensorRT engine.",
     epilog="""\b
 Examples:
@@ -119,6 +121,9 @@ def command(flags: BuildFlags) -> Outcome:
     )
     from trtconv import pipeline
 
+    follow_log()
+    for path in (request.engine_path, request.report_path):
+        status.announce(status.OUTPUT, str(path.absolute()))
     with show_progress(flags.quiet) as progress:
         report = pipeline.build(request, progress)
     render = json.render(report.to_json()) if flags.output_format == "json" else text.build_text(report)

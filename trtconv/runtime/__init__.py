@@ -12,6 +12,7 @@ from trtconv.runtime.base import (
     RuntimeStatus,
 )
 from trtconv.runtime.loader import available, load
+from trtconv.runtime.logger import follow_log
 
 __all__ = [
     "BuildMonitor",
@@ -24,5 +25,6 @@ __all__ = [
     "RuntimeInfo",
     "RuntimeStatus",
     "available",
+    "follow_log",
     "load",
 ]
