@@ -13,6 +13,7 @@ from trtconv.errors import InputError
 from trtconv.findings import Finding, Ignored, Severity, summarize
 from trtconv.selection import Selection
 from trtconv.shapes import InputRange, Range, ShapeProfile
+from trtconv.tuning import DEFAULTS, BuilderOptions
 
 SCHEMA = 1
 """Version of every JSON document that trtconv writes; raised when a key changes its meaning."""
@@ -81,6 +82,8 @@ class BuildPlan:
         rounded: Whether sizes that the network does not accept are moved.
         split: Into how many profiles the one is divided: a number, "auto" or None.
         asked: The profiles before rounding and splitting; None where nothing of the kind was asked for.
+        options: How the builder is to work.
+        timing_cache: File of the timing cache, which does not decide what the engine is; None for none.
     """
 
     target: Target
@@ -91,6 +94,8 @@ class BuildPlan:
     rounded: bool = False
     split: str | None = None
     asked: tuple[ShapeProfile, ...] | None = None
+    options: BuilderOptions = DEFAULTS
+    timing_cache: Path | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Returns the plan as plain JSON values."""
@@ -102,6 +107,7 @@ class BuildPlan:
             "requantize": self.requantize,
             "round": self.rounded,
             "split": self.split,
+            "options": self.options.to_json(),
             "dims": [{name: str(r) for name, r in p.dims.items()} for p in asked],
             "values": [{name: bounds.to_json() for name, bounds in p.values.items()} for p in asked],
         }
@@ -278,6 +284,9 @@ class BuildRequest:
         rounded: Move sizes that the network does not accept to the nearest that it does.
         split: Divide the one profile into this many, or "auto"; None: do not.
         values: Bounds of the elements of inputs that hold shapes or counts.
+        options: How the builder is to work.
+        timing_cache: File of TensorRT's timing cache.
+        timing_folder: Folder for one such file a version and GPU, where no file is given. None of both: no cache.
     """
 
     model: Path
@@ -295,9 +304,12 @@ class BuildRequest:
     rounded: bool = False
     split: str | None = None
     values: Mapping[str, InputRange] = dataclasses.field(default_factory=dict)
+    options: BuilderOptions = DEFAULTS
+    timing_cache: Path | None = None
+    timing_folder: Path | None = None
 
     def __post_init__(self) -> None:
-        _as_paths(self, "model", "engine", "report")
+        _as_paths(self, "model", "engine", "report", "timing_cache", "timing_folder")
 
     @property
     def engine_path(self) -> Path:

@@ -16,7 +16,9 @@ HEAVY = ("onnx", "torch", "tensorrt", "tensorrt_rtx", "numpy", "onnxruntime", "p
 
 FLAGS = {
     "build": "-o --output --dim --profile --minShapes --optShapes --maxShapes --value --split --round --target "
-    "--precision --report --format --no-rewrite --requantize --fail-on --force --config --jobs -q --quiet",
+    "--precision --report --format --no-rewrite --requantize --fail-on --force --config --jobs -q --quiet "
+    "--workspace --optimization-level --timing-cache --version-compatible --hardware-compatibility --strip-weights "
+    "--refittable --weight-streaming --sparsity --tf32 --profiling-verbosity --compute-capability",
     "check": "--dim --profile --minShapes --optShapes --maxShapes --value --target --no-rewrite --requantize --format "
     "--fail-on --select --ignore --thorough --config --jobs -q --quiet",
     "export": "-o --output --input --dynamic --dim --static --arg --weights --output-name --exporter --no-proof "

@@ -23,7 +23,8 @@ MAY_IMPORT = {
     "expressions": "",
     "shapes": "errors expressions",
     "selection": "errors findings",
-    "plan": "_version errors findings selection shapes",
+    "tuning": "errors",
+    "plan": "_version errors findings selection shapes tuning",
     "saved": "errors plan shapes",
     "validity": "",
     "deconv": "",
@@ -37,7 +38,7 @@ MAY_IMPORT = {
     "rules": "baked deconv findings lattice model plan quant shapes",
     "profiles": "errors findings lattice model rules shapes",
     "sizing": "errors expressions lattice model plan shapes",
-    "runtime": "errors findings plan shapes validity",
+    "runtime": "errors files findings plan shapes tuning validity",
     "exported": "_version plan shapes",
     "report": "_version explanation exported findings plan shapes",
     "audit": "deconv findings model rules runtime",
@@ -48,12 +49,12 @@ MAY_IMPORT = {
     "pipeline": (
         "audit errors files findings model passes plan precision profiles progress rules runtime shapes verify"
     ),
-    "config": "errors findings plan selection shapes",
+    "config": "errors findings plan selection shapes tuning",
     "batch": "errors pipeline plan progress",
     "exporter": "_version errors exported files findings lattice model pipeline plan progress shapes verify",
     "cli": (
         "_version batch config errors explain explanation exporter files findings passes pipeline plan progress "
-        "report rules runtime selection shapes sizing"
+        "report rules runtime selection shapes sizing tuning"
     ),
 }
 """Module or subpackage of trtconv to the others that it may import."""

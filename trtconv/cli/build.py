@@ -8,13 +8,14 @@ from pathlib import Path
 import click
 
 from trtconv.cli import options, status
+from trtconv.cli.builder_flags import NO_BUILDER_FLAGS, BuilderFlags, builder_options, timing_folder
 from trtconv.cli.isolated import IsolatedCommand, follow_log
 from trtconv.cli.outcome import Outcome
 from trtconv.cli.progress import show_progress
 
 
 @dataclasses.dataclass(frozen=True)
-class BuildFlags(options.ManyModels, options.ShapeFlags):
+class BuildFlags(options.ManyModels, options.ShapeFlags, BuilderFlags):
     """The command's flags."""
 
     model: str | None
@@ -81,6 +82,7 @@ Exit status: 0 built, or up to date; 1 the model failed; 2 a bad call or an unre
 @options.requantize_option
 @options.fail_on_option
 @click.option("--force", is_flag=True, help="Build even where model, plan and runtime have not changed.")
+@builder_options
 @options.many_options
 @options.quiet_option
 @options.packed(BuildFlags)
@@ -118,6 +120,9 @@ def command(flags: BuildFlags) -> Outcome:
         rounded=flags.rounded,
         split=options.parse_split(flags.split),
         values=flags.values(),
+        options=flags.builder(),
+        timing_cache=flags.cache_file(),
+        timing_folder=flags.cache_folder(),
     )
     from trtconv import pipeline
 
@@ -132,6 +137,7 @@ def command(flags: BuildFlags) -> Outcome:
 
 _OF_ONE_MODEL: dict[str, object] = {
     **options.NO_SHAPES,
+    **NO_BUILDER_FLAGS,
     "model": None,
     "output": None,
     "split": None,
@@ -149,7 +155,9 @@ def _build_all(flags: BuildFlags) -> Outcome:
     from trtconv.cli.many import ManyFlags, build_all
 
     options.refuse_single_flags(flags, _OF_ONE_MODEL)
-    return build_all(ManyFlags(flags.config, flags.jobs, flags.output_format, flags.quiet), flags.force)
+    return build_all(
+        ManyFlags(flags.config, flags.jobs, flags.output_format, flags.quiet), flags.force, timing_folder()
+    )
 
 
 def _path(text: str | None) -> Path | None:

@@ -104,3 +104,60 @@ class ShapeTensorInput(Page):
 
     code: ClassVar[str] = "TC205"
     name: ClassVar[str] = "shape-tensor-input"
+
+
+class OptionMissing(Page):
+    """A builder option was asked for that the installed TensorRT does not have.
+
+    What it checks:
+        Every option of `trtconv build` that the builder of the installed version lacks, or takes no notice of.
+    Why TensorRT cares:
+        It would build without a word as if the option had not been given, or fail after minutes.
+    Versions:
+        The message names those that have the option.
+    Fix:
+        Leave the option out, or build with a version that has it.
+    Source:
+        The Python interfaces of TensorRT 8.6, 10.16, 11.4 and TensorRT-RTX 1.7; warnings of the TensorRT-RTX builder.
+    """
+
+    code: ClassVar[str] = "TC405"
+    name: ClassVar[str] = "option-missing"
+
+
+class GpuLimit(Page):
+    """A GPU that was asked for cannot compute what the model asks for.
+
+    What it checks:
+        The types of the network's tensors against the GPUs of `--compute-capability`.
+    Why TensorRT cares:
+        TensorRT-RTX builds ahead of time, without the GPU; what that GPU lacks shows when the engine is loaded there.
+    Versions:
+        TensorRT-RTX: 7.5 (Turing) has neither TF32, bfloat16, float8 nor int4; 8.0 and 8.6 have no float8.
+    Fix:
+        Use another precision, or leave that GPU out. Build for 7.5 apart from the others, which it would slow down.
+    Source:
+        Support matrix of TensorRT-RTX 1.5.
+    """
+
+    code: ClassVar[str] = "TC406"
+    name: ClassVar[str] = "gpu-limit"
+
+
+class TimingCacheUnused(Page):
+    """The timing cache that was asked for was not used, or could not be written.
+
+    What it checks:
+        Whether the installed TensorRT has a timing cache, and whether the file could be replaced after the build.
+    Why TensorRT cares:
+        The engine is none the worse for it; the next build measures its kernels again.
+    Versions:
+        TensorRT-RTX has none: it chooses kernels on the machine that runs the engine.
+    Fix:
+        Leave out --timing-cache, or name a file that can be written.
+    Source:
+        TensorRT-RTX documentation; the message of the operating system.
+    """
+
+    code: ClassVar[str] = "TC407"
+    name: ClassVar[str] = "timing-cache-unused"

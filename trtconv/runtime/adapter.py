@@ -37,6 +37,8 @@ def probe(trt: Any) -> Capabilities:
         supports_model_v2=hasattr(trt.OnnxParser, "supports_model_v2"),
         # Only a runtime that can be told which GPU to build for does not need one to build.
         builds_without_gpu=hasattr(trt.IBuilderConfig, "set_compute_capability"),
+        # TensorRT-RTX measures on the user's machine; setting a cache only makes its builder ask for a GPU.
+        timing_cache=not hasattr(trt.IBuilderConfig, "set_compute_capability"),
     )
 
 

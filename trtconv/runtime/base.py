@@ -25,6 +25,7 @@ class Capabilities:
         parser_node_names: Parser errors name their node.
         supports_model_v2: The parser can report on all nodes at once in the new way.
         builds_without_gpu: Engines can be built on a machine without a GPU.
+        timing_cache: What was measured in one build can be used by another.
     """
 
     builder_precision_flags: bool
@@ -33,6 +34,7 @@ class Capabilities:
     parser_node_names: bool
     supports_model_v2: bool
     builds_without_gpu: bool
+    timing_cache: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,10 +156,12 @@ class EngineBlob:
     Args:
         data: The engine file's content.
         warnings: Messages of severity WARNING and above, in order.
+        findings: What is worth knowing of how it was built.
     """
 
     data: memoryview
     warnings: tuple[str, ...]
+    findings: tuple[Finding, ...] = ()
 
 
 class ParsedNetwork(Protocol):
