@@ -57,6 +57,7 @@ _SETTINGS: dict[str, Any] = {
         "description": "Divide the ranges into that many profiles, or auto.",
     },
     "precision": {"type": "string", "enum": list(PRECISIONS), "description": "What to compute in; default: as-is."},
+    "cast-io": {"type": "boolean", "description": "Cast inputs and outputs to the precision too; default: false."},
     "options": {
         "type": "object",
         "description": "How TensorRT's builder works, as the flags of build of the same names.",
@@ -253,6 +254,7 @@ def _entry(model: Mapping[str, Any], folder: Path, target: Target | None, severa
         values=check.values,
         rounded=model.get("round", False),
         split=str(model["split"]) if "split" in model else None,
+        cast_interface=model.get("cast-io", False),
         options=_options(model.get("options", {})),
     )
     return Entry(check, build)

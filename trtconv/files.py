@@ -6,15 +6,12 @@ import contextlib
 import glob
 import hashlib
 import os
-import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 from trtconv.errors import InputError
-
-_SCRATCH = "trtconv-scratch-"
 
 
 def check_writable(path: Path) -> None:
@@ -98,13 +95,6 @@ def locked(path: Path) -> Iterator[None]:
         yield
 
 
-@contextlib.contextmanager
-def scratch_folder() -> Iterator[Path]:
-    """Makes a folder for files that are too large for memory; it vanishes with the block."""
-    with tempfile.TemporaryDirectory(prefix=f"{_SCRATCH}{os.getpid()}-") as name:
-        yield Path(name)
-
-
 def remove_temporaries(pid: int, outputs: Iterable[Path]) -> None:
     """Removes what a process that was killed has left behind.
 
@@ -116,8 +106,6 @@ def remove_temporaries(pid: int, outputs: Iterable[Path]) -> None:
         for left in path.parent.glob(f".{glob.escape(path.name)}.{pid}.*.part"):
             with contextlib.suppress(OSError):
                 left.unlink()
-    for folder in Path(tempfile.gettempdir()).glob(f"{_SCRATCH}{pid}-*"):
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def sha256_of(path: Path) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from trtconv import runtime
+from trtconv import precision, runtime
 from trtconv.audit import audit
 from trtconv.errors import BuildFailed, EnvironmentMissing, InputError
 from trtconv.files import atomic_write, check_writable, locked, real_path, sha256_of
@@ -31,7 +31,7 @@ from trtconv.plan import (
     RewriteRequest,
     Target,
 )
-from trtconv.precision import apply_precision
+from trtconv.precision import Applied
 from trtconv.profiles import settle
 from trtconv.progress import NullProgress, Progress
 from trtconv.rules import STANDING, run_rules
@@ -121,8 +121,15 @@ def _build(
     if _fails(request.selection.divide(findings)[0], request.fail_on):
         return dataclasses.replace(report, exit_code=1), None
     with clock.stage("cast"):
-        cast = apply_precision(model, request.precision, engine.info.capabilities)
-    report = dataclasses.replace(report, edits=report.edits + cast)
+        done_cast = _apply_precision(model, request, report, engine)
+    report = dataclasses.replace(
+        report,
+        edits=report.edits + done_cast.edits,
+        findings=report.findings + done_cast.findings,
+        cast=done_cast.report,
+    )
+    if _fails(request.selection.divide(done_cast.findings)[0], request.fail_on):
+        return dataclasses.replace(report, exit_code=1), None
     network, refused = _parse(model, engine, clock)
     if network is None:
         return _failed(report, refused), None
@@ -340,6 +347,20 @@ def _refusal(model: OnnxModel, issue: ParserIssue) -> Finding:
     return Finding(ParserRefused.code, ParserRefused.name, message, Severity.ERROR, place, fix)
 
 
+def _apply_precision(model: OnnxModel, request: BuildRequest, report: BuildReport, engine: Runtime) -> Applied:
+    info = engine.info
+    if request.cast_interface and not precision.casts(request.precision, info.capabilities):
+        raise InputError(
+            "inputs and outputs are cast only with --precision fp16, bf16 or int8, and not on TensorRT 8",
+            "Leave out --cast-io.",
+        )
+    # The optimum of the first profile is what its author thinks typical.
+    profile = report.plan.profiles[0] if report.plan.profiles else None
+    return precision.apply_precision(
+        model, request.precision, info.target, info.capabilities, profile, interface=request.cast_interface
+    )
+
+
 def _builder_plan(plan: BuildPlan, request: BuildRequest, engine: Runtime) -> BuildPlan:
     """Returns what the builder is told: a strongly typed one finds the precision in the graph."""
     flags = engine.info.capabilities.builder_precision_flags
@@ -423,6 +444,8 @@ def _plan(request: BuildRequest, engine: Runtime, profiles: tuple[ShapeProfile, 
         split=request.split,
         asked=asked,
         options=request.options,
+        cast_interface=request.cast_interface,
+        cast_by=precision.tools() if precision.casts(request.precision, engine.info.capabilities) else {},
     )
 
 

@@ -83,6 +83,8 @@ class BuildPlan:
         split: Into how many profiles the one is divided: a number, "auto" or None.
         asked: The profiles before rounding and splitting; None where nothing of the kind was asked for.
         options: How the builder is to work.
+        cast_interface: Whether inputs and outputs are cast to the precision too.
+        cast_by: Versions of what a cast depends on; empty where the graph is not cast.
         timing_cache: File of the timing cache, which does not decide what the engine is; None for none.
     """
 
@@ -95,6 +97,8 @@ class BuildPlan:
     split: str | None = None
     asked: tuple[ShapeProfile, ...] | None = None
     options: BuilderOptions = DEFAULTS
+    cast_interface: bool = False
+    cast_by: Mapping[str, str] = dataclasses.field(default_factory=dict)
     timing_cache: Path | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -108,6 +112,8 @@ class BuildPlan:
             "round": self.rounded,
             "split": self.split,
             "options": self.options.to_json(),
+            "cast_io": self.cast_interface,
+            "cast_by": dict(self.cast_by),
             "dims": [{name: str(r) for name, r in p.dims.items()} for p in asked],
             "values": [{name: bounds.to_json() for name, bounds in p.values.items()} for p in asked],
         }
@@ -177,6 +183,7 @@ class BuildReport:
         exit_code: As the command line would end.
         lattice: The sizes that the network accepts, as `trtconv sizes` tells them; None where there is none to tell.
         notes: What was done to the profiles, in words.
+        cast: How the graph was cast to the precision, and how far it is from the model; None where it was not.
     """
 
     model: dict[str, Any]
@@ -192,6 +199,7 @@ class BuildReport:
     exit_code: int = 0
     lattice: dict[str, Any] | None = None
     notes: tuple[str, ...] = ()
+    cast: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Returns the report as plain JSON values."""
@@ -204,6 +212,7 @@ class BuildReport:
             "dims": [{name: str(r) for name, r in p.dims.items()} for p in self.plan.profiles],
             "lattice": self.lattice,
             "notes": list(self.notes),
+            "cast": self.cast,
             "edits": [edit.to_json() for edit in self.edits],
             "skipped": [skip.to_json() for skip in self.skipped],
             "findings": [finding.to_json() for finding in self.findings],
@@ -234,6 +243,7 @@ class BuildReport:
             plan=dataclasses.replace(self.plan, profiles=profiles_from_json(old)),
             lattice=old["lattice"],
             notes=tuple(old["notes"]),
+            cast=old["cast"],
             up_to_date=True,
         )
 
@@ -286,6 +296,7 @@ class BuildRequest:
         values: Bounds of the elements of inputs that hold shapes or counts.
         options: How the builder is to work.
         timing_cache: File of TensorRT's timing cache.
+        cast_interface: Whether inputs and outputs are cast to the precision too.
         timing_folder: Folder for one such file a version and GPU, where no file is given. None of both: no cache.
     """
 
@@ -307,6 +318,7 @@ class BuildRequest:
     options: BuilderOptions = DEFAULTS
     timing_cache: Path | None = None
     timing_folder: Path | None = None
+    cast_interface: bool = False
 
     def __post_init__(self) -> None:
         _as_paths(self, "model", "engine", "report", "timing_cache", "timing_folder")

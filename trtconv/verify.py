@@ -68,7 +68,7 @@ def compare_models(original: OnnxModel, rewritten: OnnxModel, *, resized: bool =
         {"max_relative_error": largest difference over the largest magnitude of the original's output, or None,
         "why": the reason for None, "inputs": the shapes that were run}.
     """
-    before, after = _session(original), _session(rewritten)
+    before, after = session(original), session(rewritten)
     if isinstance(before, str):
         return _unknown(f"ONNX Runtime does not load the model: {before}")
     if isinstance(after, str):
@@ -81,7 +81,7 @@ def compare_models(original: OnnxModel, rewritten: OnnxModel, *, resized: bool =
         if sum(math.prod(shape) for shape in shapes.values()) > _MOST_ELEMENTS:
             outcome: _Run | str = "its inputs are too large"
         else:
-            outcome = _run_both(before, after, _random_feeds(original.inputs, shapes))
+            outcome = _run_both(before, after, random_feeds(original.inputs, shapes))
         if isinstance(outcome, str):
             result = result if result["inputs"] else _unknown(outcome)
             continue
@@ -105,11 +105,11 @@ def _run_both(before: Any, after: Any, feeds: dict[str, NDArray[Any]]) -> _Run |
     try:
         expected = before.run(None, feeds)
     except Exception as error:
-        return f"ONNX Runtime does not run the original: {_first_line(error)}"
+        return f"ONNX Runtime does not run the original: {first_line(error)}"
     try:
         got = after.run(None, feeds)
     except Exception as error:
-        why = f"ONNX Runtime does not run the rewritten model: {_first_line(error)}"
+        why = f"ONNX Runtime does not run the rewritten model: {first_line(error)}"
         return _Run(_unknown(why, math.inf, inputs))
     worst = max((relative_error(a, b) for a, b in zip(expected, got, strict=True)), default=0.0)
     same = [np.shape(a) for a in expected] == [np.shape(b) for b in got]
@@ -166,12 +166,13 @@ def _unknown(why: str, error: float | None = None, inputs: Mapping[str, list[int
     return {"max_relative_error": error, "why": why, "inputs": dict(inputs or {})}
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
+    """Returns the first line of an error's message, cut where it is long."""
     return str(error).strip().partition("\n")[0][:300]
 
 
-def _session(model: OnnxModel) -> Any:
-    """Returns a model in ONNX Runtime, or, as a text, why that does not load it."""
+def session(model: OnnxModel) -> Any:
+    """Returns a model in ONNX Runtime as an InferenceSession, or, as a text, why that does not load it."""
     import onnxruntime
 
     proto = onnx.ModelProto()
@@ -190,7 +191,7 @@ def _session(model: OnnxModel) -> Any:
     try:
         return onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # It raises its own types, one for each status.
-        return _first_line(error)
+        return first_line(error)
 
 
 def _candidate_shapes(inputs: Sequence[InputSpec]) -> Iterator[Mapping[str, tuple[int, ...]]]:
@@ -206,7 +207,8 @@ def _candidate_shapes(inputs: Sequence[InputSpec]) -> Iterator[Mapping[str, tupl
         yield {s.name: tuple(d if isinstance(d, int) else known[d] for d in s.dims) for s in inputs}
 
 
-def _random_feeds(inputs: Sequence[InputSpec], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, NDArray[Any]]:
+def random_feeds(inputs: Sequence[InputSpec], shapes: Mapping[str, Sequence[int]]) -> dict[str, NDArray[Any]]:
+    """Makes inputs of a model: normally distributed floats, integers that are 1, booleans; the same ones every time."""
     random = np.random.default_rng(0)
     feeds: dict[str, NDArray[Any]] = {}
     for spec in inputs:

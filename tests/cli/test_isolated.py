@@ -30,10 +30,9 @@ fake = types.ModuleType("trtconv.pipeline")
 sys.modules["trtconv.pipeline"] = fake
 
 def build(request, progress):
-    from trtconv.files import atomic_stream, scratch_folder
+    from trtconv.files import atomic_stream
     with contextlib.ExitStack() as stack:
         stack.enter_context(progress.stage("build"))
-        stack.enter_context(scratch_folder())
         if hasattr(request, "engine_path"):
             file = stack.enter_context(atomic_stream(request.engine_path))
             file.write(b"half of an engine")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from trtconv.errors import InputError
-from trtconv.files import atomic_write, locked, scratch_folder
+from trtconv.files import atomic_write, locked
 from trtconv.runtime.timing import TimingCache
 from trtconv.tuning import BuilderOptions, parse_bytes
 
@@ -76,12 +76,6 @@ def test_what_is_written_under_a_lock_belongs_together(tmp_path: Path) -> None:
         list(pool.map(write, [b"%d" % number for number in range(64)]))
     assert engine.read_bytes() == report.read_bytes()
     assert sorted(each.name for each in engine.parent.iterdir()) == ["m.engine", "m.engine.json"]
-
-
-def test_a_scratch_folder_vanishes() -> None:
-    with scratch_folder() as folder:
-        (folder / "file").write_bytes(b"large")
-    assert not folder.exists()
 
 
 @pytest.mark.parametrize(

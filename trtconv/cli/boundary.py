@@ -51,7 +51,7 @@ def run() -> NoReturn:
     code = main(isolated=True)
     with contextlib.suppress(OSError, ValueError, AttributeError):
         sys.stderr.flush()
-    status.announce(status.DONE, str(code))
+    status.finish(code)
     os._exit(code)
 
 

@@ -22,6 +22,7 @@ class BuildFlags(options.ManyModels, options.ShapeFlags, BuilderFlags):
     output: str | None
     target: str
     precision: str
+    cast_io: bool
     report: str | None
     output_format: str
     no_rewrite: bool
@@ -74,8 +75,10 @@ Exit status: 0 built, or up to date; 1 the model failed; 2 a bad call or an unre
     type=click.Choice(["as-is", "fp16", "bf16", "int8"]),
     default="as-is",
     show_default=True,
-    help="What to compute in; the same meaning in every TensorRT version. as-is: as the model says.",
+    help="What to compute in; the same meaning in every TensorRT version. as-is: as the model says; int8: its "
+    "quantised layers in int8, the rest in float16.",
 )
+@click.option("--cast-io", is_flag=True, help="Give inputs and outputs the precision too; they keep theirs otherwise.")
 @click.option("--report", metavar="FILE", help="Where the report goes. Default: ENGINE.json.")
 @options.format_option("text", "json")
 @options.no_rewrite_option
@@ -112,6 +115,7 @@ def command(flags: BuildFlags) -> Outcome:
         profiles=profiles,
         target=options.parse_target(flags.target),
         precision=flags.precision,
+        cast_interface=flags.cast_io,
         rewrite=not flags.no_rewrite,
         requantize=flags.requantize,
         fail_on=options.severity(flags.fail_on),
@@ -144,6 +148,7 @@ _OF_ONE_MODEL: dict[str, object] = {
     "rounded": False,
     "target": "auto",
     "precision": "as-is",
+    "cast_io": False,
     "report": None,
     "no_rewrite": False,
     "requantize": False,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 
 STAGE, PHASE, LOG, OUTPUT, RESULT, DONE = "stage", "phase", "log", "output", "result", "done"
 """Where it is, where in that, what TensorRT logged, a file that it will write, that it writes its result,
@@ -24,6 +25,14 @@ def report_to(pipe: int) -> None:
 def is_watched() -> bool:
     """Whether somebody is told."""
     return _pipe is not None
+
+
+def finish(code: int) -> None:
+    """Tells that nothing is left to do but to end with a status; who watches then no longer waits."""
+    if _pipe is not None:
+        # With the end of who watches, SIGTERM comes.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        announce(DONE, str(code))
 
 
 def announce(kind: str, text: str = "") -> None:
