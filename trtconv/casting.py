@@ -42,6 +42,10 @@ KEPT = frozenset(
     # They hold graphs, whose nodes are cast one by one.
     | {"If", "Loop", "Scan", "SequenceMap"}
     | {"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"}
+    # Defined by other operators with constants in float32, which readers put in as they are.
+    | {"Celu", "MeanVarianceNormalization"}
+    # Its first input must be the network's own.
+    | {"TensorScatter"}
 )
 """Operators that stay in float32 though ONNX allows others."""
 _MATRIX = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
@@ -187,8 +191,10 @@ class _Caster:
 
     def _refusal(self, graph: _Graph, index: int, node: onnx.NodeProto) -> str:
         names = [name for name in (*node.input, *node.output) if name]
-        if node.op_type in self.kept_ops or node.op_type == "Constant":
+        if node.op_type in self.kept_ops or node.op_type == "Constant" or _accumulates(node):
             return "operators that are kept"
+        if graph.repeated:
+            return "in a loop"
         if (graph.scope.position, index) in self.quantized:
             return "computed in int8"
         if not any((graph.scope.position, name) in self.data for name in node.output):
@@ -231,6 +237,7 @@ class _Graph:
         self._raised_by: dict[int, list[str]] = {}
         self._overflows: dict[str, bool] = {}
         self._given = {value.name for value in scope.graph.input}
+        self.repeated = _is_repeated(scope)
 
     def owner(self, name: str) -> _Graph | None:
         """Returns the graph that a tensor is of."""
@@ -440,6 +447,17 @@ def _slots(op: str, opset: int, kind: Kind) -> _Slots | None:
     return _Slots(schemas, kind.type_string)
 
 
+def _accumulates(node: onnx.NodeProto) -> bool:
+    """Whether a node sums up step by step: a scatter with a reduction, or a recurrent layer with lengths.
+
+    Neither ONNX Runtime nor TensorRT-RTX 1.7 has these in float16.
+    """
+    if node.op_type in ("LSTM", "GRU", "RNN"):
+        return len(node.input) > 4 and bool(node.input[4])
+    reduces = any(a.name == "reduction" and a.s != b"none" for a in node.attribute)
+    return node.op_type.startswith("Scatter") and reduces
+
+
 def _set_to(node: onnx.NodeProto, code: int) -> None:
     for attribute in node.attribute:
         if attribute.name == "to":
@@ -479,6 +497,17 @@ def _replace(names: Any, by: Mapping[str, str]) -> None:
     for index, name in enumerate(names):
         if name in by:
             names[index] = by[name]
+
+
+def _is_repeated(scope: Scope) -> bool:
+    """Whether a graph is, or is in, the body of a Loop or Scan, where every round adds its own rounding."""
+    # The attribute that holds it is "body"; an If has branches.
+    inside: Scope | None = scope
+    while inside is not None:
+        if inside.path.endswith("/body"):
+            return True
+        inside = inside.parent
+    return False
 
 
 def sort(model: OnnxModel) -> None:

@@ -19,7 +19,7 @@ class Capabilities:
     """What the installed runtime has, each found by looking for the attribute, never by version arithmetic.
 
     Args:
-        builder_precision_flags: Precision is a builder flag (8.6 and 10), not only a property of the graph.
+        builder_precision_flags: Precision is a builder flag (8.6), not a property of the graph.
         explicit_batch_flag: Networks need the EXPLICIT_BATCH creation flag.
         progress_monitor: `IProgressMonitor` exists.
         parser_node_names: Parser errors name their node.
