@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import importlib.metadata
 import math
 from collections.abc import Callable
@@ -109,10 +110,9 @@ def _cast(
     hot = _hot(model, ranges, kind)
     # Otherwise they stay in their file, and TensorRT casts them once, while it builds.
     stored = model.fits_halved()
-    verified = _verify(
-        model, referee, ranges, lambda copy: casting.cast(copy, kind, hot, kept, stored=stored, emulated=True)
-    )
-    done = casting.cast(model, kind, hot, kept, stored=stored)
+    cast = functools.partial(casting.cast, kind=kind, hot=hot, kept=kept, stored=stored)
+    verified = _verify(model, kind, referee, ranges, functools.partial(cast, emulated=True))
+    done = cast(model)
     if interface:
         casting.cast_interface(model, kind)
     report = {
@@ -130,20 +130,24 @@ def _cast(
 
 
 def _verify(
-    model: OnnxModel, referee: Referee, ranges: Ranges, emulate: Callable[[OnnxModel], object]
+    model: OnnxModel, kind: casting.Kind, referee: Referee, ranges: Ranges, emulate: Callable[[OnnxModel], object]
 ) -> dict[str, Any]:
     """Compares a cast with the original.
 
     It is emulated: ONNX Runtime has hardly a kernel for bfloat16, and takes the rounding between two nodes of float16
     that it computes in float32 out again.
     """
-    if ranges.why:
-        return {**_UNRUN, "why": ranges.why}
+    why = ranges.why
+    if kind is casting.BFLOAT and model.opset < _BFLOAT_SINCE:
+        why = why or f"ONNX casts to bfloat16 since opset {_BFLOAT_SINCE} only, and the model has {model.opset}"
+    if why:
+        return {**_UNRUN, "why": why}
     copy = model.copy()
     emulate(copy)
     return referee.compare(copy)
 
 
+_BFLOAT_SINCE = 13
 _UNRUN: dict[str, Any] = {"max_relative_error": None, "outputs": {}}
 
 

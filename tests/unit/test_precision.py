@@ -145,6 +145,13 @@ def test_a_cast_that_fails_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [(f.code, f.severity.value) for f in done.findings] == [("TC512", "error")]
 
 
+def test_bfloat16_in_an_old_opset_is_cast_and_not_compared() -> None:
+    _, done = applied(BUSY.replace("17]", "11]", 1), "bf16", n=64)
+    assert done.report["nodes"] == 5
+    assert "opset 13" in done.report["verified"]["why"]
+    assert [f.code for f in done.findings] == ["TC511"]
+
+
 def test_nothing_to_cast_is_told() -> None:
     text = """<ir_version: 8, opset_import: ["": 17, "my": 1]> g (float[4] x) => (float[4] y) { y = my.Twice (x) }"""
     made = model(text)

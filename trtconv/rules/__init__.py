@@ -32,6 +32,9 @@ from trtconv.rules.strided_dilated_deconv import StridedDilatedDeconv
 from trtconv.rules.uint8_around_128 import Uint8Around128
 from trtconv.rules.verdicts import (
     BuilderRefused,
+    CastInaccurate,
+    CastNotFinite,
+    CastNotVerified,
     GpuLimit,
     NetworkDiffers,
     OptionMissing,
@@ -85,6 +88,9 @@ RULES: tuple[Page, ...] = (
     OptionMissing(),
     GpuLimit(),
     TimingCacheUnused(),
+    CastNotVerified(),
+    CastNotFinite(),
+    CastInaccurate(),
 )
 
 

@@ -161,3 +161,61 @@ class TimingCacheUnused(Page):
 
     code: ClassVar[str] = "TC407"
     name: ClassVar[str] = "timing-cache-unused"
+
+
+class CastNotVerified(Page):
+    """A cast to float16 or bfloat16 was not compared with the model, or there was nothing to cast.
+
+    What it checks:
+        Whether ONNX Runtime ran the model and its cast on the same random inputs, at the optimal sizes.
+    Why TensorRT cares:
+        It does not: it computes what the graph says, in the precision that the graph says.
+    Versions:
+        Those that take the precision from the graph: TensorRT 10 and newer, TensorRT-RTX.
+    Fix:
+        Compare the engine's results with the model's. A graph in which nothing could be cast needs a newer opset.
+    Source:
+        docs/building.md.
+    """
+
+    code: ClassVar[str] = "TC511"
+    name: ClassVar[str] = "cast-not-verified"
+
+
+class CastNotFinite(Page):
+    """After a cast an output is not finite, or has another shape.
+
+    What it checks:
+        The model's outputs on ONNX Runtime, in float32 and with the rounding of the precision behind every node.
+    Why TensorRT cares:
+        It does not: values beyond 65504 become infinite in float16, and NaN after that, without a message.
+    Versions:
+        Those that take the precision from the graph: TensorRT 10 and newer, TensorRT-RTX.
+    Fix:
+        Build as-is, or with --precision bf16, which holds larger values.
+    Source:
+        docs/building.md.
+    """
+
+    code: ClassVar[str] = "TC512"
+    name: ClassVar[str] = "cast-not-finite"
+
+
+class CastInaccurate(Page):
+    """After a cast an output is further off than is usual for the precision.
+
+    What it checks:
+        The largest difference of each output on ONNX Runtime, as a share of its largest value: 2 percent for float16
+        and int8, 10 percent for bfloat16. Of integers, the share that differs.
+    Why TensorRT cares:
+        It does not. The inputs are random: real ones may do better, or worse.
+    Versions:
+        Those that take the precision from the graph: TensorRT 10 and newer, TensorRT-RTX.
+    Fix:
+        Compare it on real data; build as-is where it matters.
+    Source:
+        docs/building.md.
+    """
+
+    code: ClassVar[str] = "TC513"
+    name: ClassVar[str] = "cast-inaccurate"
