@@ -308,8 +308,11 @@ class _Graph:
         tensor = self._constant(name)
         if tensor is None or tensor.data_type != FLOAT:
             return False
-        values = self.caster.model.array(tensor)
-        return bool(np.any((np.abs(values) > self.caster.kind.largest) & np.isfinite(values)))
+        values, largest = self.caster.model.array(tensor), self.caster.kind.largest
+        # Two passes without a copy say it of nearly all weights.
+        if values.size == 0 or (values.max() <= largest and values.min() >= -largest):
+            return False
+        return bool(np.any((np.abs(values) > largest) & np.isfinite(values)))
 
     def lower(self, name: str) -> str:
         """Returns the name of a tensor in the lower precision, and sees to it that it exists."""

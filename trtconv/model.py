@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import onnx
 import onnx_graphsurgeon as gs
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, EncodeError
 from numpy.typing import NDArray
 from onnx import numpy_helper
 from onnx.external_data_helper import uses_external_data
@@ -342,7 +342,7 @@ class OnnxModel:
         """
         try:
             data: bytes = self.proto.SerializeToString()
-        except (ValueError, DecodeError) as error:
+        except (ValueError, DecodeError, EncodeError) as error:
             raise InputError(
                 f"{self.path}: the model with its rewritten weights is over 2 GiB",
                 "Save the model with external data (onnx.save_model(..., save_as_external_data=True)) first.",

@@ -110,9 +110,11 @@ def _cast(
     hot = _hot(model, ranges, kind)
     # Otherwise they stay in their file, and TensorRT casts them once, while it builds.
     stored = model.fits_halved()
-    cast = functools.partial(casting.cast, kind=kind, hot=hot, kept=kept, stored=stored)
-    verified = _verify(model, kind, referee, ranges, functools.partial(cast, emulated=True))
-    done = cast(model)
+    cast = functools.partial(casting.cast, kind=kind, hot=hot, kept=kept)
+    # Rounded weights are float32 there, and as large as before.
+    emulate = functools.partial(cast, stored=not model.external_files, emulated=True)
+    verified = _verify(model, kind, referee, ranges, emulate)
+    done = cast(model, stored=stored)
     if interface:
         casting.cast_interface(model, kind)
     report = {
