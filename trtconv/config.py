@@ -17,6 +17,7 @@ from trtconv.findings import Severity
 from trtconv.plan import PRECISIONS, Bounds, BuildRequest, CheckRequest, Target
 from trtconv.selection import Selection
 from trtconv.shapes import Range, parse_values
+from trtconv.tuning import HARDWARE, VERBOSITIES, BuilderOptions, parse_bytes
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -56,6 +57,29 @@ _SETTINGS: dict[str, Any] = {
         "description": "Divide the ranges into that many profiles, or auto.",
     },
     "precision": {"type": "string", "enum": list(PRECISIONS), "description": "What to compute in; default: as-is."},
+    "cast-io": {"type": "boolean", "description": "Cast inputs and outputs to the precision too; default: false."},
+    "options": {
+        "type": "object",
+        "description": "How TensorRT's builder works, as the flags of build of the same names.",
+        "properties": {
+            "workspace": {"type": ["string", "integer"], "description": "Most scratch memory of a layer: 512M, 2G."},
+            "optimization-level": {"type": "integer", "description": "0 to 5; TensorRT's default is 3."},
+            "version-compatible": {"type": "boolean"},
+            "hardware-compatibility": {"type": "string", "enum": list(HARDWARE)},
+            "strip-weights": {"type": "boolean"},
+            "refittable": {"type": "boolean"},
+            "weight-streaming": {"type": "boolean"},
+            "sparsity": {"type": "boolean"},
+            "tf32": {"type": "boolean"},
+            "profiling-verbosity": {"type": "string", "enum": list(VERBOSITIES)},
+            "compute-capabilities": {
+                "type": "array",
+                "items": {"type": "string", "pattern": r"^\d{1,2}\.\d$"},
+                "description": "GPUs to build for, such as 7.5; TensorRT-RTX only.",
+            },
+        },
+        "additionalProperties": False,
+    },
     "rewrite": {"type": "boolean", "description": "Whether the passes run; default: true."},
     "requantize": {"type": "boolean", "description": "Requantise asymmetric tensors symmetrically; default: false."},
     "thorough": {"type": "boolean", "description": "Whether check builds engines to be sure; default: false."},
@@ -230,8 +254,27 @@ def _entry(model: Mapping[str, Any], folder: Path, target: Target | None, severa
         values=check.values,
         rounded=model.get("round", False),
         split=str(model["split"]) if "split" in model else None,
+        cast_interface=model.get("cast-io", False),
+        options=_options(model.get("options", {})),
     )
     return Entry(check, build)
+
+
+def _options(table: Mapping[str, Any]) -> BuilderOptions:
+    """Reads the table `options`; its keys are the flags' names."""
+    return BuilderOptions(
+        workspace_bytes=parse_bytes(str(table["workspace"])) if "workspace" in table else None,
+        optimization_level=table.get("optimization-level"),
+        version_compatible=table.get("version-compatible", False),
+        hardware=table.get("hardware-compatibility", "none"),
+        strip_weights=table.get("strip-weights", False),
+        refittable=table.get("refittable", False),
+        weight_streaming=table.get("weight-streaming", False),
+        sparsity=table.get("sparsity", False),
+        tf32=table.get("tf32"),
+        profiling_verbosity=table.get("profiling-verbosity"),
+        compute_capabilities=tuple(table.get("compute-capabilities", ())),
+    )
 
 
 def _bounds(dims: Mapping[str, str | int]) -> Bounds:

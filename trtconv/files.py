@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import hashlib
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -57,7 +58,8 @@ def atomic_stream(path: Path) -> Iterator[BinaryIO]:
     path = real_path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+        # The number says who may remove it: a process that was killed cannot.
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.{os.getpid()}.", suffix=".part")
         temporary = Path(name)
         with os.fdopen(handle, "wb") as file:
             yield file
@@ -72,6 +74,38 @@ def atomic_stream(path: Path) -> Iterator[BinaryIO]:
         if temporary is not None:
             with contextlib.suppress(OSError):
                 temporary.unlink()
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Keeps other processes of trtconv from writing files that belong together into the folder of `path`.
+
+    The folder itself is locked, so that no lock file is left behind; where the system has no such locks (Windows, some
+    network file systems) nothing is.
+    """
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(ImportError, OSError):
+            import fcntl
+
+            folder = real_path(path).parent
+            folder.mkdir(parents=True, exist_ok=True)
+            handle = os.open(folder, os.O_RDONLY)
+            stack.callback(os.close, handle)
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def remove_temporaries(pid: int, outputs: Iterable[Path]) -> None:
+    """Removes what a process that was killed has left behind.
+
+    Args:
+        pid: The process.
+        outputs: The files that it was to write.
+    """
+    for path in map(real_path, outputs):
+        for left in path.parent.glob(f".{glob.escape(path.name)}.{pid}.*.part"):
+            with contextlib.suppress(OSError):
+                left.unlink()
 
 
 def sha256_of(path: Path) -> str:

@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import onnx
 import onnx_graphsurgeon as gs
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, EncodeError
 from numpy.typing import NDArray
 from onnx import numpy_helper
 from onnx.external_data_helper import uses_external_data
@@ -342,7 +342,7 @@ class OnnxModel:
         """
         try:
             data: bytes = self.proto.SerializeToString()
-        except (ValueError, DecodeError) as error:
+        except (ValueError, DecodeError, EncodeError) as error:
             raise InputError(
                 f"{self.path}: the model with its rewritten weights is over 2 GiB",
                 "Save the model with external data (onnx.save_model(..., save_as_external_data=True)) first.",
@@ -463,6 +463,38 @@ class OnnxModel:
                 node.name = self.fresh_name(_UNTRACEABLE.sub("_", node.name) or op)
             seen.add(node.name)
 
+    def copy(self) -> OnnxModel:
+        """Returns a copy; both refer to the same external data."""
+        twin = OnnxModel(onnx.ModelProto(), self.path)
+        twin.proto.CopyFrom(self.proto)
+        return twin
+
+    def fits_halved(self) -> bool:
+        """Whether the model, with half the bytes of its external data inside, is small enough for one message."""
+        external = sum(validity.nbytes(tensor) for tensor in self._external_tensors())
+        return not external or len(self.serialize()) + external // 2 <= PROTOBUF_LIMIT
+
+    def inline_functions(self) -> None:
+        """Inlines all model-local functions.
+
+        Raises:
+            UnsupportedFunctions: ONNX's inliner refuses.
+        """
+        if not self.proto.functions:
+            return
+        from onnx import inliner
+
+        try:
+            self.proto = inliner.inline_local_functions(self.proto)
+        except RuntimeError as error:
+            raise UnsupportedFunctions(str(error)) from error
+        self._forget_names()
+
+    def _forget_names(self) -> None:
+        self.__dict__.pop("_names", None)
+        self.__dict__.pop("_is_flat", None)
+        self.touch()
+
     def inline_functions_with(self, op: str) -> tuple[str, ...]:
         """Inlines the model-local functions whose body has an operator, directly or through other functions.
 
@@ -483,9 +515,7 @@ class OnnxModel:
                 self.proto = inliner.inline_selected_functions(self.proto, [(f.domain, f.name) for f in holders])
             except RuntimeError as error:
                 raise UnsupportedFunctions(str(error)) from error
-            self.__dict__.pop("_names", None)
-            self.__dict__.pop("_is_flat", None)
-            self.touch()
+            self._forget_names()
         return tuple(function.name for function in holders)
 
 

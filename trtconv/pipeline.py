@@ -8,15 +8,16 @@ import dataclasses
 import hashlib
 import json
 import math
+import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from trtconv import runtime
+from trtconv import precision, runtime
 from trtconv.audit import audit
 from trtconv.errors import BuildFailed, EnvironmentMissing, InputError
-from trtconv.files import atomic_write, check_writable, real_path, sha256_of
+from trtconv.files import atomic_write, check_writable, locked, real_path, sha256_of
 from trtconv.findings import Finding, Location, Severity, worst
 from trtconv.model import OnnxModel, UnsupportedFunctions, data_path, python_line
 from trtconv.passes import PASSES, Pass, PassResult, passes_for, run_passes, select
@@ -30,13 +31,13 @@ from trtconv.plan import (
     RewriteRequest,
     Target,
 )
-from trtconv.precision import apply_precision
+from trtconv.precision import Applied
 from trtconv.profiles import settle
 from trtconv.progress import NullProgress, Progress
 from trtconv.reference import QUANTIZED_TOLERANCE, compare_safely, tolerance
 from trtconv.rules import STANDING, run_rules
 from trtconv.rules.verdicts import ParserRefused
-from trtconv.runtime import EngineBlob, ParsedNetwork, ParserIssue, Runtime
+from trtconv.runtime import EngineBlob, ParsedNetwork, ParserIssue, Runtime, RuntimeInfo
 from trtconv.shapes import ShapeProfile, dynamic_dims, make_profile
 
 _SMALL_NETWORK = 64
@@ -85,13 +86,24 @@ def build(request: BuildRequest, progress: Progress | None = None) -> BuildRepor
         kept = None if request.force else _up_to_date(request, report)
     if kept is not None:
         return kept
-    report = _build(request, model, engine, report, clock)
-    if report.exit_code == 0 or request.report is not None:
-        atomic_write(request.report_path, (json.dumps(report.to_json(), indent=2) + "\n").encode())
+    report, blob = _build(request, model, engine, report, clock)
+    if blob is not None or request.report is not None:
+        _write(request, report, blob, clock)
     return report
 
 
-def _build(request: BuildRequest, model: OnnxModel, engine: Runtime, report: BuildReport, clock: _Clock) -> BuildReport:
+def _write(request: BuildRequest, report: BuildReport, blob: EngineBlob | None, clock: _Clock) -> None:
+    """Writes the report and, where there is one, the engine; of two builds into one file both are of the same."""
+    with locked(request.engine_path):
+        if blob is not None:
+            with clock.stage("write"):
+                atomic_write(request.engine_path, blob.data)
+        atomic_write(request.report_path, (json.dumps(report.to_json(), indent=2) + "\n").encode())
+
+
+def _build(
+    request: BuildRequest, model: OnnxModel, engine: Runtime, report: BuildReport, clock: _Clock
+) -> tuple[BuildReport, EngineBlob | None]:
     """Does the work of `build` after loading; every failure of the model becomes findings in the report."""
     done, findings = _prepare(model, engine.info.target, _passes(request), clock)
     with clock.stage("sizes"):
@@ -107,24 +119,31 @@ def _build(request: BuildRequest, model: OnnxModel, engine: Runtime, report: Bui
     )
     findings = report.findings
     if _fails(request.selection.divide(findings)[0], request.fail_on):
-        return dataclasses.replace(report, exit_code=1)
+        return dataclasses.replace(report, exit_code=1), None
     with clock.stage("cast"):
-        cast = apply_precision(model, request.precision, engine.info.capabilities)
-    report = dataclasses.replace(report, edits=report.edits + cast)
+        done_cast = _apply_precision(model, request, report, engine)
+    report = dataclasses.replace(
+        report,
+        edits=report.edits + done_cast.edits,
+        findings=report.findings + done_cast.findings,
+        cast=done_cast.report,
+    )
+    if _fails(request.selection.divide(done_cast.findings)[0], request.fail_on):
+        return dataclasses.replace(report, exit_code=1), None
     network, refused = _parse(model, engine, clock)
     if network is None:
-        return _failed(report, refused)
+        return _failed(report, refused), None
     try:
-        blob = _build_in_thread(network, _builder_plan(report.plan, engine), clock)
+        blob = _build_in_thread(network, _builder_plan(report.plan, request, engine), clock)
     except BuildFailed as error:
-        return _failed(report, _findings_of(error))
-    with clock.stage("write"):
-        atomic_write(request.engine_path, blob.data)
-    return dataclasses.replace(
+        return _failed(report, _findings_of(error)), None
+    report = dataclasses.replace(
         report,
+        findings=report.findings + blob.findings + _cache_findings(request, engine.info),
         engine=_file_identity(request.engine_path, blob.data),
         io=(*network.inputs, *network.outputs),
     )
+    return report, blob
 
 
 def check(request: CheckRequest, progress: Progress | None = None) -> CheckReport:
@@ -263,7 +282,7 @@ def _passes(request: BuildRequest | CheckRequest) -> tuple[Pass, ...]:
     if not request.rewrite:
         return ()
     precision = request.precision if isinstance(request, BuildRequest) else "as-is"
-    return tuple(each for each in passes_for(precision) if not each.on_request or request.requantize)
+    return passes_for(precision, requantize=request.requantize)
 
 
 def _prepare(
@@ -329,10 +348,45 @@ def _refusal(model: OnnxModel, issue: ParserIssue) -> Finding:
     return Finding(ParserRefused.code, ParserRefused.name, message, Severity.ERROR, place, fix)
 
 
-def _builder_plan(plan: BuildPlan, engine: Runtime) -> BuildPlan:
+def _apply_precision(model: OnnxModel, request: BuildRequest, report: BuildReport, engine: Runtime) -> Applied:
+    info = engine.info
+    if request.cast_interface and not precision.casts(request.precision, info.capabilities):
+        raise InputError(
+            "inputs and outputs are cast only with --precision fp16, bf16 or int8, and not on TensorRT 8",
+            "Leave out --cast-io.",
+        )
+    # The optimum of the first profile is what its author thinks typical.
+    profile = report.plan.profiles[0] if report.plan.profiles else None
+    return precision.apply_precision(
+        model, request.precision, info.target, info.capabilities, profile, interface=request.cast_interface
+    )
+
+
+def _builder_plan(plan: BuildPlan, request: BuildRequest, engine: Runtime) -> BuildPlan:
     """Returns what the builder is told: a strongly typed one finds the precision in the graph."""
     flags = engine.info.capabilities.builder_precision_flags
-    return plan if flags else dataclasses.replace(plan, precision="as-is")
+    cache = _timing_cache(request, engine.info)
+    return dataclasses.replace(plan, precision=plan.precision if flags else "as-is", timing_cache=cache)
+
+
+def _timing_cache(request: BuildRequest, info: RuntimeInfo) -> Path | None:
+    """Returns the file of the timing cache: what was measured on one GPU with one version is of no use to others."""
+    if not info.capabilities.timing_cache:
+        return None
+    if request.timing_cache is not None:
+        return request.timing_cache
+    gpu = re.sub(r"[^\w.+-]+", "-", info.gpu or "unknown")
+    folder = request.timing_folder
+    return None if folder is None else folder / f"{info.family}-{info.version}-{gpu}.timing"
+
+
+def _cache_findings(request: BuildRequest, info: RuntimeInfo) -> tuple[Finding, ...]:
+    """Tells whoever named a file for a timing cache that there is none; a folder stands for "if there is one"."""
+    if request.timing_cache is None or info.capabilities.timing_cache:
+        return ()
+    message = "TensorRT-RTX has no timing cache: it chooses kernels on the machine that runs the engine"
+    fix = "Leave out --timing-cache; TensorRT has one."
+    return (Finding("TC407", "timing-cache-unused", message, Severity.INFO, fix=fix),)
 
 
 def _build_in_thread(network: ParsedNetwork, plan: BuildPlan, clock: _Clock) -> EngineBlob:
@@ -390,6 +444,9 @@ def _plan(request: BuildRequest, engine: Runtime, profiles: tuple[ShapeProfile, 
         rounded=request.rounded,
         split=request.split,
         asked=asked,
+        options=request.options,
+        cast_interface=request.cast_interface,
+        cast_by=precision.tools() if precision.casts(request.precision, engine.info.capabilities) else {},
     )
 
 

@@ -13,6 +13,7 @@ from trtconv.errors import InputError
 from trtconv.findings import Finding, Ignored, Severity, summarize
 from trtconv.selection import Selection
 from trtconv.shapes import InputRange, InputSpec, Range, ShapeProfile
+from trtconv.tuning import DEFAULTS, BuilderOptions
 
 SCHEMA = 1
 """Version of every JSON document that trtconv writes; raised when a key changes its meaning."""
@@ -81,6 +82,10 @@ class BuildPlan:
         rounded: Whether sizes that the network does not accept are moved.
         split: Into how many profiles the one is divided: a number, "auto" or None.
         asked: The profiles before rounding and splitting; None where nothing of the kind was asked for.
+        options: How the builder is to work.
+        cast_interface: Whether inputs and outputs are cast to the precision too.
+        cast_by: Versions of what a cast depends on; empty where the graph is not cast.
+        timing_cache: File of the timing cache, which does not decide what the engine is; None for none.
     """
 
     target: Target
@@ -91,6 +96,10 @@ class BuildPlan:
     rounded: bool = False
     split: str | None = None
     asked: tuple[ShapeProfile, ...] | None = None
+    options: BuilderOptions = DEFAULTS
+    cast_interface: bool = False
+    cast_by: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    timing_cache: Path | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Returns the plan as plain JSON values."""
@@ -102,6 +111,9 @@ class BuildPlan:
             "requantize": self.requantize,
             "round": self.rounded,
             "split": self.split,
+            "options": self.options.to_json(),
+            "cast_io": self.cast_interface,
+            "cast_by": dict(self.cast_by),
             "dims": [{name: str(r) for name, r in p.dims.items()} for p in asked],
             "values": [{name: bounds.to_json() for name, bounds in p.values.items()} for p in asked],
         }
@@ -172,6 +184,7 @@ class BuildReport:
         lattice: The sizes that the network accepts, as `trtconv sizes` tells them; None where there is none to tell.
         notes: What was done to the profiles, in words.
         inputs: The model's inputs with the names of their dimensions.
+        cast: How the graph was cast to the precision, and how far it is from the model; None where it was not.
     """
 
     model: dict[str, Any]
@@ -188,6 +201,7 @@ class BuildReport:
     lattice: dict[str, Any] | None = None
     notes: tuple[str, ...] = ()
     inputs: tuple[InputSpec, ...] = ()
+    cast: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Returns the report as plain JSON values."""
@@ -200,6 +214,7 @@ class BuildReport:
             "dims": [{name: str(r) for name, r in p.dims.items()} for p in self.plan.profiles],
             "lattice": self.lattice,
             "notes": list(self.notes),
+            "cast": self.cast,
             "edits": [edit.to_json() for edit in self.edits],
             "skipped": [skip.to_json() for skip in self.skipped],
             "findings": [finding.to_json() for finding in self.findings],
@@ -231,6 +246,7 @@ class BuildReport:
             plan=dataclasses.replace(self.plan, profiles=profiles_from_json(old)),
             lattice=old["lattice"],
             notes=tuple(old["notes"]),
+            cast=old["cast"],
             up_to_date=True,
         )
 
@@ -281,6 +297,10 @@ class BuildRequest:
         rounded: Move sizes that the network does not accept to the nearest that it does.
         split: Divide the one profile into this many, or "auto"; None: do not.
         values: Bounds of the elements of inputs that hold shapes or counts.
+        options: How the builder is to work.
+        timing_cache: File of TensorRT's timing cache.
+        cast_interface: Whether inputs and outputs are cast to the precision too.
+        timing_folder: Folder for one such file a version and GPU, where no file is given. None of both: no cache.
     """
 
     model: Path
@@ -298,9 +318,13 @@ class BuildRequest:
     rounded: bool = False
     split: str | None = None
     values: Mapping[str, InputRange] = dataclasses.field(default_factory=dict)
+    options: BuilderOptions = DEFAULTS
+    timing_cache: Path | None = None
+    timing_folder: Path | None = None
+    cast_interface: bool = False
 
     def __post_init__(self) -> None:
-        _as_paths(self, "model", "engine", "report")
+        _as_paths(self, "model", "engine", "report", "timing_cache", "timing_folder")
 
     @property
     def engine_path(self) -> Path:

@@ -31,8 +31,8 @@ from cases import Layer, Quant, make_layer, run_onnx  # noqa: E402
 from deconv import driver  # noqa: E402
 from trt86 import Options, Refused, TensorRT, race  # noqa: E402
 
+from trtconv.reference import relative_error  # noqa: E402
 from trtconv.runtime.gpu import gpu_name  # noqa: E402
-from trtconv.verify import relative_error  # noqa: E402
 
 NAME = "gpu-remedies-8.6.json"
 PRECISIONS = {"fp32": (), "tf32": ("TF32",), "fp16": ("TF32", "FP16")}

@@ -13,10 +13,11 @@ from trtconv.cli.check import FORMATS
 from trtconv.findings import Severity
 from trtconv.plan import BuildRequest, CheckRequest, RewriteRequest, Target
 from trtconv.shapes import Range
+from trtconv.tuning import BuilderOptions
 
 
 def test_build_defaults(call, pipeline) -> None:
-    ended = call("build", "dir/m.onnx")
+    ended = call("build", "dir/m.onnx", "--timing-cache", "none")
     assert ended.code == 0
     assert pipeline.requests == [BuildRequest(Path("dir/m.onnx"))]
     assert ended.out.splitlines()[-1] == "built m.engine (1.2 MB) in 1.6 s"
@@ -25,7 +26,8 @@ def test_build_defaults(call, pipeline) -> None:
 def test_build_flags(call, pipeline) -> None:
     flags = (
         "-o out.engine --dim batch=1:1:4 --dim height=64:256:512 --profile height=64,x:3=1:2:3 --profile width=8:16 "
-        "--target tensorrt-8.6 --precision fp16 --report r.json --format json --no-rewrite --fail-on never --force -q"
+        "--target tensorrt-8.6 --precision fp16 --report r.json --format json --no-rewrite --fail-on never --force -q "
+        "--timing-cache t.cache --workspace 2G --no-tf32 --compute-capability 7.5 --compute-capability 8.9"
     )
     ended = call("build", "m.onnx", *flags.split())
     assert ended.err == ""
@@ -42,6 +44,8 @@ def test_build_flags(call, pipeline) -> None:
             fail_on=None,
             force=True,
             report=Path("r.json"),
+            options=BuilderOptions(workspace_bytes=2 << 30, tf32=False, compute_capabilities=("7.5", "8.9")),
+            timing_cache=Path("t.cache"),
         )
     ]
 

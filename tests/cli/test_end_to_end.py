@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import json
 import os
@@ -212,3 +213,75 @@ def test_doctor_finds_the_runtime(call) -> None:
     assert ended.code == 0
     runtimes = {runtime["family"]: runtime for runtime in json.loads(ended.out)["runtimes"]}
     assert runtimes["rtx"]["works"] is True
+
+
+CONSOLE = "from trtconv.cli import run; run()"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="commands are isolated on Linux")
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_a_real_build_that_is_ended(spawn, tmp_path: Path, number: signal.Signals) -> None:
+    engine = tmp_path / "out" / "u.engine"
+    (tmp_path / "tmp").mkdir()
+    env = {"TMPDIR": str(tmp_path / "tmp")}
+    restore = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    process = spawn(restore + CONSOLE, "build", str(UNET), *DIMS, "-o", str(engine), "--format", "json", env=env)
+    line = ""
+    while not line.endswith("] build\n"):
+        line = process.stderr.readline()
+        assert line
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    os.kill(int(children[0]) if number == signal.SIGKILL else process.pid, number)
+    out, err = process.communicate(timeout=120)
+    code = 1 if number == signal.SIGKILL else 130
+    assert (process.returncode, json.loads(out)["exit_code"]) == (code, code), err
+    assert not engine.parent.exists() or not list(engine.parent.iterdir())
+    left = list((tmp_path / "tmp").glob("trtconv-*"))
+    if number == signal.SIGKILL:
+        assert "during build" in err
+        (folder,) = left
+        assert {"log.txt", "rerun.sh", "unet.onnx", "rewritten.onnx"} <= {each.name for each in folder.iterdir()}
+        assert len(json.loads((folder / "passes.json").read_text())["edits"]) == 3
+    else:
+        assert left == []
+
+
+def test_two_builds_at_once_into_one_output(spawn, tmp_path: Path) -> None:
+    engine, cache = tmp_path / "u.engine", tmp_path / "t.timing"
+    sizes = [("--dim", "batch=1", "--dim", f"height={size}", "--dim", f"width={size}") for size in (64, 128)]
+    flags = ("-o", str(engine), "--timing-cache", str(cache), "--force", "--format", "json")
+    started = [spawn(CONSOLE, "build", str(UNET), *dims, *flags) for dims in sizes]
+    documents = []
+    for process in started:
+        out, err = process.communicate(timeout=120)
+        assert process.returncode == 0, err
+        documents.append(json.loads(out))
+    kept = json.loads(Path(f"{engine}.json").read_text())
+    assert kept["engine"] in [document["engine"] for document in documents]
+    assert hashlib.sha256(engine.read_bytes()).hexdigest() == kept["engine"]["sha256"]
+    assert {each.name for each in tmp_path.iterdir()} == {"u.engine", "u.engine.json"}
+    assert {f["code"] for document in documents for f in document["findings"]} >= {"TC407"}
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "said"),
+    [
+        (("--compute-capability", "7.5", "--compute-capability", "8.9"), 0, "TC406"),
+        (("--compute-capability", "9.0"), 1, "TC405"),
+        (("--compute-capability", "nine"), 2, "compute capability"),
+        (("--hardware-compatibility", "ampere+"), 1, "TC405"),
+        (("--version-compatible",), 1, "TC405"),
+        (("--workspace", "lots"), 2, "no size"),
+        (
+            ("--workspace", "4G", "--optimization-level", "1", "--no-tf32", "--sparsity", "--weight-streaming"),
+            0,
+            "built",
+        ),
+        (("--profiling-verbosity", "detailed"), 0, "built"),
+    ],
+)
+def test_builder_options(call, small: Path, tmp_path: Path, flags: tuple[str, ...], code: int, said: str) -> None:
+    ended = call("build", str(small), "--dim", "n=1", "--dim", "h=8", "-o", str(tmp_path / "e.engine"), *flags)
+    assert ended.code == code
+    assert said in ended.out + ended.err
+    assert (tmp_path / "e.engine").exists() == (code == 0)

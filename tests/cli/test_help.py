@@ -16,7 +16,9 @@ HEAVY = ("onnx", "torch", "tensorrt", "tensorrt_rtx", "numpy", "onnxruntime", "p
 
 FLAGS = {
     "build": "-o --output --dim --profile --minShapes --optShapes --maxShapes --value --split --round --target "
-    "--precision --report --format --no-rewrite --requantize --fail-on --force --config --jobs -q --quiet",
+    "--precision --report --format --no-rewrite --requantize --fail-on --force --config --jobs -q --quiet "
+    "--workspace --optimization-level --timing-cache --version-compatible --hardware-compatibility --strip-weights "
+    "--refittable --weight-streaming --sparsity --tf32 --profiling-verbosity --compute-capability --cast-io",
     "check": "--dim --profile --minShapes --optShapes --maxShapes --value --target --no-rewrite --requantize --format "
     "--fail-on --select --ignore --thorough --config --jobs -q --quiet",
     "export": "-o --output --input --dynamic --dim --static --arg --weights --output-name --exporter --no-proof "
@@ -115,7 +117,7 @@ def test_help_and_version_load_no_command_and_no_core(spawn) -> None:
         loaded = _modules_after(spawn, f"from trtconv.cli import main; main([{flag!r}])")
         ours = {name for name in loaded if name.startswith("trtconv")}
         small = {"trtconv", "trtconv._version", "trtconv.errors", "trtconv.cli"}
-        assert ours == small | {f"trtconv.cli.{name}" for name in ("boundary", "group", "outcome", "signals")}
+        assert ours == small | {f"trtconv.cli.{name}" for name in ("boundary", "group", "outcome", "signals", "status")}
 
 
 def test_import_loads_only_the_package(spawn) -> None:

@@ -25,7 +25,8 @@ MAY_IMPORT = {
     "expressions": "",
     "shapes": "errors expressions",
     "selection": "errors findings",
-    "plan": "_version errors findings selection shapes",
+    "tuning": "errors",
+    "plan": "_version errors findings selection shapes tuning",
     "saved": "errors plan shapes",
     "proven": "plan shapes",
     "validity": "",
@@ -40,12 +41,14 @@ MAY_IMPORT = {
     "rules": "baked deconv findings lattice model plan quant shapes",
     "profiles": "errors findings lattice model rules shapes",
     "sizing": "errors expressions lattice model plan shapes",
-    "runtime": "errors findings plan shapes validity",
+    "runtime": "errors files findings plan shapes tuning validity",
     "exported": "_version plan shapes",
     "report": "_version errors explanation exported findings plan shapes",
     "audit": "deconv findings model rules runtime",
     "reference": "model shapes",
-    "precision": "errors model plan runtime",
+    "casting": "model",
+    "castcheck": "model reference shapes",
+    "precision": "castcheck casting errors findings model plan reference runtime shapes",
     "isolate": "audit explanation model rules runtime",
     "explain": "axes deconv errors explanation findings isolate model passes plan rules runtime",
     "pipeline": (
@@ -54,12 +57,12 @@ MAY_IMPORT = {
     "engine": (
         "errors files lattice metrics model passes plan precision progress proven reference runtime saved shapes worker"
     ),
-    "config": "errors findings plan selection shapes",
+    "config": "errors findings plan selection shapes tuning",
     "batch": "errors pipeline plan progress",
     "exporter": "_version errors exported files findings lattice model pipeline plan progress reference shapes",
     "cli": (
         "_version batch config engine errors explain explanation exporter files findings passes pipeline plan progress "
-        "proven report rules runtime selection shapes sizing"
+        "proven report rules runtime selection shapes sizing tuning"
     ),
 }
 """Module or subpackage of trtconv to the others that it may import."""
@@ -69,6 +72,8 @@ DOORS = {
     "tomli": ["config.py"],
     "google": ["model.py"],
     "onnx": [
+        "castcheck.py",
+        "casting.py",
         "explain.py",
         "exporter/finish.py",
         "exporter/pieces.py",
@@ -83,13 +88,15 @@ DOORS = {
         "validity.py",
     ],
     "onnx_graphsurgeon": ["model.py", "passes/*"],
-    "onnxruntime": ["exporter/proof.py", "precision.py", "reference.py"],
+    "onnxruntime": ["exporter/proof.py", "reference.py"],
     "polygraphy": ["engine/bisecting.py"],
     "cuda": ["runtime/device.py"],
     "ml_dtypes": ["runtime/execution.py"],
     "matplotlib": ["report/plot.py"],
     "numpy": [
         "baked.py",
+        "castcheck.py",
+        "casting.py",
         "deconv.py",
         "engine/*",
         "exporter/proof.py",
@@ -116,6 +123,7 @@ DOORS = {
         "exporter/spec.py",
         "exporter/torch_door.py",
         "exporter/weights.py",
+        "precision.py",
         "runtime/loader.py",
         "worker.py",
     ],

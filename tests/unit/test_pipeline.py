@@ -12,7 +12,7 @@ from typing import Any
 
 import onnx
 import pytest
-from fakes import FakeNetwork, FakeRuntime, deconv, issue
+from fakes import TENSORRT_8, FakeNetwork, FakeRuntime, deconv, issue
 from onnx import numpy_helper
 
 import trtconv
@@ -22,6 +22,7 @@ from trtconv.errors import BuildFailed, EnvironmentMissing, InputError
 from trtconv.findings import Finding, Severity
 from trtconv.passes import PASSES, Pass, PassResult
 from trtconv.plan import BuildReport, Edit
+from trtconv.tuning import BuilderOptions
 
 RELU = """<ir_version: 8, opset_import: ["": 17]> g (float[1,3,height,width] x) => (float[1,3,height,width] y)
     { y = Relu (x) }"""
@@ -473,3 +474,76 @@ def test_paths_may_be_text() -> None:
     request = BuildRequest("m.onnx", engine="out/m.engine")  # type: ignore[arg-type]
     assert (request.model, request.report_path) == (Path("m.onnx"), Path("out/m.engine.json"))
     assert CheckRequest("m.onnx").model == Path("m.onnx")  # type: ignore[arg-type]
+
+
+class TestCast:
+    """What comes of --precision where the graph is cast."""
+
+    def test_the_cast_is_in_the_report_and_in_what_tensorrt_is_given(self, use: Use, model: Path) -> None:
+        fake = use(FakeRuntime())
+        report = build(model, precision="fp16")
+        assert report.cast is not None
+        assert report.cast["nodes"] == 1
+        assert report.cast["verified"]["max_relative_error"] < 1e-3
+        assert [edit.pass_name for edit in report.edits] == ["cast-to-fp16"]
+        given = onnx.load_model_from_string(fake.parsed[0][0])
+        assert [node.op_type for node in given.graph.node] == ["Cast", "Relu", "Cast"]
+        assert fake.network.built[0].precision == "as-is"
+        written = json.loads(model.with_name("m.engine.json").read_text())
+        assert written["cast"] == report.cast
+        assert written["plan"]["cast_by"].keys() == {"onnx", "onnxruntime"}
+
+    def test_a_kept_engine_keeps_the_report_of_its_cast(self, use: Use, model: Path) -> None:
+        first = build(model, precision="fp16")
+        second = build(model, precision="fp16")
+        assert (second.up_to_date, second.cast) == (True, first.cast)
+
+    @pytest.mark.parametrize("change", ["tools", "io"])
+    def test_another_cast_builds_again(
+        self, use: Use, model: Path, monkeypatch: pytest.MonkeyPatch, change: str
+    ) -> None:
+        build(model, precision="fp16")
+        if change == "tools":
+            monkeypatch.setattr(pipeline.precision, "tools", lambda: {"onnx": "1", "onnxruntime": "2"})
+        assert not build(model, precision="fp16", cast_interface=change == "io").up_to_date
+
+    def test_a_cast_that_is_not_finite_fails_the_build(self, use: Use, tmp_path: Path, monkeypatch: Any) -> None:
+        path = tmp_path / "m.onnx"
+        big = """<ir_version: 8, opset_import: ["": 17]> g (float[n] x) => (float[n] y) <float b = {60000}>
+            { a = Mul (x, b)  y = Mul (a, b) }"""
+        onnx.save(parse(big), path)
+        monkeypatch.setattr(pipeline.precision, "_hot", lambda *_: frozenset())
+        fake = use(FakeRuntime())
+        report = build(path, dims={"n": Range(8, 8, 8)}, precision="fp16")
+        assert (report.exit_code, [f.code for f in report.findings]) == (1, ["TC512"])
+        assert (fake.parsed, report.engine) == ([], None)
+        forgiven = build(path, dims={"n": Range(8, 8, 8)}, precision="fp16", fail_on=None)
+        assert forgiven.exit_code == 0
+
+    def test_inputs_and_outputs_are_cast_where_the_graph_is(self, use: Use, model: Path) -> None:
+        use(FakeRuntime(capabilities=TENSORRT_8, version="8.6.0", family="tensorrt"))
+        with pytest.raises(InputError, match="TensorRT 8"):
+            build(model, precision="fp16", cast_interface=True)
+        use(FakeRuntime())
+        with pytest.raises(InputError, match="--precision"):
+            build(model, cast_interface=True)
+
+    def test_options_and_cache_reach_the_builder(self, use: Use, model: Path, tmp_path: Path) -> None:
+        caching = dataclasses.replace(TENSORRT_8, timing_cache=True)
+        options = BuilderOptions(workspace_bytes=1)
+        for kind, name in ({"timing_cache": tmp_path / "t"}, "t"), ({"timing_folder": tmp_path}, None):
+            fake = use(FakeRuntime(capabilities=caching, family="tensorrt", version="8.6.0", gpu="NVIDIA H100/80GB"))
+            build(model, options=options, force=True, **kind)
+            (plan,) = fake.network.built
+            assert plan.options == options
+            assert plan.timing_cache == tmp_path / (name or "tensorrt-8.6.0-NVIDIA-H100-80GB.timing")
+
+    def test_another_option_builds_again_another_cache_does_not(self, use: Use, model: Path, tmp_path: Path) -> None:
+        build(model)
+        assert build(model, timing_folder=tmp_path).up_to_date
+        assert not build(model, options=BuilderOptions(sparsity=True)).up_to_date
+
+    def test_a_cache_that_rtx_does_not_have_is_told_once_asked_for(self, use: Use, model: Path, tmp_path: Path) -> None:
+        report = build(model, timing_cache=tmp_path / "t", force=True)
+        assert [(f.code, f.severity.value) for f in report.findings] == [("TC407", "info")]
+        assert build(model, timing_folder=tmp_path, force=True).findings == ()

@@ -12,6 +12,7 @@ from trtconv.plan import BuildPlan, BuildReport, CheckReport, Edit, RewriteRepor
 from trtconv.report.text import LISTED, build_text, check_text, findings_text, rewrite_text
 from trtconv.report.wording import byte_size, clean, count, shape_text
 from trtconv.shapes import InputRange, Range, ShapeProfile
+from trtconv.tuning import BuilderOptions
 
 MODEL = {"path": "m.onnx", "sha256": "0" * 64}
 TARGET = Target("rtx", (1, 7))
@@ -147,6 +148,14 @@ def test_build_with_profiles_gpu_and_no_rewrite() -> None:
     assert "profile 2 of 2" in text
     assert "rtx 1.7 on RTX 4090" in text
     assert "precision as-is, not rewritten" in text
+    assert "options" not in text
+
+
+def test_options_are_listed_where_there_are_any() -> None:
+    options = BuilderOptions(workspace_bytes=1 << 30, tf32=False, compute_capabilities=("7.5", "8.9"))
+    report = build_report()
+    text = build_text(build_report(plan=dataclasses.replace(report.plan, options=options)))
+    assert "options  workspace-bytes 1073741824, tf32 no, compute-capabilities 7.5 8.9" in text
 
 
 def test_build_that_made_nothing() -> None:

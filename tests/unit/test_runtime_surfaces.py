@@ -7,9 +7,11 @@ An attribute that a version does not have is an AttributeError, as it would be t
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import json
 import types
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +19,18 @@ import pytest
 
 from trtconv.errors import BuildFailed, EnvironmentMissing, InputError
 from trtconv.plan import BuildPlan, Target
+from trtconv.runtime import network as network_module
 from trtconv.runtime.adapter import Adapter
 from trtconv.runtime.base import EngineBlob, ParserIssue
 from trtconv.shapes import InputRange, ShapeProfile
+from trtconv.tuning import BuilderOptions
 
 onnx = pytest.importorskip("onnx")
 
 SURFACES = Path(__file__).parents[1] / "data" / "tensorrt-api"
 NAMES = ("tensorrt-8.6.0", "tensorrt-10.16.1", "tensorrt-11.4.0", "tensorrt-rtx-1.7.1")
-FLAGS_OF_BUILDER = ("tensorrt-8.6.0", "tensorrt-10.16.1")
+FLAGS_OF_BUILDER = ("tensorrt-8.6.0",)
+EXPLICIT_BATCH = ("tensorrt-8.6.0", "tensorrt-10.16.1")
 VERSIONS = {"tensorrt-rtx-1.7.1": "1.7.1.116", "tensorrt-8.6.0": "8.6.0"}
 
 
@@ -83,6 +88,12 @@ class Script:
         self.network_flags: list[int] = []
         self.flags: list[str] = []
         self.shapes: list[tuple[Any, ...]] = []
+        self.cleared: list[str] = []
+        self.config: Any = None
+        self.cache: Any = None
+        self.caches: list[bytes] = []
+        self.measured = b"measured"
+        self.meanwhile: Callable[[], object] = lambda: None
 
     def refuse(self, model: bytes) -> list[dict[str, Any]]:
         """The first error, as a parser that stops there has it."""
@@ -96,7 +107,10 @@ class Script:
 
 def behaviour(trt: Any, script: Script) -> dict[str, dict[str, Any]]:
     """The members that do something, by class."""
-    return {**of_networks(trt, script), **of_building(trt, script), **of_parsing(trt, script)}
+    timing = of_timing(trt, script)
+    found = {**of_networks(trt, script), **of_building(trt, script), **of_parsing(trt, script)}
+    config = found["IBuilderConfig"] | timing["IBuilderConfig"]
+    return {**found, **timing, "IBuilderConfig": config}
 
 
 def of_networks(trt: Any, script: Script) -> dict[str, dict[str, Any]]:
@@ -153,6 +167,10 @@ def of_building(trt: Any, script: Script) -> dict[str, dict[str, Any]]:
             monitor.phase_finish("Building engine")
         if script.raises is not None:
             raise script.raises
+        script.config = config
+        if script.cache is not None:
+            script.cache.state["data"] |= {script.measured}
+        script.meanwhile()
         return trt.IHostMemory(b"engine") if script.builds else None
 
     def create_network(self: Any, flags: int = 0) -> Any:
@@ -167,14 +185,54 @@ def of_building(trt: Any, script: Script) -> dict[str, dict[str, Any]]:
             "create_optimization_profile": lambda self: trt.IOptimizationProfile(),
             "build_serialized_network": build,
         },
-        "IBuilderConfig": {
+        "IBuilderConfig": of_options()
+        | {
             "set_flag": lambda self, flag: script.flags.append(flag.name),
+            "clear_flag": lambda self, flag: script.cleared.append(flag.name),
+            "num_compute_capabilities": 0,
+            "builder_optimization_level": 3,
+            "hardware_compatibility_level": None,
+            "profiling_verbosity": None,
             "add_optimization_profile": lambda self, profile: 0,
             "progress_monitor": None,
         },
         "IOptimizationProfile": {"set_shape": lambda self, *shapes: script.shapes.append(shapes)},
         "ILogger": {"Severity": enum.Enum("Severity", ["INTERNAL_ERROR", "ERROR", "WARNING", "INFO", "VERBOSE"])},
         "IProgressMonitor": {},
+    }
+
+
+def of_options() -> dict[str, Any]:
+    def set_capability(self: Any, capability: Any, index: int) -> bool:
+        self.state.setdefault("capabilities", {})[index] = capability.name
+        return True
+
+    def set_pool(self: Any, pool: Any, size: int) -> None:
+        self.state["pool"] = (pool.name, size)
+
+    return {"set_memory_pool_limit": set_pool, "set_compute_capability": set_capability}
+
+
+def of_timing(trt: Any, script: Script) -> dict[str, dict[str, Any]]:
+    def create_cache(self: Any, data: bytes) -> Any:
+        script.caches.append(bytes(data))
+        if bytes(data).startswith(b"broken"):
+            raise RuntimeError("no cache")
+        return trt.ITimingCache(data=set(filter(None, bytes(data).split(b","))))
+
+    def set_cache(self: Any, cache: Any, ignore_mismatch: bool) -> bool:
+        assert ignore_mismatch is False
+        script.cache = cache
+        return b"other" not in cache.state["data"]
+
+    def combine(self: Any, other: Any, ignore_mismatch: bool) -> bool:
+        self.state["data"] |= other.state["data"]
+        return not ignore_mismatch
+
+    setters = {"create_timing_cache": create_cache, "set_timing_cache": set_cache}
+    return {
+        "ITimingCache": {"combine": combine, "serialize": lambda self: b",".join(sorted(self.state["data"]))},
+        "IBuilderConfig": {**setters, "get_timing_cache": lambda self: script.cache},
     }
 
 
@@ -264,7 +322,8 @@ def test_a_model_is_parsed_read_and_built(adapter: Adapter, script: Script) -> N
 def test_capabilities_are_those_of_the_surface(name: str, adapter: Adapter) -> None:
     capabilities = adapter.info.capabilities
     assert capabilities.builder_precision_flags == (name in FLAGS_OF_BUILDER)
-    assert capabilities.explicit_batch_flag == (name in FLAGS_OF_BUILDER)
+    assert capabilities.explicit_batch_flag == (name in EXPLICIT_BATCH)
+    assert capabilities.timing_cache == ("rtx" not in name)
     assert capabilities.progress_monitor == (name != "tensorrt-8.6.0")
     assert capabilities.parser_node_names == (name != "tensorrt-8.6.0")
     assert capabilities.supports_model_v2 == (name != "tensorrt-8.6.0")
@@ -273,7 +332,9 @@ def test_capabilities_are_those_of_the_surface(name: str, adapter: Adapter) -> N
 
 def test_networks_have_an_explicit_batch_where_that_must_be_said(name: str, adapter: Adapter, script: Script) -> None:
     adapter.parse(two_nodes(), Path("model.onnx"))
-    assert bool(script.network_flags[0]) == (name in FLAGS_OF_BUILDER)
+    known = fake_module(name, script).NetworkDefinitionCreationFlag
+    wanted = {"tensorrt-8.6.0": ["EXPLICIT_BATCH"], "tensorrt-10.16.1": ["EXPLICIT_BATCH", "STRONGLY_TYPED"]}
+    assert script.network_flags[0] == sum(1 << int(known[flag]) for flag in wanted.get(name, []))
 
 
 @pytest.mark.parametrize(("precision", "flags"), [("fp16", ["FP16"]), ("int8", ["INT8", "FP16"])])
@@ -289,13 +350,10 @@ def test_precision_is_a_builder_flag_or_refused(
         assert "Convert" in caught.value.hint
 
 
-def test_bf16_needs_a_runtime_that_has_it(name: str, adapter: Adapter, script: Script) -> None:
-    if name == "tensorrt-10.16.1":
+def test_bf16_is_no_builder_flag(adapter: Adapter) -> None:
+    # Only versions that are typed strongly have it, and there the graph says it.
+    with pytest.raises(EnvironmentMissing):
         build(adapter, "bf16")
-        assert script.flags == ["BF16"]
-    else:
-        with pytest.raises(EnvironmentMissing):
-            build(adapter, "bf16")
 
 
 def test_the_types_of_the_graph_are_allowed_to_the_builder(name: str, adapter: Adapter, script: Script) -> None:
@@ -376,5 +434,157 @@ def test_the_fake_has_only_what_the_surface_has(name: str, script: Script) -> No
         trt.IBuilderConfig().no_such_thing = 1
     with pytest.raises(AttributeError):
         trt.Builder(None).no_such_thing  # noqa: B018
-    assert hasattr(trt.BuilderFlag, "FP16") == (name in FLAGS_OF_BUILDER)
+    assert hasattr(trt.BuilderFlag, "FP16") == (name in EXPLICIT_BATCH)
     assert hasattr(trt, "IProgressMonitor") == (name != "tensorrt-8.6.0")
+
+
+RTX = "tensorrt-rtx-1.7.1"
+TEN, ELEVEN = "tensorrt-10.16.1", "tensorrt-11.4.0"
+EIGHT = "tensorrt-8.6.0"
+
+
+def build_with(adapter: Adapter, options: BuilderOptions, cache: Path | None = None) -> EngineBlob:
+    network = adapter.parse(two_nodes(), Path("model.onnx"))
+    assert not isinstance(network, tuple)
+    return network.build(dataclasses.replace(plan(), options=options, timing_cache=cache))
+
+
+def test_options_are_set_on_every_version(adapter: Adapter, script: Script) -> None:
+    options = BuilderOptions(
+        workspace_bytes=1 << 30, optimization_level=5, sparsity=True, tf32=False, profiling_verbosity="detailed"
+    )
+    build_with(adapter, options)
+    assert (script.flags, script.cleared) == (["SPARSE_WEIGHTS"], ["TF32"])
+    config = script.config
+    assert config.state["pool"] == ("WORKSPACE", 1 << 30)
+    assert (config.builder_optimization_level, config.profiling_verbosity.name) == (5, "DETAILED")
+
+
+def test_defaults_leave_the_config_alone(adapter: Adapter, script: Script) -> None:
+    build_with(adapter, BuilderOptions())
+    assert (script.flags, script.cleared, script.caches, script.config.state) == ([], [], [], {})
+
+
+@pytest.mark.parametrize(
+    ("options", "flags", "has"),
+    [
+        (BuilderOptions(version_compatible=True), ["VERSION_COMPATIBLE"], {EIGHT, TEN, ELEVEN}),
+        (BuilderOptions(strip_weights=True), ["STRIP_PLAN", "REFIT_IDENTICAL"], {TEN, ELEVEN, RTX}),
+        (BuilderOptions(strip_weights=True, refittable=True), ["STRIP_PLAN", "REFIT"], {TEN, ELEVEN, RTX}),
+        (BuilderOptions(refittable=True), ["REFIT"], {EIGHT, TEN, ELEVEN, RTX}),
+        (BuilderOptions(weight_streaming=True), ["WEIGHT_STREAMING"], {TEN, ELEVEN, RTX}),
+        (BuilderOptions(tf32=True), ["TF32"], {EIGHT, TEN, ELEVEN, RTX}),
+        (BuilderOptions(hardware="ampere+"), [], {EIGHT, TEN, ELEVEN}),
+        (BuilderOptions(hardware="same-compute-capability"), [], {TEN, ELEVEN}),
+        (BuilderOptions(compute_capabilities=("7.5",)), [], {RTX}),
+    ],
+)
+def test_what_a_version_lacks_is_a_finding_that_names_one_that_has_it(
+    name: str,
+    adapter: Adapter,
+    script: Script,
+    monkeypatch: pytest.MonkeyPatch,
+    options: BuilderOptions,
+    flags: list[str],
+    has: set[str],
+) -> None:
+    monkeypatch.setattr(network_module, "gpu_name", lambda: "NVIDIA RTX")
+    if name in has:
+        build_with(adapter, options)
+        assert script.flags == flags
+        return
+    with pytest.raises(BuildFailed) as caught:
+        build_with(adapter, options)
+    (finding,) = caught.value.findings
+    assert finding.code == "TC405"  # type: ignore[attr-defined]
+    assert "TensorRT" in finding.fix  # type: ignore[attr-defined]
+    assert script.config is None
+
+
+def test_compute_capabilities_are_set_in_order(script: Script) -> None:
+    adapter = Adapter("rtx", fake_module(RTX, script))
+    blob = build_with(adapter, BuilderOptions(compute_capabilities=("12.0", "7.5"), tf32=True))
+    assert script.config.num_compute_capabilities == 2
+    assert script.config.state["capabilities"] == {0: "SM120", 1: "SM75"}
+    assert [(f.code, f.severity.value) for f in blob.findings] == [("TC406", "warning"), ("TC406", "warning")]
+
+
+def test_an_unknown_compute_capability_lists_the_known_ones(script: Script) -> None:
+    adapter = Adapter("rtx", fake_module(RTX, script))
+    with pytest.raises(BuildFailed) as caught:
+        build_with(adapter, BuilderOptions(compute_capabilities=("9.0",)))
+    (finding,) = caught.value.findings
+    assert "7.5, 8.0, 8.6, 8.9, 12.0, 12.1" in finding.fix  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "capability", "refused"),
+    [
+        ("BF16", "7.5", True),
+        ("BF16", "8.6", False),
+        ("FP8", "8.6", True),
+        ("FP8", "8.9", False),
+        ("HALF", "7.5", False),
+    ],
+)
+def test_a_gpu_that_lacks_a_type_is_refused(script: Script, dtype: str, capability: str, refused: bool) -> None:
+    script.dtype = dtype
+    adapter = Adapter("rtx", fake_module(RTX, script))
+    options = BuilderOptions(compute_capabilities=(capability,))
+    if not refused:
+        assert build_with(adapter, options).findings == ()
+        return
+    with pytest.raises(BuildFailed) as caught:
+        build_with(adapter, options)
+    assert [f.code for f in caught.value.findings] == ["TC406"]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("options", [BuilderOptions(refittable=True), BuilderOptions(strip_weights=True)])
+def test_rtx_refits_only_where_there_is_a_gpu(
+    script: Script, monkeypatch: pytest.MonkeyPatch, options: BuilderOptions
+) -> None:
+    monkeypatch.setattr(network_module, "gpu_name", lambda: None)
+    with pytest.raises(EnvironmentMissing, match="GPU"):
+        build_with(Adapter("rtx", fake_module(RTX, script)), options)
+
+
+@pytest.fixture(params=[EIGHT, TEN, ELEVEN])
+def caching(request: pytest.FixtureRequest, script: Script) -> Adapter:
+    """A TensorRT that has a timing cache."""
+    return Adapter("tensorrt", fake_module(request.param, script))
+
+
+def test_a_timing_cache_is_read_and_written(caching: Adapter, script: Script, tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "t.timing"
+    assert build_with(caching, BuilderOptions(), path).findings == ()
+    assert path.read_bytes() == b"measured"
+    script.measured = b"more"
+    build_with(caching, BuilderOptions(), path)
+    assert path.read_bytes() == b"measured,more"
+    assert [each.name for each in path.parent.iterdir()] == ["t.timing"]
+
+
+def test_what_another_build_wrote_meanwhile_is_kept(caching: Adapter, script: Script, tmp_path: Path) -> None:
+    path = tmp_path / "t.timing"
+    path.write_bytes(b"old")
+    script.meanwhile = lambda: path.write_bytes(b"old,theirs")
+    build_with(caching, BuilderOptions(), path)
+    assert path.read_bytes() == b"measured,old,theirs"
+
+
+@pytest.mark.parametrize("content", [b"broken", b"other"])
+def test_a_cache_that_does_not_fit_is_replaced(
+    caching: Adapter, script: Script, tmp_path: Path, content: bytes
+) -> None:
+    path = tmp_path / "t.timing"
+    path.write_bytes(content)
+    build_with(caching, BuilderOptions(), path)
+    assert b"measured" in path.read_bytes()
+    assert script.cache.state["data"] >= {b"measured"}
+
+
+def test_a_cache_that_cannot_be_written_is_told(caching: Adapter, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    blob = build_with(caching, BuilderOptions(), tmp_path / "file" / "t.timing")
+    assert [(f.code, f.severity.value) for f in blob.findings] == [("TC407", "info")]
+    assert bytes(blob.data) == b"engine"

@@ -11,9 +11,9 @@ from typing import NoReturn
 
 import click
 
-from trtconv.cli import signals
+from trtconv.cli import signals, status
 from trtconv.cli.group import cli
-from trtconv.cli.outcome import OutputLost, drop_stdout, stdout_failures_named, write_result
+from trtconv.cli.outcome import Isolation, OutputLost, drop_stdout, stdout_failures_named, write_result
 from trtconv.errors import EnvironmentMissing, InputError, TrtconvError
 
 INTERRUPTED = 130
@@ -21,11 +21,12 @@ TERMINATED = 143
 BUG = 3
 
 
-def main(args: Sequence[str] | None = None) -> int:
+def main(args: Sequence[str] | None = None, *, isolated: bool = False) -> int:
     """Runs the command line.
 
     Args:
         args: Arguments after the program's name; default: those of the process.
+        isolated: Commands that call TensorRT do so in a child process; for a process that does nothing else.
 
     Returns:
         The exit status, as the group's help lists them. After an interruption it does not return but ends the
@@ -35,7 +36,7 @@ def main(args: Sequence[str] | None = None) -> int:
     _prepare_streams()
     signals.unwind_on_signals()
     try:
-        return _flushed(_run(arguments))
+        return _flushed(_run(arguments, Isolation(arguments) if isolated else None))
     except KeyboardInterrupt as error:
         _die(TERMINATED if isinstance(error, signals.Terminated) else INTERRUPTED, arguments)
 
@@ -49,13 +50,14 @@ def run() -> NoReturn:
     gc.set_threshold(200_000)
     # numpy's BLAS, which nothing here multiplies with, starts a thread a core that spins for a tenth of a second.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    code = main()
+    code = main(isolated=True)
     with contextlib.suppress(OSError, ValueError, AttributeError):
         sys.stderr.flush()
+    status.finish(code)
     os._exit(code)
 
 
-def _run(arguments: list[str]) -> int:
+def _run(arguments: list[str], isolation: Isolation | None) -> int:
     """Runs a command; everything but an interruption becomes an exit status."""
     try:
         completion = os.environ.get("_TRTCONV_COMPLETE")
@@ -63,7 +65,7 @@ def _run(arguments: list[str]) -> int:
             from click.shell_completion import shell_complete
 
             return shell_complete(cli, {}, "trtconv", "_TRTCONV_COMPLETE", completion)
-        with cli.make_context("trtconv", arguments.copy()) as context:
+        with cli.make_context("trtconv", arguments.copy(), obj=isolation) as context:
             cli.invoke(context)
         return 0
     except click.exceptions.Exit as done:

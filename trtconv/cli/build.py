@@ -7,19 +7,22 @@ from pathlib import Path
 
 import click
 
-from trtconv.cli import options
-from trtconv.cli.outcome import Command, Outcome
+from trtconv.cli import options, status
+from trtconv.cli.builder_flags import NO_BUILDER_FLAGS, BuilderFlags, builder_options, timing_folder
+from trtconv.cli.isolated import IsolatedCommand, follow_log
+from trtconv.cli.outcome import Outcome
 from trtconv.cli.progress import show_progress
 
 
 @dataclasses.dataclass(frozen=True)
-class BuildFlags(options.ManyModels, options.ShapeFlags):
+class BuildFlags(options.ManyModels, options.ShapeFlags, BuilderFlags):
     """The command's flags."""
 
     model: str | None
     output: str | None
     target: str
     precision: str
+    cast_io: bool
     report: str | None
     output_format: str
     no_rewrite: bool
@@ -33,7 +36,8 @@ class BuildFlags(options.ManyModels, options.ShapeFlags):
 
 @click.command(
     "build",
-    cls=Command,
+    cls=IsolatedCommand,
+    alone=lambda params: params["model"] is not None and params["config"] is None,
     short_help="Convert an ONNX model into a TensorRT engine.",
     epilog="""\b
 Examples:
@@ -71,14 +75,17 @@ Exit status: 0 built, or up to date; 1 the model failed; 2 a bad call or an unre
     type=click.Choice(["as-is", "fp16", "bf16", "int8"]),
     default="as-is",
     show_default=True,
-    help="What to compute in; the same meaning in every TensorRT version. as-is: as the model says.",
+    help="What to compute in; the same meaning in every TensorRT version. as-is: as the model says; int8: its "
+    "quantised layers in int8, the rest in float16.",
 )
+@click.option("--cast-io", is_flag=True, help="Give inputs and outputs the precision too; they keep theirs otherwise.")
 @click.option("--report", metavar="FILE", help="Where the report goes. Default: ENGINE.json.")
 @options.format_option("text", "json")
 @options.no_rewrite_option
 @options.requantize_option
 @options.fail_on_option
 @click.option("--force", is_flag=True, help="Build even where model, plan and runtime have not changed.")
+@builder_options
 @options.many_options
 @options.quiet_option
 @options.packed(BuildFlags)
@@ -108,6 +115,7 @@ def command(flags: BuildFlags) -> Outcome:
         profiles=profiles,
         target=options.parse_target(flags.target),
         precision=flags.precision,
+        cast_interface=flags.cast_io,
         rewrite=not flags.no_rewrite,
         requantize=flags.requantize,
         fail_on=options.severity(flags.fail_on),
@@ -116,9 +124,15 @@ def command(flags: BuildFlags) -> Outcome:
         rounded=flags.rounded,
         split=options.parse_split(flags.split),
         values=flags.values(),
+        options=flags.builder(),
+        timing_cache=flags.cache_file(),
+        timing_folder=flags.cache_folder(),
     )
     from trtconv import pipeline
 
+    follow_log()
+    for path in (request.engine_path, request.report_path):
+        status.announce(status.OUTPUT, str(path.absolute()))
     with show_progress(flags.quiet) as progress:
         report = pipeline.build(request, progress)
     render = json.render(report.to_json()) if flags.output_format == "json" else text.build_text(report)
@@ -127,12 +141,14 @@ def command(flags: BuildFlags) -> Outcome:
 
 _OF_ONE_MODEL: dict[str, object] = {
     **options.NO_SHAPES,
+    **NO_BUILDER_FLAGS,
     "model": None,
     "output": None,
     "split": None,
     "rounded": False,
     "target": "auto",
     "precision": "as-is",
+    "cast_io": False,
     "report": None,
     "no_rewrite": False,
     "requantize": False,
@@ -144,7 +160,9 @@ def _build_all(flags: BuildFlags) -> Outcome:
     from trtconv.cli.many import ManyFlags, build_all
 
     options.refuse_single_flags(flags, _OF_ONE_MODEL)
-    return build_all(ManyFlags(flags.config, flags.jobs, flags.output_format, flags.quiet), flags.force)
+    return build_all(
+        ManyFlags(flags.config, flags.jobs, flags.output_format, flags.quiet), flags.force, timing_folder()
+    )
 
 
 def _path(text: str | None) -> Path | None:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import click
 
 from trtconv.cli import options
+from trtconv.cli.isolated import IsolatedCommand, follow_log
 from trtconv.cli.many import ManyFlags, check_all, check_each, working_folder
-from trtconv.cli.outcome import Command, Outcome
+from trtconv.cli.outcome import Outcome
 from trtconv.cli.progress import show_progress
 
 if TYPE_CHECKING:
@@ -82,7 +83,8 @@ FORMATS: dict[str, Callable[[CheckReport], str]] = {
 
 @click.command(
     "check",
-    cls=Command,
+    cls=IsolatedCommand,
+    alone=lambda params: len(params["models"]) == 1 and params["config"] is None,
     short_help="Tell what TensorRT will not take, or will get wrong, in a model.",
     epilog="""\b
 Examples:
@@ -158,6 +160,7 @@ def command(flags: CheckFlags) -> Outcome:
         return check_each([dataclasses.replace(request, model=Path(model)) for model in flags.models], flags.many())
     from trtconv import pipeline
 
+    follow_log()
     with show_progress(flags.quiet) as progress:
         report = pipeline.check(request, progress)
     return Outcome(FORMATS[flags.output_format](report), report.exit_code)

@@ -45,10 +45,11 @@ def check_each(requests: Sequence[CheckRequest], flags: ManyFlags) -> Outcome:
     return _run(requests, flags, None)
 
 
-def build_all(flags: ManyFlags, force: bool) -> Outcome:
+def build_all(flags: ManyFlags, force: bool, timing_folder: Path | None) -> Outcome:
     """Runs `build` on every model of the configuration."""
     config = _config(flags)
-    return _run([dataclasses.replace(entry.build, force=force) for entry in config.entries], flags, config)
+    asked = [dataclasses.replace(e.build, force=force, timing_folder=timing_folder) for e in config.entries]
+    return _run(asked, flags, config)
 
 
 def _run(requests: Sequence[Request], flags: ManyFlags, config: Config | None) -> Outcome:

@@ -91,7 +91,7 @@ def packed(flags: Callable[..., Flags]) -> Callable[[Callable[[Flags], Outcome]]
     return decorate
 
 
-def _chain(*options: Callable[[Decorated], Decorated]) -> Callable[[Decorated], Decorated]:
+def chain(*options: Callable[[Decorated], Decorated]) -> Callable[[Decorated], Decorated]:
     """Makes one decorator of several, listed in the order of the help page."""
 
     def decorate(command: Decorated) -> Decorated:
@@ -106,7 +106,7 @@ model_argument = click.argument("model", metavar="MODEL")
 optional_model_argument = click.argument("model", metavar="[MODEL]", required=False)
 models_argument = click.argument("models", metavar="[MODEL]...", nargs=-1)
 
-many_options = _chain(
+many_options = chain(
     click.option("--config", metavar="FILE", help="Do all models of this configuration; alone without MODEL."),
     click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Do so many of several models at a time."),
 )
@@ -134,7 +134,7 @@ def refuse_single_flags(flags: object, defaults: dict[str, object]) -> None:
         )
 
 
-shape_options = _chain(
+shape_options = chain(
     click.option(
         "--dim",
         multiple=True,

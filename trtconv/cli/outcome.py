@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 import click
 
+from trtconv.cli import status
+
 
 class Outcome(NamedTuple):
     """What a command ends with.
@@ -25,6 +27,16 @@ class Outcome(NamedTuple):
 
     text: str
     exit_code: int = 0
+
+
+class Isolation(NamedTuple):
+    """What the console entry puts into click's context: commands that call TensorRT do so in a child process.
+
+    Args:
+        arguments: Those of the process; where the child dies they say how to repeat it.
+    """
+
+    arguments: list[str]
 
 
 class PageWriter(click.Command):
@@ -61,6 +73,7 @@ def write_result(text: str) -> None:
     """
     if sys.stdout is None:
         return
+    status.announce(status.RESULT)
     try:
         with stdout_failures_named():
             # Not click.echo: it would write UTF-8 where the locale says ASCII.

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from typing import TextIO
 
+from trtconv.cli import status
 from trtconv.progress import NullProgress, Progress
 from trtconv.report.wording import clean
 
@@ -26,14 +27,41 @@ def show_progress(quiet: bool) -> Iterator[Progress]:
     """
     stream = sys.stderr
     if quiet or stream is None:
-        yield NullProgress()
+        yield _watched(NullProgress())
         return
     terminal = stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
     shown = _ShownProgress(stream, terminal)
     try:
-        yield shown
+        yield _watched(shown)
     finally:
         shown.close()
+
+
+def _watched(progress: Progress) -> Progress:
+    """Returns a progress that also tells the process that watches this one, where there is one."""
+    return _Announced(progress) if status.is_watched() else progress
+
+
+class _Announced:
+    """Hands everything on, and announces it."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._phase = ""
+
+    @contextlib.contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Announces the stage."""
+        status.announce(status.STAGE, name)
+        with self._progress.stage(name):
+            yield
+
+    def phase(self, name: str, step: int, steps: int) -> None:
+        """Announces a new phase; its steps are too many."""
+        if name != self._phase:
+            self._phase = name
+            status.announce(status.PHASE, name)
+        self._progress.phase(name, step, steps)
 
 
 class _ShownProgress:

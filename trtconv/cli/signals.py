@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 from types import FrameType
+from typing import NoReturn
 
 RETRY_SECONDS = 0.02
 INSIST = 3
@@ -36,7 +37,12 @@ def raise_received() -> None:
         Terminated: SIGTERM came first.
     """
     if _received:
-        raise KeyboardInterrupt if _received[0] == signal.SIGINT else Terminated
+        raise_as_received(_received[0])
+
+
+def raise_as_received(number: int) -> NoReturn:
+    """Raises what stands for a signal: KeyboardInterrupt for SIGINT, Terminated for SIGTERM."""
+    raise KeyboardInterrupt if number == signal.SIGINT else Terminated
 
 
 def _on_signal(number: int, frame: FrameType | None) -> None:

@@ -2,38 +2,47 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
 from trtconv.model import OnnxModel
-from trtconv.passes import PASSES, run_passes
+from trtconv.passes import passes_for, run_passes
 from trtconv.plan import Target
-from trtconv.precision import apply_precision
-from trtconv.runtime import Capabilities
-
-_STRONGLY_TYPED = Capabilities(*[False] * len(dataclasses.fields(Capabilities)))
-"""A runtime without precision flags: for it the graph itself is cast, which ONNX Runtime can run too."""
+from trtconv.precision import recast
+from trtconv.shapes import ShapeProfile
 
 
-def as_built(model: OnnxModel, plan: Mapping[str, Any], *, cast: bool = True) -> OnnxModel:
-    """Rewrites a model as a build did.
+def rewritten_as_built(model: OnnxModel, plan: Mapping[str, Any]) -> OnnxModel:
+    """Returns a model rewritten as a build did, in the precision that it has.
 
     Args:
         model: The original; left as it is.
         plan: The plan of a report's JSON; empty for what `build` does without flags.
-        cast: Cast the graph where the plan asks for a precision, also where the builder's flags did it.
-
-    Raises:
-        EnvironmentMissing: The precision cannot be had in the graph.
     """
     rewritten = OnnxModel.load(model.path)
-    target = Target.parse(str(plan.get("target", "rtx"))) or Target("rtx")
+    precision = str(plan.get("precision", "as-is"))
     # TensorRT's layers are told apart by these names.
     rewritten.name_nodes("ConvTranspose")
     if plan.get("rewrite", True):
-        passes = [each for each in PASSES if not each.on_request or plan.get("requantize")]
-        run_passes(rewritten, passes, target)
-    if cast:
-        apply_precision(rewritten, str(plan.get("precision", "as-is")), _STRONGLY_TYPED)
+        run_passes(rewritten, passes_for(precision, requantize=bool(plan.get("requantize"))), _target(plan))
     return rewritten
+
+
+def as_built(
+    model: OnnxModel, plan: Mapping[str, Any], profile: ShapeProfile | None, *, emulated: bool = False
+) -> OnnxModel:
+    """Returns a model rewritten as a build did, and cast to its precision, also where the builder's flags did that.
+
+    Args:
+        model: The original; left as it is.
+        plan: The plan of a report's JSON; empty for what `build` does without flags.
+        profile: The first profile of the build; None where it is not known.
+        emulated: Compute in float32 and round, so that ONNX Runtime can run it.
+    """
+    rewritten = rewritten_as_built(model, plan)
+    recast(rewritten, str(plan.get("precision", "as-is")), _target(plan), profile, emulated=emulated)
+    return rewritten
+
+
+def _target(plan: Mapping[str, Any]) -> Target:
+    return Target.parse(str(plan.get("target", "rtx"))) or Target("rtx")

@@ -114,6 +114,12 @@ class Setting:
         """The plan that the engine was built with; empty where that is not known."""
         return {} if self.subject is None else self.subject.plan
 
+    @property
+    def first_profile(self) -> ShapeProfile | None:
+        """The first profile of the engine; None where that is not known."""
+        report = None if self.subject is None else self.subject.report
+        return report.profiles[0] if report is not None and report.profiles else None
+
     def to_json(self) -> dict[str, Any]:
         """Returns what a report says of it before anything has run."""
         runtime = self.runtime
@@ -213,7 +219,7 @@ def _candidate(setting: Setting) -> Runs:
     if setting.engine is not None:
         return EngineRuns(setting.engine)
     try:
-        return OnnxRuns(as_built(setting.model, setting.plan))
+        return OnnxRuns(as_built(setting.model, setting.plan, setting.first_profile, emulated=True))
     except CannotRun as error:
         raise EnvironmentMissing(
             f"neither the engine ({setting.why_not}) nor the rewritten model can be run here: {error}",

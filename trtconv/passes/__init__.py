@@ -37,14 +37,16 @@ PASSES: tuple[Pass, ...] = (
 _IN_HALF = ("fp16", "bf16", "int8")
 
 
-def passes_for(precision: str) -> tuple[Pass, ...]:
-    """Returns the passes as they rewrite for an engine of some precision.
+def passes_for(precision: str, *, requantize: bool = False) -> tuple[Pass, ...]:
+    """Returns the passes that run for an engine.
 
     Args:
         precision: One of `trtconv.plan.PRECISIONS`; with int8, layers that are not quantised run in float16.
+        requantize: Whether asymmetric tensors are requantised symmetrically, which changes numbers.
     """
-    half = precision in _IN_HALF
-    return tuple(MakeDeconvExplicit(in_half=half) if isinstance(each, MakeDeconvExplicit) else each for each in PASSES)
+    explicit = MakeDeconvExplicit(in_half=precision in _IN_HALF)
+    asked = (each for each in PASSES if not each.on_request or requantize)
+    return tuple(explicit if isinstance(each, MakeDeconvExplicit) else each for each in asked)
 
 
 __all__ = ["PASSES", "Pass", "PassResult", "passes_for", "run_passes", "select"]

@@ -16,7 +16,7 @@ from trtconv.report.pages import RulePage
 from trtconv.report.text import findings_text
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_FROM_BUILDER = ("TC205", "TC403", "TC404")
+_FROM_BUILDER = ("TC205", "TC403", "TC404", "TC405", "TC406")
 """Codes that need more than the parser."""
 
 

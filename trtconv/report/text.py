@@ -138,7 +138,17 @@ def _head(report: BuildReport) -> list[str]:
         ("runtime", f"{runtime.get('family', '?')} {runtime.get('version', '?')} {gpu}"),
         ("target", f"{report.plan.target}, precision {report.plan.precision}{rewrite}"),
     ]
+    options = report.plan.options.to_json()
+    if options:
+        said = (f"{name.replace('_', '-')} {_plain(value)}" for name, value in options.items())
+        rows.append(("options", ", ".join(said)))
     return table([(name, clean(value)) for name, value in rows], "")
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _profiles(profiles: Sequence[ShapeProfile]) -> list[list[str]]:

@@ -32,10 +32,16 @@ from trtconv.rules.strided_dilated_deconv import StridedDilatedDeconv
 from trtconv.rules.uint8_around_128 import Uint8Around128
 from trtconv.rules.verdicts import (
     BuilderRefused,
+    CastInaccurate,
+    CastNotFinite,
+    CastNotVerified,
+    GpuLimit,
     NetworkDiffers,
+    OptionMissing,
     ParserRefused,
     ProfileInconsistent,
     ShapeTensorInput,
+    TimingCacheUnused,
 )
 from trtconv.rules.zero_point_missing import ZeroPointMissing
 from trtconv.rules.zero_point_shape import ZeroPointShape
@@ -79,6 +85,12 @@ RULES: tuple[Page, ...] = (
     NetworkDiffers(),
     BuilderRefused(),
     ProfileInconsistent(),
+    OptionMissing(),
+    GpuLimit(),
+    TimingCacheUnused(),
+    CastNotVerified(),
+    CastNotFinite(),
+    CastInaccurate(),
 )
 
 

@@ -104,3 +104,118 @@ class ShapeTensorInput(Page):
 
     code: ClassVar[str] = "TC205"
     name: ClassVar[str] = "shape-tensor-input"
+
+
+class OptionMissing(Page):
+    """A builder option was asked for that the installed TensorRT does not have.
+
+    What it checks:
+        Every option of `trtconv build` that the builder of the installed version lacks, or takes no notice of.
+    Why TensorRT cares:
+        It would build without a word as if the option had not been given, or fail after minutes.
+    Versions:
+        The message names those that have the option.
+    Fix:
+        Leave the option out, or build with a version that has it.
+    Source:
+        The Python interfaces of TensorRT 8.6, 10.16, 11.4 and TensorRT-RTX 1.7; warnings of the TensorRT-RTX builder.
+    """
+
+    code: ClassVar[str] = "TC405"
+    name: ClassVar[str] = "option-missing"
+
+
+class GpuLimit(Page):
+    """A GPU that was asked for cannot compute what the model asks for.
+
+    What it checks:
+        The types of the network's tensors against the GPUs of `--compute-capability`.
+    Why TensorRT cares:
+        TensorRT-RTX builds ahead of time, without the GPU; what that GPU lacks shows when the engine is loaded there.
+    Versions:
+        TensorRT-RTX: 7.5 (Turing) has neither TF32, bfloat16, float8 nor int4; 8.0 and 8.6 have no float8.
+    Fix:
+        Use another precision, or leave that GPU out. Build for 7.5 apart from the others, which it would slow down.
+    Source:
+        Support matrix of TensorRT-RTX 1.5.
+    """
+
+    code: ClassVar[str] = "TC406"
+    name: ClassVar[str] = "gpu-limit"
+
+
+class TimingCacheUnused(Page):
+    """The timing cache that was asked for was not used, or could not be written.
+
+    What it checks:
+        Whether the installed TensorRT has a timing cache, and whether the file could be replaced after the build.
+    Why TensorRT cares:
+        The engine is none the worse for it; the next build measures its kernels again.
+    Versions:
+        TensorRT-RTX has none: it chooses kernels on the machine that runs the engine.
+    Fix:
+        Leave out --timing-cache, or name a file that can be written.
+    Source:
+        TensorRT-RTX documentation; the message of the operating system.
+    """
+
+    code: ClassVar[str] = "TC407"
+    name: ClassVar[str] = "timing-cache-unused"
+
+
+class CastNotVerified(Page):
+    """A cast to float16 or bfloat16 was not compared with the model, or there was nothing to cast.
+
+    What it checks:
+        Whether ONNX Runtime ran the model and its cast on the same random inputs, at the optimal sizes.
+    Why TensorRT cares:
+        It does not: it computes what the graph says, in the precision that the graph says.
+    Versions:
+        Those that take the precision from the graph: TensorRT 10 and newer, TensorRT-RTX.
+    Fix:
+        Compare the engine's results with the model's. A graph in which nothing could be cast needs a newer opset.
+    Source:
+        docs/building.md.
+    """
+
+    code: ClassVar[str] = "TC511"
+    name: ClassVar[str] = "cast-not-verified"
+
+
+class CastNotFinite(Page):
+    """After a cast an output is not finite, or has another shape.
+
+    What it checks:
+        The model's outputs on ONNX Runtime, in float32 and with the rounding of the precision behind every node.
+    Why TensorRT cares:
+        It does not: values beyond 65504 become infinite in float16, and NaN after that, without a message.
+    Versions:
+        Those that take the precision from the graph: TensorRT 10 and newer, TensorRT-RTX.
+    Fix:
+        Build as-is, or with --precision bf16, which holds larger values.
+    Source:
+        docs/building.md.
+    """
+
+    code: ClassVar[str] = "TC512"
+    name: ClassVar[str] = "cast-not-finite"
+
+
+class CastInaccurate(Page):
+    """After a cast an output is further off than is usual for the precision.
+
+    What it checks:
+        The largest difference of each output on ONNX Runtime, as a share of its largest value: 2 percent for float16
+        and int8, 10 percent for bfloat16. Of integers, the share that differs.
+    Why TensorRT cares:
+        It does not. The inputs are random: real ones may do better, or worse.
+    Versions:
+        Those that take the precision from the graph: TensorRT 10 and newer, TensorRT-RTX.
+    Fix:
+        Compare it on real data; build as-is where it matters.
+    Source:
+        docs/building.md.
+    """
+
+    code: ClassVar[str] = "TC513"
+    name: ClassVar[str] = "cast-inaccurate"

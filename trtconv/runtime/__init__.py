@@ -15,6 +15,7 @@ from trtconv.runtime.base import (
     RuntimeStatus,
 )
 from trtconv.runtime.loader import available, load, load_engines
+from trtconv.runtime.logger import follow_log
 
 __all__ = [
     "BuildMonitor",
@@ -30,6 +31,7 @@ __all__ = [
     "RuntimeInfo",
     "RuntimeStatus",
     "available",
+    "follow_log",
     "load",
     "load_engines",
 ]

@@ -29,14 +29,18 @@ def _text(read: Callable[[], str]) -> str:
 
 def probe(trt: Any) -> Capabilities:
     """Finds out what a TensorRT module can do by the presence of attributes."""
+    strong = hasattr(trt.NetworkDefinitionCreationFlag, "STRONGLY_TYPED")
     return Capabilities(
-        builder_precision_flags=hasattr(trt.BuilderFlag, "FP16"),
+        # TensorRT 10 has both; typed strongly it means the same as its successors.
+        builder_precision_flags=hasattr(trt.BuilderFlag, "FP16") and not strong,
         explicit_batch_flag=hasattr(trt.NetworkDefinitionCreationFlag, "EXPLICIT_BATCH"),
         progress_monitor=hasattr(trt, "IProgressMonitor"),
         parser_node_names=hasattr(trt.ParserError, "node_name"),
         supports_model_v2=hasattr(trt.OnnxParser, "supports_model_v2"),
         # Only a runtime that can be told which GPU to build for does not need one to build.
         builds_without_gpu=hasattr(trt.IBuilderConfig, "set_compute_capability"),
+        # TensorRT-RTX measures on the user's machine; setting a cache only makes its builder ask for a GPU.
+        timing_cache=not hasattr(trt.IBuilderConfig, "set_compute_capability"),
     )
 
 
@@ -118,9 +122,12 @@ class Adapter:
         return Handles(self._builder, network, parser), issues if not accepted or network.num_outputs == 0 else ()
 
     def _network_flags(self) -> int:
+        # Those that have no EXPLICIT_BATCH are typed strongly in any case.
         if not self._capabilities.explicit_batch_flag:
             return 0
-        return 1 << int(self._trt.NetworkDefinitionCreationFlag.EXPLICIT_BATCH)
+        flags = self._trt.NetworkDefinitionCreationFlag
+        strong = 0 if self._capabilities.builder_precision_flags else 1 << int(flags.STRONGLY_TYPED)
+        return strong | 1 << int(flags.EXPLICIT_BATCH)
 
     def _issue(self, error: Any) -> ParserIssue:
         named = self._capabilities.parser_node_names

@@ -23,12 +23,13 @@ class Capabilities:
     """What the installed runtime has, each found by looking for the attribute, never by version arithmetic.
 
     Args:
-        builder_precision_flags: Precision is a builder flag (8.6 and 10), not only a property of the graph.
+        builder_precision_flags: Precision is a builder flag (8.6), not a property of the graph.
         explicit_batch_flag: Networks need the EXPLICIT_BATCH creation flag.
         progress_monitor: `IProgressMonitor` exists.
         parser_node_names: Parser errors name their node.
         supports_model_v2: The parser can report on all nodes at once in the new way.
         builds_without_gpu: Engines can be built on a machine without a GPU.
+        timing_cache: What was measured in one build can be used by another.
     """
 
     builder_precision_flags: bool
@@ -37,6 +38,7 @@ class Capabilities:
     parser_node_names: bool
     supports_model_v2: bool
     builds_without_gpu: bool
+    timing_cache: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,10 +160,12 @@ class EngineBlob:
     Args:
         data: The engine file's content.
         warnings: Messages of severity WARNING and above, in order.
+        findings: What is worth knowing of how it was built.
     """
 
     data: memoryview
     warnings: tuple[str, ...]
+    findings: tuple[Finding, ...] = ()
 
 
 class ParsedNetwork(Protocol):

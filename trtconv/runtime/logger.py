@@ -9,10 +9,21 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from trtconv.runtime.messages import Record
+
+_followers: list[Callable[[str, str], None]] = []
+
+
+def follow_log(follower: Callable[[str, str], None]) -> None:
+    """Has a function called with severity and text of everything that TensorRT logs from here on, but VERBOSE.
+
+    Messages are kept with the call into TensorRT that they belong to, in memory, which is lost where TensorRT ends the
+    process. The follower is called from any thread, must return at once and must not raise.
+    """
+    _followers.append(follower)
 
 
 class Session:
@@ -54,6 +65,8 @@ class Log:
         session = self._session
         try:
             session.records.append(Record(severity, text))
+            for follower in _followers:
+                follower(severity, text)
         except BaseException as error:  # Ctrl-C may arrive here: the main thread runs Python only in callbacks.
             session.fail(error)
 

@@ -10,10 +10,12 @@ from typing import Any
 from trtconv.errors import BuildFailed, EnvironmentMissing, InputError
 from trtconv.findings import Finding, Location, Severity
 from trtconv.plan import BuildPlan, TensorInfo
-from trtconv.runtime import layers, messages
+from trtconv.runtime import builder_config, layers, messages
 from trtconv.runtime.base import BuildMonitor, Capabilities, DeconvLayer, EngineBlob
+from trtconv.runtime.gpu import gpu_name
 from trtconv.runtime.logger import Log, Session
 from trtconv.runtime.monitor import Progress, make_progress_monitor
+from trtconv.runtime.timing import TimingCache
 from trtconv.shapes import ShapeProfile
 
 # Which builder flags a precision means, and which ONNX element types need which flag to be honoured at all.
@@ -105,9 +107,10 @@ class Network:
             InputError: A profile lacks an input that has a dynamic dimension.
         """
         self._refuse_shape_inputs(plan.profiles)
+        notes = self._check_options(plan)
         with self._log.session() as session:
             progress = Progress(session, monitor)
-            blob = self._run(plan, session, progress)
+            blob, kept = self._run(plan, session, progress)
         if progress.cancelled:
             raise BuildFailed("the build was cancelled")
         misfits = messages.profile_findings(session.records, len(plan.profiles))
@@ -115,7 +118,7 @@ class Network:
             raise _failed(misfits)
         if blob is None:
             raise _failed(messages.refusal_findings(session.records))
-        return EngineBlob(memoryview(blob), session.warnings)
+        return EngineBlob(memoryview(blob), session.warnings, notes + kept)
 
     def faults(self, plan: BuildPlan) -> tuple[Finding, ...]:
         """Asks the builder whether it takes the network, without building; see `ParsedNetwork.faults`.
@@ -142,24 +145,52 @@ class Network:
             session.records
         )
 
-    def _run(self, plan: BuildPlan, session: Session, progress: Progress) -> Any:
-        """Configures and runs the builder. Returns its IHostMemory, or None where it refused."""
+    def _run(self, plan: BuildPlan, session: Session, progress: Progress) -> tuple[Any, tuple[Finding, ...]]:
+        """Configures and runs the builder. Returns its IHostMemory, or None where it refused, and what to know."""
         builder = self._handles.builder
         config = builder.create_builder_config()
         for flag in self._flags(plan.precision):
             config.set_flag(flag)
+        builder_config.apply(self._trt, config, plan.options)
         if not self._add_profiles(config, plan.profiles):
-            return None
+            return None, ()
+        cache = (
+            TimingCache(plan.timing_cache, config) if plan.timing_cache and self._capabilities.timing_cache else None
+        )
         if self._capabilities.progress_monitor:
             config.progress_monitor = make_progress_monitor(self._trt, progress)
         try:
-            return builder.build_serialized_network(self._handles.network, config)
+            blob = builder.build_serialized_network(self._handles.network, config)
         except MemoryError as error:
             session.raise_failure()
             raise _out_of_memory(session) from error
         except (RuntimeError, TypeError, ValueError) as error:
             session.raise_failure()
             raise _broke_down(str(error), session) from error
+        return blob, () if cache is None or blob is None else _not_kept(cache.save(), str(plan.timing_cache))
+
+    def _check_options(self, plan: BuildPlan) -> tuple[Finding, ...]:
+        """Returns what is worth knowing of the options.
+
+        Raises:
+            BuildFailed: This TensorRT, or a GPU that was asked for, cannot do what was asked for.
+            EnvironmentMissing: This machine cannot.
+        """
+        options = plan.options
+        product = f"{'TensorRT-RTX' if self._capabilities.builds_without_gpu else 'TensorRT'} {self._trt.__version__}"
+        found = builder_config.lacking(self._trt, product, options)
+        if options.compute_capabilities:
+            found += tuple(builder_config.limits(options, self._dtypes()))
+        errors = tuple(finding for finding in found if finding.severity is Severity.ERROR)
+        if errors:
+            raise _failed(errors)
+        refits = options.refittable or options.strip_weights
+        if refits and self._capabilities.builds_without_gpu and gpu_name() is None:
+            raise EnvironmentMissing(
+                f"{product} builds engines that can be refitted, or that have no weights, only where there is a GPU",
+                "Build on a machine with a GPU, or leave out --refittable and --strip-weights.",
+            )
+        return found
 
     def _refuse_shape_inputs(self, profiles: tuple[ShapeProfile, ...]) -> None:
         findings = tuple(
@@ -227,12 +258,24 @@ class Network:
             )
         return [getattr(available, name) for name in names]
 
+    def _dtypes(self) -> set[str]:
+        """Returns the types of all tensors, by TensorRT's names."""
+        dtypes = {t.dtype.name for layer in self._layers() for t in _outputs(layer)}
+        return dtypes | {tensor.dtype.name for tensor in self._input_tensors()}
+
     def _flags_of_graph(self) -> list[str]:
         types = set(self.layer_types)
         flags = ["INT8"] if types.intersection(_QUANTIZED_LAYERS) else []
-        dtypes = {t.dtype.name for layer in self._layers() for t in _outputs(layer)}
-        dtypes |= {tensor.dtype.name for tensor in self._input_tensors()}
+        dtypes = self._dtypes()
         return flags + [flag for dtype, flag in _DTYPE_FLAGS.items() if dtype in dtypes]
+
+
+def _not_kept(why: str, path: str) -> tuple[Finding, ...]:
+    if not why:
+        return ()
+    message = f"the timing cache {path} was not written: {why}"
+    fix = "Give another file with --timing-cache, or none."
+    return (Finding("TC407", "timing-cache-unused", message, Severity.INFO, fix=fix),)
 
 
 def _outputs(layer: Any) -> Iterator[Any]:
