@@ -40,12 +40,11 @@ FIRST = (64, 1024, 256, 512, 128, 768, 384)
 """Static engines are built in this order, while there is time."""
 ASKED = Range(64, 512, 1024)
 PARTS = ((64, 128, 256), (256, 384, 512), (512, 768, 1024))
-LEVELS = 3
 CLASSES = 4
 
 
-def unet(width: int, convolutions: int, size: int | None) -> onnx.ModelProto:
-    """Makes the network, for one size or for any multiple of eight."""
+def unet(width: int, convolutions: int, size: int | None, levels: int = 3) -> onnx.ModelProto:
+    """Makes the network, for one size or for any multiple of 2 to the power of `levels`."""
     random = np.random.default_rng(0)
     nodes: list[onnx.NodeProto] = []
     weights: list[onnx.TensorProto] = []
@@ -68,14 +67,14 @@ def unet(width: int, convolutions: int, size: int | None) -> onnx.ModelProto:
         return tensor
 
     tensor, before, skips = "x", 3, []
-    for level in range(LEVELS):
+    for level in range(levels):
         tensor = convolve(tensor, before, width << level)
         before = width << level
         skips.append(tensor)
         tensor = add("MaxPool", [tensor], kernel_shape=[2, 2], strides=[2, 2])
-    tensor = convolve(tensor, before, width << LEVELS)
-    before = width << LEVELS
-    for level in reversed(range(LEVELS)):
+    tensor = convolve(tensor, before, width << levels)
+    before = width << levels
+    for level in reversed(range(levels)):
         after = width << level
         attrs = {"strides": [2, 2], "pads": [1, 1, 1, 1], "output_padding": [1, 1]}
         tensor = add("ConvTranspose", [tensor, weight(before, after, 3, 3)], **attrs)
