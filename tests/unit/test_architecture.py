@@ -91,7 +91,7 @@ DOORS = {
     ],
     "torch": ["exporter/*"],
     "safetensors": ["exporter/weights.py"],
-    "onnxscript": ["exporter/writers.py"],
+    "onnxscript": ["exporter/writers.py", "exporter/output_size.py"],
     "tensorrt": ["runtime/*"],
     "tensorrt_rtx": ["runtime/*"],
     "importlib": [
