@@ -31,7 +31,7 @@ from trtconv.plan import (
     Target,
 )
 from trtconv.precision import apply_precision
-from trtconv.profiles import settle
+from trtconv.profiles import Sized, narrower, settle
 from trtconv.progress import NullProgress, Progress
 from trtconv.rules import STANDING, run_rules
 from trtconv.rules.verdicts import ParserRefused
@@ -41,6 +41,8 @@ from trtconv.verify import QUANTIZED_TOLERANCE, compare_safely, tolerance
 
 _SMALL_NETWORK = 64
 """Layers up to which `check` builds an engine to see whether it can: that takes some hundredths of a second."""
+_PATIENCE_SECONDS = 60.0
+"""How long narrower profiles are tried after the builder refused, and how long a refusal may have taken to do so."""
 
 
 class _Clock:
@@ -53,9 +55,11 @@ class _Clock:
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[None]:
         started = time.perf_counter()
-        with self.progress.stage(name):
-            yield
-        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started
+        try:
+            with self.progress.stage(name):
+                yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started
 
 
 def build(request: BuildRequest, progress: Progress | None = None) -> BuildReport:
@@ -95,7 +99,8 @@ def _build(request: BuildRequest, model: OnnxModel, engine: Runtime, report: Bui
     """Does the work of `build` after loading; every failure of the model becomes findings in the report."""
     done, findings = _prepare(model, engine.info.target, _passes(request), clock)
     with clock.stage("sizes"):
-        sized = settle(model, report.plan.profiles, rounded=request.rounded, split=request.split)
+        asked = request.dims if request.profiles else None
+        sized = settle(model, report.plan.profiles, rounded=request.rounded, split=request.split, asked=asked)
     report = dataclasses.replace(
         report,
         plan=dataclasses.replace(report.plan, profiles=sized.profiles),
@@ -117,7 +122,7 @@ def _build(request: BuildRequest, model: OnnxModel, engine: Runtime, report: Bui
     try:
         blob = _build_in_thread(network, _builder_plan(report.plan, engine), clock)
     except BuildFailed as error:
-        return _failed(report, _findings_of(error))
+        return _failed(report, _with_narrower(_findings_of(error), model, sized, report.plan, engine, clock))
     with clock.stage("write"):
         atomic_write(request.engine_path, blob.data)
     return dataclasses.replace(
@@ -154,7 +159,7 @@ def check(request: CheckRequest, progress: Progress | None = None) -> CheckRepor
     # Sizes that do not fit in a static model are the parser's to find, which is faster.
     if profiles and dynamic_dims(model.inputs):
         with clock.stage("sizes"):
-            findings += settle(model, profiles).findings
+            findings += settle(model, profiles, asked=request.dims if request.profiles else None).findings
     parser: dict[str, Any] = {"runtime": None, "version": None, "accepted": None, "built": None}
     if engine is not None:
         plan = BuildPlan(target, profiles)
@@ -352,6 +357,42 @@ def _build_in_thread(network: ParsedNetwork, plan: BuildPlan, clock: _Clock) -> 
         finally:
             stopped = True
             executor.shutdown(wait=False)
+
+
+def _with_narrower(
+    findings: tuple[Finding, ...],
+    model: OnnxModel,
+    sized: Sized,
+    plan: BuildPlan,
+    engine: Runtime,
+    clock: _Clock,
+) -> tuple[Finding, ...]:
+    """Says which narrower profiles build, where the builder refuses these and trying costs little.
+
+    Everything fixed is tried first: where that fails too, the ranges are not to blame.
+    """
+    started = time.monotonic()
+    refused = [finding for finding in findings if finding.code == "TC403"]
+    if not refused or clock.seconds["build"] > _PATIENCE_SECONDS:
+        return findings
+    built: list[str] = []
+    for number, each in enumerate(narrower(model.inputs, sized.profiles, sized.lattice)):
+        if time.monotonic() - started > _PATIENCE_SECONDS:
+            break
+        # A builder that broke down may have left its network in any state.
+        network, _ = _parse(model, engine, clock)
+        asked = _builder_plan(dataclasses.replace(plan, profiles=each.profiles), engine)
+        try:
+            if network is not None:
+                _build_in_thread(network, asked, clock)
+                built.append(each.flags)
+        except BuildFailed:
+            if number == 0:
+                return findings
+    if not built:
+        return findings
+    offer = f"The ranges are too wide for the builder. It does build with {'; or with '.join([*built[1:], built[0]])}."
+    return tuple(dataclasses.replace(f, fix=offer) if f is refused[0] else f for f in findings)
 
 
 def _check_outputs(request: BuildRequest) -> None:

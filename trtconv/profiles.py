@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 
 from trtconv.errors import InputError
 from trtconv.findings import Finding
-from trtconv.lattice import SizeLattice
+from trtconv.lattice import SizeLattice, first_faults
 from trtconv.model import OnnxModel
 from trtconv.rules.sizes import SIZE_CHECKS, SizesView
-from trtconv.shapes import InputSpec, Range, ShapeProfile, dynamic_dims, make_profile
+from trtconv.shapes import InputSpec, Range, ShapeProfile, bounds_by_name, dynamic_dims, make_profile
 
 AUTO = "auto"
+_MOST_CORNERS = 4096
+"""Combinations of sizes that are looked up in profiles to see whether they cover a range."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +38,12 @@ class Sized:
 
 
 def settle(
-    model: OnnxModel, profiles: Sequence[ShapeProfile], *, rounded: bool = False, split: str | None = None
+    model: OnnxModel,
+    profiles: Sequence[ShapeProfile],
+    *,
+    rounded: bool = False,
+    split: str | None = None,
+    asked: Mapping[str, Range] | None = None,
 ) -> Sized:
     """Checks profiles against the size lattice, after rounding and splitting them where that was asked for.
 
@@ -43,9 +52,11 @@ def settle(
         profiles: What was asked for.
         rounded: Move sizes that the network does not accept to the nearest that it does.
         split: Divide the one profile: a number, or "auto".
+        asked: Bounds that the profiles together are to cover.
 
     Raises:
-        InputError: The split makes no sense: several profiles, nothing that ranges, or finer than the lattice.
+        InputError: The split makes no sense: several profiles, nothing that ranges, or finer than the lattice; or
+            the profiles do not cover what was asked.
     """
     view = SizesView(model, profiles)
     notes: list[str] = []
@@ -54,8 +65,11 @@ def settle(
         current = tuple(_rounded(model.inputs, profile, view.lattice, notes) for profile in profiles)
         view = SizesView(model, current)
     findings = tuple(finding for rule in SIZE_CHECKS for finding in rule.check(view))
-    if split is not None and not any(fault is not None for fault in view.faults):
+    fitting = not any(fault is not None for fault in view.faults)
+    if split is not None and fitting:
         current = _split(model.inputs, current, view.lattice, split, notes)
+    if asked and len(current) > 1 and fitting:
+        _refuse_gaps(view, current, bounds_by_name(model.inputs, asked))
     return Sized(current, view.lattice, findings, tuple(notes))
 
 
@@ -93,7 +107,7 @@ def _split(
         if split == AUTO or split == "1":
             return tuple(profiles)
         raise InputError("--split has nothing to divide: no dimension ranges", "Give a range, as in height=64:256:512.")
-    count = _automatic(profile, groups) if split == AUTO else int(split)
+    count = _automatic(profile, groups) if split == AUTO else _counted(split)
     cuts = {name: _cuts(lattice, profile.dims[name], name, count) for group in groups for name in group}
     free = [name for name in profile.dims if any(name in table.columns for table in lattice.tables)]
     nested = len(groups) > 1
@@ -109,6 +123,12 @@ def _split(
     if count > 1:
         notes.append(_said(cuts, count, nested=nested))
     return tuple(made)
+
+
+def _counted(split: str) -> int:
+    if not split.isdecimal() or int(split) < 1:
+        raise InputError(f"--split {split!r} is neither a number of profiles nor auto", "Write --split 3.")
+    return int(split)
 
 
 def _said(cuts: Mapping[str, Sequence[int]], count: int, *, nested: bool) -> str:
@@ -168,3 +188,101 @@ def _best(lattice: SizeLattice, asked: Range, low: int, high: int, name: str) ->
     middle = math.sqrt(low * high)
     sizes = [n for n in lattice.dims[name].around if low <= n <= high]
     return min(sizes, key=lambda n: (abs(math.log(n / middle)), -n))
+
+
+def _refuse_gaps(view: SizesView, profiles: Sequence[ShapeProfile], asked: Mapping[str, Range]) -> None:
+    """Raises InputError where sizes that were asked for, and that the network accepts, are in no profile.
+
+    Coverage can change only where a profile begins or ends, so those sizes and their neighbours are looked up, and
+    the ends of what was asked.
+    """
+    ends = {
+        name: _ends(view.lattice, profiles, name, bound) for name, bound in asked.items() if name in view.sizes.names
+    }
+    points = [dict(zip(ends, sizes, strict=True)) for sizes in itertools.islice(_corners(ends), _MOST_CORNERS)]
+    lost = [p for p in points if not any(_inside(p, profile) for profile in profiles)]
+    rest = {name: profiles[0].dims[name].opt for name in view.sizes.names}
+    faults = first_faults(view.sizes.run([{**rest, **p} for p in lost]).checks, len(lost)) if lost else []
+    point = next((p for p, fault in zip(lost, faults, strict=True) if fault is None), None)
+    if point is None:
+        return
+    ranging = {name: size for name, size in point.items() if asked[name].min < asked[name].max}
+    sizes = ", ".join(f"{name} {size}" for name, size in ranging.items())
+    bounds = ", ".join(f"{name}={asked[name].min}:{asked[name].max}" for name in ranging)
+    raise InputError(
+        f"the profiles do not cover what --dim asks for ({bounds}): {sizes} is in none of the {len(profiles)}",
+        f"Add a --profile with it, widen one, or leave out --dim {' and --dim '.join(ranging)}.",
+    )
+
+
+def _ends(lattice: SizeLattice, profiles: Sequence[ShapeProfile], name: str, asked: Range) -> list[int]:
+    sizes = [n for n in lattice.dims[name].around if asked.min <= n <= asked.max]
+    found = {*sizes[:1], *sizes[-1:]}
+    for bound in (profile.dims[name] for profile in profiles):
+        below, above = [n for n in sizes if n < bound.min], [n for n in sizes if n > bound.max]
+        found.update((*below[-1:], *above[:1], *(n for n in (bound.min, bound.max) if n in sizes)))
+    return sorted(found)
+
+
+def _corners(ends: Mapping[str, Sequence[int]]) -> Iterator[tuple[int, ...]]:
+    return itertools.product(*ends.values())
+
+
+def _inside(sizes: Mapping[str, int], profile: ShapeProfile) -> bool:
+    return all(profile.dims[name].min <= size <= profile.dims[name].max for name, size in sizes.items())
+
+
+@dataclasses.dataclass(frozen=True)
+class Narrower:
+    """Profiles that ask less of the builder, and the flags that give them."""
+
+    flags: str
+    profiles: tuple[ShapeProfile, ...]
+
+
+def narrower(inputs: Sequence[InputSpec], profiles: Sequence[ShapeProfile], lattice: SizeLattice) -> list[Narrower]:
+    """Returns profiles to try where the builder breaks down on wide ones; the narrowest first, then the widest.
+
+    Args:
+        inputs: The model's inputs.
+        profiles: What the builder broke down on.
+        lattice: The accepted sizes.
+
+    Returns:
+        Everything fixed; then one dimension after the other left to range and the rest fixed, or, where one ranges
+        only, two and four parts of it; then all of them in a narrow range. Empty where nothing ranges.
+    """
+    names = [name for table in lattice.tables for name in table.columns]
+    bounds = {name: _span([profile.dims[name] for profile in profiles]) for name in names}
+    whole = make_profile(inputs, bounds, profiles[0].values)
+    groups = _groups(inputs, whole, lattice)
+    ranging = [name for group in groups for name in group]
+    if not ranging:
+        return []
+    fixed = {name: Range(bounds[name].opt, bounds[name].opt, bounds[name].opt) for name in ranging}
+    low = lattice.rounded({n: math.ceil(math.sqrt(bounds[n].min * bounds[n].opt)) for n in names}, up=True)
+    high = lattice.rounded({n: math.isqrt(bounds[n].max * bounds[n].opt) for n in names}, up=False)
+    near = {n: Range(*sorted((low[n], bounds[n].opt, high[n]))) for n in ranging}
+    tries = [{n: bounds[n] if n in group else fixed[n] for n in ranging} for group in groups]
+    found = []
+    for dims in (fixed, *(tries if len(groups) > 1 else ()), near):
+        made = make_profile(inputs, {**bounds, **dims}, whole.values)
+        found.append(Narrower(_flags(dims), (made,)))
+    if len(groups) == 1:
+        given = _flags({n: bounds[n] for n in ranging})
+        for parts in (2, 4):
+            try:
+                made_parts = _split(inputs, (whole,), lattice, str(parts), [])
+            except InputError:
+                break
+            found.insert(parts // 2, Narrower(f"{given} --split {parts}", made_parts))
+    return [each for each in found if each.profiles != tuple(profiles)]
+
+
+def _span(bounds: Sequence[Range]) -> Range:
+    return Range(min(b.min for b in bounds), bounds[0].opt, max(b.max for b in bounds))
+
+
+def _flags(dims: Mapping[str, Range]) -> str:
+    sizes = {name: bound.opt if bound.min == bound.max else bound for name, bound in dims.items()}
+    return " ".join(f"--dim {shlex.quote(f'{name}={size}')}" for name, size in sizes.items())
