@@ -38,7 +38,7 @@ NETS: dict[str, tuple[Callable[[], Any], dict[str, tuple[int, ...]], dict[str, d
         ("0 to 1 beyond a multiple of 8",) * 2,
     ),
     "patch merging": (nets.PatchMerging, IMAGE, PLANE, ("multiples of 2",) * 2),
-    "YOLO": (nets.Yolo, {"x": (1, 3, 48, 64)}, PLANE, None),
+    "YOLO": (nets.Yolo, {"x": (1, 3, 48, 64)}, PLANE, ("0 to 7 below a multiple of 16",) * 2),
     "normalised": (nets.Normalised, IMAGE, PLANE, ("multiples of 3",) * 2),
     "padded to 8": (nets.PaddedToEight, IMAGE, PLANE, ("every size",) * 2),
     "padded to the skip": (nets.PaddedToSkip, IMAGE, PLANE, ("every size",) * 2),
