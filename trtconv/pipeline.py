@@ -259,15 +259,15 @@ def _tolerance(original: OnnxModel, edited: Sequence[Pass]) -> float:
 
 def _selected(request: RewriteRequest) -> tuple[Pass, ...]:
     chosen = select(PASSES, request.only, request.skip)
-    asked = [each for each in PASSES if each.on_request and request.requantize and each.name not in request.skip]
+    asked = [each for each in PASSES if each.flag and getattr(request, each.flag) and each.name not in request.skip]
     return tuple(each for each in PASSES if each in chosen or each in asked)
 
 
 def _passes(request: BuildRequest | CheckRequest) -> tuple[Pass, ...]:
-    """Returns the passes of a request: none, the usual ones, or those with the requantiser."""
+    """Returns the passes of a request: none, the usual ones, or those with what its flags ask for."""
     if not request.rewrite:
         return ()
-    return tuple(each for each in PASSES if not each.on_request or request.requantize)
+    return tuple(each for each in PASSES if not each.on_request or (each.flag and getattr(request, each.flag)))
 
 
 def _prepare(

@@ -33,7 +33,8 @@ MAY_IMPORT = {
     "model": "deconv errors files findings shapes validity",
     "lattice": "deconv expressions findings model shapes",
     "baked": "lattice model shapes",
-    "passes": "baked deconv errors findings model plan quant",
+    "skips": "deconv lattice model",
+    "passes": "baked deconv errors findings model plan quant skips",
     "rules": "baked deconv findings lattice model plan quant shapes",
     "profiles": "errors findings lattice model rules shapes",
     "sizing": "errors expressions lattice model plan shapes",
@@ -80,6 +81,7 @@ DOORS = {
     "onnxruntime": ["exporter/proof.py", "precision.py", "verify.py"],
     "numpy": [
         "baked.py",
+        "skips.py",
         "deconv.py",
         "exporter/proof.py",
         "lattice/*",

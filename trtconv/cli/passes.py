@@ -36,5 +36,6 @@ def command(output_format: str) -> Outcome:
     blocks = []
     for each in PASSES:
         fixes = f", mends {', '.join(each.fixes)}" if each.fixes else ""
-        blocks.append(f"{each.name} ({each.safety}{fixes})\n  {each.summary}")
+        asked = ", on request" if each.on_request else ""
+        blocks.append(f"{each.name} ({each.safety}{fixes}{asked})\n  {each.summary}")
     return Outcome("\n".join(blocks))

@@ -52,18 +52,16 @@ def _match(model: OnnxModel, found: Unmatched) -> str:
     field = Field(model.main, {"ConvTranspose"})
     node = next(n for n in field.graph.nodes if field.location(n).index == found.index)
     output, name = node.outputs[0], node.name or "ConvTranspose"
-    node.outputs.clear()
-    full = field.node("ConvTranspose", name, list(node.inputs), f"{name}.full", **node.attrs)
-    full.attrs["output_padding"] = list(found.output_padding)
+    full = field.variable(f"{name}.full")
+    node.outputs = [full]
+    node.attrs["output_padding"] = list(found.output_padding)
     axes = np.arange(2, 2 + len(found.output_padding), dtype=np.int64)
     shape = field.node("Shape", f"{name}/Shape", [field.tensor(found.skip)], f"{name}.skip_shape")
     size = _first_axes(field, name, shape.outputs[0], axes)
     starts = field.constant(f"{name}.starts", np.zeros(len(axes), np.int64))
     ends = size.outputs[0]
-    sliced = field.node(
-        "Slice", f"{name}/Slice", [full.outputs[0], starts, ends, field.constant(f"{name}.axes", axes)], output
-    )
-    field.replace(node, [shape, size, full, sliced])
+    sliced = field.node("Slice", f"{name}/Slice", [full, starts, ends, field.constant(f"{name}.axes", axes)], output)
+    field.replace(node, [shape, size, node, sliced])
     field.close()
     return f"output_padding {list(found.output_padding)} and a Slice to the size of {found.skip} ({found.join.label})"
 
