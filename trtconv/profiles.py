@@ -16,6 +16,8 @@ from trtconv.rules.sizes import SIZE_CHECKS, SizesView
 from trtconv.shapes import InputSpec, Range, ShapeProfile, bounds_by_name, dynamic_dims, make_profile
 
 AUTO = "auto"
+_MOST_PARTS = 6
+"""Profiles that are made unasked."""
 _MOST_CORNERS = 4096
 """Combinations of sizes that are looked up in profiles to see whether they cover a range."""
 
@@ -107,7 +109,7 @@ def _split(
         if split == AUTO or split == "1":
             return tuple(profiles)
         raise InputError("--split has nothing to divide: no dimension ranges", "Give a range, as in height=64:256:512.")
-    count = _automatic(profile, groups) if split == AUTO else _counted(split)
+    count = _automatic(profile, groups, lattice) if split == AUTO else _counted(split)
     cuts = {name: _cuts(lattice, profile.dims[name], name, count) for group in groups for name in group}
     free = [name for name in profile.dims if any(name in table.columns for table in lattice.tables)]
     nested = len(groups) > 1
@@ -117,7 +119,8 @@ def _split(
         for group in groups:
             for name in group:
                 low, high = cuts[name][index], cuts[name][index + 1]
-                best = _best(lattice, profile.dims[name], low, high, name)
+                wanted = _ideal(profile.dims[name], count, index + 1)
+                best = _best(lattice, profile.dims[name], (low, high), wanted, name)
                 bounds[name] = Range(cuts[name][0] if nested else low, best, high)
         made.append(make_profile(inputs, bounds, profile.values))
     if count > 1:
@@ -153,21 +156,30 @@ def _groups(inputs: Sequence[InputSpec], profile: ShapeProfile, lattice: SizeLat
     return [group for group in found if not set(group) <= batch] or found
 
 
-def _automatic(profile: ShapeProfile, groups: Sequence[Sequence[str]]) -> int:
-    """Returns a number of profiles so that each but the lowest spans a factor of two, and the lowest of four.
+def _automatic(profile: ShapeProfile, groups: Sequence[Sequence[str]], lattice: SizeLattice) -> int:
+    """Returns a number of profiles so that opts are a factor of two apart at most, and no size is farther from one.
 
-    Small sizes are bound by launching kernels, so that their latency hardly depends on what was optimized for.
-    Measured: three profiles from 64 to 1024 are within 1.11 of static engines (docs/sizes.md).
+    Measured: from 64 to 1024 the three that this makes are as fast as static engines (docs/sizes.md has the figures).
     """
-    ratio = max(profile.dims[name].max / profile.dims[name].min for group in groups for name in group)
-    return min(6, max(1, math.ceil(math.log2(ratio) - 1e-9) - 1))
+    names = [name for group in groups for name in group]
+    ratio = max(profile.dims[name].max / profile.dims[name].min for name in names)
+    room = min(len(_sizes(lattice, profile.dims[name], name)) for name in names) - 1
+    return max(1, min(_MOST_PARTS, room, math.ceil(math.log2(ratio) - 1e-9) - 1))
+
+
+def _ideal(bound: Range, count: int, place: float) -> float:
+    """Returns where opt number `place` of `count` belongs, from 1: they and the ends are equal factors apart."""
+    return float(bound.min * (bound.max / bound.min) ** (place / (count + 1)))
+
+
+def _sizes(lattice: SizeLattice, bound: Range, name: str) -> list[int]:
+    return [n for n in lattice.dims[name].around if bound.min <= n <= bound.max]
 
 
 def _cuts(lattice: SizeLattice, bound: Range, name: str, count: int) -> list[int]:
-    """Returns count + 1 sizes that divide a range in equal factors, but for the lowest part, which has the square."""
-    ratio = bound.max / bound.min
-    ideal = [bound.min * ratio ** ((index + 1) / (count + 1)) for index in range(1, count)]
-    sizes = [n for n in lattice.dims[name].around if bound.min <= n <= bound.max]
+    """Returns count + 1 sizes that divide a range, each in the middle of two opts, in factors."""
+    ideal = [_ideal(bound, count, index + 0.5) for index in range(1, count)]
+    sizes = _sizes(lattice, bound, name)
     if count < 1 or len(sizes) < count + 1:
         raise InputError(
             f"--split {count} is finer than the sizes that the network accepts: {name} has {len(sizes)} in {bound}",
@@ -181,13 +193,16 @@ def _cuts(lattice: SizeLattice, bound: Range, name: str, count: int) -> list[int
     return [*cuts, sizes[-1]]
 
 
-def _best(lattice: SizeLattice, asked: Range, low: int, high: int, name: str) -> int:
-    """Returns what to optimize for: the asked size where it is inside, else the middle, in factors, of a part."""
-    if low < asked.opt < high:
+def _best(lattice: SizeLattice, asked: Range, part: tuple[int, int], wanted: float, name: str) -> int:
+    """Returns what to optimize a part for: the size that was asked for where it is in this part, else near `wanted`.
+
+    A largest size is no wish: it is what a range without an opt has.
+    """
+    low, high = part
+    if low < asked.opt <= high and asked.opt < asked.max:
         return asked.opt
-    middle = math.sqrt(low * high)
-    sizes = [n for n in lattice.dims[name].around if low <= n <= high]
-    return min(sizes, key=lambda n: (abs(math.log(n / middle)), -n))
+    sizes = [n for n in _sizes(lattice, asked, name) if low <= n <= high]
+    return min(sizes, key=lambda n: (abs(math.log(n / wanted)), -n))
 
 
 def _refuse_gaps(view: SizesView, profiles: Sequence[ShapeProfile], asked: Mapping[str, Range]) -> None:

@@ -77,15 +77,15 @@ def test_static_model(call: Callable[..., Any], tmp_path: Path) -> None:
             "--split 'x'",
         ),
         (
-            ["build", UNET, *"--dim batch=1 --dim height=64:128 --dim width=64 --split 9".split()],
+            ["build", UNET, *["--dim", "batch=1", "--dim", "height=64:128", "--dim", "width=64", "--split", "9"]],
             "--split 9 is finer than the sizes that the network accepts",
         ),
         (
             [
                 "build",
                 UNET,
-                *"--dim batch=1 --dim height=64:512 --dim width=64".split(),
-                *"--profile height=64:256 --profile height=272:512".split(),
+                *["--dim", "batch=1", "--dim", "height=64:512", "--dim", "width=64"],
+                *["--profile", "height=64:256", "--profile", "height=272:512"],
             ],
             "the profiles do not cover what --dim asks for (height=64:512): height 264 is in none of the 2",
         ),
