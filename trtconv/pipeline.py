@@ -32,7 +32,7 @@ from trtconv.plan import (
     Target,
 )
 from trtconv.precision import Applied
-from trtconv.profiles import settle
+from trtconv.profiles import Sized, narrower, settle
 from trtconv.progress import NullProgress, Progress
 from trtconv.reference import QUANTIZED_TOLERANCE, compare_safely, tolerance
 from trtconv.rules import STANDING, run_rules
@@ -42,6 +42,8 @@ from trtconv.shapes import ShapeProfile, dynamic_dims, make_profile
 
 _SMALL_NETWORK = 64
 """Layers up to which `check` builds an engine to see whether it can: that takes some hundredths of a second."""
+_PATIENCE_SECONDS = 60.0
+"""How long narrower profiles are tried after the builder refused, and how long a refusal may have taken to do so."""
 
 
 class _Clock:
@@ -54,9 +56,11 @@ class _Clock:
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[None]:
         started = time.perf_counter()
-        with self.progress.stage(name):
-            yield
-        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started
+        try:
+            with self.progress.stage(name):
+                yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started
 
 
 def build(request: BuildRequest, progress: Progress | None = None) -> BuildReport:
@@ -107,7 +111,8 @@ def _build(
     """Does the work of `build` after loading; every failure of the model becomes findings in the report."""
     done, findings = _prepare(model, engine.info.target, _passes(request), clock)
     with clock.stage("sizes"):
-        sized = settle(model, report.plan.profiles, rounded=request.rounded, split=request.split)
+        asked = request.dims if request.profiles else None
+        sized = settle(model, report.plan.profiles, rounded=request.rounded, split=request.split, asked=asked)
     report = dataclasses.replace(
         report,
         plan=dataclasses.replace(report.plan, profiles=sized.profiles),
@@ -133,10 +138,12 @@ def _build(
     network, refused = _parse(model, engine, clock)
     if network is None:
         return _failed(report, refused), None
+    plan = _builder_plan(report.plan, request, engine)
     try:
-        blob = _build_in_thread(network, _builder_plan(report.plan, request, engine), clock)
+        blob = _build_in_thread(network, plan, clock)
     except BuildFailed as error:
-        return _failed(report, _findings_of(error)), None
+        narrower_too = _with_narrower(_findings_of(error), model, sized, plan, engine, clock)
+        return _failed(report, narrower_too), None
     report = dataclasses.replace(
         report,
         findings=report.findings + blob.findings + _cache_findings(request, engine.info),
@@ -173,7 +180,7 @@ def check(request: CheckRequest, progress: Progress | None = None) -> CheckRepor
     # Sizes that do not fit in a static model are the parser's to find, which is faster.
     if profiles and dynamic_dims(model.inputs):
         with clock.stage("sizes"):
-            findings += settle(model, profiles).findings
+            findings += settle(model, profiles, asked=request.dims if request.profiles else None).findings
     parser: dict[str, Any] = {"runtime": None, "version": None, "accepted": None, "built": None}
     if engine is not None:
         plan = BuildPlan(target, profiles)
@@ -273,12 +280,12 @@ def _tolerance(original: OnnxModel, edited: Sequence[Pass]) -> float:
 
 def _selected(request: RewriteRequest) -> tuple[Pass, ...]:
     chosen = select(PASSES, request.only, request.skip)
-    asked = [each for each in PASSES if each.on_request and request.requantize and each.name not in request.skip]
+    asked = [each for each in PASSES if each.flag and getattr(request, each.flag) and each.name not in request.skip]
     return tuple(each for each in PASSES if each in chosen or each in asked)
 
 
 def _passes(request: BuildRequest | CheckRequest) -> tuple[Pass, ...]:
-    """Returns the passes of a request: none, the usual ones, or those with the requantiser."""
+    """Returns the passes of a request: none, the usual ones, or those with what its flags ask for."""
     if not request.rewrite:
         return ()
     precision = request.precision if isinstance(request, BuildRequest) else "as-is"
@@ -407,6 +414,41 @@ def _build_in_thread(network: ParsedNetwork, plan: BuildPlan, clock: _Clock) -> 
         finally:
             stopped = True
             executor.shutdown(wait=False)
+
+
+def _with_narrower(
+    findings: tuple[Finding, ...],
+    model: OnnxModel,
+    sized: Sized,
+    plan: BuildPlan,
+    engine: Runtime,
+    clock: _Clock,
+) -> tuple[Finding, ...]:
+    """Says which narrower profiles build, where the builder refuses these and trying costs little.
+
+    Everything fixed is tried first: where that fails too, the ranges are not to blame.
+    """
+    started = time.monotonic()
+    refused = [finding for finding in findings if finding.code == "TC403"]
+    if not refused or clock.seconds["build"] > _PATIENCE_SECONDS:
+        return findings
+    built: list[str] = []
+    for number, each in enumerate(narrower(model.inputs, sized.profiles, sized.lattice)):
+        if time.monotonic() - started > _PATIENCE_SECONDS:
+            break
+        # A builder that broke down may have left its network in any state.
+        network, _ = _parse(model, engine, clock)
+        try:
+            if network is not None:
+                _build_in_thread(network, dataclasses.replace(plan, profiles=each.profiles), clock)
+                built.append(each.flags)
+        except BuildFailed:
+            if number == 0:
+                return findings
+    if not built:
+        return findings
+    offer = f"The ranges are too wide for the builder. It does build with {'; or with '.join([*built[1:], built[0]])}."
+    return tuple(dataclasses.replace(f, fix=offer) if f is refused[0] else f for f in findings)
 
 
 def _check_outputs(request: BuildRequest) -> None:

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 
 from trtconv.errors import InputError
 from trtconv.findings import Finding
-from trtconv.lattice import SizeLattice
+from trtconv.lattice import SizeLattice, first_faults
 from trtconv.model import OnnxModel
 from trtconv.rules.sizes import SIZE_CHECKS, SizesView
-from trtconv.shapes import InputSpec, Range, ShapeProfile, dynamic_dims, make_profile
+from trtconv.shapes import InputSpec, Range, ShapeProfile, bounds_by_name, dynamic_dims, make_profile
 
 AUTO = "auto"
+_MOST_PARTS = 6
+"""Profiles that are made unasked."""
+_MOST_CORNERS = 4096
+"""Combinations of sizes that are looked up in profiles to see whether they cover a range."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +40,12 @@ class Sized:
 
 
 def settle(
-    model: OnnxModel, profiles: Sequence[ShapeProfile], *, rounded: bool = False, split: str | None = None
+    model: OnnxModel,
+    profiles: Sequence[ShapeProfile],
+    *,
+    rounded: bool = False,
+    split: str | None = None,
+    asked: Mapping[str, Range] | None = None,
 ) -> Sized:
     """Checks profiles against the size lattice, after rounding and splitting them where that was asked for.
 
@@ -43,9 +54,11 @@ def settle(
         profiles: What was asked for.
         rounded: Move sizes that the network does not accept to the nearest that it does.
         split: Divide the one profile: a number, or "auto".
+        asked: Bounds that the profiles together are to cover.
 
     Raises:
-        InputError: The split makes no sense: several profiles, nothing that ranges, or finer than the lattice.
+        InputError: The split makes no sense: several profiles, nothing that ranges, or finer than the lattice; or
+            the profiles do not cover what was asked.
     """
     view = SizesView(model, profiles)
     notes: list[str] = []
@@ -54,8 +67,11 @@ def settle(
         current = tuple(_rounded(model.inputs, profile, view.lattice, notes) for profile in profiles)
         view = SizesView(model, current)
     findings = tuple(finding for rule in SIZE_CHECKS for finding in rule.check(view))
-    if split is not None and not any(fault is not None for fault in view.faults):
+    fitting = not any(fault is not None for fault in view.faults)
+    if split is not None and fitting:
         current = _split(model.inputs, current, view.lattice, split, notes)
+    if asked and len(current) > 1 and fitting:
+        _refuse_gaps(view, current, bounds_by_name(model.inputs, asked))
     return Sized(current, view.lattice, findings, tuple(notes))
 
 
@@ -93,7 +109,7 @@ def _split(
         if split == AUTO or split == "1":
             return tuple(profiles)
         raise InputError("--split has nothing to divide: no dimension ranges", "Give a range, as in height=64:256:512.")
-    count = _automatic(profile, groups) if split == AUTO else int(split)
+    count = _automatic(profile, groups, lattice) if split == AUTO else _counted(split)
     cuts = {name: _cuts(lattice, profile.dims[name], name, count) for group in groups for name in group}
     free = [name for name in profile.dims if any(name in table.columns for table in lattice.tables)]
     nested = len(groups) > 1
@@ -103,12 +119,19 @@ def _split(
         for group in groups:
             for name in group:
                 low, high = cuts[name][index], cuts[name][index + 1]
-                best = _best(lattice, profile.dims[name], low, high, name)
+                wanted = _ideal(profile.dims[name], count, index + 1)
+                best = _best(lattice, profile.dims[name], (low, high), wanted, name)
                 bounds[name] = Range(cuts[name][0] if nested else low, best, high)
         made.append(make_profile(inputs, bounds, profile.values))
     if count > 1:
         notes.append(_said(cuts, count, nested=nested))
     return tuple(made)
+
+
+def _counted(split: str) -> int:
+    if not split.isdecimal() or int(split) < 1:
+        raise InputError(f"--split {split!r} is neither a number of profiles nor auto", "Write --split 3.")
+    return int(split)
 
 
 def _said(cuts: Mapping[str, Sequence[int]], count: int, *, nested: bool) -> str:
@@ -133,21 +156,30 @@ def _groups(inputs: Sequence[InputSpec], profile: ShapeProfile, lattice: SizeLat
     return [group for group in found if not set(group) <= batch] or found
 
 
-def _automatic(profile: ShapeProfile, groups: Sequence[Sequence[str]]) -> int:
-    """Returns a number of profiles so that each but the lowest spans a factor of two, and the lowest of four.
+def _automatic(profile: ShapeProfile, groups: Sequence[Sequence[str]], lattice: SizeLattice) -> int:
+    """Returns a number of profiles so that opts are a factor of two apart at most, and no size is farther from one.
 
-    Small sizes are bound by launching kernels, so that their latency hardly depends on what was optimized for.
-    Measured: three profiles from 64 to 1024 are within 1.11 of static engines (docs/sizes.md).
+    Measured: from 64 to 1024 the three that this makes are as fast as static engines (docs/sizes.md has the figures).
     """
-    ratio = max(profile.dims[name].max / profile.dims[name].min for group in groups for name in group)
-    return min(6, max(1, math.ceil(math.log2(ratio) - 1e-9) - 1))
+    names = [name for group in groups for name in group]
+    ratio = max(profile.dims[name].max / profile.dims[name].min for name in names)
+    room = min(len(_sizes(lattice, profile.dims[name], name)) for name in names) - 1
+    return max(1, min(_MOST_PARTS, room, math.ceil(math.log2(ratio) - 1e-9) - 1))
+
+
+def _ideal(bound: Range, count: int, place: float) -> float:
+    """Returns where opt number `place` of `count` belongs, from 1: they and the ends are equal factors apart."""
+    return float(bound.min * (bound.max / bound.min) ** (place / (count + 1)))
+
+
+def _sizes(lattice: SizeLattice, bound: Range, name: str) -> list[int]:
+    return [n for n in lattice.dims[name].around if bound.min <= n <= bound.max]
 
 
 def _cuts(lattice: SizeLattice, bound: Range, name: str, count: int) -> list[int]:
-    """Returns count + 1 sizes that divide a range in equal factors, but for the lowest part, which has the square."""
-    ratio = bound.max / bound.min
-    ideal = [bound.min * ratio ** ((index + 1) / (count + 1)) for index in range(1, count)]
-    sizes = [n for n in lattice.dims[name].around if bound.min <= n <= bound.max]
+    """Returns count + 1 sizes that divide a range, each in the middle of two opts, in factors."""
+    ideal = [_ideal(bound, count, index + 0.5) for index in range(1, count)]
+    sizes = _sizes(lattice, bound, name)
     if count < 1 or len(sizes) < count + 1:
         raise InputError(
             f"--split {count} is finer than the sizes that the network accepts: {name} has {len(sizes)} in {bound}",
@@ -161,10 +193,111 @@ def _cuts(lattice: SizeLattice, bound: Range, name: str, count: int) -> list[int
     return [*cuts, sizes[-1]]
 
 
-def _best(lattice: SizeLattice, asked: Range, low: int, high: int, name: str) -> int:
-    """Returns what to optimize for: the asked size where it is inside, else the middle, in factors, of a part."""
-    if low < asked.opt < high:
+def _best(lattice: SizeLattice, asked: Range, part: tuple[int, int], wanted: float, name: str) -> int:
+    """Returns what to optimize a part for: the size that was asked for where it is in this part, else near `wanted`.
+
+    A largest size is no wish: it is what a range without an opt has.
+    """
+    low, high = part
+    if low < asked.opt <= high and asked.opt < asked.max:
         return asked.opt
-    middle = math.sqrt(low * high)
-    sizes = [n for n in lattice.dims[name].around if low <= n <= high]
-    return min(sizes, key=lambda n: (abs(math.log(n / middle)), -n))
+    sizes = [n for n in _sizes(lattice, asked, name) if low <= n <= high]
+    return min(sizes, key=lambda n: (abs(math.log(n / wanted)), -n))
+
+
+def _refuse_gaps(view: SizesView, profiles: Sequence[ShapeProfile], asked: Mapping[str, Range]) -> None:
+    """Raises InputError where sizes that were asked for, and that the network accepts, are in no profile.
+
+    Coverage can change only where a profile begins or ends, so those sizes and their neighbours are looked up, and
+    the ends of what was asked.
+    """
+    ends = {
+        name: _ends(view.lattice, profiles, name, bound) for name, bound in asked.items() if name in view.sizes.names
+    }
+    points = [dict(zip(ends, sizes, strict=True)) for sizes in itertools.islice(_corners(ends), _MOST_CORNERS)]
+    lost = [p for p in points if not any(_inside(p, profile) for profile in profiles)]
+    rest = {name: profiles[0].dims[name].opt for name in view.sizes.names}
+    faults = first_faults(view.sizes.run([{**rest, **p} for p in lost]).checks, len(lost)) if lost else []
+    point = next((p for p, fault in zip(lost, faults, strict=True) if fault is None), None)
+    if point is None:
+        return
+    ranging = {name: size for name, size in point.items() if asked[name].min < asked[name].max}
+    sizes = ", ".join(f"{name} {size}" for name, size in ranging.items())
+    bounds = ", ".join(f"{name}={asked[name].min}:{asked[name].max}" for name in ranging)
+    raise InputError(
+        f"the profiles do not cover what --dim asks for ({bounds}): {sizes} is in none of the {len(profiles)}",
+        f"Add a --profile with it, widen one, or leave out --dim {' and --dim '.join(ranging)}.",
+    )
+
+
+def _ends(lattice: SizeLattice, profiles: Sequence[ShapeProfile], name: str, asked: Range) -> list[int]:
+    sizes = [n for n in lattice.dims[name].around if asked.min <= n <= asked.max]
+    found = {*sizes[:1], *sizes[-1:]}
+    for bound in (profile.dims[name] for profile in profiles):
+        below, above = [n for n in sizes if n < bound.min], [n for n in sizes if n > bound.max]
+        found.update((*below[-1:], *above[:1], *(n for n in (bound.min, bound.max) if n in sizes)))
+    return sorted(found)
+
+
+def _corners(ends: Mapping[str, Sequence[int]]) -> Iterator[tuple[int, ...]]:
+    return itertools.product(*ends.values())
+
+
+def _inside(sizes: Mapping[str, int], profile: ShapeProfile) -> bool:
+    return all(profile.dims[name].min <= size <= profile.dims[name].max for name, size in sizes.items())
+
+
+@dataclasses.dataclass(frozen=True)
+class Narrower:
+    """Profiles that ask less of the builder, and the flags that give them."""
+
+    flags: str
+    profiles: tuple[ShapeProfile, ...]
+
+
+def narrower(inputs: Sequence[InputSpec], profiles: Sequence[ShapeProfile], lattice: SizeLattice) -> list[Narrower]:
+    """Returns profiles to try where the builder breaks down on wide ones; the narrowest first, then the widest.
+
+    Args:
+        inputs: The model's inputs.
+        profiles: What the builder broke down on.
+        lattice: The accepted sizes.
+
+    Returns:
+        Everything fixed; then one dimension after the other left to range and the rest fixed, or, where one ranges
+        only, two and four parts of it; then all of them in a narrow range. Empty where nothing ranges.
+    """
+    names = [name for table in lattice.tables for name in table.columns]
+    bounds = {name: _span([profile.dims[name] for profile in profiles]) for name in names}
+    whole = make_profile(inputs, bounds, profiles[0].values)
+    groups = _groups(inputs, whole, lattice)
+    ranging = [name for group in groups for name in group]
+    if not ranging:
+        return []
+    fixed = {name: Range(bounds[name].opt, bounds[name].opt, bounds[name].opt) for name in ranging}
+    low = lattice.rounded({n: math.ceil(math.sqrt(bounds[n].min * bounds[n].opt)) for n in names}, up=True)
+    high = lattice.rounded({n: math.isqrt(bounds[n].max * bounds[n].opt) for n in names}, up=False)
+    near = {n: Range(*sorted((low[n], bounds[n].opt, high[n]))) for n in ranging}
+    tries = [{n: bounds[n] if n in group else fixed[n] for n in ranging} for group in groups]
+    found = []
+    for dims in (fixed, *(tries if len(groups) > 1 else ()), near):
+        made = make_profile(inputs, {**bounds, **dims}, whole.values)
+        found.append(Narrower(_flags(dims), (made,)))
+    if len(groups) == 1:
+        given = _flags({n: bounds[n] for n in ranging})
+        for parts in (2, 4):
+            try:
+                made_parts = _split(inputs, (whole,), lattice, str(parts), [])
+            except InputError:
+                break
+            found.insert(parts // 2, Narrower(f"{given} --split {parts}", made_parts))
+    return [each for each in found if each.profiles != tuple(profiles)]
+
+
+def _span(bounds: Sequence[Range]) -> Range:
+    return Range(min(b.min for b in bounds), bounds[0].opt, max(b.max for b in bounds))
+
+
+def _flags(dims: Mapping[str, Range]) -> str:
+    sizes = {name: bound.opt if bound.min == bound.max else bound for name, bound in dims.items()}
+    return " ".join(f"--dim {shlex.quote(f'{name}={size}')}" for name, size in sizes.items())

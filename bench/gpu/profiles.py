@@ -1,13 +1,12 @@
 """How much a range of sizes costs, and what dividing it into profiles gives back. TensorRT 8.6 on a GPU.
 
-    python bench/gpu/profiles.py --output results.json [--minutes 4.5] [--width 48] [--convolutions 1]
+    python bench/gpu/profiles.py --output results.json [--minutes 7] [--width 48] [--levels 2] [--convolutions 1]
 
-A U-Net with ConvTranspose decoder, fp16, from 64 to 1024 in both dimensions, built by trtconv four ways:
+A U-Net with ConvTranspose decoder, fp16, from 64 to 1024 in both dimensions, built by trtconv three ways:
 
     auto       --split auto
-    one        one profile with the asked optimum (512)
-    diagonal   the same parts as auto, each beginning where the last one ends (no mixed sizes such as 64x1024)
     static     one engine for each size, from a model with just that size
+    one        one profile with the asked optimum (512)
 
 and timed at 64, 128, 256, 384, 512, 768 and 1024. Each latency is the median over rounds in which all engines of a size
 take turns; `graph_us` is of a captured CUDA graph (GPU time without launch costs), `launch_us` of plain launches. The
@@ -36,16 +35,14 @@ import trtconv
 from trtconv.shapes import Range
 
 SIZES = (64, 128, 256, 384, 512, 768, 1024)
-FIRST = (64, 1024, 256, 512, 128, 768, 384)
+FIRST = (256, 384, 128, 64, 768, 512, 1024)
 """Static engines are built in this order, while there is time."""
 ASKED = Range(64, 512, 1024)
-PARTS = ((64, 128, 256), (256, 384, 512), (512, 768, 1024))
-LEVELS = 3
 CLASSES = 4
 
 
-def unet(width: int, convolutions: int, size: int | None) -> onnx.ModelProto:
-    """Makes the network, for one size or for any multiple of eight."""
+def unet(width: int, convolutions: int, size: int | None, levels: int = 3) -> onnx.ModelProto:
+    """Makes the network, for one size or for any multiple of 2 to the power of `levels`."""
     random = np.random.default_rng(0)
     nodes: list[onnx.NodeProto] = []
     weights: list[onnx.TensorProto] = []
@@ -68,14 +65,14 @@ def unet(width: int, convolutions: int, size: int | None) -> onnx.ModelProto:
         return tensor
 
     tensor, before, skips = "x", 3, []
-    for level in range(LEVELS):
+    for level in range(levels):
         tensor = convolve(tensor, before, width << level)
         before = width << level
         skips.append(tensor)
         tensor = add("MaxPool", [tensor], kernel_shape=[2, 2], strides=[2, 2])
-    tensor = convolve(tensor, before, width << LEVELS)
-    before = width << LEVELS
-    for level in reversed(range(LEVELS)):
+    tensor = convolve(tensor, before, width << levels)
+    before = width << levels
+    for level in reversed(range(levels)):
         after = width << level
         attrs = {"strides": [2, 2], "pads": [1, 1, 1, 1], "output_padding": [1, 1]}
         tensor = add("ConvTranspose", [tensor, weight(before, after, 3, 3)], **attrs)
@@ -200,6 +197,7 @@ class Bench:
         self.results: dict[str, Any] = {
             "tensorrt": trt.__version__,
             "width": arguments.width,
+            "levels": arguments.levels,
             "convolutions": arguments.convolutions,
             "builds": {},
             "latencies": [],
@@ -215,11 +213,11 @@ class Bench:
 
     def build(self, name: str, size: int | None = None, **options: Any) -> Path | None:
         """Builds one engine with trtconv, unless there is hardly time left."""
-        if self.left() < 1.3 * self.slowest * (3 if size is None else 1) + 30:
+        if self.left() < 1.1 * self.slowest + 20:
             self.results["skipped"].append(name)
             return None
         model = self.folder / f"{size or 'any'}.onnx"
-        onnx.save(unet(self.arguments.width, self.arguments.convolutions, size), model)
+        onnx.save(unet(self.arguments.width, self.arguments.convolutions, size, self.arguments.levels), model)
         engine = self.folder / f"{name}.engine"
         started = time.monotonic()
         request = trtconv.BuildRequest(
@@ -242,11 +240,10 @@ class Bench:
 
     def build_all(self) -> dict[str, Path]:
         asked = {"height": ASKED, "width": ASKED}
-        made = {"auto": self.build("auto", dims=asked, split="auto"), "one": self.build("one", dims=asked)}
+        made = {"auto": self.build("auto", dims=asked, split="auto")}
         for size in FIRST:
             made[f"static {size}"] = self.build(f"static_{size}", size)
-        parts = tuple({"height": Range(*part), "width": Range(*part)} for part in PARTS)
-        made["diagonal"] = self.build("diagonal", profiles=parts)
+        made["one"] = self.build("one", dims=asked)
         return {name: path for name, path in made.items() if path is not None}
 
     def time_all(self, engines: dict[str, Path]) -> None:
@@ -286,8 +283,9 @@ def _turns(cuda: Cuda, runs: dict[str, Any], rounds: int = 21) -> dict[str, floa
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--output", type=Path, required=True)
-    parser.add_argument("--minutes", type=float, default=4.5)
+    parser.add_argument("--minutes", type=float, default=7.0)
     parser.add_argument("--width", type=int, default=48, help="channels of the first level")
+    parser.add_argument("--levels", type=int, default=2, help="how often the size is halved")
     parser.add_argument("--convolutions", type=int, default=1, help="3x3 convolutions a level")
     parser.add_argument("--precision", default="fp16")
     arguments = parser.parse_args()

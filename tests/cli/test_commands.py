@@ -101,8 +101,10 @@ def test_progress_goes_to_stderr_and_quiet_silences_it(call, pipeline) -> None:
 
 
 PASSES = (
-    types.SimpleNamespace(name="mend-it", fixes=("TC101", "TC102"), safety="exact", summary="Mends it."),
-    types.SimpleNamespace(name="round-it", fixes=(), safety="within tolerance", summary="Rounds it."),
+    types.SimpleNamespace(
+        name="mend-it", fixes=("TC101", "TC102"), safety="exact", on_request=False, summary="Mends it."
+    ),
+    types.SimpleNamespace(name="round-it", fixes=(), safety="within tolerance", on_request=True, summary="Rounds it."),
 )
 RULES = (
     types.SimpleNamespace(code="TC101", name="padding-lost", summary="Loses padding.", page="Loses padding.\n\nWhy.\n"),
@@ -119,7 +121,7 @@ def catalogue(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_passes(call, catalogue) -> None:
     assert call("passes").out == (
-        "mend-it (exact, mends TC101, TC102)\n  Mends it.\nround-it (within tolerance)\n  Rounds it.\n"
+        "mend-it (exact, mends TC101, TC102)\n  Mends it.\nround-it (within tolerance, on request)\n  Rounds it.\n"
     )
     assert json.loads(call("passes", "--format", "json").out) == {
         "schema": 1,

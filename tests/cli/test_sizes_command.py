@@ -76,6 +76,19 @@ def test_static_model(call: Callable[..., Any], tmp_path: Path) -> None:
             ["build", UNET, "--dim", "batch=1", "--dim", "height=64:128", "--dim", "width=64", "--split", "x"],
             "--split 'x'",
         ),
+        (
+            ["build", UNET, *["--dim", "batch=1", "--dim", "height=64:128", "--dim", "width=64", "--split", "9"]],
+            "--split 9 is finer than the sizes that the network accepts",
+        ),
+        (
+            [
+                "build",
+                UNET,
+                *["--dim", "batch=1", "--dim", "height=64:512", "--dim", "width=64"],
+                *["--profile", "height=64:256", "--profile", "height=272:512"],
+            ],
+            "the profiles do not cover what --dim asks for (height=64:512): height 264 is in none of the 2",
+        ),
         (["build", UNET, "--value", "x=1"], "holds no shape or count"),
         (["build", UNET, "--value", "x"], "is not NAME=MIN:OPT:MAX"),
     ],

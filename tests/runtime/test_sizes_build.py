@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import onnx
 import pytest
 
 import trtconv
 from tests.sizecases import MODELS, save
-from trtconv import BuildRequest, CheckRequest, InputError, Range, Target
+from tests.unit.test_passes_match_skip import unet
+from trtconv import BuildRequest, CheckRequest, InputError, Range, RewriteRequest, Target
 from trtconv.errors import EnvironmentMissing
 from trtconv.runtime import load
 from trtconv.shapes import parse_dims, parse_values
@@ -111,3 +113,14 @@ class TestShapeInput:
         assert report.exit_code == 0
         saved = trtconv.load_report(tmp_path / "m.engine.json")
         assert saved.profiles[0].values["size"].max == (1, 2, 64, 64)
+
+
+def test_a_unet_whose_deconvolutions_match_their_skips(tmp_path: Path) -> None:
+    """Multiples of four before; one engine for every size afterwards, its deconvolutions audited."""
+    onnx.save(unet(pooled=True), tmp_path / "m.onnx")
+    trtconv.rewrite(RewriteRequest(tmp_path / "m.onnx", tmp_path / "any.onnx", only=("match-skip-size",), target=RTX))
+    dims = parse_dims(["height=15:33:64", "width=17:31:63"])
+    assert trtconv.build(request(tmp_path / "m.onnx", tmp_path, dims=dims)).exit_code == 1
+    done = trtconv.build(request(tmp_path / "any.onnx", tmp_path, dims=dims))
+    assert done.exit_code == 0
+    assert [f for f in done.findings if f.severity.value != "info"] == []

@@ -45,6 +45,71 @@ class Odd(nn.Module):
         return x + self.up(self.down(x))
 
 
+class AnySize(nn.Module):
+    """A U-Net of three levels for every size: each deconvolution is told the size of its skip.
+
+    Args:
+        pooled: Halve by MaxPool, which rounds down, and double with kernel 2, whose output padding nothing crops.
+    """
+
+    def __init__(self, pooled: bool = False) -> None:
+        super().__init__()
+        self.halves = nn.ModuleList(
+            nn.Sequential(nn.Conv2d(3 if n == 0 else 4, 4, 1), nn.MaxPool2d(2))
+            if pooled
+            else nn.Conv2d(3 if n == 0 else 4, 4, 3, stride=2, padding=1)
+            for n in range(3)
+        )
+        kernel, padding = (2, 0) if pooled else (3, 1)
+        self.doubles = nn.ModuleList(
+            nn.ConvTranspose2d(4 if n == 0 else 8, 4, kernel, stride=2, padding=padding) for n in range(3)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        skips = []
+        for halve in self.halves:
+            skips.append(x)
+            x = halve(x).relu()
+        for double in self.doubles:
+            skip = skips.pop()
+            x = torch.cat([double(x, output_size=skip.shape[-2:]), skip], dim=1)
+        return x
+
+
+class SizedLayer(nn.Module):
+    """Halves or thirds, and comes back to the size that there was; 1-D, 2-D or 3-D, with or without a batch.
+
+    Args:
+        rank: Spatial dimensions.
+        layer: Arguments of the deconvolution.
+    """
+
+    def __init__(self, rank: int, **layer: int) -> None:
+        super().__init__()
+        self.rank = rank
+        down = (nn.Conv1d, nn.Conv2d, nn.Conv3d)[rank - 1]
+        up = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)[rank - 1]
+        self.down = down(2, 4, 3, stride=layer["stride"], padding=1)
+        self.up = up(4, 2, **layer)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.up(self.down(x), output_size=x.shape[-self.rank :])
+
+
+class ComputedPadding(nn.Module):
+    """The same with the functional interface: an output_padding that is computed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.down = nn.Conv2d(3, 4, 3, stride=2, padding=1)
+        self.weight = nn.Parameter(torch.randn(4, 2, 3, 3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.down(x)
+        extra = [x.shape[axis] - (2 * y.shape[axis] - 1) for axis in (2, 3)]
+        return nn.functional.conv_transpose2d(y, self.weight, None, 2, 1, output_padding=extra)
+
+
 class Square(nn.Module):
     """Height and width must be equal."""
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, numpy_helper
 
 from models import parse
-from trtconv import casting, verify
+from trtconv import casting, reference
 from trtconv.casting import BFLOAT, HALF, Kind
 from trtconv.model import OnnxModel
 
@@ -46,7 +46,7 @@ def inputs_of(made: OnnxModel, op: str) -> list[int]:
 
 
 def error(original: OnnxModel, made: OnnxModel) -> float:
-    found = verify.compare_models(original, made)
+    found = reference.compare_models(original, made)
     assert found["why"] is None, found["why"]
     return float(found["max_relative_error"])
 
@@ -86,10 +86,10 @@ def test_the_interface_can_be_cast_too() -> None:
     known = types(made)
     assert (known["x"], known["y"]) == (HALF.code, HALF.code)
     onnx.checker.check_model(made.proto, full_check=True)
-    session = verify.session(made)
+    session = reference.session(made)
     x = np.random.default_rng(1).standard_normal((1, 4, 8, 8)).astype("f")
     (got,) = session.run(None, {"x": x.astype(np.float16)})
-    (wanted,) = verify.session(model(DECONV, **weights())).run(None, {"x": x})
+    (wanted,) = reference.session(model(DECONV, **weights())).run(None, {"x": x})
     assert got.dtype == np.float16
     assert np.abs(got - wanted).max() < 5e-3
 
@@ -133,7 +133,7 @@ def test_an_epsilon_does_not_become_zero() -> None:
     made = model(text)
     casting.cast(made, HALF)
     assert inputs_of(made, "Div") == [HALF.code] * 2
-    (y,) = verify.session(made).run(None, {"x": np.ones(4, np.float32)})
+    (y,) = reference.session(made).run(None, {"x": np.ones(4, np.float32)})
     assert y.tolist() == [0, 0, 0, 0]
 
 
@@ -227,8 +227,8 @@ def test_branches_read_from_outside() -> None:
     onnx.checker.check_model(made.proto, full_check=True)
     for condition in (True, False):
         feeds = {"x": np.array([-1, 0, 1, 2], "f"), "c": np.array(condition)}
-        (wanted,) = verify.session(model(BRANCHES)).run(None, feeds)
-        (got,) = verify.session(made).run(None, feeds)
+        (wanted,) = reference.session(model(BRANCHES)).run(None, feeds)
+        (got,) = reference.session(made).run(None, feeds)
         assert np.abs(wanted - got).max() < 2e-3
 
 
@@ -283,9 +283,9 @@ def test_emulated_the_numbers_are_those_of_the_type() -> None:
     casting.cast(real, HALF)
     assert set(inputs_of(made, "ConvTranspose")) == {TensorProto.FLOAT}
     x = {"x": np.random.default_rng(3).standard_normal((1, 4, 8, 8)).astype("f")}
-    (emulated,), (cast,) = (verify.session(each).run(None, x) for each in (made, real))
+    (emulated,), (cast,) = (reference.session(each).run(None, x) for each in (made, real))
     assert np.abs(emulated - cast).max() < 2e-3
-    (exact,) = verify.session(model(DECONV, **weights())).run(None, x)
+    (exact,) = reference.session(model(DECONV, **weights())).run(None, x)
     assert (emulated != exact).any()
 
 
@@ -316,6 +316,6 @@ def test_any_graph_stays_valid_and_close(ops: list[str], hot: set[int], data: st
         assert types(made)[f"t{index}"] == TensorProto.FLOAT
     feeds = {"x": np.array([-0.5, 0.0, 0.75, 1.0], "f")}
     for wanted, got in zip(
-        verify.session(model(text)).run(None, feeds), verify.session(made).run(None, feeds), strict=True
+        reference.session(model(text)).run(None, feeds), reference.session(made).run(None, feeds), strict=True
     ):
         assert np.abs(wanted - got).max() <= 1e-2 * max(1.0, float(np.abs(wanted).max()))

@@ -89,7 +89,7 @@ def test_a_fault_that_a_fusion_makes(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
 
 def test_the_first_tensor_of_a_rewritten_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def broken(model: OnnxModel, plan: Any, *, cast: bool = True) -> OnnxModel:
+    def broken(model: OnnxModel, *_: Any, **__: Any) -> OnnxModel:
         proto = onnx.load(model.path)
         pool_otherwise(proto)
         return OnnxModel(proto, model.path)

@@ -53,6 +53,17 @@ def model(tmp_path: Path) -> Path:
     return path
 
 
+class Narrow(FakeNetwork):
+    """Builds where one dimension ranges at most."""
+
+    def build(self, plan: Any, monitor: Any = None) -> Any:
+        (profile,) = plan.profiles
+        if sum(bound.min < bound.max for bound in profile.dims.values()) > 1:
+            self.built.append(plan)
+            raise BuildFailed("it ran out of host memory", "Give narrower ranges.")
+        return super().build(plan, monitor)
+
+
 def saved(path: Path, attrs: str) -> Path:
     onnx.save(parse(UP % attrs), path)
     return path
@@ -323,6 +334,32 @@ class TestFailure:
         use(FakeRuntime(FakeNetwork(failure=BuildFailed("no tactic", "try less"))))
         (finding,) = self.fails(model).findings
         assert (finding.code, finding.message, finding.fix) == ("TC403", "no tactic", "try less")
+
+    def test_the_builder_refuses_wide_ranges(self, use: Use, model: Path) -> None:
+        """As std::bad_alloc for two ranging dimensions: what does build is tried and told."""
+        network = Narrow()
+        use(FakeRuntime(network))
+        (finding,) = self.fails(model).findings
+        assert (finding.code, finding.message) == ("TC403", "it ran out of host memory")
+        assert finding.fix == (
+            "The ranges are too wide for the builder. It does build with --dim height=8:16:32 --dim width=16;"
+            " or with --dim height=16 --dim width=8:16:32; or with --dim height=16 --dim width=16."
+        )
+        assert len(network.built) == 5
+
+    def test_ranges_that_are_not_to_blame(self, use: Use, model: Path) -> None:
+        """Where everything fixed fails too, nothing else is tried."""
+        network = FakeNetwork(failure=BuildFailed("no tactic", "try less"))
+        use(FakeRuntime(network))
+        self.fails(model)
+        assert len(network.built) == 2
+
+    def test_no_patience(self, use: Use, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(pipeline, "_PATIENCE_SECONDS", 0.0)
+        network = Narrow()
+        use(FakeRuntime(network))
+        assert self.fails(model).findings[0].fix == "Give narrower ranges."
+        assert len(network.built) == 1
 
     def test_the_builder_refuses_with_findings(self, use: Use, model: Path) -> None:
         given = Finding("TC404", "profile-inconsistent", "7 != 8", Severity.ERROR)

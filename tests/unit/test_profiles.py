@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from tests.sizecases import MODELS, parse
 from trtconv.errors import InputError
 from trtconv.model import OnnxModel
-from trtconv.profiles import Sized, settle
+from trtconv.profiles import Sized, narrower, settle
 from trtconv.saved import load_report
-from trtconv.shapes import InputRange, InputSpec, Range, make_profile, parse_dims, parse_values
+from trtconv.shapes import InputRange, InputSpec, Range, make_profile, parse_dims, parse_profile, parse_values
 
 UNET = OnnxModel.load(MODELS / "unet.onnx")
 SQUARE = "g (float[1,h,w] x) => (float[1,a,b] y) { t = Transpose <perm = [0,2,1]> (x) y = Add (x, t) }"
@@ -285,3 +285,95 @@ class TestSavedReport:
     def test_missing(self, tmp_path: Path) -> None:
         with pytest.raises(InputError, match="cannot be read"):
             load_report(tmp_path / "none.json")
+
+
+class TestCoverage:
+    DIMS = ("batch=1", "height=64:512", "width=64:512")
+
+    def settled(self, *profiles: str, model: OnnxModel = UNET, dims: tuple[str, ...] = DIMS) -> Sized:
+        base = parse_dims(dims)
+        made = [make_profile(model.inputs, {**base, **parse_profile(text)}) for text in profiles]
+        return settle(model, made, asked=base)
+
+    @pytest.mark.parametrize(
+        "profiles",
+        [
+            ("height=64:256", "height=256:512"),
+            # No size between 256 and 264 is accepted.
+            ("height=64:256", "height=264:512"),
+            ("height=64:256,width=64:256", "height=64:512,width=64:512"),
+            ("height=64:256,width=64:256", "height=256:512,width=64:256", "width=256:512"),
+        ],
+    )
+    def test_covered(self, profiles: tuple[str, ...]) -> None:
+        assert len(self.settled(*profiles).profiles) == len(profiles)
+
+    @pytest.mark.parametrize(
+        ("profiles", "message"),
+        [
+            (("height=64:256", "height=272:512"), "height 264, width 64"),
+            (("height=64:256", "height=256:504"), "height 512, width 64"),
+            (("height=72:256", "height=256:512"), "height 64, width 64"),
+            (("height=64:256,width=64:256", "height=256:512,width=256:512"), "height 64, width 264"),
+        ],
+    )
+    def test_gaps(self, profiles: tuple[str, ...], message: str) -> None:
+        with pytest.raises(InputError) as caught:
+            self.settled(*profiles)
+        assert f"{message} is in none of the {len(profiles)}" in caught.value.message
+        assert "--profile" in caught.value.hint
+
+    def test_nothing_is_asked_of_a_dimension_that_only_profiles_bound(self) -> None:
+        done = self.settled("height=64:128", "height=256:512", dims=("batch=1", "width=64:512"))
+        assert len(done.profiles) == 2
+
+    def test_tied_dimensions_need_no_mixed_profiles(self) -> None:
+        model = parse(SQUARE)
+        done = self.settled("h=8:16,w=8:16", "h=17:32,w=17:32", model=model, dims=("h=8:32", "w=8:32"))
+        assert len(done.profiles) == 2
+
+    @settings(max_examples=30, deadline=None)
+    @given(st.lists(st.tuples(st.integers(8, 20), st.integers(8, 20)), min_size=2, max_size=4))
+    def test_against_every_size(self, parts: list[tuple[int, int]]) -> None:
+        texts = [f"height={8 * min(part)}:{8 * max(part)}" for part in parts]
+        held = {n for part in parts for n in range(min(part), max(part) + 1)}
+        try:
+            self.settled(*texts, dims=("batch=1", "height=64:160", "width=64"))
+        except InputError:
+            assert held < set(range(8, 21))
+        else:
+            assert held == set(range(8, 21))
+
+
+class TestNarrower:
+    def test_two_dimensions(self) -> None:
+        done = sized(UNET, "batch=1:1:4", "height=64:256:512", "width=64:128:512")
+        tries = narrower(UNET.inputs, done.profiles, done.lattice)
+        assert [each.flags for each in tries] == [
+            "--dim height=256 --dim width=128",
+            "--dim height=64:256:512 --dim width=128",
+            "--dim height=256 --dim width=64:128:512",
+            "--dim height=128:256:360 --dim width=96:128:256",
+        ]
+        assert all(p.dims["batch"] == Range(1, 1, 4) for each in tries for p in each.profiles)
+
+    def test_one_dimension(self) -> None:
+        done = sized(UNET, "batch=1", "height=64:256:512", "width=64")
+        flags = [each.flags for each in narrower(UNET.inputs, done.profiles, done.lattice)]
+        assert flags == [
+            "--dim height=256",
+            "--dim height=64:256:512 --split 2",
+            "--dim height=64:256:512 --split 4",
+            "--dim height=128:256:360",
+        ]
+
+    def test_tied_dimensions_stay_together(self) -> None:
+        model = parse(SQUARE)
+        done = sized(model, "h=8:16:64", "w=8:16:64")
+        tries = narrower(model.inputs, done.profiles, done.lattice)
+        assert tries
+        assert all(p.dims["h"] == p.dims["w"] for each in tries for p in each.profiles)
+
+    def test_nothing_ranges(self) -> None:
+        done = sized(UNET, "batch=1", "height=64", "width=64")
+        assert narrower(UNET.inputs, done.profiles, done.lattice) == []

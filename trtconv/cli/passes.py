@@ -31,10 +31,20 @@ def command(output_format: str) -> Outcome:
         from trtconv.plan import SCHEMA
         from trtconv.report.json import render
 
-        passes = [{"name": p.name, "fixes": list(p.fixes), "safety": p.safety, "summary": p.summary} for p in PASSES]
+        passes = [
+            {
+                "name": each.name,
+                "fixes": list(each.fixes),
+                "safety": each.safety,
+                "on_request": each.on_request,
+                "summary": each.summary,
+            }
+            for each in PASSES
+        ]
         return Outcome(render({"schema": SCHEMA, "passes": passes, "exit_code": 0}))
     blocks = []
     for each in PASSES:
         fixes = f", mends {', '.join(each.fixes)}" if each.fixes else ""
-        blocks.append(f"{each.name} ({each.safety}{fixes})\n  {each.summary}")
+        asked = ", on request" if each.on_request else ""
+        blocks.append(f"{each.name} ({each.safety}{fixes}{asked})\n  {each.summary}")
     return Outcome("\n".join(blocks))

@@ -118,7 +118,7 @@ def _module_path(props: Mapping[str, str], name: str, subject: Subject) -> str:
     """Returns the submodule's path: from the scopes that torch.export's exporter keeps, or the tracer's node name."""
     if _SCOPES in props:
         with contextlib.suppress(ValueError, SyntaxError):
-            scopes = [s for s in ast.literal_eval(props[_SCOPES])[:-1] if s]
+            scopes = [s for s in ast.literal_eval(props[_SCOPES])[:-1] if s and not s.startswith("_empty_nn_module")]
             return scopes[-1].removeprefix(subject.prefix) if scopes and scopes[-1] != "inner" else ""
     parts = [part for part in name.split("/")[:-1] if part]
     # The tracer repeats the path of a container: /enc1/enc1.0/Conv.

@@ -334,6 +334,11 @@ _HINTS = {
 def _report(job: Job, spec: str, draft: Draft) -> ExportReport:
     inputs, outputs = _interface(job)
     notes = [*job.subject.notes]
+    if job.subject.sized:
+        notes.append(
+            f"{job.subject.sized} transposed convolution(s) with a computed output size are written with the largest "
+            "output_padding and a Slice to the size"
+        )
     notes += [f"the operator {name} is not ONNX's own" for name in finish.custom_domains(draft.proto)]
     with job.stages("sizes"):
         notes += disagreements(draft.path, job.rules)

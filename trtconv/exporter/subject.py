@@ -39,6 +39,7 @@ class Subject:
         symbolic: Names of its autograd functions that say which ONNX nodes they are, likewise.
         calls: Submodule path to the line that calls it.
         prefix: What the paths of the user's submodules begin with here.
+        sized: How many transposed convolutions were last exported to a computed output size.
         notes: What was done to it that the user should know.
     """
 
@@ -53,6 +54,7 @@ class Subject:
     symbolic: tuple[str, ...] = ()
     calls: dict[str, Blame] = dataclasses.field(default_factory=dict)
     prefix: str = ""
+    sized: int = 0
     notes: list[str] = dataclasses.field(default_factory=list)
 
     def run(self, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:

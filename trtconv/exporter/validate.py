@@ -16,6 +16,7 @@ from torch.export.dynamic_shapes import refine_dynamic_shapes_from_suggested_fix
 
 from trtconv.exported import Blame, SizeRule
 from trtconv.exporter.blame import blame_exception, blame_frame, first_line
+from trtconv.exporter.output_size import computed_output_sizes
 from trtconv.exporter.request import Axes
 from trtconv.exporter.sizes import with_tied
 from trtconv.exporter.subject import Adapter, Subject, random_inputs
@@ -92,13 +93,16 @@ def export_program(subject: Subject, axes: Axes, rules: tuple[SizeRule, ...], tr
 def _export(
     subject: Subject, example: Sequence[torch.Tensor], shapes: Any, deferred: bool = False
 ) -> torch.export.ExportedProgram:
-    return torch.export.export(
-        subject.module,
-        tuple(example),
-        dynamic_shapes=shapes,
-        strict=False,
-        prefer_deferred_runtime_asserts_over_guards=deferred,
-    )
+    with computed_output_sizes(operator=True) as sized:
+        program = torch.export.export(
+            subject.module,
+            tuple(example),
+            dynamic_shapes=shapes,
+            strict=False,
+            prefer_deferred_runtime_asserts_over_guards=deferred,
+        )
+    subject.sized = sized.count
+    return program
 
 
 def _only_exceptions(text: str) -> bool:

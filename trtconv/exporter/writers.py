@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from trtconv.exporter.output_size import computed_output_sizes, translation
 from trtconv.exporter.request import Axes
 from trtconv.exporter.subject import Subject
 
@@ -28,6 +29,7 @@ def write_program(program: torch.export.ExportedProgram, subject: Subject, opset
         output_names=list(subject.outputs),
         opset_version=max(opset, DYNAMO_OPSET),
         verbose=False,
+        custom_translation_table=translation(),
     )
     assert written is not None
     if opset < DYNAMO_OPSET:
@@ -53,7 +55,9 @@ def write_trace(subject: Subject, axes: Axes, opset: int, folder: Path) -> Path:
         each.name: {a: n for a, n in enumerate(axes.names(i, len(each.shape))) if n is not None}
         for i, each in enumerate(subject.inputs)
     }
-    with torch.no_grad(), _no_dump():
+    # Tracing cannot tell a size that is computed from one that is known; where nothing is dynamic all are known.
+    sized = computed_output_sizes(operator=False) if axes.places else contextlib.nullcontext()
+    with torch.no_grad(), _no_dump(), sized as counted:
         torch.onnx.export(
             subject.module,
             subject.example,
@@ -64,6 +68,7 @@ def write_trace(subject: Subject, axes: Axes, opset: int, folder: Path) -> Path:
             opset_version=opset,
             dynamo=False,
         )
+    subject.sized = counted.count if counted else 0
     return path
 
 

@@ -165,8 +165,9 @@ class _Answer:
         sizes = ", ".join(f"{name} {column[row]}" for name, column in table.columns.items())
         if len(names) == 1:
             # Below the range other rules may hold: a size of 1 broadcasts, small ones do not fill a window.
-            above = table.columns[names[0]] >= self.spans[names[0]][0]
-            asks = needs(table.columns[names[0]][above], check.holds[part][above])
+            low, high = self.spans[names[0]]
+            above = table.columns[names[0]] >= low
+            asks = needs(table.columns[names[0]][above], check.holds[part][above], high)
         else:
             asks = combination(table.columns, check.holds[part])
         evidence = f"{check.evidence(part.start + row)} with {sizes}"

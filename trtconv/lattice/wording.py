@@ -19,12 +19,13 @@ def step_and_offset(sizes: Vector) -> tuple[int | None, int | None]:
     return step, int(sizes[0]) % step
 
 
-def needs(sizes: Vector, accepted: NDArray[np.bool_]) -> str:
+def needs(sizes: Vector, accepted: NDArray[np.bool_], most: int | None = None) -> str:
     """Says what a condition asks of one dimension: "a multiple of 8", "at least 7", "64".
 
     Args:
         sizes: Consecutive sizes.
         accepted: Which of them meet the condition.
+        most: Largest size that is of interest; a list does not go beyond it.
     """
     good = sizes[accepted]
     if len(good) == 0:
@@ -33,7 +34,8 @@ def needs(sizes: Vector, accepted: NDArray[np.bool_]) -> str:
         return str(good[0])
     if len(good) == int(good[-1]) - int(good[0]) + 1:
         return _interval(sizes, good)
-    return periodic(sizes, accepted) or f"one of {listed(good)}"
+    inside = good if most is None else good[good <= most]
+    return periodic(sizes, accepted) or f"one of {listed(inside if len(inside) > 1 else good)}"
 
 
 def _interval(sizes: Vector, good: Vector) -> str:
@@ -56,6 +58,9 @@ def periodic(sizes: Vector, accepted: NDArray[np.bool_]) -> str | None:
             return f"a multiple of {period}{more}{least}"
         if residues == list(range(residues[0], residues[-1] + 1)):
             return f"{residues[0]} to {residues[-1]} beyond a multiple of {period}{least}"
+        below = sorted(-residue % period for residue in residues)
+        if below == list(range(len(below))):
+            return f"0 to {below[-1]} below a multiple of {period}{least}"
         if len(residues) <= 4:
             return f"{' or '.join(map(str, residues))} beyond a multiple of {period}{least}"
         gone = sorted(set(range(period)) - set(residues))

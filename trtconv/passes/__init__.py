@@ -10,6 +10,7 @@ from trtconv.passes.fold_weight_quantizers import FoldWeightQuantizers
 from trtconv.passes.inline_functions import InlineDeconvFunctions
 from trtconv.passes.integer_operators import ExpandIntegerOperators
 from trtconv.passes.kernel_shape import WriteKernelShape
+from trtconv.passes.match_skip import MatchSkipSize
 from trtconv.passes.normalize_quantizers import NormalizeQuantizers
 from trtconv.passes.quantized_constants import DequantizeConstants
 from trtconv.passes.restore_sizes import RestorePixelShuffle, RestoreReshapeTarget, RestoreResizeScales
@@ -27,6 +28,7 @@ PASSES: tuple[Pass, ...] = (
     FoldWeightQuantizers(),
     MoveChannelScales(),
     WriteKernelShape(),
+    MatchSkipSize(),
     MakeDeconvExplicit(),
     DilateDeconvKernel(),
     RestorePixelShuffle(),
@@ -45,7 +47,7 @@ def passes_for(precision: str, *, requantize: bool = False) -> tuple[Pass, ...]:
         requantize: Whether asymmetric tensors are requantised symmetrically, which changes numbers.
     """
     explicit = MakeDeconvExplicit(in_half=precision in _IN_HALF)
-    asked = (each for each in PASSES if not each.on_request or requantize)
+    asked = (each for each in PASSES if not each.on_request or (requantize and each.flag == "requantize"))
     return tuple(explicit if isinstance(each, MakeDeconvExplicit) else each for each in asked)
 
 

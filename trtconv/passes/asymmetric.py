@@ -171,6 +171,7 @@ class RequantizeSymmetric(_AsymmetricPass):
     fixes: ClassVar[tuple[str, ...]] = ("TC306", "TC308")
     safety: ClassVar[str] = "changes numbers, only when asked"
     on_request: ClassVar[bool] = True
+    flag: ClassVar[str] = "requantize"
 
     def _obstacle(self, field: Field, group: Group) -> str:
         if any(True for _ in each_pad(group)):

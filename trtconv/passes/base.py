@@ -32,7 +32,8 @@ class Pass:
         name: A verb phrase, as `--only` and `--skip` take it.
         fixes: Codes of the rules whose findings it mends.
         safety: "exact" (same numbers up to the order of float sums) or "within tolerance".
-        on_request: Whether it runs only when asked for by name or flag.
+        on_request: Whether it runs only when asked for, by name or by `flag`.
+        flag: The field of a request that asks for it; empty where only its name does.
         frees_sizes: Whether the model then accepts sizes at which it failed, or returned another shape, before.
     """
 
@@ -40,6 +41,7 @@ class Pass:
     fixes: ClassVar[tuple[str, ...]]
     safety: ClassVar[str] = "exact"
     on_request: ClassVar[bool] = False
+    flag: ClassVar[str] = ""
     frees_sizes: ClassVar[bool] = False
 
     @property

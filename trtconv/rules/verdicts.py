@@ -57,7 +57,8 @@ class BuilderRefused(Page):
     Versions:
         The installed one.
     Fix:
-        See the message; narrower profiles or another precision often help.
+        See the message; narrower profiles or another precision often help. Where the ranges are to blame, `build` tries
+        narrower ones for a minute at most, and names those that build.
     Source:
         The builder's log.
     """

@@ -1,0 +1,72 @@
+"""Lets a decoder match its skip connections at every size."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+import onnx_graphsurgeon as gs
+from numpy.typing import NDArray
+
+from trtconv.model import Field, OnnxModel
+from trtconv.passes.base import Pass, PassResult
+from trtconv.plan import Edit, Skip, Target
+from trtconv.skips import Unmatched, unmatched
+
+
+class MatchSkipSize(Pass):
+    """Gives a deconvolution the size of the skip that it meets: the largest output_padding, then a Slice.
+
+    A U-Net that halves three times then takes every size, not multiples of 8 alone. Where the model ran before it
+    computes the same; elsewhere it does what PyTorch's output_size=skip.shape[-2:] would. On request, since which
+    sizes a network is good for is its owner's to say.
+    """
+
+    name: ClassVar[str] = "match-skip-size"
+    fixes: ClassVar[tuple[str, ...]] = ()
+    on_request: ClassVar[bool] = True
+    frees_sizes: ClassVar[bool] = True
+
+    def may_act(self, model: OnnxModel) -> bool:
+        return model.has({"ConvTranspose"}) and model.opset >= 10
+
+    def run(self, model: OnnxModel, target: Target) -> PassResult:
+        edits: list[Edit] = []
+        skips: list[Skip] = []
+        for _ in model.main.by_op.get("ConvTranspose", ()):
+            found = unmatched(model)
+            # Sizes behind the first are not what they will be.
+            if found and found[0].refusal:
+                skips.append(Skip(self.name, _name(found[0]), found[0].refusal))
+            if not found or found[0].refusal:
+                break
+            edits.append(Edit(self.name, _name(found[0]), _match(model, found[0])))
+        return PassResult(tuple(edits), tuple(skips))
+
+
+def _name(found: Unmatched) -> str:
+    return found.node.location.node or found.node.label
+
+
+def _match(model: OnnxModel, found: Unmatched) -> str:
+    field = Field(model.main, {"ConvTranspose"})
+    node = next(n for n in field.graph.nodes if field.location(n).index == found.index)
+    output, name = node.outputs[0], node.name or "ConvTranspose"
+    full = field.variable(f"{name}.full")
+    node.outputs = [full]
+    node.attrs["output_padding"] = list(found.output_padding)
+    axes = np.arange(2, 2 + len(found.output_padding), dtype=np.int64)
+    shape = field.node("Shape", f"{name}/Shape", [field.tensor(found.skip)], f"{name}.skip_shape")
+    size = _first_axes(field, name, shape.outputs[0], axes)
+    starts = field.constant(f"{name}.starts", np.zeros(len(axes), np.int64))
+    ends = size.outputs[0]
+    sliced = field.node("Slice", f"{name}/Slice", [full, starts, ends, field.constant(f"{name}.axes", axes)], output)
+    field.replace(node, [shape, size, node, sliced])
+    field.close()
+    return f"output_padding {list(found.output_padding)} and a Slice to the size of {found.skip} ({found.join.label})"
+
+
+def _first_axes(field: Field, name: str, shape: gs.Tensor, axes: NDArray[np.int64]) -> gs.Node:
+    return field.node(
+        "Gather", f"{name}/Gather", [shape, field.constant(f"{name}.spatial", axes)], f"{name}.size", axis=0
+    )
