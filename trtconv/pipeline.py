@@ -76,7 +76,7 @@ def build(request: BuildRequest, progress: Progress | None = None) -> BuildRepor
     clock = _Clock(progress)
     with clock.stage("load"):
         _check_outputs(request)
-        model = OnnxModel.load(request.model)
+        model = OnnxModel.load(request.model, hashed=True)
         _protect_data(model, request.engine_path, request.report_path)
         profiles = _profiles(model, request)
         engine = runtime.load(request.target)
@@ -144,7 +144,7 @@ def check(request: CheckRequest, progress: Progress | None = None) -> CheckRepor
     """
     clock = _Clock(progress)
     with clock.stage("load"):
-        model = OnnxModel.load(request.model)
+        model = OnnxModel.load(request.model, hashed=True)
         identity = _identity(model)
         # Bounds may be left out; whatever needs them is then not checked.
         bounded = request.dims or request.profiles or not dynamic_dims(model.inputs)
@@ -218,7 +218,7 @@ def rewrite(request: RewriteRequest, progress: Progress | None = None) -> Rewrit
         if real_path(request.output) == real_path(request.model):
             raise InputError(f"{request.output} is the model itself", "Write to another file.")
         passes = _selected(request)
-        original, model = OnnxModel.load(request.model), OnnxModel.load(request.model)
+        original, model = OnnxModel.load(request.model), OnnxModel.load(request.model, hashed=True)
         _protect_data(original, request.output, data_path(request.output))
         check_writable(request.output)
         target = request.target or _target_and_runtime(None)[0]
