@@ -522,7 +522,7 @@ class OnnxModel:
         Raises:
             UnsupportedFunctions: ONNX's inliner refuses, as where a function has another opset than the model.
         """
-        called = _called_functions(self.proto)
+        called = _called_functions(self.proto) if self.proto.functions else set()
         holders = [f for f in _functions_with(self.proto.functions, op) if (f.domain, f.name) in called]
         if holders:
             from onnx import inliner

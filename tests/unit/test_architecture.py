@@ -64,6 +64,7 @@ DOORS = {
     "tomli": ["config.py"],
     "google": ["model.py"],
     "onnx": [
+        "columns.py",
         "explain.py",
         "exporter/finish.py",
         "exporter/pieces.py",

@@ -49,8 +49,8 @@ class Log:
         self._session = Session()
         self.logger = _make_logger(trt, self)
         self.quiet = trt.Logger(trt.Logger.INTERNAL_ERROR)
-        """For the parser: its VERBOSE messages, ten a node, take longer to hand to Python than to parse does, and what it
-        refuses it also lists as errors."""
+        """For the parser: its VERBOSE messages, ten a node, take longer to hand to Python than parsing takes; what it
+        refuses it lists as errors too."""
 
     def add(self, severity: str, text: str) -> None:
         """Takes a message; called from any thread."""
