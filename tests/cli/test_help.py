@@ -22,6 +22,8 @@ FLAGS = {
     "export": "-o --output --input --dynamic --dim --static --arg --weights --output-name --exporter --no-proof "
     "--no-check --target --format --fail-on -q --quiet",
     "rewrite": "-o --output --only --skip --requantize --target --format -q --quiet",
+    "reduce": "-o --output --dim --profile --minShapes --optShapes --maxShapes --value --precision --no-rewrite "
+    "--requantize --target --trials --timeout --format -q --quiet",
     "explain": "--target --format",
     "sizes": "--dim --format",
     "doctor": "--format",

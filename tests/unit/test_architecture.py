@@ -51,9 +51,11 @@ MAY_IMPORT = {
     ),
     "config": "errors findings plan selection shapes",
     "batch": "errors pipeline plan progress",
+    "subgraph": "columns model shapes",
+    "reduce": "batch errors files findings model plan progress shapes subgraph",
     "exporter": "_version errors exported files findings lattice model pipeline plan progress shapes verify",
     "cli": (
-        "_version batch config errors explain explanation exporter findings passes pipeline plan progress "
+        "_version batch config errors explain explanation exporter findings passes pipeline plan progress reduce "
         "report rules runtime selection shapes sizing"
     ),
 }
@@ -73,8 +75,10 @@ DOORS = {
         "lattice/program.py",
         "model.py",
         "passes/*",
+        "reduce.py",
         "rules/*",
         "runtime/refusals.py",
+        "subgraph.py",
         "validity.py",
         "verify.py",
     ],

@@ -19,6 +19,8 @@ from trtconv.errors import EnvironmentMissing, InputError, TrtconvError
 INTERRUPTED = 130
 TERMINATED = 143
 BUG = 3
+COLLECT_EVERY = 200_000
+"""Objects that the process makes between two searches for cycles; Python's own 700 makes large models superlinear."""
 
 
 def main(args: Sequence[str] | None = None) -> int:
@@ -46,7 +48,7 @@ def run() -> NoReturn:
     Neither collecting cycles while modules load nor taking the interpreter and TensorRT apart at the end helps such a
     process; together they cost a tenth of a small build.
     """
-    gc.set_threshold(200_000)
+    gc.set_threshold(COLLECT_EVERY)
     code = main()
     with contextlib.suppress(OSError, ValueError, AttributeError):
         sys.stderr.flush()

@@ -66,13 +66,7 @@ Exit status: 0 built, or up to date; 1 the model failed; 2 a bad call or an unre
 @options.split_option
 @options.round_option
 @options.target_option
-@click.option(
-    "--precision",
-    type=click.Choice(["as-is", "fp16", "bf16", "int8"]),
-    default="as-is",
-    show_default=True,
-    help="What to compute in; the same meaning in every TensorRT version. as-is: as the model says.",
-)
+@options.precision_option
 @click.option("--report", metavar="FILE", help="Where the report goes. Default: ENGINE.json.")
 @options.format_option("text", "json")
 @options.no_rewrite_option

@@ -16,6 +16,7 @@ COMMANDS = (
     ("check", "trtconv.cli.check", "Tell what TensorRT will not take, or will get wrong, in a model."),
     ("export", "trtconv.cli.export", "Export a PyTorch module to an ONNX file that is right and dynamic."),
     ("rewrite", "trtconv.cli.rewrite", "Write the model that build would hand to TensorRT."),
+    ("reduce", "trtconv.cli.reduce", "Find the smallest part of a model that still fails."),
     ("explain", "trtconv.cli.explain", "Explain one ConvTranspose in words and a drawing, or list them all."),
     ("sizes", "trtconv.cli.sizes", "List the sizes that a model accepts, and the nodes that say so."),
     ("doctor", "trtconv.cli.doctor", "Show what is installed and which TensorRT works here."),

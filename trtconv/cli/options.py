@@ -204,6 +204,14 @@ target_option = click.option(
     "as tensorrt-8.6.",
 )
 
+precision_option = click.option(
+    "--precision",
+    type=click.Choice(["as-is", "fp16", "bf16", "int8"]),
+    default="as-is",
+    show_default=True,
+    help="What to compute in; the same meaning in every TensorRT version. as-is: as the model says.",
+)
+
 no_rewrite_option = click.option("--no-rewrite", is_flag=True, help="Hand the model to TensorRT as it is.")
 
 requantize_option = click.option(
