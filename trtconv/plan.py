@@ -171,6 +171,7 @@ class BuildReport:
         exit_code: As the command line would end.
         lattice: The sizes that the network accepts, as `trtconv sizes` tells them; None where there is none to tell.
         notes: What was done to the profiles, in words.
+        ignored: Findings that were asked to be left out.
     """
 
     model: dict[str, Any]
@@ -186,6 +187,7 @@ class BuildReport:
     exit_code: int = 0
     lattice: dict[str, Any] | None = None
     notes: tuple[str, ...] = ()
+    ignored: tuple[Ignored, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Returns the report as plain JSON values."""
@@ -201,6 +203,7 @@ class BuildReport:
             "edits": [edit.to_json() for edit in self.edits],
             "skipped": [skip.to_json() for skip in self.skipped],
             "findings": [finding.to_json() for finding in self.findings],
+            "ignored": [each.to_json() for each in self.ignored],
             "runtime": self.runtime,
             "engine": self.engine,
             "seconds": {stage: round(value, 4) for stage, value in self.seconds.items()},
@@ -228,6 +231,7 @@ class BuildReport:
             plan=dataclasses.replace(self.plan, profiles=profiles_from_json(old)),
             lattice=old["lattice"],
             notes=tuple(old["notes"]),
+            ignored=tuple(Ignored.from_json(each) for each in old["ignored"]),
             up_to_date=True,
         )
 
@@ -342,11 +346,12 @@ class CheckReport:
         model: Path and SHA-256.
         target: What was checked against.
         findings: Worst first, then by place.
-        parser: {"runtime", "version", "accepted", "built"}; accepted is None where the target's parser is not
-            installed, built is None where no engine was tried.
+        parser: {"runtime", "version", "accepted", "built", "why"}; accepted is None where the target's parser is not
+            installed, which why then says; built is None where no engine was tried.
         exit_code: 0, or 1 where a finding is at or above `fail_on`.
         ignored: Findings that were asked to be left out.
         fail_on: As in the request.
+        unbounded: Dynamic dimensions that were given no bounds, so that no size was checked.
     """
 
     model: dict[str, Any]
@@ -356,6 +361,7 @@ class CheckReport:
     exit_code: int
     ignored: tuple[Ignored, ...] = ()
     fail_on: Severity | None = Severity.ERROR
+    unbounded: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Returns the report as plain JSON values."""
@@ -363,6 +369,7 @@ class CheckReport:
             "schema": SCHEMA,
             "model": self.model,
             "target": str(self.target),
+            "unbounded": list(self.unbounded),
             "findings": [finding.to_json() for finding in self.findings],
             "ignored": [each.to_json() for each in self.ignored],
             "summary": summarize(self.findings),

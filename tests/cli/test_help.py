@@ -16,9 +16,9 @@ HEAVY = ("onnx", "torch", "tensorrt", "tensorrt_rtx", "numpy", "onnxruntime", "p
 
 FLAGS = {
     "build": "-o --output --dim --profile --minShapes --optShapes --maxShapes --value --split --round --target "
-    "--precision --report --format --no-rewrite --requantize --fail-on --force --config --jobs -q --quiet",
+    "--precision --report --format --no-rewrite --requantize --fail-on --force --config --jobs -q --quiet -v --verbose",
     "check": "--dim --profile --minShapes --optShapes --maxShapes --value --target --no-rewrite --requantize --format "
-    "--fail-on --select --ignore --thorough --config --jobs -q --quiet",
+    "--fail-on --select --ignore --thorough --config --jobs -q --quiet -v --verbose",
     "export": "-o --output --input --dynamic --dim --static --arg --weights --output-name --exporter --no-proof "
     "--no-check --target --format --fail-on -q --quiet",
     "rewrite": "-o --output --only --skip --requantize --target --format -q --quiet",

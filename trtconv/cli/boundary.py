@@ -13,7 +13,7 @@ import click
 
 from trtconv.cli import signals
 from trtconv.cli.group import cli
-from trtconv.cli.outcome import OutputLost, drop_stdout, stdout_failures_named, write_result
+from trtconv.cli.outcome import FailedWithResult, OutputLost, drop_stdout, stdout_failures_named, write_result
 from trtconv.errors import EnvironmentMissing, InputError, TrtconvError
 
 INTERRUPTED = 130
@@ -80,15 +80,18 @@ def _run(arguments: list[str]) -> int:
 
 def _report(error: Exception, arguments: list[str]) -> int:
     """Tells the user of a failure and returns its exit status."""
+    document = ""
+    if isinstance(error, FailedWithResult):
+        document, error = error.text, error.cause
     as_json = wants_json(arguments)
     if isinstance(error, click.UsageError) and not as_json and error.ctx is not None:
         _say(error.ctx.get_usage() + "\n")
     failure = _as_failure(error)
     kind = type(error).__name__ if failure.exit_code == BUG else type(failure).__name__
     _say_failure(failure)
-    if as_json:
+    if as_json or document:
         try:
-            write_result(error_document(failure, kind))
+            write_result(document or error_document(failure, kind))
         except OutputLost as lost:
             _say_failure(InputError(str(lost)))
     return failure.exit_code

@@ -29,6 +29,7 @@ class BuildFlags(options.ManyModels, options.ShapeFlags):
     split: str | None
     rounded: bool
     quiet: bool
+    verbose: bool
 
 
 @click.command(
@@ -75,6 +76,7 @@ Exit status: 0 built, or up to date; 1 the model failed; 2 a bad call or an unre
 @click.option("--force", is_flag=True, help="Build even where model, plan and runtime have not changed.")
 @options.many_options
 @options.quiet_option
+@options.verbose_option
 @options.packed(BuildFlags)
 def command(flags: BuildFlags) -> Outcome:
     """Convert an ONNX model into a TensorRT engine.
@@ -115,7 +117,7 @@ def command(flags: BuildFlags) -> Outcome:
 
     with show_progress(flags.quiet) as progress:
         report = pipeline.build(request, progress)
-    render = json.render(report.to_json()) if flags.output_format == "json" else text.build_text(report)
+    render = json.render(report.to_json()) if flags.output_format == "json" else text.build_text(report, flags.verbose)
     return Outcome(render, report.exit_code)
 
 
@@ -138,7 +140,7 @@ def _build_all(flags: BuildFlags) -> Outcome:
     from trtconv.cli.many import ManyFlags, build_all
 
     options.refuse_single_flags(flags, _OF_ONE_MODEL)
-    return build_all(ManyFlags(flags.config, flags.jobs, flags.output_format, flags.quiet), flags.force)
+    return build_all(ManyFlags(flags.config, flags.jobs, flags.output_format, flags.quiet, flags.verbose), flags.force)
 
 
 def _path(text: str | None) -> Path | None:

@@ -232,6 +232,14 @@ fail_on_option = click.option(
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="Show no progress on stderr.")
 
 
+verbose_option = click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    help="List every finding, also of a rule that finds many, where the format is text.",
+)
+
+
 def format_option(*formats: str) -> Callable[[Decorated], Decorated]:
     """Returns the `--format` flag of a command that has these formats; the first is the default."""
     return click.option(

@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 import click
 
+from trtconv.errors import TrtconvError
+
 
 class Outcome(NamedTuple):
     """What a command ends with.
@@ -45,6 +47,20 @@ class Command(PageWriter):
             outcome: Outcome = super().invoke(ctx)
         write_result(outcome.text)
         ctx.exit(outcome.exit_code)
+
+
+class FailedWithResult(Exception):
+    """A command failed, and has a result all the same.
+
+    Args:
+        text: What goes to stdout.
+        cause: What happened.
+    """
+
+    def __init__(self, text: str, cause: TrtconvError) -> None:
+        super().__init__(str(cause))
+        self.text = text
+        self.cause = cause
 
 
 class OutputLost(Exception):

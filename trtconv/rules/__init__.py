@@ -71,15 +71,8 @@ CHECKS: tuple[Rule, ...] = (
     ZeroPointShape(),
 )
 
-RULES: tuple[Page, ...] = (
-    *CHECKS,
-    *SIZE_CHECKS,
-    ShapeTensorInput(),
-    ParserRefused(),
-    NetworkDiffers(),
-    BuilderRefused(),
-    ProfileInconsistent(),
-)
+_VERDICTS = (ShapeTensorInput(), ParserRefused(), NetworkDiffers(), BuilderRefused(), ProfileInconsistent())
+RULES: tuple[Page, ...] = tuple(sorted((*CHECKS, *SIZE_CHECKS, *_VERDICTS), key=lambda rule: rule.code))
 
 
 STANDING = frozenset(rule.code for rule in CHECKS if rule.code.startswith("TC3"))
