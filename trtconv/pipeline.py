@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import contextlib
 import dataclasses
 import hashlib
@@ -349,6 +348,8 @@ def _builder_plan(plan: BuildPlan, engine: Runtime) -> BuildPlan:
 
 def _build_in_thread(network: ParsedNetwork, plan: BuildPlan, clock: _Clock) -> EngineBlob:
     """Builds in another thread, so that Ctrl-C reaches this one; the native call itself cannot be interrupted."""
+    import concurrent.futures
+
     stopped = False
 
     def monitor(phase: str, step: int, steps: int) -> bool:

@@ -135,7 +135,6 @@ def command(flags: CheckFlags) -> Outcome:
     if len(flags.models) > 1:
         return check_each([dataclasses.replace(request, model=Path(model)) for model in flags.models], flags.many())
     from trtconv import pipeline
-    from trtconv.batch import failed_run
 
     try:
         with show_progress(flags.quiet) as progress:
@@ -143,6 +142,8 @@ def command(flags: CheckFlags) -> Outcome:
     except TrtconvError as error:
         if flags.output_format not in CI_FORMATS:
             raise
+        from trtconv.batch import failed_run
+
         # What reads these wants a document also of a model that could not be checked.
         raise FailedWithResult(ci_format(flags.output_format, [failed_run(request, error)]), error) from error
     return Outcome(_render(report, flags), report.exit_code)
