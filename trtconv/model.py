@@ -272,13 +272,12 @@ class OnnxModel:
         Raises:
             InputError: The values cannot be read.
         """
-        if uses_external_data(tensor):
-            # to_array would pull the data into the model itself.
-            copy = onnx.TensorProto()
-            copy.CopyFrom(tensor)
-            tensor = copy
         try:
-            values: NDArray[Any] = numpy_helper.to_array(tensor, base_dir=str(self.path.parent))
+            if uses_external_data(tensor):
+                inside = onnx.TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
+                inside.raw_data = self._raw(tensor)
+                tensor = inside
+            values: NDArray[Any] = numpy_helper.to_array(tensor)
             return values
         except Exception as error:
             raise InputError(f"{self.path}: the values of tensor {tensor.name!r} cannot be read: {error}") from error
@@ -443,11 +442,24 @@ class OnnxModel:
             file.write(chunk)
 
     def embed(self) -> None:
-        """Reads all external data into the model."""
+        """Reads all external data into the model.
+
+        Raises:
+            InputError: A file cannot be read.
+        """
         for tensor in self._external_tensors():
-            onnx.external_data_helper.load_external_data_for_tensor(tensor, str(self.path.parent))
+            try:
+                tensor.raw_data = self._raw(tensor)
+            except OSError as error:
+                raise InputError(f"{self.path}: tensor {tensor.name!r} cannot be read: {error.strerror}") from error
             tensor.data_location = onnx.TensorProto.DEFAULT
             del tensor.external_data[:]
+
+    def _raw(self, tensor: onnx.TensorProto) -> bytes:
+        """Returns the bytes of external data; onnx's own reader refuses links, as which caches keep large files."""
+        begin, _ = _external_range(tensor)
+        path = self.path.parent / _external(tensor)["location"]
+        return b"".join(_chunks(path, begin, begin + validity.nbytes(tensor)))
 
     def digest(self) -> str:
         """Returns the SHA-256 of the model file followed by what it uses of its external data files."""
