@@ -262,10 +262,6 @@ class OnnxModel:
                 if scope.columns.domains[index] in _ONNX_DOMAINS:
                     yield scope, index, scope.columns.nodes[index]
 
-    def has(self, ops: Collection[str]) -> bool:
-        """Whether a node of one of these operators is in a graph of the model; functions are not looked into."""
-        return any(not scope.by_op.keys().isdisjoint(ops) for scope in self.scopes)
-
     def array(self, tensor: onnx.TensorProto) -> NDArray[Any]:
         """Returns a tensor's values, reading external data where needed.
 

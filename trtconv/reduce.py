@@ -60,11 +60,12 @@ def reduce(request: ReduceRequest, progress: Progress | None = None) -> ReduceRe
         try:
             failure = trials.of_whole(profiles)
             kept, minimal = trials.search(failure)
-            part = trials.cutter.cut(kept)
-            assert part is not None
         finally:
             trials.close()
-    OnnxModel(part, model.path).save(request.output)
+    # The whole may have inputs that no part could be given.
+    part = trials.cutter.cut(kept) if len(kept) < len(trials.cutter) else None
+    asked = trials.request_for(part, request.output)
+    (model if part is None else OnnxModel(part, model.path)).save(request.output)
     output = {"path": str(request.output), "sha256": sha256_of(request.output), "bytes": request.output.stat().st_size}
     return ReduceReport(
         model={"path": str(model.path), "sha256": model.digest()},
@@ -74,7 +75,7 @@ def reduce(request: ReduceRequest, progress: Progress | None = None) -> ReduceRe
         nodes=len(kept),
         trials=trials.number,
         minimal=minimal,
-        command=_command(trials.request_for(part, request.output), failure),
+        command=_command(asked, failure),
         exit_code=0 if minimal else 1,
     )
 
@@ -152,9 +153,12 @@ class _Trials:
             return
         yield from self._failures(self.request_for(part, path))
 
-    def request_for(self, part: onnx.ModelProto, path: Path) -> BuildRequest:
-        """Returns the build of a part that lies at `path`."""
-        request, bounds = self._build_request(path), self.cutter.bounds(part)
+    def request_for(self, part: onnx.ModelProto | None, path: Path) -> BuildRequest:
+        """Returns the build of a part, or of the whole (None), that lies at `path`."""
+        request = self._build_request(path)
+        if part is None:
+            return request
+        bounds = self.cutter.bounds(part)
         inputs = {value.name for value in part.graph.input}
         values = {name: value for name, value in request.values.items() if name in inputs}
         dims, profiles = (bounds[0], ()) if len(bounds) == 1 else ({}, bounds)

@@ -177,6 +177,20 @@ def test_crashes_and_hangs_are_reduced_too(
     assert (few.minimal, few.exit_code, few.trials) == (False, 1, 2)
 
 
+def test_what_cannot_be_made_smaller_is_written_whole(tmp_path: Path) -> None:
+    """The input has no shape, so it could not be an input of a part."""
+    proto = chain(0, 0)
+    proto.graph.node.append(helper.make_node("NonZero", ["x"], ["y"], "bad"))
+    proto.graph.input[0].type.tensor_type.ClearField("shape")
+    del proto.graph.output[:]
+    proto.graph.output.append(onnx.ValueInfoProto(name="y"))
+    path = saved(tmp_path, proto)
+    report = reduce(ReduceRequest(path, tmp_path / "part.onnx", target=RTX))
+    assert (report.nodes_before, report.nodes, report.minimal) == (1, 1, True)
+    assert onnx.load(tmp_path / "part.onnx").graph == proto.graph
+    assert run(report.command) == 1
+
+
 def test_what_cannot_be_tried_is_said(tmp_path: Path) -> None:
     path = saved(tmp_path, chain(2, 1))
     with pytest.raises(InputError, match=r"bounds"):

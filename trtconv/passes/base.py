@@ -73,7 +73,8 @@ class NodePass(Pass):
     looks_around: ClassVar[bool] = True
 
     def may_act(self, model: OnnxModel, target: Target) -> bool:
-        return model.has(self.ops)
+        places = ((scope, index) for scope in model.scopes for op in self.ops for index in scope.by_op.get(op, ()))
+        return any(self.concerns(scope, index, target) for scope, index in places)
 
     def run(self, model: OnnxModel, target: Target) -> PassResult:
         edits: list[Edit] = []
