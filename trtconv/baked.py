@@ -151,7 +151,7 @@ class Baked:
         """Asks without cost whether there can be anything: most models end here."""
         if self.model.proto.functions or not dynamic_dims(self.model.inputs):
             return False
-        ops = {node.op_type for node in self.model.proto.graph.node}
+        ops = self.model.main.by_op.keys()
         return op in ops and bool(ops & {"Reshape", "Resize"}) and bool(self._constants)
 
     @functools.cached_property

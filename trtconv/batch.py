@@ -14,14 +14,26 @@ import threading
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 from trtconv.errors import BuildFailed, TrtconvError
-from trtconv.plan import BuildReport, BuildRequest, CheckReport, CheckRequest, FailedRun
+from trtconv.plan import (
+    BuildReport,
+    BuildRequest,
+    CheckReport,
+    CheckRequest,
+    FailedRun,
+    RewriteReport,
+    RewriteRequest,
+)
 from trtconv.progress import NullProgress, Progress
 
 Request = CheckRequest | BuildRequest
 Result = CheckReport | BuildReport | FailedRun
+
+DIED = "TensorRT ended the process (a crash in native code, or too little memory)"
+TOO_SLOW = "it took longer than allowed"
+"""What a `FailedRun` says where the worker, not trtconv, failed."""
 
 _WORKER_BYTES = 1 << 30
 """Memory that a worker takes besides the model: TensorRT itself, mostly."""
@@ -51,10 +63,10 @@ def run_all(requests: Sequence[Request], jobs: int | None = None, progress: Prog
     for index in range(len(requests)):
         waiting.put(index)
     results: list[Result | None] = [None] * len(requests)
-    workers = [_Worker() for _ in range(jobs or suitable_jobs(requests))]
+    workers = [Worker() for _ in range(jobs or suitable_jobs(requests))]
     done: queue.SimpleQueue[int] = queue.SimpleQueue()
 
-    def serve(worker: _Worker) -> None:
+    def serve(worker: Worker) -> None:
         with contextlib.suppress(queue.Empty):
             while True:
                 index = waiting.get_nowait()
@@ -118,7 +130,7 @@ def _free_bytes() -> int | None:
     return None
 
 
-class _Worker:
+class Worker:
     """A process that runs requests one after another; started with the first, and again after it died."""
 
     def __init__(self) -> None:
@@ -126,21 +138,41 @@ class _Worker:
         self._lock = threading.Lock()
         self._closed = False
 
-    def run(self, request: Request) -> Result:
-        """Runs a request; whatever happens to the process becomes a result."""
+    @overload
+    def run(self, request: Request, limit_s: float | None = None) -> Result: ...
+    @overload
+    def run(self, request: RewriteRequest, limit_s: float | None = None) -> RewriteReport | FailedRun: ...
+    def run(self, request: Any, limit_s: float | None = None) -> Any:
+        """Runs a request; whatever happens to the process becomes a result.
+
+        Args:
+            request: What to do.
+            limit_s: Seconds after which the process is ended; None: never.
+        """
         process = self._start()
+        late = threading.Event()
+
+        def end() -> None:
+            late.set()
+            self._end()
+
+        clock = threading.Timer(limit_s, end) if limit_s is not None else None
+        if clock is not None:
+            clock.start()
         try:
             assert process is not None
             assert process.stdin is not None
             assert process.stdout is not None
             pickle.dump(request, process.stdin)
             process.stdin.flush()
-            result: Result = pickle.load(process.stdout)
-            return result
-        except (OSError, EOFError, AssertionError, pickle.UnpicklingError):
+            return pickle.load(process.stdout)
+        except (OSError, EOFError, ValueError, AssertionError, pickle.UnpicklingError):
             self._end()
-            message = "TensorRT ended the process (a crash in native code, or too little memory)"
+            message = TOO_SLOW if late.is_set() else DIED
             return failed_run(request, BuildFailed(message, "Run it by itself, and report the model to NVIDIA."))
+        finally:
+            if clock is not None:
+                clock.cancel()
 
     def close(self) -> None:
         """Ends the process, in the middle of a request too."""
@@ -186,10 +218,12 @@ def serve() -> None:
             answers.flush()
 
 
-def _run(request: Request) -> Result:
+def _run(request: Request | RewriteRequest) -> Result | RewriteReport:
     from trtconv import pipeline
 
     try:
+        if isinstance(request, RewriteRequest):
+            return pipeline.rewrite(request)
         return pipeline.check(request) if isinstance(request, CheckRequest) else pipeline.build(request)
     except TrtconvError as error:
         return failed_run(request, error)
@@ -203,7 +237,7 @@ def _run(request: Request) -> Result:
         return dataclasses.replace(failed, kind=kind)
 
 
-def failed_run(request: Request, error: TrtconvError) -> FailedRun:
+def failed_run(request: Request | RewriteRequest, error: TrtconvError) -> FailedRun:
     """Returns what stands for a request that ended with an exception."""
     target = "auto" if request.target is None else str(request.target)
     kind = type(error).__name__

@@ -106,6 +106,13 @@ class Ignored:
         """Returns the finding as plain JSON values, with the reason."""
         return {**self.finding.to_json(), "reason": self.reason}
 
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Ignored:
+        """Reads what `to_json` wrote."""
+        finding = dict(data)
+        reason = finding.pop("reason")
+        return cls(Finding.from_json(finding), reason)
+
 
 def worst(findings: Iterable[Finding]) -> Severity | None:
     """Returns the highest severity, or None where there is no finding."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 import math
 import re
 from collections import Counter
@@ -30,6 +31,7 @@ from onnx_graphsurgeon.ir.tensor import LazyValues
 from onnx_graphsurgeon.logger import G_LOGGER
 
 from trtconv import validity
+from trtconv.columns import Columns
 from trtconv.deconv import crops, geometry_of
 from trtconv.errors import InputError
 from trtconv.files import atomic_stream, atomic_write
@@ -50,11 +52,15 @@ _SMALL_ELEMENTS = 64
 _MAX_CONE = 32
 """Nodes that are looked at, at most, to find where a weight comes from."""
 _STACK_TRACES = ("pkg.torch.onnx.stack_trace", "pkg.onnxscript.stack_trace")
+_UNREADABLE_HINT = "Export the model again, or copy the file again: it may be truncated or a Git LFS pointer."
 _FRAME = re.compile(r'File "([^"\n]+)", line (\d+)')
+_EXTERNAL = onnx.TensorProto.EXTERNAL
 _LISTS = {onnx.AttributeProto.INTS: "ints", onnx.AttributeProto.FLOATS: "floats"}
 _SINGLE = frozenset(getattr(onnx.AttributeProto, name) for name in ("INT", "FLOAT", "TENSOR"))
 _SMALL_BYTES = 1 << 10
 """Tensors up to this size stay in the model's file when the others move out of it."""
+_LIGHT_BYTES = 1 << 24
+"""Up to this size a model is handed over with its weights: to take them out costs more than to copy them."""
 _ALIGNMENT = 1 << 12
 """Readers map external data into memory, by pages."""
 PROTOBUF_LIMIT = 2**31 - 2**20
@@ -84,6 +90,16 @@ class Scope:
         """Place among the model's scopes; no pass changes it."""
 
     @functools.cached_property
+    def columns(self) -> Columns:
+        """This graph's nodes, column by column."""
+        return Columns(self.graph.node)
+
+    def forget(self) -> None:
+        """Forgets what was derived from the nodes' columns and the initializers."""
+        for cached in ("initializers", "producers", "by_op", "consumers"):
+            self.__dict__.pop(cached, None)
+
+    @functools.cached_property
     def initializers(self) -> dict[str, onnx.TensorProto]:
         """This graph's own initializers by name."""
         return {tensor.name: tensor for tensor in self.graph.initializer}
@@ -91,7 +107,7 @@ class Scope:
     @functools.cached_property
     def producers(self) -> dict[str, int]:
         """Tensor name to the index of the node that makes it."""
-        return {name: index for index, node in enumerate(self.graph.node) for name in node.output if name}
+        return {name: index for index, outputs in enumerate(self.columns.outputs) for name in outputs if name}
 
     def initializer(self, name: str) -> onnx.TensorProto | None:
         """Returns an initializer of this graph or of a graph around it."""
@@ -108,29 +124,29 @@ class Scope:
             scope = scope.parent
         if scope is None:
             return None
-        node = scope.graph.node[scope.producers[name]]
+        node = scope.columns.nodes[scope.producers[name]]
         value = next((a.t for a in node.attribute if a.name == "value"), None)
         return self.model.array(value) if node.op_type == "Constant" and value is not None else None
 
     def producer(self, name: str) -> onnx.NodeProto | None:
         """Returns the node of this graph that makes a tensor."""
         index = self.producers.get(name)
-        return None if index is None else self.graph.node[index]
+        return None if index is None else self.columns.nodes[index]
 
     @functools.cached_property
     def by_op(self) -> dict[str, list[int]]:
         """Operator type to the nodes of this graph, by position."""
         found: dict[str, list[int]] = {}
-        for index, node in enumerate(self.graph.node):
-            found.setdefault(node.op_type, []).append(index)
+        for index, op in enumerate(self.columns.ops):
+            found.setdefault(op, []).append(index)
         return found
 
     @functools.cached_property
     def consumers(self) -> dict[str, list[onnx.NodeProto]]:
         """Tensor name to the nodes of this graph that take it."""
         found: dict[str, list[onnx.NodeProto]] = {}
-        for node in self.graph.node:
-            for name in node.input:
+        for node, inputs in zip(self.columns.nodes, self.columns.inputs, strict=True):
+            for name in inputs:
                 found.setdefault(name, []).append(node)
         return found
 
@@ -141,14 +157,14 @@ class Scope:
         index = self.parent.producers.get(name)
         if index is None:
             return self.parent.outer_constant(name)
-        node = self.parent.graph.node[index]
+        node = self.parent.columns.nodes[index]
         if node.op_type != "Constant" or node.domain not in _ONNX_DOMAINS:
             return None
         return next((a.t for a in node.attribute if a.name == "value"), None)
 
     def location(self, index: int, tensor: str = "") -> Location:
         """Returns the place of a node of this graph."""
-        node = self.graph.node[index]
+        node = self.columns.nodes[index]
         return Location(self.path, index, node.name, node.op_type, tensor, python_line(node))
 
     def dtype(self, name: str) -> str | None:
@@ -179,16 +195,28 @@ class OnnxModel:
     def __init__(self, proto: onnx.ModelProto, path: Path) -> None:
         self.proto = proto
         self.path = path
+        self._sha: Any = None
 
     @classmethod
-    def load(cls, path: Path) -> OnnxModel:
+    def load(cls, path: Path, hashed: bool = False) -> OnnxModel:
         """Reads a model; its external data is checked for being there, not read.
+
+        Args:
+            path: The file.
+            hashed: Whether `digest` will be asked for, which then need not read the file again.
 
         Raises:
             InputError: The file is missing, a folder, unreadable, truncated or no ONNX model, or its external data is
                 missing, too short or outside the model's folder.
         """
-        model = cls(_parse(read_file(path), path), path)
+        data = read_file(path)
+        model = cls(_parse(data, path), path)
+        if hashed:
+            model._sha = hashlib.sha256(data)
+        examined = validity.examine(model.proto)
+        if isinstance(examined, str):
+            raise InputError(f"{path} is not a valid ONNX model: {examined}", _UNREADABLE_HINT)
+        model.__dict__["scopes"] = model._find_scopes(examined)
         model._check_external_data()
         model._embed_small_tensors()
         return model
@@ -212,17 +240,15 @@ class OnnxModel:
     @functools.cached_property
     def scopes(self) -> tuple[Scope, ...]:
         """Every graph, the main graph first, each after the graph around it."""
-        # Passes neither make nor remove graphs inside graphs, so a model without any stays so.
-        flat = self._is_flat
-        found = (Scope(self, self.proto.graph, "", None),) if flat else tuple(_scopes(self, self.proto.graph, "", None))
+        return self._find_scopes(Columns(self.proto.graph.node))
+
+    def _find_scopes(self, columns: Columns) -> tuple[Scope, ...]:
+        main = Scope(self, self.proto.graph, "", None)
+        main.columns = columns
+        found = (main, *_inner_scopes(main))
         for position, scope in enumerate(found):
             scope.position = position
         return found
-
-    @functools.cached_property
-    def _is_flat(self) -> bool:
-        kinds = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
-        return not any(a.type in kinds for node in self.proto.graph.node for a in node.attribute)
 
     @property
     def main(self) -> Scope:
@@ -233,9 +259,8 @@ class OnnxModel:
         """Yields every node of these standard operators, in every graph."""
         for scope in self.scopes:
             for index in sorted(index for op in set(ops) for index in scope.by_op.get(op, ())):
-                node = scope.graph.node[index]
-                if node.domain in _ONNX_DOMAINS:
-                    yield scope, index, node
+                if scope.columns.domains[index] in _ONNX_DOMAINS:
+                    yield scope, index, scope.columns.nodes[index]
 
     def has(self, ops: Collection[str]) -> bool:
         """Whether a node of one of these operators is in a graph of the model; functions are not looked into."""
@@ -247,13 +272,12 @@ class OnnxModel:
         Raises:
             InputError: The values cannot be read.
         """
-        if uses_external_data(tensor):
-            # to_array would pull the data into the model itself.
-            copy = onnx.TensorProto()
-            copy.CopyFrom(tensor)
-            tensor = copy
         try:
-            values: NDArray[Any] = numpy_helper.to_array(tensor, base_dir=str(self.path.parent))
+            if uses_external_data(tensor):
+                inside = onnx.TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
+                inside.raw_data = self._raw(tensor)
+                tensor = inside
+            values: NDArray[Any] = numpy_helper.to_array(tensor)
             return values
         except Exception as error:
             raise InputError(f"{self.path}: the values of tensor {tensor.name!r} cannot be read: {error}") from error
@@ -261,42 +285,45 @@ class OnnxModel:
     @functools.cached_property
     def uses(self) -> Counter[str]:
         """How often each tensor is an input of a node or an output of a graph, in all graphs."""
-        return Counter(name for scope in self.scopes for name in _used_names(scope.graph))
+        return Counter(itertools.chain.from_iterable(_used_names(scope) for scope in self.scopes))
 
     @functools.cached_property
     def _inferred(self) -> tuple[list[onnx.ValueInfoProto], ...]:
         """The tensors whose types ONNX's inference knows, one list a scope."""
-        inferred = self.skeleton()
-        self._mend_same_pads(inferred)
+        data = self._without_misread_pads() or self.without_weights()
         # Inference gives up with an exception on some models that are valid otherwise; little is then known.
-        for data_prop in (True, False) if validity.data_can_be_propagated(inferred.graph) else (False,):
+        for data_prop in (True, False) if validity.data_can_be_propagated(self.proto.graph) else (False,):
             try:
-                inferred = onnx.shape_inference.infer_shapes(inferred, data_prop=data_prop)
+                inferred = onnx.shape_inference.infer_shapes(data, data_prop=data_prop)
                 break
             except Exception:
                 continue
-        scopes = _scopes(self, inferred.graph, "", None)
-        return tuple([*s.graph.input, *s.graph.value_info, *s.graph.output] for s in scopes)
+        else:
+            inferred = onnx.ModelProto.FromString(data)
+        graphs = (s.graph for s in OnnxModel(inferred, self.path).scopes) if len(self.scopes) > 1 else (inferred.graph,)
+        return tuple([*graph.input, *graph.value_info, *graph.output] for graph in graphs)
 
-    def _mend_same_pads(self, copy: onnx.ModelProto) -> None:
-        """Writes auto_pad SAME_* with output_padding as pads into a copy that goes to ONNX's shape inference.
+    def _without_misread_pads(self) -> bytes | None:
+        """Returns a copy with auto_pad SAME_* beside output_padding written as pads; None where there is no such node.
 
-        The inference (1.23) adds the output_padding to the size that SAME asks for. Sizes that the file itself states
-        may come from the same inference, so they are not believed then.
+        ONNX's shape inference (1.23) adds the output_padding to the size that SAME asks for. Sizes that the file itself
+        states may come from the same inference, so they are left out then.
         """
-        wrong = False
-        twins = OnnxModel(copy, self.path)
-        pairs = zip(self.nodes("ConvTranspose"), twins.nodes("ConvTranspose"), strict=True)
-        for (scope, _, node), (_, _, twin) in pairs:
-            pads = _same_pads(scope, node)
-            if pads:
-                kept = [a for a in node.attribute if a.name not in ("auto_pad", "pads")]
-                del twin.attribute[:]
-                twin.attribute.extend([*kept, onnx.helper.make_attribute("pads", pads)])
-                wrong = True
-        if wrong:
-            for twin_scope in twins.scopes:
-                del twin_scope.graph.value_info[:]
+        places = ((scope, index, _same_pads(scope, index)) for scope, index, _ in self.nodes("ConvTranspose"))
+        wrong = [(scope.position, index, pads) for scope, index, pads in places if pads]
+        if not wrong:
+            return None
+        copy = self.skeleton()
+        twins = OnnxModel(copy, self.path).scopes
+        for position, index, pads in wrong:
+            twin = twins[position].graph.node[index]
+            kept = [a for a in twin.attribute if a.name not in ("auto_pad", "pads")]
+            twin.ClearField("attribute")
+            twin.attribute.extend([*kept, onnx.helper.make_attribute("pads", pads)])
+        for scope in twins:
+            del scope.graph.value_info[:]
+        data: bytes = copy.SerializeToString()
+        return data
 
     @functools.cached_property
     def inferred_shapes(self) -> tuple[Mapping[str, tuple[int | None, ...]], ...]:
@@ -329,9 +356,21 @@ class OnnxModel:
                 graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
         return copy
 
+    def without_weights(self) -> bytes:
+        """Returns the model as bytes, for onnx to look at: with its weights where they are small, else a skeleton."""
+        large = self.proto.ByteSize() > _LIGHT_BYTES or any(True for _ in self._external_tensors())
+        data: bytes = (self.skeleton() if large else self.proto).SerializeToString()
+        return data
+
     def touch(self) -> None:
         """Forgets what was derived from the graph; call after changing it."""
-        for cached in ("inputs", "scopes", "uses", "_inferred", "inferred_shapes", "inferred_types"):
+        self.__dict__.pop("scopes", None)
+        self.__dict__.pop("uses", None)
+        self.forget_shapes()
+
+    def forget_shapes(self) -> None:
+        """Forgets what is known of inputs, shapes and types."""
+        for cached in ("inputs", "_inferred", "inferred_shapes", "inferred_types"):
             self.__dict__.pop(cached, None)
 
     def serialize(self) -> bytes:
@@ -371,7 +410,15 @@ class OnnxModel:
             return False
 
     def _external_tensors(self) -> Iterator[onnx.TensorProto]:
-        return (tensor for tensor in _tensors(self.proto) if uses_external_data(tensor))
+        """Yields the tensors whose values are in other files: weights, attributes, those of subgraphs and functions."""
+        for scope in self.scopes:
+            # Asked one by one of thousands of weights, so without a call for each.
+            yield from (tensor for tensor in scope.graph.initializer if tensor.data_location == _EXTERNAL)
+            for sparse in scope.graph.sparse_initializer:
+                yield from filter(uses_external_data, (sparse.values, sparse.indices))
+            yield from filter(uses_external_data, scope.columns.tensors())
+        for function in self.proto.functions:
+            yield from filter(uses_external_data, _node_tensors(function.node))
 
     def _move_weights(self, path: Path) -> None:
         """Writes the weights to the data file of a model at `path`, and makes them refer to it."""
@@ -395,15 +442,28 @@ class OnnxModel:
             file.write(chunk)
 
     def embed(self) -> None:
-        """Reads all external data into the model."""
+        """Reads all external data into the model.
+
+        Raises:
+            InputError: A file cannot be read.
+        """
         for tensor in self._external_tensors():
-            onnx.external_data_helper.load_external_data_for_tensor(tensor, str(self.path.parent))
+            try:
+                tensor.raw_data = self._raw(tensor)
+            except OSError as error:
+                raise InputError(f"{self.path}: tensor {tensor.name!r} cannot be read: {error.strerror}") from error
             tensor.data_location = onnx.TensorProto.DEFAULT
             del tensor.external_data[:]
 
+    def _raw(self, tensor: onnx.TensorProto) -> bytes:
+        """Returns the bytes of external data; onnx's own reader refuses links, as which caches keep large files."""
+        begin, _ = _external_range(tensor)
+        path = self.path.parent / _external(tensor)["location"]
+        return b"".join(_chunks(path, begin, begin + validity.nbytes(tensor)))
+
     def digest(self) -> str:
         """Returns the SHA-256 of the model file followed by what it uses of its external data files."""
-        sha = hashlib.sha256(read_file(self.path))
+        sha = hashlib.sha256(read_file(self.path)) if self._sha is None else self._sha.copy()
         for name, begin, end in self._external_ranges:
             for chunk in _chunks(self.path.parent / name, begin, end):
                 sha.update(chunk)
@@ -432,9 +492,8 @@ class OnnxModel:
             _check_external(tensor, self.path)
 
     def _embed_small_tensors(self) -> None:
-        for tensor in self.proto.graph.initializer:
-            small = math.prod(tensor.dims) <= _SMALL_ELEMENTS
-            if uses_external_data(tensor) and small and tensor.data_type == onnx.TensorProto.INT64:
+        for tensor in [t for t in self.proto.graph.initializer if t.data_location == _EXTERNAL]:
+            if math.prod(tensor.dims) <= _SMALL_ELEMENTS and tensor.data_type == onnx.TensorProto.INT64:
                 tensor.CopyFrom(numpy_helper.from_array(self.array(tensor), tensor.name))
 
     @functools.cached_property
@@ -444,7 +503,7 @@ class OnnxModel:
 
     @functools.cached_property
     def _names(self) -> set[str]:
-        return {n for scope in self.scopes for n in _all_names(scope.graph)}
+        return set(itertools.chain.from_iterable(_all_names(scope) for scope in self.scopes))
 
     def fresh_name(self, wanted: str) -> str:
         """Returns a tensor or node name that the model does not use yet, and takes it."""
@@ -458,9 +517,10 @@ class OnnxModel:
     def name_nodes(self, op: str) -> None:
         """Gives every node of an operator a name of its own, so that TensorRT's layers can be told apart."""
         seen: set[str] = set()
-        for _, _, node in self.nodes(op):
+        for scope, index, node in self.nodes(op):
             if not node.name or node.name in seen or _UNTRACEABLE.search(node.name):
                 node.name = self.fresh_name(_UNTRACEABLE.sub("_", node.name) or op)
+                scope.columns.names[index] = node.name
             seen.add(node.name)
 
     def copy(self) -> OnnxModel:
@@ -506,7 +566,7 @@ class OnnxModel:
         Raises:
             UnsupportedFunctions: ONNX's inliner refuses, as where a function has another opset than the model.
         """
-        called = _called_functions(self.proto)
+        called = _called_functions(self.proto) if self.proto.functions else set()
         holders = [f for f in _functions_with(self.proto.functions, op) if (f.domain, f.name) in called]
         if holders:
             from onnx import inliner
@@ -523,18 +583,19 @@ class _Shapes(Mapping[str, "tuple[int | None, ...]"]):
     """Tensor name to shape; each is worked out when it is asked for, which few are."""
 
     def __init__(self, values: Iterable[onnx.ValueInfoProto]) -> None:
-        self._values = {value.name: value for value in values if value.type.tensor_type.HasField("shape")}
+        self._values = {value.name: value for value in values}
 
     def __getitem__(self, name: str) -> tuple[int | None, ...]:
         shape = _value_shape(self._values[name])
-        assert shape is not None
+        if shape is None:
+            raise KeyError(name)
         return shape
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
+        return (name for name, value in self._values.items() if value.type.tensor_type.HasField("shape"))
 
     def __len__(self) -> int:
-        return len(self._values)
+        return sum(1 for _ in self)
 
 
 class Field:
@@ -547,12 +608,18 @@ class Field:
         scope: The graph.
         ops: Operators that the pass is about.
         concerns: Picks among the nodes of these operators, by position; None takes all.
+        looks_around: Whether the neighbours are needed.
     """
 
-    def __init__(self, scope: Scope, ops: Collection[str], concerns: Callable[[int], bool] | None = None) -> None:
+    def __init__(
+        self,
+        scope: Scope,
+        ops: Collection[str],
+        concerns: Callable[[int], bool] | None = None,
+        looks_around: bool = True,
+    ) -> None:
         self.model = scope.model
-        # A field that was closed meanwhile may have moved the node that holds this graph.
-        self.scope = scope = self.model.scopes[scope.position]
+        self.scope = scope
         self._tensors: dict[str, gs.Tensor] = {}
         self._index: dict[int, int] = {}
         self._replaced: dict[int, list[gs.Node]] = {}
@@ -563,15 +630,15 @@ class Field:
             index
             for op in ops
             for index in scope.by_op.get(op, ())
-            if scope.graph.node[index].domain in _KNOWN_DOMAINS and (concerns is None or concerns(index))
+            if scope.columns.domains[index] in _KNOWN_DOMAINS and (concerns is None or concerns(index))
         }
-        nodes = [self._import(index) for index in _field_indices(scope, wanted)]
+        nodes = [self._import(index) for index in _field_indices(scope, wanted, looks_around)]
         self.graph = gs.Graph(nodes=nodes, opset=self.model.opset)
         self.candidates = [n for n in nodes if self._index[id(n)] in wanted and id(n) not in self._bare]
 
     def _import(self, index: int) -> gs.Node:
-        proto = self.scope.graph.node[index]
-        for name in proto.input:
+        proto = self.scope.columns.nodes[index]
+        for name in self.scope.columns.inputs[index]:
             if name and name not in self._tensors:
                 tensor = self.scope.initializer(name) or self.scope.outer_constant(name)
                 self._tensors[name] = gs.Variable(name) if tensor is None else gs.Constant(name, LazyValues(tensor))
@@ -624,7 +691,7 @@ class Field:
         cone = self._constant_cone(tensor)
         if cone is None:
             return None
-        nodes = [self.scope.graph.node[self._index[id(n)]] for n in cone]
+        nodes = [self.scope.columns.nodes[self._index[id(n)]] for n in cone]
         constants = (t for n in cone for t in n.inputs if isinstance(t, gs.Constant))
         feeds = {t.name: v for t in constants if (v := self.values(t)) is not None}
         return _evaluate(nodes, feeds, tensor.name, self.model.proto.opset_import)
@@ -706,23 +773,27 @@ class Field:
         Returns:
             Whether the graph changed.
         """
-        graph = self.scope.graph
+        return close_all([self])
+
+    def _write(self) -> set[str]:
+        """Writes the replacements into the graph; returns the tensors that the replaced nodes took."""
+        graph, columns, uses = self.scope.graph, self.scope.columns, self.model.uses
         dropped: set[str] = set()
         fresh: dict[int, list[onnx.NodeProto]] = {}
         for index, nodes in self._replaced.items():
-            old = graph.node[index]
-            dropped.update(old.input)
-            fresh[index] = [_carry_over(old, OnnxExporter.export_node(n)) for n in nodes]
+            dropped.update(columns.inputs[index])
+            uses.subtract(columns.inputs[index])
+            fresh[index] = [_carry_over(columns.nodes[index], OnnxExporter.export_node(n)) for n in nodes]
             graph.initializer.extend(self._new_initializers(nodes))
-        if not fresh:
-            return False
         graph.initializer.extend(numpy_helper.from_array(v, name) for name, v in self._folded.items())
         # Up to IR version 3 every initializer must be a graph input.
         self.model.proto.ir_version = max(self.model.proto.ir_version, 4)
+        for node in itertools.chain.from_iterable(fresh.values()):
+            uses.update(node.input)
         _splice(graph, fresh)
-        self.model.touch()
-        _prune(self.model, self.scope.position, dropped)
-        return True
+        columns.replace({index: len(nodes) for index, nodes in fresh.items()}, graph.node)
+        self.scope.forget()
+        return dropped
 
     def _new_initializers(self, nodes: Iterable[gs.Node]) -> Iterator[onnx.TensorProto]:
         for node in nodes:
@@ -730,6 +801,19 @@ class Field:
                 made = self._ours.pop(id(tensor), None)
                 if made is not None:
                     yield numpy_helper.from_array(np.asarray(made.values, order="C"), made.name)
+
+
+def close_all(fields: Iterable[Field]) -> bool:
+    """Closes the fields of several graphs of one model together, which costs less than one after the other.
+
+    Returns:
+        Whether the model changed.
+    """
+    edited = [field for field in fields if field._replaced]
+    if not edited:
+        return False
+    _prune(edited[0].model, {field.scope.position: field._write() for field in edited})
+    return True
 
 
 _NEVER_FOLDED = frozenset(
@@ -766,61 +850,41 @@ def read_file(path: Path) -> bytes:
 
 def _parse(data: bytes, path: Path) -> onnx.ModelProto:
     proto = onnx.ModelProto()
-    hint = "Export the model again, or copy the file again: it may be truncated or a Git LFS pointer."
     try:
         proto.ParseFromString(data)
     except (DecodeError, ValueError, RuntimeError) as error:
-        raise InputError(f"{path} is not a readable ONNX model: {error}", hint) from error
+        raise InputError(f"{path} is not a readable ONNX model: {error}", _UNREADABLE_HINT) from error
     if not proto.HasField("graph") or not proto.graph.output:
-        raise InputError(f"{path} is not an ONNX model: it holds no graph with outputs", hint)
-    fault = validity.complaint(proto)
-    if fault is not None:
-        raise InputError(f"{path} is not a valid ONNX model: {fault}", hint)
+        raise InputError(f"{path} is not an ONNX model: it holds no graph with outputs", _UNREADABLE_HINT)
     return proto
 
 
-def _scopes(model: OnnxModel, graph: onnx.GraphProto, path: str, parent: Scope | None) -> Iterator[Scope]:
-    scope = Scope(model, graph, path, parent)
-    yield scope
-    for index, node in enumerate(graph.node):
-        for attribute in node.attribute:
-            bodies = [attribute.g] if attribute.HasField("g") else attribute.graphs
-            for body in bodies:
-                inner = f"{node.name or f'{node.op_type}[{index}]'}/{attribute.name}"
-                yield from _scopes(model, body, f"{path}/{inner}" if path else inner, scope)
-
-
-def _tensors(proto: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
-    """Yields every tensor of a model, those of its subgraphs and functions too: initializers and attributes."""
-    yield from _graph_tensors(proto.graph)
-    for function in proto.functions:
-        yield from _node_tensors(function.node)
-
-
-def _graph_tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
-    yield from graph.initializer
-    for sparse in graph.sparse_initializer:
-        yield from (sparse.values, sparse.indices)
-    yield from _node_tensors(graph.node)
+def _inner_scopes(scope: Scope) -> Iterator[Scope]:
+    """Yields the graphs inside a graph, each after the graph around it."""
+    columns = scope.columns
+    for index, name, body in columns.bodies():
+        path = f"{columns.names[index] or f'{columns.ops[index]}[{index}]'}/{name}"
+        inner = Scope(scope.model, body, f"{scope.path}/{path}" if scope.path else path, scope)
+        yield inner
+        yield from _inner_scopes(inner)
 
 
 def _node_tensors(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.TensorProto]:
-    for attribute in (attribute for node in nodes for attribute in node.attribute):
-        if attribute.HasField("t"):
-            yield attribute.t
-        yield from attribute.tensors
-        lone = [attribute.sparse_tensor] if attribute.HasField("sparse_tensor") else []
-        for sparse in (*lone, *attribute.sparse_tensors):
+    """Yields the tensors that attributes of nodes hold, those of the graphs inside them too."""
+    columns = Columns(nodes)
+    yield from columns.tensors()
+    for _, _, body in columns.bodies():
+        yield from body.initializer
+        for sparse in body.sparse_initializer:
             yield from (sparse.values, sparse.indices)
-        for body in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
-            yield from _graph_tensors(body)
+        yield from _node_tensors(body.node)
 
 
-def _all_names(graph: onnx.GraphProto) -> Iterator[str]:
-    for node in graph.node:
-        yield node.name
-        yield from node.input
-        yield from node.output
+def _all_names(scope: Scope) -> Iterator[str]:
+    columns, graph = scope.columns, scope.graph
+    yield from columns.names
+    yield from itertools.chain.from_iterable(columns.inputs)
+    yield from itertools.chain.from_iterable(columns.outputs)
     for named in (*graph.input, *graph.output, *graph.initializer):
         yield named.name
 
@@ -836,9 +900,12 @@ def _input_spec(value: onnx.ValueInfoProto) -> InputSpec:
     return InputSpec(value.name, onnx.TensorProto.DataType.Name(tensor.elem_type).lower(), tuple(dims))
 
 
-def _same_pads(scope: Scope, node: onnx.NodeProto) -> list[int] | None:
+def _same_pads(scope: Scope, index: int) -> list[int] | None:
     """Returns the pads that SAME_* beside an output_padding means; None for any other ConvTranspose."""
-    attrs = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
+    node, attributes = scope.columns.nodes[index], scope.columns.attributes[index]
+    if not any(a.name == "auto_pad" and a.s.startswith(b"SAME") for a in attributes):
+        return None
+    attrs = {a.name: onnx.helper.get_attribute_value(a) for a in attributes}
     mode = attrs.get("auto_pad", b"").decode(errors="replace")
     if not mode.startswith("SAME") or not any(attrs.get("output_padding") or ()) or attrs.get("output_shape"):
         return None
@@ -962,17 +1029,17 @@ def _has_op(nodes: Iterable[onnx.NodeProto], ops: set[tuple[str, str]]) -> bool:
     return False
 
 
-def _field_indices(scope: Scope, wanted: Collection[int]) -> list[int]:
+def _field_indices(scope: Scope, wanted: Collection[int], looks_around: bool) -> list[int]:
     """Returns the nodes of a field: the wanted ones, their neighbours, and where their further inputs come from."""
-    nodes = scope.graph.node
-    if not wanted:
-        return []
-    made = {name for i in wanted for name in nodes[i].output}
-    field = {*wanted} | {i for i, n in enumerate(nodes) if not made.isdisjoint(n.input)}
+    columns, field = scope.columns, {*wanted}
+    if wanted and looks_around:
+        made = {name for i in wanted for name in columns.outputs[i]}
+        field.update(i for i, inputs in enumerate(columns.inputs) if not made.isdisjoint(inputs))
     for index in wanted:
-        field.update(_sources(scope, nodes[index].input[:1], 1))
-        field.update(_sources(scope, nodes[index].input[1:], _MAX_CONE))
-    return sorted(i for i in field if all(_survives(a) for a in nodes[i].attribute))
+        if looks_around:
+            field.update(_sources(scope, columns.inputs[index][:1], 1))
+        field.update(_sources(scope, columns.inputs[index][1:], _MAX_CONE))
+    return sorted(i for i in field if all(_survives(a) for a in columns.attributes[i]))
 
 
 def _survives(attribute: onnx.AttributeProto) -> bool:
@@ -1003,7 +1070,7 @@ def _sources(scope: Scope, names: Iterable[str], limit: int) -> set[int]:
             if len(found) == limit:
                 break
             found.add(index)
-            queue.extend(scope.graph.node[index].input)
+            queue.extend(scope.columns.inputs[index])
     return found
 
 
@@ -1016,35 +1083,58 @@ def _carry_over(old: onnx.NodeProto, new: onnx.NodeProto) -> onnx.NodeProto:
 
 
 def _splice(graph: onnx.GraphProto, fresh: dict[int, list[onnx.NodeProto]]) -> None:
-    """Puts the new nodes where the old ones were."""
-    if all(len(nodes) == 1 for nodes in fresh.values()):
+    """Puts the new nodes where the old ones were; all others stay the objects that they are."""
+    nodes = graph.node
+    if all(len(made) == 1 for made in fresh.values()):
         for index, (node,) in fresh.items():
-            graph.node[index].CopyFrom(node)
+            nodes[index].CopyFrom(node)
         return
-    nodes = [new for index, old in enumerate(graph.node) for new in fresh.get(index, [old])]
-    del graph.node[:]
-    graph.node.extend(nodes)
+    places = [*range(len(nodes)), *(index for index, made in fresh.items() for _ in made)]
+    gone = [index in fresh for index in range(len(nodes))] + [False] * (len(places) - len(nodes))
+    nodes.extend(itertools.chain.from_iterable(fresh.values()))
+    _arrange(nodes, zip(gone, places, strict=True))
+    del nodes[len(nodes) - len(fresh) :]
 
 
-def _prune(model: OnnxModel, position: int, names: set[str]) -> None:
-    """Removes initializers and nodes that nothing uses any more, starting from these tensors."""
-    uses = model.uses
-    scope: Scope | None = model.scopes[position]
-    while scope is not None:
-        names = _prune_scope(scope, names, uses)
-        scope = scope.parent
-    model.touch()
+def _arrange(entries: Any, keys: Iterable[Any]) -> None:
+    """Sorts a repeated field by one key an entry; equals stay in order. Taking entries out one by one is quadratic."""
+    order = iter(keys)
+    entries.sort(key=lambda _: next(order))
 
 
-def _used_names(graph: onnx.GraphProto) -> Iterator[str]:
-    for node in graph.node:
-        yield from node.input
-    for value in (*graph.output, *graph.input):
+def _drop(entries: Any, gone: Collection[int]) -> None:
+    """Removes the entries of a repeated field that lie at these positions."""
+    if gone:
+        _arrange(entries, (index in gone for index in range(len(entries))))
+        del entries[len(entries) - len(gone) :]
+
+
+def _prune(model: OnnxModel, dropped: dict[int, set[str]]) -> None:
+    """Removes initializers and nodes that nothing uses any more.
+
+    Args:
+        model: The model; its `uses` are up to date.
+        dropped: Position of a scope to tensors that lost a use there.
+    """
+    scopes = model.scopes
+    # Inner graphs first: what they leave may be the last use of a tensor outside.
+    for scope in reversed(scopes):
+        names = dropped.pop(scope.position, set())
+        foreign = _prune_scope(scope, names, model.uses) if names else set()
+        if scope.parent is not None and foreign:
+            dropped.setdefault(scope.parent.position, set()).update(foreign)
+    model.forget_shapes()
+
+
+def _used_names(scope: Scope) -> Iterator[str]:
+    yield from itertools.chain.from_iterable(scope.columns.inputs)
+    for value in (*scope.graph.output, *scope.graph.input):
         yield value.name
 
 
 def _prune_scope(scope: Scope, names: set[str], uses: Counter[str]) -> set[str]:
     """Prunes one graph; returns the names that it does not own."""
+    columns = scope.columns
     queue, foreign = [n for n in names if n], set()
     initializers: set[str] = set()
     nodes: set[int] = set()
@@ -1056,15 +1146,21 @@ def _prune_scope(scope: Scope, names: set[str], uses: Counter[str]) -> set[str]:
             initializers.add(name)
         elif index is None:
             foreign.add(name)
-        elif index not in nodes and not any(uses[out] for out in scope.graph.node[index].output):
+        elif index not in nodes and not any(uses[out] for out in columns.outputs[index]):
             nodes.add(index)
-            uses.subtract(scope.graph.node[index].input)
-            queue.extend(n for n in scope.graph.node[index].input if n)
-    for index in sorted(nodes, reverse=True):
-        del scope.graph.node[index]
-    for index in reversed(range(len(scope.graph.initializer))):
-        if scope.graph.initializer[index].name in initializers:
-            del scope.graph.initializer[index]
+            uses.subtract(columns.inputs[index])
+            queue.extend(n for n in columns.inputs[index] if n)
+    if initializers:
+        owned = enumerate(scope.graph.initializer)
+        _drop(scope.graph.initializer, {index for index, tensor in owned if tensor.name in initializers})
+    if nodes:
+        bodies = {index for index, _, _ in columns.bodies()}
+        _drop(scope.graph.node, nodes)
+        columns.replace(dict.fromkeys(nodes, 0), scope.graph.node)
+        if not bodies.isdisjoint(nodes):
+            scope.model.touch()
+    if initializers or nodes:
+        scope.forget()
     return foreign
 
 

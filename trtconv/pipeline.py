@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import contextlib
 import dataclasses
 import hashlib
@@ -36,7 +35,8 @@ from trtconv.profiles import Sized, narrower, settle
 from trtconv.progress import NullProgress, Progress
 from trtconv.reference import QUANTIZED_TOLERANCE, compare_safely, tolerance
 from trtconv.rules import STANDING, run_rules
-from trtconv.rules.verdicts import ParserRefused
+from trtconv.rules.sizes import MISFITS
+from trtconv.rules.verdicts import ParserRefused, ProfileInconsistent
 from trtconv.runtime import EngineBlob, ParsedNetwork, ParserIssue, Runtime, RuntimeInfo
 from trtconv.shapes import ShapeProfile, dynamic_dims, make_profile
 
@@ -81,7 +81,7 @@ def build(request: BuildRequest, progress: Progress | None = None) -> BuildRepor
     clock = _Clock(progress)
     with clock.stage("load"):
         _check_outputs(request)
-        model = OnnxModel.load(request.model)
+        model = OnnxModel.load(request.model, hashed=True)
         _protect_data(model, request.engine_path, request.report_path)
         profiles = _profiles(model, request)
         engine = runtime.load(request.target)
@@ -91,6 +91,8 @@ def build(request: BuildRequest, progress: Progress | None = None) -> BuildRepor
     if kept is not None:
         return kept
     report, blob = _build(request, model, engine, report, clock)
+    found, ignored = request.selection.divide(report.findings)
+    report = dataclasses.replace(report, findings=found, ignored=ignored)
     if blob is not None or request.report is not None:
         _write(request, report, blob, clock)
     return report
@@ -170,23 +172,26 @@ def check(request: CheckRequest, progress: Progress | None = None) -> CheckRepor
     """
     clock = _Clock(progress)
     with clock.stage("load"):
-        model = OnnxModel.load(request.model)
+        model = OnnxModel.load(request.model, hashed=True)
         identity = _identity(model)
-        # Bounds may be left out; whatever needs them is then not checked.
-        bounded = request.dims or request.profiles or not dynamic_dims(model.inputs)
+        dims = dynamic_dims(model.inputs)
+        # All bounds may be left out, and whatever needs them is then not checked; some make a profile like none other.
+        bounded = request.dims or request.profiles or not dims
         profiles = _profiles(model, request) if bounded else ()
         target, engine = _target_and_runtime(request.target)
     _, findings = _prepare(model, target, _passes(request), clock, STANDING)
     # Sizes that do not fit in a static model are the parser's to find, which is faster.
-    if profiles and dynamic_dims(model.inputs):
+    if profiles and dims:
         with clock.stage("sizes"):
             findings += settle(model, profiles, asked=request.dims if request.profiles else None).findings
-    parser: dict[str, Any] = {"runtime": None, "version": None, "accepted": None, "built": None}
-    if engine is not None:
+    parser: dict[str, Any] = {"runtime": None, "version": None, "accepted": None, "built": None, "why": None}
+    if isinstance(engine, str):
+        parser["why"] = engine
+    else:
         plan = BuildPlan(target, profiles)
         verdict = _try_out(model, engine, plan, request.thorough, clock)
-        findings += verdict.findings
-        parser = {
+        findings += _not_told_yet(verdict.findings, findings)
+        parser |= {
             "runtime": engine.info.family,
             "version": engine.info.version,
             "accepted": verdict.accepted,
@@ -194,7 +199,14 @@ def check(request: CheckRequest, progress: Progress | None = None) -> CheckRepor
         }
     kept, ignored = request.selection.divide(sorted(findings, key=_worst_first))
     exit_code = 1 if _fails(kept, request.fail_on) else 0
-    return CheckReport(identity, target, kept, parser, exit_code, ignored, request.fail_on)
+    unbounded = () if bounded else tuple(dims)
+    return CheckReport(identity, target, kept, parser, exit_code, ignored, request.fail_on, unbounded)
+
+
+def _not_told_yet(found: Iterable[Finding], told: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Leaves out what the builder says of sizes that the lattice has refused already, with the nearest good ones."""
+    refused = any(f.code in MISFITS and f.severity is Severity.ERROR for f in told)
+    return tuple(f for f in found if not (refused and f.code == ProfileInconsistent.code))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -244,7 +256,7 @@ def rewrite(request: RewriteRequest, progress: Progress | None = None) -> Rewrit
         if real_path(request.output) == real_path(request.model):
             raise InputError(f"{request.output} is the model itself", "Write to another file.")
         passes = _selected(request)
-        original, model = OnnxModel.load(request.model), OnnxModel.load(request.model)
+        original, model = OnnxModel.load(request.model), OnnxModel.load(request.model, hashed=True)
         _protect_data(original, request.output, data_path(request.output))
         check_writable(request.output)
         target = request.target or _target_and_runtime(None)[0]
@@ -398,6 +410,8 @@ def _cache_findings(request: BuildRequest, info: RuntimeInfo) -> tuple[Finding, 
 
 def _build_in_thread(network: ParsedNetwork, plan: BuildPlan, clock: _Clock) -> EngineBlob:
     """Builds in another thread, so that Ctrl-C reaches this one; the native call itself cannot be interrupted."""
+    import concurrent.futures
+
     stopped = False
 
     def monitor(phase: str, step: int, steps: int) -> bool:
@@ -492,16 +506,19 @@ def _plan(request: BuildRequest, engine: Runtime, profiles: tuple[ShapeProfile, 
     )
 
 
-def _target_and_runtime(target: Target | None) -> tuple[Target, Runtime | None]:
-    """Returns the target and its runtime; a target that was named needs no runtime to be checked against."""
-    if target is None:
-        engine = runtime.load(None)
-        return engine.info.target, engine
+def _target_and_runtime(target: Target | None) -> tuple[Target, Runtime | str]:
+    """Returns the target and its runtime, or why there is none: with a version, rules alone can judge.
+
+    Raises:
+        EnvironmentMissing: No version was named, so the one that is installed is meant, and none is.
+    """
     try:
         engine = runtime.load(target)
-    except EnvironmentMissing:
-        return target, None
-    return target if target.version else engine.info.target, engine
+    except EnvironmentMissing as error:
+        if target is None or target.version is None:
+            raise
+        return target, error.message
+    return target if target and target.version else engine.info.target, engine
 
 
 def _identity(model: OnnxModel) -> dict[str, Any]:
@@ -527,7 +544,8 @@ def _up_to_date(request: BuildRequest, asked: BuildReport) -> BuildReport | None
         if not same or old["model"]["sha256"] != new["model"]["sha256"] or old["engine"]["sha256"] != engine:
             return None
         kept = asked.kept(old)
-        return None if _fails(request.selection.divide(kept.findings)[0], request.fail_on) else kept
+        found, ignored = request.selection.divide((*kept.findings, *(each.finding for each in kept.ignored)))
+        return None if _fails(found, request.fail_on) else dataclasses.replace(kept, findings=found, ignored=ignored)
     except (OSError, ValueError, KeyError, TypeError, InputError):
         return None
 

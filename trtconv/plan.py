@@ -185,6 +185,7 @@ class BuildReport:
         notes: What was done to the profiles, in words.
         inputs: The model's inputs with the names of their dimensions.
         cast: How the graph was cast to the precision, and how far it is from the model; None where it was not.
+        ignored: Findings that were asked to be left out.
     """
 
     model: dict[str, Any]
@@ -202,6 +203,7 @@ class BuildReport:
     notes: tuple[str, ...] = ()
     inputs: tuple[InputSpec, ...] = ()
     cast: dict[str, Any] | None = None
+    ignored: tuple[Ignored, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Returns the report as plain JSON values."""
@@ -218,6 +220,7 @@ class BuildReport:
             "edits": [edit.to_json() for edit in self.edits],
             "skipped": [skip.to_json() for skip in self.skipped],
             "findings": [finding.to_json() for finding in self.findings],
+            "ignored": [each.to_json() for each in self.ignored],
             "runtime": self.runtime,
             "engine": self.engine,
             "seconds": {stage: round(value, 4) for stage, value in self.seconds.items()},
@@ -247,6 +250,7 @@ class BuildReport:
             lattice=old["lattice"],
             notes=tuple(old["notes"]),
             cast=old["cast"],
+            ignored=tuple(Ignored.from_json(each) for each in old["ignored"]),
             up_to_date=True,
         )
 
@@ -369,11 +373,12 @@ class CheckReport:
         model: Path and SHA-256.
         target: What was checked against.
         findings: Worst first, then by place.
-        parser: {"runtime", "version", "accepted", "built"}; accepted is None where the target's parser is not
-            installed, built is None where no engine was tried.
+        parser: {"runtime", "version", "accepted", "built", "why"}; accepted is None where the target's parser is not
+            installed, which why then says; built is None where no engine was tried.
         exit_code: 0, or 1 where a finding is at or above `fail_on`.
         ignored: Findings that were asked to be left out.
         fail_on: As in the request.
+        unbounded: Dynamic dimensions that were given no bounds, so that no size was checked.
     """
 
     model: dict[str, Any]
@@ -383,6 +388,7 @@ class CheckReport:
     exit_code: int
     ignored: tuple[Ignored, ...] = ()
     fail_on: Severity | None = Severity.ERROR
+    unbounded: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Returns the report as plain JSON values."""
@@ -390,6 +396,7 @@ class CheckReport:
             "schema": SCHEMA,
             "model": self.model,
             "target": str(self.target),
+            "unbounded": list(self.unbounded),
             "findings": [finding.to_json() for finding in self.findings],
             "ignored": [each.to_json() for each in self.ignored],
             "summary": summarize(self.findings),
@@ -474,5 +481,92 @@ class RewriteReport:
             "skipped": [skip.to_json() for skip in self.skipped],
             "verified": self.verified["max_relative_error"],
             "verification": self.verified,
+            "exit_code": self.exit_code,
+        }
+
+
+@dataclasses.dataclass(frozen=True)
+class ReduceRequest:
+    """A call of `trtconv reduce`; fields as in `BuildRequest` where not told.
+
+    Args:
+        model: The failing .onnx file; never written.
+        output: Where the part goes.
+        trials: How many parts are tried at most.
+        timeout: Seconds after which one of them counts as hanging.
+    """
+
+    model: Path
+    output: Path
+    dims: Bounds = dataclasses.field(default_factory=dict)
+    profiles: tuple[Bounds, ...] = ()
+    target: Target | None = None
+    precision: str = "as-is"
+    rewrite: bool = True
+    requantize: bool = False
+    values: Mapping[str, InputRange] = dataclasses.field(default_factory=dict)
+    trials: int = 1000
+    timeout: float = 120.0
+
+    def __post_init__(self) -> None:
+        _as_paths(self, "model", "output")
+
+
+@dataclasses.dataclass(frozen=True)
+class Failure:
+    """One way in which a model fails on a target.
+
+    Args:
+        code: Rule code of the finding, "crash", "timeout", "verify" (the rewritten model computes something else), or
+            the name of another exception.
+        name: Name of the rule or kind.
+        message: What was said.
+        op: Operator of the node that it is about, possibly empty.
+        node: Name of that node, possibly empty.
+    """
+
+    code: str
+    name: str
+    message: str
+    op: str = ""
+    node: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class ReduceReport:
+    """What `trtconv reduce` found.
+
+    Args:
+        model: Path and SHA-256 of the whole.
+        output: Path, SHA-256 and bytes of the part.
+        failure: How both fail.
+        nodes_before: Nodes of the whole.
+        nodes: Nodes of the part.
+        trials: Number of parts that were tried.
+        minimal: Whether the part without any one of its nodes no longer fails so.
+        command: What shows the failure of the part.
+    """
+
+    model: dict[str, Any]
+    output: dict[str, Any]
+    failure: Failure
+    nodes_before: int
+    nodes: int
+    trials: int
+    minimal: bool
+    command: str
+    exit_code: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the report as plain JSON values."""
+        return {
+            "schema": SCHEMA,
+            "model": self.model,
+            "output": self.output,
+            "failure": dataclasses.asdict(self.failure),
+            "nodes": {"before": self.nodes_before, "after": self.nodes},
+            "trials": self.trials,
+            "minimal": self.minimal,
+            "command": self.command,
             "exit_code": self.exit_code,
         }

@@ -8,6 +8,7 @@ Looks at names, counts and types; never at weights. How deep graphs lie in graph
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -15,6 +16,8 @@ from typing import Any
 import onnx
 from onnx import AttributeProto, TensorProto
 from onnx.external_data_helper import uses_external_data
+
+from trtconv.columns import Columns
 
 _BITS = {
     **dict.fromkeys((TensorProto.FLOAT, TensorProto.INT32, TensorProto.UINT32), 32),
@@ -36,31 +39,36 @@ _BITS = {
 """Bits of one element, by element type; strings aside."""
 _KNOWN_TYPES = frozenset({*_BITS, TensorProto.STRING, TensorProto.UNDEFINED})
 _PLAIN_KINDS = frozenset({AttributeProto.INTS, AttributeProto.INT, AttributeProto.FLOAT, AttributeProto.FLOATS})
+_UNKNOWN: tuple[int, dict[str, int], int] = (0, {}, 0)
 _LONGEST_VECTOR = 1 << 16
 _TYPED_DATA = ("float_data", "int32_data", "int64_data", "double_data", "uint64_data")
 _STANDARD = ("", "ai.onnx")
 
 
-def complaint(proto: onnx.ModelProto) -> str | None:
-    """Returns the first thing that makes a model unusable, or None.
+def examine(proto: onnx.ModelProto) -> Columns | str:
+    """Returns the nodes of the main graph, or the first thing that makes the model unusable.
 
     Args:
         proto: The model, its external data not loaded.
     """
     texts: list[str] = []
     try:
-        _collect_texts(proto, texts)
+        main = Columns(proto.graph.node)
+        _collect_texts(proto, main, texts)
         "".join(texts).encode()
     except (UnicodeError, TypeError):
         # Some versions of protobuf raise where a text is looked at, others give bytes for it.
         return "a name or text in it is not UTF-8"
-    return next(_faults(proto), None)
+    return next(_faults(proto, main), main)
 
 
 def data_can_be_propagated(graph: onnx.GraphProto) -> bool:
     """Whether ONNX's inference may follow values: it writes down every element of a vector that is computed on."""
     dims = [value.type.tensor_type.shape.dim for value in graph.input]
-    return all(len(dim) != 1 or dim[0].dim_value <= _LONGEST_VECTOR for dim in dims)
+    sizes = [tensor.dims for tensor in graph.initializer]
+    return all(len(dim) != 1 or dim[0].dim_value <= _LONGEST_VECTOR for dim in dims) and all(
+        len(size) != 1 or size[0] <= _LONGEST_VECTOR for size in sizes
+    )
 
 
 def nbytes(tensor: onnx.TensorProto) -> int:
@@ -69,22 +77,22 @@ def nbytes(tensor: onnx.TensorProto) -> int:
     return -(-bits // 8)
 
 
-def _faults(proto: onnx.ModelProto) -> Iterator[str]:
+def _faults(proto: onnx.ModelProto, main: Columns) -> Iterator[str]:
     if len({o.domain for o in proto.opset_import}) < len(proto.opset_import):
         yield "it imports an operator set twice"
     versions = {o.domain: o.version for o in proto.opset_import}
     opset = versions.get("", versions.get("ai.onnx", 0))
     yield from _function_faults(proto)
-    yield from _graph_faults(proto.graph, frozenset(), opset)
+    yield from _graph_faults(proto.graph, main, frozenset(), opset)
     for function in proto.functions:
         own = {o.domain: o.version for o in function.opset_import}
         version = own.get("", own.get("ai.onnx", opset))
-        for node in function.node:
-            yield from _node_faults(node, version)
-        yield from _order_faults(function.node, set(function.input))
+        columns = Columns(function.node)
+        yield from _node_faults(columns, version)
+        yield from _order_faults(columns, set(function.input))
 
 
-def _collect_texts(proto: onnx.ModelProto, texts: list[str]) -> None:
+def _collect_texts(proto: onnx.ModelProto, main: Columns, texts: list[str]) -> None:
     """Collects every text of a model that trtconv or the libraries behind it look at."""
     texts += [proto.producer_name, proto.producer_version, proto.domain, proto.doc_string]
     for entry in proto.metadata_props:
@@ -93,11 +101,11 @@ def _collect_texts(proto: onnx.ModelProto, texts: list[str]) -> None:
         texts.append(opset.domain)
     for function in proto.functions:
         texts += [function.name, function.domain, *function.input, *function.output, *function.attribute]
-        _collect_node_texts(function.node, texts)
-    _collect_graph_texts(proto.graph, texts)
+        _collect_node_texts(Columns(function.node), texts)
+    _collect_graph_texts(proto.graph, main, texts)
 
 
-def _collect_graph_texts(graph: onnx.GraphProto, texts: list[str]) -> None:
+def _collect_graph_texts(graph: onnx.GraphProto, columns: Columns, texts: list[str]) -> None:
     texts += [graph.name, graph.doc_string]
     for value in (*graph.input, *graph.output, *graph.value_info):
         texts += [value.name, value.doc_string]
@@ -106,21 +114,19 @@ def _collect_graph_texts(graph: onnx.GraphProto, texts: list[str]) -> None:
         texts.append(tensor.name)
         for entry in tensor.external_data:
             texts += [entry.key, entry.value]
-    _collect_node_texts(graph.node, texts)
+    _collect_node_texts(columns, texts)
 
 
-def _collect_node_texts(nodes: Iterable[onnx.NodeProto], texts: list[str]) -> None:
-    for node in nodes:
-        texts += [node.name, node.op_type, node.domain, node.doc_string, *node.input, *node.output]
-        for entry in getattr(node, "metadata_props", ()):
-            texts += [entry.key, entry.value]
-        for attribute in node.attribute:
-            texts.append(attribute.name)
-            if attribute.type == AttributeProto.GRAPH:
-                _collect_graph_texts(attribute.g, texts)
-            elif attribute.type == AttributeProto.GRAPHS:
-                for body in attribute.graphs:
-                    _collect_graph_texts(body, texts)
+def _collect_node_texts(columns: Columns, texts: list[str]) -> None:
+    texts += itertools.chain(columns.names, columns.ops, columns.domains, *columns.inputs, *columns.outputs)
+    texts += [node.doc_string for node in columns.nodes]
+    texts += [attribute.name for attributes in columns.attributes for attribute in attributes]
+    # Older versions of onnx have none.
+    if columns.nodes and hasattr(columns.nodes[0], "metadata_props"):
+        entries = [entry for node in columns.nodes for entry in node.metadata_props]
+        texts += itertools.chain.from_iterable((entry.key, entry.value) for entry in entries)
+    for _, _, body in columns.bodies():
+        _collect_graph_texts(body, Columns(body.node), texts)
 
 
 def _function_faults(proto: onnx.ModelProto) -> Iterator[str]:
@@ -155,7 +161,7 @@ def _bodies(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
             yield from attribute.graphs
 
 
-def _graph_faults(graph: onnx.GraphProto, outside: frozenset[str], opset: int) -> Iterator[str]:
+def _graph_faults(graph: onnx.GraphProto, columns: Columns, outside: frozenset[str], opset: int) -> Iterator[str]:
     given: set[str] = set()
     weights = [tensor.name for tensor in graph.initializer]
     weights += [sparse.values.name for sparse in graph.sparse_initializer]
@@ -166,87 +172,83 @@ def _graph_faults(graph: onnx.GraphProto, outside: frozenset[str], opset: int) -
             yield f"one of the {what} of a graph has no name"
         given.update(names)
     yield from _value_faults(graph)
-    for node in graph.node:
-        yield from _node_faults(node, opset)
-    yield from _order_faults(graph.node, given)
-    seen = outside | given | {name for node in graph.node for name in node.output}
+    yield from _node_faults(columns, opset)
+    yield from _order_faults(columns, given)
+    seen = outside.union(given, *columns.outputs)
     for value in graph.output:
         if value.name not in seen:
             yield f"nothing makes the output {value.name!r}"
-    for node in graph.node:
-        for body in _bodies(node):
-            yield from _graph_faults(body, seen, opset)
+    for _, _, body in columns.bodies():
+        yield from _graph_faults(body, Columns(body.node), seen, opset)
 
 
 def _value_faults(graph: onnx.GraphProto) -> Iterator[str]:
     for tensor in graph.initializer:
+        bits = _BITS.get(tensor.data_type)
+        # Nearly all tensors end here: plain bytes, as many as there should be.
+        if bits is not None and not tensor.data_location and tensor.HasField("raw_data"):
+            dims = tensor.dims
+            if len(tensor.raw_data) * 8 == math.prod(dims) * bits and min(dims, default=0) >= 0:
+                continue
         yield from _tensor_faults(tensor)
     for value in graph.input:
         if value.type.tensor_type.elem_type not in _KNOWN_TYPES:
             yield f"input {value.name!r} has the unknown element type {value.type.tensor_type.elem_type}"
 
 
-def _order_faults(nodes: Iterable[onnx.NodeProto], given: set[str]) -> Iterator[str]:
+def _order_faults(columns: Columns, given: set[str]) -> Iterator[str]:
     """Finds tensors that are made twice, and nodes that wait for each other. Any order of the nodes is fine."""
-    nodes = list(nodes)
-    outputs = [name for node in nodes for name in node.output if name]
+    outputs = [name for name in itertools.chain.from_iterable(columns.outputs) if name]
     produced = set(outputs)
     if len(produced) < len(outputs):
         yield "two nodes make the same tensor"
     if not produced.isdisjoint(given):
         yield f"a node makes {min(produced & given)!r}, which is an input or initializer"
     made = set(given)
-    waiting: list[onnx.NodeProto] = []
-    for node in nodes:
-        if made.issuperset(node.input):
-            made.update(node.output)
-        elif any(name in produced and name not in made for name in node.input):
-            waiting.append(node)
+    waiting: list[int] = []
+    for index, inputs in enumerate(columns.inputs):
+        if made.issuperset(inputs) or not any(name in produced and name not in made for name in inputs):
+            made.update(columns.outputs[index])
         else:
-            made.update(node.output)
-    yield from _cycle_faults(waiting, made, produced)
+            waiting.append(index)
+    yield from _cycle_faults(columns, waiting, made, produced)
 
 
-def _cycle_faults(waiting: list[onnx.NodeProto], made: set[str], produced: set[str]) -> Iterator[str]:
+def _cycle_faults(columns: Columns, waiting: list[int], made: set[str], produced: set[str]) -> Iterator[str]:
     """Takes the nodes that stand before what they read, in the order in which they can run (Kahn's algorithm)."""
     if not waiting:
         return
-    missing = {id(node): {n for n in node.input if n in produced and n not in made} for node in waiting}
-    readers: dict[str, list[onnx.NodeProto]] = {}
-    for node in waiting:
-        for name in missing[id(node)]:
-            readers.setdefault(name, []).append(node)
-    ready = [node for node in waiting if not missing[id(node)]]
+    missing = {index: {n for n in columns.inputs[index] if n in produced and n not in made} for index in waiting}
+    readers: dict[str, list[int]] = {}
+    for index in waiting:
+        for name in missing[index]:
+            readers.setdefault(name, []).append(index)
+    ready = [index for index in waiting if not missing[index]]
     # What became known after a node was put aside counts as known now.
-    for node in ready:
-        for output in node.output:
+    for index in ready:
+        for output in columns.outputs[index]:
             for reader in readers.get(output, ()):
-                missing[id(reader)].discard(output)
-                if not missing[id(reader)]:
+                missing[reader].discard(output)
+                if not missing[reader]:
                     ready.append(reader)
-    if len({id(node) for node in ready}) < len(waiting):
+    if len(set(ready)) < len(waiting):
         yield "nodes wait for each other's results: the graph has a cycle"
 
 
-def _node_faults(node: onnx.NodeProto, opset: int) -> Iterator[str]:
-    op, attributes = node.op_type, node.attribute
-    known = _signature(op, opset) if node.domain in _STANDARD else None
-    least, types, named = known if known is not None else (0, {}, 0)
-    given = list(node.input)
-    if not op or not any(node.output) or len(given) < least or not all(given[:named]):
-        yield _shape_of_node(node, least)
-    if not attributes:
-        return
-    label = ""
-    if len(attributes) > 1 and len({attribute.name for attribute in attributes}) < len(attributes):
-        yield f"{_label(node)} has an attribute twice"
-    for attribute in attributes:
-        kind = attribute.type
-        # Most attributes are lists of the numbers that they should be.
-        if kind in _PLAIN_KINDS and types.get(attribute.name) == kind:
-            continue
-        label = label or _label(node)
-        yield from _attribute_faults(attribute, label, types)
+def _node_faults(columns: Columns, opset: int) -> Iterator[str]:
+    signatures = {op: _signature(op, opset) or _UNKNOWN for op in set(columns.ops)}
+    rows = zip(columns.ops, columns.domains, columns.inputs, columns.outputs, columns.attributes, strict=True)
+    for index, (op, domain, inputs, outputs, attributes) in enumerate(rows):
+        least, types, named = signatures[op] if domain in _STANDARD else _UNKNOWN
+        if not op or not any(outputs) or len(inputs) < least or not all(inputs[:named]):
+            yield _shape_of_node(columns.nodes[index], least)
+        for attribute in attributes:
+            kind = attribute.type
+            # Most attributes are lists of the numbers that they should be.
+            if kind not in _PLAIN_KINDS or types.get(attribute.name) != kind:
+                yield from _attribute_faults(attribute, _label(columns.nodes[index]), types)
+        if len(attributes) > 1 and len({attribute.name for attribute in attributes}) < len(attributes):
+            yield f"{_label(columns.nodes[index])} has an attribute twice"
 
 
 def _label(node: onnx.NodeProto) -> str:
@@ -312,11 +314,6 @@ def _signature(op: str, opset: int) -> tuple[int, dict[str, int], int] | None:
 
 def _tensor_faults(tensor: onnx.TensorProto) -> Iterator[str]:
     dims = tensor.dims
-    bits = _BITS.get(tensor.data_type)
-    # Nearly all tensors end here.
-    inside = tensor.HasField("raw_data") and not tensor.data_location and min(dims, default=0) >= 0
-    if inside and bits is not None and len(tensor.raw_data) * 8 == math.prod(dims) * bits:
-        return
     label = f"tensor {tensor.name!r}"
     if any(size < 0 for size in dims):
         yield f"{label} has a negative size: {list(dims)}"

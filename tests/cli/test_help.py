@@ -16,11 +16,11 @@ HEAVY = ("onnx", "torch", "tensorrt", "tensorrt_rtx", "numpy", "onnxruntime", "p
 
 FLAGS = {
     "build": "-o --output --dim --profile --minShapes --optShapes --maxShapes --value --split --round --target "
-    "--precision --report --format --no-rewrite --requantize --fail-on --force --config --jobs -q --quiet "
+    "--precision --report --format --no-rewrite --requantize --fail-on --force --config --jobs -q --quiet -v --verbose "
     "--workspace --optimization-level --timing-cache --version-compatible --hardware-compatibility --strip-weights "
     "--refittable --weight-streaming --sparsity --tf32 --profiling-verbosity --compute-capability --cast-io",
     "check": "--dim --profile --minShapes --optShapes --maxShapes --value --target --no-rewrite --requantize --format "
-    "--fail-on --select --ignore --thorough --config --jobs -q --quiet",
+    "--fail-on --select --ignore --thorough --config --jobs -q --quiet -v --verbose",
     "export": "-o --output --input --dynamic --dim --static --arg --weights --output-name --exporter --no-proof "
     "--no-check --target --format --fail-on -q --quiet",
     "verify": "--dim --report --inputs --generator --seed --random --tolerance --cosine --mismatches --bisect --trust "
@@ -29,6 +29,8 @@ FLAGS = {
     "--quiet",
     "inspect": "--report --no-times --trust --time-limit --format -q --quiet",
     "rewrite": "-o --output --only --skip --requantize --target --format -q --quiet",
+    "reduce": "-o --output --dim --profile --minShapes --optShapes --maxShapes --value --precision --no-rewrite "
+    "--requantize --target --trials --timeout --format -q --quiet",
     "explain": "--target --format",
     "sizes": "--dim --format",
     "doctor": "--format",

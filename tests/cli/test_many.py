@@ -121,12 +121,12 @@ def test_crash_of_a_worker_fails_its_model_only(spawn, project: Path) -> None:
 import sys
 from trtconv import batch
 from trtconv.cli import main
-class Killer(batch._Worker):
+class Killer(batch.Worker):
     def run(self, request):
         if request.model.name == "unet.onnx":
             self._start().kill()
         return super().run(request)
-batch._Worker = Killer
+batch.Worker = Killer
 sys.exit(main())
 """
     process = spawn(code, "check", "-q", "--jobs", "1", "--format", "json", cwd=project)
@@ -152,7 +152,7 @@ def test_interruption_ends_the_workers(spawn, project: Path) -> None:
 import sys
 from trtconv import batch
 from trtconv.cli import main
-class Slow(batch._Worker):
+class Slow(batch.Worker):
     def _start(self):
         import subprocess
         with self._lock:
@@ -161,7 +161,7 @@ class Slow(batch._Worker):
             self._process = subprocess.Popen(["sleep", "321"], stdin=-1, stdout=-1, start_new_session=True)
             print(self._process.pid, file=sys.stderr, flush=True)
         return self._process
-batch._Worker = Slow
+batch.Worker = Slow
 sys.exit(main())
 """
     process = spawn(code, "check", "-q", "--jobs", "1", cwd=project)

@@ -178,6 +178,17 @@ def graphs_in_graphs() -> onnx.ModelProto:
     return model
 
 
+def foreign_quantizer_without_zero_point() -> onnx.ModelProto:
+    """ONNX Runtime's QuantizeLinear, which gets its zero point and then ONNX's domain in the same run of the pass."""
+    model = deconv()
+    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    scale = helper.make_tensor("s", TensorProto.FLOAT, [], [0.1])
+    model.graph.initializer.append(scale)
+    model.graph.node.add(op_type="QuantizeLinear", domain="com.microsoft", input=["x", "s"], output=["q"], name="q")
+    model.graph.output.add(name="q")
+    return model
+
+
 VALID_OR_NOT = [
     *(recursive_function, cycle, cycle_behind_a_wrong_order, tensor_where_numbers_belong, float_where_numbers_belong),
     *(attribute_without_a_value, attribute_without_a_type, quantizer_without_a_scale, integer_kernel_of_rank_0),
@@ -190,6 +201,7 @@ VALID_OR_NOT = [
     ),
     *(enormous_weight, negative_weight, weight_cut_short, weight_of_no_type, node_without_output),
     *(output_that_nothing_makes, node_that_makes_an_input, the_same_operators_twice, graphs_in_graphs),
+    foreign_quantizer_without_zero_point,
 ]
 
 

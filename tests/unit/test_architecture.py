@@ -29,12 +29,13 @@ MAY_IMPORT = {
     "plan": "_version errors findings selection shapes tuning",
     "saved": "errors plan shapes",
     "proven": "plan shapes",
-    "validity": "",
+    "columns": "",
+    "validity": "columns",
     "deconv": "",
     "quant": "",
     "explanation": "findings plan",
     "axes": "deconv explanation",
-    "model": "deconv errors files findings shapes validity",
+    "model": "columns deconv errors files findings shapes validity",
     "lattice": "deconv expressions findings model shapes",
     "baked": "lattice model shapes",
     "skips": "deconv lattice model",
@@ -60,10 +61,12 @@ MAY_IMPORT = {
     ),
     "config": "errors findings plan selection shapes tuning",
     "batch": "errors pipeline plan progress",
+    "subgraph": "columns model shapes",
+    "reduce": "batch errors files findings model plan progress shapes subgraph",
     "exporter": "_version errors exported files findings lattice model pipeline plan progress reference shapes",
     "cli": (
         "_version batch config engine errors explain explanation exporter files findings passes pipeline plan progress "
-        "proven report rules runtime selection shapes sizing tuning"
+        "proven reduce report rules runtime selection shapes sizing tuning"
     ),
 }
 """Module or subpackage of trtconv to the others that it may import."""
@@ -75,6 +78,7 @@ DOORS = {
     "onnx": [
         "castcheck.py",
         "casting.py",
+        "columns.py",
         "explain.py",
         "exporter/finish.py",
         "exporter/pieces.py",
@@ -83,9 +87,11 @@ DOORS = {
         "lattice/program.py",
         "model.py",
         "passes/*",
+        "reduce.py",
         "rules/*",
         "runtime/refusals.py",
         "reference.py",
+        "subgraph.py",
         "validity.py",
     ],
     "onnx_graphsurgeon": ["model.py", "passes/*"],

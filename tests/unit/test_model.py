@@ -136,6 +136,18 @@ def test_a_saved_model_is_self_contained(tmp_path: Path) -> None:
     assert model.proto.graph.initializer[0].data_location == TensorProto.EXTERNAL
 
 
+def test_external_data_may_be_a_link(tmp_path: Path) -> None:
+    """Caches of downloads keep the file elsewhere; its name in the model's folder is a link."""
+    path = external(tmp_path / "in")
+    (tmp_path / "in" / "weights.bin").rename(tmp_path / "blob")
+    (tmp_path / "in" / "weights.bin").symlink_to(tmp_path / "blob")
+    model = OnnxModel.load(path)
+    np.testing.assert_array_equal(model.array(model.proto.graph.initializer[0]), numpy_helper.to_array(W))
+    model.save(tmp_path / "out.onnx")
+    saved = onnx.load(tmp_path / "out.onnx")
+    np.testing.assert_array_equal(numpy_helper.to_array(saved.graph.initializer[0]), numpy_helper.to_array(W))
+
+
 def test_the_digest_is_of_the_model_and_its_data(tmp_path: Path) -> None:
     path = external(tmp_path)
     first = OnnxModel.load(path).digest()

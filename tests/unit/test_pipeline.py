@@ -132,7 +132,8 @@ def test_check_and_rewrite_reports_have_their_keys(use: Use, tmp_path: Path) -> 
     (finding,) = data["findings"]
     assert {"code", "name", "severity", "message", "location", "fix"} <= finding.keys()
     assert finding["location"].keys() == {"graph", "index", "node", "op", "tensor", "source"}
-    assert data["parser"] == {"runtime": "rtx", "version": "1.7.1.116", "accepted": True, "built": True}
+    asked = {"runtime": "rtx", "version": "1.7.1.116", "accepted": True, "built": True, "why": None}
+    assert data["parser"] == asked
     data = pipeline.rewrite(RewriteRequest(path, tmp_path / "out.onnx")).to_json()
     assert {"schema", "edits", "skipped", "verified", "exit_code"} <= data.keys()
     assert data["edits"][0].keys() == {"pass", "node", "what"}
@@ -424,9 +425,11 @@ def test_check_against_a_target_that_is_not_installed(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(pipeline.runtime, "load", missing)
     report = pipeline.check(CheckRequest(model, target=Target("tensorrt", (8, 6))))
-    assert report.parser == {"runtime": None, "version": None, "accepted": None, "built": None}
-    with pytest.raises(EnvironmentMissing):
-        pipeline.check(CheckRequest(model))
+    assert report.parser == dict.fromkeys(("runtime", "version", "accepted", "built")) | {"why": "not here"}
+    # A family alone means the version that is installed; there is none to judge by.
+    for target in (None, Target("tensorrt"), Target("rtx")):
+        with pytest.raises(EnvironmentMissing):
+            pipeline.check(CheckRequest(model, target=target))
     with pytest.raises(EnvironmentMissing):
         build(model)
 

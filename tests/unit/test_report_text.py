@@ -64,6 +64,26 @@ m.onnx: 2 errors, 2 warnings, 1 info for rtx-1.7"""
     )
 
 
+def test_of_many_findings_of_one_rule_the_first_are_listed() -> None:
+    many = tuple(finding("TC305", Severity.ERROR, Location("", n, f"q{n}", "QuantizeLinear")) for n in range(100))
+    text = check((*many, FINDINGS[0]))
+    assert [line for line in text.splitlines() if "TC305" in line] == [
+        *["  error TC305 a-fault: something is wrong"] * 3,
+        "... and 97 more of error TC305 a-fault (--verbose)",
+    ]
+    assert all(f'"q{n}"' in text for n in range(3))
+    assert "TC101" in text
+    assert text.endswith("m.onnx: 100 errors, 1 info for rtx-1.7")
+    report = CheckReport(MODEL, TARGET, many, {"accepted": True}, 1)
+    assert check_text(report, verbose=True).count("TC305") == 100
+    assert check(many[:10]).count("TC305") == 10
+
+
+def test_sizes_that_were_not_checked_are_told() -> None:
+    report = CheckReport(MODEL, TARGET, (), {"accepted": True}, 0, unbounded=("height", "width"))
+    assert "no sizes checked: no bounds were given for height, width (--dim)" in check_text(report)
+
+
 def test_the_pass_that_mends_is_named() -> None:
     mended = finding("TC101", Severity.INFO, UP2, mended_by="a-pass")
     assert "mended by trtconv build and rewrite (a-pass)" in findings_text("", [mended])
@@ -78,7 +98,7 @@ def test_check_does_not_depend_on_the_order_of_findings() -> None:
     [
         (True, "parser: rtx 1.7.1 accepts the model"),
         (False, "parser: rtx 1.7.1 refuses the model"),
-        (None, "parser: not asked, that TensorRT is not installed here"),
+        (None, "parser: not asked, by rules alone: that TensorRT is not installed here"),
     ],
 )
 def test_clean_check(accepted: bool | None, line: str) -> None:

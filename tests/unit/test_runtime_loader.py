@@ -14,11 +14,21 @@ from trtconv.runtime import RuntimeStatus, available, load, loader
 Put = Callable[..., None]
 
 
+class FakeLogger:
+    """TensorRT's own logger."""
+
+    INTERNAL_ERROR = 0
+
+    def __init__(self, severity: int) -> None:
+        assert severity == self.INTERNAL_ERROR
+
+
 def module(version: str, builder: Callable[..., Any] = lambda logger: object()) -> Any:
     """As much of a TensorRT as it takes to be loaded."""
     return types.SimpleNamespace(
         __version__=version,
         ILogger=type("ILogger", (), {}),
+        Logger=FakeLogger,
         Builder=builder,
         BuilderFlag=types.SimpleNamespace(),
         NetworkDefinitionCreationFlag=types.SimpleNamespace(),

@@ -81,6 +81,7 @@ class Script:
         self.layers = ["DECONVOLUTION"]
         self.refused: dict[str, str] = {}
         self.complaint = ""
+        self.silent = False
         self.logs: list[tuple[str, str]] = []
         self.builds = True
         self.raises: BaseException | None = None
@@ -198,6 +199,7 @@ def of_building(trt: Any, script: Script) -> dict[str, dict[str, Any]]:
         },
         "IOptimizationProfile": {"set_shape": lambda self, *shapes: script.shapes.append(shapes)},
         "ILogger": {"Severity": enum.Enum("Severity", ["INTERNAL_ERROR", "ERROR", "WARNING", "INFO", "VERBOSE"])},
+        "Logger": {"INTERNAL_ERROR": 0, "__init__": lambda self, severity: Fake.__init__(self)},
         "IProgressMonitor": {},
     }
 
@@ -238,10 +240,17 @@ def of_timing(trt: Any, script: Script) -> dict[str, dict[str, Any]]:
 
 def of_parsing(trt: Any, script: Script) -> dict[str, dict[str, Any]]:
     error_members = ("desc", "node", "node_name", "node_operator", "local_function_stack")
+
+    def parse(self: Any, model: bytes, path: str) -> bool:
+        errors = self.state.setdefault("errors", script.refuse(model))
+        if script.silent and not isinstance(self.state["logger"], trt.Logger):
+            self.state["logger"].log(trt.ILogger.Severity["ERROR"], "the log alone knows")
+        return not errors and not script.silent
+
     return {
         "OnnxParser": {
-            "__init__": lambda self, network, logger: Fake.__init__(self),
-            "parse": lambda self, model, path: not self.state.setdefault("errors", script.refuse(model)),
+            "__init__": lambda self, network, logger: Fake.__init__(self, logger=logger),
+            "parse": parse,
             "num_errors": property(lambda self: len(self.state["errors"])),
             "get_error": lambda self, i: trt.ParserError(**self.state["errors"][i]),
             "supports_operator": lambda self, op: True,
@@ -328,6 +337,13 @@ def test_capabilities_are_those_of_the_surface(name: str, adapter: Adapter) -> N
     assert capabilities.parser_node_names == (name != "tensorrt-8.6.0")
     assert capabilities.supports_model_v2 == (name != "tensorrt-8.6.0")
     assert capabilities.builds_without_gpu == ("rtx" in name)
+
+
+def test_a_refusal_that_only_the_log_explains_is_explained(adapter: Adapter, script: Script) -> None:
+    script.silent = True
+    issues = adapter.parse(two_nodes(), Path("model.onnx"))
+    assert isinstance(issues, tuple)
+    assert [issue.message for issue in issues] == ["the log alone knows"]
 
 
 def test_networks_have_an_explicit_batch_where_that_must_be_said(name: str, adapter: Adapter, script: Script) -> None:

@@ -13,12 +13,21 @@ import click
 
 from trtconv.cli import signals, status
 from trtconv.cli.group import cli
-from trtconv.cli.outcome import Isolation, OutputLost, drop_stdout, stdout_failures_named, write_result
+from trtconv.cli.outcome import (
+    FailedWithResult,
+    Isolation,
+    OutputLost,
+    drop_stdout,
+    stdout_failures_named,
+    write_result,
+)
 from trtconv.errors import EnvironmentMissing, InputError, TrtconvError
 
 INTERRUPTED = 130
 TERMINATED = 143
 BUG = 3
+COLLECT_EVERY = 200_000
+"""Objects that the process makes between two searches for cycles; Python's own 700 makes large models superlinear."""
 
 
 def main(args: Sequence[str] | None = None, *, isolated: bool = False) -> int:
@@ -47,7 +56,7 @@ def run() -> NoReturn:
     Neither collecting cycles while modules load nor taking the interpreter and TensorRT apart at the end helps such a
     process; together they cost a tenth of a small build.
     """
-    gc.set_threshold(200_000)
+    gc.set_threshold(COLLECT_EVERY)
     # numpy's BLAS, which nothing here multiplies with, starts a thread a core that spins for a tenth of a second.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     code = main(isolated=True)
@@ -82,15 +91,18 @@ def _run(arguments: list[str], isolation: Isolation | None) -> int:
 
 def _report(error: Exception, arguments: list[str]) -> int:
     """Tells the user of a failure and returns its exit status."""
+    document = ""
+    if isinstance(error, FailedWithResult):
+        document, error = error.text, error.cause
     as_json = wants_json(arguments)
     if isinstance(error, click.UsageError) and not as_json and error.ctx is not None:
         _say(error.ctx.get_usage() + "\n")
     failure = _as_failure(error)
     kind = type(error).__name__ if failure.exit_code == BUG else type(failure).__name__
     _say_failure(failure)
-    if as_json:
+    if as_json or document:
         try:
-            write_result(error_document(failure, kind))
+            write_result(document or error_document(failure, kind))
         except OutputLost as lost:
             _say_failure(InputError(str(lost)))
     return failure.exit_code

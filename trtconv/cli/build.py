@@ -32,6 +32,7 @@ class BuildFlags(options.ManyModels, options.ShapeFlags, BuilderFlags):
     split: str | None
     rounded: bool
     quiet: bool
+    verbose: bool
 
 
 @click.command(
@@ -70,14 +71,7 @@ Exit status: 0 built, or up to date; 1 the model failed; 2 a bad call or an unre
 @options.split_option
 @options.round_option
 @options.target_option
-@click.option(
-    "--precision",
-    type=click.Choice(["as-is", "fp16", "bf16", "int8"]),
-    default="as-is",
-    show_default=True,
-    help="What to compute in; the same meaning in every TensorRT version. as-is: as the model says; int8: its "
-    "quantised layers in int8, the rest in float16.",
-)
+@options.precision_option
 @click.option("--cast-io", is_flag=True, help="Give inputs and outputs the precision too; they keep theirs otherwise.")
 @click.option("--report", metavar="FILE", help="Where the report goes. Default: ENGINE.json.")
 @options.format_option("text", "json")
@@ -88,6 +82,7 @@ Exit status: 0 built, or up to date; 1 the model failed; 2 a bad call or an unre
 @builder_options
 @options.many_options
 @options.quiet_option
+@options.verbose_option
 @options.packed(BuildFlags)
 def command(flags: BuildFlags) -> Outcome:
     """Convert an ONNX model into a TensorRT engine.
@@ -135,7 +130,7 @@ def command(flags: BuildFlags) -> Outcome:
         status.announce(status.OUTPUT, str(path.absolute()))
     with show_progress(flags.quiet) as progress:
         report = pipeline.build(request, progress)
-    render = json.render(report.to_json()) if flags.output_format == "json" else text.build_text(report)
+    render = json.render(report.to_json()) if flags.output_format == "json" else text.build_text(report, flags.verbose)
     return Outcome(render, report.exit_code)
 
 
@@ -160,9 +155,8 @@ def _build_all(flags: BuildFlags) -> Outcome:
     from trtconv.cli.many import ManyFlags, build_all
 
     options.refuse_single_flags(flags, _OF_ONE_MODEL)
-    return build_all(
-        ManyFlags(flags.config, flags.jobs, flags.output_format, flags.quiet), flags.force, timing_folder()
-    )
+    many = ManyFlags(flags.config, flags.jobs, flags.output_format, flags.quiet, flags.verbose)
+    return build_all(many, flags.force, timing_folder())
 
 
 def _path(text: str | None) -> Path | None:

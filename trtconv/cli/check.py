@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,9 +10,10 @@ import click
 
 from trtconv.cli import options
 from trtconv.cli.isolated import IsolatedCommand, follow_log
-from trtconv.cli.many import ManyFlags, check_all, check_each, working_folder
-from trtconv.cli.outcome import Outcome
+from trtconv.cli.many import CI_FORMATS, ManyFlags, check_all, check_each, ci_format
+from trtconv.cli.outcome import FailedWithResult, Outcome
 from trtconv.cli.progress import show_progress
+from trtconv.errors import TrtconvError
 
 if TYPE_CHECKING:
     from trtconv.plan import CheckReport
@@ -33,52 +33,26 @@ class CheckFlags(options.ManyModels, options.ShapeFlags):
     ignore: tuple[str, ...]
     thorough: bool
     quiet: bool
+    verbose: bool
 
     def many(self) -> ManyFlags:
         """Returns the flags that say how several models are done."""
-        return ManyFlags(self.config, self.jobs, self.output_format, self.quiet)
+        return ManyFlags(self.config, self.jobs, self.output_format, self.quiet, self.verbose)
 
 
-def _as_text(report: CheckReport) -> str:
-    from trtconv.report.text import check_text
-
-    return check_text(report)
+FORMATS = ("text", "json", *CI_FORMATS)
 
 
-def _as_json(report: CheckReport) -> str:
-    from trtconv.report.json import render
+def _render(report: CheckReport, flags: CheckFlags) -> str:
+    if flags.output_format == "text":
+        from trtconv.report.text import check_text
 
-    return render(report.to_json())
+        return check_text(report, flags.verbose)
+    if flags.output_format == "json":
+        from trtconv.report.json import render
 
-
-def _as_sarif(report: CheckReport) -> str:
-    from trtconv.report.sarif import check_sarif
-    from trtconv.rules import RULES
-
-    return check_sarif([report], RULES, working_folder())
-
-
-def _as_github(report: CheckReport) -> str:
-    from trtconv.report.github import check_github
-
-    return check_github([report], working_folder())
-
-
-def _as_junit(report: CheckReport) -> str:
-    from trtconv.report.junit import check_junit
-    from trtconv.rules import RULES
-
-    return check_junit([report], RULES)
-
-
-FORMATS: dict[str, Callable[[CheckReport], str]] = {
-    "text": _as_text,
-    "json": _as_json,
-    "sarif": _as_sarif,
-    "github": _as_github,
-    "junit": _as_junit,
-}
-"""The formats of `--format` and what writes them; the first is the default."""
+        return render(report.to_json())
+    return ci_format(flags.output_format, [report])
 
 
 @click.command(
@@ -121,6 +95,7 @@ Exit status: 0 no finding at or above --fail-on; 1 there is one; 2 a bad call or
 @click.option("--thorough", is_flag=True, help="Build an engine, and throw it away, to be sure of the verdict.")
 @options.many_options
 @options.quiet_option
+@options.verbose_option
 @options.packed(CheckFlags)
 def command(flags: CheckFlags) -> Outcome:
     """Tell what TensorRT will not take, or will get wrong, in a model.
@@ -136,8 +111,11 @@ def command(flags: CheckFlags) -> Outcome:
     pyproject.toml lists is checked.
 
     What build mends by rewriting is listed as such and does not fail the check, except for quantisation (TC3xx): that
-    belongs mended in the file, because other tools misread it. --no-rewrite judges the model as it is. Bounds may be
-    left out: sizes are then not checked.
+    belongs mended in the file, because other tools misread it. --no-rewrite judges the model as it is.
+
+    Where no bounds are given at all, dynamic sizes are not checked, and the result says so; bounds for some dimensions
+    and not for others are refused, as build refuses them. A --target with a version that is not installed is judged by
+    rules alone, and the result says so; one without a version must be installed.
     """
     from trtconv.plan import CheckRequest
 
@@ -161,9 +139,17 @@ def command(flags: CheckFlags) -> Outcome:
     from trtconv import pipeline
 
     follow_log()
-    with show_progress(flags.quiet) as progress:
-        report = pipeline.check(request, progress)
-    return Outcome(FORMATS[flags.output_format](report), report.exit_code)
+    try:
+        with show_progress(flags.quiet) as progress:
+            report = pipeline.check(request, progress)
+    except TrtconvError as error:
+        if flags.output_format not in CI_FORMATS:
+            raise
+        from trtconv.batch import failed_run
+
+        # What reads these wants a document also of a model that could not be checked.
+        raise FailedWithResult(ci_format(flags.output_format, [failed_run(request, error)]), error) from error
+    return Outcome(_render(report, flags), report.exit_code)
 
 
 _OF_ONE_MODEL: dict[str, object] = {

@@ -19,6 +19,7 @@ COMMANDS = (
     ("bench", "trtconv.cli.bench", "Time an engine at its sizes, or two in turns."),
     ("inspect", "trtconv.cli.inspect", "Show what is in an engine, its report, or an ONNX file."),
     ("rewrite", "trtconv.cli.rewrite", "Write the model that build would hand to TensorRT."),
+    ("reduce", "trtconv.cli.reduce", "Find the smallest part of a model that still fails."),
     ("explain", "trtconv.cli.explain", "Explain one ConvTranspose in words and a drawing, or list them all."),
     ("sizes", "trtconv.cli.sizes", "List the sizes that a model accepts, and the nodes that say so."),
     ("doctor", "trtconv.cli.doctor", "Show what is installed and which TensorRT works here."),

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from trtconv.plan import CheckReport, CheckRequest, FailedRun
 
 
+CI_FORMATS = ("sarif", "github", "junit")
+"""Formats that other tools read."""
+
+
 @dataclasses.dataclass(frozen=True)
 class ManyFlags:
     """The flags that decide which models are meant.
@@ -32,6 +36,7 @@ class ManyFlags:
     jobs: int | None
     output_format: str
     quiet: bool
+    verbose: bool = False
 
 
 def check_all(flags: ManyFlags) -> Outcome:
@@ -57,7 +62,7 @@ def _run(requests: Sequence[Request], flags: ManyFlags, config: Config | None) -
 
     with show_progress(flags.quiet) as progress:
         results = run_all(requests, flags.jobs, progress)
-    return Outcome(_render(flags.output_format, config, results), _exit_code(results))
+    return Outcome(_render(flags, config, results), _exit_code(results))
 
 
 def _exit_code(results: list[Result]) -> int:
@@ -88,14 +93,14 @@ def _nearest() -> Path | None:
     return found.relative_to(here) if found is not None and found.parent == here else found
 
 
-def _render(output_format: str, config: Config | None, results: list[Result]) -> str:
-    if output_format == "text":
+def _render(flags: ManyFlags, config: Config | None, results: list[Result]) -> str:
+    if flags.output_format == "text":
         from trtconv.report.text import runs_text
 
-        return runs_text(results)
-    if output_format == "json":
+        return runs_text(results, flags.verbose)
+    if flags.output_format == "json":
         return _json(config, results)
-    return _ci_format(output_format, results)
+    return ci_format(flags.output_format, results)
 
 
 def _json(config: Config | None, results: list[Result]) -> str:
@@ -117,7 +122,8 @@ def working_folder() -> Path | None:
         return None
 
 
-def _ci_format(output_format: str, results: list[Result]) -> str:
+def ci_format(output_format: str, results: Sequence[Result]) -> str:
+    """Renders results as SARIF, GitHub annotations or JUnit; those that ended with an exception are told as such."""
     from trtconv.plan import CheckReport, FailedRun
     from trtconv.report import github, junit, sarif
     from trtconv.rules import RULES

@@ -205,6 +205,15 @@ target_option = click.option(
     "as tensorrt-8.6.",
 )
 
+precision_option = click.option(
+    "--precision",
+    type=click.Choice(["as-is", "fp16", "bf16", "int8"]),
+    default="as-is",
+    show_default=True,
+    help="What to compute in; the same meaning in every TensorRT version. as-is: as the model says; int8: its "
+    "quantised layers in int8, the rest in float16.",
+)
+
 no_rewrite_option = click.option("--no-rewrite", is_flag=True, help="Hand the model to TensorRT as it is.")
 
 requantize_option = click.option(
@@ -249,6 +258,14 @@ def optional_path(text: str | None) -> Path | None:
 
 
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="Show no progress on stderr.")
+
+
+verbose_option = click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    help="List every finding, also of a rule that finds many, where the format is text.",
+)
 
 
 def format_option(*formats: str) -> Callable[[Decorated], Decorated]:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import click
 
 from trtconv.cli import status
+from trtconv.errors import TrtconvError
 
 
 class Outcome(NamedTuple):
@@ -57,6 +58,20 @@ class Command(PageWriter):
             outcome: Outcome = super().invoke(ctx)
         write_result(outcome.text)
         ctx.exit(outcome.exit_code)
+
+
+class FailedWithResult(Exception):
+    """A command failed, and has a result all the same.
+
+    Args:
+        text: What goes to stdout.
+        cause: What happened.
+    """
+
+    def __init__(self, text: str, cause: TrtconvError) -> None:
+        super().__init__(str(cause))
+        self.text = text
+        self.cause = cause
 
 
 class OutputLost(Exception):

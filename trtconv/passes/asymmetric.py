@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from trtconv.model import Field, OnnxModel
 from trtconv.passes.base import Pass, PassResult
-from trtconv.passes.quantized import LINEAR, MOVERS, Group, Linear, each_pad, groups, has_linear, pad_value
+from trtconv.passes.quantized import Group, Linear, each_group, each_pad, has_linear, pad_value
 from trtconv.passes.shift_uint8 import substitute
 from trtconv.plan import Edit, Skip, Target
 from trtconv.quant import EMULATED, along, dequantize, limits, quantize_symmetric, symmetric_cover
@@ -43,21 +43,18 @@ def _obstacle(group: Group) -> str:
 class _AsymmetricPass(Pass):
     """A pass over the groups of quantised tensors that TensorRT does not have."""
 
-    def may_act(self, model: OnnxModel) -> bool:
+    def may_act(self, model: OnnxModel, target: Target) -> bool:
         return has_linear(model)
 
     def run(self, model: OnnxModel, target: Target) -> PassResult:
         result = PassResult()
-        for scope in model.scopes:
-            field = Field(scope, LINEAR | MOVERS)
-            for group in groups(field):
-                if group.linears and _is_foreign(group):
-                    reason = _obstacle(group) or self._obstacle(field, group)
-                    if reason:
-                        result += PassResult(skipped=(Skip(self.name, group.name, reason),))
-                    else:
-                        result += PassResult((Edit(self.name, group.name, self._rewrite(field, group)),))
-            field.close()
+        for field, group in each_group(model):
+            if group.linears and _is_foreign(group):
+                reason = _obstacle(group) or self._obstacle(field, group)
+                if reason:
+                    result += PassResult(skipped=(Skip(self.name, group.name, reason),))
+                else:
+                    result += PassResult((Edit(self.name, group.name, self._rewrite(field, group)),))
         return result
 
     def _obstacle(self, field: Field, group: Group) -> str:

@@ -10,7 +10,7 @@ from typing import ClassVar
 import onnx
 
 from trtconv.errors import InputError
-from trtconv.model import Field, OnnxModel, Scope, interface
+from trtconv.model import Field, OnnxModel, Scope, close_all, interface
 from trtconv.plan import Edit, Skip, Target
 
 
@@ -48,7 +48,7 @@ class Pass:
     def summary(self) -> str:
         return (inspect.getdoc(self) or "").partition("\n")[0]
 
-    def may_act(self, model: OnnxModel) -> bool:
+    def may_act(self, model: OnnxModel, target: Target) -> bool:
         """Whether the model holds anything that the pass is about; asked before each run, so it must cost little."""
         return True
 
@@ -67,32 +67,33 @@ class NodePass(Pass):
 
     Attributes:
         ops: Operators that it looks at.
+        looks_around: Whether `visit` looks at the nodes in front of and behind its node, beside what its weights are
+            made by.
     """
 
     ops: ClassVar[frozenset[str]]
+    looks_around: ClassVar[bool] = True
 
-    def may_act(self, model: OnnxModel) -> bool:
-        return model.has(self.ops)
+    def may_act(self, model: OnnxModel, target: Target) -> bool:
+        places = ((scope, index) for scope in model.scopes for op in self.ops for index in scope.by_op.get(op, ()))
+        return any(self.concerns(scope, index, target) for scope, index in places)
 
     def run(self, model: OnnxModel, target: Target) -> PassResult:
-        result = PassResult()
-        # An edit renews the scopes; their number and order stay.
-        for position in range(len(model.scopes)):
-            result += self._run_in(model.scopes[position], target)
-        return result
-
-    def _run_in(self, scope: Scope, target: Target) -> PassResult:
-        field = Field(scope, self.ops, lambda index: self.concerns(scope, index, target))
         edits: list[Edit] = []
         skips: list[Skip] = []
-        for node in field.candidates:
-            done = self.visit(Operation(field, node, target))
-            if isinstance(done, str):
-                edits.append(Edit(self.name, node.name or str(field.location(node)), done))
-            elif done is not None:
-                skips.append(Skip(self.name, node.name or str(field.location(node)), done.reason))
-        field.close()
+        fields = [self._field(scope, target) for scope in model.scopes]
+        for field in fields:
+            for node in field.candidates:
+                done = self.visit(Operation(field, node, target))
+                if isinstance(done, str):
+                    edits.append(Edit(self.name, node.name or str(field.location(node)), done))
+                elif done is not None:
+                    skips.append(Skip(self.name, node.name or str(field.location(node)), done.reason))
+        close_all(fields)
         return PassResult(tuple(edits), tuple(skips))
+
+    def _field(self, scope: Scope, target: Target) -> Field:
+        return Field(scope, self.ops, lambda index: self.concerns(scope, index, target), self.looks_around)
 
     def concerns(self, scope: Scope, index: int, target: Target) -> bool:
         """Whether `visit` might have something to do; only such nodes are opened, which costs far more than to look.
@@ -139,18 +140,18 @@ def run_passes(model: OnnxModel, passes: Sequence[Pass], target: Target) -> Pass
         AssertionError: A pass broke its contract: a bug in trtconv.
     """
     total = PassResult()
-    original: onnx.ModelProto | None = None
+    original: bytes | None = None
     before: int | None = None
     for each in passes:
         # A pass may make what a later one is about, so each is asked in its turn.
-        if not each.may_act(model):
+        if not each.may_act(model, target):
             continue
         if before is None:
-            original, before = model.skeleton(), _fingerprint(model)
+            original, before = model.without_weights(), _fingerprint(model)
         result, before = _run_one(model, each, target, before)
         total += result
     if total.edits and original is not None:
-        complaint = _complaint(model.skeleton())
+        complaint = _complaint(model.without_weights())
         # What was invalid before need not be valid now.
         assert complaint is None or _complaint(original), f"the passes made an invalid model: {complaint}"
     return total
@@ -171,18 +172,21 @@ def _run_one(model: OnnxModel, each: Pass, target: Target, before: int) -> tuple
 
 
 def _fingerprint(model: OnnxModel) -> int:
-    """Returns a hash of the nodes, tensors' names included; weights only by name, since passes never write into one."""
-    return hash(tuple(n.SerializeToString(deterministic=True) for scope in model.scopes for n in scope.graph.node))
+    """Returns a hash of the nodes, tensors' names included; weights only by name, since passes never write into one.
+
+    Nodes hold the graphs inside them.
+    """
+    return hash(tuple(node.SerializeToString() for node in model.proto.graph.node))
 
 
 def checker_complaint(model: OnnxModel) -> str | None:
     """Returns what ONNX's checker has against the model (weights aside), or None."""
-    return _complaint(model.skeleton())
+    return _complaint(model.without_weights())
 
 
-def _complaint(skeleton: onnx.ModelProto) -> str | None:
+def _complaint(model: bytes) -> str | None:
     try:
-        onnx.checker.check_model(skeleton)
+        onnx.checker.check_model(model)
     except (onnx.checker.ValidationError, ValueError) as error:
         return str(error).strip().partition("\n")[0]
     return None

@@ -8,9 +8,9 @@ import numpy as np
 import onnx_graphsurgeon as gs
 from numpy.typing import NDArray
 
-from trtconv.model import Field, Scope
+from trtconv.model import Field, OnnxModel, Scope
 from trtconv.passes.base import NodePass, Operation, Refusal
-from trtconv.passes.quantized import Linear, read_linear
+from trtconv.passes.quantized import Linear, has_linear, read_linear
 from trtconv.plan import Target
 from trtconv.quant import dequantize, quantize_symmetric, symmetric_scale
 
@@ -31,10 +31,13 @@ class MoveChannelScales(NodePass):
     safety: ClassVar[str] = "within tolerance"
     ops: ClassVar[frozenset[str]] = frozenset(OUTPUT_AXIS)
 
+    def may_act(self, model: OnnxModel, target: Target) -> bool:
+        return super().may_act(model, target) and has_linear(model)
+
     def concerns(self, scope: Scope, index: int, target: Target) -> bool:
-        node = scope.graph.node[index]
-        source = scope.producers.get(node.input[1]) if len(node.input) > 1 else None
-        return source is not None and scope.graph.node[source].op_type == "DequantizeLinear"
+        inputs = scope.columns.inputs[index]
+        source = scope.producers.get(inputs[1]) if len(inputs) > 1 else None
+        return source is not None and scope.columns.ops[source] == "DequantizeLinear"
 
     def visit(self, operation: Operation) -> str | Refusal | None:
         field, node = operation.field, operation.node

@@ -9,7 +9,7 @@ import onnx_graphsurgeon as gs
 
 from trtconv import deconv
 from trtconv.deconv import Geometry
-from trtconv.model import Field, Scope
+from trtconv.model import Field, OnnxModel, Scope
 from trtconv.passes.base import NodePass, Operation, Refusal
 from trtconv.passes.explicit_deconv import read_geometry
 from trtconv.passes.kernel import find_kernel, replace_kernel
@@ -26,10 +26,15 @@ class DilateDeconvKernel(NodePass):
     fixes: ClassVar[tuple[str, ...]] = ("TC104",)
     ops: ClassVar[frozenset[str]] = frozenset({"ConvTranspose"})
 
+    looks_around: ClassVar[bool] = False
+
+    def may_act(self, model: OnnxModel, target: Target) -> bool:
+        return not target.strided_dilated_deconv and super().may_act(model, target)
+
     def concerns(self, scope: Scope, index: int, target: Target) -> bool:
-        attributes = scope.graph.node[index].attribute
+        attributes = scope.columns.attributes[index]
         largest = {a.name: max(a.ints, default=1) for a in attributes if a.name in ("strides", "dilations")}
-        return not target.strided_dilated_deconv and len(largest) == 2 and min(largest.values()) > 1
+        return len(largest) == 2 and min(largest.values()) > 1
 
     def visit(self, operation: Operation) -> str | Refusal | None:
         field, node = operation.field, operation.node

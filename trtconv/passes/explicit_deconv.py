@@ -32,6 +32,8 @@ class MakeDeconvExplicit(NodePass):
     fixes: ClassVar[tuple[str, ...]] = ("TC101", "TC102", "TC103", "TC106", "TC107")
     ops: ClassVar[frozenset[str]] = frozenset({"ConvTranspose"})
 
+    looks_around: ClassVar[bool] = False
+
     def __init__(self, *, in_half: bool = False) -> None:
         self.in_half = in_half
 
@@ -41,7 +43,7 @@ class MakeDeconvExplicit(NodePass):
             or (a.name == "output_shape" and len(a.ints) > 0)
             or (a.name == "output_padding" and any(a.ints))
             or (a.name == "pads" and min(a.ints, default=0) < 0)
-            for a in scope.graph.node[index].attribute
+            for a in scope.columns.attributes[index]
         )
 
     def visit(self, operation: Operation) -> str | Refusal | None:

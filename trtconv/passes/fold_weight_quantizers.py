@@ -8,9 +8,10 @@ import numpy as np
 import onnx_graphsurgeon as gs
 from numpy.typing import NDArray
 
-from trtconv.model import Field
+from trtconv.model import Field, OnnxModel
 from trtconv.passes.base import NodePass, Operation, Refusal
-from trtconv.passes.quantized import Linear, read_linear
+from trtconv.passes.quantized import Linear, has_linear, read_linear
+from trtconv.plan import Target
 from trtconv.quant import EMULATED, along, dequantize, limits
 
 
@@ -25,10 +26,13 @@ class FoldWeightQuantizers(NodePass):
     fixes: ClassVar[tuple[str, ...]] = ()
     ops: ClassVar[frozenset[str]] = frozenset({"ConvTranspose"})
 
+    def may_act(self, model: OnnxModel, target: Target) -> bool:
+        return target.before(9) and super().may_act(model, target) and has_linear(model)
+
     def visit(self, operation: Operation) -> str | Refusal | None:
         field, node = operation.field, operation.node
         assert isinstance(node, gs.Node)
-        if not operation.target.before(9) or len(node.inputs) < 2:
+        if len(node.inputs) < 2:
             return None
         dequantizer = _producer(node.inputs[1], "DequantizeLinear")
         if dequantizer is None or not _falls_back(field, node):

@@ -19,7 +19,7 @@ class InlineDeconvFunctions(Pass):
     name: ClassVar[str] = "inline-deconv-functions"
     fixes: ClassVar[tuple[str, ...]] = ()
 
-    def may_act(self, model: OnnxModel) -> bool:
+    def may_act(self, model: OnnxModel, target: Target) -> bool:
         return bool(model.proto.functions)
 
     def run(self, model: OnnxModel, target: Target) -> PassResult:

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import onnx_graphsurgeon as gs
 
-from trtconv.model import Scope
+from trtconv.model import OnnxModel, Scope
 from trtconv.passes.base import NodePass, Operation, Refusal
 from trtconv.plan import Target
 
@@ -21,12 +21,17 @@ class WriteKernelShape(NodePass):
     fixes: ClassVar[tuple[str, ...]] = ("TC110",)
     ops: ClassVar[frozenset[str]] = frozenset({"Conv", "ConvTranspose"})
 
-    def concerns(self, scope: Scope, index: int, target: Target) -> bool:
+    looks_around: ClassVar[bool] = False
+
+    def may_act(self, model: OnnxModel, target: Target) -> bool:
         # RTX infers it; which version of the full TensorRT began to is not known, and writing it is harmless.
-        node = scope.graph.node[index]
-        if target.family == "rtx" or len(node.input) < 2 or scope.initializer(node.input[1]) is not None:
+        return target.family != "rtx" and super().may_act(model, target)
+
+    def concerns(self, scope: Scope, index: int, target: Target) -> bool:
+        inputs = scope.columns.inputs[index]
+        if len(inputs) < 2 or scope.initializer(inputs[1]) is not None:
             return False
-        return all(attribute.name != "kernel_shape" for attribute in node.attribute)
+        return all(attribute.name != "kernel_shape" for attribute in scope.columns.attributes[index])
 
     def visit(self, operation: Operation) -> str | Refusal | None:
         field, node = operation.field, operation.node

@@ -27,7 +27,7 @@ class MatchSkipSize(Pass):
     on_request: ClassVar[bool] = True
     frees_sizes: ClassVar[bool] = True
 
-    def may_act(self, model: OnnxModel) -> bool:
+    def may_act(self, model: OnnxModel, target: Target) -> bool:
         return model.has({"ConvTranspose"}) and model.opset >= 10
 
     def run(self, model: OnnxModel, target: Target) -> PassResult:

@@ -29,7 +29,7 @@ class NormalizeQuantizers(NodePass):
         assert isinstance(node, gs.Node)
         if node.attrs.get("block_size"):
             return None
-        done = _fold_parameters(field, node) + _standard_domain(field, node)
+        done = _fold_parameters(field, node)
         scale = field.values(node.inputs[1])
         if scale is None:
             return Refusal(f"its scale {node.inputs[1].name!r} is computed at run time")
@@ -38,6 +38,8 @@ class NormalizeQuantizers(NodePass):
             node.attrs["axis"] = axis
             done.append(f"axis {axis} written")
         done += _complete_zero_point(field, node, scale.shape)
+        # The zero point tells whether ONNX has the operator.
+        done += _standard_domain(field, node)
         if not done:
             return None
         field.replace(node, [node])

@@ -15,7 +15,7 @@ import numpy as np
 import onnx_graphsurgeon as gs
 from numpy.typing import NDArray
 
-from trtconv.model import Field, OnnxModel
+from trtconv.model import Field, OnnxModel, close_all
 from trtconv.quant import scale_fault
 
 LINEAR = frozenset({"QuantizeLinear", "DequantizeLinear"})
@@ -61,7 +61,7 @@ class Linear:
 def has_linear(model: OnnxModel) -> bool:
     """Whether a model quantises anything; ONNX Runtime's quantiser writes 16-bit Q/DQ in its own domain."""
     return any(
-        scope.graph.node[index].domain in _DOMAINS
+        scope.columns.domains[index] in _DOMAINS
         for scope in model.scopes
         for op in LINEAR
         for index in scope.by_op.get(op, ())
@@ -158,6 +158,15 @@ class Group:
         """What to call it: the first node."""
         node = self.linears[0].node
         return str(node.name or node.outputs[0].name)
+
+
+def each_group(model: OnnxModel) -> Iterator[tuple[Field, Group]]:
+    """Yields the groups of all graphs; what was replaced in their fields is written when the last one is done."""
+    fields = [Field(scope, LINEAR | MOVERS) for scope in model.scopes]
+    for field in fields:
+        for group in groups(field):
+            yield field, group
+    close_all(fields)
 
 
 def groups(field: Field) -> list[Group]:

@@ -9,7 +9,7 @@ import onnx_graphsurgeon as gs
 
 from trtconv.model import Field, OnnxModel
 from trtconv.passes.base import Pass, PassResult
-from trtconv.passes.quantized import LINEAR, MOVERS, Group, each_pad, groups, has_linear, pad_value
+from trtconv.passes.quantized import Group, each_group, each_pad, has_linear, pad_value
 from trtconv.plan import Edit, Skip, Target
 
 
@@ -22,26 +22,23 @@ class DequantizeConstants(Pass):
     name: ClassVar[str] = "dequantize-constants"
     fixes: ClassVar[tuple[str, ...]] = ()
 
-    def may_act(self, model: OnnxModel) -> bool:
+    def may_act(self, model: OnnxModel, target: Target) -> bool:
         return has_linear(model)
 
     def run(self, model: OnnxModel, target: Target) -> PassResult:
         result = PassResult()
-        for scope in model.scopes:
-            field = Field(scope, LINEAR | MOVERS)
-            for group in groups(field):
-                filled = [pad for pad in each_pad(group) if pad_value(field, pad) is not None]
-                if not filled and not group.moved_constants:
-                    continue
-                if group.obstacle or group.dtype != "int8" or group.zero_points != {0} or _has_channels(group):
-                    reason = group.obstacle or "it is not int8 around 0 with one scale"
-                    result += PassResult(skipped=(Skip(self.name, group.name, reason),))
-                    continue
-                for pad in filled:
-                    result += self._pad(field, group, pad)
-                for mover in group.movers:
-                    result += self._move(field, group, mover)
-            field.close()
+        for field, group in each_group(model):
+            filled = [pad for pad in each_pad(group) if pad_value(field, pad) is not None]
+            if not filled and not group.moved_constants:
+                continue
+            if group.obstacle or group.dtype != "int8" or group.zero_points != {0} or _has_channels(group):
+                reason = group.obstacle or "it is not int8 around 0 with one scale"
+                result += PassResult(skipped=(Skip(self.name, group.name, reason),))
+                continue
+            for pad in filled:
+                result += self._pad(field, group, pad)
+            for mover in group.movers:
+                result += self._move(field, group, mover)
         return result
 
     def _pad(self, field: Field, group: Group, pad: gs.Node) -> PassResult:

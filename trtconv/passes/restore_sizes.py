@@ -28,6 +28,9 @@ class _BakedPass(Pass):
     frees_sizes: ClassVar[bool] = True
     ops: ClassVar[frozenset[str]]
 
+    def may_act(self, model: OnnxModel, target: Target) -> bool:
+        return not self.ops.isdisjoint(model.main.by_op)
+
     def run(self, model: OnnxModel, target: Target) -> PassResult:
         edits: list[Edit] = []
         nodes_of_ops = sum(len(model.main.by_op.get(op, ())) for op in self.ops)

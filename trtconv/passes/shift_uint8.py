@@ -10,7 +10,7 @@ from onnx import TensorProto
 
 from trtconv.model import Field, OnnxModel
 from trtconv.passes.base import Pass, PassResult
-from trtconv.passes.quantized import LINEAR, MOVERS, Group, each_pad, groups, has_linear, pad_value
+from trtconv.passes.quantized import Group, each_group, each_pad, has_linear, pad_value
 from trtconv.plan import Edit, Skip, Target
 from trtconv.quant import UINT8_MIDDLE
 
@@ -25,17 +25,14 @@ class ShiftUint8(Pass):
     name: ClassVar[str] = "shift-uint8-to-int8"
     fixes: ClassVar[tuple[str, ...]] = ("TC307",)
 
-    def may_act(self, model: OnnxModel) -> bool:
+    def may_act(self, model: OnnxModel, target: Target) -> bool:
         return has_linear(model)
 
     def run(self, model: OnnxModel, target: Target) -> PassResult:
         result = PassResult()
-        for scope in model.scopes:
-            field = Field(scope, LINEAR | MOVERS)
-            for group in groups(field):
-                if group.dtype == "uint8" and group.zero_points == {UINT8_MIDDLE}:
-                    result += self._shift(field, group)
-            field.close()
+        for field, group in each_group(model):
+            if group.dtype == "uint8" and group.zero_points == {UINT8_MIDDLE}:
+                result += self._shift(field, group)
         return result
 
     def _shift(self, field: Field, group: Group) -> PassResult:

@@ -14,21 +14,26 @@ from trtconv.shapes import ShapeProfile
 
 LISTED = 10
 """How many edits or skips of one pass are listed before the rest is only counted."""
+MANY, SOME = 10, 3
+"""Of more findings of one rule than the first number, only the second is listed."""
 
 
-def check_text(report: CheckReport) -> str:
+def check_text(report: CheckReport, verbose: bool = False) -> str:
     """Renders a check.
 
     Args:
         report: Findings in any order.
+        verbose: Whether each of them is listed, however many there are of one rule.
 
     Returns:
         Findings by node, worst first; then the parser's verdict; the last line is the summary.
     """
     path = str(report.model["path"])
-    blocks = [findings_text(path, report.findings)] if report.findings else []
+    blocks = [findings_text(path, report.findings, verbose)] if report.findings else []
     if report.ignored:
         blocks.append("\n".join(_ignored_lines(report.ignored)))
+    if report.unbounded:
+        blocks.append(clean(f"no sizes checked: no bounds were given for {', '.join(report.unbounded)} (--dim)"))
     return "\n\n".join([*blocks, f"{_parser_line(report.parser)}\n{check_summary(report)}"])
 
 
@@ -46,15 +51,17 @@ def _ignored_lines(ignored: Sequence[Ignored]) -> list[str]:
     return lines
 
 
-def findings_text(path: str, findings: Iterable[Finding]) -> str:
+def findings_text(path: str, findings: Iterable[Finding], verbose: bool = True) -> str:
     """Renders findings by node, worst first, then in the order of the graph.
 
     Args:
         path: The model's file, put before every place; "" for none.
         findings: In any order.
+        verbose: Whether each is listed; else, of many of one rule, the first of the graph, and how many more there are.
     """
+    listed, left = (list(findings), Counter[str]()) if verbose else _first_of_many(findings)
     groups: dict[Location, list[Finding]] = {}
-    for finding in findings:
+    for finding in listed:
         groups.setdefault(_node(finding.location), []).append(finding)
     blocks = []
     for node, members in sorted(groups.items(), key=_group_order):
@@ -63,7 +70,24 @@ def findings_text(path: str, findings: Iterable[Finding]) -> str:
         for finding in sorted(members, key=_finding_order):
             lines += _finding_lines(finding)
         blocks.append("\n".join(lines))
+    if left:
+        blocks.append("\n".join(clean(f"... and {number} more of {rule} (--verbose)") for rule, number in left.items()))
     return "\n\n".join(blocks)
+
+
+def _first_of_many(findings: Iterable[Finding]) -> tuple[list[Finding], Counter[str]]:
+    """Returns the findings to list, and how many of which rule are left out."""
+    by_rule: dict[str, list[Finding]] = {}
+    for finding in sorted(findings, key=lambda finding: _group_order((_node(finding.location), [finding]))):
+        by_rule.setdefault(f"{finding.severity.value} {finding.code} {finding.name}", []).append(finding)
+    listed: list[Finding] = []
+    left: Counter[str] = Counter()
+    for rule, members in by_rule.items():
+        shown = members[:SOME] if len(members) > MANY else members
+        listed += shown
+        if len(shown) < len(members):
+            left[rule] = len(members) - len(shown)
+    return listed, left
 
 
 def _node(place: Location) -> Location:
@@ -106,13 +130,19 @@ def _summary(findings: Sequence[Finding]) -> str:
 def _parser_line(parser: dict[str, Any]) -> str:
     name = " ".join(str(parser[key]) for key in ("runtime", "version") if parser.get(key))
     if parser.get("accepted") is None:
-        return "parser: not asked, that TensorRT is not installed here"
+        why = parser.get("why") or "that TensorRT is not installed here"
+        return clean(f"parser: not asked, by rules alone: {why}")
     built = {None: "", True: " and builds it", False: " and does not build it"}[parser.get("built")]
     return f"parser: {clean(name)} {'accepts' if parser['accepted'] else 'refuses'} the model{built}"
 
 
-def build_text(report: BuildReport) -> str:
-    """Renders a build; the last line says what became of it."""
+def build_text(report: BuildReport, verbose: bool = False) -> str:
+    """Renders a build; the last line says what became of it.
+
+    Args:
+        report: What happened.
+        verbose: Whether each finding is listed, however many there are of one rule.
+    """
     if report.up_to_date:
         return _verdict(report)
     blocks = [
@@ -121,7 +151,8 @@ def build_text(report: BuildReport) -> str:
         "\n".join(clean(note) for note in report.notes),
         _changes("edit", report.edits),
         _changes("skip", report.skipped),
-        findings_text(str(report.model["path"]), report.findings),
+        findings_text(str(report.model["path"]), report.findings, verbose),
+        "\n".join(_ignored_lines(report.ignored)),
         "\n".join(_io(report.io)),
         _seconds(report.seconds),
         _verdict(report),
@@ -204,9 +235,9 @@ def _verdict(report: BuildReport) -> str:
     return f"built {engine}{total}{found}"
 
 
-def runs_text(results: Sequence[CheckReport | BuildReport | FailedRun]) -> str:
+def runs_text(results: Sequence[CheckReport | BuildReport | FailedRun], verbose: bool = False) -> str:
     """Renders several checks or builds: what was found, then a line for each of them, then the counts."""
-    details = [text for result in results if (text := _details(result))]
+    details = [text for result in results if (text := _details(result, verbose))]
     lines = [f"{_MARKS.get(result.exit_code, 'FAILED')}  {_run_line(result)}" for result in results]
     good = sum(result.exit_code == 0 for result in results)
     return "\n\n".join([*details, "\n".join([*lines, f"{good} of {count(len(results), 'run')} ok"])])
@@ -215,15 +246,17 @@ def runs_text(results: Sequence[CheckReport | BuildReport | FailedRun]) -> str:
 _MARKS = {0: "ok    ", 4: "cannot"}
 
 
-def _details(result: CheckReport | BuildReport | FailedRun) -> str:
+def _details(result: CheckReport | BuildReport | FailedRun, verbose: bool) -> str:
     if isinstance(result, FailedRun) or not result.findings or (isinstance(result, BuildReport) and result.up_to_date):
         return ""
-    return findings_text(str(result.model["path"]), result.findings)
+    return findings_text(str(result.model["path"]), result.findings, verbose)
 
 
 def _run_line(result: CheckReport | BuildReport | FailedRun) -> str:
     if isinstance(result, FailedRun):
-        return clean(f"{result.model} for {result.target}: {result.message.partition(chr(10))[0]}")
+        # Most messages begin with the path themselves.
+        said = result.message.partition("\n")[0].removeprefix(result.model).removeprefix(":").strip()
+        return clean(f"{result.model} for {result.target}: {said}")
     if isinstance(result, CheckReport):
         return check_summary(result)
     return f"{_verdict(result)} for {result.plan.target}"

@@ -77,9 +77,7 @@ CHECKS: tuple[Rule, ...] = (
     ZeroPointShape(),
 )
 
-RULES: tuple[Page, ...] = (
-    *CHECKS,
-    *SIZE_CHECKS,
+_VERDICTS = (
     ShapeTensorInput(),
     ParserRefused(),
     NetworkDiffers(),
@@ -92,6 +90,7 @@ RULES: tuple[Page, ...] = (
     CastNotFinite(),
     CastInaccurate(),
 )
+RULES: tuple[Page, ...] = tuple(sorted((*CHECKS, *SIZE_CHECKS, *_VERDICTS), key=lambda rule: rule.code))
 
 
 STANDING = frozenset(rule.code for rule in CHECKS if rule.code.startswith("TC3"))

@@ -83,16 +83,14 @@ class Deconv:
     @functools.cached_property
     def geometry(self) -> Geometry | str:
         """The geometry, or why there is none."""
-        attrs: dict[str, Any] = {a.name: onnx.helper.get_attribute_value(a) for a in self.node.attribute}
-        if isinstance(attrs.get("auto_pad"), bytes):
-            attrs["auto_pad"] = attrs["auto_pad"].decode(errors="replace")
-        if len(self.node.input) < 2:
+        inputs, attributes = self.scope.columns.inputs[self.index], self.scope.columns.attributes[self.index]
+        if len(inputs) < 2:
             return "it has no weight"
-        weight = self.scope.initializer(self.node.input[1])
-        shape = tuple(weight.dims) if weight is not None else None
-        if shape is None and "kernel_shape" not in attrs:
-            return geometry_of(attrs, self.scope.shape(self.node.input[1]))
-        return geometry_of(attrs, shape)
+        weight = self.scope.initializer(inputs[1])
+        shape: tuple[int | None, ...] | None = None if weight is None else tuple(weight.dims)
+        if shape is None and all(attribute.name != "kernel_shape" for attribute in attributes):
+            shape = self.scope.shape(inputs[1])
+        return _geometry(tuple(attribute.SerializeToString() for attribute in attributes), shape)
 
     @property
     def sizes(self) -> tuple[int, ...] | None:
@@ -115,6 +113,16 @@ class Deconv:
     def bias(self) -> str:
         """Name of the bias, or an empty string."""
         return self.node.input[2] if len(self.node.input) > 2 else ""
+
+
+@functools.lru_cache(maxsize=256)
+def _geometry(attributes: tuple[bytes, ...], weight: tuple[int | None, ...] | None) -> Geometry | str:
+    """Returns a geometry; the many deconvolutions of a large model have few."""
+    read = (onnx.AttributeProto.FromString(attribute) for attribute in attributes)
+    attrs: dict[str, Any] = {a.name: onnx.helper.get_attribute_value(a) for a in read}
+    if isinstance(attrs.get("auto_pad"), bytes):
+        attrs["auto_pad"] = attrs["auto_pad"].decode(errors="replace")
+    return geometry_of(attrs, weight)
 
 
 class Linear:
@@ -180,6 +188,7 @@ class Linear:
         return next(layers, None)
 
 
+_LINEAR = ("QuantizeLinear", "DequantizeLinear")
 LAYERS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 """Operators whose second input is a weight with channels of its own."""
 
@@ -208,11 +217,10 @@ class ModelView:
     def linears(self) -> tuple[Linear, ...]:
         """Every QuantizeLinear and DequantizeLinear (blocked ones aside), in every graph; ONNX Runtime's own too."""
         found = (
-            Linear(scope, index, node)
+            Linear(scope, index, scope.columns.nodes[index])
             for scope in self.model.scopes
-            for index, node in enumerate(scope.graph.node)
-            if node.op_type in ("QuantizeLinear", "DequantizeLinear")
-            and node.domain in ("", "ai.onnx", "com.microsoft")
+            for index in sorted(i for op in _LINEAR for i in scope.by_op.get(op, ()))
+            if scope.columns.domains[index] in ("", "ai.onnx", "com.microsoft")
         )
         return tuple(linear for linear in found if not linear.attributes.get("block_size"))
 

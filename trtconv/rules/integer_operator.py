@@ -50,7 +50,7 @@ class IntegerOperator(Rule):
     def check(self, view: ModelView, target: Target) -> Iterator[Finding]:
         for scope in view.model.scopes:
             for index in sorted(i for op in (*INTEGER_OPERATORS, "Resize") for i in scope.by_op.get(op, ())):
-                node = scope.graph.node[index]
+                node = scope.columns.nodes[index]
                 if node.op_type != "Resize" and node.domain in ("", "ai.onnx", "com.microsoft"):
                     yield self.finding(f"TensorRT has no {node.op_type}", scope.location(index))
                 elif node.op_type == "Resize" and _interpolates_integers(scope, node):

@@ -327,6 +327,8 @@ class SizesNotKnown(SizeRule):
 
 
 SIZE_CHECKS: tuple[SizeRule, ...] = (SizeOffLattice(), DimensionsTied(), NoValidSize(), SizesNotKnown())
+MISFITS = frozenset({SizeOffLattice.code, DimensionsTied.code, NoValidSize.code})
+"""Codes that say of a size that the network does not accept it."""
 
 _WHAT: Mapping[str, str] = {
     "NonZero": "as many elements as its input has that are not zero",

@@ -106,7 +106,7 @@ class Adapter:
         trt = self._trt
         with self._log.session() as session:
             network = self._builder.create_network(self._network_flags())
-            parser = trt.OnnxParser(network, self._log.logger)
+            parser = trt.OnnxParser(network, self._log.quiet)
             try:
                 accepted = parser.parse(model, str(path))
             except (MemoryError, RuntimeError, TypeError, ValueError) as error:
@@ -114,12 +114,19 @@ class Adapter:
                 raise BuildFailed(f"TensorRT's ONNX parser broke down: {clean(str(error))}") from error
             issues = tuple(self._issue(parser.get_error(i)) for i in range(parser.num_errors))
             if not accepted and not issues:
-                said = "\n".join(distinct(r.text for r in session.records if r.is_error))
-                issues = (ParserIssue(-1, "", "", said or "TensorRT's ONNX parser refused the model without a reason"),)
+                issues = (ParserIssue(-1, "", "", self._logged(model, path)),)
             # Bytes that are no model at all are "accepted", with nothing in them.
             if accepted and network.num_outputs == 0:
                 issues = (ParserIssue(-1, "", "", "there is no graph with an output in the model"),)
         return Handles(self._builder, network, parser), issues if not accepted or network.num_outputs == 0 else ()
+
+    def _logged(self, model: bytes, path: Path) -> str:
+        """Parses a refused model again for what the parser logs, since its list of errors is empty."""
+        with self._log.session() as session:
+            network = self._builder.create_network(self._network_flags())
+            self._trt.OnnxParser(network, self._log.logger).parse(model, str(path))
+            said = "\n".join(distinct(r.text for r in session.records if r.is_error))
+        return said or "TensorRT's ONNX parser refused the model without a reason"
 
     def _network_flags(self) -> int:
         # Those that have no EXPLICIT_BATCH are typed strongly in any case.

@@ -59,6 +59,9 @@ class Log:
         self._lock = threading.RLock()
         self._session = Session()
         self.logger = _make_logger(trt, self)
+        self.quiet = trt.Logger(trt.Logger.INTERNAL_ERROR)
+        """For the parser: its VERBOSE messages, ten a node, take longer to hand to Python than parsing takes; what it
+        refuses it lists as errors too."""
 
     def add(self, severity: str, text: str) -> None:
         """Takes a message; called from any thread."""
@@ -117,7 +120,7 @@ def _make_logger(trt: Any, log: Log) -> Any:
             trt.ILogger.__init__(self)
 
         def log(self, severity: Any, msg: str) -> None:
-            # VERBOSE is ten messages a node: to ask each for its name takes longer than to parse.
+            # To ask each message for the name of its severity takes longer than all the rest.
             name = names.get(severity.value)
             if name is None:
                 name = names[severity.value] = severity.name
