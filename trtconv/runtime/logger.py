@@ -7,6 +7,7 @@ TensorRT keeps one logger a process: the first that it is given; it ignores the 
 from __future__ import annotations
 
 import contextlib
+import functools
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -58,10 +59,16 @@ class Log:
     def __init__(self, trt: Any) -> None:
         self._lock = threading.RLock()
         self._session = Session()
+        self._trt = trt
         self.logger = _make_logger(trt, self)
-        self.quiet = trt.Logger(trt.Logger.INTERNAL_ERROR)
-        """For the parser: its VERBOSE messages, ten a node, take longer to hand to Python than parsing takes; what it
-        refuses it lists as errors too."""
+
+    @functools.cached_property
+    def quiet(self) -> Any:
+        """For the parser: its VERBOSE messages, ten a node, take longer to hand to Python than parsing takes.
+
+        What the parser refuses it lists as errors too.
+        """
+        return self._trt.Logger(self._trt.Logger.INTERNAL_ERROR)
 
     def add(self, severity: str, text: str) -> None:
         """Takes a message; called from any thread."""
