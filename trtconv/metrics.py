@@ -35,12 +35,16 @@ class Tolerance:
 
 TOLERANCES = {
     "float32": Tolerance(1e-4, 0.99999),
-    "tf32": Tolerance(5e-3, 0.9999),
+    "tf32": Tolerance(2e-2, 0.999),
     "fp16": Tolerance(2e-2, 0.999),
     "bf16": Tolerance(1e-1, 0.99),
     "int8": Tolerance(5e-2, 0.999),
 }
-"""What a network may lose by computing in a type; tf32 is what TensorRT makes of float32 unless it is told not to."""
+"""What a network may lose by computing in a type.
+
+tf32 is what TensorRT makes of float32 unless it is told not to. It has as many bits in a product's factors as fp16: a
+U-Net of 20 layers was off by 6e-3 in tf32 and by 4e-3 in fp16 on an H100.
+"""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -18,6 +18,10 @@ from trtconv.shapes import InputSpec, Range, ShapeProfile, bounds_by_name, dynam
 AUTO = "auto"
 _MOST_PARTS = 6
 """Profiles that are made unasked."""
+_WIDEST_PART = 3.0
+"""Largest over smallest size of a profile that is made unasked."""
+_OPT_AT = 0.35
+"""Where in a part its opt is, in factors: below the middle, as sizes below an opt lose more than those above it."""
 _MOST_CORNERS = 4096
 """Combinations of sizes that are looked up in profiles to see whether they cover a range."""
 
@@ -119,8 +123,7 @@ def _split(
         for group in groups:
             for name in group:
                 low, high = cuts[name][index], cuts[name][index + 1]
-                wanted = _ideal(profile.dims[name], count, index + 1)
-                best = _best(lattice, profile.dims[name], (low, high), wanted, name)
+                best = _best(lattice, profile.dims[name], (low, high), name)
                 bounds[name] = Range(cuts[name][0] if nested else low, best, high)
         made.append(make_profile(inputs, bounds, profile.values))
     if count > 1:
@@ -157,19 +160,11 @@ def _groups(inputs: Sequence[InputSpec], profile: ShapeProfile, lattice: SizeLat
 
 
 def _automatic(profile: ShapeProfile, groups: Sequence[Sequence[str]], lattice: SizeLattice) -> int:
-    """Returns a number of profiles so that opts are a factor of two apart at most, and no size is farther from one.
-
-    Measured: from 64 to 1024 the three that this makes are as fast as static engines (docs/sizes.md has the figures).
-    """
+    """Returns a number of profiles so that none is wider than `_WIDEST_PART`; docs/sizes.md has the measurements."""
     names = [name for group in groups for name in group]
     ratio = max(profile.dims[name].max / profile.dims[name].min for name in names)
     room = min(len(_sizes(lattice, profile.dims[name], name)) for name in names) - 1
-    return max(1, min(_MOST_PARTS, room, math.ceil(math.log2(ratio) - 1e-9) - 1))
-
-
-def _ideal(bound: Range, count: int, place: float) -> float:
-    """Returns where opt number `place` of `count` belongs, from 1: they and the ends are equal factors apart."""
-    return float(bound.min * (bound.max / bound.min) ** (place / (count + 1)))
+    return max(1, min(_MOST_PARTS, room, math.ceil(math.log(ratio, _WIDEST_PART) - 1e-9)))
 
 
 def _sizes(lattice: SizeLattice, bound: Range, name: str) -> list[int]:
@@ -177,8 +172,8 @@ def _sizes(lattice: SizeLattice, bound: Range, name: str) -> list[int]:
 
 
 def _cuts(lattice: SizeLattice, bound: Range, name: str, count: int) -> list[int]:
-    """Returns count + 1 sizes that divide a range, each in the middle of two opts, in factors."""
-    ideal = [_ideal(bound, count, index + 0.5) for index in range(1, count)]
+    """Returns count + 1 sizes that divide a range in equal factors."""
+    ideal = [bound.min * (bound.max / bound.min) ** (index / count) for index in range(1, count)]
     sizes = _sizes(lattice, bound, name)
     if count < 1 or len(sizes) < count + 1:
         raise InputError(
@@ -193,14 +188,15 @@ def _cuts(lattice: SizeLattice, bound: Range, name: str, count: int) -> list[int
     return [*cuts, sizes[-1]]
 
 
-def _best(lattice: SizeLattice, asked: Range, part: tuple[int, int], wanted: float, name: str) -> int:
-    """Returns what to optimize a part for: the size that was asked for where it is in this part, else near `wanted`.
+def _best(lattice: SizeLattice, asked: Range, part: tuple[int, int], name: str) -> int:
+    """Returns what to optimize a part for: the size that was asked for where it is in this part, else `_OPT_AT`.
 
     A largest size is no wish: it is what a range without an opt has.
     """
     low, high = part
     if low < asked.opt <= high and asked.opt < asked.max:
         return asked.opt
+    wanted = low * (high / low) ** _OPT_AT
     sizes = [n for n in _sizes(lattice, asked, name) if low <= n <= high]
     return min(sizes, key=lambda n: (abs(math.log(n / wanted)), -n))
 

@@ -3,10 +3,12 @@ fp16 and int8.
 
     python bench/gpu/suite.py [--out FOLDER] [--minutes 7.5] [--jobs 5] [--require-gpu] [--networks unet,gan_generator]
                               [--torch-python PYTHON] [--family tensorrt|rtx] [--date DATE]
+    python bench/gpu/suite.py --merge FILE FILE ... [--out FOLDER]      only joins the results of several calls
 
 Beside each: the raw ONNX file through a plain TensorRT script (plain.py) with the same profile and flags, verified and
 timed in turns with trtconv's engine; ONNX Runtime on the CPU; PyTorch, where it is there. Every step is a process of
-its own with a time limit. Builds and verifications run several at a time; nothing else runs while engines are timed.
+its own with a time limit. All builds of a network share a timing cache, which the raw ones fill. Networks are built and
+verified several at a time; nothing else runs while engines are timed.
 
 Writes FOLDER/gpu-suite-8.6.json (default: bench/results) and prints a table. Exit status: 0 all is built, verified and
 not slower than raw; 1 something is not; 4 there is no GPU, with --require-gpu (0 without). With --family rtx it can be
@@ -143,13 +145,18 @@ class Suite:
             document["failure"] = document["error"]["message"][:_TEXT]
         return {**document, "code": code, "wall": round(spent, 1)}
 
+    def make_all(self, made: list[Case]) -> None:
+        """Builds and verifies the cases of a network, one after the other: each finds what those before it measured."""
+        for case in made:
+            self.make(case)
+
     def make(self, case: Case) -> None:
         """Builds and verifies a case, raw and by trtconv."""
         row: Row = {"network": case.network, "precision": case.precision, "dims": list(DIMS[case.network])}
         self.rows[case.name] = row
         stem = self.folder / case.name.replace(" ", "-")
         ours, raw = stem.with_suffix(".engine"), stem.with_suffix(".raw.engine")
-        cache = self.folder / f"{case.name.replace(' ', '-')}.cache"
+        cache = self.folder / f"{case.network}.cache"
         row["raw_build"] = self.build_raw(case, raw, cache)
         dims = [part for bound in DIMS[case.network] for part in ("--dim", bound)]
         shared = ["--timing-cache", str(cache)] if self.cached else []
@@ -266,7 +273,8 @@ def profile_shapes(case: Case) -> dict[str, dict[str, list[int]]]:
 
 def summary(rows: list[Row]) -> Row:
     """Returns counts, and the ratios of the fastest way to run: CUDA graphs without copies."""
-    best = {f"{r['network']} {r['precision']}": case_ratio(r) for r in rows if case_ratio(r) is not None}
+    ratios = {f"{r['network']} {r['precision']}": case_ratio(r) for r in rows}
+    best = {name: ratio for name, ratio in ratios.items() if ratio is not None}
     return {
         "cases": len(rows),
         "built": sum(r["build"]["code"] == 0 for r in rows),
@@ -341,11 +349,44 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--torch-python", default=sys.executable, help="a Python with torch for CUDA")
     parser.add_argument("--family", choices=("tensorrt", "rtx"), default="tensorrt")
     parser.add_argument("--date", default=datetime.date.today().isoformat())
+    parser.add_argument("--merge", type=Path, nargs="+", metavar="FILE", help="only join the results of several calls")
     return parser.parse_args()
+
+
+def merged(paths: list[Path]) -> Row:
+    """Returns the results of several calls, on the same machine and day, as one."""
+    parts = [json.loads(path.read_text()) for path in paths]
+    whole: Row = {**parts[0], "beside": {}}
+    for key in ("date", "gpu", "driver", "versions"):
+        if any(part[key] != whole[key] for part in parts):
+            raise SystemExit(f"{key} differs: {[part[key] for part in parts]}")
+    whole["rows"] = [row for part in parts for row in part["rows"]]
+    for part in parts:
+        whole["beside"].update(part["beside"])
+    whole["seconds"] = sum(part["seconds"] for part in parts)
+    whole["summary"] = summary(whole["rows"])
+    return whole
+
+
+def result_path(options: argparse.Namespace) -> Path:
+    name: str = "8.6" if options.family == "tensorrt" else options.family
+    return Path(options.out) / f"gpu-suite-{name}.json"
+
+
+def tell(document: Row) -> bool:
+    """Prints the results; returns whether all is well."""
+    found = document["summary"]
+    print(table(document["rows"]))
+    print(json.dumps(found, indent=1))
+    return bool(found["built"] == found["verified"] == found["cases"] and (found["median_ratio"] or 9.0) <= RATIO_LIMIT)
 
 
 def main() -> int:
     options = parse()
+    if options.merge:
+        document = merged(options.merge)
+        result_path(options).write_text(json.dumps(document, indent=1) + "\n")
+        return 0 if tell(document) else 1
     gpu = gpu_name()
     if gpu is None and (options.require_gpu or options.family == "tensorrt"):
         print("there is no GPU here: nothing was run", file=sys.stderr)
@@ -355,7 +396,7 @@ def main() -> int:
         suite = Suite(options, Path(name))
         networks = options.networks.split(",")
         todo = cases(networks)
-        document: Row = {
+        document = {
             "date": options.date,
             "gpu": gpu,
             "driver": driver_version(),
@@ -371,21 +412,18 @@ def main() -> int:
                 seconds=round(time.monotonic() - started, 1), summary=summary(rows), rows=rows, beside=beside
             )
             options.out.mkdir(parents=True, exist_ok=True)
-            path = options.out / f"gpu-suite-{'8.6' if options.family == 'tensorrt' else options.family}.json"
-            path.write_text(json.dumps(document, indent=1) + "\n")
+            result_path(options).write_text(json.dumps(document, indent=1) + "\n")
 
         with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-            for _ in concurrent.futures.as_completed([pool.submit(suite.make, case) for case in todo]):
+            made = [pool.submit(suite.make_all, cases([network])) for network in networks]
+            for each in concurrent.futures.as_completed(made):
+                each.result()
                 save({})
         for case in todo:
             suite.time(case)
             save({})
         save({network: suite.beside(network) for network in networks})
-    rows, found = document["rows"], document["summary"]
-    print(table(rows))
-    print(json.dumps(found, indent=1))
-    well = found["built"] == found["verified"] == len(todo) and (found["median_ratio"] or 9.0) <= RATIO_LIMIT
-    return 0 if well else 1
+    return 0 if tell(document) and len(document["rows"]) == len(todo) else 1
 
 
 if __name__ == "__main__":

@@ -97,9 +97,9 @@ class TestSplitting:
     def test_one_dimension(self) -> None:
         done = sized(UNET, "batch=1:2:4", "height=64:512:1024", "width=64", split="3")
         assert [p.dims["height"] for p in done.profiles] == [
-            Range(64, 128, 256),
-            Range(256, 360, 512),
-            Range(512, 728, 1024),
+            Range(64, 88, 160),
+            Range(160, 224, 408),
+            Range(408, 512, 1024),
         ]
         assert all(p.dims["batch"] == Range(1, 2, 4) and p.dims["width"] == Range(64, 64, 64) for p in done.profiles)
         assert "build time" in done.notes[0]
@@ -107,7 +107,8 @@ class TestSplitting:
     def test_several_cover_every_combination(self) -> None:
         done = sized(UNET, "batch=1", "height=64:128:1024", "width=64:128:1024", split="auto")
         assert len(done.profiles) == 3
-        assert [p.dims["height"].max for p in done.profiles] == [256, 512, 1024]
+        assert [p.dims["height"].max for p in done.profiles] == [160, 408, 1024]
+        assert [p.dims["height"].opt for p in done.profiles] == [128, 224, 560]
         assert {p.dims["width"].min for p in done.profiles} == {64}
 
     def test_tied_dimensions_are_divided_together(self) -> None:
@@ -233,7 +234,8 @@ class TestSavedReport:
         ("shape", "index"),
         [
             ((1, 3, 64, 64), 0),
-            ((1, 3, 200, 200), 0),
+            ((1, 3, 136, 120), 0),
+            ((1, 3, 200, 200), 1),
             ((1, 3, 256, 264), 1),
             ((4, 3, 1024, 1024), 2),
             ((1, 3, 64, 1024), 2),

@@ -208,7 +208,8 @@ class LoadedEngine:
                 inspector.execution_context = context
             text = inspector.get_engine_information(self._trt.LayerInformationFormat.JSON)
         try:
-            document = json.loads(text)
+            # 8.6 writes the names that it gives to fused weights with control characters in them.
+            document = json.loads(text, strict=False)
         except (TypeError, ValueError) as error:
             raise EngineFailed(f"TensorRT's inspector does not describe the engine in JSON: {error}") from error
         return document if isinstance(document, dict) else {"Layers": document}
