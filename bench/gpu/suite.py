@@ -103,7 +103,7 @@ class Suite:
         self.detailed = ["--profiling-verbosity", "detailed"] if "--profiling-verbosity" in helped else []
 
     def left(self) -> float:
-        return self.deadline - time.monotonic()
+        return float(self.deadline - time.monotonic())
 
     def process(self, arguments: list[str], seconds: float) -> tuple[int, str, str, float]:
         """Runs a process to its end or its limit; returns exit code, stdout, stderr and seconds."""
