@@ -17,7 +17,7 @@ from tests.fake_gpu import FakeDriver, engine_bytes, fake_tensorrt
 from trtconv.engine import verify
 from trtconv.model import OnnxModel
 from trtconv.plan import BuildPlan, Target
-from trtconv.proven import VerifyRequest
+from trtconv.proven import Limits, VerifyRequest
 from trtconv.runtime import EngineBlob
 from trtconv.runtime.execution import Engines
 from trtconv.runtime.logger import Log
@@ -119,3 +119,24 @@ def test_a_search_that_fails_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert report.exit_code == 1
     assert report.bisect == {"tensor": None, "why": report.bisect["why"]}  # type: ignore[index]
     assert "no outputs for you" in report.bisect["why"]
+
+
+def test_marked_outputs_say_their_types(tmp_path: Path) -> None:
+    """TensorRT 8.6 refuses those that do not."""
+    model = OnnxModel.load(build(tmp_path).model)
+    marked = bisecting.marked(model, ["a", "b"]).proto
+    assert {value.name: value.type.tensor_type.elem_type for value in marked.graph.output} == dict.fromkeys(
+        ("y", "z", "a", "b"), onnx.TensorProto.FLOAT
+    )
+
+
+@pytest.mark.parametrize("precision", ["fp16", "bf16"])
+def test_the_first_tensor_of_a_cast_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, precision: str) -> None:
+    """A cast gives tensors other names."""
+    call_here(monkeypatch)
+    built = build(tmp_path, precision=precision)
+    limits = Limits(relative=1e-7)
+    report = verify(VerifyRequest(built.model, limits=limits, bisect=True))
+    assert (report.ran, report.exit_code) == ("rewritten model", 1)
+    assert report.bisect is not None
+    assert report.bisect["tensor"] == "a"

@@ -112,10 +112,16 @@ def marked(model: OnnxModel, names: Sequence[str]) -> OnnxModel:
     # Its own entries know the types of the outputs that were there.
     known = {value.name for value in proto.graph.value_info}
     proto.graph.value_info.extend(value for value in proto.graph.output if value.name not in known)
-    return OnnxModel(ModifyOutputs(proto, outputs=outputs)(), model.path)
+    changed = ModifyOutputs(proto, outputs=outputs)()
+    types = model.inferred_types[0]
+    for value in changed.graph.output:
+        # TensorRT 8.6 refuses outputs that do not say their type.
+        if not value.type.tensor_type.elem_type and value.name in types:
+            value.type.tensor_type.elem_type = types[value.name]
+    return OnnxModel(changed, model.path)
 
 
-def _rewritten(model: OnnxModel, feeds: Feeds) -> tuple[set[str], Outputs]:
+def _rewritten(model: OnnxModel, feeds: Feeds) -> tuple[dict[str, str], Outputs]:
     """Returns the tensors of the rewritten model, and what runs it."""
 
     def run(names: Sequence[str]) -> dict[str, Any]:
@@ -129,7 +135,7 @@ def _rewritten(model: OnnxModel, feeds: Feeds) -> tuple[set[str], Outputs]:
 
 def _engine(
     model: OnnxModel, plan: Mapping[str, Any], report: SavedReport | None, feeds: Feeds
-) -> tuple[set[str], Outputs]:
+) -> tuple[dict[str, str], Outputs]:
     """Returns the tensors of the model as it is built, and what builds and runs it at one size."""
     family = None if report is None else Target(str(report.document["runtime"]["family"]))
     runtime = load(family)
@@ -173,8 +179,11 @@ def _parsed(runtime: Runtime, model: OnnxModel) -> ParsedNetwork:
     return parsed
 
 
-def _tensors(model: OnnxModel) -> set[str]:
-    return {name for node in model.proto.graph.node for name in node.output if name}
+def _tensors(model: OnnxModel) -> dict[str, str]:
+    """Returns tensors of the original to what they are called in the model; a cast gives them a suffix."""
+    names = {name for node in model.proto.graph.node for name in node.output if name}
+    cast = {name.removesuffix(end): name for end in ("_fp16", "_bf16") for name in names if name.endswith(end)}
+    return {**cast, **{name: name for name in names}}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -184,18 +193,23 @@ class Search:
     Args:
         model: The original.
         expected: Its tensors, in the order of the graph.
-        runs: Names of the tensors of what is compared with it, and what runs that.
+        runs: Its tensors to their names in what is compared with it, and what runs that.
         tolerance: How far a tensor may be off.
     """
 
     model: OnnxModel
     expected: Mapping[str, Any]
-    runs: tuple[set[str], Outputs]
+    runs: tuple[Mapping[str, str], Outputs]
     tolerance: Tolerance
 
     def result(self) -> dict[str, Any]:
         """Searches; returns what `serve` does."""
-        there, run = self.runs
+        there, run_there = self.runs
+
+        def run(asked: Sequence[str]) -> dict[str, Any]:
+            got = run_there([there[name] for name in asked])
+            return {name: got[there[name]] for name in asked if there[name] in got}
+
         names = [name for name in self.expected if name in there]
         together = self._differences(names, run(names))
         first = next((each for each in together if not each.passed), None)

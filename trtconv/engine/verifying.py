@@ -207,7 +207,8 @@ def precision_of(model: OnnxModel, subject: Subject | None, *, on_gpu: bool) -> 
     found |= {key for name, key in (("bfloat16", "bf16"), ("float16", "fp16")) if name in types}
     found |= {"int8"} if quantizes(model) else set()
     found |= {"float32" if not on_gpu or subject is None or subject.options.get("tf32") is False else "tf32"}
-    return max(found, key=lambda key: TOLERANCES[key].relative)
+    # Of equals the one that was asked for.
+    return max(found, key=lambda key: (TOLERANCES[key].relative, key != "tf32"))
 
 
 def _tolerance(request: VerifyRequest, precision: str) -> Tolerance:
