@@ -7,7 +7,6 @@ exactly what it did; at others it does what the same PyTorch code, exported with
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from trtconv.frozen import frozen
 from trtconv.lattice import Num, Sizes, Tensor
 from trtconv.lattice.trial import Node
 from trtconv.model import OnnxModel
@@ -32,7 +32,7 @@ _SHUFFLES = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Shuffle:
     """A pixel shuffle spelled as Reshape, Transpose, Reshape.
 
@@ -53,7 +53,7 @@ class Shuffle:
     channels: int
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Scaling:
     """A Resize to constant sizes that is a scaling by constant factors."""
 
@@ -63,7 +63,7 @@ class Scaling:
     sizes: tuple[int, ...]
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Target:
     """A Reshape to a constant shape.
 
@@ -366,7 +366,7 @@ class Baked:
         return None if dims is None or axis >= len(dims) else dims[axis]
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class _Atom:
     """A dimension, or a factor of one: its number, its size at the traced sizes, and the axis."""
 

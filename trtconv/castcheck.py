@@ -7,7 +7,6 @@ original's results between the two questions, so that the original runs once.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import math
 import pickle
 import subprocess
@@ -23,6 +22,7 @@ from numpy.typing import NDArray
 from onnx import helper
 
 from trtconv import reference
+from trtconv.frozen import frozen
 from trtconv.model import OnnxModel
 from trtconv.shapes import ShapeProfile
 
@@ -33,7 +33,7 @@ _MOST_ELEMENTS = 1 << 28
 _REDUCTION = "trtconv.range"
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Ranges:
     """What a run of a model showed.
 

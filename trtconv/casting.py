@@ -20,7 +20,6 @@ What is not cast:
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import graphlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,6 +29,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from trtconv.frozen import frozen
 from trtconv.model import OnnxModel, Scope
 
 FLOAT = TensorProto.FLOAT
@@ -54,7 +54,7 @@ _EXACT = frozenset({TensorProto.BOOL, TensorProto.INT8, TensorProto.UINT8, Tenso
 _STANDARD = ("", "ai.onnx")
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Kind:
     """What is cast to.
 
@@ -78,7 +78,7 @@ BFLOAT = Kind("bf16", TensorProto.BFLOAT16, "tensor(bfloat16)", 3.3895e38, 2.0**
 KINDS = {kind.name: kind for kind in (HALF, BFLOAT)}
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Casting:
     """What was done to a model.
 

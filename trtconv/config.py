@@ -4,7 +4,6 @@ pyproject.toml; docs/config.md describes it and docs/trtconv.schema.json is `SCH
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
 import re
 import sys
@@ -14,6 +13,7 @@ from typing import Any
 
 from trtconv.errors import InputError
 from trtconv.findings import Severity
+from trtconv.frozen import frozen
 from trtconv.plan import PRECISIONS, Bounds, BuildRequest, CheckRequest, Target
 from trtconv.selection import Selection
 from trtconv.shapes import Range, parse_values
@@ -138,7 +138,7 @@ SCHEMA: dict[str, Any] = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Entry:
     """One model for one target.
 
@@ -151,7 +151,7 @@ class Entry:
     build: BuildRequest
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Config:
     """A configuration file.
 

@@ -19,19 +19,20 @@ Source: ONNX operator ConvTranspose (opset 1, 11, 22); ONNX Runtime 1.23 where t
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trtconv.frozen import frozen
+
 Sizes = tuple[int, ...]
 
 _AUTO_PADS = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Crop:
     """Elements cut from the full result along one axis; negative where zeros are added."""
 
@@ -39,7 +40,7 @@ class Crop:
     end: int
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Geometry:
     """A ConvTranspose as its ONNX node spells it; one entry a spatial axis in every tuple.
 
@@ -207,7 +208,7 @@ def output_sizes(geometry: Geometry, sizes: Sequence[int]) -> Sizes:
     return tuple(full - c.begin - c.end for full, c in zip(geometry.full(sizes), window, strict=True))
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Folding:
     """How a kernel is enlarged so that every crop is >= 0.
 
@@ -253,7 +254,7 @@ def _taps(crop: int, step: int) -> int:
     return -(min(crop, 0) // step)
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Lengthening:
     """How the input is lengthened so that every crop is >= 0.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
 import re
 from collections.abc import Iterator, Sequence
@@ -26,6 +25,7 @@ from trtconv.explanation import (
     Rewrite,
 )
 from trtconv.findings import Finding
+from trtconv.frozen import frozen
 from trtconv.isolate import parse_alone
 from trtconv.model import OnnxModel, Scope
 from trtconv.passes import PASSES, PassResult, run_passes
@@ -64,7 +64,7 @@ def explain(request: ExplainRequest) -> ExplainReport:
     return ExplainReport(str(request.model), desk.target, listed, explanation)
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class _Desk:
     """For what a node is explained, and whose parser can be asked."""
 
@@ -205,7 +205,7 @@ def _by_text(axes: Sequence[Axis]) -> dict[str, list[str]]:
     return found
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class _Before:
     """What is known of a node before the passes change the model.
 
@@ -249,7 +249,7 @@ class _Before:
         )
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class _After:
     """What the passes made of a node.
 
@@ -427,7 +427,7 @@ def _why_on_axis(axis: Axis, window: Crop, padded: bool) -> str:
     )
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class _Quantizers:
     """The quantisers around a node, in words and numbers."""
 

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from trtconv.findings import Finding
+from trtconv.frozen import frozen
 from trtconv.plan import SCHEMA, Edit, Skip, Target
 
 Sizes = tuple[int, ...]
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class ExplainRequest:
     """A call of `trtconv explain`.
 
@@ -29,7 +30,7 @@ class ExplainRequest:
     target: Target | None = None
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Listed:
     """One ConvTranspose in a line.
 
@@ -57,7 +58,7 @@ class Listed:
     fault: str = ""
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Part:
     """What one attribute does: "stride 2" and "puts 1 zero between input elements"."""
 
@@ -65,7 +66,7 @@ class Part:
     meaning: str
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Sample:
     """A small case to draw: an input size, and how many products meet in each element of its full result."""
 
@@ -73,7 +74,7 @@ class Sample:
     taps: Sizes
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Axis:
     """One spatial axis.
 
@@ -114,7 +115,7 @@ class Axis:
     sample: Sample | None
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Layers:
     """What an installed TensorRT's parser makes of the node by itself.
 
@@ -134,7 +135,7 @@ class Layers:
     differences: tuple[str, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Parser:
     """What TensorRT's parser makes of the node as it is.
 
@@ -151,7 +152,7 @@ class Parser:
     why_not: str = ""
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Rewrite:
     """What the passes make of the node.
 
@@ -176,7 +177,7 @@ class Rewrite:
     layers: Layers | None = None
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Quantization:
     """How the node is quantised.
 
@@ -203,7 +204,7 @@ class Quantization:
     findings: tuple[Finding, ...]
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Explanation:
     """Everything about one ConvTranspose.
 
@@ -242,7 +243,7 @@ class Explanation:
         return {field.name: _plain(getattr(self, field.name)) for field in dataclasses.fields(self)}
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class ExplainReport:
     """What `trtconv explain` found.
 

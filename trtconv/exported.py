@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from trtconv._version import __version__
+from trtconv.frozen import frozen
 from trtconv.plan import SCHEMA, BuildReport, CheckReport
 from trtconv.shapes import Range, Shape
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Blame:
     """The line of Python that a failure comes from.
 
@@ -31,7 +32,7 @@ class Blame:
         return f"`{self.code}` at {self.file}:{self.line}" if self.code else f"{self.file}:{self.line}"
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class SizeRule:
     """Which sizes of one dimension a module takes, as trying it at many sizes has shown.
 
@@ -114,7 +115,7 @@ class SizeRule:
         }
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class ProofRun:
     """One comparison of PyTorch with ONNX Runtime.
 
@@ -134,7 +135,7 @@ class ProofRun:
         return {"inputs": shapes, "max_relative_error": self.max_relative_error, "why": self.why or None}
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Proof:
     """PyTorch against ONNX Runtime, at several sizes.
 
@@ -169,7 +170,7 @@ class Proof:
         }
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Attempt:
     """One exporter's try.
 
@@ -182,7 +183,7 @@ class Attempt:
     outcome: str
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class ExportReport:
     """What an export did.
 
@@ -243,7 +244,7 @@ class ExportReport:
         }
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class ConvertReport:
     """What `trtconv.convert` did: the export, and the build where the export succeeded."""
 

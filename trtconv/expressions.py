@@ -7,10 +7,11 @@ A name is an expression only where it can hardly be a plain name: it has an oper
 from __future__ import annotations
 
 import ast
-import dataclasses
 import functools
 from collections.abc import Collection, Mapping
 from typing import Any
+
+from trtconv.frozen import frozen
 
 
 def _largest(values: list[Any]) -> Any:
@@ -25,7 +26,7 @@ _CALLS = {"Max": _largest, "Min": _smallest, "max": _largest, "min": _smallest}
 _TELLING = frozenset("*+/()")
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Expression:
     """A dimension computed from others.
 

@@ -7,6 +7,8 @@ import enum
 from collections.abc import Iterable
 from typing import Any
 
+from trtconv.frozen import frozen
+
 
 class Severity(enum.Enum):
     """How bad a finding is; ordered, so that `max` finds the worst."""
@@ -24,7 +26,7 @@ class Severity(enum.Enum):
         return self.rank < other.rank
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Location:
     """Where in the ONNX graph a finding is.
 
@@ -57,7 +59,7 @@ class Location:
         return where
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Finding:
     """One verdict about a model.
 
@@ -91,7 +93,7 @@ class Finding:
         return cls(**{**data, "severity": Severity(data["severity"]), "location": Location(**data["location"])})
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Ignored:
     """A finding that was asked to be left out, and why.
 

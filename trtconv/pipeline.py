@@ -18,6 +18,7 @@ from trtconv.audit import audit
 from trtconv.errors import BuildFailed, EnvironmentMissing, InputError
 from trtconv.files import atomic_write, check_writable, locked, real_path, sha256_of
 from trtconv.findings import Finding, Location, Severity, worst
+from trtconv.frozen import frozen
 from trtconv.model import OnnxModel, UnsupportedFunctions, data_path, python_line
 from trtconv.passes import PASSES, Pass, PassResult, passes_for, run_passes, select
 from trtconv.plan import (
@@ -209,7 +210,7 @@ def _not_told_yet(found: Iterable[Finding], told: Sequence[Finding]) -> tuple[Fi
     return tuple(f for f in found if not (refused and f.code == ProfileInconsistent.code))
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class _Verdict:
     """What the installed TensorRT says of a model: whether it parses, and whether it builds (None: not tried)."""
 

@@ -11,6 +11,7 @@ from typing import Any
 from trtconv._version import __version__
 from trtconv.errors import InputError
 from trtconv.findings import Finding, Ignored, Severity, summarize
+from trtconv.frozen import frozen
 from trtconv.selection import Selection
 from trtconv.shapes import InputRange, InputSpec, Range, ShapeProfile
 from trtconv.tuning import DEFAULTS, BuilderOptions
@@ -22,7 +23,7 @@ FAMILIES = ("rtx", "tensorrt")
 PRECISIONS = ("as-is", "fp16", "bf16", "int8")
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Target:
     """What an engine or a verdict is meant for. Rules and passes ask this, never TensorRT itself.
 
@@ -69,7 +70,7 @@ class Target:
         return cls(match[1], version)
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class BuildPlan:
     """Everything that decides what the engine is.
 
@@ -119,7 +120,7 @@ class BuildPlan:
         }
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Edit:
     """One change that a pass made.
 
@@ -138,7 +139,7 @@ class Edit:
         return {"pass": self.pass_name, "node": self.node, "what": self.what}
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Skip:
     """A node that a pass looked at and left alone, and why."""
 
@@ -151,7 +152,7 @@ class Skip:
         return {"pass": self.pass_name, "node": self.node, "reason": self.reason}
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class TensorInfo:
     """An input or output of an engine. `shape` has -1 where the size is dynamic."""
 
@@ -165,7 +166,7 @@ class TensorInfo:
         return {"name": self.name, "kind": self.kind, "dtype": self.dtype, "shape": list(self.shape)}
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class BuildReport:
     """What a build did. `to_json` is the document beside the engine; its keys are documented in docs/reports.md.
 
@@ -281,7 +282,7 @@ def _as_paths(request: object, *names: str) -> None:
             object.__setattr__(request, name, Path(value))
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class BuildRequest:
     """A call of `trtconv build`.
 
@@ -341,7 +342,7 @@ class BuildRequest:
         return self.report or self.engine_path.with_name(self.engine_path.name + ".json")
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class CheckRequest:
     """A call of `trtconv check`; fields as in `BuildRequest`. Bounds may be left out: sizes are then not checked.
 
@@ -365,7 +366,7 @@ class CheckRequest:
         _as_paths(self, "model")
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class CheckReport:
     """What `trtconv check` found.
 
@@ -406,7 +407,7 @@ class CheckReport:
         }
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class FailedRun:
     """One of several checks or builds that ended with an exception; fields as in the boundary's error document."""
 
@@ -429,7 +430,7 @@ class FailedRun:
         }
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class RewriteRequest:
     """A call of `trtconv rewrite`.
 
@@ -453,7 +454,7 @@ class RewriteRequest:
         _as_paths(self, "model", "output")
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class RewriteReport:
     """What `trtconv rewrite` did.
 
@@ -485,7 +486,7 @@ class RewriteReport:
         }
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class ReduceRequest:
     """A call of `trtconv reduce`; fields as in `BuildRequest` where not told.
 
@@ -512,7 +513,7 @@ class ReduceRequest:
         _as_paths(self, "model", "output")
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Failure:
     """One way in which a model fails on a target.
 
@@ -532,7 +533,7 @@ class Failure:
     node: str = ""
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class ReduceReport:
     """What `trtconv reduce` found.
 

@@ -9,7 +9,6 @@ compared with the original.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import importlib.metadata
 import math
@@ -20,6 +19,7 @@ from trtconv import casting
 from trtconv.castcheck import Ranges, Referee
 from trtconv.errors import InputError
 from trtconv.findings import Finding, Severity
+from trtconv.frozen import frozen
 from trtconv.model import OnnxModel, UnsupportedFunctions
 from trtconv.plan import Edit, Target
 from trtconv.reference import TOLERANCES
@@ -36,7 +36,7 @@ _LARGEST_ANGLE = 32.0
 _TOLERANCES = {"fp16": TOLERANCES["float16"], "bf16": TOLERANCES["bfloat16"], "int8": TOLERANCES["float16"]}
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Applied:
     """What was done to a model for its precision.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
 import shlex
@@ -10,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from trtconv.errors import InputError
 from trtconv.findings import Finding
+from trtconv.frozen import frozen
 from trtconv.lattice import SizeLattice, first_faults
 from trtconv.model import OnnxModel
 from trtconv.rules.sizes import SIZE_CHECKS, SizesView
@@ -26,7 +26,7 @@ _MOST_CORNERS = 4096
 """Combinations of sizes that are looked up in profiles to see whether they cover a range."""
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Sized:
     """Profiles after the network had its say.
 
@@ -243,7 +243,7 @@ def _inside(sizes: Mapping[str, int], profile: ShapeProfile) -> bool:
     return all(profile.dims[name].min <= size <= profile.dims[name].max for name, size in sizes.items())
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Narrower:
     """Profiles that ask less of the builder, and the flags that give them."""
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from trtconv.frozen import frozen
 from trtconv.plan import SCHEMA, Bounds
 from trtconv.shapes import Shape
 
@@ -19,7 +20,7 @@ def _as_path(request: object, *names: str) -> None:
             object.__setattr__(request, name, Path(value))
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Limits:
     """Tolerances that replace the usual ones; None keeps those of the precision.
 
@@ -34,7 +35,7 @@ class Limits:
     mismatches: float | None = None
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class VerifyRequest:
     """A call of `trtconv verify`.
 
@@ -77,7 +78,7 @@ class VerifyRequest:
         return self.engine or self.model.with_suffix(".engine")
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class VerifyReport:
     """What `trtconv verify` found.
 
@@ -151,7 +152,7 @@ class VerifyReport:
         }
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class BenchRequest:
     """A call of `trtconv bench`.
 
@@ -183,7 +184,7 @@ class BenchRequest:
         _as_path(self, "engine", "report", "versus", "cache")
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class BenchReport:
     """What `trtconv bench` measured.
 
@@ -222,7 +223,7 @@ class BenchReport:
         }
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class InspectRequest:
     """A call of `trtconv inspect`.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import json
 import math
@@ -17,6 +16,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
+from trtconv.frozen import frozen
 from trtconv.model import OnnxModel
 from trtconv.shapes import InputSpec, dynamic_dims
 
@@ -95,7 +95,7 @@ def compare_models(original: OnnxModel, rewritten: OnnxModel, *, resized: bool =
     return result
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class _Run:
     """What came of running two models on the same inputs."""
 

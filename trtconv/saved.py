@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -10,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from trtconv.errors import InputError
+from trtconv.frozen import frozen
 from trtconv.plan import SCHEMA, profiles_from_json
 from trtconv.shapes import InputSpec, ShapeProfile
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class SavedReport:
     """A build report that was read back.
 

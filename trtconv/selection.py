@@ -8,11 +8,12 @@ from collections.abc import Iterable, Mapping
 
 from trtconv.errors import InputError
 from trtconv.findings import Finding, Ignored
+from trtconv.frozen import frozen
 
 _CODE = re.compile(r"TC\d{0,3}")
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Selection:
     """A choice among findings, by rule code ("TC101"), the beginning of one ("TC3"), or rule name.
 

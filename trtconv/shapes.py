@@ -13,6 +13,7 @@ from typing import Any
 
 from trtconv.errors import InputError
 from trtconv.expressions import Expression, derived, free_names
+from trtconv.frozen import frozen
 
 Shape = tuple[int, ...]
 
@@ -59,7 +60,7 @@ class Range:
         raise InputError(f"{text!r} has {len(sizes)} parts", "Give MIN:OPT:MAX, MIN:MAX or N.")
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class InputSpec:
     """One graph input as the model declares it.
 
@@ -77,7 +78,7 @@ class InputSpec:
         return f"{self.name} ({', '.join(str(d) for d in self.dims)})"
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class InputRange:
     """The min, opt and max shape of one input in one profile."""
 
@@ -95,7 +96,7 @@ class InputRange:
         return cls(*(tuple(int(n) for n in data[pick]) for pick in ("min", "opt", "max")))
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class ShapeProfile:
     """One optimization profile: min, opt and max for every input of a model.
 

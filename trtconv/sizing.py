@@ -9,6 +9,7 @@ from typing import Any
 
 from trtconv.errors import InputError
 from trtconv.expressions import derived
+from trtconv.frozen import frozen
 from trtconv.lattice import SizeLattice, Sizes
 from trtconv.model import OnnxModel
 from trtconv.plan import SCHEMA
@@ -18,7 +19,7 @@ UNASKED = Range(1, 64, 1024)
 """What is looked at for a dimension without bounds; said in the result."""
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class SizesRequest:
     """A call of `trtconv sizes`.
 
@@ -31,7 +32,7 @@ class SizesRequest:
     dims: Mapping[str, Range] = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class SizesReport:
     """What `trtconv sizes` found.
 

@@ -7,13 +7,13 @@ output_padding and a Slice to the skip's size.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trtconv.deconv import geometry_of
+from trtconv.frozen import frozen
 from trtconv.lattice import Num, Sizes, Tensor
 from trtconv.lattice.trial import Node
 from trtconv.model import OnnxModel
@@ -23,7 +23,7 @@ _SMALLEST, _COUNT = 256, 256
 """Sizes that are tried: every remainder that up to eight halvings can leave."""
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Unmatched:
     """A deconvolution that could match its skip.
 

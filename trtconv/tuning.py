@@ -7,13 +7,14 @@ import re
 from typing import Any
 
 from trtconv.errors import InputError
+from trtconv.frozen import frozen
 
 HARDWARE = ("none", "ampere+", "same-compute-capability")
 VERBOSITIES = ("none", "layer-names", "detailed")
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class BuilderOptions:
     """Options of TensorRT's builder; None leaves TensorRT's own default.
 

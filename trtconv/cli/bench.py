@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import click
@@ -11,9 +10,10 @@ from trtconv.cli import options
 from trtconv.cli.outcome import Command, Outcome
 from trtconv.cli.progress import show_progress
 from trtconv.errors import InputError
+from trtconv.frozen import frozen
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class BenchFlags:
     """The command's flags."""
 

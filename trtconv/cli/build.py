@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import click
@@ -12,9 +11,10 @@ from trtconv.cli.builder_flags import NO_BUILDER_FLAGS, BuilderFlags, builder_op
 from trtconv.cli.isolated import IsolatedCommand, follow_log
 from trtconv.cli.outcome import Outcome
 from trtconv.cli.progress import show_progress
+from trtconv.frozen import frozen
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class BuildFlags(options.ManyModels, options.ShapeFlags, BuilderFlags):
     """The command's flags."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from trtconv.cli.options import chain
+from trtconv.frozen import frozen
 
 if TYPE_CHECKING:
     from trtconv.tuning import BuilderOptions
@@ -63,7 +63,7 @@ builder_options = chain(
 )
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class BuilderFlags:
     """The flags of `builder_options`."""
 

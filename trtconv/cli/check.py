@@ -14,12 +14,13 @@ from trtconv.cli.many import CI_FORMATS, ManyFlags, check_all, check_each, ci_fo
 from trtconv.cli.outcome import FailedWithResult, Outcome
 from trtconv.cli.progress import show_progress
 from trtconv.errors import TrtconvError
+from trtconv.frozen import frozen
 
 if TYPE_CHECKING:
     from trtconv.plan import CheckReport
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class CheckFlags(options.ManyModels, options.ShapeFlags):
     """The command's flags."""
 

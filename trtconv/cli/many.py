@@ -12,6 +12,7 @@ import click
 from trtconv.cli.outcome import Outcome
 from trtconv.cli.progress import show_progress
 from trtconv.errors import InputError
+from trtconv.frozen import frozen
 
 if TYPE_CHECKING:
     from trtconv.batch import Request, Result
@@ -23,7 +24,7 @@ CI_FORMATS = ("sarif", "github", "junit")
 """Formats that other tools read."""
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class ManyFlags:
     """The flags that decide which models are meant.
 

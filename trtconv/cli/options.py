@@ -6,7 +6,6 @@ flag is one option here and one field of the class.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +15,7 @@ import click
 
 from trtconv.cli.outcome import Outcome
 from trtconv.errors import InputError
+from trtconv.frozen import frozen
 
 if TYPE_CHECKING:
     from trtconv.findings import Severity
@@ -27,7 +27,7 @@ Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 Flags = TypeVar("Flags")
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class ShapeFlags:
     """The flags of `shape_options`."""
 
@@ -112,7 +112,7 @@ many_options = chain(
 )
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class ManyModels:
     """The flags of `many_options`."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import click
@@ -10,9 +9,10 @@ import click
 from trtconv.cli import options
 from trtconv.cli.outcome import Command, Outcome
 from trtconv.cli.progress import show_progress
+from trtconv.frozen import frozen
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class ReduceFlags(options.ShapeFlags):
     """The command's flags."""
 

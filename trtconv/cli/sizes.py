@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import click
 
 from trtconv.cli import options
 from trtconv.cli.outcome import Command, Outcome
+from trtconv.frozen import frozen
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class SizesFlags:
     """The command's flags."""
 

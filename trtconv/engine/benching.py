@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import math
 import statistics
 import time
@@ -19,6 +18,7 @@ from trtconv.engine.profiles import PICKS, inputs_of, narrowed, profile_for, pro
 from trtconv.engine.stages import Clock
 from trtconv.errors import EnvironmentMissing, InputError
 from trtconv.files import atomic_write
+from trtconv.frozen import frozen
 from trtconv.proven import BenchRequest
 from trtconv.runtime import Engine, EngineLoader, Execution, load_engines
 from trtconv.shapes import Shape, ShapeProfile
@@ -30,7 +30,7 @@ _FEWEST, _MOST = 20, 20_000
 """Inferences that a row is the median of."""
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Loaded:
     """An engine that is timed.
 
@@ -56,7 +56,7 @@ class Loaded:
         }
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Point:
     """Where engines are timed.
 
@@ -170,7 +170,7 @@ def _where(point: Point) -> dict[str, Any]:
     }
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Samples:
     """Times in microseconds.
 

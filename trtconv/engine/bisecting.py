@@ -7,7 +7,6 @@ away, and that may hide the fault; then tensors are made outputs one at a time, 
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -19,6 +18,7 @@ from trtconv.engine.opened import read_engine
 from trtconv.engine.stages import Clock
 from trtconv.engine.verifying import CannotRun, OnnxRuns
 from trtconv.errors import EngineFailed, EnvironmentMissing
+from trtconv.frozen import frozen
 from trtconv.metrics import Difference, Tolerance, compare
 from trtconv.model import OnnxModel
 from trtconv.plan import BuildPlan, Target
@@ -186,7 +186,7 @@ def _tensors(model: OnnxModel) -> dict[str, str]:
     return {**cast, **{name: name for name in names}}
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Search:
     """The search for the first tensor that diverges.
 

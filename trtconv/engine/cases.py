@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from trtconv.engine.profiles import PICKS, shapes_at
 from trtconv.errors import InputError
+from trtconv.frozen import frozen
 from trtconv.lattice import Sizes, first_faults
 from trtconv.model import OnnxModel
 from trtconv.reference import first_line, numpy_type, random_feeds
@@ -25,7 +26,7 @@ _TRIES = 64
 """Random combinations of sizes that are looked at for those that the network accepts."""
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Case:
     """One run of an engine.
 

@@ -11,6 +11,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from trtconv.frozen import frozen
+
 _TYPES = {
     "fp32": "float32",
     "float32": "float32",
@@ -36,7 +38,7 @@ _NARROW = ("int4", "float4", "int8", "float8", "float16", "bfloat16", "float32")
 """Types that a layer may compute in, the narrowest first."""
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Layer:
     """One layer of an engine.
 

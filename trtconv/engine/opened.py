@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from trtconv.errors import EnvironmentMissing, InputError
+from trtconv.frozen import frozen
 from trtconv.runtime import Engine, EngineLoader
 from trtconv.saved import SavedReport, load_report
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Subject:
     """An engine file.
 

@@ -20,6 +20,7 @@ from trtconv.engine.opened import Subject, load_into, read_engine, require_machi
 from trtconv.engine.profiles import named, narrowed, profile_for
 from trtconv.engine.stages import Clock
 from trtconv.errors import EngineFailed, EnvironmentMissing, InputError
+from trtconv.frozen import frozen
 from trtconv.metrics import TOLERANCES, Tolerance, compare
 from trtconv.model import OnnxModel
 from trtconv.proven import VerifyRequest
@@ -85,7 +86,7 @@ class EngineRuns:
         return execution.run()
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Setting:
     """What is verified.
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from trtconv.errors import InputError
 from trtconv.findings import Severity
+from trtconv.frozen import frozen
 from trtconv.plan import Target
 from trtconv.shapes import Range, Shape
 
@@ -33,7 +34,7 @@ AxisNames = tuple[str | None, ...]
 """One entry an axis of an input: the dimension's name, or None for a static axis."""
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class InputDecl:
     """One input of the module.
 
@@ -51,7 +52,7 @@ class InputDecl:
         return f"{self.name}={'x'.join(map(str, self.shape)) or 'scalar'}:{self.dtype}"
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class ExportOptions:
     """What is asked beside the module, its inputs and where the file goes.
 
@@ -74,7 +75,7 @@ class ExportOptions:
     exporter: str = "auto"
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class ExportRequest:
     """A call of `trtconv export`.
 
@@ -159,7 +160,7 @@ def _literal(text: str) -> Any:
         return text
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Axes:
     """The dynamic dimensions of an export.
 

@@ -29,6 +29,7 @@ from trtconv.exporter.validate import Objection, Validated, export_program, prog
 from trtconv.exporter.weights import load_weights
 from trtconv.files import check_writable
 from trtconv.findings import worst
+from trtconv.frozen import frozen
 from trtconv.progress import NullProgress, Progress
 from trtconv.shapes import Range
 
@@ -86,7 +87,7 @@ class Job:
         return writers.opset_for(None if target is None else target.max_opset)
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Draft:
     """A file that an exporter has written and we have finished, not yet handed out."""
 

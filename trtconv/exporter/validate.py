@@ -22,6 +22,7 @@ from trtconv.exporter.sizes import with_tied
 from trtconv.exporter.subject import Adapter, Subject, random_inputs
 from trtconv.exporter.torch_door import heard
 from trtconv.exporter.trials import Trials
+from trtconv.frozen import frozen
 
 _ROOM = 4
 """Steps that a traced size is above zero at least: sizes that shrink to 1 inside would be taken for constants."""
@@ -29,7 +30,7 @@ _REFINEMENTS = 3
 _GUARD_LOGGER = "torch.fx.experimental.symbolic_shapes"
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Objection:
     """Why torch.export does not export a module with the dimensions asked for.
 
@@ -45,7 +46,7 @@ class Objection:
     beyond: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Validated:
     """A program, and the sizes that it holds for: as the trials found, or fewer."""
 

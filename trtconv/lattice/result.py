@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from trtconv.findings import Location
+from trtconv.frozen import frozen
 from trtconv.lattice.number import distinct
 from trtconv.lattice.tables import Table, Vector
 from trtconv.lattice.wording import listed, periodic
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class DimLattice:
     """The sizes of one dimension that the network accepts.
 
@@ -76,7 +77,7 @@ class DimLattice:
         }
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Imposed:
     """What one node asks of the sizes.
 
@@ -115,7 +116,7 @@ class Imposed:
         }
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class SizeLattice:
     """The sizes that a network accepts.
 

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtconv.expressions import derived
+from trtconv.frozen import frozen
 from trtconv.lattice.number import distinct
 from trtconv.lattice.result import DimLattice, Imposed, SizeLattice, sizes_of
 from trtconv.lattice.tables import MAX_ROWS, Runner, Table, Vector, join
@@ -186,7 +187,7 @@ class _Answer:
         return tried.together(valid)
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class _Together:
     tables: list[Table]
     joint: tuple[str, ...] = ()

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtconv.expressions import derived
+from trtconv.frozen import frozen
 from trtconv.lattice.number import Num
 from trtconv.lattice.program import Program, Revision
 from trtconv.lattice.tensor import Tensor
@@ -21,7 +22,7 @@ MAX_ROWS = 65_536
 """Candidates of one table; longer ranges are looked at in part, and said to be."""
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Table:
     """Sizes of one free dimension, or combinations of sizes of several that a node ties together.
 
@@ -73,7 +74,7 @@ def symbols(inputs: Sequence[InputSpec], sizes: Mapping[str, Num]) -> dict[str, 
     return {spec.name: [Num(d) if isinstance(d, int) else cache[d] for d in spec.dims] for spec in inputs}
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Runner:
     """A program with the model's inputs.
 

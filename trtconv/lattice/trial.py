@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtconv.findings import Location
+from trtconv.frozen import frozen
 from trtconv.lattice.number import UNKNOWN, Num, combine, identical, same
 from trtconv.lattice.tensor import Tensor
 
@@ -18,7 +18,7 @@ class Opaque(Exception):
     """The shapes behind a node cannot be told; the message says why."""
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Node:
     """One node of the network.
 
@@ -49,7 +49,7 @@ class Node:
         return f"{self.op} {place.node}" if place.node else f"{self.op} (node {place.index})"
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Check:
     """A condition that a node imposes, and at which candidates it holds.
 

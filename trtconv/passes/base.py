@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 from collections.abc import Sequence
 from typing import ClassVar
@@ -10,11 +9,12 @@ from typing import ClassVar
 import onnx
 
 from trtconv.errors import InputError
+from trtconv.frozen import frozen
 from trtconv.model import Field, OnnxModel, Scope, close_all, interface
 from trtconv.plan import Edit, Skip, Target
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class PassResult:
     """What a pass did. Nothing to do (both empty), refused (`skipped`) and failed (an exception) stay apart."""
 
@@ -114,14 +114,14 @@ class NodePass(Pass):
         raise NotImplementedError
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Refusal:
     """Why a pass leaves a node alone that it would otherwise rewrite."""
 
     reason: str
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Operation:
     """A node on the table: the opened field, the node (an onnx-graphsurgeon node), and the target."""
 

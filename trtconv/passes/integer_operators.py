@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, ClassVar
 
 import numpy as np
 import onnx_graphsurgeon as gs
 from numpy.typing import NDArray
 
+from trtconv.frozen import frozen
 from trtconv.model import Field, Scope
 from trtconv.passes.base import NodePass, Operation, Refusal
 from trtconv.passes.quantized import MOVERS, moves
@@ -18,7 +18,7 @@ _DROPPED = frozenset({"channels_last", "opset"})
 """Attributes of ONNX Runtime's operators that the standard operator does not have."""
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class _Signature:
     """Where an operator keeps its parts: slots of its inputs.
 

@@ -7,7 +7,6 @@ behind them - as the zero point where the constant is an integer.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +14,7 @@ import numpy as np
 import onnx_graphsurgeon as gs
 from numpy.typing import NDArray
 
+from trtconv.frozen import frozen
 from trtconv.model import Field
 from trtconv.passes.quantized import read_linear
 from trtconv.quant import along
@@ -25,7 +25,7 @@ Grow = Callable[[NDArray[Any], "NDArray[Any] | int"], NDArray[Any]]
 """(weights, what stands for zero) -> larger weights."""
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Kernel:
     """A constant kernel.
 

@@ -15,6 +15,7 @@ import numpy as np
 import onnx_graphsurgeon as gs
 from numpy.typing import NDArray
 
+from trtconv.frozen import frozen
 from trtconv.model import Field, OnnxModel, close_all
 from trtconv.quant import scale_fault
 
@@ -29,7 +30,7 @@ _DATA_INPUTS = {"Concat": None}
 """How many leading inputs are data; one for operators not listed, None for all."""
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Linear:
     """A QuantizeLinear or DequantizeLinear with constant scale and zero point.
 

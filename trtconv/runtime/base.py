@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from trtconv.findings import Finding
+from trtconv.frozen import frozen
 from trtconv.plan import BuildPlan, Target, TensorInfo
 from trtconv.shapes import InputRange
 
@@ -18,7 +19,7 @@ Launch = Callable[[], None]
 """Puts work on the GPU's queue and returns."""
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Capabilities:
     """What the installed runtime has, each found by looking for the attribute, never by version arithmetic.
 
@@ -41,7 +42,7 @@ class Capabilities:
     timing_cache: bool = False
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class RuntimeStatus:
     """Whether one family of TensorRT can be used here.
 
@@ -66,7 +67,7 @@ class RuntimeStatus:
         return dataclasses.asdict(self)
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class RuntimeInfo:
     """An installed runtime.
 
@@ -93,7 +94,7 @@ class RuntimeInfo:
         return {"family": self.family, "version": self.version, "gpu": self.gpu}
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class ParserIssue:
     """One node that the ONNX parser refused.
 
@@ -113,7 +114,7 @@ class ParserIssue:
     inside: tuple[str, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class DeconvLayer:
     """One `IDeconvolutionLayer` of a parsed network, as TensorRT will compute it.
 
@@ -153,7 +154,7 @@ class DeconvLayer:
     inside: tuple[str, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class EngineBlob:
     """A serialized engine and what the builder said while making it.
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from trtconv.findings import Finding, Severity
+from trtconv.frozen import frozen
 from trtconv.tuning import BuilderOptions
 
 _HARDWARE = {"ampere+": "AMPERE_PLUS", "same-compute-capability": "SAME_COMPUTE_CAPABILITY"}
@@ -15,7 +15,7 @@ _TURING = "7.5"
 _NO_FP8 = ("7.5", "8.0", "8.6")
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class _Option:
     """One option that not every TensorRT has.
 

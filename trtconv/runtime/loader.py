@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import importlib
 import importlib.util
 from typing import Any
 
 from trtconv.errors import EnvironmentMissing
+from trtconv.frozen import frozen
 from trtconv.plan import Target
 from trtconv.runtime.base import EngineLoader, Runtime, RuntimeStatus
 from trtconv.runtime.messages import clean
@@ -17,7 +17,7 @@ from trtconv.runtime.messages import clean
 _IMPORT_FAILURES = (ImportError, OSError, RuntimeError, AttributeError, TypeError)
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class _Family:
     module: str
     product: str

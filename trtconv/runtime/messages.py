@@ -6,11 +6,11 @@ not understood it is passed on as it came.
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Iterable, Sequence
 
 from trtconv.findings import Finding, Location, Severity
+from trtconv.frozen import frozen
 
 # Said on every failure of a machine without a GPU, next to the real reason.
 _NO_GPU_NOISE = re.compile(r"catchCudaError|cudaError 35|CUDA initialization failure with error: 35")
@@ -65,7 +65,7 @@ def distinct(texts: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(cleaned))
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Record:
     """One message that TensorRT logged.
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Iterator
 from typing import Any
 
 from trtconv.errors import BuildFailed, EnvironmentMissing, InputError
 from trtconv.findings import Finding, Location, Severity
+from trtconv.frozen import frozen
 from trtconv.plan import BuildPlan, TensorInfo
 from trtconv.runtime import builder_config, layers, messages
 from trtconv.runtime.base import BuildMonitor, Capabilities, DeconvLayer, EngineBlob
@@ -24,7 +24,7 @@ _DTYPE_FLAGS = {"HALF": "FP16", "BF16": "BF16", "FP8": "FP8"}
 _QUANTIZED_LAYERS = ("QUANTIZE", "DEQUANTIZE")
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Handles:
     """TensorRT objects that need each other: the network dies with its builder, its weights with the parser."""
 

@@ -18,6 +18,7 @@ import functools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from trtconv.frozen import frozen
 from trtconv.runtime.base import ParserIssue
 from trtconv.validity import data_can_be_propagated
 
@@ -58,7 +59,7 @@ def all_issues(
     return tuple(sorted(dict.fromkeys(found), key=lambda issue: issue.node_index))
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class _Variant:
     """A model made of a part of the nodes of another.
 
