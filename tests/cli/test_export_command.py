@@ -49,6 +49,16 @@ def test_flags_that_cannot_be_read(call, flags: tuple[str, ...], tmp_path: Path)
 
 
 @needs_torch
+def test_the_result_is_checked_at_its_bounds(call, tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    flags = "--input x=1x3x32x32 --dynamic x=batch,_,height,width --dim height=16:64 -q"
+    ended = call("export", f"{NETS}:Skip", "-o", str(path), *flags.split())
+    assert ended.code == 0
+    assert "accepts the model and builds it" in ended.out
+    assert "no sizes checked" not in ended.out
+
+
+@needs_torch
 def test_export_as_json(call, tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     flags = "--input x=1x3x32x32 --dynamic x=batch,_,height,width --dim height=16:64 --output-name y --format json -q"

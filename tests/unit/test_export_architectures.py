@@ -133,6 +133,7 @@ def test_exports(name: str, tmp_path: Path) -> None:
 
 
 def test_a_fixed_position_table_names_its_line(tmp_path: Path) -> None:
+    pytest.importorskip("einops")
     make = _monai(
         "UNETR",
         in_channels=1,

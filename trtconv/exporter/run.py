@@ -388,12 +388,28 @@ def _checked(report: ExportReport, output: Path, options: ExportOptions, stages:
 
     with stages("check"):
         try:
-            found = pipeline.check(CheckRequest(output, target=options.target, fail_on=options.fail_on))
+            dims = _bounds(report)
+            found = pipeline.check(CheckRequest(output, dims, target=options.target, fail_on=options.fail_on))
         except EnvironmentMissing as error:
             return dataclasses.replace(report, notes=(*report.notes, f"not checked: {error.message}"))
     if worst(found.findings) is None:
         return dataclasses.replace(report, check=found)
     return dataclasses.replace(report, check=found, exit_code=found.exit_code)
+
+
+def _bounds(report: ExportReport) -> dict[str, Range]:
+    """Returns the bounds that were asked for, where they are valid, and the example's size for other dimensions."""
+    known = {rule.name: rule for rule in report.sizes}
+    dynamic = {dim for dims in report.inputs.values() for dim in dims if isinstance(dim, str)}
+    if not dynamic <= known.keys():
+        return {}
+    return {
+        name: Range(rule.min, rule.example, rule.max)
+        if rule.asked is not None and rule.max is not None
+        else Range(rule.example, rule.example, rule.example)
+        for name, rule in known.items()
+        if name in dynamic
+    }
 
 
 def _with_near_sizes(error: InputError, loaded: Any, inputs: Sequence[InputDecl], axes: Axes | None) -> InputError:
