@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -80,7 +81,7 @@ def assert_shows(printed: str, shown: str) -> None:
 
 @pytest.fixture
 def in_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "models").symlink_to(ROOT / "models")
+    shutil.copytree(ROOT / "models", tmp_path / "models", ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "out").mkdir()
     monkeypatch.chdir(tmp_path)
     return tmp_path
