@@ -35,7 +35,7 @@ from trtconv.precision import Applied
 from trtconv.profiles import Sized, narrower, settle
 from trtconv.progress import NullProgress, Progress
 from trtconv.reference import QUANTIZED_TOLERANCE, compare_safely, tolerance
-from trtconv.rules import STANDING, run_rules
+from trtconv.rules import RULES, STANDING, run_rules
 from trtconv.rules.sizes import MISFITS
 from trtconv.rules.verdicts import ParserRefused, ProfileInconsistent
 from trtconv.runtime import EngineBlob, ParsedNetwork, ParserIssue, Runtime, RuntimeInfo
@@ -171,6 +171,7 @@ def check(request: CheckRequest, progress: Progress | None = None) -> CheckRepor
         InputError: A bad request or an unreadable model.
         EnvironmentMissing: No runtime is here and no target was named.
     """
+    request.selection.require({rule.code: rule.name for rule in RULES})
     clock = _Clock(progress)
     with clock.stage("load"):
         model = OnnxModel.load(request.model, hashed=True)

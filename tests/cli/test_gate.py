@@ -91,6 +91,12 @@ def test_what_a_configuration_ignores_does_not_count_in_a_build(call, tmp_path, 
     assert ([f["code"] for f in run["findings"]], run["up_to_date"]) == (["TC101"], True)
 
 
+def test_a_code_that_no_rule_has_lets_nothing_pass(call) -> None:
+    ended = call("check", UNET, "--target", "rtx", "-q", "--select", "TC999")
+    assert ended.code == 2
+    assert "no rule is selected by 'TC999'" in ended.err
+
+
 def test_rules_are_in_the_order_of_their_codes() -> None:
     codes = [rule.code for rule in RULES]
     assert codes == sorted(codes)

@@ -31,3 +31,11 @@ def test_divides(selection: Selection, kept: list[str], ignored: list[str]) -> N
 def test_refuses_what_is_no_code(asked: str) -> None:
     with pytest.raises(InputError, match="no rule code"):
         Selection((asked,))
+
+
+def test_refuses_to_select_what_no_rule_finds() -> None:
+    rules = {finding.code: finding.name for finding in FINDINGS}
+    Selection(("TC1", "TC301", "a-b", "TC"), {"TC999": "of another version"}).require(rules)
+    for asked in ("TC999", "TC31", "b-a"):
+        with pytest.raises(InputError, match="no rule is selected"):
+            Selection(("TC1", asked)).require(rules)
