@@ -116,6 +116,11 @@ def test_github_annotations() -> None:
     assert "file=a%2Cb%3Ac.onnx," in check_github([report(BRANCH, path="a,b:c.onnx")])
 
 
+def test_github_tells_what_is_ignored_in_the_line_of_the_model() -> None:
+    (line,) = check_github([report(ignored=(Ignored(BRANCH, "known\n::error::x"),))]).splitlines()
+    assert line.endswith("nothing to report for rtx-1.7; ignored: TC106 negative-pads because: known ::error::x")
+
+
 def test_junit_has_a_case_for_every_rule() -> None:
     root = ElementTree.fromstring(check_junit([report(DECONV, BRANCH, TENSOR), report()], RULES))
     first, second = root.findall("testsuite")
@@ -139,4 +144,17 @@ def test_junit_skips_what_was_not_asked() -> None:
     root = ElementTree.fromstring(check_junit([dataclasses.replace(report(), parser=parser)], RULES))
     skipped = {case.get("name", "")[:5] for case in root.iter("testcase") if case.find("skipped") is not None}
     assert {"TC401", "TC402", "TC403", "TC404", "TC205"} <= skipped
-    assert "TC101" not in skipped
+    assert not skipped & {"TC101", "TC201"}
+
+
+def test_junit_skips_the_sizes_that_have_no_bounds() -> None:
+    root = ElementTree.fromstring(check_junit([dataclasses.replace(report(), unbounded=("height",))], RULES))
+    skipped = {case.get("name", "")[:5] for case in root.iter("testcase") if case.find("skipped") is not None}
+    assert skipped == {"TC201", "TC202", "TC203", "TC206"}
+
+
+def test_junit_tells_what_is_ignored() -> None:
+    root = ElementTree.fromstring(check_junit([report(ignored=(Ignored(BRANCH, "known"),))], RULES))
+    (told,) = (case for case in root.iter("testcase") if case.find("system-out") is not None)
+    assert told.get("name", "").startswith("TC106")
+    assert "because: known" in (told.findtext("system-out") or "")

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from trtconv.findings import Finding, Location, Severity
+from trtconv.findings import Finding, Ignored, Location, Severity
 from trtconv.plan import BuildPlan, BuildReport, CheckReport, Edit, RewriteReport, Skip, Target, TensorInfo
-from trtconv.report.text import LISTED, build_text, check_text, findings_text, rewrite_text
+from trtconv.report.text import LISTED, build_text, check_text, findings_text, rewrite_text, runs_text
 from trtconv.report.wording import byte_size, clean, count, shape_text
 from trtconv.shapes import InputRange, Range, ShapeProfile
 from trtconv.tuning import BuilderOptions
@@ -262,3 +262,30 @@ def test_wording() -> None:
     assert (shape_text((1, -1)), shape_text(())) == ("1x-1", "scalar")
     assert clean("caf\u00e9 \u4e2d") == "caf\u00e9 \u4e2d"
     assert clean("a\tb\udcff") == "a\\tb\\udcff"
+
+
+def test_several_runs() -> None:
+    asked = CheckReport(
+        MODEL, TARGET, FINDINGS[3:4], {"runtime": "rtx", "version": "1.7.1", "accepted": True}, 1, unbounded=("h",)
+    )
+    told = CheckReport(MODEL, Target("tensorrt", (8, 6)), FINDINGS[3:4], {"accepted": None}, 1)
+    known = dataclasses.replace(
+        asked,
+        model={"path": "b.onnx"},
+        findings=(),
+        ignored=(Ignored(FINDINGS[0], "known"),),
+        unbounded=(),
+        exit_code=0,
+    )
+    text = runs_text([asked, told, known, build_report(up_to_date=True, model={"path": "c.onnx"})])
+    first, second, ignored, summary = text.split("\n\n")
+    assert first.startswith("m.onnx for rtx-1.7: graph\n")
+    assert second.startswith("m.onnx for tensorrt-8.6: graph\n")
+    assert ignored.splitlines() == ["b.onnx", "  ignored: TC101 a-fault", "      because: known"]
+    assert summary.splitlines() == [
+        "FAILED  m.onnx: 1 error for rtx-1.7; no sizes checked",
+        "FAILED  m.onnx: 1 error for tensorrt-8.6; by rules alone",
+        "ok      b.onnx: nothing to report for rtx-1.7",
+        "ok      out/m.engine (1.2 MB) is up to date for rtx-1.7",
+        "2 of 4 runs ok",
+    ]

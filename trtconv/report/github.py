@@ -11,7 +11,7 @@ from pathlib import Path
 from trtconv.findings import Finding, Severity
 from trtconv.plan import CheckReport, FailedRun
 from trtconv.report.sarif import relative_path
-from trtconv.report.text import check_summary
+from trtconv.report.text import ignored_lines, run_summary
 
 _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
 
@@ -28,7 +28,11 @@ def check_github(reports: Sequence[CheckReport], root: Path | None = None, failu
     for failure in failures:
         file = _property(relative_path(failure.model, root) or failure.model)
         lines.append(f"::error file={file},title=trtconv {failure.kind}::{_data(failure.message)}")
-    return "\n".join(lines + [check_summary(report) for report in reports])
+    for report in reports:
+        # In one line: what a reason says in another could be read as a command.
+        ignored = " ".join(line.strip() for line in ignored_lines(report.ignored))
+        lines.append("; ".join(part for part in (run_summary(report), ignored) if part))
+    return "\n".join(lines)
 
 
 def _annotation(report: CheckReport, finding: Finding, root: Path | None) -> str:

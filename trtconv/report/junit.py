@@ -13,9 +13,11 @@ from xml.etree import ElementTree
 from trtconv.findings import Finding, Severity
 from trtconv.plan import CheckReport, FailedRun
 from trtconv.report.pages import RulePage
-from trtconv.report.text import findings_text
+from trtconv.report.text import findings_text, ignored_lines
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_FROM_SIZES = ("TC201", "TC202", "TC203", "TC206")
+"""Codes that need bounds."""
 _FROM_BUILDER = ("TC205", "TC403", "TC404", "TC405", "TC406")
 """Codes that need more than the parser."""
 
@@ -69,8 +71,10 @@ def _case(report: CheckReport, page: RulePage, path: str) -> ElementTree.Element
     elif not found and not _was_asked(report, page.code):
         ElementTree.SubElement(case, "skipped", message=_plain(f"not checked for {report.target} here"))
     milder = [finding for finding in found if finding not in failing]
-    if milder:
-        ElementTree.SubElement(case, "system-out").text = _plain(findings_text(path, milder))
+    said = [findings_text(path, milder)] if milder else []
+    said += ignored_lines([each for each in report.ignored if each.finding.code == page.code])
+    if said:
+        ElementTree.SubElement(case, "system-out").text = _plain("\n".join(said))
     return case
 
 
@@ -81,6 +85,8 @@ def _fails(report: CheckReport, finding: Finding) -> bool:
 
 def _was_asked(report: CheckReport, code: str) -> bool:
     """Whether the check went so far as to try what a code is about."""
+    if code in _FROM_SIZES:
+        return not report.unbounded
     if code in _FROM_BUILDER:
         return report.parser.get("built") is not None
     return not code.startswith("TC4") or report.parser.get("accepted") is not None

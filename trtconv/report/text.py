@@ -31,7 +31,7 @@ def check_text(report: CheckReport, verbose: bool = False) -> str:
     path = str(report.model["path"])
     blocks = [findings_text(path, report.findings, verbose)] if report.findings else []
     if report.ignored:
-        blocks.append("\n".join(_ignored_lines(report.ignored)))
+        blocks.append("\n".join(ignored_lines(report.ignored)))
     if report.unbounded:
         blocks.append(clean(f"no sizes checked: no bounds were given for {', '.join(report.unbounded)} (--dim)"))
     return "\n\n".join([*blocks, f"{_parser_line(report.parser)}\n{check_summary(report)}"])
@@ -42,7 +42,15 @@ def check_summary(report: CheckReport) -> str:
     return f"{clean(str(report.model['path']))}: {_summary(report.findings)} for {report.target}"
 
 
-def _ignored_lines(ignored: Sequence[Ignored]) -> list[str]:
+def run_summary(report: CheckReport) -> str:
+    """Returns the outcome of a check in one line that stands by itself: it says what was not asked, too."""
+    notes = ["no sizes checked"] if report.unbounded else []
+    notes += ["by rules alone"] if report.parser.get("accepted") is None else []
+    return "; ".join([check_summary(report), *notes])
+
+
+def ignored_lines(ignored: Sequence[Ignored]) -> list[str]:
+    """Says which findings do not count, and why."""
     counts = Counter((each.finding.code, each.finding.name, each.reason) for each in ignored)
     lines = []
     for (code, name, reason), number in counts.items():
@@ -152,7 +160,7 @@ def build_text(report: BuildReport, verbose: bool = False) -> str:
         _changes("edit", report.edits),
         _changes("skip", report.skipped),
         findings_text(str(report.model["path"]), report.findings, verbose),
-        "\n".join(_ignored_lines(report.ignored)),
+        "\n".join(ignored_lines(report.ignored)),
         "\n".join(_io(report.io)),
         _seconds(report.seconds),
         _verdict(report),
@@ -224,12 +232,15 @@ def _seconds(seconds: dict[str, float]) -> str:
     return f"seconds: {stages}" if stages else ""
 
 
+_REBUILD = "; --force builds it again"
+
+
 def _verdict(report: BuildReport) -> str:
     if report.engine is None:
         return f"{clean(str(report.model['path']))}: no engine, {_summary(report.findings)}"
     engine = f"{clean(str(report.engine['path']))} ({byte_size(report.engine['bytes'])})"
     if report.up_to_date:
-        return f"{engine} is up to date; --force builds it again"
+        return f"{engine} is up to date{_REBUILD}"
     total = "" if not report.seconds else f" in {report.seconds.get('total', sum(report.seconds.values())):.1f} s"
     found = f"; {_summary(report.findings)}" if report.findings else ""
     return f"built {engine}{total}{found}"
@@ -237,7 +248,11 @@ def _verdict(report: BuildReport) -> str:
 
 def runs_text(results: Sequence[CheckReport | BuildReport | FailedRun], verbose: bool = False) -> str:
     """Renders several checks or builds: what was found, then a line for each of them, then the counts."""
-    details = [text for result in results if (text := _details(result, verbose))]
+    runs = Counter(_place(result)[0] for result in results)
+    details = []
+    for result in results:
+        path, target = _place(result)
+        details += _details(result, f"{path} for {target}" if runs[path] > 1 else path, verbose)
     lines = [f"{_MARKS.get(result.exit_code, 'FAILED')}  {_run_line(result)}" for result in results]
     good = sum(result.exit_code == 0 for result in results)
     return "\n\n".join([*details, "\n".join([*lines, f"{good} of {count(len(results), 'run')} ok"])])
@@ -246,10 +261,19 @@ def runs_text(results: Sequence[CheckReport | BuildReport | FailedRun], verbose:
 _MARKS = {0: "ok    ", 4: "cannot"}
 
 
-def _details(result: CheckReport | BuildReport | FailedRun, verbose: bool) -> str:
-    if isinstance(result, FailedRun) or not result.findings or (isinstance(result, BuildReport) and result.up_to_date):
-        return ""
-    return findings_text(str(result.model["path"]), result.findings, verbose)
+def _place(result: CheckReport | BuildReport | FailedRun) -> tuple[str, str]:
+    """Returns a run's model and target."""
+    if isinstance(result, FailedRun):
+        return result.model, result.target
+    return str(result.model["path"]), str(result.target if isinstance(result, CheckReport) else result.plan.target)
+
+
+def _details(result: CheckReport | BuildReport | FailedRun, path: str, verbose: bool) -> list[str]:
+    if isinstance(result, FailedRun) or (isinstance(result, BuildReport) and result.up_to_date):
+        return []
+    found = [findings_text(path, result.findings, verbose)] if result.findings else []
+    ignored = ignored_lines(result.ignored)
+    return [*found, *(["\n".join([clean(path), *indented("\n".join(ignored), "  ")])] if ignored else [])]
 
 
 def _run_line(result: CheckReport | BuildReport | FailedRun) -> str:
@@ -258,8 +282,8 @@ def _run_line(result: CheckReport | BuildReport | FailedRun) -> str:
         said = result.message.partition("\n")[0].removeprefix(result.model).removeprefix(":").strip()
         return clean(f"{result.model} for {result.target}: {said}")
     if isinstance(result, CheckReport):
-        return check_summary(result)
-    return f"{_verdict(result)} for {result.plan.target}"
+        return run_summary(result)
+    return f"{_verdict(result).removesuffix(_REBUILD)} for {result.plan.target}"
 
 
 def rewrite_text(report: RewriteReport) -> str:
