@@ -52,6 +52,9 @@ _SMALL_ELEMENTS = 64
 _MAX_CONE = 32
 """Nodes that are looked at, at most, to find where a weight comes from."""
 _STACK_TRACES = ("pkg.torch.onnx.stack_trace", "pkg.onnxscript.stack_trace")
+SOURCE_KEY = "trtconv.source"
+"""Node metadata that `trtconv export` writes: the line of Python, "models/unet.py:31"."""
+_SOURCE = re.compile(r"[^\n]+:[1-9]\d*")
 _UNREADABLE_HINT = "Export the model again, or copy the file again: it may be truncated or a Git LFS pointer."
 _FRAME = re.compile(r'File "([^"\n]+)", line (\d+)')
 _EXTERNAL = onnx.TensorProto.EXTERNAL
@@ -825,6 +828,9 @@ _NEVER_FOLDED = frozenset(
 def python_line(node: onnx.NodeProto) -> str:
     """Returns the line of the user's own Python that a node was exported from, "unet.py:12", or an empty string."""
     entries = getattr(node, "metadata_props", ())
+    known = next((entry.value for entry in entries if entry.key == SOURCE_KEY), "")
+    if _SOURCE.fullmatch(known):
+        return known
     trace = next((entry.value for entry in entries if entry.key in _STACK_TRACES), "")
     frames = [f"{file}:{line}" for file, line in _FRAME.findall(trace)]
     # Innermost last; the innermost ones are inside torch.

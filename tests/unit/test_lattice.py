@@ -312,6 +312,21 @@ class TestUnknown:
         assert Sizes(model).lattice({"h": (6, 60)}).dims["h"].step == 2
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("trtconv.source", "models/unet.py:66"),
+        ("pkg.torch.onnx.stack_trace", 'File "models/unet.py", line 66, in forward'),
+    ],
+)
+def test_the_python_line_is_named(key: str, value: str) -> None:
+    model = parse("g (float[1,1,h,4] x) => (float[a,b,c,d] y) { y = SpaceToDepth <blocksize = 2> (x) }")
+    model.proto.graph.node[0].metadata_props.add(key=key, value=value)
+    (imposed,) = Sizes(model).lattice({"h": (6, 60)}).imposed
+    assert "SpaceToDepth (node 0) (unet.py:66)" in str(imposed)
+    assert imposed.location.source == "models/unet.py:66"
+
+
 def test_expressions_of_dimensions() -> None:
     model = parse('g (float[1,1,"8*s",4] x) => (float[a,b,c,d] y) { y = SpaceToDepth <blocksize = 2> (x) }')
     sizes = Sizes(model)

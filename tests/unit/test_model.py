@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from models import RTX, deconvs, parse, rewritten
 from trtconv.errors import InputError
-from trtconv.model import Field, OnnxModel
+from trtconv.model import Field, OnnxModel, python_line
 from trtconv.passes import PASSES, run_passes
 
 W = numpy_helper.from_array(np.arange(9, dtype=np.float32).reshape(1, 1, 3, 3), "w")
@@ -271,6 +271,25 @@ def test_what_is_no_model_is_refused(tmp_path: Path, make: Callable[[Path], obje
     with pytest.raises(InputError, match=words) as caught:
         OnnxModel.load(path)
     assert str(path) in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("metadata", "line"),
+    [
+        ({"trtconv.source": "models/unet.py:31"}, "models/unet.py:31"),
+        ({"trtconv.source": "models/unet.py"}, ""),
+        ({"trtconv.source": ":0"}, ""),
+        ({"pkg.torch.onnx.stack_trace": 'File "a.py", line 7, in f'}, "a.py:7"),
+        ({"pkg.torch.onnx.stack_trace": 'File "a.py", line 7, in f', "trtconv.source": "b.py:1"}, "b.py:1"),
+        ({"pkg.torch.onnx.stack_trace": 'File "/lib/site-packages/torch/nn.py", line 7, in f'}, ""),
+        ({}, ""),
+    ],
+)
+def test_the_python_line_of_a_node(metadata: dict[str, str], line: str) -> None:
+    node = onnx.helper.make_node("Relu", ["x"], ["y"])
+    for key, value in metadata.items():
+        node.metadata_props.add(key=key, value=value)
+    assert python_line(node) == line
 
 
 def test_names_are_made_unique() -> None:

@@ -17,10 +17,11 @@ from trtconv.errors import ExportFailed
 from trtconv.exported import Blame, SizeRule
 from trtconv.exporter.blame import blame_stack_text, first_line
 from trtconv.exporter.subject import Subject
+from trtconv.model import SOURCE_KEY
 from trtconv.plan import Target
 
-MODULE_KEY, SOURCE_KEY, CODE_KEY = "trtconv.module", "trtconv.source", "trtconv.code"
-"""Node metadata: path of the submodule, "unet.py:31", and that line's text."""
+MODULE_KEY, CODE_KEY = "trtconv.module", "trtconv.code"
+"""Node metadata: path of the submodule, and the text of the line that SOURCE_KEY names."""
 _SCOPES, _STACK, _NAMESPACE = "pkg.torch.onnx.name_scopes", "pkg.torch.onnx.stack_trace", "namespace"
 Dims = Mapping[str, tuple[int | str, ...]]
 

@@ -17,13 +17,12 @@ from trtconv.lattice.number import UNKNOWN, Num
 from trtconv.lattice.registry import OPERATORS
 from trtconv.lattice.tensor import MAX_ELEMENTS, Tensor
 from trtconv.lattice.trial import Node, Opaque, Trial
-from trtconv.model import OnnxModel
+from trtconv.model import OnnxModel, python_line
 
 Revision = Callable[[int, Node, Mapping[str, Tensor]], Mapping[int, Tensor | None]]
 """Given a node's position, the node and the tensors before it, returns inputs to replace by their position."""
 _LOADED = (elementwise, reducing, reshaping, windows)
 """The modules that fill the table of operators."""
-_SOURCE_KEYS = ("pkg.torch.onnx.stack_trace", "pkg.onnxscript.stack_trace")
 
 
 class Program:
@@ -152,9 +151,9 @@ class Program:
         attrs = {a.name: _attribute(a) for a in proto.attribute}
         if proto.op_type == "Constant" and not domain:
             attrs["tensor"] = self._constant(proto, attrs)
-        location = Location(path, index, proto.name, proto.op_type)
+        location = Location(path, index, proto.name, proto.op_type, source=python_line(proto))
         inputs, outputs = tuple(proto.input), tuple(proto.output)
-        return Node(proto.op_type, domain, inputs, outputs, attrs, location, self._opset, _source(proto))
+        return Node(proto.op_type, domain, inputs, outputs, attrs, location, self._opset, _short(location.source))
 
     def _constant(self, proto: Any, attrs: Mapping[str, Any]) -> Tensor | None:
         for attribute in proto.attribute:
@@ -218,19 +217,6 @@ def _attribute_array(tensor: Any) -> NDArray[Any] | None:
     return values
 
 
-def _source(proto: Any) -> str:
-    """Returns the innermost PyTorch line in a node's metadata, such as "unet.py:47"."""
-    for entry in getattr(proto, "metadata_props", ()):
-        if entry.key in _SOURCE_KEYS:
-            lines = [line.strip() for line in entry.value.splitlines() if line.strip().startswith("File ")]
-            if lines:
-                return _short(lines[-1])
-    return ""
-
-
 def _short(line: str) -> str:
-    """Turns 'File "/home/me/unet.py", line 47, in forward' into 'unet.py:47'."""
-    path, _, rest = line.removeprefix("File ").partition(", line ")
-    name = path.strip('"').replace("\\", "/").rpartition("/")[2]
-    number = rest.partition(",")[0].strip()
-    return f"{name}:{number}" if number else name
+    """Returns a line of Python without the folder of its file: "unet.py:47"."""
+    return line.replace("\\", "/").rpartition("/")[2]
