@@ -91,10 +91,20 @@ def test_build_keeps_what_is_up_to_date(call, project: Path) -> None:
 
 
 def test_flags_of_one_model_are_refused(call, project: Path) -> None:
-    for flags in (("--dim", "batch=1"), ("--target", "rtx"), ("--config", "trtconv.toml", "unet.onnx")):
-        ended = call("check", *flags)
+    for command in ("check", "build"):
+        for flags in (("--dim", "batch=1"), ("--target", "rtx"), ("--minShapes", "x:1")):
+            ended = call(command, *flags)
+            assert ended.code == 2
+            assert f"error: {flags[0]} goes with a MODEL" in ended.err
+    for flag, *value in (("--round",), ("--compute-capability", "8.9"), ("--no-rewrite",), ("--output", "x.engine")):
+        assert f"error: {flag} goes with a MODEL" in call("build", flag, *value).err
+
+
+def test_a_model_beside_a_configuration_is_refused(call, project: Path) -> None:
+    for command in ("check", "build"):
+        ended = call(command, "--config", "trtconv.toml", "unet.onnx")
         assert ended.code == 2
-        assert "goes with a MODEL" in ended.err
+        assert "error: --config goes without a MODEL" in ended.err
 
 
 def test_no_configuration(call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -126,11 +126,14 @@ def refuse_single_flags(flags: object, defaults: dict[str, object]) -> None:
     Raises:
         InputError: One of `defaults` has another value.
     """
-    given = [name for name, value in defaults.items() if getattr(flags, name) != value]
-    if given:
+    given = {name for name, value in defaults.items() if getattr(flags, name) != value}
+    for parameter in click.get_current_context().command.params:
+        if parameter.name not in given:
+            continue
+        if isinstance(parameter, click.Argument):
+            raise InputError("--config goes without a MODEL", "It does all models of the configuration.")
         raise InputError(
-            f"--{given[0].replace('_', '-')} goes with a MODEL",
-            "Without one, the configuration says it: docs/config.md.",
+            f"{parameter.opts[-1]} goes with a MODEL", "Without one, the configuration says it: docs/config.md."
         )
 
 
