@@ -273,6 +273,8 @@ def test_without_an_engine_the_rewrite_is_compared_and_it_is_said(gpu: FakeDrive
     assert "there is no engine" in str(report.why_not_run)
     with pytest.raises(InputError, match="cannot be read"):
         run(built, engine=built.engine)
+    with pytest.raises(InputError, match=r"there is no engine .*3 dynamic dimension\(s\) without bounds"):
+        run(built)
     with pytest.raises(EnvironmentMissing, match="there is no engine"):
         run(built, require_engine=True)
 

@@ -256,7 +256,13 @@ def _built_profiles(request: VerifyRequest, setting: Setting) -> Sequence[ShapeP
         return report.profiles
     if setting.engine is not None and setting.engine.profiles:
         return [named(setting.model.inputs, shapes) for shapes in setting.engine.profiles]
-    return [make_profile(setting.model.inputs, request.dims)]
+    try:
+        return [make_profile(setting.model.inputs, request.dims)]
+    except InputError as error:
+        if request.dims or setting.why_not is None:
+            raise
+        hint = f"Name an engine that has its report, or say at which sizes to compare the rewritten model. {error.hint}"
+        raise InputError(f"{setting.why_not}, and the model has {error.message}", hint) from error
 
 
 def _told(case: Case, skipped: str | None = None) -> dict[str, Any]:

@@ -43,5 +43,5 @@ def _summary(document: Mapping[str, Any], path: str) -> str:
         said += ", not for every combination"
     unasked = [f"{n} from {document['dims'][n]['min']} to {document['dims'][n]['max']}" for n in document["unasked"]]
     if unasked:
-        said += f"; no bounds were given for {', '.join(unasked)}"
+        said += f"; for want of bounds, looked at {', '.join(unasked)}"
     return f"{path}: {said}"
