@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import os
 import re
 import site
 import sys
@@ -12,7 +13,8 @@ from types import FrameType
 
 from trtconv.exported import Blame
 
-_OURS = str(Path(__file__).resolve().parents[1])
+_OURS = tuple(f"{path.parents[1]}{os.sep}" for path in (Path(__file__), Path(__file__).resolve()))
+"""Frames have the path that Python found us by, which may lead through links."""
 _INTERNAL = ("torch", "importlib", "contextlib.py", "logging", "copy.py", "functools.py")
 _SERIALIZED = re.compile(r'File "([^"]+)", line (\d+), in \w+\n((?:.*\n)*?)\s*~+ <--- HERE')
 

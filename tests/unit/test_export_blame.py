@@ -1,0 +1,26 @@
+"""Whose line of Python it is. Needs no torch."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import trtconv
+from trtconv.exporter.blame import is_users
+
+PACKAGE = Path(trtconv.__file__).parent
+
+
+def test_a_file_beside_the_package_is_the_users(tmp_path: Path) -> None:
+    assert is_users(str(tmp_path / "unet.py"))
+    assert is_users(str(PACKAGE.with_name("trtconv_nets.py")))
+    assert not is_users(str(PACKAGE / "exporter" / "trials.py"))
+
+
+def test_the_package_is_ours_through_a_link_too(tmp_path: Path) -> None:
+    (tmp_path / "packages").symlink_to(PACKAGE.parent)
+    script = "import sys, trtconv.exporter.blame as b; sys.exit('packages' not in b.__file__ or b.is_users(b.__file__))"
+    found = {**os.environ, "PYTHONPATH": str(tmp_path / "packages")}
+    assert subprocess.run([sys.executable, "-c", script], cwd=tmp_path, env=found).returncode == 0
