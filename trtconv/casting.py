@@ -20,6 +20,7 @@ What is not cast:
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import graphlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -86,11 +87,13 @@ class Casting:
         cast: Number of nodes that compute in the lower precision now.
         kept: Of the others that have float32 outputs, how many for each reason.
         hot: Names of those that were kept because of their values.
+        lowered: Tensors of the main graph that cast nodes make, by the name that they had before.
     """
 
     cast: int
     kept: Mapping[str, int]
     hot: tuple[str, ...]
+    lowered: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 def cast(
@@ -153,7 +156,7 @@ class _Caster:
             graph.write(read)
         model.proto.ir_version = max(model.proto.ir_version, 4)
         model.touch()
-        return Casting(self.cast, self.kept, tuple(self.hot_nodes))
+        return Casting(self.cast, self.kept, tuple(self.hot_nodes), self.graphs[model.main.position].raised())
 
     def _visit(self, graph: _Graph) -> None:
         for index, node in enumerate(graph.nodes):
@@ -278,6 +281,10 @@ class _Graph:
         owner = self.owner(name)
         return owner is not None and name in owner._raised
 
+    def raised(self) -> dict[str, str]:
+        """Returns the tensors that nodes which were cast make: the name before, and the one in the lower precision."""
+        return {name: self._lower[name] for name in self._raised}
+
     def is_constant(self, name: str) -> bool:
         """Whether a tensor is an initializer that no caller can replace, or what a Constant node holds."""
         owner = self.owner(name)
@@ -386,8 +393,9 @@ class _Graph:
             if node.op_type == "Constant" and read.isdisjoint(node.output) and index not in self._behind:
                 continue
             nodes.append(node)
-            nodes += [self._raised[name] for name in self._raised_by.get(index, ()) if name in read]
+            # In emulation what rounds comes first: the old tensor is made of the rounded one.
             nodes += self._behind.get(index, ())
+            nodes += [self._raised[name] for name in self._raised_by.get(index, ()) if name in read]
         del graph.node[:]
         graph.node.extend(nodes)
         self._drop_unread(read)

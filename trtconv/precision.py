@@ -12,7 +12,7 @@ import contextlib
 import functools
 import importlib.metadata
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from trtconv import casting
@@ -124,7 +124,7 @@ def _cast(
 
 def recast(
     model: OnnxModel, precision: str, target: Target, profile: ShapeProfile | None, *, emulated: bool = False
-) -> None:
+) -> Mapping[str, str]:
     """Casts a model, in place, as `apply_precision` did for a build on a strongly typed runtime.
 
     Args:
@@ -133,9 +133,12 @@ def recast(
         target: What it was built for.
         profile: The sizes that it was measured at; None: it was not.
         emulated: Compute in float32 and round, so that ONNX Runtime can run it.
+
+    Returns:
+        Tensors of the main graph that go by another name now, by the one that they had.
     """
     if precision == "as-is":
-        return
+        return {}
     with contextlib.suppress(UnsupportedFunctions):
         model.inline_functions()
     ranges = Ranges({}, "no sizes are known")
@@ -143,7 +146,7 @@ def recast(
         with Referee() as referee:
             ranges = referee.measure(model, profile)
     cast, emulate = _casters(model, _KINDS[precision], target, ranges)
-    (emulate if emulated else cast)(model)
+    return (emulate if emulated else cast)(model).lowered
 
 
 def _casters(

@@ -21,6 +21,7 @@ from trtconv.proven import Limits, VerifyRequest
 from trtconv.runtime import EngineBlob
 from trtconv.runtime.execution import Engines
 from trtconv.runtime.logger import Log
+from trtconv.tuning import BuilderOptions
 
 Break = Callable[[onnx.ModelProto], None]
 
@@ -89,10 +90,10 @@ def test_a_fault_that_a_fusion_makes(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
 
 def test_the_first_tensor_of_a_rewritten_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def broken(model: OnnxModel, *_: Any, **__: Any) -> OnnxModel:
+    def broken(model: OnnxModel, *_: Any, **__: Any) -> tuple[OnnxModel, dict[str, str]]:
         proto = onnx.load(model.path)
         pool_otherwise(proto)
-        return OnnxModel(proto, model.path)
+        return OnnxModel(proto, model.path), {}
 
     call_here(monkeypatch)
     monkeypatch.setattr(bisecting, "as_built", broken)
@@ -102,6 +103,32 @@ def test_the_first_tensor_of_a_rewritten_model(monkeypatch: pytest.MonkeyPatch, 
     assert report.bisect is not None
     assert report.bisect["tensor"] == "b"
     assert [each["tensor"] for each in report.bisect["differences"]] == ["a", "b", "c", "y", "z"]
+
+
+def test_a_cast_renames_tensors_and_they_are_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    call_here(monkeypatch)
+    built = build(tmp_path, precision="fp16")
+    report = verify(VerifyRequest(built.model, bisect=True, limits=Limits(relative=1e-9)))
+    assert (report.exit_code, report.ran) == (1, "rewritten model")
+    assert report.bisect is not None
+    assert [each["tensor"] for each in report.bisect["differences"]] == ["a", "b", "c", "y", "z"]
+    assert report.bisect["tensor"] == "a"
+
+
+@pytest.mark.parametrize("by_flags", [True, False])
+def test_engines_are_built_with_what_decides_their_numbers(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, by_flags: bool
+) -> None:
+    driver = give_gpu(monkeypatch)
+    runtime = BrokenRuntime(driver, pool_otherwise)
+    runtime.info.capabilities.builder_precision_flags = by_flags
+    monkeypatch.setattr(bisecting, "load", lambda target: runtime)
+    built = build(tmp_path, computes=NET.replace("AveragePool", "MaxPool"))
+    built.change_report(plan__options={"tf32": False, "version_compatible": True})
+    report = verify(VerifyRequest(built.model, bisect=True))
+    assert report.bisect is not None
+    assert report.bisect["tensor"] == "b"
+    assert [plan.options for plan in runtime.plans] == [BuilderOptions(tf32=False)]
 
 
 def test_nothing_is_looked_for_where_nothing_diverges(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

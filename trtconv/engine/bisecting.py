@@ -26,7 +26,10 @@ from trtconv.proven import VerifyRequest
 from trtconv.runtime import ParsedNetwork, Runtime, load
 from trtconv.saved import SavedReport
 from trtconv.shapes import InputRange, ShapeProfile
+from trtconv.tuning import BuilderOptions
 from trtconv.worker import Tell
+
+_COMPUTING = ("tf32", "sparsity", "optimization_level", "workspace_bytes")
 
 Outputs = Callable[[Sequence[str]], dict[str, Any]]
 """Runs something with further tensors as outputs, and returns all outputs."""
@@ -56,7 +59,7 @@ def serve(asked: tuple[VerifyRequest, dict[str, Any]], tell: Tell) -> dict[str, 
         if known["ran"] == "engine":
             runs = _engine(model, plan, report, feeds)
         else:
-            runs = _rewritten(as_built(model, plan, _first_profile(report), emulated=True), feeds)
+            runs = _rewritten(*as_built(model, plan, _first_profile(report), emulated=True), feeds)
         search = Search(model, expected, runs, Tolerance(**known["tolerance"]))
         return search.result()
 
@@ -121,7 +124,7 @@ def marked(model: OnnxModel, names: Sequence[str]) -> OnnxModel:
     return OnnxModel(changed, model.path)
 
 
-def _rewritten(model: OnnxModel, feeds: Feeds) -> tuple[dict[str, str], Outputs]:
+def _rewritten(model: OnnxModel, lowered: Mapping[str, str], feeds: Feeds) -> tuple[set[str], Outputs]:
     """Returns the tensors of the rewritten model, and what runs it."""
 
     def run(names: Sequence[str]) -> dict[str, Any]:
@@ -130,23 +133,25 @@ def _rewritten(model: OnnxModel, feeds: Feeds) -> tuple[dict[str, str], Outputs]
         except CannotRun as error:
             raise EnvironmentMissing(f"the rewritten model does not run so: {error}") from error
 
-    return _tensors(model), run
+    return _by_old_names(model, lowered, run)
 
 
 def _engine(
     model: OnnxModel, plan: Mapping[str, Any], report: SavedReport | None, feeds: Feeds
-) -> tuple[dict[str, str], Outputs]:
+) -> tuple[set[str], Outputs]:
     """Returns the tensors of the model as it is built, and what builds and runs it at one size."""
     family = None if report is None else Target(str(report.document["runtime"]["family"]))
     runtime = load(family)
     by_flags = runtime.info.capabilities.builder_precision_flags
-    built = rewritten_as_built(model, plan) if by_flags else as_built(model, plan, _first_profile(report))
+    rewritten = (rewritten_as_built(model, plan), {}) if by_flags else as_built(model, plan, _first_profile(report))
+    built, lowered = rewritten
     shapes = {name: InputRange(values.shape, values.shape, values.shape) for name, values in feeds.items()}
     values = {} if report is None else _fixed_values(report, feeds)
     asked = BuildPlan(
         target=runtime.info.target,
         profiles=(ShapeProfile(shapes, {}, values),),
         precision=str(plan.get("precision", "as-is")) if by_flags else "as-is",
+        options=_options(plan),
     )
     engines: list[Any] = []
 
@@ -163,7 +168,13 @@ def _engine(
             execution.close()
         return found
 
-    return _tensors(built), run
+    return _by_old_names(built, lowered, run)
+
+
+def _options(plan: Mapping[str, Any]) -> BuilderOptions:
+    """Returns the options of a build that decide how it computes; the others are about its file."""
+    given = plan.get("options") or {}
+    return BuilderOptions(**{name: given[name] for name in _COMPUTING if name in given})
 
 
 def _fixed_values(report: SavedReport, feeds: Feeds) -> dict[str, InputRange]:
@@ -179,11 +190,16 @@ def _parsed(runtime: Runtime, model: OnnxModel) -> ParsedNetwork:
     return parsed
 
 
-def _tensors(model: OnnxModel) -> dict[str, str]:
-    """Returns tensors of the original to what they are called in the model; a cast gives them a suffix."""
-    names = {name for node in model.proto.graph.node for name in node.output if name}
-    cast = {name.removesuffix(end): name for end in ("_fp16", "_bf16") for name in names if name.endswith(end)}
-    return {**cast, **{name: name for name in names}}
+def _by_old_names(model: OnnxModel, lowered: Mapping[str, str], run: Outputs) -> tuple[set[str], Outputs]:
+    """Returns a model's tensors, and what runs it, by the names that they had before the cast."""
+    there = {name for node in model.proto.graph.node for name in node.output if name}
+    now = {**dict(zip(there, there, strict=True)), **{old: new for old, new in lowered.items() if new in there}}
+
+    def run_by_old_names(names: Sequence[str]) -> dict[str, Any]:
+        found = run([now[name] for name in names])
+        return {**found, **{name: found[now[name]] for name in names}}
+
+    return set(now), run_by_old_names
 
 
 @frozen
@@ -193,23 +209,18 @@ class Search:
     Args:
         model: The original.
         expected: Its tensors, in the order of the graph.
-        runs: Its tensors to their names in what is compared with it, and what runs that.
+        runs: Names of the tensors of what is compared with it, and what runs that.
         tolerance: How far a tensor may be off.
     """
 
     model: OnnxModel
     expected: Mapping[str, Any]
-    runs: tuple[Mapping[str, str], Outputs]
+    runs: tuple[set[str], Outputs]
     tolerance: Tolerance
 
     def result(self) -> dict[str, Any]:
         """Searches; returns what `serve` does."""
-        there, run_there = self.runs
-
-        def run(asked: Sequence[str]) -> dict[str, Any]:
-            got = run_there([there[name] for name in asked])
-            return {name: got[there[name]] for name in asked if there[name] in got}
-
+        there, run = self.runs
         names = [name for name in self.expected if name in there]
         together = self._differences(names, run(names))
         first = next((each for each in together if not each.passed), None)

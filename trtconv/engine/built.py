@@ -30,8 +30,10 @@ def rewritten_as_built(model: OnnxModel, plan: Mapping[str, Any]) -> OnnxModel:
 
 def as_built(
     model: OnnxModel, plan: Mapping[str, Any], profile: ShapeProfile | None, *, emulated: bool = False
-) -> OnnxModel:
+) -> tuple[OnnxModel, Mapping[str, str]]:
     """Returns a model rewritten as a build did, and cast to its precision, also where the builder's flags did that.
+
+    With it come the tensors that go by another name since the cast, by the name that they had.
 
     Args:
         model: The original; left as it is.
@@ -40,8 +42,8 @@ def as_built(
         emulated: Compute in float32 and round, so that ONNX Runtime can run it.
     """
     rewritten = rewritten_as_built(model, plan)
-    recast(rewritten, str(plan.get("precision", "as-is")), _target(plan), profile, emulated=emulated)
-    return rewritten
+    precision = str(plan.get("precision", "as-is"))
+    return rewritten, recast(rewritten, precision, _target(plan), profile, emulated=emulated)
 
 
 def _target(plan: Mapping[str, Any]) -> Target:

@@ -221,7 +221,7 @@ def _candidate(setting: Setting) -> Runs:
     if setting.engine is not None:
         return EngineRuns(setting.engine)
     try:
-        return OnnxRuns(as_built(setting.model, setting.plan, setting.first_profile, emulated=True))
+        return OnnxRuns(as_built(setting.model, setting.plan, setting.first_profile, emulated=True)[0])
     except CannotRun as error:
         raise EnvironmentMissing(
             f"neither the engine ({setting.why_not}) nor the rewritten model can be run here: {error}",
