@@ -104,12 +104,13 @@ def _listen(process: subprocess.Popen[bytes], pipe: IO[bytes], deadline: float, 
 
     threading.Thread(target=read, daemon=True).start()
     while True:
+        # Also where the process talks without a pause.
+        if time.monotonic() > deadline:
+            raise Lost(f"it took longer than {seconds:g} s", late=True)
         try:
             # In short waits, so that Ctrl-C is heard.
             line = lines.get(timeout=_POLL_SECONDS)
         except queue.Empty:
-            if time.monotonic() > deadline:
-                raise Lost(f"it took longer than {seconds:g} s", late=True) from None
             continue
         if not line:
             code = process.wait()

@@ -54,6 +54,13 @@ def sleeping(argument: Any, tell: Tell) -> Any:
     time.sleep(argument)
 
 
+def talking(argument: Any, tell: Tell) -> Any:
+    until = time.monotonic() + argument
+    while time.monotonic() < until:
+        tell({"event": "word"})
+        time.sleep(0.01)
+
+
 def test_it_returns_and_tells() -> None:
     heard: list[dict[str, Any]] = []
     assert call(f"{HERE}:doubled", [1, "a"], 30, heard.append) == [1, "a", 1, "a"]
@@ -101,6 +108,14 @@ def test_it_ends_when_its_time_is_up() -> None:
     assert caught.value.late
     assert caught.value.why == "it took longer than 1 s"
     assert not alive(heard[0]["pid"])
+
+
+def test_it_ends_when_its_time_is_up_whatever_it_tells() -> None:
+    started = time.monotonic()
+    with pytest.raises(Lost) as caught:
+        call(f"{HERE}:talking", 30, 1.0, lambda event: None)
+    assert caught.value.late
+    assert time.monotonic() - started < 15
 
 
 def test_it_ends_when_the_caller_is_interrupted() -> None:
