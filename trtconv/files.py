@@ -7,11 +7,16 @@ import glob
 import hashlib
 import os
 import tempfile
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 from trtconv.errors import InputError
+
+LOCK_SECONDS = 60.0
+"""How long a lock is waited for."""
+_LOCK_POLL_SECONDS = 0.02
 
 
 def check_writable(path: Path) -> None:
@@ -81,7 +86,8 @@ def locked(path: Path) -> Iterator[None]:
     """Keeps other processes of trtconv from writing files that belong together into the folder of `path`.
 
     The folder itself is locked, so that no lock file is left behind; where the system has no such locks (Windows, some
-    network file systems) nothing is.
+    network file systems) nothing is. Nor is it where somebody else holds the lock for longer than any write takes
+    (`flock . trtconv build ...`): the files are whole all the same, one by one.
     """
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(ImportError, OSError):
@@ -91,7 +97,12 @@ def locked(path: Path) -> Iterator[None]:
             folder.mkdir(parents=True, exist_ok=True)
             handle = os.open(folder, os.O_RDONLY)
             stack.callback(os.close, handle)
-            fcntl.flock(handle, fcntl.LOCK_EX)
+            until = time.monotonic() + LOCK_SECONDS
+            while time.monotonic() < until:
+                with contextlib.suppress(BlockingIOError):
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                time.sleep(_LOCK_POLL_SECONDS)
         yield
 
 

@@ -11,6 +11,7 @@ from trtconv.frozen import frozen
 
 HARDWARE = ("none", "ampere+", "same-compute-capability")
 VERBOSITIES = ("none", "layer-names", "detailed")
+_MOST_BYTES = 2**63 - 1
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -54,6 +55,8 @@ class BuilderOptions:
             raise InputError(f"profiling verbosity {self.profiling_verbosity!r} is unknown", f"Use one of {known}.")
         if self.optimization_level is not None and not 0 <= self.optimization_level <= 5:
             raise InputError(f"optimization level {self.optimization_level} is not 0 to 5", "3 is TensorRT's default.")
+        if self.workspace_bytes is not None and not 0 < self.workspace_bytes <= _MOST_BYTES:
+            raise InputError(f"{self.workspace_bytes} bytes are no workspace", "Give 1 to 2**63 - 1 bytes.")
         for text in self.compute_capabilities:
             if not re.fullmatch(r"\d{1,2}\.\d", text):
                 raise InputError(f"compute capability {text!r} is none", "Write it as in 7.5 or 12.0.")
@@ -80,6 +83,6 @@ def parse_bytes(text: str) -> int:
     """
     match = re.fullmatch(r"(\d{1,12}(?:\.\d{1,6})?)\s*([KMG]?)(?:i?B)?", text.strip(), re.IGNORECASE)
     size = int(float(match[1]) * _UNITS[match[2].upper()]) if match else 0
-    if size <= 0:
+    if not 0 < size <= _MOST_BYTES:
         raise InputError(f"{text!r} is no size", "Write it as in 512M or 2G.")
     return size

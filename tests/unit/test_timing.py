@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from trtconv import files
 from trtconv.errors import InputError
 from trtconv.files import atomic_write, locked
 from trtconv.runtime.timing import TimingCache
@@ -78,6 +80,19 @@ def test_what_is_written_under_a_lock_belongs_together(tmp_path: Path) -> None:
     assert sorted(each.name for each in engine.parent.iterdir()) == ["m.engine", "m.engine.json"]
 
 
+def test_a_lock_that_is_never_given_back_is_waited_for_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fcntl = pytest.importorskip("fcntl")
+    monkeypatch.setattr(files, "LOCK_SECONDS", 0.2)
+    handle = os.open(tmp_path, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        with locked(tmp_path / "m.engine"):
+            atomic_write(tmp_path / "m.engine", b"whole")
+    finally:
+        os.close(handle)
+    assert (tmp_path / "m.engine").read_bytes() == b"whole"
+
+
 @pytest.mark.parametrize(
     ("text", "size"),
     [("512M", 512 << 20), ("2G", 2 << 30), ("1.5g", 3 << 29), ("64 KiB", 65536), ("1000000", 1000000), ("1B", 1)],
@@ -86,7 +101,7 @@ def test_sizes(text: str, size: int) -> None:
     assert parse_bytes(text) == size
 
 
-@pytest.mark.parametrize("text", ["", "0", "-1", "2T", "G", "1e9", "nan", "0.0001K"])
+@pytest.mark.parametrize("text", ["", "0", "-1", "2T", "G", "1e9", "nan", "0.0001K", "999999999999G"])
 def test_no_sizes(text: str) -> None:
     with pytest.raises(InputError, match="no size"):
         parse_bytes(text)
@@ -98,6 +113,8 @@ def test_no_sizes(text: str) -> None:
         {"hardware": "all"},
         {"profiling_verbosity": "loud"},
         {"optimization_level": 6},
+        {"workspace_bytes": 0},
+        {"workspace_bytes": 2**63},
         {"compute_capabilities": ("75",)},
     ],
 )
