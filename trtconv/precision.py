@@ -58,7 +58,19 @@ def casts(precision: str, capabilities: Capabilities) -> bool:
 
 def tools() -> dict[str, str]:
     """Returns the versions of what the result of a cast depends on."""
-    return {name: importlib.metadata.version(name) for name in ("onnx", "onnxruntime")}
+    return {name: _version(*names) for name, names in _TOOLS.items()}
+
+
+_TOOLS = {"onnx": ("onnx",), "onnxruntime": ("onnxruntime", "onnxruntime-gpu")}
+"""Packages that bring a module along."""
+
+
+def _version(*packages: str) -> str:
+    """Returns the version of the first package that is installed."""
+    for package in packages:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            return importlib.metadata.version(package)
+    return "unknown"
 
 
 def apply_precision(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import math
 from pathlib import Path
 from typing import Any
@@ -219,3 +220,13 @@ def test_int8_computes_the_rest_in_half() -> None:
 
 def test_the_tools_are_those_that_are_installed() -> None:
     assert precision.tools()["onnx"] == onnx.__version__
+
+
+def test_the_package_that_brings_onnxruntime_has_several_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    def version(name: str) -> str:
+        if name != "onnxruntime-gpu":
+            raise importlib.metadata.PackageNotFoundError(name)
+        return "1.2"
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    assert precision.tools() == {"onnx": "unknown", "onnxruntime": "1.2"}
