@@ -83,7 +83,7 @@ def build(request: BuildRequest, progress: Progress | None = None) -> BuildRepor
     with clock.stage("load"):
         _check_outputs(request)
         model = OnnxModel.load(request.model, hashed=True)
-        _protect_data(model, request.engine_path, request.report_path)
+        _protect_data(model, request.engine_path, request.report_path, *_named_cache(request))
         profiles = _profiles(model, request)
         engine = runtime.load(request.target)
         plan = _plan(request, engine, profiles)
@@ -474,6 +474,14 @@ def _check_outputs(request: BuildRequest) -> None:
         if real_path(path) == real_path(request.model):
             raise InputError(f"{path} is the model itself", "Choose another output path with -o.")
         check_writable(path)
+    for path in _named_cache(request):
+        if real_path(path) in map(real_path, (request.model, request.engine_path, request.report_path)):
+            raise InputError(f"{path} is not for a timing cache too", "Choose another file with --timing-cache.")
+        check_writable(path)
+
+
+def _named_cache(request: BuildRequest) -> tuple[Path, ...]:
+    return () if request.timing_cache is None else (request.timing_cache,)
 
 
 def _protect_data(model: OnnxModel, *outputs: Path) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import xml.etree.ElementTree
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.enginecases import DIMS, Built, build, call_here, give_gpu
+from tests.enginecases import DIMS, NET, Built, build, call_here, give_gpu
 from tests.fake_gpu import FakeDriver
 from trtconv.engine import bench
 from trtconv.errors import EngineFailed, EnvironmentMissing, InputError
@@ -50,6 +51,24 @@ def test_two_engines_and_their_ratio(gpu: FakeDriver, tmp_path: Path) -> None:
     text = bench_text(report.to_json())
     assert "0.250" in text
     assert "in turns" in text
+
+
+def test_two_engines_with_other_inputs(gpu: FakeDriver, tmp_path: Path) -> None:
+    other = build(tmp_path, NET.replace(" x)", " w0)").replace("(x", "(w0"), name="other")
+    with pytest.raises(InputError, match=r"other\.engine takes w0, and .*net\.engine takes x"):
+        run(build(tmp_path), versus=other.engine)
+
+
+def test_a_runtime_cache_overwrites_nothing(gpu: FakeDriver, tmp_path: Path) -> None:
+    built = build(tmp_path)
+    before = built.engine.read_bytes(), built.report.read_bytes()
+    for path in (built.engine, built.report):
+        with pytest.raises(InputError, match="not for a runtime cache too"):
+            run(built, cache=path)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="a device or a pipe"):
+        run(built, cache=tmp_path / "pipe")
+    assert (built.engine.read_bytes(), built.report.read_bytes()) == before
 
 
 def test_an_engine_without_graphs(gpu: FakeDriver, tmp_path: Path) -> None:

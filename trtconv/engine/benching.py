@@ -17,7 +17,7 @@ from trtconv.engine.opened import Subject, load_into, read_engine, require_machi
 from trtconv.engine.profiles import PICKS, inputs_of, narrowed, profile_for, profiles_of, shapes_at
 from trtconv.engine.stages import Clock
 from trtconv.errors import EnvironmentMissing, InputError
-from trtconv.files import atomic_write
+from trtconv.files import atomic_write, check_writable, real_path
 from trtconv.frozen import frozen
 from trtconv.proven import BenchRequest
 from trtconv.runtime import Engine, EngineLoader, Execution, load_engines
@@ -81,6 +81,7 @@ def serve(request: BenchRequest, tell: Tell) -> dict[str, float]:
     """
     clock = Clock(tell)
     with clock.stage("load"):
+        _check_cache(request)
         # What can be wrong with the files is said before anything is loaded.
         subjects = [read_engine(request.engine, request.report, trust=request.trust)]
         if request.versus is not None:
@@ -89,6 +90,7 @@ def serve(request: BenchRequest, tell: Tell) -> dict[str, float]:
         for subject in subjects:
             require_machine(subject, runtime)
         engines = [_load(runtime, subject) for subject in subjects]
+        _require_same_inputs(engines)
         points = _points(request, engines[0])
     described = {
         "family": runtime.family,
@@ -101,6 +103,27 @@ def serve(request: BenchRequest, tell: Tell) -> dict[str, float]:
         with clock.stage("time"):
             tell({"event": "rows", **_time_point(request, engines, point)})
     return clock.seconds
+
+
+def _check_cache(request: BenchRequest) -> None:
+    """Raises InputError where the runtime cache cannot be written, or would overwrite what is timed."""
+    if request.cache is None:
+        return
+    engines = [path for path in (request.engine, request.versus) if path is not None]
+    reports = [request.report, *(path.with_name(path.name + ".json") for path in engines)]
+    if real_path(request.cache) in {real_path(path) for path in (*engines, *reports) if path is not None}:
+        raise InputError(f"{request.cache} is not for a runtime cache too", "Give another --runtime-cache.")
+    check_writable(request.cache)
+
+
+def _require_same_inputs(engines: Sequence[Loaded]) -> None:
+    names = [sorted(t.name for t in loaded.engine.tensors if t.kind == "input") for loaded in engines]
+    if names[0] != names[-1]:
+        paths = [loaded.subject.path for loaded in engines]
+        raise InputError(
+            f"{paths[-1]} takes {', '.join(names[-1])}, and {paths[0]} takes {', '.join(names[0])}",
+            "Compare engines with the same inputs.",
+        )
 
 
 def _load(runtime: EngineLoader, subject: Subject) -> Loaded:
