@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from trtconv.errors import InputError
+<<<<<<< HEAD
 from trtconv.frozen import frozen
 from trtconv.plan import SCHEMA, profiles_from_json
+=======
+from trtconv.plan import FAMILIES, PRECISIONS, SCHEMA, profiles_from_json
+>>>>>>> adc0309 (Refuse limits that are NaN, altered reports, damaged inputs and negative seeds as bad calls; name one precision)
 from trtconv.shapes import InputSpec, ShapeProfile
 
 
@@ -112,7 +116,35 @@ def load_report(path: str | Path) -> SavedReport:
         profiles = profiles_from_json(document)
     except (KeyError, TypeError, ValueError, AttributeError, InputError) as error:
         raise InputError(f"{path} is no report of a build: its profiles cannot be read", hint) from error
+    foreign = next(_foreign(document), None)
+    if foreign is not None:
+        raise InputError(f"{path} is no report of a build: its {foreign} cannot be read", hint)
     return SavedReport(path, document, profiles)
+
+
+_LISTED = {
+    "inputs": ("name", "dtype", "dims"),
+    "io": ("kind", "name", "dtype", "shape"),
+    "edits": ("node", "what"),
+    "findings": ("code",),
+}
+"""Lists of a report, and what each of their entries has."""
+
+
+def _foreign(document: Mapping[str, Any]) -> Iterator[str]:
+    """Yields the parts of a report that `trtconv build` writes otherwise; parts may be missing."""
+    parts = {key: document.get(key) or {} for key in ("model", "plan", "runtime", "engine")}
+    yield from (key for key, part in parts.items() if not isinstance(part, dict))
+    if not isinstance(parts["plan"].get("options") or {}, dict):
+        yield "options"
+    if parts["plan"].get("precision", PRECISIONS[0]) not in PRECISIONS:
+        yield "precision"
+    if parts["runtime"].get("family", FAMILIES[0]) not in FAMILIES:
+        yield "runtime"
+    for key, names in _LISTED.items():
+        entries = document.get(key) or []
+        if not isinstance(entries, list) or not all(isinstance(e, dict) and e.keys() >= set(names) for e in entries):
+            yield key
 
 
 def _contains(profile: ShapeProfile, shapes: Mapping[str, Sequence[int]]) -> bool:

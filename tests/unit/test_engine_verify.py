@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import re
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +13,15 @@ import pytest
 
 from tests.enginecases import DIMS, NET, Built, build, call_here, give_gpu
 from tests.fake_gpu import FakeDriver
+from trtconv.cli.verify import command
 from trtconv.engine import verify, verifying
 from trtconv.engine.memory import available_bytes
 from trtconv.errors import EngineFailed, EnvironmentMissing, InputError
+from trtconv.metrics import TOLERANCES
 from trtconv.proven import Limits, VerifyReport, VerifyRequest
 from trtconv.shapes import Range
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -76,6 +83,27 @@ def test_tolerances_follow_the_precision(gpu: FakeDriver, tmp_path: Path) -> Non
     assert run(build(tmp_path, precision="int8"), random=0).precision == "int8"
 
 
+@pytest.mark.parametrize("limits", [Limits(relative=math.nan), Limits(cosine=math.nan), Limits(mismatches=math.nan)])
+def test_a_limit_beyond_which_nothing_is(gpu: FakeDriver, tmp_path: Path, limits: Limits) -> None:
+    with pytest.raises(InputError, match="is nan"):
+        run(build(tmp_path), limits=limits)
+
+
+def test_a_negative_seed(gpu: FakeDriver, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="seed -1"):
+        run(build(tmp_path), seed=-1)
+
+
+def test_the_help_and_the_page_tell_the_tolerances() -> None:
+    text = " ".join(next(p.help or "" for p in command.params if p.name == "tolerance").split())
+    told = {name: float(value) for name, value in re.findall(r"(\w+) (\d+e-\d+)", text)}
+    assert told == {name: each.relative for name, each in TOLERANCES.items()}
+    page = (ROOT / "docs" / "engines.md").read_text()
+    for each in TOLERANCES.values():
+        found = re.findall(rf"^\|[^|]*\| {each.relative:.0e} \| {each.cosine:g} \|$".replace("e-0", "e-"), page, re.M)
+        assert found, each
+
+
 def test_dims_choose_the_sizes(gpu: FakeDriver, tmp_path: Path) -> None:
     built = build(tmp_path)
     report = run(built, dims={"h": Range(6, 6, 6)}, random=0)
@@ -125,6 +153,22 @@ def test_a_file_that_is_no_npz(gpu: FakeDriver, tmp_path: Path) -> None:
         run(build(tmp_path), inputs=tmp_path / "o.npz")
 
 
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, 99])
+def test_a_damaged_npz(gpu: FakeDriver, tmp_path: Path, method: int) -> None:
+    path = tmp_path / "i.npz"
+    np.savez_compressed(path, x=np.zeros((1, 3, 8, 8), np.float32))
+    data = bytearray(path.read_bytes())
+    central = data.find(b"PK\x01\x02")
+    # A compression that zipfile does not know, or blocks that zlib does not.
+    for at in (8, central + 10):
+        data[at] = method
+    start = 30 + int.from_bytes(data[26:28], "little") + int.from_bytes(data[28:30], "little")
+    data[start : start + 4] = b"\xff" * 4
+    path.write_bytes(data)
+    with pytest.raises(InputError, match=r"no \.npz file of plain arrays"):
+        run(build(tmp_path), inputs=path)
+
+
 def test_a_generator_makes_the_inputs(gpu: FakeDriver, tmp_path: Path) -> None:
     made = "{n: np.full(s, seed, np.float32) for n, s in shapes.items()}"
     (tmp_path / "g.py").write_text(f"import numpy as np\ndef make(shapes, seed):\n    return {made}\n")
@@ -139,7 +183,10 @@ def test_a_generator_makes_the_inputs(gpu: FakeDriver, tmp_path: Path) -> None:
         ("def make(shapes, seed): raise ValueError('oh')", "g.py:make", "ValueError: oh"),
         ("def make(shapes, seed): return [1]", "g.py:make", "no dict of arrays"),
         ("def make(shapes, seed): return {'q': 1}", "g.py:make", "'q', which is no input"),
+        ("def make(shapes, seed): return {'x': [[1, 2], [3]]}", "g.py:make", "'x' is no array"),
+        ("def make(shapes, seed): raise SystemExit('enough')", "g.py:make", "SystemExit: enough"),
         ("1 / 0", "g.py:make", "ZeroDivisionError"),
+        ("raise SystemExit(0)", "g.py:make", "SystemExit"),
         ("", "g.py:make", "no function 'make'"),
         ("", "other.py:make", "no such file"),
         ("", "make", "is not FILE.py:FUNCTION"),
@@ -229,6 +276,28 @@ def test_float32_is_held_to_more_where_tf32_was_off(gpu: FakeDriver, tmp_path: P
 def test_a_report_that_is_none(gpu: FakeDriver, tmp_path: Path, content: str) -> None:
     built = build(tmp_path)
     built.report.write_text(content)
+    with pytest.raises(InputError, match=r"net\.engine\.json"):
+        run(built)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"plan": ["fp16"]},
+        {"plan__options": "fast"},
+        {"plan__precision": "fp64"},
+        {"runtime": ["tensorrt"]},
+        {"runtime__family": "other"},
+        {"engine": "net.engine"},
+        {"inputs": [1]},
+        {"io": 5},
+        {"edits": [{"node": "up"}]},
+        {"profiles": [{"other": {"min": [1], "opt": [1], "max": [1]}}]},
+    ],
+)
+def test_a_report_that_was_altered(gpu: FakeDriver, tmp_path: Path, changes: dict[str, Any]) -> None:
+    built = build(tmp_path)
+    built.change_report(**changes)
     with pytest.raises(InputError, match=r"net\.engine\.json"):
         run(built)
 

@@ -64,11 +64,11 @@ an engine for another machine, or not all could be timed.
 @click.option("--vs", "versus", metavar="OTHER", help="Time another engine in turns with it, at the same sizes.")
 @options.report_option
 @click.option(
-    "--warmup", type=click.FloatRange(0, 600), default=0.3, show_default=True, metavar="S", help="Seconds run first."
+    "--warmup", type=options.FiniteRange(0, 600), default=0.3, show_default=True, metavar="S", help="Seconds run first."
 )
 @click.option(
     "--duration",
-    type=click.FloatRange(0.01, 600),
+    type=options.FiniteRange(0.01, 600),
     default=1.0,
     show_default=True,
     metavar="S",

@@ -7,6 +7,7 @@ flag is one option here and one field of the class.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -243,11 +244,22 @@ trust_option = click.option(
 )
 
 
+class FiniteRange(click.FloatRange):
+    """A number in a range; NaN, which is in every range of click's, and infinities are in none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Reads the number."""
+        found = super().convert(value, param, ctx)
+        if not math.isfinite(found):
+            self.fail(f"{value} is no finite number.", param, ctx)
+        return found
+
+
 def time_limit_option(seconds: int) -> Callable[[Decorated], Decorated]:
     """Returns the `--time-limit` flag with a default in seconds."""
     return click.option(
         "--time-limit",
-        type=click.FloatRange(1),
+        type=FiniteRange(1),
         default=seconds,
         show_default=True,
         metavar="S",

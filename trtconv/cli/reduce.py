@@ -62,7 +62,7 @@ runtime asked for is missing.
 )
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
+    type=options.FiniteRange(min=0, min_open=True),
     default=120.0,
     show_default=True,
     metavar="SECONDS",

@@ -68,21 +68,21 @@ files that do not belong together; 4 not all could be compared on this machine.
 @options.report_option
 @click.option("--inputs", metavar="FILE.npz", help="Run with these inputs alone, one array for each input by name.")
 @click.option("--generator", metavar="FILE.py:FUNC", help="Make inputs with FUNC(shapes, seed); its code is run.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of inputs and random sizes.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of inputs and random sizes.")
 @click.option(
     "--random", type=click.IntRange(0, 1000), default=2, show_default=True, help="Random sizes of each profile."
 )
 @click.option(
     "--tolerance",
-    type=click.FloatRange(0),
+    type=options.FiniteRange(0),
     metavar="X",
     help="Largest difference of an element, as a part of the output's largest magnitude. Default: by precision "
-    "(float32 1e-4, tf32 5e-3, fp16 2e-2, int8 5e-2, bf16 1e-1).",
+    "(float32 1e-4, tf32 2e-2, fp16 2e-2, int8 5e-2, bf16 1e-1).",
 )
-@click.option("--cosine", type=click.FloatRange(-1, 1), metavar="X", help="Smallest cosine similarity of an output.")
+@click.option("--cosine", type=options.FiniteRange(-1, 1), metavar="X", help="Smallest cosine similarity of an output.")
 @click.option(
     "--mismatches",
-    type=click.FloatRange(0, 1),
+    type=options.FiniteRange(0, 1),
     metavar="X",
     help="Share of the elements that may be beyond. Default: 0.",
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import zipfile
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -131,7 +132,7 @@ def read_inputs(model: OnnxModel, path: Path) -> Feeds:
             arrays = {name: file[name] for name in file.files}
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}", "Give an .npz file.") from error
-    except (ValueError, zipfile.BadZipFile, EOFError) as error:
+    except (ValueError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
         raise InputError(f"{path} is no .npz file of plain arrays: {error}", "Write it with numpy.savez.") from error
     return checked_inputs(model.inputs, arrays, str(path))
 
@@ -160,7 +161,14 @@ def checked_inputs(
     for spec in inputs:
         if spec.name not in arrays:
             raise InputError(f"{source} has no values for input {spec.name!r}", f"The inputs are {listed}.")
-        found[spec.name] = _checked_array(spec, np.asarray(arrays[spec.name]), source, (shapes or {}).get(spec.name))
+        try:
+            array = np.asarray(arrays[spec.name])
+        except Exception as error:
+            # Lists of different lengths, or an object of another library that NumPy cannot read.
+            raise InputError(
+                f"{source}: input {spec.name!r} is no array: {first_line(error)}", "Give arrays."
+            ) from error
+        found[spec.name] = _checked_array(spec, array, source, (shapes or {}).get(spec.name))
     return found
 
 
@@ -190,7 +198,7 @@ def _call(generator: str, shapes: dict[str, Shape], seed: int) -> Any:
     function = load_generator(generator)
     try:
         return function(shapes, seed)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InputError(
             f"{generator} failed: {type(error).__name__}: {first_line(error)}",
             "It is called as FUNCTION(shapes, seed), with {input: shape}, and returns {input: array}.",
@@ -214,7 +222,7 @@ def load_generator(text: str) -> Callable[[dict[str, Shape], int], Any]:
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InputError(f"{path} cannot be imported: {type(error).__name__}: {first_line(error)}") from error
     function = getattr(module, name, None)
     if not callable(function):

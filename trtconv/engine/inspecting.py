@@ -30,7 +30,10 @@ def serve(request: InspectRequest, tell: Tell) -> dict[str, Any]:
     if not path.is_file():
         raise InputError(f"{path}: no such file", "Give an engine, its report, or an .onnx file.")
     with clock.stage("load"):
-        kind = kind_of(path)
+        try:
+            kind = kind_of(path)
+        except OSError as error:
+            raise InputError(f"{path} cannot be read: {error.strerror or error}", "Check its permissions.") from error
         if kind == "onnx":
             return {"kind": kind, **_onnx(path)}
         if kind == "report":

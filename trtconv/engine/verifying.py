@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -214,6 +215,9 @@ def precision_of(model: OnnxModel, subject: Subject | None, *, on_gpu: bool) -> 
 
 def _tolerance(request: VerifyRequest, precision: str) -> Tolerance:
     given = {name: value for name, value in dataclasses.asdict(request.limits).items() if value is not None}
+    for name, value in given.items():
+        if not math.isfinite(value):
+            raise InputError(f"the limit {name} is {value}", "Give a finite number: beyond NaN is nothing.")
     return dataclasses.replace(TOLERANCES[precision], **given)
 
 
@@ -236,6 +240,8 @@ def choose_cases(request: VerifyRequest, setting: Setting) -> list[Case]:
         InputError: The user's inputs or bounds do not fit the model, or the engine's profiles.
     """
     model = setting.model
+    if request.seed < 0:
+        raise InputError(f"the seed {request.seed} is negative", "Give 0 or more.")
     foreign = [spec.name for spec in model.inputs if spec.dtype == "undefined"]
     if foreign:
         raise InputError(f"input {foreign[0]!r} of {request.model} is no tensor", "Verify a model that takes tensors.")
@@ -253,6 +259,11 @@ def _built_profiles(request: VerifyRequest, setting: Setting) -> Sequence[ShapeP
     """Returns the engine's profiles: from its report, from itself, or from what the user says."""
     report = setting.subject.report if setting.subject is not None else None
     if report is not None and report.profiles:
+        names = {spec.name for spec in setting.model.inputs}
+        if any(profile.inputs.keys() != names for profile in report.profiles):
+            raise InputError(
+                f"{report.path} has profiles for other inputs than those of {request.model}", _OTHER_INPUTS
+            )
         return report.profiles
     if setting.engine is not None and setting.engine.profiles:
         return [named(setting.model.inputs, shapes) for shapes in setting.engine.profiles]
@@ -263,6 +274,9 @@ def _built_profiles(request: VerifyRequest, setting: Setting) -> Sequence[ShapeP
             raise
         hint = f"Name an engine that has its report, or say at which sizes to compare the rewritten model. {error.hint}"
         raise InputError(f"{setting.why_not}, and the model has {error.message}", hint) from error
+
+
+_OTHER_INPUTS = "Build the engine again: its report was altered."
 
 
 def _told(case: Case, skipped: str | None = None) -> dict[str, Any]:
