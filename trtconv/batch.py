@@ -8,6 +8,7 @@ import dataclasses
 import os
 import pickle
 import queue
+import signal
 import subprocess
 import sys
 import threading
@@ -197,6 +198,9 @@ class Worker:
         with self._lock:
             process, self._process = self._process, None
         if process is not None:
+            # What it started too, such as a comparison that hangs. Windows has no groups of processes.
+            with contextlib.suppress(ProcessLookupError, PermissionError, AttributeError):
+                os.killpg(process.pid, signal.SIGKILL)
             process.kill()
             process.wait()
             for pipe in (process.stdin, process.stdout):

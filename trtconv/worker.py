@@ -72,8 +72,13 @@ def call(task: str, argument: object, seconds: float, tell: Tell) -> Any:
     data = pickle.dumps((task, argument))
     deadline = time.monotonic() + seconds
     with tempfile.TemporaryFile() as said:
+        # A session of its own, so that what it starts ends with it.
         process = subprocess.Popen(
-            [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said
+            [sys.executable, "-c", code],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=said,
+            start_new_session=True,
         )
         assert process.stdin is not None
         assert process.stdout is not None
@@ -86,6 +91,7 @@ def call(task: str, argument: object, seconds: float, tell: Tell) -> Any:
         except Lost as lost:
             raise Lost(lost.why, _tail(said), lost.late) from None
         finally:
+            _end(process.pid, "SIGKILL")
             process.kill()
             process.wait()
             process.stdout.close()
@@ -183,4 +189,11 @@ def _end_with_caller() -> None:
     with contextlib.suppress(OSError):
         while os.read(0, 4096):
             pass
+    _end(os.getpid(), "SIGTERM")
     os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _end(leader: int, name: str) -> None:
+    """Ends a process and those that it started; does nothing where there are no groups of processes (Windows)."""
+    with contextlib.suppress(ProcessLookupError, PermissionError, AttributeError):
+        os.killpg(leader, getattr(signal, name))

@@ -61,6 +61,12 @@ def talking(argument: Any, tell: Tell) -> Any:
         time.sleep(0.01)
 
 
+def starting(argument: Any, tell: Tell) -> Any:
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    tell({"event": "pid", "pid": child.pid})
+    time.sleep(argument)
+
+
 def test_it_returns_and_tells() -> None:
     heard: list[dict[str, Any]] = []
     assert call(f"{HERE}:doubled", [1, "a"], 30, heard.append) == [1, "a", 1, "a"]
@@ -116,6 +122,16 @@ def test_it_ends_when_its_time_is_up_whatever_it_tells() -> None:
         call(f"{HERE}:talking", 30, 1.0, lambda event: None)
     assert caught.value.late
     assert time.monotonic() - started < 15
+
+
+def test_what_it_started_ends_with_it() -> None:
+    heard: list[dict[str, Any]] = []
+    with pytest.raises(Lost):
+        call(f"{HERE}:starting", 600, 1.5, heard.append)
+    until = time.monotonic() + 20
+    while alive(heard[0]["pid"]) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not alive(heard[0]["pid"])
 
 
 def test_it_ends_when_the_caller_is_interrupted() -> None:
