@@ -17,13 +17,16 @@ from trtconv.frozen import frozen
 
 Shape = tuple[int, ...]
 
+_LARGEST = 2**48
+"""Sizes beyond are none, and leave no room in 64 bits for the layers that enlarge them."""
+
 
 @dataclasses.dataclass(frozen=True, order=True)
 class Range:
     """Inclusive bounds of one dimension, in elements.
 
     Raises:
-        InputError: Unless 1 <= min <= opt <= max.
+        InputError: Unless 1 <= min <= opt <= max, and max is at most 2**48.
     """
 
     min: int
@@ -31,6 +34,8 @@ class Range:
     max: int
 
     def __post_init__(self) -> None:
+        if max(self.min, self.opt, self.max) > _LARGEST:
+            raise InputError(f"{self}: no dimension is that large", "Give sizes that a tensor can have.")
         if self.min < 1:
             raise InputError(f"{self}: a dimension is at least 1", "Give positive sizes, as in height=64:256:512.")
         if not self.min <= self.opt <= self.max:

@@ -90,6 +90,7 @@ class TestParseDims:
             (["h="], "--dim 'h=' is not NAME=MIN:OPT:MAX"),
             (["h=x"], "--dim h: 'x' is not MIN:OPT:MAX"),
             (["h=0:1:2"], "--dim h: 0:1:2: a dimension is at least 1"),
+            (["h=1:1:99999999999999999999"], "--dim h: 1:1:99999999999999999999: no dimension is that large"),
             (["h=1:2:3:4"], "--dim h: '1:2:3:4' has 4 parts"),
             (["h=1", "h=2"], "--dim gives h twice: 1:1:1 and 2:2:2"),
         ],
