@@ -481,7 +481,8 @@ def cast_interface(model: OnnxModel, kind: Kind) -> None:
     given = {tensor.name for tensor in graph.initializer}
     inputs = [v for v in graph.input if v.type.tensor_type.elem_type == FLOAT and v.name not in given]
     names = {value.name: model.fresh_name(f"{value.name}_fp32") for value in inputs}
-    outputs = [v for v in graph.output if v.type.tensor_type.elem_type == FLOAT and v.name not in names]
+    # An initializer that is returned as it is keeps its type: no node makes it.
+    outputs = [v for v in graph.output if v.type.tensor_type.elem_type == FLOAT and v.name not in {*names, *given}]
     names |= {value.name: model.fresh_name(f"{value.name}_fp32") for value in outputs}
     for scope in model.scopes:
         for node in scope.graph.node:

@@ -94,6 +94,17 @@ def test_the_interface_can_be_cast_too() -> None:
     assert np.abs(got - wanted).max() < 5e-3
 
 
+def test_a_weight_that_is_returned_keeps_its_type() -> None:
+    text = """<ir_version: 8, opset_import: ["": 17]> g (float[4] x) => (float[4] y, float[4] w)
+        <float[4] w = {1,2,3,4}> { y = Mul (x, w) }"""
+    made = model(text)
+    casting.cast(made, HALF)
+    casting.cast_interface(made, HALF)
+    onnx.checker.check_model(made.proto, full_check=True)
+    got = reference.session(made).run(None, {"x": np.ones(4, np.float16)})
+    assert [each.dtype for each in got] == [np.float16, np.float32]
+
+
 def test_float32_weights_go() -> None:
     made = model(DECONV, **weights())
     casting.cast(made, HALF)
