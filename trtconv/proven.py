@@ -90,7 +90,7 @@ class VerifyReport:
         runtime: Family, version and GPU that ran it; None where none did.
         precision: Whose tolerances hold.
         tolerance: The limits, as `Tolerance.to_json` writes them.
-        cases: One a size: `profile`, `size`, `shapes`, `seed`, `outputs`, `passed`, `skipped`, `seconds`.
+        cases: One a size: `profile`, `size`, `shapes`, `seed`, `outputs`, `passed`, `skipped`.
         bisect: The first tensor that diverges; None where it was not looked for.
         seconds: Wall time by stage.
         incomplete: Why not all that should be was compared; empty where it was.

@@ -45,11 +45,6 @@ class Case:
     seed: int = 0
     values: Mapping[str, NDArray[Any]] = dataclasses.field(default_factory=dict)
 
-    @property
-    def required(self) -> bool:
-        """Whether it has to run: a random size may be one that the network does not accept."""
-        return not self.size.startswith("random")
-
 
 def cases_of_profiles(
     model: OnnxModel, profiles: Sequence[ShapeProfile], *, random: int = 0, seed: int = 0
