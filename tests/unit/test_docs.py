@@ -81,6 +81,7 @@ def assert_shows(printed: str, shown: str) -> None:
 
 @pytest.fixture
 def in_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    # No link: export names the folder that a model's source is in.
     shutil.copytree(ROOT / "models", tmp_path / "models", ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "out").mkdir()
     monkeypatch.chdir(tmp_path)
