@@ -9,12 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from trtconv.errors import InputError
-<<<<<<< HEAD
 from trtconv.frozen import frozen
-from trtconv.plan import SCHEMA, profiles_from_json
-=======
 from trtconv.plan import FAMILIES, PRECISIONS, SCHEMA, profiles_from_json
->>>>>>> adc0309 (Refuse limits that are NaN, altered reports, damaged inputs and negative seeds as bad calls; name one precision)
 from trtconv.shapes import InputSpec, ShapeProfile
 
 

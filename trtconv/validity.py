@@ -275,6 +275,8 @@ def _attribute_faults(attribute: onnx.AttributeProto, label: str, types: dict[st
     expected = (wanted,) if wanted is not None else _attribute_types().get(attribute.name, (kind,))
     if kind == AttributeProto.UNDEFINED or kind not in expected:
         yield f"{label} has an attribute {attribute.name!r} of the wrong type"
+    if attribute.name == "output_padding" and types and wanted is None:
+        yield f"{label} has an output_padding, which is an attribute of ConvTranspose alone"
     if kind == AttributeProto.TENSOR:
         yield from _tensor_faults(attribute.t)
     elif kind == AttributeProto.TENSORS:

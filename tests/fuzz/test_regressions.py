@@ -55,6 +55,23 @@ def tensor_where_numbers_belong() -> onnx.ModelProto:
     return model
 
 
+def output_padding_of_a_convolution() -> onnx.ModelProto:
+    """TensorRT's parser reads it there too, and falls."""
+    model = text("g (float[1,1,4,4] x) => (float[1,1,p,q] y) <float[1,1,1,1] w = {1}> { y = Conv (x, w) }")
+    model.graph.node[0].attribute.append(helper.make_attribute("output_padding", [65536, 2, 0, -1]))
+    return model
+
+
+def branch_with_too_many_results() -> onnx.ModelProto:
+    model = text(
+        "g (float[2] x) => (float[2] y) <bool c = {1}> { y = If (c) <"
+        "then_branch = t () => (float[2] a) { a = Relu (x) }, else_branch = e () => (float[2] b) { b = Neg (x) }> }"
+    )
+    for attribute in model.graph.node[0].attribute:
+        attribute.g.output.append(attribute.g.output[0])
+    return model
+
+
 def float_where_numbers_belong() -> onnx.ModelProto:
     model = deconv("strides = [2,2]")
     model.graph.node[0].attribute.append(helper.make_attribute("pads", 1.5))
@@ -191,6 +208,7 @@ def foreign_quantizer_without_zero_point() -> onnx.ModelProto:
 
 VALID_OR_NOT = [
     *(recursive_function, cycle, cycle_behind_a_wrong_order, tensor_where_numbers_belong, float_where_numbers_belong),
+    *(output_padding_of_a_convolution, branch_with_too_many_results),
     *(attribute_without_a_value, attribute_without_a_type, quantizer_without_a_scale, integer_kernel_of_rank_0),
     *(
         quantizer_of_a_scalar_without_zero_point,

@@ -16,7 +16,7 @@ from trtconv.errors import EngineFailed, EnvironmentMissing, TrtconvError
 from trtconv.plan import SCHEMA
 from trtconv.progress import NullProgress, Progress
 from trtconv.proven import BenchReport, BenchRequest, InspectRequest, VerifyReport, VerifyRequest
-from trtconv.worker import Lost, call
+from trtconv.worker import Lost, WorkerBug, call
 
 
 class _Hearing:
@@ -176,6 +176,11 @@ def _bisect(request: VerifyRequest, report: VerifyReport, seconds: float, progre
         found: dict[str, Any] = call("trtconv.engine.bisecting:serve", (request, known), seconds, hearing)
     except (Lost, TrtconvError) as error:
         return {"tensor": None, "why": f"the search failed: {error}"}
+    except WorkerBug as bug:
+        return {
+            "tensor": None,
+            "why": f"the search failed: {str(bug).strip().rpartition(chr(10))[2]} (a bug in trtconv)",
+        }
     finally:
         hearing.close()
     return found

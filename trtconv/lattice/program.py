@@ -143,7 +143,9 @@ class Program:
         inner = {**tensors, **constants}
         for each in nodes:
             self._step(trial, each, inner, {})
-        for name, result in zip(node.outputs, results, strict=True):
+        # A malformed branch may return more or fewer tensors than the node.
+        for position, name in enumerate(node.outputs):
+            result = results[position] if position < len(results) else ""
             tensors[name] = inner.get(result, Tensor(None))
 
     def _node(self, index: int | None, proto: Any, path: str) -> Node:
