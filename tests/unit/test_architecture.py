@@ -58,8 +58,8 @@ MAY_IMPORT = {
         "audit errors files findings model passes plan precision profiles progress reference rules runtime shapes"
     ),
     "engine": (
-        "errors files lattice metrics model passes plan precision progress proven reference runtime saved shapes "
-        "tuning worker"
+        "errors files findings lattice metrics model passes plan precision profiles progress proven reference runtime "
+        "saved shapes tuning worker"
     ),
     "config": "errors findings plan selection shapes tuning",
     "batch": "errors pipeline plan progress",

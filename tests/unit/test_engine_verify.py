@@ -110,6 +110,9 @@ def test_dims_choose_the_sizes(gpu: FakeDriver, tmp_path: Path) -> None:
     assert {case["shapes"]["x"][2] for case in report.cases} == {6}
     with pytest.raises(InputError, match="no profile of the engine contains h=100"):
         run(built, dims={"h": Range(100, 100, 100)})
+    with pytest.raises(InputError, match="7") as refused:
+        run(built, dims={"h": Range(7, 7, 7)})
+    assert "8" in refused.value.hint
 
 
 def save(path: Path, **arrays: Any) -> Path:

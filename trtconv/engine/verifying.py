@@ -21,9 +21,11 @@ from trtconv.engine.opened import Subject, load_into, read_engine, require_machi
 from trtconv.engine.profiles import named, narrowed, profile_for
 from trtconv.engine.stages import Clock
 from trtconv.errors import EngineFailed, EnvironmentMissing, InputError
+from trtconv.findings import Severity
 from trtconv.frozen import frozen
 from trtconv.metrics import TOLERANCES, Tolerance, compare
 from trtconv.model import OnnxModel
+from trtconv.profiles import settle
 from trtconv.proven import VerifyRequest
 from trtconv.reference import element_types, first_line, quantizes, session
 from trtconv.runtime import Engine, EngineLoader, Execution, load_engines
@@ -251,8 +253,17 @@ def choose_cases(request: VerifyRequest, setting: Setting) -> list[Case]:
         shapes = {name: values.shape for name, values in feeds.items()}
         return [Case(profile_for(built, shapes), "inputs", shapes, request.seed, feeds)]
     within = narrowed(model.inputs, built, request.dims)
+    if request.dims:
+        _refuse_sizes(model, [profile for _, profile in within])
     cases = cases_of_profiles(model, [profile for _, profile in within], random=request.random, seed=request.seed)
     return [dataclasses.replace(case, profile=within[case.profile][0]) for case in cases]
+
+
+def _refuse_sizes(model: OnnxModel, profiles: Sequence[ShapeProfile]) -> None:
+    """Raises InputError where a size that the user asked for is none that the network accepts."""
+    faults = [f for f in settle(model, profiles).findings if f.severity is Severity.ERROR]
+    if faults:
+        raise InputError(faults[0].message, faults[0].fix)
 
 
 def _built_profiles(request: VerifyRequest, setting: Setting) -> Sequence[ShapeProfile]:
