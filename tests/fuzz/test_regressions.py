@@ -62,6 +62,16 @@ def output_padding_of_a_convolution() -> onnx.ModelProto:
     return model
 
 
+def quantizers_that_cannot_be_read() -> onnx.ModelProto:
+    """The only QuantizeLinear of its group has a scale that is no number, and a Pad behind it."""
+    model = text(
+        "g (float[1,4] x) => (uint8[p,q] y) <float s = {0.5}, uint8 z = {0}, uint8 f = {3}, int64[4] pads = {0,0,0,1}>"
+        " { q = QuantizeLinear (x, s, z)  y = Pad (q, pads, f) }"
+    )
+    model.graph.initializer[0].CopyFrom(numpy_helper.from_array(np.float32(np.nan), "s"))
+    return model
+
+
 def branch_with_too_many_results() -> onnx.ModelProto:
     model = text(
         "g (float[2] x) => (float[2] y) <bool c = {1}> { y = If (c) <"
@@ -208,7 +218,7 @@ def foreign_quantizer_without_zero_point() -> onnx.ModelProto:
 
 VALID_OR_NOT = [
     *(recursive_function, cycle, cycle_behind_a_wrong_order, tensor_where_numbers_belong, float_where_numbers_belong),
-    *(output_padding_of_a_convolution, branch_with_too_many_results),
+    *(output_padding_of_a_convolution, branch_with_too_many_results, quantizers_that_cannot_be_read),
     *(attribute_without_a_value, attribute_without_a_type, quantizer_without_a_scale, integer_kernel_of_rank_0),
     *(
         quantizer_of_a_scalar_without_zero_point,

@@ -127,12 +127,14 @@ class Group:
     """Tensors that share quantised values, and the nodes around them.
 
     Args:
+        first: The first QuantizeLinear or DequantizeLinear, which need not be one that can be read.
         linears: QuantizeLinear and DequantizeLinear nodes.
         movers: Nodes that pass values on.
         constants: Quantised constants.
         obstacle: Why the group cannot be changed as a whole, or an empty string.
     """
 
+    first: gs.Node
     linears: list[Linear] = dataclasses.field(default_factory=list)
     movers: list[gs.Node] = dataclasses.field(default_factory=list)
     constants: list[gs.Tensor] = dataclasses.field(default_factory=list)
@@ -157,8 +159,7 @@ class Group:
     @property
     def name(self) -> str:
         """What to call it: the first node."""
-        node = self.linears[0].node
-        return str(node.name or node.outputs[0].name)
+        return str(self.first.name or self.first.outputs[0].name)
 
 
 def each_group(model: OnnxModel) -> Iterator[tuple[Field, Group]]:
@@ -181,7 +182,7 @@ def groups(field: Field) -> list[Group]:
 
 
 def _grow(field: Field, start: gs.Node, seen: set[int]) -> Group:
-    group = Group()
+    group = Group(start)
     queue = [start]
     constants: set[int] = set()
     for node in queue:
