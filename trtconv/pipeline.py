@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import hashlib
 import json
 import math
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from trtconv.files import atomic_write, check_writable, locked, real_path, sha25
 from trtconv.findings import Finding, Location, Severity, worst
 from trtconv.frozen import frozen
 from trtconv.model import OnnxModel, UnsupportedFunctions, data_path, python_line
-from trtconv.passes import PASSES, Pass, PassResult, check_made, passes_for, run_passes, select
+from trtconv.passes import PASSES, Pass, PassResult, passes_for, run_passes, select
 from trtconv.plan import (
     BuildPlan,
     BuildReport,
@@ -113,7 +112,7 @@ def _build(
     request: BuildRequest, model: OnnxModel, engine: Runtime, report: BuildReport, clock: _Clock
 ) -> tuple[BuildReport, EngineBlob | None]:
     """Does the work of `build` after loading; every failure of the model becomes findings in the report."""
-    done, findings = _prepare(model, engine.info.target, _passes(request), clock, check=False)
+    done, findings = _prepare(model, engine.info.target, _passes(request), clock)
     with clock.stage("sizes"):
         asked = request.dims if request.profiles else None
         sized = settle(model, report.plan.profiles, rounded=request.rounded, split=request.split, asked=asked)
@@ -141,11 +140,10 @@ def _build(
         return dataclasses.replace(report, exit_code=1), None
     network, refused = _parse(model, engine, clock)
     if network is None:
-        check_made(done)
         return _failed(report, refused), None
     plan = _builder_plan(report.plan, request, engine)
     try:
-        blob = _build_in_thread(network, plan, clock, meanwhile=functools.partial(check_made, done))
+        blob = _build_in_thread(network, plan, clock)
     except BuildFailed as error:
         narrower_too = _with_narrower(_findings_of(error), model, sized, plan, engine, clock)
         return _failed(report, narrower_too), None
@@ -309,24 +307,18 @@ def _passes(request: BuildRequest | CheckRequest) -> tuple[Pass, ...]:
 
 
 def _prepare(
-    model: OnnxModel,
-    target: Target,
-    passes: Sequence[Pass],
-    clock: _Clock,
-    standing: frozenset[str] = frozenset(),
-    *,
-    check: bool = True,
+    model: OnnxModel, target: Target, passes: Sequence[Pass], clock: _Clock, standing: frozenset[str] = frozenset()
 ) -> tuple[PassResult, tuple[Finding, ...]]:
     """Runs rules and passes; what the rules no longer find afterwards was mended.
 
-    A mended finding becomes milder by one severity, unless its code is in `standing`. `check` is that of `run_passes`.
+    A mended finding becomes milder by one severity, unless its code is in `standing`.
     """
     # Findings before and after the passes, edits and TensorRT's layers are told apart by these names.
     model.name_nodes("ConvTranspose")
     with clock.stage("rules"):
         before = run_rules(model, target)
     with clock.stage("rewrite"):
-        done = run_passes(model, passes, target, check=check)
+        done = run_passes(model, passes, target)
     if not done.edits:
         return done, before
     with clock.stage("rules"):
@@ -418,9 +410,7 @@ def _cache_findings(request: BuildRequest, info: RuntimeInfo) -> tuple[Finding, 
     return (Finding("TC407", "timing-cache-unused", message, Severity.INFO, fix=fix),)
 
 
-def _build_in_thread(
-    network: ParsedNetwork, plan: BuildPlan, clock: _Clock, meanwhile: Callable[[], None] = lambda: None
-) -> EngineBlob:
+def _build_in_thread(network: ParsedNetwork, plan: BuildPlan, clock: _Clock) -> EngineBlob:
     """Builds in another thread, so that Ctrl-C reaches this one; the native call itself cannot be interrupted."""
     import concurrent.futures
 
@@ -434,7 +424,6 @@ def _build_in_thread(
     with clock.stage("build"):
         future = executor.submit(network.build, plan, monitor)
         try:
-            meanwhile()
             while True:
                 with contextlib.suppress(concurrent.futures.TimeoutError):
                     return future.result(timeout=0.2)

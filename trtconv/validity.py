@@ -39,32 +39,7 @@ _BITS = {
 """Bits of one element, by element type; strings aside."""
 _KNOWN_TYPES = frozenset({*_BITS, TensorProto.STRING, TensorProto.UNDEFINED})
 _PLAIN_KINDS = frozenset({AttributeProto.INTS, AttributeProto.INT, AttributeProto.FLOAT, AttributeProto.FLOATS})
-_Signature = tuple[int, dict[str, int], int]
-"""An operator's least number of inputs, its attributes' types, and how many inputs must have a name."""
-_UNKNOWN: _Signature = (0, {}, 0)
-_INT, _INTS, _FLOAT = AttributeProto.INT, AttributeProto.INTS, AttributeProto.FLOAT
-_WINDOW = {"auto_pad": AttributeProto.STRING, "kernel_shape": _INTS, "pads": _INTS, "strides": _INTS}
-_FREQUENT: dict[str, _Signature] = {
-    **dict.fromkeys(("Relu", "Sigmoid", "Tanh", "Identity"), (1, {}, 1)),
-    **dict.fromkeys(("Add", "Sub", "Mul", "Div", "MatMul", "PRelu"), (2, {}, 2)),
-    "LeakyRelu": (1, {"alpha": _FLOAT}, 1),
-    "Conv": (2, {**_WINDOW, "dilations": _INTS, "group": _INT}, 2),
-    "ConvTranspose": (
-        2,
-        {**_WINDOW, "dilations": _INTS, "group": _INT, "output_padding": _INTS, "output_shape": _INTS},
-        2,
-    ),
-    "MaxPool": (1, {**_WINDOW, "ceil_mode": _INT, "dilations": _INTS, "storage_order": _INT}, 1),
-    "AveragePool": (1, {**_WINDOW, "ceil_mode": _INT, "count_include_pad": _INT, "dilations": _INTS}, 1),
-    "GlobalAveragePool": (1, {}, 1),
-    "BatchNormalization": (5, {"epsilon": _FLOAT, "momentum": _FLOAT, "spatial": _INT, "training_mode": _INT}, 5),
-    "Concat": (1, {"axis": _INT}, 0),
-    "Reshape": (2, {"allowzero": _INT}, 2),
-    "Transpose": (1, {"perm": _INTS}, 1),
-}
-"""Operators that are alike in every opset from 7: to ask onnx for the first one takes longer than to parse a U-Net,
-since it registers all operators of all versions."""
-_FREQUENT_SINCE = 7
+_UNKNOWN: tuple[int, dict[str, int], int] = (0, {}, 0)
 _LONGEST_VECTOR = 1 << 16
 _TYPED_DATA = ("float_data", "int32_data", "int64_data", "double_data", "uint64_data")
 _STANDARD = ("", "ai.onnx")
@@ -261,8 +236,7 @@ def _cycle_faults(columns: Columns, waiting: list[int], made: set[str], produced
 
 
 def _node_faults(columns: Columns, opset: int) -> Iterator[str]:
-    frequent = _FREQUENT if opset >= _FREQUENT_SINCE else {}
-    signatures = {op: frequent.get(op) or _signature(op, opset) or _UNKNOWN for op in set(columns.ops)}
+    signatures = {op: _signature(op, opset) or _UNKNOWN for op in set(columns.ops)}
     rows = zip(columns.ops, columns.domains, columns.inputs, columns.outputs, columns.attributes, strict=True)
     for index, (op, domain, inputs, outputs, attributes) in enumerate(rows):
         least, types, named = signatures[op] if domain in _STANDARD else _UNKNOWN
@@ -324,8 +298,8 @@ def _attribute_types() -> dict[str, tuple[int, ...]]:
 
 
 @functools.cache
-def _signature(op: str, opset: int) -> _Signature | None:
-    """Returns what ONNX says of an operator of the standard domain; None where it has none of that name."""
+def _signature(op: str, opset: int) -> tuple[int, dict[str, int], int] | None:
+    """Returns an operator's least number of inputs, its attributes' types, and how many inputs must have a name."""
     try:
         schema = onnx.defs.get_schema(op, max(1, min(opset, onnx.defs.onnx_opset_version())), "")
     except (onnx.defs.SchemaError, TypeError, ValueError):

@@ -461,31 +461,6 @@ class Wrong(Pass):
         return PassResult((Edit(self.name, node.name, "broken"),))
 
 
-class Invalid(Wrong):
-    """Makes a node that ONNX has not."""
-
-    name = "invalid"
-
-    def run(self, model: Any, target: Target) -> PassResult:
-        if model.proto.graph.node[0].op_type == "NoSuchOperator":
-            return PassResult()
-        model.proto.graph.node[0].op_type = "NoSuchOperator"
-        model.touch()
-        return PassResult((Edit(self.name, "", "broken"),))
-
-
-@pytest.mark.parametrize("accepted", [True, False])
-def test_an_invalid_model_of_ours_is_a_bug_also_where_it_shows_late(
-    use: Use, model: Path, monkeypatch: pytest.MonkeyPatch, accepted: bool
-) -> None:
-    """The checker looks at it while TensorRT builds."""
-    use(FakeRuntime(refuses=() if accepted else [issue(0, "Relu", "no importer", "a")]))
-    monkeypatch.setattr(pipeline, "passes_for", lambda *_, **__: (Invalid(),))
-    with pytest.raises(AssertionError, match="the passes made an invalid model"):
-        build(model)
-    assert not model.with_suffix(".engine").exists()
-
-
 def test_a_rewrite_that_computes_something_else_is_not_written(
     use: Use, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,7 +1,7 @@
 """The rewrites, in the order in which they run."""
 
 from trtconv.passes.asymmetric import ComputeAsymmetricInFloat, RequantizeSymmetric
-from trtconv.passes.base import Pass, PassResult, check_made, run_passes, select
+from trtconv.passes.base import Pass, PassResult, run_passes, select
 from trtconv.passes.channel_scales import MoveChannelScales
 from trtconv.passes.dilate_kernel import DilateDeconvKernel
 from trtconv.passes.explicit_deconv import MakeDeconvExplicit
@@ -51,4 +51,4 @@ def passes_for(precision: str, *, requantize: bool = False) -> tuple[Pass, ...]:
     return tuple(explicit if isinstance(each, MakeDeconvExplicit) else each for each in asked)
 
 
-__all__ = ["PASSES", "Pass", "PassResult", "check_made", "passes_for", "run_passes", "select"]
+__all__ = ["PASSES", "Pass", "PassResult", "passes_for", "run_passes", "select"]

@@ -16,17 +16,10 @@ from trtconv.plan import Edit, Skip, Target
 
 @frozen
 class PassResult:
-    """What a pass did. Nothing to do (both empty), refused (`skipped`) and failed (an exception) stay apart.
-
-    Args:
-        edits: What was rewritten.
-        skipped: What was left alone, and why.
-        unchecked: The models before and after, without weights, where `check_made` is still to be called.
-    """
+    """What a pass did. Nothing to do (both empty), refused (`skipped`) and failed (an exception) stay apart."""
 
     edits: tuple[Edit, ...] = ()
     skipped: tuple[Skip, ...] = ()
-    unchecked: tuple[bytes, bytes] | None = None
 
     def __add__(self, other: PassResult) -> PassResult:
         return PassResult(self.edits + other.edits, self.skipped + other.skipped)
@@ -137,12 +130,11 @@ class Operation:
     target: Target
 
 
-def run_passes(model: OnnxModel, passes: Sequence[Pass], target: Target, *, check: bool = True) -> PassResult:
+def run_passes(model: OnnxModel, passes: Sequence[Pass], target: Target) -> PassResult:
     """Runs passes in order, in place, and checks what each one promised.
 
     Checked: edits are reported if and only if the graph changed; graph inputs, outputs and metadata are as they were;
-    a second run edits nothing; the ONNX checker accepts what it accepted before. That last is left to the caller with
-    `check=False`: it takes time, which there is while TensorRT builds.
+    a second run edits nothing; the ONNX checker accepts what it accepted before.
 
     Raises:
         AssertionError: A pass broke its contract: a bug in trtconv.
@@ -159,24 +151,10 @@ def run_passes(model: OnnxModel, passes: Sequence[Pass], target: Target, *, chec
         result, before = _run_one(model, each, target, before)
         total += result
     if total.edits and original is not None:
-        total = PassResult(total.edits, total.skipped, (original, model.without_weights()))
-        if check:
-            check_made(total)
+        complaint = _complaint(model.without_weights())
+        # What was invalid before need not be valid now.
+        assert complaint is None or _complaint(original), f"the passes made an invalid model: {complaint}"
     return total
-
-
-def check_made(result: PassResult) -> None:
-    """Has ONNX's checker look at what passes made.
-
-    Raises:
-        AssertionError: They made an invalid model of a valid one: a bug in trtconv.
-    """
-    if result.unchecked is None:
-        return
-    original, made = result.unchecked
-    complaint = _complaint(made)
-    # What was invalid before need not be valid now.
-    assert complaint is None or _complaint(original), f"the passes made an invalid model: {complaint}"
 
 
 def _run_one(model: OnnxModel, each: Pass, target: Target, before: int) -> tuple[PassResult, int]:
