@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -168,7 +169,7 @@ class Baked:
         tensor = self._seen.get(node.inputs[position]) if position < len(node.inputs) else None
         if tensor is None or tensor.data is None:
             return None
-        return [int(num.value) if num.constant else None for num in tensor.data.flat]
+        return [int(num.value) if num.constant and math.isfinite(num.value) else None for num in tensor.data.flat]
 
     def _ints(self, node: Node) -> list[int] | None:
         """Returns the sizes that a node asks for where all are constant."""

@@ -8,6 +8,7 @@ import math
 import pickle
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -33,8 +34,12 @@ _BATCHES = (2, 1)
 _QUANTIZERS = ("QuantizeLinear", "DynamicQuantizeLinear", "QLinear")
 """What the operators that round to steps begin with."""
 _NUMPY_NAMES = {"float": "float32", "double": "float64"}
-_MOST_ELEMENTS = 1 << 28
+_MOST_ELEMENTS = 1 << 26
 """Elements of all inputs together beyond which nothing is run."""
+_PATIENCE_SECONDS = 15.0
+"""How long sizes are looked for that a model takes."""
+_LONGEST_SECONDS = 900.0
+"""How long two models may be compared."""
 _NEWEST_IR = 10
 """IR versions above are read by newer ONNX Runtimes only, and mean the same for what is compared here."""
 
@@ -81,7 +86,10 @@ def compare_models(original: OnnxModel, rewritten: OnnxModel, *, resized: bool =
     if foreign:
         return _unknown(f"input {foreign[0]!r} is no tensor")
     result = _unknown("no input sizes were found that the model accepts")
+    started = time.monotonic()
     for shapes in _candidate_shapes(original.inputs):
+        if time.monotonic() - started > _PATIENCE_SECONDS:
+            break
         if sum(math.prod(shape) for shape in shapes.values()) > _MOST_ELEMENTS:
             outcome: _Run | str = "its inputs are too large"
         else:
@@ -132,7 +140,12 @@ def compare_safely(original: OnnxModel, rewritten: OnnxModel, *, resized: bool =
     """Does as `compare_models` in a process of its own: some models end the process that ONNX Runtime runs in."""
     code = f"import sys; sys.path[:] = {sys.path!r}; from trtconv.reference import serve; serve()"
     task = pickle.dumps((str(original.path), resized, original.serialize(), rewritten.serialize()))
-    ended = subprocess.run([sys.executable, "-c", code], input=task, capture_output=True, check=False)
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-c", code], input=task, capture_output=True, check=False, timeout=_LONGEST_SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        return _unknown(f"ONNX Runtime took longer than {_LONGEST_SECONDS:.0f} s over the models")
     if ended.returncode:
         how = f"signal {-ended.returncode}" if ended.returncode < 0 else f"status {ended.returncode}"
         return _unknown(f"ONNX Runtime broke down on the models ({how})")

@@ -40,6 +40,10 @@ _BITS = {
 _KNOWN_TYPES = frozenset({*_BITS, TensorProto.STRING, TensorProto.UNDEFINED})
 _PLAIN_KINDS = frozenset({AttributeProto.INTS, AttributeProto.INT, AttributeProto.FLOAT, AttributeProto.FLOATS})
 _UNKNOWN: tuple[int, dict[str, int], int] = (0, {}, 0)
+_FOREIGN: dict[tuple[str, str], tuple[int, dict[str, int], int]] = {
+    ("com.microsoft", op): (2, {}, 2) for op in ("QuantizeLinear", "DequantizeLinear")
+}
+"""What `_signature` would say of operators of other domains that are read as ONNX's own."""
 _LONGEST_VECTOR = 1 << 16
 _TYPED_DATA = ("float_data", "int32_data", "int64_data", "double_data", "uint64_data")
 _STANDARD = ("", "ai.onnx")
@@ -239,7 +243,7 @@ def _node_faults(columns: Columns, opset: int) -> Iterator[str]:
     signatures = {op: _signature(op, opset) or _UNKNOWN for op in set(columns.ops)}
     rows = zip(columns.ops, columns.domains, columns.inputs, columns.outputs, columns.attributes, strict=True)
     for index, (op, domain, inputs, outputs, attributes) in enumerate(rows):
-        least, types, named = signatures[op] if domain in _STANDARD else _UNKNOWN
+        least, types, named = signatures[op] if domain in _STANDARD else _FOREIGN.get((domain, op), _UNKNOWN)
         if not op or not any(outputs) or len(inputs) < least or not all(inputs[:named]):
             yield _shape_of_node(columns.nodes[index], least)
         for attribute in attributes:
@@ -297,12 +301,20 @@ def _attribute_types() -> dict[str, tuple[int, ...]]:
     return found
 
 
+def _schema(op: str, opset: int) -> Any:
+    try:
+        return onnx.defs.get_schema(op, opset, "")
+    except (onnx.defs.SchemaError, TypeError, ValueError):
+        return None
+
+
 @functools.cache
 def _signature(op: str, opset: int) -> tuple[int, dict[str, int], int] | None:
     """Returns an operator's least number of inputs, its attributes' types, and how many inputs must have a name."""
-    try:
-        schema = onnx.defs.get_schema(op, max(1, min(opset, onnx.defs.onnx_opset_version())), "")
-    except (onnx.defs.SchemaError, TypeError, ValueError):
+    schema = _schema(op, max(1, min(opset, onnx.defs.onnx_opset_version())))
+    # TensorRT's parser takes operators also of models whose opset is older than they are.
+    schema = schema or _schema(op, onnx.defs.onnx_opset_version())
+    if schema is None:
         return None
     types = {name: attribute.type.value for name, attribute in schema.attributes.items()}
     single = onnx.defs.OpSchema.FormalParameterOption.Single

@@ -72,6 +72,25 @@ def quantizers_that_cannot_be_read() -> onnx.ModelProto:
     return model
 
 
+def foreign_quantizer_without_scale() -> onnx.ModelProto:
+    model = text("g (float[1,4] x) => (float[1,4] y) <float s = {0.5}> { y = Identity (x) }")
+    model.graph.node[0].CopyFrom(helper.make_node("DequantizeLinear", ["x"], ["y"], domain="com.microsoft"))
+    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    return model
+
+
+def operator_newer_than_the_opset() -> onnx.ModelProto:
+    model = text("g (float[1,4] x) => (int32[p,q] y) { y = ConvInteger (x) }")
+    del model.opset_import[:]
+    return model
+
+
+def infinite_size() -> onnx.ModelProto:
+    model = text("g (float[1,1,h,w] x) => (float[1,1,p,q] y) <float[4] s = {1,1,2,2}> { y = Resize (x, , , s) }")
+    model.graph.initializer[0].CopyFrom(numpy_helper.from_array(np.array([1, 1, np.inf, np.nan], np.float32), "s"))
+    return model
+
+
 def branch_with_too_many_results() -> onnx.ModelProto:
     model = text(
         "g (float[2] x) => (float[2] y) <bool c = {1}> { y = If (c) <"
@@ -219,6 +238,7 @@ def foreign_quantizer_without_zero_point() -> onnx.ModelProto:
 VALID_OR_NOT = [
     *(recursive_function, cycle, cycle_behind_a_wrong_order, tensor_where_numbers_belong, float_where_numbers_belong),
     *(output_padding_of_a_convolution, branch_with_too_many_results, quantizers_that_cannot_be_read),
+    *(foreign_quantizer_without_scale, infinite_size, operator_newer_than_the_opset),
     *(attribute_without_a_value, attribute_without_a_type, quantizer_without_a_scale, integer_kernel_of_rank_0),
     *(
         quantizer_of_a_scalar_without_zero_point,
