@@ -59,7 +59,8 @@ def on_torch(recipe: str, shapes: dict[str, list[int]]) -> dict[str, Any]:
     found: dict[str, Any] = {"version": torch.__version__}
     for name, dtype in (("float32", torch.float32), ("float16", torch.float16)):
         network = module.build().eval().to("cuda", dtype)
-        inputs = [torch.randn(shape, device="cuda", dtype=dtype) for shape in shapes.values()]
+        # The GPU's generator may not be used while another network's graph is being captured.
+        inputs = [torch.randn(shape).to("cuda", dtype) for shape in shapes.values()]
         for way, run in (("eager", network), ("compile", torch.compile(network, mode="max-autotune"))):
 
             def call(run: Any = run, inputs: Any = inputs) -> None:

@@ -258,7 +258,8 @@ class Suite:
             (self.options.torch_python, "torch", ROOT / "models" / f"{network}.py"),
         ):
             code, out, err, _ = self.process([python, str(HERE / "beside.py"), kind, str(path), str(file)], 90)
-            found.update(json.loads(out) if code == 0 else {kind: err[-300:] or f"status {code}"})
+            why = err.strip().rpartition("\n")[2][-300:] or f"status {code}"
+            found.update(json.loads(out) if code == 0 else {kind: why})
         return found
 
 
