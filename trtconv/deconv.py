@@ -241,16 +241,21 @@ def fold(geometry: Geometry, window: Sequence[Crop]) -> Folding:
     Returns:
         The folding; it adds no tap where no crop is negative.
     """
-    low = tuple(_taps(c.begin, d) for c, d in zip(window, geometry.dilations, strict=True))
-    high = tuple(_taps(c.end, d) for c, d in zip(window, geometry.dilations, strict=True))
+    return Folding(*_grown(window, geometry.dilations))
+
+
+def _grown(window: Sequence[Crop], steps: Sizes) -> tuple[Sizes, Sizes, tuple[Crop, ...]]:
+    """Returns how many zeros make every crop >= 0, before and after, and the crops then; a zero is worth one step."""
+    before = tuple(_zeros(c.begin, step) for c, step in zip(window, steps, strict=True))
+    after = tuple(_zeros(c.end, step) for c, step in zip(window, steps, strict=True))
     grown = tuple(
-        Crop(c.begin + before * d, c.end + after * d)
-        for c, before, after, d in zip(window, low, high, geometry.dilations, strict=True)
+        Crop(c.begin + low * step, c.end + high * step)
+        for c, low, high, step in zip(window, before, after, steps, strict=True)
     )
-    return Folding(low, high, grown)
+    return before, after, grown
 
 
-def _taps(crop: int, step: int) -> int:
+def _zeros(crop: int, step: int) -> int:
     return -(min(crop, 0) // step)
 
 
@@ -279,13 +284,7 @@ def lengthen(geometry: Geometry, window: Sequence[Crop]) -> Lengthening:
         geometry: The node.
         window: Its crops.
     """
-    before = tuple(_taps(c.begin, s) for c, s in zip(window, geometry.strides, strict=True))
-    after = tuple(_taps(c.end, s) for c, s in zip(window, geometry.strides, strict=True))
-    grown = tuple(
-        Crop(c.begin + low * s, c.end + high * s)
-        for c, low, high, s in zip(window, before, after, geometry.strides, strict=True)
-    )
-    return Lengthening(before, after, grown)
+    return Lengthening(*_grown(window, geometry.strides))
 
 
 def extend_kernel(weights: NDArray[Any], folding: Folding, fill: NDArray[Any] | int = 0) -> NDArray[Any]:

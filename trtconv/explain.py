@@ -28,7 +28,7 @@ from trtconv.findings import Finding
 from trtconv.frozen import frozen
 from trtconv.isolate import parse_alone
 from trtconv.model import OnnxModel, Scope
-from trtconv.passes import PASSES, PassResult, run_passes
+from trtconv.passes import PassResult, passes_for, run_passes
 from trtconv.plan import Target
 from trtconv.rules import run_rules
 from trtconv.rules.base import Deconv, ModelView
@@ -270,7 +270,7 @@ class _After:
         """Runs the passes on the model, in place."""
         model.name_nodes("ConvTranspose")
         name = node.node.name
-        done = run_passes(model, [each for each in PASSES if not each.on_request], desk.target)
+        done = run_passes(model, passes_for("as-is"), desk.target)
         made = next((each for each in ModelView(model).deconvs if each.node.name == name), None)
         if made is None:
             return cls(done, None)

@@ -274,7 +274,7 @@ Bounds = Mapping[str, Range]
 """Dimension name or INPUT:AXIS to its range."""
 
 
-def _as_paths(request: object, *names: str) -> None:
+def as_paths(request: object, *names: str) -> None:
     """Lets callers of the Python API write paths as text."""
     for name in names:
         value = getattr(request, name)
@@ -329,7 +329,7 @@ class BuildRequest:
     cast_interface: bool = False
 
     def __post_init__(self) -> None:
-        _as_paths(self, "model", "engine", "report", "timing_cache", "timing_folder")
+        as_paths(self, "model", "engine", "report", "timing_cache", "timing_folder")
 
     @property
     def engine_path(self) -> Path:
@@ -363,7 +363,7 @@ class CheckRequest:
     values: Mapping[str, InputRange] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        _as_paths(self, "model")
+        as_paths(self, "model")
 
 
 @frozen
@@ -451,7 +451,7 @@ class RewriteRequest:
     requantize: bool = False
 
     def __post_init__(self) -> None:
-        _as_paths(self, "model", "output")
+        as_paths(self, "model", "output")
 
 
 @frozen
@@ -510,7 +510,7 @@ class ReduceRequest:
     timeout: float = 120.0
 
     def __post_init__(self) -> None:
-        _as_paths(self, "model", "output")
+        as_paths(self, "model", "output")
 
 
 @frozen

@@ -8,16 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from trtconv.frozen import frozen
-from trtconv.plan import SCHEMA, Bounds
+from trtconv.plan import SCHEMA, Bounds, as_paths
 from trtconv.shapes import Shape
-
-
-def _as_path(request: object, *names: str) -> None:
-    """Lets callers of the Python API write paths as text."""
-    for name in names:
-        value = getattr(request, name)
-        if isinstance(value, str):
-            object.__setattr__(request, name, Path(value))
 
 
 @frozen
@@ -70,7 +62,7 @@ class VerifyRequest:
     seconds: float = 600.0
 
     def __post_init__(self) -> None:
-        _as_path(self, "model", "engine", "report", "inputs")
+        as_paths(self, "model", "engine", "report", "inputs")
 
     @property
     def engine_path(self) -> Path:
@@ -181,7 +173,7 @@ class BenchRequest:
     seconds: float = 600.0
 
     def __post_init__(self) -> None:
-        _as_path(self, "engine", "report", "versus", "cache")
+        as_paths(self, "engine", "report", "versus", "cache")
 
 
 @frozen
@@ -242,4 +234,4 @@ class InspectRequest:
     seconds: float = 120.0
 
     def __post_init__(self) -> None:
-        _as_path(self, "path", "report")
+        as_paths(self, "path", "report")

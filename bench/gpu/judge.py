@@ -265,8 +265,7 @@ def rewrite(sample: Sample, target: str, precision: str) -> tuple[OnnxModel, Onn
     parsed = Target.parse(target)
     assert parsed is not None
     original, rewritten = _wrap(sample.model), _wrap(sample.model)
-    passes = [each for each in passes_for(precision) if not each.on_request]
-    return original, rewritten, run_passes(rewritten, passes, parsed)
+    return original, rewritten, run_passes(rewritten, passes_for(precision), parsed)
 
 
 def _worst(expected: list[Array], got: list[Array]) -> float | None:
