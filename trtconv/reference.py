@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
-import pickle
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +13,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
+from trtconv import worker
 from trtconv.frozen import frozen
 from trtconv.model import OnnxModel
 from trtconv.shapes import InputSpec, dynamic_dims
@@ -138,28 +135,23 @@ def _is_telling(values: Any) -> bool:
 
 def compare_safely(original: OnnxModel, rewritten: OnnxModel, *, resized: bool = False) -> dict[str, Any]:
     """Does as `compare_models` in a process of its own: some models end the process that ONNX Runtime runs in."""
-    code = f"import sys; sys.path[:] = {sys.path!r}; from trtconv.reference import serve; serve()"
-    task = pickle.dumps((str(original.path), resized, original.serialize(), rewritten.serialize()))
+    task = (str(original.path), resized, original.serialize(), rewritten.serialize())
     try:
-        ended = subprocess.run(
-            [sys.executable, "-c", code], input=task, capture_output=True, check=False, timeout=_LONGEST_SECONDS
-        )
-    except subprocess.TimeoutExpired:
-        return _unknown(f"ONNX Runtime took longer than {_LONGEST_SECONDS:.0f} s over the models")
-    if ended.returncode:
-        how = f"signal {-ended.returncode}" if ended.returncode < 0 else f"status {ended.returncode}"
-        return _unknown(f"ONNX Runtime broke down on the models ({how})")
-    # JSON writes infinity, which it does not have, in a way that only Python reads.
-    result: dict[str, Any] = json.loads(ended.stdout.rpartition(b"\n")[2])
+        result: dict[str, Any] = worker.call("trtconv.reference:serve", task, _LONGEST_SECONDS, lambda _: None)
+    except worker.Lost as lost:
+        if lost.late:
+            return _unknown(f"ONNX Runtime took longer than {_LONGEST_SECONDS:.0f} s over the models")
+        return _unknown(f"ONNX Runtime broke down on the models ({lost.why})")
+    except worker.WorkerBug as bug:
+        return _unknown(f"ONNX Runtime broke down on the models ({str(bug).strip().rpartition(chr(10))[2]})")
     return result
 
 
-def serve() -> None:
-    """Compares the models on stdin and writes the result to stdout, as the last line."""
-    path, resized, *models = pickle.load(sys.stdin.buffer)
+def serve(task: tuple[str, bool, bytes, bytes], _: worker.Tell) -> dict[str, Any]:
+    """Compares the models of `compare_safely`, in a process of its own."""
+    path, resized, *models = task
     original, rewritten = (OnnxModel(onnx.load_model_from_string(data), Path(path)) for data in models)
-    result = json.dumps(compare_models(original, rewritten, resized=resized))
-    sys.stdout.write(f"\n{result}")
+    return compare_models(original, rewritten, resized=resized)
 
 
 def relative_error(expected: Any, got: Any) -> float:

@@ -48,7 +48,7 @@ MAY_IMPORT = {
     "exported": "_version plan shapes",
     "report": "_version errors explanation exported findings plan shapes",
     "audit": "deconv findings model rules runtime",
-    "reference": "model shapes",
+    "reference": "model shapes worker",
     "casting": "model",
     "castcheck": "model reference shapes",
     "precision": "castcheck casting errors findings model plan reference runtime shapes",
