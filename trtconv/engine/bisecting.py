@@ -59,7 +59,7 @@ def serve(asked: tuple[VerifyRequest, dict[str, Any]], tell: Tell) -> dict[str, 
         if known["ran"] == "engine":
             runs = _engine(model, plan, report, feeds)
         else:
-            runs = _rewritten(*as_built(model, plan, _first_profile(report), emulated=True), feeds)
+            runs = _rewritten(*as_built(model, plan, report, emulated=True), feeds)
         search = Search(model, expected, runs, Tolerance(**known["tolerance"]))
         return search.result()
 
@@ -68,10 +68,6 @@ def _report(request: VerifyRequest) -> SavedReport | None:
     if request.engine is None and not request.engine_path.exists():
         return None
     return read_engine(request.engine_path, request.report, trust=request.trust).report
-
-
-def _first_profile(report: SavedReport | None) -> ShapeProfile | None:
-    return report.profiles[0] if report is not None and report.profiles else None
 
 
 def _case(request: VerifyRequest, model: OnnxModel, report: SavedReport | None, told: Mapping[str, Any]) -> Case:
@@ -143,7 +139,7 @@ def _engine(
     family = None if report is None else Target(str(report.document["runtime"]["family"]))
     runtime = load(family)
     by_flags = runtime.info.capabilities.builder_precision_flags
-    rewritten = (rewritten_as_built(model, plan), {}) if by_flags else as_built(model, plan, _first_profile(report))
+    rewritten = (rewritten_as_built(model, plan), {}) if by_flags else as_built(model, plan, report)
     built, lowered = rewritten
     shapes = {name: InputRange(values.shape, values.shape, values.shape) for name, values in feeds.items()}
     values = {} if report is None else _fixed_values(report, feeds)

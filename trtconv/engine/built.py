@@ -9,7 +9,7 @@ from trtconv.model import OnnxModel
 from trtconv.passes import passes_for, run_passes
 from trtconv.plan import Target
 from trtconv.precision import recast
-from trtconv.shapes import ShapeProfile
+from trtconv.saved import SavedReport
 
 
 def rewritten_as_built(model: OnnxModel, plan: Mapping[str, Any]) -> OnnxModel:
@@ -29,7 +29,7 @@ def rewritten_as_built(model: OnnxModel, plan: Mapping[str, Any]) -> OnnxModel:
 
 
 def as_built(
-    model: OnnxModel, plan: Mapping[str, Any], profile: ShapeProfile | None, *, emulated: bool = False
+    model: OnnxModel, plan: Mapping[str, Any], report: SavedReport | None, *, emulated: bool = False
 ) -> tuple[OnnxModel, Mapping[str, str]]:
     """Returns a model rewritten as a build did, and cast to its precision, also where the builder's flags did that.
 
@@ -38,11 +38,12 @@ def as_built(
     Args:
         model: The original; left as it is.
         plan: The plan of a report's JSON; empty for what `build` does without flags.
-        profile: The first profile of the build; None where it is not known.
+        report: Of the build, whose first profile a cast was measured at; None where there is none.
         emulated: Compute in float32 and round, so that ONNX Runtime can run it.
     """
     rewritten = rewritten_as_built(model, plan)
     precision = str(plan.get("precision", "as-is"))
+    profile = report.profiles[0] if report is not None and report.profiles else None
     return rewritten, recast(rewritten, precision, _target(plan), profile, emulated=emulated)
 
 

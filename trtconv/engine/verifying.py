@@ -29,6 +29,7 @@ from trtconv.profiles import settle
 from trtconv.proven import VerifyRequest
 from trtconv.reference import element_types, first_line, quantizes, session
 from trtconv.runtime import Engine, EngineLoader, Execution, load_engines
+from trtconv.saved import SavedReport
 from trtconv.shapes import ShapeProfile, make_profile
 from trtconv.worker import Tell
 
@@ -119,10 +120,9 @@ class Setting:
         return {} if self.subject is None else self.subject.plan
 
     @property
-    def first_profile(self) -> ShapeProfile | None:
-        """The first profile of the engine; None where that is not known."""
-        report = None if self.subject is None else self.subject.report
-        return report.profiles[0] if report is not None and report.profiles else None
+    def report(self) -> SavedReport | None:
+        """The report of the build; None where there is none."""
+        return None if self.subject is None else self.subject.report
 
     def to_json(self) -> dict[str, Any]:
         """Returns what a report says of it before anything has run."""
@@ -227,7 +227,7 @@ def _candidate(setting: Setting) -> Runs:
     if setting.engine is not None:
         return EngineRuns(setting.engine)
     try:
-        return OnnxRuns(as_built(setting.model, setting.plan, setting.first_profile, emulated=True)[0])
+        return OnnxRuns(as_built(setting.model, setting.plan, setting.report, emulated=True)[0])
     except CannotRun as error:
         raise EnvironmentMissing(
             f"neither the engine ({setting.why_not}) nor the rewritten model can be run here: {error}",
@@ -268,7 +268,7 @@ def _refuse_sizes(model: OnnxModel, profiles: Sequence[ShapeProfile]) -> None:
 
 def _built_profiles(request: VerifyRequest, setting: Setting) -> Sequence[ShapeProfile]:
     """Returns the engine's profiles: from its report, from itself, or from what the user says."""
-    report = setting.subject.report if setting.subject is not None else None
+    report = setting.report
     if report is not None and report.profiles:
         names = {spec.name for spec in setting.model.inputs}
         if any(profile.inputs.keys() != names for profile in report.profiles):
