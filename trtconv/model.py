@@ -787,7 +787,14 @@ class Field:
             dropped.update(columns.inputs[index])
             uses.subtract(columns.inputs[index])
             fresh[index] = [_carry_over(columns.nodes[index], OnnxExporter.export_node(n)) for n in nodes]
-            graph.initializer.extend(self._new_initializers(nodes))
+            try:
+                graph.initializer.extend(self._new_initializers(nodes))
+            except EncodeError as error:
+                raise InputError(
+                    f"{self.model.path}: node {columns.nodes[index].name!r} rewritten has a weight over 2 GiB,"
+                    " which ONNX cannot hold",
+                    "Leave it as it is with --no-rewrite, or split the layer.",
+                ) from error
         graph.initializer.extend(numpy_helper.from_array(v, name) for name, v in self._folded.items())
         # Up to IR version 3 every initializer must be a graph input.
         self.model.proto.ir_version = max(self.model.proto.ir_version, 4)

@@ -13,6 +13,7 @@ from typing import Any
 import onnx
 import pytest
 from fakes import TENSORRT_8, FakeNetwork, FakeRuntime, deconv, issue
+from google.protobuf.message import EncodeError
 from onnx import numpy_helper
 
 import trtconv
@@ -444,6 +445,19 @@ def test_the_users_model_is_never_written(use: Use, tmp_path: Path) -> None:
     build(path, dims={})
     pipeline.rewrite(RewriteRequest(path, tmp_path / "out.onnx"))
     assert path.read_bytes() == before
+
+
+def test_a_weight_that_outgrows_onnx_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A kernel of more than 2 GiB once it is lengthened ended as a bug of ours."""
+
+    def fail(*_: Any) -> Any:
+        raise EncodeError("Failed to serialize proto")
+
+    monkeypatch.setattr("trtconv.model.Field._new_initializers", fail)
+    path = saved(tmp_path / "m.onnx", "strides=[2,2], output_padding=[1,1]")
+    with pytest.raises(InputError, match="node 'up' rewritten has a weight over 2 GiB"):
+        pipeline.rewrite(RewriteRequest(path, tmp_path / "out.onnx"))
+    assert not (tmp_path / "out.onnx").exists()
 
 
 class Wrong(Pass):
