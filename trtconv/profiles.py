@@ -1,4 +1,4 @@
-"""Profiles on the size lattice: checked, rounded, split."""
+"""Profiles on the size lattice: checked, rounded, narrowed."""
 
 from __future__ import annotations
 
@@ -13,15 +13,9 @@ from trtconv.frozen import frozen
 from trtconv.lattice import SizeLattice, first_faults
 from trtconv.model import OnnxModel
 from trtconv.rules.sizes import SIZE_CHECKS, SizesView
-from trtconv.shapes import InputSpec, Range, ShapeProfile, bounds_by_name, dynamic_dims, make_profile
+from trtconv.shapes import InputSpec, Range, ShapeProfile, bounds_by_name, make_profile
+from trtconv.split import divide, divisible
 
-AUTO = "auto"
-_MOST_PARTS = 6
-"""Profiles that are made unasked."""
-_WIDEST_PART = 3.0
-"""Largest over smallest size of a profile that is made unasked."""
-_OPT_AT = 0.35
-"""Where in a part its opt is, in factors: below the middle, as sizes below an opt lose more than those above it."""
 _MOST_CORNERS = 4096
 """Combinations of sizes that are looked up in profiles to see whether they cover a range."""
 
@@ -73,7 +67,8 @@ def settle(
     findings = tuple(finding for rule in SIZE_CHECKS for finding in rule.check(view))
     fitting = not any(fault is not None for fault in view.faults)
     if split is not None and fitting:
-        current = _split(model.inputs, current, view.lattice, split, notes)
+        current, said = divide(model.inputs, _only(current), view.lattice, split)
+        notes += [said] if said else []
     if asked and len(current) > 1 and fitting:
         _refuse_gaps(view, current, bounds_by_name(model.inputs, asked))
     return Sized(current, view.lattice, findings, tuple(notes))
@@ -100,105 +95,12 @@ def _rounded(
     return make_profile(inputs, moved, profile.values)
 
 
-def _split(
-    inputs: Sequence[InputSpec], profiles: Sequence[ShapeProfile], lattice: SizeLattice, split: str, notes: list[str]
-) -> tuple[ShapeProfile, ...]:
+def _only(profiles: Sequence[ShapeProfile]) -> ShapeProfile:
     if len(profiles) != 1:
         raise InputError(
             f"--split divides one profile, and {len(profiles)} are given", "Leave out --profile, or --split."
         )
-    profile = profiles[0]
-    groups = _groups(inputs, profile, lattice)
-    if not groups:
-        if split == AUTO or split == "1":
-            return tuple(profiles)
-        raise InputError("--split has nothing to divide: no dimension ranges", "Give a range, as in height=64:256:512.")
-    count = _automatic(profile, groups, lattice) if split == AUTO else _counted(split)
-    cuts = {name: _cuts(lattice, profile.dims[name], name, count) for group in groups for name in group}
-    free = [name for name in profile.dims if any(name in table.columns for table in lattice.tables)]
-    nested = len(groups) > 1
-    made = []
-    for index in range(count):
-        bounds = {name: profile.dims[name] for name in free}
-        for group in groups:
-            for name in group:
-                low, high = cuts[name][index], cuts[name][index + 1]
-                best = _best(lattice, profile.dims[name], (low, high), name)
-                bounds[name] = Range(cuts[name][0] if nested else low, best, high)
-        made.append(make_profile(inputs, bounds, profile.values))
-    if count > 1:
-        notes.append(_said(cuts, count, nested=nested))
-    return tuple(made)
-
-
-def _counted(split: str) -> int:
-    if not split.isdecimal() or int(split) < 1:
-        raise InputError(f"--split {split!r} is neither a number of profiles nor auto", "Write --split 3.")
-    return int(split)
-
-
-def _said(cuts: Mapping[str, Sequence[int]], count: int, *, nested: bool) -> str:
-    how = "they meet at one size"
-    if nested:
-        how = "each begins at the smallest size, so that every combination is in one"
-    listed = "; ".join(f"{name} at {', '.join(map(str, ends[1:-1]))}" for name, ends in cuts.items())
-    return (
-        f"split into {count} profiles ({listed}; {how}): each further profile costs about as much build time as the"
-        " first and makes the engine larger; device memory is that of the largest"
-    )
-
-
-def _groups(inputs: Sequence[InputSpec], profile: ShapeProfile, lattice: SizeLattice) -> list[list[str]]:
-    """Returns the dimensions to divide, tied ones together; a batch only where nothing else ranges."""
-    places = dynamic_dims(inputs)
-    ranging = [
-        [name for name in table.columns if profile.dims[name].min < profile.dims[name].max] for table in lattice.tables
-    ]
-    found = [group for group in ranging if group]
-    batch = {name for name, at in places.items() if all(place.endswith(":0") for place in at)}
-    return [group for group in found if not set(group) <= batch] or found
-
-
-def _automatic(profile: ShapeProfile, groups: Sequence[Sequence[str]], lattice: SizeLattice) -> int:
-    """Returns a number of profiles so that none is wider than `_WIDEST_PART`; docs/sizes.md has the measurements."""
-    names = [name for group in groups for name in group]
-    ratio = max(profile.dims[name].max / profile.dims[name].min for name in names)
-    room = min(len(_sizes(lattice, profile.dims[name], name)) for name in names) - 1
-    return max(1, min(_MOST_PARTS, room, math.ceil(math.log(ratio, _WIDEST_PART) - 1e-9)))
-
-
-def _sizes(lattice: SizeLattice, bound: Range, name: str) -> list[int]:
-    return [n for n in lattice.dims[name].around if bound.min <= n <= bound.max]
-
-
-def _cuts(lattice: SizeLattice, bound: Range, name: str, count: int) -> list[int]:
-    """Returns count + 1 sizes that divide a range in equal factors."""
-    ideal = [bound.min * (bound.max / bound.min) ** (index / count) for index in range(1, count)]
-    sizes = _sizes(lattice, bound, name)
-    if count < 1 or len(sizes) < count + 1:
-        raise InputError(
-            f"--split {count} is finer than the sizes that the network accepts: {name} has {len(sizes)} in {bound}",
-            f"Use --split {max(1, len(sizes) - 1)} or less.",
-        )
-    cuts = [sizes[0]]
-    for number, wanted in enumerate(ideal):
-        # Room is left for the cuts that are still to come.
-        free = [n for n in sizes if n > cuts[-1]][: -(len(ideal) - number) or None]
-        cuts.append(min(free, key=lambda n: abs(math.log(n / wanted))))
-    return [*cuts, sizes[-1]]
-
-
-def _best(lattice: SizeLattice, asked: Range, part: tuple[int, int], name: str) -> int:
-    """Returns what to optimize a part for: the size that was asked for where it is in this part, else `_OPT_AT`.
-
-    A largest size is no wish: it is what a range without an opt has.
-    """
-    low, high = part
-    if low < asked.opt <= high and asked.opt < asked.max:
-        return asked.opt
-    wanted = low * (high / low) ** _OPT_AT
-    sizes = [n for n in _sizes(lattice, asked, name) if low <= n <= high]
-    return min(sizes, key=lambda n: (abs(math.log(n / wanted)), -n))
+    return profiles[0]
 
 
 def _refuse_gaps(view: SizesView, profiles: Sequence[ShapeProfile], asked: Mapping[str, Range]) -> None:
@@ -266,7 +168,7 @@ def narrower(inputs: Sequence[InputSpec], profiles: Sequence[ShapeProfile], latt
     names = [name for table in lattice.tables for name in table.columns]
     bounds = {name: _span([profile.dims[name] for profile in profiles]) for name in names}
     whole = make_profile(inputs, bounds, profiles[0].values)
-    groups = _groups(inputs, whole, lattice)
+    groups = divisible(inputs, whole, lattice)
     ranging = [name for group in groups for name in group]
     if not ranging:
         return []
@@ -283,7 +185,7 @@ def narrower(inputs: Sequence[InputSpec], profiles: Sequence[ShapeProfile], latt
         given = _flags({n: bounds[n] for n in ranging})
         for parts in (2, 4):
             try:
-                made_parts = _split(inputs, (whole,), lattice, str(parts), [])
+                made_parts, _ = divide(inputs, whole, lattice, str(parts))
             except InputError:
                 break
             found.insert(parts // 2, Narrower(f"{given} --split {parts}", made_parts))

@@ -9,9 +9,11 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import math
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -49,7 +51,7 @@ class Case:
 
     Args:
         name: Unique.
-        section: "parser", "speed", "quantized" or "networks".
+        section: "parser", "speed", "quantized", "random" or "networks".
         title: What is special about it, in words.
         make: Makes the sample.
         precision: "fp32" (TF32 off), "fp16" or "int8".
@@ -57,7 +59,7 @@ class Case:
         against: Whose result on ONNX Runtime the rewritten one is held to: "original", or "rewritten" where the
             rewrite moves weights by a quantisation step.
         target: What the passes rewrite for.
-        max_ratio: Largest latency of the rewritten engine over that of the raw one.
+        max_ratio: Largest latency of the rewritten engine over that of the raw one; infinite where it is not timed.
         half_io: Whether inputs and outputs of the network are float16.
         refused_by: Code of the finding with which trtconv must refuse the model; "" where it must build it.
         by_adapter: Whether an engine is also built and run through trtconv's own adapter.
@@ -588,6 +590,62 @@ def _quantized_padding_cases() -> Iterator[Case]:
     yield quant_case("q2d-dilation-2-stride-2", "dilation 2, stride 2, int8", Quant(), dilated)
 
 
+RANDOM_CASES = 80
+
+
+def random_cases() -> Iterator[Case]:
+    """Nodes that nobody chose: every axis has a kernel, stride, dilation and pads of its own."""
+    for seed in range(RANDOM_CASES):
+        shape, weight, attrs = random_node(Random(seed))
+        said = ", ".join(f"{name} {value}" for name, value in attrs.items())
+        title = f"input {'x'.join(map(str, shape))}, weight {'x'.join(map(str, weight))}, {said}"
+        make = functools.partial(make_random, seed)
+        yield Case(f"random-{seed:02}", "random", title, make, max_ratio=math.inf)
+
+
+def random_node(chance: Random) -> tuple[list[int], list[int], dict[str, Any]]:
+    """Returns the shapes of input and weight, and the attributes of a ConvTranspose that ONNX allows."""
+    rank = chance.choice([1, 2, 2, 2, 3])
+    sizes = [chance.randint(4, 12) for _ in range(rank)]
+    kernel = [chance.randint(1, 5) for _ in range(rank)]
+    stride = [chance.randint(1, 3) for _ in range(rank)]
+    dilation = [chance.choice([1, 1, 2]) for _ in range(rank)]
+    extra = [chance.randrange(step) for step in stride]
+    group, per_group = chance.choice([(1, 8), (1, 6), (2, 4), (8, 1)])
+    attrs: dict[str, Any] = {"kernel_shape": kernel, "strides": stride, "dilations": dilation, "group": group}
+    attrs["output_padding"] = extra
+    # ONNX's size before anything is cropped.
+    full = [
+        s * (n - 1) + e + (k - 1) * d + 1 for n, k, s, d, e in zip(sizes, kernel, stride, dilation, extra, strict=True)
+    ]
+    spelling = chance.choice(["pads", "pads", "pads", "SAME_UPPER", "SAME_LOWER", "VALID", "output_shape"])
+    if spelling == "pads":
+        attrs["pads"] = [chance.randint(0, 2) for _ in range(2 * rank)]
+    elif spelling == "output_shape":
+        attrs["output_shape"] = [each - chance.randint(0, min(3, each - 1)) for each in full]
+        attrs["auto_pad"] = chance.choice(["NOTSET", "SAME_UPPER", "SAME_LOWER"])
+    else:
+        attrs["auto_pad"] = spelling
+    channels = group * per_group
+    return [2, channels, *sizes], [channels, chance.choice([4, 8, 6, 1]), *kernel], attrs
+
+
+def make_random(seed: int) -> Sample:
+    """Makes the model of `random_node`: two in three with a bias, some with sizes that range."""
+    chance = Random(seed)
+    shape, weight, attrs = random_node(chance)
+    net = Net()
+    dynamic = "output_shape" not in attrs and chance.random() < 0.5
+    dims: list[int | str] | None = [*shape[:2], *(f"d{a}" for a in range(len(shape) - 2))] if dynamic else None
+    net.input("x", net.random.standard_normal(shape).astype(np.float32), dims)
+    inputs = ["x", net.constant("w", net.random.standard_normal(weight).astype(np.float32))]
+    if chance.random() < 2 / 3:
+        inputs.append(net.constant("b", net.random.standard_normal(weight[1] * attrs["group"]).astype(np.float32)))
+    up = net.node("ConvTranspose", inputs, "up", **attrs)
+    low, high = tuple(shape), (*shape[:2], *(2 * size for size in shape[2:]))
+    return Sample(net.model(up), net.feeds, {"x": (low, low, high)} if dynamic else {})
+
+
 NETWORK_SIZES: dict[str, tuple[dict[str, tuple[int, int, int]], tuple[str, ...]]] = {
     "unet": ({"batch": (1, 1, 1), "height": (64, 256, 512), "width": (64, 256, 512)}, ("fp32", "fp16")),
     "unet3d": (
@@ -675,7 +733,7 @@ def _with_inputs(model: onnx.ModelProto, name: str) -> Sample:
 
 def all_cases() -> dict[str, Case]:
     """Returns every case by name, in the order of the table."""
-    everything = itertools.chain(speed_cases(), network_cases(), parser_cases(), quantized_cases())
+    everything = itertools.chain(speed_cases(), network_cases(), parser_cases(), quantized_cases(), random_cases())
     cases: dict[str, Case] = {}
     for case in everything:
         assert case.name not in cases, case.name

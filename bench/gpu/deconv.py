@@ -166,7 +166,8 @@ def heading(options: argparse.Namespace, backend: str) -> Row:
         "method": (
             "relative error: largest difference over the largest magnitude of ONNX Runtime's result (CPU, graph"
             " optimisations off). Whole int8 networks may differ by as much as ONNX Runtime's own result does when"
-            " the inputs change by a millionth (their row's limit). TF32 is off; fp16 and int8 by builder flags."
+            " the inputs change by a hundred-thousandth (worst of ten tries; their row's limit). TF32 is off; fp16"
+            " and int8 by builder flags."
             " Latency: median GPU time of an inference"
             " at the best size of its profile, by CUDA events around recorded CUDA graphs, after warm-up, raw and"
             " rewritten engine in turns, built one after the other with one timing cache; where the ratio is beyond"

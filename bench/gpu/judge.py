@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from cases import Case, Sample, run_onnx
+from cases import EXACT, Case, Sample, run_onnx
 from numpy.typing import NDArray
 from trt86 import Engine, Options, Refused, TensorRT, race
 
@@ -44,7 +44,7 @@ class Pair:
     Args:
         expected: Result of the original.
         rewritten_result: Result of the rewritten model.
-        noise: Relative error of the original itself where its inputs change by a millionth: what rounding that falls
+        noise: Relative error of the original itself where its inputs change by 1e-5: what rounding that falls
             the other way here and there adds up to in a deep int8 network.
     """
 
@@ -79,12 +79,20 @@ def prepare(case: Case, threads: int = 0) -> Pair:
 
 
 def _noise(sample: Sample, expected: list[Array], threads: int) -> float:
+    """Returns how far rounding alone takes the result: the worst of ten tries with inputs moved by 1e-5.
+
+    That is about what the float32 sums of some twenty layers of 432 terms each differ by. The result moves by whole
+    steps of its quantiser, so a float's rounding is added.
+    """
     random = np.random.default_rng(3)
-    feeds = {
-        name: (values * (1 + 1e-6 * random.standard_normal(values.shape))).astype(values.dtype)
-        for name, values in sample.feeds.items()
-    }
-    return _worst(expected, run_onnx(sample.model, feeds, threads)) or 0.0
+    worst = 0.0
+    for _ in range(10):
+        feeds = {
+            name: (values * (1 + 1e-5 * random.standard_normal(values.shape))).astype(values.dtype)
+            for name, values in sample.feeds.items()
+        }
+        worst = max(worst, _worst(expected, run_onnx(sample.model, feeds, threads)) or 0.0)
+    return worst + EXACT
 
 
 def _wrap(model: onnx.ModelProto) -> OnnxModel:

@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import ctypes
+import datetime
 import json
 import statistics
 import sys
@@ -195,7 +196,9 @@ class Bench:
         self.folder = folder
         self.deadline = time.monotonic() + 60 * arguments.minutes
         self.results: dict[str, Any] = {
+            "date": datetime.date.today().isoformat(),
             "tensorrt": trt.__version__,
+            "trtconv": trtconv.__version__,
             "width": arguments.width,
             "levels": arguments.levels,
             "convolutions": arguments.convolutions,

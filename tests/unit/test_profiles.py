@@ -97,19 +97,38 @@ class TestSplitting:
     def test_one_dimension(self) -> None:
         done = sized(UNET, "batch=1:2:4", "height=64:512:1024", "width=64", split="3")
         assert [p.dims["height"] for p in done.profiles] == [
-            Range(64, 88, 160),
-            Range(160, 224, 408),
-            Range(408, 512, 1024),
+            Range(64, 80, 128),
+            Range(128, 200, 320),
+            Range(320, 512, 1024),
         ]
         assert all(p.dims["batch"] == Range(1, 2, 4) and p.dims["width"] == Range(64, 64, 64) for p in done.profiles)
         assert "build time" in done.notes[0]
 
+    def test_auto_halves_and_doubles_the_opt(self) -> None:
+        done = sized(UNET, "batch=1", "height=64:256:1024", "width=64", split="auto")
+        assert [p.dims["height"].opt for p in done.profiles] == [64, 128, 256, 512]
+        done = sized(UNET, "batch=1", "height=64:1024", "width=64", split="auto")
+        assert [p.dims["height"].opt for p in done.profiles] == [64, 128, 256, 512]
+        done = sized(UNET, "batch=1", "height=80:320:1024", "width=64", split="auto")
+        assert [p.dims["height"].opt for p in done.profiles] == [80, 160, 320, 640]
+
     def test_several_cover_every_combination(self) -> None:
-        done = sized(UNET, "batch=1", "height=64:128:1024", "width=64:128:1024", split="auto")
-        assert len(done.profiles) == 3
-        assert [p.dims["height"].max for p in done.profiles] == [160, 408, 1024]
-        assert [p.dims["height"].opt for p in done.profiles] == [128, 224, 560]
+        done = sized(UNET, "batch=1", "height=64:512:1024", "width=64:512:1024", split="auto")
+        assert [p.dims["height"].max for p in done.profiles] == [88, 184, 360, 1024]
+        assert [p.dims["height"].opt for p in done.profiles] == [64, 128, 256, 512]
         assert {p.dims["width"].min for p in done.profiles} == {64}
+
+    def test_a_narrower_range_waits_at_its_end(self) -> None:
+        done = sized(UNET, "batch=1", "height=256:256:512", "width=64:256:1024", split="auto")
+        assert [p.dims["width"].opt for p in done.profiles] == [64, 128, 256, 512]
+        assert [p.dims["height"] for p in done.profiles] == [Range(256, 256, 360)] * 3 + [Range(256, 512, 512)]
+
+    def test_auto_makes_no_more_than_six(self) -> None:
+        done = sized(UNET, "batch=1", "height=8:64:4096", "width=64", split="auto")
+        assert len(done.profiles) == 6
+        assert 64 in [p.dims["height"].opt for p in done.profiles]
+        done = sized(UNET, "batch=1", "height=8:8:24", "width=64", split="auto")
+        assert [p.dims["height"] for p in done.profiles] == [Range(8, 8, 16), Range(16, 16, 24)]
 
     def test_tied_dimensions_are_divided_together(self) -> None:
         done = sized(parse(SQUARE), "h=8:16:64", "w=8:16:64", split="2")
@@ -117,6 +136,19 @@ class TestSplitting:
             (p.dims["h"], p.dims["h"]) for p in done.profiles
         ]
         assert done.profiles[0].dims["h"].max == done.profiles[1].dims["h"].min
+
+    @pytest.mark.parametrize("split", ["auto", "2", "3", "5"])
+    def test_every_bound_of_tied_dimensions_is_accepted(self, split: str) -> None:
+        model = parse(
+            """g (float[1,h,w] x) => (float[1,a,b] y)
+            { t = Concat <axis = 1> (x, x) u = Transpose <perm = [0,2,1]> (t) y = Add (t, u) }"""
+        )
+        done = sized(model, "h=9:17:65", "w=18:34:130", split=split)
+        assert len(done.profiles) == (2 if split == "auto" else int(split))
+        for profile in done.profiles:
+            h, w = profile.dims["h"], profile.dims["w"]
+            assert (w.min, w.opt, w.max) == (2 * h.min, 2 * h.opt, 2 * h.max)
+        assert 17 in [p.dims["h"].opt for p in done.profiles]
 
     @settings(max_examples=40, deadline=None)
     @given(st.integers(1, 60), st.integers(1, 120), st.integers(1, 8))
@@ -234,7 +266,8 @@ class TestSavedReport:
         ("shape", "index"),
         [
             ((1, 3, 64, 64), 0),
-            ((1, 3, 136, 120), 0),
+            ((1, 3, 120, 120), 0),
+            ((1, 3, 136, 120), 1),
             ((1, 3, 200, 200), 1),
             ((1, 3, 256, 264), 1),
             ((4, 3, 1024, 1024), 2),
