@@ -213,7 +213,7 @@ def _defaults(document: Mapping[str, Any]) -> dict[str, Any]:
 
 def _entries(model: Mapping[str, Any], file: Path) -> Iterator[Entry]:
     try:
-        targets = [Target.parse(text) for text in model.get("targets", ["auto"])]
+        targets = [Target.asked(text) for text in model.get("targets", ["auto"])]
         for target in targets:
             yield _entry(model, file.parent, target, several=len(targets) > 1)
     except InputError as error:

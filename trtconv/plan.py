@@ -23,6 +23,10 @@ FAMILIES = ("rtx", "tensorrt")
 PRECISIONS = ("as-is", "fp16", "bf16", "int8")
 
 
+_MAJORS = {"tensorrt": range(8, 12), "rtx": range(1, 2)}
+"""Versions whose rules are known. Which parser reads what differs from one to the next, so none is guessed."""
+
+
 @frozen
 class Target:
     """What an engine or a verdict is meant for. Rules and passes ask this, never TensorRT itself.
@@ -68,6 +72,19 @@ class Target:
             raise InputError(f"--target {text!r} is unknown", "Use auto, rtx, tensorrt or a version: tensorrt-8.6.")
         version = tuple(int(part) for part in match[2].split(".")) if match[2] else None
         return cls(match[1], version)
+
+    @classmethod
+    def asked(cls, text: str) -> Target | None:
+        """Reads what a user wrote for `--target`, as `parse` does.
+
+        Raises:
+            InputError: The version is one whose rules are not known.
+        """
+        target = cls.parse(text)
+        if target is not None and target.version is not None and target.version[0] not in _MAJORS[target.family]:
+            known = ", ".join(f"{family}-{major}" for family, majors in _MAJORS.items() for major in majors)
+            raise InputError(f"--target {text!r}: that version's rules are not known", f"Known are {known}.")
+        return target
 
 
 @frozen

@@ -98,6 +98,8 @@ def test_bug_without_a_temporary_folder_is_printed(call, pipeline, monkeypatch) 
         (("build", "m.onnx", "--dim", "height=4:2:8"), "--dim height: 4:2:8"),
         (("build", "m.onnx", "--profile", ""), "--profile is empty"),
         (("build", "m.onnx", "--target", "trt"), "--target 'trt' is unknown"),
+        (("build", "m.onnx", "--target", "tensorrt-106"), "--target 'tensorrt-106': that version's rules"),
+        (("check", "m.onnx", "--target", "rtx-8.6"), "--target 'rtx-8.6': that version's rules"),
         (("build", "m.onnx", "--minShapes", "x:1"), "--optShapes and --maxShapes missing"),
         (("build", "m.onnx", "--profile", "h=1", "--optShapes", "x:1"), "--profile does not go together"),
     ],

@@ -163,7 +163,7 @@ def test_output_that_cannot_be_written(call, small: Path, tmp_path: Path, output
 
 
 def test_target_that_is_not_here(call, small: Path, tmp_path: Path) -> None:
-    flags = ("--dim", "n=1", "--dim", "h=8", "-o", str(tmp_path / "e.engine"), "--target", "rtx-0.1")
+    flags = ("--dim", "n=1", "--dim", "h=8", "-o", str(tmp_path / "e.engine"), "--target", "rtx-1.0")
     ended = call("build", str(small), *flags, "--format", "json")
     assert ended.code == 4
     assert json.loads(ended.out)["error"]["type"] == "EnvironmentMissing"

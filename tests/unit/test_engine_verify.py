@@ -380,5 +380,15 @@ def test_sizes_that_do_not_fit_into_memory_are_not_tried(
 def test_memory_that_is_told(tmp_path: Path) -> None:
     path = tmp_path / "meminfo"
     path.write_text("MemTotal: 10 kB\nMemAvailable:   7 kB\n")
-    assert available_bytes(path) == 7168
-    assert available_bytes(tmp_path / "none") is None
+    group, none = tmp_path / "group", tmp_path / "none"
+    assert available_bytes(path, none) == 7168
+    assert available_bytes(none, none) is None
+    (group / "memory").mkdir(parents=True)
+    (group / "memory" / "memory.limit_in_bytes").write_text("9000\n")
+    (group / "memory" / "memory.usage_in_bytes").write_text("4000\n")
+    assert available_bytes(path, group) == 5000
+    (group / "memory.current").write_text("1000\n")
+    (group / "memory.max").write_text("max\n")
+    assert available_bytes(path, group) == 5000
+    (group / "memory.max").write_text("3000\n")
+    assert available_bytes(path, group) == available_bytes(none, group) == 2000

@@ -116,6 +116,13 @@ def test_github_annotations() -> None:
     assert "file=a%2Cb%3Ac.onnx," in check_github([report(BRANCH, path="a,b:c.onnx")])
 
 
+def test_github_says_once_what_two_targets_have_in_common() -> None:
+    other = dataclasses.replace(report(DECONV), target=Target("tensorrt", (8, 6)))
+    lines = check_github([report(DECONV, BRANCH), other], ROOT).splitlines()
+    assert [line.partition(" ")[0] for line in lines[:2]] == ["::error", "::warning"]
+    assert [line.rpartition(" ")[2] for line in lines[2:]] == ["rtx-1.7", "tensorrt-8.6"]
+
+
 def test_github_tells_what_is_ignored_in_the_line_of_the_model() -> None:
     (line,) = check_github([report(ignored=(Ignored(BRANCH, "known\n::error::x"),))]).splitlines()
     assert line.endswith("nothing to report for rtx-1.7; ignored: TC106 negative-pads because: known ::error::x")

@@ -164,8 +164,8 @@ def test_build_with_profiles_gpu_and_no_rewrite() -> None:
     report = build_report()
     plan = dataclasses.replace(report.plan, profiles=report.plan.profiles * 2, rewrite=False)
     text = build_text(build_report(plan=plan, runtime={"family": "rtx", "version": "1.7", "gpu": "RTX 4090"}))
-    assert "profile 1 of 2" in text
-    assert "profile 2 of 2" in text
+    assert "\nprofile 0\n" in text
+    assert "\nprofile 1\n" in text
     assert "rtx 1.7 on RTX 4090" in text
     assert "precision as-is, not rewritten" in text
     assert "options" not in text

@@ -177,8 +177,9 @@ shape_options = chain(
 split_option = click.option(
     "--split",
     metavar="N|auto",
-    help="Divide the ranges into N optimization profiles, larger sizes finer than small ones, at sizes that the "
-    "network accepts; auto chooses N. The batch is not divided.",
+    help="Divide the ranges into N optimization profiles, equal factors apart, at sizes that the network accepts; "
+    "auto makes one for the opt and each of its halves and doubles. The batch is divided only where nothing else "
+    "ranges.",
 )
 
 round_option = click.option(
@@ -315,4 +316,4 @@ def parse_target(text: str) -> Target | None:
     """Returns the target that `--target` names, None for auto."""
     from trtconv.plan import Target
 
-    return Target.parse(text)
+    return Target.asked(text)

@@ -17,6 +17,12 @@ _BYTES = 4
 _HELD = 3
 """How often the largest tensor is held at least: by the model, by what is compared with it, and while it is read."""
 
+_GROUP_FILES = (
+    ("memory.max", "memory.current"),
+    ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+)
+"""Limit and use of memory of a Linux control group, of version 2 and version 1."""
+
 
 def too_large(model: OnnxModel, cases: Sequence[Case], available: int | None) -> dict[int, str]:
     """Returns the positions of cases that cannot fit into memory, and why.
@@ -64,11 +70,24 @@ def _elements(shape: Sequence[int]) -> float:
     return float(np.prod(np.array(shape, np.float64)))
 
 
-def available_bytes(told: Path = Path("/proc/meminfo")) -> int | None:
-    """Returns the bytes of memory that can be had without swapping; None where the system does not say."""
+def available_bytes(told: Path = Path("/proc/meminfo"), group: Path = Path("/sys/fs/cgroup")) -> int | None:
+    """Returns the bytes of memory that can be had without swapping; None where the system does not say.
+
+    Args:
+        told: What Linux says of the machine.
+        group: The control group of a container, whose limit may be lower.
+    """
+    lines = [line.split() for line in _lines(told) if line.startswith("MemAvailable:")]
+    limits = [int(lines[0][1]) * 1024] if lines else []
+    for limit, used in _GROUP_FILES:
+        ends = [_lines(group / limit), _lines(group / used)]
+        if all(end and end[0].isdecimal() for end in ends):  # without a limit, memory.max says "max"
+            limits.append(max(0, int(ends[0][0]) - int(ends[1][0])))
+    return min(limits, default=None)
+
+
+def _lines(path: Path) -> list[str]:
     try:
-        lines = told.read_text().splitlines()
+        return path.read_text().splitlines()
     except OSError:
-        return None
-    found = [line.split() for line in lines if line.startswith("MemAvailable:")]
-    return int(found[0][1]) * 1024 if found else None
+        return []

@@ -24,7 +24,8 @@ def check_github(reports: Sequence[CheckReport], root: Path | None = None, failu
         root: The checkout; files under it are named relative to it, as GitHub wants them.
         failures: Models that could not be checked.
     """
-    lines = [_annotation(report, finding, root) for report in reports for finding in report.findings]
+    # A model that is checked for two targets mostly has the same findings for both: each is said once.
+    lines = list(dict.fromkeys(_annotation(report, finding, root) for report in reports for finding in report.findings))
     for failure in failures:
         file = _property(relative_path(failure.model, root) or failure.model)
         lines.append(f"::error file={file},title=trtconv {failure.kind}::{_data(failure.message)}")

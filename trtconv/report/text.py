@@ -193,8 +193,8 @@ def _plain(value: object) -> str:
 def _profiles(profiles: Sequence[ShapeProfile]) -> list[list[str]]:
     """One table a profile. Inputs that are the same in all of them are shown with each: the tables stand alone."""
     blocks = []
-    for number, profile in enumerate(profiles, start=1):
-        title = "profile" if len(profiles) == 1 else f"profile {number} of {len(profiles)}"
+    for index, profile in enumerate(profiles):
+        title = "profile" if len(profiles) == 1 else f"profile {index}"
         rows = [("input", "min", "opt", "max")]
         for name, shapes in profile.inputs.items():
             rows.append((clean(name), shape_text(shapes.min), shape_text(shapes.opt), shape_text(shapes.max)))
