@@ -902,6 +902,11 @@ def _all_names(scope: Scope) -> Iterator[str]:
         yield named.name
 
 
+def dtype_name(code: int) -> str:
+    """Returns ONNX's name of an element type, in small letters: "float", "int8"."""
+    return str(onnx.TensorProto.DataType.Name(code)).lower()
+
+
 def _input_spec(value: onnx.ValueInfoProto) -> InputSpec:
     tensor = value.type.tensor_type
     dims: list[int | str] = []
@@ -910,7 +915,7 @@ def _input_spec(value: onnx.ValueInfoProto) -> InputSpec:
             dims.append(dim.dim_value)
         else:
             dims.append(dim.dim_param if dim.dim_param not in _UNUSABLE_NAMES else f"{value.name}:{axis}")
-    return InputSpec(value.name, onnx.TensorProto.DataType.Name(tensor.elem_type).lower(), tuple(dims))
+    return InputSpec(value.name, dtype_name(tensor.elem_type), tuple(dims))
 
 
 def _same_pads(scope: Scope, index: int) -> list[int] | None:

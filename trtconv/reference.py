@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from trtconv import worker
 from trtconv.frozen import frozen
-from trtconv.model import OnnxModel
+from trtconv.model import OnnxModel, dtype_name
 from trtconv.shapes import InputSpec, dynamic_dims
 
 TOLERANCES = {"float64": 1e-9, "float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1}
@@ -51,7 +51,7 @@ def tolerance(model: OnnxModel) -> float:
 def element_types(model: OnnxModel) -> set[str]:
     """Returns the types of a model's weights and inputs, as ONNX names them in lower case."""
     codes = {tensor.data_type for tensor in model.proto.graph.initializer}
-    return {onnx.TensorProto.DataType.Name(code).lower() for code in codes} | {spec.dtype for spec in model.inputs}
+    return {dtype_name(code) for code in codes} | {spec.dtype for spec in model.inputs}
 
 
 def quantizes(model: OnnxModel) -> bool:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 from trtconv.runtime.gpu import gpu_name
@@ -95,7 +96,9 @@ def test_inspect_reads_the_report(call: Callable[..., Any], engine: Path) -> Non
     found = document(call("inspect", str(engine), "-q", "--format", "json"))
     assert (found["exit_code"], found["loaded"], found["layers"]) == (0, False, None)
     assert found["profiles"][0]["x"]["max"] == [1, 3, 64, 64]
-    assert document(call("inspect", str(UNET), "-q", "--format", "json"))["nodes"]["ConvTranspose"] == 3
+    model = document(call("inspect", str(UNET), "-q", "--format", "json"))
+    assert model["nodes"]["ConvTranspose"] == 3
+    assert model["outputs"] == [{"name": "y", "dtype": "float", "dims": ["batch", 4, "height", "width"]}]
     assert document(call("inspect", f"{engine}.json", "-q", "--format", "json"))["kind"] == "report"
 
 
@@ -116,6 +119,21 @@ def spoil(engine: Path, how: str) -> None:
         report.write_text('{"schema": 1, "profiles": [], "dims": []}')
     else:
         report.write_text("{")
+
+
+def test_inspect_of_outputs_that_a_model_leaves_open(call: Callable[..., Any], tmp_path: Path) -> None:
+    model = onnx.load(UNET)
+    del model.graph.output[0].type.tensor_type.shape.dim[2].dim_param
+    bare = model.graph.output.add(name=model.graph.node[0].output[0])
+    onnx.save(model, tmp_path / "m.onnx")
+    text = call("inspect", str(tmp_path / "m.onnx"), "-q").out
+    assert "  (batch, 4, ?, width)\n" in text
+    assert [line.split()[2:] for line in text.splitlines() if bare.name in line] == [["?", "?"]]
+
+
+def test_a_model_where_an_engine_is_wanted(call: Callable[..., Any]) -> None:
+    ended = call("bench", str(UNET), "-q")
+    assert (ended.code, "is an ONNX model, where an engine is wanted" in ended.err) == (2, True)
 
 
 @pytest.mark.parametrize("command", ["verify", "bench", "inspect"])

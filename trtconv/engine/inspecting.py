@@ -14,7 +14,7 @@ from trtconv.engine.profiles import inputs_of, profiles_of, shapes_at
 from trtconv.engine.stages import Clock
 from trtconv.errors import EnvironmentMissing, InputError
 from trtconv.files import sha256_of
-from trtconv.model import OnnxModel
+from trtconv.model import OnnxModel, dtype_name
 from trtconv.proven import InspectRequest
 from trtconv.runtime import Engine, load_engines
 from trtconv.saved import load_report
@@ -139,13 +139,24 @@ def _onnx(path: Path) -> dict[str, Any]:
         "ir_version": model.proto.ir_version,
         "producer": f"{model.proto.producer_name} {model.proto.producer_version}".strip(),
         "inputs": [{"name": s.name, "dtype": s.dtype, "dims": list(s.dims)} for s in model.inputs],
-        "outputs": list(model.outputs),
+        "outputs": [_output(value) for value in graph.output],
         "nodes": dict(ops.most_common()),
         "weights": {
             "count": len(graph.initializer),
             "elements": sum(_elements(tensor.dims) for tensor in graph.initializer),
             "external_files": [str(file) for file in model.external_files],
         },
+    }
+
+
+def _output(value: Any) -> dict[str, Any]:
+    """Returns what a graph says of an output; unlike an input's, its type and shape may be left out (null)."""
+    tensor = value.type.tensor_type
+    dims = [dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None for dim in tensor.shape.dim]
+    return {
+        "name": value.name,
+        "dtype": dtype_name(tensor.elem_type) if tensor.elem_type else None,
+        "dims": dims if tensor.HasField("shape") else None,
     }
 
 

@@ -68,6 +68,8 @@ def read_engine(path: Path, report: Path | None, *, trust: bool) -> Subject:
         ) from error
     if not data:
         raise InputError(f"{path} is empty", "Build it again.")
+    if path.suffix == ".onnx":
+        raise InputError(f"{path} is an ONNX model, where an engine is wanted", f"Build it: trtconv build {path}.")
     sha256 = hashlib.sha256(data).hexdigest()
     beside = report or path.with_name(path.name + ".json")
     if report is None and not beside.exists():

@@ -21,7 +21,11 @@ def inspect_text(document: Document) -> str:
 
 def _onnx_blocks(document: Document) -> list[list[str]]:
     file, weights = document["file"], document["weights"]
-    rows = [("input", clean(i["name"]), i["dtype"], _dims(i["dims"])) for i in document["inputs"]]
+    rows = [
+        (kind, clean(each["name"]), each["dtype"] or "?", "?" if each["dims"] is None else clean(_dims(each["dims"])))
+        for kind, listed in (("input", document["inputs"]), ("output", document["outputs"]))
+        for each in listed
+    ]
     ops = [(op, str(number)) for op, number in document["nodes"].items()]
     nodes = sum(document["nodes"].values())
     external = f", in {count(len(weights['external_files']), 'file')} beside it" if weights["external_files"] else ""
@@ -33,14 +37,14 @@ def _onnx_blocks(document: Document) -> list[list[str]]:
     ]
     return [
         table([(name, clean(value)) for name, value in head], ""),
-        [*table(rows, ""), *(clean(f"output  {name}") for name in document["outputs"])],
+        table(rows, ""),
         ["operators", *table(ops, "  ")],
         [clean(f"{file['path']}: {count(nodes, 'node')}")],
     ]
 
 
 def _dims(dims: Sequence[Any]) -> str:
-    return f"({', '.join(str(dim) for dim in dims)})"
+    return f"({', '.join('?' if dim is None else str(dim) for dim in dims)})"
 
 
 def _engine_blocks(document: Document) -> list[list[str]]:
