@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Mapping, Sequence
 
 from trtconv.errors import InputError
 from trtconv.findings import Finding
 from trtconv.frozen import frozen
 from trtconv.lattice import SizeLattice, first_faults
+from trtconv.lattice.tables import Table
 from trtconv.model import OnnxModel
 from trtconv.rules.sizes import SIZE_CHECKS, SizesView
 from trtconv.shapes import InputSpec, Range, ShapeProfile, bounds_by_name, make_profile
@@ -69,7 +72,7 @@ def settle(
     if split is not None and fitting:
         current, said = divide(model.inputs, _only(current), view.lattice, split)
         notes += [said] if said else []
-    if asked and len(current) > 1 and fitting:
+    if asked and fitting:
         _refuse_gaps(view, current, bounds_by_name(model.inputs, asked))
     return Sized(current, view.lattice, findings, tuple(notes))
 
@@ -79,20 +82,34 @@ def _rounded(
 ) -> ShapeProfile:
     """Moves min down, max up and opt to the nearest, so that what was asked for stays inside, padded or cropped.
 
-    A dimension that was fixed stays so, at the next size above: inputs can be padded.
+    A dimension that was fixed keeps its size where the network accepts it, else it moves to the next size above:
+    inputs can be padded. What is tied to it follows.
     """
-    free = {name: bound for name, bound in profile.dims.items() if any(name in t.columns for t in lattice.tables)}
-    low = lattice.rounded({name: bound.min for name, bound in free.items()}, up=False)
-    high = lattice.rounded({name: bound.max for name, bound in free.items()}, up=True)
-    best = lattice.rounded({name: bound.opt for name, bound in free.items()}, up=None)
     moved = {}
-    for name, bound in free.items():
-        fixed = bound.min == bound.max
-        sizes = [high[name]] * 3 if fixed else sorted((low[name], best[name], high[name]))
-        moved[name] = Range(*sizes)
-        if moved[name] != bound:
-            notes.append(f"{name}={bound} rounded to {moved[name]}")
+    for table in lattice.tables:
+        asked = {name: profile.dims[name] for name in table.columns}
+        local = dataclasses.replace(lattice, tables=(_held(table, asked),))
+        low = local.rounded({name: bound.min for name, bound in asked.items()}, up=False)
+        high = local.rounded({name: bound.max for name, bound in asked.items()}, up=True)
+        best = local.rounded({name: bound.opt for name, bound in asked.items()}, up=None)
+        for name, bound in asked.items():
+            moved[name] = Range(*sorted((low[name], best[name], high[name])))
+            if moved[name] != bound:
+                notes.append(f"{name}={bound} rounded to {moved[name]}")
     return make_profile(inputs, moved, profile.values)
+
+
+def _held(table: Table, asked: Mapping[str, Range]) -> Table:
+    """Returns the rows in which dimensions that were fixed have their size, or the next one above."""
+    fixed = {name: bound.min for name, bound in asked.items() if bound.min == bound.max}
+    if not fixed:
+        return table
+    above = table.within({name: (fixed.get(name, 0), sys.maxsize) for name in asked}).nonzero()[0]
+    if not len(above):
+        return table
+    row = min(above.tolist(), key=lambda row: sum(table.columns[name][row] for name in fixed))
+    sizes = {name: int(table.columns[name][row]) for name in fixed}
+    return table.take(table.within({name: (sizes.get(name, 0), sizes.get(name, sys.maxsize)) for name in asked}))
 
 
 def _only(profiles: Sequence[ShapeProfile]) -> ShapeProfile:
@@ -109,10 +126,7 @@ def _refuse_gaps(view: SizesView, profiles: Sequence[ShapeProfile], asked: Mappi
     Coverage can change only where a profile begins or ends, so those sizes and their neighbours are looked up, and
     the ends of what was asked.
     """
-    ends = {
-        name: _ends(view.lattice, profiles, name, bound) for name, bound in asked.items() if name in view.sizes.names
-    }
-    points = [dict(zip(ends, sizes, strict=True)) for sizes in itertools.islice(_corners(ends), _MOST_CORNERS)]
+    points = _points(view, profiles, asked)
     lost = [p for p in points if not any(_inside(p, profile) for profile in profiles)]
     rest = {name: profiles[0].dims[name].opt for name in view.sizes.names}
     faults = first_faults(view.sizes.run([{**rest, **p} for p in lost]).checks, len(lost)) if lost else []
@@ -128,6 +142,26 @@ def _refuse_gaps(view: SizesView, profiles: Sequence[ShapeProfile], asked: Mappi
     )
 
 
+def _points(view: SizesView, profiles: Sequence[ShapeProfile], asked: Mapping[str, Range]) -> list[dict[str, int]]:
+    """Returns the combinations of sizes that are looked up.
+
+    Where there are too many of them, dimensions that are the same in every profile, and cover what was asked, stay at
+    their opt: they cannot make a gap alone.
+    """
+    ends = {name: _ends(view.lattice, profiles, name, b) for name, b in asked.items() if name in view.sizes.names}
+    if math.prod(map(len, ends.values())) > _MOST_CORNERS:
+        for name in ends:
+            bounds = {(profile.dims[name].min, profile.dims[name].max) for profile in profiles}
+            if len(bounds) == 1 and _covers(profiles[0].dims[name], asked[name]):
+                ends[name] = [profiles[0].dims[name].opt]
+    corners = itertools.islice(itertools.product(*ends.values()), _MOST_CORNERS)
+    return [dict(zip(ends, sizes, strict=True)) for sizes in corners]
+
+
+def _covers(bound: Range, asked: Range) -> bool:
+    return bound.min <= asked.min and asked.max <= bound.max
+
+
 def _ends(lattice: SizeLattice, profiles: Sequence[ShapeProfile], name: str, asked: Range) -> list[int]:
     sizes = [n for n in lattice.dims[name].around if asked.min <= n <= asked.max]
     found = {*sizes[:1], *sizes[-1:]}
@@ -135,10 +169,6 @@ def _ends(lattice: SizeLattice, profiles: Sequence[ShapeProfile], name: str, ask
         below, above = [n for n in sizes if n < bound.min], [n for n in sizes if n > bound.max]
         found.update((*below[-1:], *above[:1], *(n for n in (bound.min, bound.max) if n in sizes)))
     return sorted(found)
-
-
-def _corners(ends: Mapping[str, Sequence[int]]) -> Iterator[tuple[int, ...]]:
-    return itertools.product(*ends.values())
 
 
 def _inside(sizes: Mapping[str, int], profile: ShapeProfile) -> bool:

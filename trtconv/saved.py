@@ -11,7 +11,7 @@ from typing import Any
 from trtconv.errors import InputError
 from trtconv.frozen import frozen
 from trtconv.plan import FAMILIES, PRECISIONS, SCHEMA, profiles_from_json
-from trtconv.shapes import InputSpec, ShapeProfile
+from trtconv.shapes import InputSpec, Range, ShapeProfile
 
 
 @frozen
@@ -74,7 +74,11 @@ class SavedReport:
             raise InputError(f"{self.path} tells of no dimension {name!r}", f"It has: {', '.join(dims) or 'none'}.")
         valid = dims[name]["valid"]
         low, high = dims[name]["min"], dims[name]["max"]
-        found = [n for n in valid if n >= size] if valid is not None else [max(size, low)] if size <= high else []
+        # A dimension that is computed from others has no bounds of its own in the profiles.
+        bounds = [profile.dims.get(name, Range(low, high, high)) for profile in self.profiles]
+        # Where every size is accepted, the next is the asked one, or where the next profile begins.
+        starts = sorted({max(size, bound.min) for bound in bounds}) if valid is None else valid
+        found = [n for n in starts if n >= size and any(bound.min <= n <= bound.max for bound in bounds)]
         if not found:
             raise InputError(f"{name} {size} is beyond what the engine takes ({high})", "Crop or tile the input.")
         return int(found[0])

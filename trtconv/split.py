@@ -18,12 +18,14 @@ _FUZZ = 1e-9
 """What logarithms of sizes are off by."""
 
 Sizes = dict[str, int]
+_Part = tuple[Sizes, Sizes, Sizes]
+"""Min, opt and max of a group's dimensions in one profile."""
 
 
 def divide(
     inputs: Sequence[InputSpec], profile: ShapeProfile, lattice: SizeLattice, split: str
 ) -> tuple[tuple[ShapeProfile, ...], str]:
-    """Divides the ranges of a profile into profiles; each opt is on the lattice, and the one asked for is among them.
+    """Divides the ranges of a profile into profiles that together cover it; the opt asked for is that of one of them.
 
     Args:
         inputs: The model's inputs.
@@ -43,18 +45,24 @@ def divide(
             return (profile,), ""
         raise InputError("--split has nothing to divide: no dimension ranges", "Give a range, as in height=64:256:512.")
     groups = [_group(lattice, profile, group) for group in names]
-    wanted = _octaves(groups) if split == AUTO else [_spread(group.range, _counted(split)) for group in groups]
-    if len(wanted[0]) == 1:
+    opts = _octaves(groups) if split == AUTO else _counted(groups, split)
+    if len(opts[0]) == 1:
         return (profile,), ""
-    parts = [_parts(group, opts) for group, opts in zip(groups, wanted, strict=True)]
+    meeting = len(groups) == 1 and groups[0].is_line
+    parts = [
+        _meeting(group, wanted) if meeting else _nested(group, wanted)
+        for group, wanted in zip(groups, opts, strict=True)
+    ]
+    free = {name: bound for name, bound in profile.dims.items() if any(name in t.columns for t in lattice.tables)}
     made = []
     for at in zip(*parts, strict=True):
-        bounds = {name: bound for name, bound in profile.dims.items() if any(name in t.columns for t in lattice.tables)}
-        for group, (low, best, high) in zip(groups, at, strict=True):
-            first = group.ends[0] if len(groups) > 1 else low
-            bounds |= {name: Range(first[name], best[name], high[name]) for name in group.bounds}
-        made.append(make_profile(inputs, bounds, profile.values))
-    return tuple(made), _said(groups, parts)
+        bounds = {
+            name: Range(low[name], best[name], high[name])
+            for group, (low, best, high) in zip(groups, at, strict=True)
+            for name in group.bounds
+        }
+        made.append(make_profile(inputs, {**free, **bounds}, profile.values))
+    return tuple(made), _said(groups, parts, meeting=meeting)
 
 
 def divisible(inputs: Sequence[InputSpec], profile: ShapeProfile, lattice: SizeLattice) -> list[list[str]]:
@@ -68,12 +76,6 @@ def divisible(inputs: Sequence[InputSpec], profile: ShapeProfile, lattice: SizeL
     return [group for group in found if not set(group) <= batch] or found
 
 
-def _counted(split: str) -> int:
-    if not split.isdecimal() or int(split) < 1:
-        raise InputError(f"--split {split!r} is neither a number of profiles nor auto", "Write --split 3.")
-    return int(split)
-
-
 @frozen
 class _Group:
     """Dimensions that are divided together. The one with the widest range leads, the others go along with it.
@@ -82,11 +84,13 @@ class _Group:
         leader: Its name.
         bounds: What was asked for, of every dimension.
         columns: The accepted combinations in range.
+        sizes: The accepted sizes of the leader.
     """
 
     leader: str
     bounds: Mapping[str, Range]
     columns: Mapping[str, Vector]
+    sizes: Sequence[int]
 
     @property
     def range(self) -> Range:
@@ -94,24 +98,34 @@ class _Group:
         return self.bounds[self.leader]
 
     @property
-    def sizes(self) -> list[int]:
-        """The accepted sizes of the leader."""
-        return sorted(set(self.columns[self.leader].tolist()))
-
-    @property
     def ends(self) -> tuple[Sizes, Sizes]:
         """The smallest and the largest sizes."""
         return {n: b.min for n, b in self.bounds.items()}, {n: b.max for n, b in self.bounds.items()}
 
-    def at(self, size: int) -> Sizes:
-        """Returns sizes of all whose leader has this one: those asked for, or those as far along their ranges."""
+    @property
+    def is_line(self) -> bool:
+        """Whether each size of the leader goes with one of every other dimension, and larger ones with larger."""
+        order = self.columns[self.leader].argsort(kind="stable")
+        leader, *others = (self.columns[n][order] for n in (self.leader, *(set(self.bounds) - {self.leader})))
+        return bool((leader[1:] > leader[:-1]).all() and all((other[1:] >= other[:-1]).all() for other in others))
+
+    def nearest(self, size: float) -> int:
+        """Returns the accepted size of the leader that is nearest, in factors; the larger one in a tie."""
+        return min(self.sizes, key=lambda n: (abs(math.log(n / size)), -n))
+
+    def at(self, size: int, low: Sizes, high: Sizes) -> Sizes:
+        """Returns sizes of all inside a box whose leader has this one: those asked for, or those as far along."""
         if size == self.range.opt:
             return {name: bound.opt for name, bound in self.bounds.items()}
         along = math.log(size / self.range.min) / math.log(self.range.max / self.range.min)
         wanted = {name: bound.min * (bound.max / bound.min) ** along for name, bound in self.bounds.items()}
-        rows = (self.columns[self.leader] == size).nonzero()[0]
-        found = [{name: int(self.columns[name][row]) for name in self.bounds} for row in rows]
-        return min(found, key=lambda sizes: sum(abs(math.log(n / wanted[name])) for name, n in sizes.items()))
+        inside = self.columns[self.leader] == size
+        for name in self.bounds:
+            inside &= (self.columns[name] >= low[name]) & (self.columns[name] <= high[name])
+        found = [{name: int(self.columns[name][row]) for name in self.bounds} for row in inside.nonzero()[0]]
+        return min(
+            found, key=lambda each: sum(abs(math.log(n / wanted[name])) for name, n in each.items()), default=high
+        )
 
 
 def _group(lattice: SizeLattice, profile: ShapeProfile, names: Sequence[str]) -> _Group:
@@ -121,12 +135,7 @@ def _group(lattice: SizeLattice, profile: ShapeProfile, names: Sequence[str]) ->
     )
     bounds = {name: profile.dims[name] for name in names}
     leader = max(names, key=lambda name: bounds[name].max / bounds[name].min)
-    return _Group(leader, bounds, inside.columns)
-
-
-def _anchor(bound: Range) -> int:
-    """Returns the size to place opts by: the opt. A largest size is no wish: it is what a range without an opt has."""
-    return bound.opt if bound.opt < bound.max else bound.min
+    return _Group(leader, bounds, inside.columns, sorted(set(inside.columns[leader].tolist())))
 
 
 def _octaves(groups: Sequence[_Group]) -> list[list[float]]:
@@ -136,47 +145,60 @@ def _octaves(groups: Sequence[_Group]) -> list[list[float]]:
     already, and next to nothing at its multiples once the GPU is full. What is run are mostly halves and doubles of
     one size, so these are met exactly. A range that is through before the others stays at its end.
     """
-    anchors = [_anchor(group.range) for group in groups]
-    down = max(math.floor(math.log2(o / g.range.min) + _FUZZ) for o, g in zip(anchors, groups, strict=True))
-    up = max(math.ceil(math.log2(g.range.max / o) - _FUZZ) - 1 for o, g in zip(anchors, groups, strict=True))
-    most = min(_MOST_PARTS, *(len(group.sizes) - 1 for group in groups))
-    if down + 1 + up > most:
-        return [_spread(group.range, max(1, most)) for group in groups]
+    ranges = [group.range for group in groups]
+    below = max(math.floor(math.log2(bound.opt / bound.min) + _FUZZ) for bound in ranges)
+    above = max(math.ceil(math.log2(bound.max / bound.opt) - 1 - _FUZZ) for bound in ranges)
+    most = min(_MOST_PARTS, max(len(group.sizes) for group in groups) - 1)
+    if below + 1 + max(0, above) > most:
+        return _spread(ranges, max(1, most))
+    steps = range(-below, max(0, above) + 1)
+    return [[min(max(bound.opt * 2.0**step, bound.min), bound.max) for step in steps] for bound in ranges]
+
+
+def _counted(groups: Sequence[_Group], split: str) -> list[list[float]]:
+    """Returns as many opts for each group as `--split` says."""
+    if not split.isdecimal() or int(split) < 1:
+        raise InputError(f"--split {split!r} is neither a number of profiles nor auto", "Write --split 3.")
+    finest = max(groups, key=lambda group: len(group.sizes))
+    if len(finest.sizes) < int(split) + 1:
+        raise InputError(
+            f"--split {split} is finer than the sizes that the network accepts: {finest.leader} has"
+            f" {len(finest.sizes)} in {finest.range}",
+            f"Use --split {max(1, len(finest.sizes) - 1)} or less.",
+        )
+    return _spread([group.range for group in groups], int(split))
+
+
+def _spread(ranges: Sequence[Range], count: int) -> list[list[float]]:
+    """Returns opts in equal factors from min to the opt that was asked for, and from there on towards max.
+
+    The one asked for has the same place in every range, as they are run together: where the widest range has it.
+    """
+    widest = max(ranges, key=lambda bound: bound.max / bound.min)
+    share = math.log(widest.opt / widest.min) / math.log(widest.max / widest.min)
+    place = min(count - 1, math.floor(share * count + _FUZZ))
     return [
-        [min(max(o * 2.0**step, g.range.min), g.range.max) for step in range(-down, up + 1)]
-        for o, g in zip(anchors, groups, strict=True)
+        [bound.opt * (bound.min / bound.opt) ** ((place - step) / place) for step in range(place)]
+        + [bound.opt * (bound.max / bound.opt) ** (step / (count - place)) for step in range(count - place)]
+        for bound in ranges
     ]
 
 
-def _spread(bound: Range, count: int) -> list[float]:
-    """Returns opts in equal factors, the one that was asked for among them."""
-    factor = (bound.max / bound.min) ** (1 / count)
-    anchor = _anchor(bound)
-    below = min(count - 1, math.floor(math.log(anchor / bound.min, factor) + _FUZZ))
-    return [anchor * factor ** (step - below) for step in range(count)]
+def _meeting(group: _Group, opts: Sequence[float]) -> list[_Part]:
+    """Returns parts that meet at one size halfway between their opts, in factors."""
+    low, high = group.ends
+    sizes = [low[group.leader], *_cuts(group.sizes, opts), high[group.leader]]
+    corners = [low, *(group.at(size, low, high) for size in sizes[1:-1]), high]
+    parts = []
+    for index, opt in enumerate(opts):
+        inside = [n for n in group.sizes if sizes[index] <= n <= sizes[index + 1]]
+        best = min(inside, key=lambda n: (abs(math.log(n / opt)), -n))
+        parts.append((corners[index], group.at(best, low, high), corners[index + 1]))
+    return parts
 
 
-def _parts(group: _Group, opts: Sequence[float]) -> list[tuple[Sizes, Sizes, Sizes]]:
-    """Returns min, opt and max of a group in every part: parts meet halfway between their opts, in factors."""
-    distinct = sorted(set(opts))
-    cuts = [group.ends[0], *map(group.at, _cuts(group, distinct)), group.ends[1]]
-    parts = {}
-    for index, opt in enumerate(distinct):
-        low, high = cuts[index], cuts[index + 1]
-        inside = [n for n in group.sizes if low[group.leader] <= n <= high[group.leader]]
-        parts[opt] = (low, group.at(min(inside, key=lambda n: (abs(math.log(n / opt)), -n))), high)
-    return [parts[opt] for opt in opts]
-
-
-def _cuts(group: _Group, opts: Sequence[float]) -> list[int]:
-    """Returns the accepted sizes of the leader nearest to halfway between the opts, no two of them the same."""
-    sizes = group.sizes
-    if len(sizes) < len(opts) + 1:
-        raise InputError(
-            f"--split {len(opts)} is finer than the sizes that the network accepts: {group.leader} has {len(sizes)} in"
-            f" {group.range}",
-            f"Use --split {max(1, len(sizes) - 1)} or less.",
-        )
+def _cuts(sizes: Sequence[int], opts: Sequence[float]) -> list[int]:
+    """Returns the sizes nearest to halfway between the opts, no two of them the same."""
     cuts = [sizes[0]]
     for number in range(len(opts) - 1):
         wanted = math.sqrt(opts[number] * opts[number + 1])
@@ -186,10 +208,23 @@ def _cuts(group: _Group, opts: Sequence[float]) -> list[int]:
     return cuts[1:]
 
 
-def _said(groups: Sequence[_Group], parts: Sequence[Sequence[tuple[Sizes, Sizes, Sizes]]]) -> str:
-    how = "they meet at one size"
-    if len(groups) > 1:
-        how = "each begins at the smallest size, so that every combination is in one"
+def _nested(group: _Group, opts: Sequence[float]) -> list[_Part]:
+    """Returns parts that all begin at the smallest sizes; the last has all, so that every combination is in one."""
+    low, high = group.ends
+    best = [group.at(group.nearest(opt), low, high) for opt in opts]
+    parts = []
+    for index, opt in enumerate(opts):
+        larger = [each for each in opts[index + 1 :] if each > opt]
+        corner = high
+        if larger:
+            cut = max(group.nearest(math.sqrt(opt * larger[0])), best[index][group.leader])
+            corner = group.at(cut, best[index], high)
+        parts.append((low, best[index], corner))
+    return parts
+
+
+def _said(groups: Sequence[_Group], parts: Sequence[Sequence[_Part]], *, meeting: bool) -> str:
+    how = "they meet at one size" if meeting else "each begins at the smallest size, so every combination is in one"
     listed = "; ".join(
         f"{name} for {', '.join(str(best[name]) for _, best, _ in each)}"
         for group, each in zip(groups, parts, strict=True)

@@ -16,7 +16,16 @@ from trtconv.errors import InputError
 from trtconv.model import OnnxModel
 from trtconv.profiles import Sized, narrower, settle
 from trtconv.saved import load_report
-from trtconv.shapes import InputRange, InputSpec, Range, make_profile, parse_dims, parse_profile, parse_values
+from trtconv.shapes import (
+    InputRange,
+    InputSpec,
+    Range,
+    dynamic_dims,
+    make_profile,
+    parse_dims,
+    parse_profile,
+    parse_values,
+)
 
 UNET = OnnxModel.load(MODELS / "unet.onnx")
 SQUARE = "g (float[1,h,w] x) => (float[1,a,b] y) { t = Transpose <perm = [0,2,1]> (x) y = Add (x, t) }"
@@ -81,6 +90,12 @@ class TestRounding:
         assert done.findings == ()
         assert done.profiles[0].dims["h"] == done.profiles[0].dims["w"]
 
+    def test_what_is_tied_to_a_fixed_dimension_follows_it(self) -> None:
+        done = sized(parse(SQUARE), "h=16", "w=8:12:32", rounded=True)
+        assert done.findings == ()
+        # An Add takes a 1 beside anything.
+        assert done.profiles[0].dims == {"h": Range(16, 16, 16), "w": Range(1, 16, 16)}
+
     @settings(max_examples=40, deadline=None)
     @given(st.lists(st.integers(8, 500), min_size=6, max_size=6))
     def test_the_result_is_valid_and_covers_what_was_asked(self, sizes: list[int]) -> None:
@@ -97,9 +112,9 @@ class TestSplitting:
     def test_one_dimension(self) -> None:
         done = sized(UNET, "batch=1:2:4", "height=64:512:1024", "width=64", split="3")
         assert [p.dims["height"] for p in done.profiles] == [
-            Range(64, 80, 128),
-            Range(128, 200, 320),
-            Range(320, 512, 1024),
+            Range(64, 64, 104),
+            Range(104, 184, 304),
+            Range(304, 512, 1024),
         ]
         assert all(p.dims["batch"] == Range(1, 2, 4) and p.dims["width"] == Range(64, 64, 64) for p in done.profiles)
         assert "build time" in done.notes[0]
@@ -108,7 +123,7 @@ class TestSplitting:
         done = sized(UNET, "batch=1", "height=64:256:1024", "width=64", split="auto")
         assert [p.dims["height"].opt for p in done.profiles] == [64, 128, 256, 512]
         done = sized(UNET, "batch=1", "height=64:1024", "width=64", split="auto")
-        assert [p.dims["height"].opt for p in done.profiles] == [64, 128, 256, 512]
+        assert [p.dims["height"].opt for p in done.profiles] == [64, 128, 256, 512, 1024]
         done = sized(UNET, "batch=1", "height=80:320:1024", "width=64", split="auto")
         assert [p.dims["height"].opt for p in done.profiles] == [80, 160, 320, 640]
 
@@ -122,6 +137,39 @@ class TestSplitting:
         done = sized(UNET, "batch=1", "height=256:256:512", "width=64:256:1024", split="auto")
         assert [p.dims["width"].opt for p in done.profiles] == [64, 128, 256, 512]
         assert [p.dims["height"] for p in done.profiles] == [Range(256, 256, 360)] * 3 + [Range(256, 512, 512)]
+
+    def test_the_opt_is_among_those_of_the_profiles_in_every_range(self) -> None:
+        asked = {"height": Range(64, 128, 1024), "width": Range(64, 512, 1024)}
+        for split in ("auto", "2", "3", "5"):
+            dims = [f"{name}={bound}" for name, bound in asked.items()]
+            done = sized(UNET, "batch=1", *dims, split=split)
+            assert any(all(p.dims[name].opt == b.opt for name, b in asked.items()) for p in done.profiles), split
+        done = sized(UNET, "batch=1", "height=64:512:512", "width=64", split="3")
+        assert [p.dims["height"].opt for p in done.profiles] == [64, 184, 512]
+
+    def test_a_range_of_two_sizes_does_not_keep_the_others_whole(self) -> None:
+        done = sized(UNET, "batch=1", "height=64:64:72", "width=64:256:1024", split="auto")
+        assert [p.dims["width"].opt for p in done.profiles] == [64, 128, 256, 512]
+        done = sized(UNET, "batch=1", "height=64:64:72", "width=64:256:1024", split="3")
+        assert len(done.profiles) == 3
+
+    def test_ties_of_several_to_several_leave_no_gap(self) -> None:
+        model = parse(
+            """g (float[1,1,h,8] x, float[1,1,w,8] z) => (float[1,2,a,b] y)
+            { s = AveragePool <kernel_shape = [8,1], strides = [8,1]> (x)
+              t = AveragePool <kernel_shape = [8,1], strides = [8,1]> (z)
+              y = Concat <axis = 1> (s, t) }"""
+        )
+        for split in ("auto", "2", "4", "7"):
+            done = sized(model, "h=59:110:134", "w=59:106:129", split=split)
+            accepted = {(h, w) for h in range(59, 135) for w in range(59, 130) if h // 8 == w // 8}
+            boxes = [(profile.dims["h"], profile.dims["w"]) for profile in done.profiles]
+            assert {(getattr(h, end), getattr(w, end)) for h, w in boxes for end in ("min", "opt", "max")} <= accepted
+            assert (110, 106) in {(h.opt, w.opt) for h, w in boxes}
+            lost = [
+                (a, b) for a, b in accepted if not any(h.min <= a <= h.max and w.min <= b <= w.max for h, w in boxes)
+            ]
+            assert lost == []
 
     def test_auto_makes_no_more_than_six(self) -> None:
         done = sized(UNET, "batch=1", "height=8:64:4096", "width=64", split="auto")
@@ -266,7 +314,7 @@ class TestSavedReport:
         ("shape", "index"),
         [
             ((1, 3, 64, 64), 0),
-            ((1, 3, 120, 120), 0),
+            ((1, 3, 104, 104), 0),
             ((1, 3, 136, 120), 1),
             ((1, 3, 200, 200), 1),
             ((1, 3, 256, 264), 1),
@@ -306,6 +354,27 @@ class TestSavedReport:
             report.padded("height", 1025)
         with pytest.raises(InputError, match="no dimension 'depth'"):
             report.padded("depth", 1)
+
+    @pytest.mark.parametrize(
+        ("model", "valid"),
+        [(UNET, 512), (parse("g (float[n,3,height,8] x) => (float[n,3,height,8] y) { y = Relu (x) }"), 500)],
+    )
+    def test_padding_goes_into_a_profile(self, model: OnnxModel, valid: int, tmp_path: Path) -> None:
+        base = parse_dims([f"{name}=8" for name in ("n", "batch", "width") if name in dynamic_dims(model.inputs)])
+        made = [
+            make_profile(model.inputs, {**base, **parse_profile(text)})
+            for text in ("height=64:256", f"height={valid}:1024")
+        ]
+        done = settle(model, made)
+        document = {
+            "schema": 1,
+            "profiles": [p.to_json() for p in done.profiles],
+            "dims": [{name: str(bound) for name, bound in p.dims.items()} for p in done.profiles],
+            "lattice": done.lattice.to_json(),
+        }
+        (tmp_path / "r.json").write_text(json.dumps(document))
+        report = load_report(tmp_path / "r.json")
+        assert [report.padded("height", n) for n in (1, 256, 257, 1024)] == [64, 256, valid, 1024]
 
     @pytest.mark.parametrize(
         "text", ["", "[]", "{}", '{"schema": 1}', '{"schema": 1, "profiles": [{"x": 1}], "dims": [{}]}']
@@ -357,6 +426,19 @@ class TestCoverage:
             self.settled(*profiles)
         assert f"{message} is in none of the {len(profiles)}" in caught.value.message
         assert "--profile" in caught.value.hint
+
+    def test_a_single_profile_has_to_cover_what_is_asked_too(self) -> None:
+        with pytest.raises(InputError, match="none of the 1"):
+            self.settled("height=64:256")
+
+    def test_gaps_are_found_among_many_dimensions(self) -> None:
+        names = "abcdef"
+        model = parse(f"g (float[{','.join(names)}] x) => (float[{','.join(names)}] y) {{ y = Relu (x) }}")
+        boxes = ("a=1:8,b=1:8", "a=1:8,b=8:16", "a=8:16,b=1:8")
+        dims = tuple(f"{name}=1:16" for name in names)
+        with pytest.raises(InputError, match="a 9, b 9"):
+            self.settled(*boxes, model=model, dims=dims)
+        assert len(self.settled(*boxes, "a=8:16,b=8:16", model=model, dims=dims).profiles) == 4
 
     def test_nothing_is_asked_of_a_dimension_that_only_profiles_bound(self) -> None:
         done = self.settled("height=64:128", "height=256:512", dims=("batch=1", "width=64:512"))

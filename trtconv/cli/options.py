@@ -174,6 +174,7 @@ shape_options = chain(
     ),
 )
 
+_MOST_PROFILES = 9999
 split_option = click.option(
     "--split",
     metavar="N|auto",
@@ -196,9 +197,12 @@ def parse_split(text: str | None) -> str | None:
     Raises:
         InputError: It is neither a number above 0 nor auto.
     """
-    if text is None or text == "auto" or (text.isascii() and text.isdecimal() and 0 < int(text[:9]) <= 999):
+    if text is None or text == "auto" or (text.isascii() and text.isdecimal() and 0 < int(text[:9]) <= _MOST_PROFILES):
         return text
-    raise InputError(f"--split {text!r} is neither a number of profiles nor auto", "Write --split 3 or --split auto.")
+    raise InputError(
+        f"--split {text!r} is neither a number of profiles (1 to {_MOST_PROFILES}) nor auto",
+        "Write --split 3 or --split auto.",
+    )
 
 
 target_option = click.option(
