@@ -38,6 +38,28 @@ def needs(sizes: Vector, accepted: NDArray[np.bool_], most: int | None = None) -
     return periodic(sizes, accepted) or f"one of {listed(inside if len(inside) > 1 else good)}"
 
 
+def needs_in_part(sizes: Vector, accepted: NDArray[np.bool_], run: slice) -> str:
+    """Says what a condition asks of one dimension, as far as can be told from some of its sizes.
+
+    Args:
+        sizes: Sizes in order, some left out.
+        accepted: Which of them meet the condition.
+        run: Consecutive ones, of which some do not meet it.
+    """
+    good, bad = sizes[accepted], sizes[~accepted]
+    if len(good) and len(bad):
+        if good[-1] < bad[0]:
+            return f"at most {good[-1]}" if bad[0] == good[-1] + 1 else f"less than {bad[0]}"
+        if bad[-1] < good[0]:
+            return f"at least {good[0]}" if good[0] == bad[-1] + 1 else f"more than {bad[-1]}"
+        if accepted[run].any():
+            regular = periodic(sizes[run], accepted[run])
+            if regular:
+                return regular
+        return f"{'' if len(good) == 1 else 'one of '}{listed(good)} (of the sizes that were looked at)"
+    return "a size outside those that were looked at"
+
+
 def _interval(sizes: Vector, good: Vector) -> str:
     if good[-1] == sizes[-1]:
         return f"at least {good[0]}"
@@ -49,7 +71,8 @@ def periodic(sizes: Vector, accepted: NDArray[np.bool_]) -> str | None:
     first = int(np.argmax(accepted))
     pattern, start = accepted[first:], int(sizes[first])
     for period in range(2, min(1025, len(pattern) // 2 + 1)):
-        if not np.array_equal(pattern[period:], pattern[:-period]):
+        # A look at the beginning spares most of the time on long ranges.
+        if pattern[period] != pattern[0] or not np.array_equal(pattern[period:], pattern[:-period]):
             continue
         residues = sorted((start + int(n)) % period for n in np.flatnonzero(pattern[:period]))
         least = f", at least {start}" if start - period >= int(sizes[0]) and start >= 2 * period else ""
