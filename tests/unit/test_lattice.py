@@ -264,6 +264,45 @@ class TestJoint:
         assert lattice.dims["h"].step == 4
 
 
+WINDOWS_5_3 = (
+    "g (float[1,1,h] x, float[1,1,w] z) => (float[a,b,c] y) {"
+    " s = AveragePool <kernel_shape = [5], strides = [5]> (x) t = AveragePool <kernel_shape = [3], strides = [3]> (z)"
+    " y = Concat <axis = 1> (s, t) }"
+)
+HALVES_OR_ONE = (
+    "g (float[1,1,h] x, float[1,1,w] z) => (float[a,b,c] y) {"
+    " s = AveragePool <kernel_shape = [2], strides = [2]> (x) y = Add (s, z) }"
+)
+
+
+class TestRelations:
+    def test_two_divisors(self) -> None:
+        lattice = Sizes(parse(WINDOWS_5_3)).lattice({"h": (20, 100), "w": (12, 60)})
+        assert lattice.joint == ("floor(h / 5) == floor(w / 3)",)
+
+    def test_a_large_divisor(self) -> None:
+        lattice = Sizes(parse(WINDOWS_5_3.replace("[5]", "[160]").replace("[3]", "[1]"))).lattice(
+            {"h": (160, 20_000), "w": (1, 120)}
+        )
+        assert lattice.joint == ("w == floor(h / 160)",)
+
+    def test_nothing_that_holds_for_all(self) -> None:
+        lattice = Sizes(parse(HALVES_OR_ONE)).lattice({"h": (1, 40), "w": (1, 40)})
+        (said,) = lattice.joint
+        assert "floor" not in said
+
+    @pytest.mark.parametrize("text", [WINDOWS_5_3, HALVES_OR_ONE])
+    @pytest.mark.parametrize("ends", [(5, 30), (6, 130), (20, 64)])
+    def test_what_is_said_is_so(self, text: str, ends: tuple[int, int]) -> None:
+        sizes = Sizes(parse(text))
+        points = [{"h": h, "w": w} for h in range(ends[0], ends[1] + 1) for w in range(ends[0], ends[1] + 1)]
+        refused = {int(row) for check in sizes.run(points).checks for row in np.flatnonzero(~check.holds)}
+        for said in sizes.lattice({"h": ends, "w": ends}).joint:
+            if "for example" not in said:
+                holds = [eval(said.replace("/", "//"), {"floor": int, **point}) for point in points]
+                assert holds == [row not in refused for row in range(len(points))]
+
+
 class TestUnknown:
     def test_custom_operator(self) -> None:
         model = parse(

@@ -149,7 +149,7 @@ class _Answer:
         valid = together.tables
         tied = [table for table in valid if len(table.columns) > 1 and table.rows]
         inside = [table.take(table.within(self.spans)) for table in tied]
-        joint = [said for table in inside if table.rows for said in relation(table.columns)]
+        joint = [said for table in inside if table.rows for said in relation(table.columns, complete=table.complete)]
         return SizeLattice(
             dims=self._dims(valid, patterns),
             joint=tuple(dict.fromkeys([*joint, *together.joint])),
