@@ -8,21 +8,28 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Collection, Mapping
+import operator
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from trtconv.frozen import frozen
 
 
-def _largest(values: list[Any]) -> Any:
-    return functools.reduce(lambda a, b: a.maximum(b) if hasattr(a, "maximum") else max(a, b), values)
+def _fold(method: str, b_wins: Callable[[Any, Any], Any]) -> Callable[[list[Any]], Any]:
+    """Returns the larger, or smaller, of integers, vectors, and numbers that have a method for it."""
+
+    def choose(a: Any, b: Any) -> Any:
+        for one, other in ((a, b), (b, a)):
+            if hasattr(one, method):
+                return getattr(one, method)(other)
+        return a + (b - a) * b_wins(a, b)
+
+    return functools.partial(functools.reduce, choose)
 
 
-def _smallest(values: list[Any]) -> Any:
-    return functools.reduce(lambda a, b: a.minimum(b) if hasattr(a, "minimum") else min(a, b), values)
-
-
-_CALLS = {"Max": _largest, "Min": _smallest, "max": _largest, "min": _smallest}
+_LARGEST, _SMALLEST = _fold("maximum", operator.lt), _fold("minimum", operator.gt)
+_CALLS = {"Max": _LARGEST, "Min": _SMALLEST, "max": _LARGEST, "min": _SMALLEST}
+_FAR = 2**48
 _TELLING = frozenset("*+/()")
 
 
@@ -44,17 +51,29 @@ class Expression:
         """Returns the value; `sizes` may hold anything that has arithmetic."""
         return _evaluate(self.tree, sizes)
 
+    @property
+    def linear(self) -> bool:
+        """Whether it is a*symbol + b, so that its size tells that of the symbol."""
+        if len(self.symbols) != 1 or not all(_polynomial(node) for node in ast.walk(self.tree)):
+            return False
+        offset, slope = self._line()
+        return slope != 0 and all(self.evaluate({self.symbols[0]: n}) == slope * n + offset for n in (2, 3, 7, 100))
+
     def solve(self, value: int) -> int | None:
-        """Returns the size of the one symbol that gives a value, where the expression is a*symbol + b; else None."""
-        if len(self.symbols) != 1:
+        """Returns the size of the one symbol that gives a value, where the expression is `linear`; else None."""
+        if not self.linear:
             return None
-        name = self.symbols[0]
-        offset = self.evaluate({name: 0})
-        slope = self.evaluate({name: 1}) - offset
-        if slope == 0 or any(self.evaluate({name: n}) != slope * n + offset for n in (2, 3, 7, 100)):
-            return None
+        offset, slope = self._line()
         found, rest = divmod(value - offset, slope)
         return found if rest == 0 else None
+
+    def _line(self) -> tuple[int, int]:
+        offset, one = (int(self.evaluate({self.symbols[0]: n})) for n in (0, 1))
+        return offset, one - offset
+
+
+def _polynomial(node: ast.AST) -> bool:
+    return not isinstance(node, ast.Call | ast.FloorDiv | ast.Div | ast.Mod)
 
 
 def parse(name: str, known: Collection[str] = ()) -> Expression | None:
@@ -79,19 +98,30 @@ def parse(name: str, known: Collection[str] = ()) -> Expression | None:
         return None
     if not _TELLING & set(name) and not set(symbols) <= set(known):
         return None
+    # Constants beyond all sizes would not fit into 64 bits either.
+    if abs(_evaluate(tree, dict.fromkeys(symbols, 1))) > _FAR:
+        return None
     return Expression(name, tree, symbols)
 
 
 def _understood(node: ast.expr) -> bool:
     if isinstance(node, ast.BinOp):
-        binary = isinstance(node.op, ast.Add | ast.Sub | ast.Mult | ast.FloorDiv | ast.Div | ast.Mod)
-        return binary and _understood(node.left) and _understood(node.right)
+        if not (_understood(node.left) and _understood(node.right)):
+            return False
+        # What divides by a size has no value where that is 0; no exporter writes it.
+        divides = isinstance(node.op, ast.FloorDiv | ast.Div | ast.Mod)
+        return _positive(node.right) if divides else isinstance(node.op, ast.Add | ast.Sub | ast.Mult)
     if isinstance(node, ast.Call):
-        named = isinstance(node.func, ast.Name) and node.func.id in (*_CALLS, "floor")
-        return named and not node.keywords and bool(node.args) and all(_understood(a) for a in node.args)
+        if not isinstance(node.func, ast.Name) or node.keywords or not all(_understood(a) for a in node.args):
+            return False
+        return len(node.args) == 1 if node.func.id == "floor" else node.func.id in _CALLS and bool(node.args)
     if isinstance(node, ast.Constant):
         return type(node.value) is int and abs(node.value) < 2**31
     return isinstance(node, ast.Name)
+
+
+def _positive(node: ast.expr) -> bool:
+    return not any(isinstance(each, ast.Name) for each in ast.walk(node)) and _evaluate(node, {}) > 0
 
 
 def _evaluate(node: ast.expr, sizes: Mapping[str, Any]) -> Any:

@@ -154,7 +154,7 @@ def make_profile(
     ranges = bounds_by_name(inputs, bounds)
     missing = [name for name in dynamic_dims(inputs) if name not in ranges]
     if missing:
-        raise _missing_bounds(inputs, missing)
+        raise _missing_bounds(inputs, missing, ranges)
 
     def shape(spec: InputSpec, pick: str) -> Shape:
         return tuple(d if isinstance(d, int) else getattr(ranges[d], pick) for d in spec.dims)
@@ -278,12 +278,12 @@ def _with_derived(inputs: Sequence[InputSpec], given: Mapping[str, Range]) -> di
 
 def _set_symbol(ranges: dict[str, Range], expression: Expression, bound: Range) -> None:
     symbol = expression.symbols[0]
-    if len(expression.symbols) > 1:
+    if not expression.linear:
         if all(name in ranges for name in expression.symbols):
             return
         raise InputError(
             f"dimension {expression.text} is computed from {', '.join(expression.symbols)}",
-            f"Give those: {' '.join(f'--dim {_quote(name)}=MIN:OPT:MAX' for name in expression.symbols)}.",
+            f"Give bounds of that instead: {_flags(expression.symbols)}.",
         )
     sizes = []
     for size in (bound.min, bound.opt, bound.max):
@@ -333,16 +333,31 @@ def _list_dims(inputs: Sequence[InputSpec]) -> str:
     return ", ".join(f"{name} ({', '.join(places)})" for name, places in dims.items())
 
 
-def _missing_bounds(inputs: Sequence[InputSpec], missing: Sequence[str]) -> InputError:
+def _missing_bounds(inputs: Sequence[InputSpec], missing: Sequence[str], ranges: Mapping[str, Range]) -> InputError:
     lines = [f"{len(missing)} dynamic dimension(s) without bounds:"]
     dims = dynamic_dims(inputs)
     lines += [f"  {name}  at {', '.join(dims[name])}" for name in missing]
-    # What is computed from a dimension that is missing itself need not be given.
     expressions = derived(list(dims))
-    computed = [n for n in missing if n in expressions and set(expressions[n].symbols) & set(missing)]
-    missing = [name for name in missing if name not in computed]
-    flags = " ".join(f"--dim {_quote(name)}=MIN:OPT:MAX" for name in missing)
-    return InputError("\n".join(lines), f"Add: {flags}")
+    wanted: list[str] = []
+    for name in missing:
+        expression = expressions.get(name)
+        if expression is None:
+            wanted.append(name)
+        elif not expression.linear:
+            wanted += [symbol for symbol in expression.symbols if symbol not in ranges]
+        elif expression.symbols[0] not in missing:
+            wanted.append(name)
+    # What follows from a symbol that is asked for need not be given.
+    wanted = [name for name in dict.fromkeys(wanted) if not set(_symbols(expressions, name)) & set(wanted)]
+    return InputError("\n".join(lines), f"Add: {_flags(wanted)}")
+
+
+def _symbols(expressions: Mapping[str, Expression], name: str) -> tuple[str, ...]:
+    return expressions[name].symbols if name in expressions else ()
+
+
+def _flags(names: Sequence[str]) -> str:
+    return " ".join(f"--dim {_quote(name)}=MIN:OPT:MAX" for name in names)
 
 
 def _quote(name: str) -> str:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from tests.sizecases import MODELS, Brute, assert_exact, parse
-from trtconv.lattice import Sizes
+from trtconv.lattice import Sizes, first_faults
 from trtconv.model import OnnxModel
 
 
@@ -194,6 +194,44 @@ def test_shape_programs(name: str) -> None:
     assert_exact(parse(text), [point(n) for n in range(1, 40)])
 
 
+_EINSUM = 'g (float[1,3,h] x, float[1,w,2] z) => (float[a,b,c] y) {{ y = Einsum <equation = "{}"> (x, z) }}'
+_SPLIT = (
+    "g (float[1,h] x, float[w,2] z) => (float[a,b] y) {{ {} = Split <axis = 1, num_outputs = {}> (x) y = Relu (z) }}"
+)
+_OUTPUT_SHAPE = (
+    "g (float[1,1,h] x, float[w] z) => (float[a,b,c] y) <float[1,1,3] k = {{1,1,1}}> {{"
+    " y = ConvTranspose <output_shape = [{}], strides = [{}], dilations = [{}], output_padding = [{}]> (x, k) }}"
+)
+_BOXES = (
+    "g (float[h,{0},{1}] x, float[w,2,{2}] z) => (float[a,b,c] y, int64[d,e] i) <int64 m = {{3}}> {{"
+    " y = Relu (x) i = NonMaxSuppression (x, z, m) }}"
+)
+REFUSALS = {
+    "einsum": _EINSUM.format("bch,bhw->bcw"),
+    "einsum of a diagonal": _EINSUM.format("ii,ij->j").replace("1,3,h", "h,w").replace("1,w,2", "h,2"),
+    "einsum that keeps a size": _EINSUM.format("ij,ij->ij").replace("1,3,h", "h,2").replace("1,w,2", "w,2"),
+    **{f"split into {n}": _SPLIT.format(", ".join(f"o{i}" for i in range(n)), n) for n in (2, 3, 5, 7)},
+    **{
+        f"output of {numbers}": _OUTPUT_SHAPE.format(*numbers)
+        for numbers in ((20, 2, 1, 0), (21, 2, 1, 1), (20, 2, 3, 0), (22, 3, 1, 2), (9, 1, 3, 0))
+    },
+    "batches of boxes": _BOXES.format("3", "4", "3"),
+    "numbers of boxes": _BOXES.replace("h,", "1,").replace("[w,", "[1,").format("h", "4", "w"),
+    "corners of boxes": _BOXES.replace("h,", "1,").format("3", "h", "3"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_refusals(name: str) -> None:
+    model = parse(REFUSALS[name], '<ir_version: 8, opset_import: ["": 18]>')
+    sizes, brute = Sizes(model), Brute(model)
+    points = [{"h": h, "w": w} for h in range(1, 21) for w in (1, 2, 3)]
+    faults = first_faults(sizes.run(points).checks, len(points))
+    assert [p for p, fault in zip(points, faults, strict=True) if fault is None] == [
+        p for p in points if brute.shape(p) is not None
+    ]
+
+
 KEPT = {
     "unet": lambda n: {"batch": 1 + n % 2, "height": n, "width": 8 * (1 + n % 3)},
     "super_resolution": lambda n: {"batch": 1, "height": 16, "width": n},
@@ -264,6 +302,55 @@ class TestJoint:
         assert lattice.dims["h"].step == 4
 
 
+WINDOWS_5_3 = (
+    "g (float[1,1,h] x, float[1,1,w] z) => (float[a,b,c] y) {"
+    " s = AveragePool <kernel_shape = [5], strides = [5]> (x) t = AveragePool <kernel_shape = [3], strides = [3]> (z)"
+    " y = Concat <axis = 1> (s, t) }"
+)
+HALVES_OR_ONE = (
+    "g (float[1,1,h] x, float[1,1,w] z) => (float[a,b,c] y) {"
+    " s = AveragePool <kernel_shape = [2], strides = [2]> (x) y = Add (s, z) }"
+)
+
+
+@pytest.mark.parametrize("span", [(48, 48), (40, 50)])
+def test_one_size_has_no_step(span: tuple[int, int]) -> None:
+    model = parse("g (float[1,1,h,4] x) => (float[a,b,c,d] y) <int64[2] s = {1,192}> { y = Reshape (x, s) }")
+    dim = Sizes(model).lattice({"h": span}).dims["h"]
+    assert (dim.step, dim.offset) == (None, None)
+    model = parse("g (float[1,1,h,4] x) => (float[a,b,c,d] y) { y = SpaceToDepth <blocksize = 4> (x) }")
+    dim = Sizes(model).lattice({"h": (47, 49)}).dims["h"]
+    assert (dim.valid, dim.step) == ((48,), None)
+
+
+class TestRelations:
+    def test_two_divisors(self) -> None:
+        lattice = Sizes(parse(WINDOWS_5_3)).lattice({"h": (20, 100), "w": (12, 60)})
+        assert lattice.joint == ("floor(h / 5) == floor(w / 3)",)
+
+    def test_a_large_divisor(self) -> None:
+        lattice = Sizes(parse(WINDOWS_5_3.replace("[5]", "[160]").replace("[3]", "[1]"))).lattice(
+            {"h": (160, 20_000), "w": (1, 120)}
+        )
+        assert lattice.joint == ("w == floor(h / 160)",)
+
+    def test_nothing_that_holds_for_all(self) -> None:
+        lattice = Sizes(parse(HALVES_OR_ONE)).lattice({"h": (1, 40), "w": (1, 40)})
+        (said,) = lattice.joint
+        assert "floor" not in said
+
+    @pytest.mark.parametrize("text", [WINDOWS_5_3, HALVES_OR_ONE])
+    @pytest.mark.parametrize("ends", [(5, 30), (6, 130), (20, 64)])
+    def test_what_is_said_is_so(self, text: str, ends: tuple[int, int]) -> None:
+        sizes = Sizes(parse(text))
+        points = [{"h": h, "w": w} for h in range(ends[0], ends[1] + 1) for w in range(ends[0], ends[1] + 1)]
+        refused = {int(row) for check in sizes.run(points).checks for row in np.flatnonzero(~check.holds)}
+        for said in sizes.lattice({"h": ends, "w": ends}).joint:
+            if "for example" not in said:
+                holds = [eval(said.replace("/", "//"), {"floor": int, **point}) for point in points]
+                assert holds == [row not in refused for row in range(len(points))]
+
+
 class TestUnknown:
     def test_custom_operator(self) -> None:
         model = parse(
@@ -280,6 +367,15 @@ class TestUnknown:
         lattice = Sizes(model).lattice({"h": (1, 9)})
         assert not lattice.empty
         assert not lattice.exact
+
+    def test_sizes_that_are_values_of_an_input(self) -> None:
+        model = parse(
+            "g (float[1,4,h] x, int64[1] size) => (float[a,b,c] y) <int64[2] front = {1,4}> {"
+            " s = Concat <axis = 0> (front, size) r = Resize (x, , , s) p = Relu (r) y = Concat <axis = 1> (p, r) }"
+        )
+        lattice = Sizes(model).lattice({"h": (1, 9)})
+        assert not lattice.exact
+        assert lattice.unknown == {"Resize (node 1)": "sizes of its output are known only at run time"}
 
     def test_data_dependent(self) -> None:
         model = parse("g (float[4,h] x) => (int64[2,n] y) { y = NonZero (x) }")

@@ -7,7 +7,7 @@ values), and what the nodes ask for along the way is put together into an answer
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -34,14 +34,20 @@ class Sizes:
         self.runner = Runner(Program(model), model.inputs)
         self.names = free_names(list(dynamic_dims(model.inputs)))
 
-    def lattice(self, spans: Spans, base: Mapping[str, int] | None = None) -> SizeLattice:
+    def lattice(
+        self,
+        spans: Spans,
+        base: Mapping[str, int] | None = None,
+        also: Mapping[str, Collection[int]] | None = None,
+    ) -> SizeLattice:
         """Finds the accepted sizes.
 
         Args:
             spans: Every free dimension and the range that is asked about.
             base: Sizes to start from, such as those to optimize for.
+            also: Further sizes that the answer must be right about, however long the range is.
         """
-        return solve(self.runner, {name: spans[name] for name in self.names}, base)
+        return solve(self.runner, {name: spans[name] for name in self.names}, base, also)
 
     def run(self, points: Sequence[Mapping[str, int]], *, keep: bool = False, revise: Revision | None = None) -> Trial:
         """Runs combinations of sizes; `first_faults` tells of each the first condition that it does not meet.

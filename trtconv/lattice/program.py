@@ -111,7 +111,12 @@ class Program:
         except (IndexError, KeyError, TypeError, ValueError, OverflowError) as error:
             # A malformed node must not pass for a valid one, nor stop the others from being looked at.
             return self._unknown(trial, node, inputs, f"it is malformed ({type(error).__name__})")
-        return made if isinstance(made, list) else [made]
+        outputs = made if isinstance(made, list) else [made]
+        blamed = any(each is node for each in trial.data_dependent) or any(map(_vague, inputs))
+        if not blamed and any(map(_vague, outputs)):
+            # An input whose elements are sizes, or sizes computed from data.
+            trial.opaque.setdefault(node.label, "sizes of its output are known only at run time")
+        return outputs
 
     def _unknown(self, trial: Trial, node: Node, inputs: Sequence[Tensor | None], reason: str) -> list[Tensor]:
         """Falls back on what ONNX's shape inference says; notes the node unless an earlier one is to blame."""
@@ -173,6 +178,11 @@ class Program:
         if not small or dtype is None or dtype.kind not in "iufb" or (uses_external_data(proto) and dtype.kind == "f"):
             return Tensor(shape, None, dtype)
         return Tensor.of_array(self._model.array(proto))
+
+
+def _vague(tensor: Tensor | None) -> bool:
+    """Whether some size of a tensor is not known."""
+    return tensor is not None and (tensor.shape is None or not all(num.known for num in tensor.shape))
 
 
 def _inlined(model: OnnxModel) -> Any:

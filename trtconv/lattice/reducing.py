@@ -129,22 +129,20 @@ def _einsum(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
         dims = shape_of(inputs, index)
         if len(dims) != len(term):
             raise trial.fail(f"has {len(dims)} dimensions for the term {term}")
-        for letter, dim in zip(term, dims, strict=True):
-            _meet(trial, sizes, letter, dim)
+        for letter, dim in _diagonal(trial, term, dims).items():
+            sizes[letter] = trial.meet(sizes[letter], dim, f"for {letter}") if letter in sizes else dim
     if not arrow:
         every = "".join(terms)
         right = "".join(sorted(letter for letter in set(every) if every.count(letter) == 1))
     return like(tensor(inputs), [sizes[letter] for letter in right])
 
 
-def _meet(trial: Trial, sizes: dict[str, Num], letter: str, dim: Num) -> None:
-    known = sizes.setdefault(letter, dim)
-    if known is dim or (dim.constant and dim.value == 1):
-        return
-    if known.constant and known.value == 1:
-        sizes[letter] = dim
-        return
-    trial.equal(known, dim, f"meets sizes {{0}} and {{1}} for {letter}")
+def _diagonal(trial: Trial, term: str, dims: Sequence[Num]) -> dict[str, Num]:
+    """Returns the sizes of a term by letter; sizes of one that is there twice are equal, even where one is 1."""
+    own: dict[str, Num] = {}
+    for letter, dim in zip(term, dims, strict=True):
+        trial.equal(own.setdefault(letter, dim), dim, f"meets sizes {{0}} and {{1}} for {letter}")
+    return own
 
 
 def _depends(trial: Trial, node: Node) -> None:
@@ -161,6 +159,13 @@ def _non_zero(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
 @operator("NonMaxSuppression")
 def _non_max_suppression(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
     _depends(trial, node)
+    boxes, scores = tensor(inputs).shape, tensor(inputs, 1).shape
+    if boxes is not None and scores is not None:
+        if len(boxes) != 3 or len(scores) != 3:
+            raise trial.fail(f"takes boxes of {len(boxes)} and scores of {len(scores)} dimensions, not 3")
+        trial.equal(boxes[0], scores[0], "meets batches of {0} and {1}")
+        trial.equal(boxes[1], scores[2], "meets {0} boxes and scores for {1}")
+        trial.equal(boxes[2], Num(4), "takes boxes of {0} numbers, not 4")
     return Tensor([UNKNOWN, Num(3)], None, _INT64)
 
 

@@ -219,7 +219,7 @@ def _split_sizes(trial: Trial, node: Node, inputs: Inputs, whole: Num) -> list[N
         return [floor_div(whole, Num(count))] * count
     each = ceil_div(whole, count)
     last = whole - each * (count - 1)
-    trial.at_least(last, 0, f"splits too small a size into {count} parts")
+    trial.at_least(last, 1, f"leaves {{0}} elements for the last of {count} parts of the same size")
     return [each] * (count - 1) + [last if not same(last, each) else each]
 
 

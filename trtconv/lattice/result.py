@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -26,7 +27,9 @@ class DimLattice:
         step: Distance of the finest regular grid that all valid sizes are on; None where there are fewer than two.
         offset: What that grid adds to the multiples of `step`.
         valid: The valid sizes in range; None where every size is.
-        around: Valid sizes in range and somewhat beyond it, for `nearest`.
+        around: Valid sizes in range and somewhat beyond it, in order, for `nearest`.
+        looked: Where only some sizes of a long range were looked at: those; None where all were, or a pattern that
+            was tried at thousands of them tells of all. `valid` and `around` then have no others.
     """
 
     name: str
@@ -35,22 +38,38 @@ class DimLattice:
     step: int | None
     offset: int | None
     valid: tuple[int, ...] | None
-    around: tuple[int, ...]
+    around: Sequence[int]
+    looked: tuple[int, ...] | None = None
 
     def accepts(self, size: int) -> bool:
-        """Whether a size is accepted, other dimensions permitting."""
-        return size in self.around
+        """Whether a size is accepted, other dimensions permitting; of one that was not looked at, that it may be."""
+        return _has(self.around, size) or (self.looked is not None and not _has(self.looked, size))
 
     def nearest(self, size: int) -> tuple[int | None, int | None]:
         """Returns the valid sizes next below (or at) and next above (or at) a size."""
-        below = [n for n in self.around if n <= size]
-        above = [n for n in self.around if n >= size]
-        return (below[-1] if below else None), (above[0] if above else None)
+        below, above = bisect.bisect_right(self.around, size), bisect.bisect_left(self.around, size)
+        return (
+            self.around[below - 1] if below else None,
+            self.around[above] if above < len(self.around) else None,
+        )
+
+    def rounded(self, size: int, *, up: bool | None) -> int:
+        """Moves a size to a valid one; as `SizeLattice.rounded`."""
+        below, above = self.nearest(size)
+        if below is None or above is None:
+            found = above if below is None else below
+            return size if found is None else found
+        if up is None:
+            return above if above - size <= size - below else below
+        return above if up else below
 
     def describe(self) -> str:
         """Says which sizes are valid: "multiples of 8 from 64 to 512"."""
         if self.valid is None:
             return f"every size from {self.min} to {self.max}" if self.max > self.min else f"{self.min}"
+        if self.looked is not None:
+            some = f"{listed(self.valid)} among" if self.valid else "none of"
+            return f"{some} the sizes from {self.min} to {self.max} that were looked at"
         if not self.valid:
             return f"no size from {self.min} to {self.max}"
         if self.step is None or len(self.valid) < 3:
@@ -142,7 +161,7 @@ class SizeLattice:
     @property
     def empty(self) -> bool:
         """Whether no size at all is accepted."""
-        return any(dim.valid == () for dim in self.dims.values())
+        return any(dim.valid == () and dim.looked is None for dim in self.dims.values())
 
     def nearest(self, sizes: Mapping[str, int]) -> dict[str, dict[str, list[int]]]:
         """Returns the valid sizes beside those that are not: {"height": {"300": [296, 304]}}."""
@@ -163,7 +182,11 @@ class SizeLattice:
         """
         moved: dict[str, int] = {}
         for table in self.tables:
-            if table.rows:
+            (name, *others) = table.columns
+            if not others:
+                # Of a long range the table has only some sizes.
+                moved[name] = self.dims[name].rounded(sizes[name], up=up)
+            elif table.rows:
                 row = _nearest_row(table.columns, sizes, up)
                 moved.update({name: int(column[row]) for name, column in table.columns.items()})
         return {**sizes, **moved}
@@ -178,6 +201,11 @@ class SizeLattice:
             "data_dependent": [dataclasses.asdict(place) for place in self.data_dependent],
             "exact": self.exact,
         }
+
+
+def _has(sizes: Sequence[int], size: int) -> bool:
+    at = bisect.bisect_left(sizes, size)
+    return at < len(sizes) and sizes[at] == size
 
 
 def _nearest_row(columns: Mapping[str, Vector], sizes: Mapping[str, int], up: bool | None) -> int:

@@ -9,20 +9,23 @@ thousand combinations, and said to be.
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trtconv.expressions import derived
+from trtconv.expressions import Expression, derived
 from trtconv.frozen import frozen
 from trtconv.lattice.number import distinct
 from trtconv.lattice.result import DimLattice, Imposed, SizeLattice, sizes_of
-from trtconv.lattice.tables import MAX_ROWS, Runner, Table, Vector, join
+from trtconv.lattice.stretch import Pattern, candidates, pattern_of, run_with, turning
+from trtconv.lattice.tables import Runner, Table, Vector, join
 from trtconv.lattice.trial import Check, Trial
-from trtconv.lattice.wording import combination, needs, relation, step_and_offset
+from trtconv.lattice.wording import combination, needs, needs_in_part, relation, step_and_offset
 
 _MARGIN = 512
 """How far beyond the asked range valid sizes are looked for, to have the nearest ones."""
@@ -30,27 +33,42 @@ _GRID = 16_384
 """Combinations up to this number are all tried."""
 _SAMPLES = 4_096
 
+_ROUNDS = 8
+"""How often a turn in a long range is looked at closer; each time 64 times so."""
+
 Spans = Mapping[str, tuple[int, int]]
 """Dimension name to smallest and largest size that is asked about."""
 
 
-def solve(runner: Runner, spans: Spans, base: Mapping[str, int] | None = None) -> SizeLattice:
+def solve(
+    runner: Runner,
+    spans: Spans,
+    base: Mapping[str, int] | None = None,
+    also: Mapping[str, Collection[int]] | None = None,
+) -> SizeLattice:
     """Finds the sizes that a network accepts.
 
     Args:
         runner: The network's shapes.
         spans: The free dimensions and their ranges.
         base: Sizes that are likely to be valid, such as those to optimize for.
+        also: Further sizes that the answer must be right about, however long the range is.
     """
     start = {name: (base or {}).get(name, (low + high) // 2) for name, (low, high) in spans.items()}
-    tables = [Table({name: candidates(low, high)}, high - low < MAX_ROWS) for name, (low, high) in spans.items()]
+    asked = {name: sorted({*span, start[name], *(also or {}).get(name, ())}) for name, span in spans.items()}
+    tables = [_table(name, span, asked[name]) for name, span in spans.items()]
+    rounds = _ROUNDS
     while True:
         trial, parts = runner.lines(tables, start) if tables else (_fixed(runner), [])
+        closer = _closer(tables, trial, parts) if rounds else None
+        if closer is not None:
+            tables, rounds = closer, rounds - 1
+            continue
         accepted = [_accepted(trial, bit, part) for bit, part in enumerate(parts)]
         tie = _first_tie(trial)
         if tie is None:
             break
-        tables = _joined(tables, accepted, tie, parts)
+        tables = _joined(tables, accepted, tie, parts, asked)
     return _Answer(runner, spans, start, tables, trial, parts, accepted).lattice()
 
 
@@ -58,13 +76,24 @@ def _fixed(runner: Runner) -> Trial:
     return runner.points({}, {})
 
 
-def candidates(low: int, high: int) -> Vector:
-    """Returns the sizes to look at: the range and a margin on both sides, thinned to its ends where it is very long."""
-    first, last = max(1, low - _MARGIN), high + _MARGIN
-    if last - first < MAX_ROWS:
-        return np.arange(first, last + 1, dtype=np.int64)
-    half = MAX_ROWS // 2
-    return np.concatenate([np.arange(first, first + half), np.arange(last - half, last + 1)]).astype(np.int64)
+def _table(name: str, span: tuple[int, int], asked: Collection[int]) -> Table:
+    first, last = max(1, span[0] - _MARGIN), span[1] + _MARGIN
+    sizes = candidates(first, last, asked)
+    complete = len(sizes) == last - first + 1
+    return Table({name: sizes}) if complete else Table({name: sizes}, False, True, {name: sizes})
+
+
+def _closer(tables: Sequence[Table], trial: Trial, parts: Sequence[slice]) -> list[Table] | None:
+    """Returns the tables with more sizes where long ones turn; None where there are none."""
+    found, more = [], False
+    for bit, (table, part) in enumerate(zip(tables, parts, strict=True)):
+        sizes = None
+        if table.sampled and len(table.columns) == 1:
+            (name,) = table.columns
+            sizes = turning(trial.checks, 1 << bit, part, table.columns[name])
+        found.append(table if sizes is None else Table({name: sizes}, False, True, {name: sizes}))
+        more |= sizes is not None
+    return found if more else None
 
 
 def _accepted(trial: Trial, bit: int, part: slice) -> NDArray[np.bool_]:
@@ -86,14 +115,18 @@ def _first_tie(trial: Trial) -> Check | None:
 
 
 def _joined(
-    tables: Sequence[Table], accepted: Sequence[NDArray[np.bool_]], tie: Check, parts: Sequence[slice]
+    tables: Sequence[Table],
+    accepted: Sequence[NDArray[np.bool_]],
+    tie: Check,
+    parts: Sequence[slice],
+    asked: Mapping[str, Sequence[int]],
 ) -> list[Table]:
     bits = [mask.bit_length() - 1 for mask in (tie.left.mask, tie.right.mask)]
     one, two = (tables[bit].take(accepted[bit]) for bit in bits)
     left, right = (
         np.asarray(num.value)[parts[bit]][accepted[bit]] for num, bit in zip((tie.left, tie.right), bits, strict=True)
     )
-    merged = join(one, two, left, right, ones=tie.ones)
+    merged = join(one, two, left, right, ones=tie.ones, asked=asked)
     return [table for bit, table in enumerate(tables) if bit not in bits] + [merged]
 
 
@@ -112,33 +145,57 @@ class _Answer:
     def lattice(self) -> SizeLattice:
         valid = [table.take(rows) for table, rows in zip(self.tables, self.accepted, strict=True)]
         together = self._together(valid)
+        patterns = self._patterns(valid, together.tables)
         valid = together.tables
         tied = [table for table in valid if len(table.columns) > 1 and table.rows]
         inside = [table.take(table.within(self.spans)) for table in tied]
-        joint = [said for table in inside if table.rows for said in relation(table.columns)]
+        joint = [said for table in inside if table.rows for said in relation(table.columns, complete=table.complete)]
         return SizeLattice(
-            dims=self._dims(valid),
+            dims=self._dims(valid, patterns),
             joint=tuple(dict.fromkeys([*joint, *together.joint])),
             imposed=(*self._imposed(), *together.imposed),
             unknown=dict(self.trial.opaque),
             data_dependent=tuple(node.location for node in self.trial.data_dependent),
             exact=together.exact and not self.trial.opaque and all(table.complete for table in self.tables),
-            tables=tuple(valid),
+            tables=tuple(_filled(table, patterns) for table in valid),
         )
 
-    def _dims(self, valid: Sequence[Table]) -> dict[str, DimLattice]:
+    def _patterns(self, valid: Sequence[Table], narrowed: Sequence[Table]) -> dict[str, Pattern]:
+        """Finds what goes on between the sizes of long ranges that were run."""
+        found = {}
+        for bit, table in enumerate(self.tables):
+            # What depends on other dimensions as well was not found by size alone.
+            if not table.sampled or len(table.columns) > 1 or valid[bit].rows != narrowed[bit].rows:
+                continue
+            (name,) = table.columns
+            pattern = pattern_of(table.columns[name], self.accepted[bit], functools.partial(self._try, bit, name))
+            if pattern is not None:
+                found[name] = pattern
+        return found
+
+    def _try(self, bit: int, name: str, sizes: Vector) -> NDArray[np.bool_]:
+        """Runs further sizes of a dimension, the others at their base."""
+        bits = {each: number for number, table in enumerate(self.tables) for each in table.columns}
+        columns = {each: np.full(len(sizes), self.base[each], dtype=np.int64) for each in bits}
+        trial = self.runner.points({**columns, name: sizes}, bits)
+        return _accepted(trial, bit, slice(0, len(sizes)))
+
+    def _dims(self, valid: Sequence[Table], patterns: Mapping[str, Pattern]) -> dict[str, DimLattice]:
         # Of tied dimensions a size counts where its partners are in range as well.
         inside = [table.take(table.within(self.spans)) for table in valid]
-        dims = {
-            name: _dim(name, span, sizes_of(valid, name), sizes_of(inside, name)) for name, span in self.spans.items()
-        }
+        dims = {}
+        for name, span in self.spans.items():
+            if name in patterns:
+                dims[name] = _long_dim(name, span, patterns[name], sizes_of(valid, name))
+                continue
+            table = next(table for table in valid if name in table.columns)
+            looked = tuple(table.judged.get(name, np.zeros(0, np.int64)).tolist()) if table.sampled else None
+            around = tuple(sizes_of(valid, name).tolist())
+            dims[name] = _dim(name, span, around, tuple(sizes_of(inside, name).tolist()), looked)
         names = {d for spec in self.runner.inputs for d in spec.dims if isinstance(d, str)}
         for name, expression in derived(names).items():
             if len(expression.symbols) == 1:
-                symbol = expression.symbols[0]
-                ends = sorted(int(expression.evaluate({symbol: n})) for n in self.spans[symbol])
-                sizes = distinct(np.asarray(expression.evaluate({symbol: sizes_of(valid, symbol)}), dtype=np.int64))
-                dims[name] = _dim(name, (ends[0], ends[1]), sizes)
+                dims[name] = _computed(expression, self.spans[expression.symbols[0]], dims[expression.symbols[0]])
         return dims
 
     def _imposed(self) -> list[Imposed]:
@@ -168,7 +225,11 @@ class _Answer:
             # Below the range other rules may hold: a size of 1 broadcasts, small ones do not fill a window.
             low, high = self.spans[names[0]]
             above = table.columns[names[0]] >= low
-            asks = needs(table.columns[names[0]][above], check.holds[part][above], high)
+            column, holds = table.columns[names[0]][above], check.holds[part][above]
+            if not table.sampled:
+                asks = needs(column, holds, high)
+            else:
+                asks = needs_in_part(column, holds, run_with(column, int(table.columns[names[0]][row])))
         else:
             asks = combination(table.columns, check.holds[part])
         evidence = f"{check.evidence(part.start + row)} with {sizes}"
@@ -287,11 +348,47 @@ def _sampled(counts: Sequence[int], middle: Sequence[int]) -> list[Any]:
     return [np.concatenate([picks[axis], np.minimum(np.arange(longest), n - 1)]) for axis, n in enumerate(counts)]
 
 
-def _dim(name: str, span: tuple[int, int], around: Vector, inside: Vector | None = None) -> DimLattice:
+def _filled(table: Table, patterns: Mapping[str, Pattern]) -> Table:
+    """Adds sizes between those of a long range that were run, so that none of it is far from one."""
+    (name, column), *others = table.columns.items()
+    if others or name not in patterns:
+        return table
+    return dataclasses.replace(table, columns={name: distinct(np.concatenate([column, patterns[name].some()]))})
+
+
+def _dim(
+    name: str,
+    span: tuple[int, int],
+    around: Sequence[int],
+    inside: Sequence[int] | None = None,
+    looked: tuple[int, ...] | None = None,
+) -> DimLattice:
     low, high = span
     if inside is None:
-        inside = around[(around >= low) & (around <= high)]
-    step, offset = step_and_offset(inside if len(inside) > 1 else around)
-    everything = len(inside) == high - low + 1 or (high - low >= MAX_ROWS and step == 1)
-    valid = None if everything else tuple(inside.tolist())
-    return DimLattice(name, low, high, step, offset, valid, tuple(around.tolist()))
+        inside = around[bisect.bisect_left(around, low) : bisect.bisect_right(around, high)]
+    step, offset = step_and_offset(np.array(inside, dtype=np.int64))
+    valid = None if len(inside) == high - low + 1 else tuple(inside)
+    return DimLattice(name, low, high, step, offset, valid, around, looked)
+
+
+def _long_dim(name: str, span: tuple[int, int], pattern: Pattern, run: Vector) -> DimLattice:
+    sizes = pattern.sizes()
+    if sizes is not None:
+        return _dim(name, span, sizes)
+    some = tuple(distinct(np.concatenate([run, pattern.some()])).tolist())
+    found = _dim(name, span, some, None, tuple(run.tolist()))
+    if pattern.everything(*span):
+        return dataclasses.replace(found, step=1, offset=0, valid=None)
+    return found
+
+
+def _computed(expression: Expression, span: tuple[int, int], symbol: DimLattice) -> DimLattice:
+    """Returns the sizes of a dimension that is computed from one other."""
+
+    def computed(sizes: Sequence[int]) -> tuple[int, ...]:
+        values = np.broadcast_to(expression.evaluate({symbol.name: np.array(sizes, dtype=np.int64)}), len(sizes))
+        return tuple(distinct(values).tolist())
+
+    ends = sorted(int(expression.evaluate({symbol.name: n})) for n in span)
+    looked = None if symbol.looked is None else computed(symbol.looked)
+    return _dim(expression.text, (ends[0], ends[1]), computed(symbol.around), None, looked)

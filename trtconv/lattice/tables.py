@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from trtconv.expressions import derived
 from trtconv.frozen import frozen
-from trtconv.lattice.number import Num
+from trtconv.lattice.number import Num, distinct
 from trtconv.lattice.program import Program, Revision
 from trtconv.lattice.tensor import Tensor
 from trtconv.lattice.trial import Check, Trial
@@ -28,11 +28,15 @@ class Table:
 
     Args:
         columns: Dimension name to its size in every row.
-        complete: Whether every size that was asked about is in it.
+        complete: Whether every size, or combination, that was asked about was looked at.
+        sampled: Whether even single sizes were left out.
+        judged: Then, the sizes of each dimension that were looked at with all their partners; none where left out.
     """
 
     columns: Mapping[str, Vector]
     complete: bool = True
+    sampled: bool = False
+    judged: Mapping[str, Vector] = dataclasses.field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -131,7 +135,15 @@ def first_faults(checks: Sequence[Check], rows: int) -> list[Check | None]:
     return faults
 
 
-def join(one: Table, two: Table, left: Vector, right: Vector, *, ones: bool) -> Table:
+def join(
+    one: Table,
+    two: Table,
+    left: Vector,
+    right: Vector,
+    *,
+    ones: bool,
+    asked: Mapping[str, Sequence[int]] | None = None,
+) -> Table:
     """Returns the combinations of rows of two tables for which two sizes are equal.
 
     Args:
@@ -140,6 +152,7 @@ def join(one: Table, two: Table, left: Vector, right: Vector, *, ones: bool) -> 
         left: A size in every row of the first.
         right: A size in every row of the second.
         ones: Whether a size of 1 fits any other.
+        asked: Sizes of which no combination is left out.
     """
     order = np.argsort(right, kind="stable")
     ordered = right[order]
@@ -150,11 +163,33 @@ def join(one: Table, two: Table, left: Vector, right: Vector, *, ones: bool) -> 
     second = order[np.repeat(starts, counts) + within]
     if ones:
         first, second = _with_ones(first, second, left, right)
-    complete = one.complete and two.complete
+    complete, sampled = one.complete and two.complete, one.sampled or two.sampled
+    # A size is refused for want of a partner only where all possible partners were looked at.
+    judged = {**({} if two.sampled else one.judged), **({} if one.sampled else two.judged)}
     if len(first) > MAX_ROWS:
-        kept = np.linspace(0, len(first) - 1, MAX_ROWS).astype(np.int64)
+        columns = {**one.take(first).columns, **two.take(second).columns}
+        kept = _thinned(columns, first, second, asked or {})
         first, second, complete = first[kept], second[kept], False
-    return Table({**one.take(first).columns, **two.take(second).columns}, complete)
+    return Table({**one.take(first).columns, **two.take(second).columns}, complete, sampled, judged)
+
+
+def _thinned(
+    columns: Mapping[str, Vector], first: Vector, second: Vector, asked: Mapping[str, Sequence[int]]
+) -> Vector:
+    """Returns some of too many rows: those that were asked for, and every size with at least one partner."""
+    wanted = np.ones(len(first), dtype=bool)
+    for name, column in columns.items():
+        wanted &= np.isin(column, np.array(asked.get(name, ()), np.int64))
+    some = np.linspace(0, len(first) - 1, MAX_ROWS).astype(np.int64)
+    return distinct(np.concatenate([some, np.flatnonzero(wanted), _firsts(first), _firsts(second)]))
+
+
+def _firsts(values: Vector) -> Vector:
+    """Returns where each value is first."""
+    order = np.argsort(values, kind="stable")
+    new = np.diff(values[order], prepend=values[order[0]] - 1) != 0
+    found: Vector = order[new]
+    return found
 
 
 def _with_ones(first: Vector, second: Vector, left: Vector, right: Vector) -> tuple[Vector, Vector]:

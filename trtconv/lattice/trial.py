@@ -137,11 +137,12 @@ class Trial:
             dims = [shape[axis] for shape in shapes if len(shape) >= -axis]
             joined = dims[0]
             for dim in dims[1:]:
-                joined = self._broadcast_two(joined, dim, axis + rank)
+                joined = self.meet(joined, dim, f"at axis {axis + rank}")
             result.append(joined)
         return result
 
-    def _broadcast_two(self, a: Num, b: Num, axis: int) -> Num:
+    def meet(self, a: Num, b: Num, where: str) -> Num:
+        """Returns the size that two broadcast to; `where` is the end of "meets sizes 3 and 4 at axis 2"."""
         if (b.constant and b.value == 1) or identical(a, b):
             return a
         if a.constant and a.value == 1:
@@ -154,7 +155,7 @@ class Trial:
         ones = [np.equal(num.value, 1) for num in (a, b)]
         fits = np.equal(a.value, b.value) | ones[0] | ones[1]
         condition = Num(fits if isinstance(fits, np.ndarray) and fits.ndim else bool(fits), a.mask | b.mask)
-        self._note(condition, f"meets sizes {{0}} and {{1}} at axis {axis}", a, b, ties=True, ones=True)
+        self._note(condition, f"meets sizes {{0}} and {{1}} {where}", a, b, ties=True, ones=True)
         if not np.any(ones[0]):
             return a if np.any(ones[1]) or a.mask.bit_count() <= b.mask.bit_count() else b
         if not np.any(ones[1]):

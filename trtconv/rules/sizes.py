@@ -65,7 +65,8 @@ class SizesView:
             name: (min(p.dims[name].min for p in self.profiles), max(p.dims[name].max for p in self.profiles))
             for name in self.sizes.names
         }
-        return self.sizes.lattice(spans, {name: self.profiles[0].dims[name].opt for name in self.sizes.names})
+        best = {name: self.profiles[0].dims[name].opt for name in self.sizes.names}
+        return self.sizes.lattice(spans, best, {name: {p[name] for _, _, p in self.points} for name in spans})
 
     def describe(self, number: int) -> str:
         """Returns " of profile 2" where there are several."""
@@ -271,7 +272,7 @@ class NoValidSize(SizeRule):
         if all(fault is None for fault in view.faults) or (view.lattice.dims and not view.lattice.empty):
             return
         for dim in view.lattice.dims.values():
-            if dim.valid != ():
+            if dim.valid != () or dim.looked is not None:
                 continue
             near = [n for n in (dim.nearest(dim.min)[0], dim.nearest(dim.max)[1]) if n is not None]
             blamed = next((i for i in view.lattice.imposed if dim.name in i.dims), None)
