@@ -8,12 +8,14 @@ import numpy as np
 import onnx
 import pytest
 
-from tests.sizecases import HEADER, MODELS, parse
+from tests.sizecases import HEADER, MODELS, parse, save
 from trtconv.baked import Baked
 from trtconv.model import OnnxModel
 from trtconv.passes import run_passes
 from trtconv.passes.restore_sizes import RestorePixelShuffle, RestoreReshapeTarget, RestoreResizeScales
-from trtconv.plan import Target
+from trtconv.pipeline import rewrite
+from trtconv.plan import RewriteRequest, Target
+from trtconv.report.text import rewrite_text
 from trtconv.rules import run_rules
 
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -226,6 +228,19 @@ def test_shuffles_behind_shuffles_are_found_at_once() -> None:
     assert [shuffle.op for shuffle in baked.shuffles()] == ["SpaceToDepth", "DepthToSpace"]
     assert baked.refusals() == []
     assert [dict(each.point) for each in baked.examples()] == [{"n": 1, "h": 16, "w": 24}]
+
+
+@pytest.mark.parametrize("batch", [1, 2, 3])
+def test_rewrite_compares_where_the_model_was_traced(tmp_path: Path, batch: int) -> None:
+    """Other sizes with as many elements run as well, and are scrambled by the original."""
+    text, _, _, _ = CASES["pixel shuffle"]
+    save(text.replace("{1,2", f"{{{batch},2"), tmp_path / "m.onnx")
+    request = RewriteRequest(model=tmp_path / "m.onnx", output=tmp_path / "o.onnx", target=RTX)
+    report = rewrite(request)
+    assert (report.exit_code, report.verified["max_relative_error"]) == (0, 0.0)
+    assert report.verified["inputs"] == {"x": [batch, 8, 16, 24]}
+    assert len(report.verified["alone"]) == 5
+    assert "baked into the original; the rewritten model also runs at 5 larger sizes" in rewrite_text(report)
 
 
 def test_a_long_chain_is_repaired_to_its_end() -> None:
