@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -19,10 +17,27 @@ from trtconv.frozen import frozen
 from trtconv.lattice import Num, Sizes, Tensor
 from trtconv.lattice.trial import Node
 from trtconv.model import OnnxModel
+from trtconv.readings import (
+    Example,
+    Point,
+    Reading,
+    Refusal,
+    Scaling,
+    Shuffle,
+    Target,
+    asked_of,
+    freed,
+    generic,
+    ints_of,
+)
 from trtconv.shapes import dynamic_dims
 
-Point = Mapping[str, int]
 _MOST_SIZES = 48
+_MOST_POINTS = 512
+_MOST_READINGS = 64
+_MOST_BATCHES = 8
+_LARGEST_BATCH = 64
+_MEANT = "has constant sizes, which may be meant so as well as be the example's: the network accepts either"
 _FACTORS = (1, 2, 4, 8, 16)
 _SHUFFLES = {
     # perm of the six dimensions: operator, mode, positions of (channels, first block, second block, height, width)
@@ -34,51 +49,10 @@ _SHUFFLES = {
 
 
 @frozen
-class Shuffle:
-    """A pixel shuffle spelled as Reshape, Transpose, Reshape.
-
-    Args:
-        node: The first Reshape.
-        nodes: Positions of the three nodes.
-        op: "DepthToSpace" or "SpaceToDepth".
-        mode: DepthToSpace's mode; for SpaceToDepth "torch" where the channels come before the block.
-        block: Block size.
-        channels: Channels at full resolution.
-    """
-
-    node: Node
-    nodes: tuple[int, int, int]
-    op: str
-    mode: str
-    block: int
-    channels: int
-
-
-@frozen
-class Scaling:
-    """A Resize to constant sizes that is a scaling by constant factors."""
-
-    node: Node
-    index: int
-    scales: tuple[float, ...]
-    sizes: tuple[int, ...]
-
-
-@frozen
-class Target:
-    """A Reshape to a constant shape.
-
-    Args:
-        node: The Reshape.
-        index: Its position.
-        old: The constant.
-        new: What to ask for instead: integers, 0 and -1 with ONNX's meaning, or tensor name and axis whose size it is.
-    """
-
-    node: Node
-    index: int
-    old: tuple[int, ...]
-    new: tuple[int | tuple[str, int], ...]
+class _Verdict:
+    repairs: tuple[Scaling | Target, ...]
+    refusals: tuple[Refusal, ...]
+    examples: tuple[Example, ...]
 
 
 class Baked:
@@ -101,52 +75,104 @@ class Baked:
 
     def shuffles(self) -> list[Shuffle]:
         """Finds pixel shuffles whose sizes are baked in."""
+        return self._shuffles
+
+    @functools.cached_property
+    def _shuffles(self) -> list[Shuffle]:
         if not self._may_have("Transpose"):
             return []
         readers: dict[str, list[int]] = {}
         for index, node in enumerate(self._nodes):
             for name in node.inputs:
                 readers.setdefault(name, []).append(index)
-        found = (self._shuffle(i, node, readers) for i, node in enumerate(self._nodes) if node.op == "Reshape")
-        return [shuffle for shuffle in found if shuffle is not None]
+        found: list[Shuffle] = []
+        targets: dict[int, Sequence[Num]] = {}
+
+        def revise(index: int, node: Node, tensors: Mapping[str, Tensor]) -> Mapping[int, Tensor | None]:
+            """Shows each what the repairs of those before it make."""
+            if node.op == "Reshape" and index not in targets:
+                before = tensors.get(node.inputs[0])
+                shuffle = self._shuffle(index, node, before.shape if before else None, readers)
+                if shuffle is not None:
+                    found.append(shuffle)
+                    targets.update(freed(shuffle, before.shape if before else None))
+            return {1: Tensor.of_nums(targets[index])} if index in targets else {}
+
+        self._sizes.run(generic(self._sizes.names), keep=True, revise=revise)
+        return found
 
     def scalings(self) -> list[Scaling]:
         """Finds Resize nodes whose sizes are baked in."""
-        return [each for each in self._found if isinstance(each, Scaling)] if self._may_have("Resize") else []
+        return [each for each in self._verdict.repairs if isinstance(each, Scaling)] if self._may_have("Resize") else []
 
     def targets(self) -> list[Target]:
         """Finds Reshape nodes whose sizes are baked in."""
-        return [each for each in self._found if isinstance(each, Target)] if self._may_have("Reshape") else []
+        return [each for each in self._verdict.repairs if isinstance(each, Target)] if self._may_have("Reshape") else []
+
+    def refusals(self) -> list[Refusal]:
+        """Tells why sizes that are baked into Reshape and Resize nodes are not to be repaired."""
+        return list(self._verdict.refusals) if self._may_have("Reshape") or self._may_have("Resize") else []
+
+    def examples(self) -> list[Example]:
+        """Finds sizes at which the repaired model computes what the model does; likely ones first.
+
+        Where `refusals` is empty, and all is repaired, the repaired model accepts the multiples of each as well.
+        """
+        return list(self._verdict.examples) if self._may_have("Reshape") or self._may_have("Resize") else []
+
+    def accepted(self, points: Sequence[Point]) -> list[Point]:
+        """Returns those of some sizes that the model as it is accepts, as far as shapes tell."""
+        return [point for point, fine in zip(points, self._accepted(points), strict=True) if fine]
 
     @functools.cached_property
-    def _found(self) -> list[Scaling | Target]:
-        """What there is to repair, but for shuffles; each node sees its inputs as the repairs before it leave them."""
-        if self.point is None:
-            return []
-        shuffled = {index for shuffle in self.shuffles() for index in shuffle.nodes}
-        found: list[Scaling | Target] = []
+    def _verdict(self) -> _Verdict:
+        points = self._points
+        before = self._sizes.run(points, keep=True).tensors if points else {}
+        batch = self._batch(self._sizes.names)
+        examples = [
+            Example(point, functools.partial(_sizes_at, before, row), batch) for row, point in enumerate(points)
+        ]
+        readings = [reading for reading in map(self._read, examples) if reading.consistent]
+        fitting = tuple(reading.example for reading in readings)
+        whole = [reading for reading in readings if reading.refusal is None]
+        if len({reading.plan for reading in whole}) == 1:
+            return _Verdict(tuple(whole[0].repairs), (), tuple(reading.example for reading in whole))
+        if whole:
+            return _Verdict((), (_ambiguous(whole),), fitting)
+        # Where nothing would be repaired there is nothing to refuse.
+        likely = [r for r in readings if r.repairs or (r.refusal is not None and r.refusal.node.op == "Reshape")]
+        best = max(likely, key=lambda reading: len(reading.repairs), default=None)
+        return _Verdict((), (_explained(best),) if best else (), fitting)
 
-        def revise(index: int, node: Node, tensors: Mapping[str, Tensor]) -> Mapping[int, Tensor | None]:
-            if node.op not in ("Reshape", "Resize") or index in shuffled:
-                return {}
-            self._seen = tensors
-            repair = self._target(index, node) if node.op == "Reshape" else self._scaling(index, node)
-            if repair is None:
-                return {}
-            found.append(repair)
-            if isinstance(repair, Scaling):
-                return {2: Tensor.of_array(np.array(repair.scales, np.float32)), 3: None}
-            return {1: Tensor.of_nums([self._entry(entry) for entry in repair.new])}
+    def _read(self, example: Example) -> Reading:
+        """Reads the model as traced at an example, with no more Resize nodes scaled than it takes."""
+        plain = self._reading(example, lambda index: False)
+        if not plain.consistent or not plain.fixed:
+            return plain
+        if plain.refusal is None:
+            # A Resize to a fixed size in a network that accepts other sizes is meant so.
+            if plain.loosened or not self._accepts_others(example):
+                plain.refusal = Refusal(plain.fixed[0], _MEANT)
+            return plain
+        full = self._reading(example, lambda index: True)
+        if full.refusal is None:
+            scaled = [each for each in full.repairs if isinstance(each, Scaling)]
+            loose = list(full.fixed) + [each.node for each in scaled if self._stands(example, each.index)]
+            full.refusal = Refusal(loose[0], _MEANT) if loose else None
+        return full
 
-        self._sizes.run(self._generic(), keep=True, revise=revise)
-        return found
+    def _stands(self, example: Example, index: int) -> bool:
+        """Whether a Resize may keep its sizes as well."""
+        return self._reading(example, lambda each: each != index).refusal is None
 
-    def _entry(self, entry: int | tuple[str, int]) -> Num:
-        if isinstance(entry, int):
-            return Num(entry)
-        shape = self._seen[entry[0]].shape
-        assert shape is not None
-        return shape[entry[1]]
+    def _reading(self, example: Example, scale: Callable[[int], bool]) -> Reading:
+        return Reading(self._sizes, example, self.shuffles(), scale, self.model.outputs)
+
+    def _accepts_others(self, example: Example) -> bool:
+        """Whether the model as it is accepts other sizes than an example's at its batch."""
+        point = example.point
+        scaled = [{n: s if n in example.batch else s * factor for n, s in point.items()} for factor in (2, 3)]
+        return any(self._accepted(scaled))
 
     def _may_have(self, op: str) -> bool:
         """Asks without cost whether there can be anything: most models end here."""
@@ -160,59 +186,57 @@ class Baked:
         """The constant sizes that Reshape and Resize nodes ask for."""
         found: set[int] = set()
         for node in self._nodes:
-            found.update(n for n in self._asked(node) or () if n is not None and n > 1)
+            found.update(n for n in asked_of(node, self._seen) or () if n is not None and n > 1)
         return sorted(found)
-
-    def _asked(self, node: Node) -> list[int | None] | None:
-        """Returns the sizes that a Reshape or Resize asks for, None for those that are computed from the inputs'."""
-        position = {"Reshape": 1, "Resize": 3}.get(node.op, 99)
-        tensor = self._seen.get(node.inputs[position]) if position < len(node.inputs) else None
-        if tensor is None or tensor.data is None:
-            return None
-        return [int(num.value) if num.constant and math.isfinite(num.value) else None for num in tensor.data.flat]
-
-    def _ints(self, node: Node) -> list[int] | None:
-        """Returns the sizes that a node asks for where all are constant."""
-        asked = self._asked(node)
-        return None if asked is None or None in asked else [n for n in asked if n is not None]
 
     @functools.cached_property
     def _seen(self) -> Mapping[str, Tensor]:
-        """Every tensor at generic sizes: it shows which dimensions are dynamic, and which are the same.
-
-        While repairs are looked for, the tensors before the node that is looked at.
-        """
-        return self._sizes.run(self._generic(), keep=True).tensors
-
-    def _generic(self) -> list[dict[str, int]]:
-        names = self._sizes.names
-        return [{name: size + shift for shift, name in enumerate(names)} for size in (1, 8, 64, 120, 128, 256)]
+        """Every tensor at generic sizes: it shows which dimensions are dynamic, and which are the same."""
+        return self._sizes.run(generic(self._sizes.names), keep=True).tensors
 
     @functools.cached_property
-    def point(self) -> Point | None:
-        """The sizes at which the model was traced, or None where it is not baked."""
+    def _points(self) -> list[Point]:
+        """The sizes at which the model may have been traced, likely ones first; none where it is not baked."""
         names = self._sizes.names
         points = [] if self._scales(names) else list(self._candidates(names))
         if not points:
-            return None
-        good = [point for point, fine in zip(points, self._accepted(points), strict=True) if fine]
+            return []
+        good = self.accepted(points)
         batch = self._batch(names)
 
         def unlikely(point: Point) -> tuple[int, ...]:
             rest = [size for name, size in point.items() if name not in batch]
             return sum(point[name] for name in batch), len(set(rest)), sum(rest)
 
-        for point in sorted(good, key=unlikely)[:64]:
-            scaled = [{name: size * factor for name, size in point.items()} for factor in (2, 3)]
-            if not any(self._accepted(scaled)):
-                return point
-        return None
+        good = self._declared(sorted(good, key=unlikely)[:_MOST_POINTS])
+        scaled = [{name: size * factor for name, size in point.items()} for point in good for factor in (2, 3)]
+        fine = self._accepted(scaled) if scaled else []
+        return [point for row, point in enumerate(good) if not any(fine[2 * row : 2 * row + 2])][:_MOST_READINGS]
+
+    def _declared(self, points: Sequence[Point]) -> list[Point]:
+        """Returns those of some sizes at which tensors have the sizes that the file declares for them."""
+        tensors = self._sizes.run(points, keep=True).tensors if points else {}
+        fits = np.ones(len(points), dtype=bool)
+        graph = self.model.proto.graph
+        for value in (*graph.output, *graph.value_info):
+            found = tensors.get(value.name)
+            declared = value.type.tensor_type.shape.dim
+            if found is None or found.shape is None or len(found.shape) != len(declared):
+                continue
+            for num, dim in zip(found.shape, declared, strict=True):
+                if num.known and dim.HasField("dim_value"):
+                    fits &= np.asarray(num.value) == dim.dim_value
+        return [point for point, fine in zip(points, fits, strict=True) if fine]
 
     def _scales(self, names: Sequence[str]) -> bool:
         """Whether the model accepts some usual sizes, so that nothing is baked in; asked first, since it is cheap."""
         batch = self._batch(names)
-        usual = [{n: 2 if n in batch else size for n in names} for size in (64, 128, 192, 256, 384, 512)]
-        return sum(self._accepted(usual)) >= 2
+        # A batch of 2 may be baked in, and then no other is accepted.
+        counts = (2, 3) if batch else (2,)
+        sizes = (64, 128, 192, 256, 384, 512)
+        usual = [{n: count if n in batch else size for n in names} for count in counts for size in sizes]
+        fine = self._accepted(usual)
+        return all(sum(fine[row : row + len(sizes)]) >= 2 for row in range(0, len(fine), len(sizes)))
 
     def _accepted(self, points: Sequence[Point]) -> list[bool]:
         accepted = np.ones(len(points), dtype=bool)
@@ -238,28 +262,21 @@ class Baked:
             pairs: list[tuple[int, ...]] = [(n,) * len(others) for n in likely]
         else:
             pairs = list(itertools.product(likely, repeat=len(others)))
-        for count in (1, 2, 4, 8) if batch else (1,):
+        for count in self._counts if batch else [1]:
             for pair in pairs if others else [()]:
                 yield {**dict.fromkeys(batch, count), **{n: int(s) for n, s in zip(others, pair, strict=True)}}
 
     @functools.cached_property
-    def _traced(self) -> Mapping[str, Tensor]:
-        """Every tensor at the traced sizes."""
-        assert self.point is not None
-        return self._sizes.run([self.point], keep=True).tensors
+    def _counts(self) -> list[int]:
+        """Batches that the model may have been traced with: usual ones, and what targets begin with."""
+        asked = (asked_of(node, self._seen) for node in self._nodes)
+        first = {sizes[0] for sizes in asked if sizes and sizes[0] is not None and 1 < sizes[0] <= _LARGEST_BATCH}
+        return sorted({1, 2, 4, 8} | set(sorted(first)[:_MOST_BATCHES]))
 
-    def _dims(self, name: str) -> list[Num] | None:
-        found = self._seen.get(name)
-        return None if found is None else found.shape
-
-    def _sizes_at(self, name: str) -> list[int] | None:
-        found = self._traced.get(name)
-        if found is None or found.shape is None or not all(n.known for n in found.shape):
-            return None
-        return [int(np.asarray(n.value).reshape(-1)[0]) for n in found.shape]
-
-    def _shuffle(self, index: int, first: Node, readers: Mapping[str, list[int]]) -> Shuffle | None:
-        split = self._ints(first)
+    def _shuffle(
+        self, index: int, first: Node, dims: Sequence[Num] | None, readers: Mapping[str, list[int]]
+    ) -> Shuffle | None:
+        split = ints_of(first, self._seen)
         after = readers.get(first.outputs[0], [])
         if split is None or len(split) != 6 or len(after) != 1 or self._nodes[after[0]].op != "Transpose":
             return None
@@ -271,9 +288,8 @@ class Baked:
             return None
         op, mode, positions = known
         channels, block, other, height, width = (split[n] for n in positions)
-        dims = self._dims(first.inputs[0])
-        joined = self._ints(self._nodes[last[0]])
-        if dims is None or joined is None or len(joined) != 4 or block != other or block < 2:
+        joined = ints_of(self._nodes[last[0]], self._seen)
+        if dims is None or len(dims) != 4 or joined is None or len(joined) != 4 or block != other or block < 2:
             return None
         # Only sizes that are dynamic outside and constant here are baked.
         if not any(dims[axis].mask and n > 0 for axis, n in zip((0, 2, 3), (split[0], height, width), strict=True)):
@@ -283,97 +299,7 @@ class Baked:
         whole = dims[1].value == (deep if op == "DepthToSpace" else channels)
         if not whole or min(height, width) < 1 or not _agrees(joined, (split[0], *fine)):
             return None
-        return Shuffle(first, (index, after[0], last[0]), op, mode, block, channels)
-
-    def _scaling(self, index: int, node: Node) -> Scaling | None:
-        asked, dims = self._asked(node), self._dims(node.inputs[0])
-        before, sizes = self._sizes_at(node.inputs[0]), self._sizes_at(node.outputs[0])
-        if not asked or dims is None or before is None or sizes is None or "axes" in node.attrs:
-            return None
-        baked = any(dim.mask and size is not None for dim, size in zip(dims, asked, strict=False))
-        if node.attrs.get("keep_aspect_ratio_policy", "stretch") != "stretch" or len(asked) != len(dims) or not baked:
-            return None
-        scales = []
-        for old, new, dim in zip(before, sizes, dims, strict=True):
-            grows, shrinks = new % old == 0, old % new == 0 and (old // new).bit_count() == 1
-            # Any other factor would be rounded, and with it the size at other inputs.
-            if not (grows or shrinks) or (not dim.mask and old != new and not grows):
-                return None
-            scales.append(new / old)
-        return Scaling(node, index, tuple(scales), tuple(sizes))
-
-    def _target(self, index: int, node: Node) -> Target | None:
-        asked, dims, before = self._ints(node), self._dims(node.inputs[0]), self._sizes_at(node.inputs[0])
-        after = self._sizes_at(node.outputs[0])
-        if asked is None or dims is None or before is None or after is None or node.attrs.get("allowzero", 0):
-            return None
-        atoms = [
-            _Atom(atom, size, axis) for axis, dim in enumerate(dims) for atom, size in self._split(dim, before[axis])
-        ]
-        if len(after) != len(asked) or not any(a.num.mask for a in atoms):
-            return None
-        blocks = _blocks([atom.size for atom in atoms], after)
-        if blocks is None:
-            return None
-        new = self._rewritten(node, asked, atoms, blocks)
-        if new is None or not any(isinstance(n, tuple) or n != old for n, old in zip(new, asked, strict=True)):
-            return None
-        return Target(node, index, tuple(asked), new)
-
-    def _split(self, dim: Num, size: int) -> list[tuple[Num, int]]:
-        """Splits a dimension that is a product of others, such as height * width, into them."""
-        parts = [self._place(atom) for atom in dim.factors if not atom.constant]
-        if len(parts) < 2 or any(part is None for part in parts) or any(atom.constant for atom in dim.factors):
-            return [(dim, size)]
-        sizes = [(self._sizes_at(place[0]) or [0])[place[1]] for place in parts if place is not None]
-        whole = int(np.prod(sizes)) == size
-        return list(zip(dim.factors, sizes, strict=True)) if whole else [(dim, size)]
-
-    def _place(self, atom: Num) -> tuple[str, int] | None:
-        """Returns a tensor and an axis that has a size."""
-        for name, tensor in self._seen.items():
-            for axis, dim in enumerate(tensor.shape or ()):
-                if dim is atom and dim.mask:
-                    return name, axis
-        return None
-
-    def _rewritten(
-        self, node: Node, asked: Sequence[int], atoms: Sequence[_Atom], blocks: Sequence[tuple[range, range]]
-    ) -> tuple[int | tuple[str, int], ...] | None:
-        new: list[int | tuple[str, int]] = list(asked)
-        free = -1 not in asked
-        dynamic = [(sources, made) for sources, made in blocks if any(atoms[i].num.mask for i in sources)]
-        for sources, made in dynamic:
-            if len(made) != 1:
-                return None
-            position, moving = made[0], [atoms[i] for i in sources]
-            if asked[position] in (0, -1):
-                continue
-            if len(moving) == 1 and moving[0].axis == position and moving[0].num is self._dim(node, position):
-                new[position] = 0
-            elif len(moving) == 1 and not (free and sources is dynamic[-1][0]):
-                place = self._place(moving[0].num)
-                if place is None:
-                    return None
-                new[position] = place
-            elif free:
-                new[position], free = -1, False
-            else:
-                return None
-        return tuple(new)
-
-    def _dim(self, node: Node, axis: int) -> Num | None:
-        dims = self._dims(node.inputs[0])
-        return None if dims is None or axis >= len(dims) else dims[axis]
-
-
-@frozen
-class _Atom:
-    """A dimension, or a factor of one: its number, its size at the traced sizes, and the axis."""
-
-    num: Num
-    size: int
-    axis: int
+        return Shuffle(first, (index, after[0], last[0]), op, mode, block, channels, tuple(split), positions)
 
 
 def _agrees(asked: Sequence[int], sizes: Sequence[int]) -> bool:
@@ -383,34 +309,29 @@ def _agrees(asked: Sequence[int], sizes: Sequence[int]) -> bool:
     return asked[0] in (0, -1, sizes[0]) or sizes[0] in (0, -1)
 
 
-def _blocks(before: Sequence[int], after: Sequence[int]) -> list[tuple[range, range]] | None:
-    """Groups neighbouring dimensions so that both sides of each group have as many elements; smallest groups first."""
-    blocks, i, j = [], 0, 0
-    while i < len(before) and j < len(after):
-        start = i, j
-        left, right = before[i], after[j]
-        while left != right:
-            if left < right:
-                i += 1
-                if i == len(before):
-                    return None
-                left *= before[i]
-            else:
-                j += 1
-                if j == len(after):
-                    return None
-                right *= after[j]
-        i, j = i + 1, j + 1
-        blocks.append((range(start[0], i), range(start[1], j)))
-    rest = [*before[i:], *after[j:]]
-    return blocks if all(n == 1 for n in rest) and i == len(before) and j == len(after) else None
+def _sizes_at(tensors: Mapping[str, Tensor], row: int, name: str) -> list[int] | None:
+    found = tensors.get(name)
+    if found is None or found.shape is None or not all(num.known for num in found.shape):
+        return None
+    values = [num.value for num in found.shape]
+    return [int(value[row]) if isinstance(value, np.ndarray) else int(value) for value in values]
 
 
-def line_of(node: Node) -> str:
-    """Returns " (unet.py:47)" where the exporter left the PyTorch line, else nothing."""
-    return f" ({node.source})" if node.source else ""
+def _spoken(point: Point) -> str:
+    return ", ".join(f"{name} {size}" for name, size in point.items())
 
 
-def word(entry: Any) -> str:
-    """Returns an entry of a rewritten target in words."""
-    return f"size of {entry[0]} at axis {entry[1]}" if isinstance(entry, tuple) else str(entry)
+def _ambiguous(whole: Sequence[Reading]) -> Refusal:
+    """Says that two examples explain the constants, and names a node that they repair in different ways."""
+    one = whole[0]
+    two = next(reading for reading in whole if reading.plan != one.plan)
+    nodes = {each.index: each.node for each in (*two.repairs, *one.repairs)}
+    index = min(dict(set(one.plan) ^ set(two.plan)))
+    points = f"{_spoken(one.example.point)} as well as {_spoken(two.example.point)}"
+    return Refusal(nodes[index], f"has constants that fit an example of {points}")
+
+
+def _explained(reading: Reading) -> Refusal:
+    assert reading.refusal is not None
+    node, why = reading.refusal.node, reading.refusal.why
+    return Refusal(node, f"{why}; the other constants fit an example of {_spoken(reading.example.point)}")

@@ -9,12 +9,13 @@ import json
 import math
 import re
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from trtconv import precision, runtime
 from trtconv.audit import audit
+from trtconv.baked import Baked
 from trtconv.errors import BuildFailed, EnvironmentMissing, InputError
 from trtconv.files import atomic_write, check_writable, locked, real_path, sha256_of
 from trtconv.findings import Finding, Location, Severity, worst
@@ -39,7 +40,7 @@ from trtconv.rules import RULES, STANDING, run_rules
 from trtconv.rules.sizes import MISFITS
 from trtconv.rules.verdicts import ParserRefused, ProfileInconsistent
 from trtconv.runtime import EngineBlob, ParsedNetwork, ParserIssue, Runtime, RuntimeInfo
-from trtconv.shapes import ShapeProfile, dynamic_dims, make_profile
+from trtconv.shapes import Range, Shape, ShapeProfile, dynamic_dims, make_profile
 
 _SMALL_NETWORK = 64
 """Layers up to which `check` builds an engine to see whether it can: that takes some hundredths of a second."""
@@ -268,7 +269,10 @@ def rewrite(request: RewriteRequest, progress: Progress | None = None) -> Rewrit
         unchanged: dict[str, Any] = {"max_relative_error": 0.0, "why": "nothing was rewritten", "inputs": {}}
         edited = _edited(done, passes)
         resized = any(each.frees_sizes for each in edited)
-        verified = compare_safely(original, model, resized=resized) if edited else unchanged
+        traced, further = _examples(original, model) if resized else ([], [])
+        verified = (
+            compare_safely(original, model, resized=resized, traced=traced, further=further) if edited else unchanged
+        )
     error = verified["max_relative_error"]
     # An infinite error means other shapes or no results: no request to change numbers allows that.
     if error is not None and (error > _tolerance(original, edited) or math.isinf(error)):
@@ -277,6 +281,21 @@ def rewrite(request: RewriteRequest, progress: Progress | None = None) -> Rewrit
         model.save(request.output)
     output = {"path": str(request.output), "sha256": sha256_of(request.output), "bytes": request.output.stat().st_size}
     return RewriteReport(_identity(original), output, done.edits, done.skipped, verified)
+
+
+_Shapes = list[Mapping[str, Shape]]
+
+
+def _examples(original: OnnxModel, rewritten: OnnxModel) -> tuple[_Shapes, _Shapes]:
+    """Returns the input shapes that a model was traced at, where these are baked into it, and those that were freed."""
+    examples = Baked(original).examples()
+    multiples = Baked(rewritten).accepted(examples[0].multiples()) if examples else []
+    return [_shapes_at(original, each.point) for each in examples], [_shapes_at(original, each) for each in multiples]
+
+
+def _shapes_at(model: OnnxModel, point: Mapping[str, int]) -> Mapping[str, Shape]:
+    profile = make_profile(model.inputs, {name: Range(size, size, size) for name, size in point.items()})
+    return {name: shapes.opt for name, shapes in profile.inputs.items()}
 
 
 def _edited(done: PassResult, passes: Sequence[Pass]) -> list[Pass]:

@@ -479,7 +479,8 @@ class RewriteReport:
         model: Path and SHA-256 of the original.
         output: Path, SHA-256 and bytes of the file written.
         verified: {"max_relative_error": largest error against the original on ONNX Runtime or None, "why": reason
-            for None, "inputs": shapes that were run}.
+            for None, "inputs": shapes that were run}, and where sizes were freed "alone": shapes at which only the
+            rewritten model was run.
     """
 
     model: dict[str, Any]

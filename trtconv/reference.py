@@ -61,7 +61,17 @@ def quantizes(model: OnnxModel) -> bool:
     return any(op.startswith(_QUANTIZERS) for op in ops)
 
 
-def compare_models(original: OnnxModel, rewritten: OnnxModel, *, resized: bool = False) -> dict[str, Any]:
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+def compare_models(
+    original: OnnxModel,
+    rewritten: OnnxModel,
+    *,
+    resized: bool = False,
+    traced: Sequence[Shapes] = (),
+    further: Sequence[Shapes] = (),
+) -> dict[str, Any]:
     """Runs a model and its rewrite on the same random inputs.
 
     Args:
@@ -69,10 +79,13 @@ def compare_models(original: OnnxModel, rewritten: OnnxModel, *, resized: bool =
         rewritten: The model after the passes.
         resized: Sizes that were baked into the original were taken out, so that its results have other shapes wherever
             the inputs have other sizes than those: sizes at which the shapes agree are looked for.
+        traced: The input shapes at which the original is known to be right, where they are; no others are then tried.
+        further: Input shapes at which the rewritten model must run, by itself, where it was compared.
 
     Returns:
         {"max_relative_error": largest difference over the largest magnitude of the original's output, or None,
-        "why": the reason for None, "inputs": the shapes that were run}.
+        "why": the reason for None, "inputs": the shapes that were run}, and where there are `further` ones "alone",
+        those that the rewritten model was run at by itself.
     """
     before, after = session(original), session(rewritten)
     if isinstance(before, str):
@@ -82,12 +95,20 @@ def compare_models(original: OnnxModel, rewritten: OnnxModel, *, resized: bool =
     foreign = [spec.name for spec in original.inputs if spec.dtype == "undefined"]
     if foreign:
         return _unknown(f"input {foreign[0]!r} is no tensor")
+    result = _compare(original, before, after, resized, traced)
+    error = result["max_relative_error"]
+    if further and error is not None and math.isfinite(error):
+        return _alone(original, after, further, result)
+    return result
+
+
+def _compare(original: OnnxModel, before: Any, after: Any, resized: bool, traced: Sequence[Shapes]) -> dict[str, Any]:
     result = _unknown("no input sizes were found that the model accepts")
     started = time.monotonic()
-    for shapes in _candidate_shapes(original.inputs):
+    for shapes in traced or _candidate_shapes(original.inputs):
         if time.monotonic() - started > _PATIENCE_SECONDS:
             break
-        if sum(math.prod(shape) for shape in shapes.values()) > _MOST_ELEMENTS:
+        if _is_large(shapes):
             outcome: _Run | str = "its inputs are too large"
         else:
             outcome = _run_both(before, after, random_feeds(original.inputs, shapes))
@@ -98,6 +119,27 @@ def compare_models(original: OnnxModel, rewritten: OnnxModel, *, resized: bool =
             return outcome.result
         result = result if result["inputs"] else outcome.result
     return result
+
+
+def _is_large(shapes: Shapes) -> bool:
+    return sum(math.prod(shape) for shape in shapes.values()) > _MOST_ELEMENTS
+
+
+def _alone(original: OnnxModel, after: Any, further: Sequence[Shapes], result: dict[str, Any]) -> dict[str, Any]:
+    """Runs the rewritten model at sizes that the original does not accept; returns the result with what came of it."""
+    ran: list[dict[str, list[int]]] = []
+    started = time.monotonic()
+    for shapes in further:
+        if _is_large(shapes) or time.monotonic() - started > _PATIENCE_SECONDS:
+            continue
+        inputs = {name: list(shape) for name, shape in shapes.items()}
+        try:
+            after.run(None, random_feeds(original.inputs, shapes))
+        except Exception as error:
+            why = f"ONNX Runtime does not run the rewritten model at {inputs}: {first_line(error)}"
+            return _unknown(why, math.inf, inputs)
+        ran.append(inputs)
+    return {**result, "alone": ran}
 
 
 @frozen
@@ -133,9 +175,17 @@ def _is_telling(values: Any) -> bool:
     return not is_float or bool(np.isfinite(values).any())
 
 
-def compare_safely(original: OnnxModel, rewritten: OnnxModel, *, resized: bool = False) -> dict[str, Any]:
+def compare_safely(
+    original: OnnxModel,
+    rewritten: OnnxModel,
+    *,
+    resized: bool = False,
+    traced: Sequence[Shapes] = (),
+    further: Sequence[Shapes] = (),
+) -> dict[str, Any]:
     """Does as `compare_models` in a process of its own: some models end the process that ONNX Runtime runs in."""
-    task = (str(original.path), resized, original.serialize(), rewritten.serialize())
+    options = {"resized": resized, "traced": list(traced), "further": list(further)}
+    task = (str(original.path), options, original.serialize(), rewritten.serialize())
     try:
         result: dict[str, Any] = worker.call("trtconv.reference:serve", task, _LONGEST_SECONDS, lambda _: None)
     except worker.Lost as lost:
@@ -147,11 +197,11 @@ def compare_safely(original: OnnxModel, rewritten: OnnxModel, *, resized: bool =
     return result
 
 
-def serve(task: tuple[str, bool, bytes, bytes], _: worker.Tell) -> dict[str, Any]:
+def serve(task: tuple[str, dict[str, Any], bytes, bytes], _: worker.Tell) -> dict[str, Any]:
     """Compares the models of `compare_safely`, in a process of its own."""
-    path, resized, *models = task
+    path, options, *models = task
     original, rewritten = (OnnxModel(onnx.load_model_from_string(data), Path(path)) for data in models)
-    return compare_models(original, rewritten, resized=resized)
+    return compare_models(original, rewritten, **options)
 
 
 def relative_error(expected: Any, got: Any) -> float:
@@ -203,7 +253,7 @@ def session(model: OnnxModel) -> Any:
         return first_line(error)
 
 
-def _candidate_shapes(inputs: Sequence[InputSpec]) -> Iterator[Mapping[str, tuple[int, ...]]]:
+def _candidate_shapes(inputs: Sequence[InputSpec]) -> Iterator[Shapes]:
     """Yields input shapes to try: dimensions that come first in a shape are taken for a batch and kept small."""
     dims = dynamic_dims(inputs)
     batch = [name for name, places in dims.items() if all(place.endswith(":0") for place in places)]

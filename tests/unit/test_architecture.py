@@ -38,10 +38,11 @@ MAY_IMPORT = {
     "axes": "deconv explanation",
     "model": "columns deconv errors files findings shapes validity",
     "lattice": "deconv expressions findings model shapes",
-    "baked": "lattice model shapes",
+    "readings": "lattice",
+    "baked": "lattice model readings shapes",
     "skips": "deconv lattice model",
-    "passes": "baked deconv errors findings model plan quant skips",
-    "rules": "baked deconv findings lattice model plan quant shapes",
+    "passes": "baked deconv errors findings model plan quant readings skips",
+    "rules": "baked deconv findings lattice model plan quant readings shapes",
     "split": "errors lattice shapes",
     "profiles": "errors findings lattice model rules shapes split",
     "sizing": "errors expressions lattice model plan shapes",
@@ -56,7 +57,7 @@ MAY_IMPORT = {
     "isolate": "audit explanation model rules runtime",
     "explain": "axes deconv errors explanation findings isolate model passes plan rules runtime",
     "pipeline": (
-        "audit errors files findings model passes plan precision profiles progress reference rules runtime shapes"
+        "audit baked errors files findings model passes plan precision profiles progress reference rules runtime shapes"
     ),
     "engine": (
         "errors files findings lattice metrics model passes plan precision profiles progress proven reference runtime "
@@ -116,6 +117,7 @@ DOORS = {
         "model.py",
         "passes/*",
         "quant.py",
+        "readings.py",
         "reference.py",
         "rules/*",
         "skips.py",

@@ -160,6 +160,18 @@ def test_sizes_at_which_a_baked_model_is_right_are_looked_for() -> None:
     assert compare_models(before, stops, resized=True)["max_relative_error"] == math.inf
 
 
+def test_traced_sizes_are_taken_and_further_ones_run() -> None:
+    """Only what is traced is compared; elsewhere the rewritten model just has to run."""
+    before, after = (wrap(parse(BAKED % text)) for text in ("1, 4, 16, 16", "0, 4, 0, 16"))
+    traced, further = [{"x": (1, 4, 16, 16)}], [{"x": (2, 4, 16, 16)}]
+    found = compare_models(before, after, resized=True, traced=traced, further=further)
+    assert found["inputs"] == {"x": [1, 4, 16, 16]}
+    assert (found["max_relative_error"], found["alone"]) == (0.0, [{"x": [2, 4, 16, 16]}])
+    found = compare_models(before, before, resized=True, traced=traced, further=further)
+    assert found["max_relative_error"] == math.inf
+    assert "does not run the rewritten model at {'x': [2, 4, 16, 16]}" in found["why"]
+
+
 @pytest.mark.parametrize(
     ("dtype", "node", "limit"),
     [

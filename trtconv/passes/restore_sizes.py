@@ -8,11 +8,12 @@ from typing import Any, ClassVar
 import numpy as np
 import onnx_graphsurgeon as gs
 
-from trtconv.baked import Baked, Scaling, Shuffle, line_of, word
-from trtconv.baked import Target as BakedTarget
+from trtconv.baked import Baked
 from trtconv.model import Field, OnnxModel
 from trtconv.passes.base import Pass, PassResult
-from trtconv.plan import Edit, Target
+from trtconv.plan import Edit, Skip, Target
+from trtconv.readings import Refusal, Scaling, Shuffle, line_of, word
+from trtconv.readings import Target as BakedTarget
 
 _SPARE_ROUNDS = 64
 """Repairing one node can lay open the next: a chain takes a round a node, and seldom a second one."""
@@ -33,26 +34,37 @@ class _BakedPass(Pass):
 
     def run(self, model: OnnxModel, target: Target) -> PassResult:
         edits: list[Edit] = []
+        skips: list[Skip] = []
         nodes_of_ops = sum(len(model.main.by_op.get(op, ())) for op in self.ops)
         for _ in range(_SPARE_ROUNDS + nodes_of_ops):
-            found = self.find(Baked(model), model.opset)
+            baked = Baked(model)
+            found = self.find(baked, model.opset)
             if not found:
+                skips = [Skip(self.name, _named(each), each.why) for each in baked.refusals() if self.tells(each)]
                 break
             field = Field(model.main, self.ops)
             nodes = {field.location(node).index: node for node in field.graph.nodes}
             for each in found:
                 said = self.repair(field, nodes, each) + line_of(each.node)
-                edits.append(Edit(self.name, each.node.location.node or each.node.label, said))
+                edits.append(Edit(self.name, _named(each), said))
             field.close()
-        return PassResult(tuple(edits))
+        return PassResult(tuple(edits), tuple(skips))
 
     def find(self, baked: Baked, opset: int) -> Sequence[Any]:
         """Returns what there is to repair."""
         raise NotImplementedError
 
+    def tells(self, refusal: Refusal) -> bool:
+        """Whether it is this pass that says why nothing was repaired."""
+        return False
+
     def repair(self, field: Field, nodes: dict[int | None, gs.Node], what: Any) -> str:
         """Repairs one of them; returns what was done."""
         raise NotImplementedError
+
+
+def _named(what: Shuffle | Scaling | BakedTarget | Refusal) -> str:
+    return what.node.location.node or what.node.label
 
 
 class RestorePixelShuffle(_BakedPass):
@@ -99,6 +111,9 @@ class RestoreResizeScales(_BakedPass):
     def find(self, baked: Baked, opset: int) -> Sequence[Scaling]:
         return baked.scalings() if opset >= 11 else []
 
+    def tells(self, refusal: Refusal) -> bool:
+        return refusal.node.op == "Resize"
+
     def repair(self, field: Field, nodes: dict[int | None, gs.Node], what: Scaling) -> str:
         node = nodes[what.index]
         scales = field.constant(f"{node.name or 'Resize'}.scales", np.array(what.scales, np.float32))
@@ -117,6 +132,9 @@ class RestoreReshapeTarget(_BakedPass):
 
     def find(self, baked: Baked, opset: int) -> Sequence[BakedTarget]:
         return baked.targets() if opset >= 5 else []
+
+    def tells(self, refusal: Refusal) -> bool:
+        return refusal.node.op != "Resize"
 
     def repair(self, field: Field, nodes: dict[int | None, gs.Node], what: BakedTarget) -> str:
         node = nodes[what.index]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from typing import ClassVar
 
-from trtconv.baked import line_of
 from trtconv.findings import Finding, Severity
 from trtconv.plan import Target
+from trtconv.readings import Refusal, line_of
 from trtconv.rules.base import ModelView, Rule
 
 
@@ -87,6 +88,9 @@ class BakedResize(Rule):
         for found in view.baked.scalings():
             message = f"Resize{line_of(found.node)} to the constant sizes {list(found.sizes)} of the exporter's example"
             yield self.finding(message, found.node.location)
+        for refusal in view.baked.refusals():
+            if refusal.node.op == "Resize":
+                yield _refused(self, refusal)
 
 
 class BakedReshape(Rule):
@@ -119,3 +123,13 @@ class BakedReshape(Rule):
         for found in view.baked.targets():
             message = f"Reshape{line_of(found.node)} to the constant {list(found.old)} of the exporter's example"
             yield self.finding(message, found.node.location)
+        for refusal in view.baked.refusals():
+            if refusal.node.op != "Resize":
+                yield _refused(self, refusal)
+
+
+def _refused(rule: Rule, refusal: Refusal) -> Finding:
+    node = refusal.node
+    message = f"the example's sizes are constants here and not repaired: {node.label}{line_of(node)} {refusal.why}"
+    found = rule.finding(message, node.location)
+    return dataclasses.replace(found, fix="Export the model with dynamic shapes.")
