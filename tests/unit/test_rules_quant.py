@@ -11,8 +11,9 @@ import pytest
 from onnx import numpy_helper
 from quant_models import Net, Quantiser, make_net
 
-from models import RTX, TENSORRT_8, parse, wrap
+from models import RTX, TENSORRT_8, parse, rewritten, wrap
 from trtconv.findings import Finding, Severity
+from trtconv.passes import PASSES
 from trtconv.plan import Target
 from trtconv.rules import STANDING, run_rules
 
@@ -87,6 +88,36 @@ def test_scales_and_channels(weights: str, scales: int, axis: int | None, op: st
     assert words in finding.message
     assert finding.location.node == "dq"
     assert finding.fix
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_scales_that_layers_share_are_checked_for_each(order: int) -> None:
+    proto = weight_model("6,6,1,1", 6, 0)
+    other = parse("""<ir_version: 8, opset_import: ["": 17]> g (float[1,6,4,4] x, float[6,6,1,1] d) => (float[n] v)
+        { [conv] v = Conv (x, d) }""").graph.node[0]
+    users = [proto.graph.node.pop(), other][::order]
+    proto.graph.node.extend(users)
+    (finding,) = found(proto)
+    assert finding.code == "TC301" and "of ConvTranspose 'up'" in finding.message
+    model, result = rewritten(proto, RTX, PASSES)
+    assert "move-channel-scales" in {edit.pass_name for edit in result.edits}
+    assert not [f for f in run_rules(model, RTX) if f.code == "TC301"]
+    weights = {n.op_type: n.input[1] for n in model.proto.graph.node if n.op_type.startswith("Conv")}
+    assert weights["Conv"] == "d" and weights["ConvTranspose"] != "d"
+
+
+def test_scales_of_a_layer_in_an_inner_graph_are_found() -> None:
+    proto = parse(
+        """<ir_version: 8, opset_import: ["": 17]>
+        g (float[1,6,4,4] x, bool c) => (float[n,k,h,w] y)
+          <int8[6,6,1,1] w = {1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1},
+           float[6] s = {1,1,1,1,1,1}, int8[6] z = {0,0,0,0,0,0}>
+        { [dq] d = DequantizeLinear <axis = 0> (w, s, z)
+          y = If (c) <then_branch = a () => (float[n,k,h,w] p) { [up] p = ConvTranspose (x, d) },
+                      else_branch = b () => (float[n,k,h,w] q) { q = Neg (x) }> }"""
+    )
+    (finding,) = found(proto)
+    assert finding.code == "TC301" and "of ConvTranspose 'up'" in finding.message
 
 
 def test_scales_of_all_groups_together_are_recognised() -> None:

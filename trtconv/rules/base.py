@@ -180,12 +180,28 @@ class Linear:
 
     @functools.cached_property
     def weight_of(self) -> onnx.NodeProto | None:
-        """The layer whose weight this DequantizeLinear makes, or None."""
+        """The first layer whose weight this DequantizeLinear makes, or None."""
+        return next(iter(self.weights_of), None)
+
+    @functools.cached_property
+    def weights_of(self) -> tuple[onnx.NodeProto, ...]:
+        """Every layer whose weight this DequantizeLinear makes, also in the graphs inside its own."""
         if self.quantizes:
-            return None
-        users = self.scope.consumers.get(self.node.output[0], ())
-        layers = (n for n in users if n.op_type in LAYERS and list(n.input).index(self.node.output[0]) == 1)
-        return next(layers, None)
+            return ()
+        name = self.node.output[0]
+        users = (user for scope in self._seen_from for user in scope.consumers.get(name, ()))
+        return tuple(n for n in users if n.op_type in LAYERS and len(n.input) > 1 and n.input[1] == name)
+
+    @property
+    def _seen_from(self) -> Iterator[Scope]:
+        """Yields the graphs that see its output: its own, and those inside that have no tensor of that name."""
+        seen = {id(self.scope)}
+        yield self.scope
+        for scope in self.scope.model.scopes[self.scope.position + 1 :]:
+            hidden = self.node.output[0] in scope.producers or self.node.output[0] in scope.initializers
+            if id(scope.parent) in seen and not hidden:
+                seen.add(id(scope))
+                yield scope
 
 
 _LINEAR = ("QuantizeLinear", "DequantizeLinear")
