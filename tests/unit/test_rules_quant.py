@@ -188,6 +188,22 @@ def test_a_missing_zero_point_is_an_error_for_8_6() -> None:
     assert finding.code == "TC306" and "tensorrt-8.6" in finding.message
 
 
+@pytest.mark.parametrize(("dtype", "code"), [("uint8", 2), ("int8", 3), ("uint16", 4), ("int16", 5), ("none", 0)])
+def test_a_type_that_no_zero_point_tells(dtype: str, code: int) -> None:
+    proto = parse(
+        f"""<ir_version: 10, opset_import: ["": 21]>
+        g (float[1,2] x) => (float[1,2] y) <float s = {{0.1}}>
+        {{ q = QuantizeLinear <output_dtype = {code}> (x, s)
+          y = DequantizeLinear (q, s) }}"""
+    )
+    findings = found(proto, Target("tensorrt", (10, 16)))
+    if dtype == "none":
+        assert [f.code for f in findings] == ["TC306"]
+        return
+    assert [f.code for f in findings] == ([] if dtype == "int8" else ["TC308", "TC308"])
+    assert all(f.message.startswith(f"{dtype} without a zero point") for f in findings)
+
+
 def test_a_zero_point_of_another_shape() -> None:
     proto = weight_model("2,3,1,1", 3, 1)
     proto.graph.initializer[2].CopyFrom(numpy_helper.from_array(np.zeros(2, np.int8), "z"))

@@ -175,8 +175,14 @@ class Linear:
         if self.zero_point is not None:
             return str(self.zero_point.dtype)
         if self.quantizes:
-            return self.scope.dtype(self.node.output[0]) if "output_dtype" in self.attributes else "uint8"
+            return str(onnx.helper.tensor_dtype_to_np_dtype(self.asked_type)) if self.asked_type else "uint8"
         return self.scope.dtype(self.node.input[0])
+
+    @property
+    def asked_type(self) -> int:
+        """The ONNX element type that its output_dtype asks for, 0 where it asks for none or one that is none."""
+        asked = self.attributes.get("output_dtype", 0)
+        return asked if asked in onnx.TensorProto.DataType.values() else 0
 
     @functools.cached_property
     def weight_of(self) -> onnx.NodeProto | None:

@@ -41,7 +41,7 @@ class ZeroPointMissing(LinearRule):
     def fault(self, linear: Linear, target: Target) -> str | None:
         if linear.has_zero_point:
             return None
-        if linear.quantizes and "output_dtype" not in linear.attributes:
+        if linear.quantizes and not linear.asked_type:
             return "no zero point: ONNX means uint8 (0 to 255), TensorRT reads int8"
         if target.before(9) and linear.dtype != "int32":
             return f"no zero point: {target} refuses the node"
