@@ -195,19 +195,8 @@ class Linear:
         if self.quantizes:
             return ()
         name = self.node.output[0]
-        users = (user for scope in self._seen_from for user in scope.consumers.get(name, ()))
+        users = (user for scope in self.scope.seen_from(name) for user in scope.consumers.get(name, ()))
         return tuple(n for n in users if n.op_type in LAYERS and len(n.input) > 1 and n.input[1] == name)
-
-    @property
-    def _seen_from(self) -> Iterator[Scope]:
-        """Yields the graphs that see its output: its own, and those inside that have no tensor of that name."""
-        seen = {id(self.scope)}
-        yield self.scope
-        for scope in self.scope.model.scopes[self.scope.position + 1 :]:
-            hidden = self.node.output[0] in scope.producers or self.node.output[0] in scope.initializers
-            if id(scope.parent) in seen and not hidden:
-                seen.add(id(scope))
-                yield scope
 
 
 _LINEAR = ("QuantizeLinear", "DequantizeLinear")
