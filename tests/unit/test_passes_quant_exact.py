@@ -269,3 +269,22 @@ def test_what_one_branch_no_longer_uses_goes_although_the_other_has_its_name() -
     model, _ = rewritten(proto, RTX, tuple(p for p in PASSES if p.name == "move-channel-scales"))
     operators = {scope.path: [node.op_type for node in scope.graph.node] for scope in model.scopes[1:]}
     assert sorted(operators.values()) == [["DequantizeLinear", "Conv"], ["DequantizeLinear", "ConvTranspose"]]
+
+
+@pytest.mark.parametrize(("kind", "point"), [("uint8", 128), ("uint8", 77), ("int8", -7)])
+def test_whoever_asks_for_a_shape_does_not_compute_with_the_values(kind: str, point: int) -> None:
+    proto = parse(
+        f"""<ir_version: 8, opset_import: ["": 17]>
+        g (float[n,4] x) => (float[m,k] y, int64[2] shape, int64 size) <float s = {{0.05}}, {kind} z = {{{point}}}>
+        {{ q = QuantizeLinear (x, s, z)
+          shape = Shape (q)
+          size = Size (q)
+          r = Reshape (q, shape)
+          y = DequantizeLinear (r, s, z) }}"""
+    )
+    feeds = {"x": np.linspace(-9, 9, 8, dtype=np.float32).reshape(2, 4)}
+    model, result = rewritten(proto, RTX, EXACT)
+    assert result.edits and not result.skipped
+    assert not is_foreign(model.proto)
+    for a, b in zip(run_bitwise(proto, feeds), run_bitwise(model.proto, feeds), strict=True):
+        assert np.array_equal(a, b)
