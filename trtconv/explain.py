@@ -27,7 +27,7 @@ from trtconv.explanation import (
 from trtconv.findings import Finding
 from trtconv.frozen import frozen
 from trtconv.isolate import parse_alone
-from trtconv.model import OnnxModel, Scope
+from trtconv.model import CONCERNED, OnnxModel, Scope
 from trtconv.passes import PassResult, passes_for, run_passes
 from trtconv.plan import Target
 from trtconv.rules import run_rules
@@ -55,7 +55,7 @@ def explain(request: ExplainRequest) -> ExplainReport:
     """
     model = OnnxModel.load(request.model)
     # A node in a model-local function gets a place of its own, and its weight, only where the function is called.
-    model.inline_functions_with("ConvTranspose")
+    model.inline_functions_with(*CONCERNED)
     nodes = ModelView(model).deconvs
     asked = find(model, nodes, request.node) if request.node else nodes[0] if len(nodes) == 1 else None
     desk = _Desk.at(request.target)

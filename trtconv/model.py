@@ -44,6 +44,12 @@ G_LOGGER.severity = G_LOGGER.CRITICAL
 _ONNX_DOMAINS = ("", "ai.onnx")
 _KNOWN_DOMAINS = (*_ONNX_DOMAINS, "com.microsoft")
 """Domains whose operators passes may ask for; ONNX Runtime's quantiser writes the last one."""
+CONCERNED = (
+    *("ConvTranspose", "QuantizeLinear", "DequantizeLinear", "ConvInteger", "DynamicQuantizeLinear", "MatMulInteger"),
+    *("QGemm", "QLinearAdd", "QLinearAveragePool", "QLinearConcat", "QLinearConv", "QLinearGlobalAveragePool"),
+    *("QLinearLeakyRelu", "QLinearMatMul", "QLinearMul", "QLinearSigmoid", "QLinearSoftmax", "QLinearWhere"),
+)
+"""Operators that rules and passes are about, so that functions which hold them are inlined."""
 _UNTRACEABLE = re.compile(r" \| |\](?=[^\]\w])")
 """What TensorRT's layer metadata, "[ONNX Layer: name | inside]", could not be read back from if a name had it."""
 _UNUSABLE_NAMES = ("", "?", "-1", "None", "unk")
@@ -580,8 +586,8 @@ class OnnxModel:
         self.__dict__.pop("_is_flat", None)
         self.touch()
 
-    def inline_functions_with(self, op: str) -> tuple[str, ...]:
-        """Inlines the model-local functions whose body has an operator, directly or through other functions.
+    def inline_functions_with(self, *ops: str) -> tuple[str, ...]:
+        """Inlines the model-local functions whose body has one of some operators, directly or through other functions.
 
         Weights that reach a function as arguments are constants again afterwards.
 
@@ -592,7 +598,7 @@ class OnnxModel:
             UnsupportedFunctions: ONNX's inliner refuses, as where a function has another opset than the model.
         """
         called = _called_functions(self.proto) if self.proto.functions else set()
-        holders = [f for f in _functions_with(self.proto.functions, op) if (f.domain, f.name) in called]
+        holders = [f for f in _functions_with(self.proto.functions, ops) if (f.domain, f.name) in called]
         if holders:
             from onnx import inliner
 
@@ -1035,9 +1041,10 @@ def _refer(tensor: onnx.TensorProto, location: str, offset: int, length: int) ->
         tensor.external_data.add(key=key, value=value)
 
 
-def _functions_with(functions: Iterable[onnx.FunctionProto], op: str) -> list[onnx.FunctionProto]:
+def _functions_with(functions: Iterable[onnx.FunctionProto], ops: Sequence[str]) -> list[onnx.FunctionProto]:
     functions = list(functions)
-    holders = {(f.domain, f.name) for f in functions if _has_op(f.node, {("", op), ("ai.onnx", op)})}
+    wanted = {(domain, op) for domain in _KNOWN_DOMAINS for op in ops}
+    holders = {(f.domain, f.name) for f in functions if _has_op(f.node, wanted)}
     grown = True
     while grown and holders:
         callers = {(f.domain, f.name) for f in functions if _has_op(f.node, holders)} - holders

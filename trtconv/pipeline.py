@@ -19,7 +19,7 @@ from trtconv.errors import BuildFailed, EnvironmentMissing, InputError
 from trtconv.files import atomic_write, check_writable, locked, real_path, sha256_of
 from trtconv.findings import Finding, Location, Severity, worst
 from trtconv.frozen import frozen
-from trtconv.model import OnnxModel, UnsupportedFunctions, data_path, python_line
+from trtconv.model import CONCERNED, OnnxModel, UnsupportedFunctions, data_path, python_line
 from trtconv.passes import PASSES, Pass, PassResult, passes_for, run_passes, select
 from trtconv.plan import (
     BuildPlan,
@@ -316,7 +316,7 @@ def _prepare(
     # Findings before and after the passes, edits and TensorRT's layers are told apart by these names.
     model.name_nodes("ConvTranspose")
     with clock.stage("rules"):
-        before = run_rules(model, target)
+        before = run_rules(_inlined(model), target)
     with clock.stage("rewrite"):
         done = run_passes(model, passes, target)
     if not done.edits:
@@ -328,6 +328,16 @@ def _prepare(
     gone = (f for f in before if _fault(f) not in left and f.severity is not Severity.INFO)
     mended = tuple(_mended(finding, passes, standing) for finding in gone)
     return done, mended + after
+
+
+def _inlined(model: OnnxModel) -> OnnxModel:
+    """Returns the model with the functions inlined that hold what rules are about; inside one they see no constants."""
+    if not model.proto.functions:
+        return model
+    copy = model.copy()
+    with contextlib.suppress(UnsupportedFunctions):
+        copy.inline_functions_with(*CONCERNED)
+    return copy
 
 
 def _fault(finding: Finding) -> tuple[str, str, str, str]:

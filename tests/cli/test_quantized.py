@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 import pytest
 from cli_helpers import ROOT, Ended
-from onnx import numpy_helper
+from onnx import numpy_helper, parser
 from quant_models import Net, Quantiser, make_net
 
 Call = Callable[..., Ended]
@@ -151,3 +151,20 @@ def test_requantising_is_asked_for_and_says_by_how_much(call: Call, tmp_path: Pa
 def test_the_clean_model_is_clean(call: Call) -> None:
     status, errors = checked(call, ROOT / "models" / "quantized_autoencoder.onnx")
     assert (status, errors) == (0, [])
+
+
+@pytest.mark.parametrize("options", [(), ("--no-rewrite",)])
+@pytest.mark.parametrize(("point", "code"), [(128, "TC307"), (77, "TC308")])
+@pytest.mark.parametrize("last", ["e = DequantizeLinear (d, b, c)", "f = DequantizeLinear (d, b, c) e = Neg (f)"])
+def test_quantisers_in_functions_are_found(
+    call: Call, point: int, code: str, last: str, options: tuple[str, ...], tmp_path: Path
+) -> None:
+    proto = parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["": 17, "local": 1]>
+        g (float[4] x) => (float[4] y) <float s = {{0.05}}, uint8 z = {{{point}}}> {{ y = local.Fake (x, s, z) }}
+        <domain: "local", opset_import: ["": 17]>
+        Fake (a, b, c) => (e) {{ d = QuantizeLinear (a, b, c) {last} }}"""
+    )
+    status, findings = checked(call, saved(proto, tmp_path), *options)
+    assert status == 1
+    assert [f["code"] for f in findings] == [code, code]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from quant_models import BIASES, EXACT, MICROSOFT, MOVES, POINTS, SPELLINGS, Net, Quantiser, make_net, run_bitwise
 
 from models import RTX, TENSORRT_8, parse, rewritten
-from trtconv.passes import PASSES
+from trtconv.passes import PASSES, passes_for
 
 OPSETS = st.sampled_from([10, 13, 17, 19, 21])
 FOREIGN = {"uint8", "int16", "uint16"}
@@ -288,3 +288,25 @@ def test_whoever_asks_for_a_shape_does_not_compute_with_the_values(kind: str, po
     assert not is_foreign(model.proto)
     for a, b in zip(run_bitwise(proto, feeds), run_bitwise(model.proto, feeds), strict=True):
         assert np.array_equal(a, b)
+
+
+@pytest.mark.parametrize("point", [128, 77])
+def test_quantisers_in_functions_are_inlined(point: int) -> None:
+    proto = parse(
+        f"""<ir_version: 8, opset_import: ["": 17, "local": 1]>
+        g (float[n] x) => (float[n] y) <float s = {{0.05}}, uint8 z = {{{point}}}>
+        {{ h = local.Plain (x)
+          y = local.Outer (h, s, z) }}
+        <domain: "local", opset_import: ["": 17, "local": 1]>
+        Outer (a, b, c) => (d) {{ d = local.Fake (a, b, c) }}
+        <domain: "local", opset_import: ["": 17]>
+        Fake (a, b, c) => (e) {{ d = QuantizeLinear (a, b, c) e = DequantizeLinear (d, b, c) }}
+        <domain: "local", opset_import: ["": 17]>
+        Plain (a) => (b) {{ b = Relu (a) }}"""
+    )
+    model, result = rewritten(proto, RTX, passes_for("as-is"))
+    assert {edit.node for edit in result.edits if edit.pass_name == "inline-deconv-functions"} == {"Outer", "Fake"}
+    assert [node.op_type for node in model.proto.graph.node].count("Plain") == 1
+    assert not is_foreign(model.proto)
+    feeds = {"x": np.linspace(-9, 9, 50, dtype=np.float32)}
+    assert np.array_equal(run_bitwise(proto, feeds)[0], run_bitwise(model.proto, feeds)[0])
