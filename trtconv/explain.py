@@ -496,17 +496,24 @@ def _input_text(scope: Scope, source: NodeProto | None) -> str:
     return f"dequantised, {_zero_point(scope, source)}"
 
 
+def _in_float(findings: Sequence[Finding]) -> str:
+    """Returns why a deconvolution runs in float, or an empty string."""
+    return next((f.message.partition(": ")[2] for f in findings if f.code == "TC311"), "")
+
+
 def _quantization(before: _Before, after: _After) -> Quantization | None:
     old = before.quantizers
     if not old.has_weight and old.input == _FLOAT_INPUT:
         return None
     findings = tuple(f for f in before.findings if f.code.startswith("TC3"))
-    why_not = "its weight is not quantised"
+    reasons = _in_float(before.findings)
     if after.node is not None and _Quantizers.of(after.node).has_weight:
-        why_not = next((f.message.partition(": ")[2] for f in after.findings if f.code == "TC311"), "")
+        # The passes may have taken the traces of the reason away: what they compute in float is no longer a quantiser.
+        why_not = _in_float(after.findings) and (reasons or _in_float(after.findings))
     elif old.has_weight:
-        reasons = [f.message.partition(": ")[2] for f in before.findings if f.code == "TC311"]
-        why_not = "; ".join([*reasons, "the passes compute its weight in float"])
+        why_not = "; ".join(filter(None, [reasons, "the passes compute its weight in float"]))
+    else:
+        why_not = "its weight is not quantised"
     return Quantization(
         old.layout, old.scales, old.axis, old.weight, old.input, old.output, not why_not, why_not, findings
     )

@@ -36,6 +36,8 @@ from trtconv.profiles import Sized, narrower, settle
 from trtconv.progress import NullProgress, Progress
 from trtconv.reference import QUANTIZED_TOLERANCE, compare_safely, tolerance
 from trtconv.rules import RULES, STANDING, run_rules
+from trtconv.rules.base import ModelView
+from trtconv.rules.deconv_not_int8 import FLOAT_INPUT, DeconvNotInt8, is_quantized
 from trtconv.rules.sizes import MISFITS
 from trtconv.rules.verdicts import ParserRefused, ProfileInconsistent
 from trtconv.runtime import EngineBlob, ParsedNetwork, ParserIssue, Runtime, RuntimeInfo
@@ -322,12 +324,26 @@ def _prepare(
     if not done.edits:
         return done, before
     with clock.stage("rules"):
-        after = run_rules(model, target)
+        after = _with_first_reasons(before, run_rules(model, target), model)
     left = {_fault(finding) for finding in after}
     # What was only worth knowing of the model as it was is of no interest once it is otherwise.
     gone = (f for f in before if _fault(f) not in left and f.severity is not Severity.INFO)
     mended = tuple(_mended(finding, passes, standing) for finding in gone)
     return done, mended + after
+
+
+def _with_first_reasons(before: Sequence[Finding], after: Sequence[Finding], model: OnnxModel) -> tuple[Finding, ...]:
+    """Returns what is left after the passes, with why a deconvolution runs in float told of the model as it was.
+
+    A pass that computes quantisers or weights in float takes the traces of the reason away, but not the reason.
+    """
+    code = DeconvNotInt8.code
+    quantized = {node.node.name for node in ModelView(model).deconvs if is_quantized(node)}
+    given = {_fault(f): f for f in before if f.code == code}
+    left = {_fault(f): f for f in after if f.code == code}
+    kept = [given.get(key, f) if FLOAT_INPUT in f.message else f for key, f in left.items()]
+    folded = [f for key, f in given.items() if key not in left and f.location.node not in quantized]
+    return (*(f for f in after if f.code != code), *kept, *folded)
 
 
 def _inlined(model: OnnxModel) -> OnnxModel:
