@@ -24,7 +24,7 @@ from trtconv.explanation import (
     Quantization,
     Rewrite,
 )
-from trtconv.findings import Finding
+from trtconv.findings import Finding, Severity
 from trtconv.frozen import frozen
 from trtconv.isolate import parse_alone
 from trtconv.model import CONCERNED, OnnxModel, Scope
@@ -329,10 +329,17 @@ def _parser(fault: str, before: _Before, desk: _Desk) -> Parser:
         expected = "; ".join(f.message for f in findings)
     else:
         expected = "reads the node as it is meant: one deconvolution, with the crops above as its pre and post padding"
+        expected += _but_quantizers(before.findings)
     why_not = desk.why_not
     if before.layers is None and not why_not:
         why_not = fault or "the weight's shape is not known, so the node cannot be parsed by itself"
     return Parser(expected, findings, before.layers, "" if before.layers else why_not)
+
+
+def _but_quantizers(findings: Sequence[Finding]) -> str:
+    """Returns what qualifies a right reading of the node itself: that its quantisers are misread or refused."""
+    codes = sorted({f.code for f in findings if f.code.startswith("TC3") and f.severity is not Severity.INFO})
+    return f"; not so what quantises it, see {', '.join(codes)} below" if codes else ""
 
 
 def _rewrite(before: _Before, after: _After, old: Geometry | str) -> Rewrite:
@@ -352,7 +359,9 @@ def _rewrite(before: _Before, after: _After, old: Geometry | str) -> Rewrite:
         attributes=_attributes(made.geometry),
         weight=_weight_shape(made),
         behind=behind,
-        why=() if isinstance(old, str) else tuple(_why(old, before.spatial, made.geometry, behind, padded)),
+        why=()
+        if isinstance(old, str)
+        else tuple(_why(old, before.spatial, made.geometry, behind, padded, bool(edits))),
         findings=after.findings,
         layers=after.layers,
     )
@@ -372,10 +381,13 @@ def _behind(node: Deconv, output: str) -> Iterator[str]:
         seen.add(current)
 
 
-def _why(old: Geometry, sizes: Shape, new: Geometry, behind: Sequence[str], padded: bool) -> Iterator[str]:
+def _why(
+    old: Geometry, sizes: Shape, new: Geometry, behind: Sequence[str], padded: bool, edited: bool
+) -> Iterator[str]:
     """Yields why a rewritten node computes the same."""
     if old == new:
-        yield "nothing had to change: the pads say by themselves which part of the full result is returned"
+        what = "the attributes stay as they are" if edited else "nothing had to change"
+        yield f"{what}: the pads say by themselves which part of the full result is returned"
         return
     if behind:
         yield (
