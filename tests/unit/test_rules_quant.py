@@ -90,6 +90,12 @@ def test_scales_and_channels(weights: str, scales: int, axis: int | None, op: st
     assert finding.fix
 
 
+def test_the_output_channels_of_all_groups_are_counted() -> None:
+    (finding,) = found(weight_model("8,4,1,1", 8, 0, group=2))
+    assert finding.code == "TC301"
+    assert "its 8 output channels, 4 in each of 2 groups (axis 1)" in finding.message
+
+
 @pytest.mark.parametrize("order", [1, -1])
 def test_scales_that_layers_share_are_checked_for_each(order: int) -> None:
     proto = weight_model("6,6,1,1", 6, 0)
