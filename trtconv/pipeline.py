@@ -29,13 +29,14 @@ from trtconv.plan import (
     CheckRequest,
     RewriteReport,
     RewriteRequest,
+    Skip,
     Target,
 )
 from trtconv.precision import Applied
 from trtconv.profiles import Sized, narrower, settle
 from trtconv.progress import NullProgress, Progress
 from trtconv.reference import QUANTIZED_TOLERANCE, compare_safely, tolerance
-from trtconv.rules import RULES, STANDING, run_rules
+from trtconv.rules import CHECKS, RULES, STANDING, run_rules
 from trtconv.rules.base import ModelView
 from trtconv.rules.deconv_not_int8 import FLOAT_INPUT, DeconvNotInt8, is_quantized
 from trtconv.rules.sizes import MISFITS
@@ -322,14 +323,33 @@ def _prepare(
     with clock.stage("rewrite"):
         done = run_passes(model, passes, target)
     if not done.edits:
-        return done, before
+        return done, _declined(before, done, passes)
     with clock.stage("rules"):
         after = _with_first_reasons(before, run_rules(model, target), model)
     left = {_fault(finding) for finding in after}
     # What was only worth knowing of the model as it was is of no interest once it is otherwise.
     gone = (f for f in before if _fault(f) not in left and f.severity is not Severity.INFO)
     mended = tuple(_mended(finding, passes, standing) for finding in gone)
-    return done, mended + after
+    return done, mended + _declined(after, done, passes)
+
+
+def _declined(findings: Iterable[Finding], done: PassResult, passes: Sequence[Pass]) -> tuple[Finding, ...]:
+    """Returns what is left after passes that would mend it, told to do by hand what they did not, and why."""
+    by_hand = {rule.code: rule.by_hand for rule in CHECKS if rule.by_hand}
+    told = []
+    for finding in findings:
+        names = {each.name for each in passes if finding.code in each.fixes}
+        if names and finding.code in by_hand:
+            why = _reason([skip for skip in done.skipped if skip.pass_name in names], finding.location.node)
+            finding = dataclasses.replace(finding, fix=by_hand[finding.code] + why)
+        told.append(finding)
+    return tuple(told)
+
+
+def _reason(skips: Sequence[Skip], node: str) -> str:
+    """Returns why passes left a node as it is, where they said so of it, or one thing of all that they left."""
+    reasons = {skip.reason for skip in skips if skip.node == node} or {skip.reason for skip in skips}
+    return f" trtconv leaves it as it is: {reasons.pop()}." if len(reasons) == 1 else " trtconv leaves it as it is."
 
 
 def _with_first_reasons(before: Sequence[Finding], after: Sequence[Finding], model: OnnxModel) -> tuple[Finding, ...]:

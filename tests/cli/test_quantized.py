@@ -189,3 +189,21 @@ def test_why_a_layer_runs_in_float_is_told_of_the_model_as_it_was(call: Call, ca
     ended = call("check", str(path), "--target", target, "--format", "json", *options)
     found = [f["message"] for f in json.loads(ended.out)["findings"] if f["code"] == "TC311"]
     assert found == ([] if reason is None else [f"will not run in int8: {reason}"])
+
+
+@pytest.mark.parametrize(
+    ("point", "words"), [(128, "Quantise to int8 symmetrically."), (3, "Calibrate symmetrically.")]
+)
+def test_what_the_passes_declined_is_not_promised(call: Call, point: int, words: str, tmp_path: Path) -> None:
+    proto = parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["": 17]>
+        g (float[4] x) => (float[4] y, uint8[4] q) <float s = {{0.05}}, uint8 z = {{{point}}}>
+        {{ [quantizer] q = QuantizeLinear (x, s, z) [back] y = DequantizeLinear (q, s, z) }}"""
+    )
+    path = saved(proto, tmp_path)
+    status, findings = checked(call, path)
+    assert status == 1 and len(findings) == 2
+    wanted = f"{words} trtconv leaves it as it is: 'q' is also used outside, or comes from outside."
+    assert {f["fix"] for f in findings} == {wanted}
+    _, as_it_is = checked(call, path, "--no-rewrite")
+    assert all("trtconv" in f["fix"] and "leaves" not in f["fix"] for f in as_it_is)

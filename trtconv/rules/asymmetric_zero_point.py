@@ -42,6 +42,7 @@ class AsymmetricZeroPoint(LinearRule):
     code: ClassVar[str] = "TC308"
     name: ClassVar[str] = "asymmetric-zero-point"
     fix: ClassVar[str] = "Calibrate symmetrically; else trtconv computes it in float, or in int8 with --requantize."
+    by_hand: ClassVar[str] = "Calibrate symmetrically."
 
     def fault(self, linear: Linear, target: Target) -> str | None:
         if not linear.has_zero_point:

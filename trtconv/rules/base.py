@@ -43,10 +43,12 @@ class Rule(Page):
     Attributes:
         severity: How bad the fault is for TensorRT's own parser, without trtconv's passes.
         fix: What to do, in one sentence.
+        by_hand: What to do where no pass does it; empty where `fix` promises nothing of trtconv.
     """
 
     severity: ClassVar[Severity] = Severity.ERROR
     fix: ClassVar[str] = ""
+    by_hand: ClassVar[str] = ""
 
     def check(self, view: ModelView, target: Target) -> Iterator[Finding]:
         """Yields what is wrong.

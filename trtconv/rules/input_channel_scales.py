@@ -44,6 +44,7 @@ class InputChannelScales(LinearRule):
     code: ClassVar[str] = "TC301"
     name: ClassVar[str] = "input-channel-scales"
     fix: ClassVar[str] = "Let trtconv build or rewrite move the scales, or quantise by output channel."
+    by_hand: ClassVar[str] = "Quantise by output channel."
 
     def fault(self, linear: Linear, target: Target) -> str | None:
         # Layers may share a DequantizeLinear that is right for one of them only.

@@ -37,6 +37,7 @@ class ZeroPointMissing(LinearRule):
     code: ClassVar[str] = "TC306"
     name: ClassVar[str] = "zero-point-missing"
     fix: ClassVar[str] = "Let trtconv build or rewrite write the zero point."
+    by_hand: ClassVar[str] = "Write the zero point in the file."
 
     def fault(self, linear: Linear, target: Target) -> str | None:
         if linear.has_zero_point:
