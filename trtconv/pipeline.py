@@ -20,6 +20,7 @@ from trtconv.files import atomic_write, check_writable, locked, real_path, sha25
 from trtconv.findings import Finding, Location, Severity, worst
 from trtconv.frozen import frozen
 from trtconv.model import CONCERNED, OnnxModel, UnsupportedFunctions, data_path, python_line
+from trtconv.origin import Origin
 from trtconv.passes import PASSES, Pass, PassResult, passes_for, run_passes, select
 from trtconv.plan import (
     BuildPlan,
@@ -115,7 +116,7 @@ def _build(
     request: BuildRequest, model: OnnxModel, engine: Runtime, report: BuildReport, clock: _Clock
 ) -> tuple[BuildReport, EngineBlob | None]:
     """Does the work of `build` after loading; every failure of the model becomes findings in the report."""
-    done, findings = _prepare(model, engine.info.target, _passes(request), clock)
+    done, findings, origin = _prepare(model, engine.info.target, _passes(request), clock)
     with clock.stage("sizes"):
         asked = request.dims if request.profiles else None
         sized = settle(model, report.plan.profiles, rounded=request.rounded, split=request.split, asked=asked)
@@ -143,7 +144,7 @@ def _build(
         return dataclasses.replace(report, exit_code=1), None
     network, refused = _parse(model, engine, clock)
     if network is None:
-        return _failed(report, refused), None
+        return _failed(report, origin.place(refused, model)), None
     plan = _builder_plan(report.plan, request, engine)
     try:
         blob = _build_in_thread(network, plan, clock)
@@ -184,7 +185,7 @@ def check(request: CheckRequest, progress: Progress | None = None) -> CheckRepor
         bounded = request.dims or request.profiles or not dims
         profiles = _profiles(model, request) if bounded else ()
         target, engine = _target_and_runtime(request.target)
-    _, findings = _prepare(model, target, _passes(request), clock, STANDING)
+    _, findings, origin = _prepare(model, target, _passes(request), clock, STANDING)
     # Sizes that do not fit in a static model are the parser's to find, which is faster.
     if profiles and dims:
         with clock.stage("sizes"):
@@ -195,7 +196,7 @@ def check(request: CheckRequest, progress: Progress | None = None) -> CheckRepor
     else:
         plan = BuildPlan(target, profiles)
         verdict = _try_out(model, engine, plan, request.thorough, clock)
-        findings += _not_told_yet(verdict.findings, findings)
+        findings += _not_told_yet(origin.place(verdict.findings, model), findings)
         parser |= {
             "runtime": engine.info.family,
             "version": engine.info.version,
@@ -310,27 +311,35 @@ def _passes(request: BuildRequest | CheckRequest) -> tuple[Pass, ...]:
 
 
 def _prepare(
-    model: OnnxModel, target: Target, passes: Sequence[Pass], clock: _Clock, standing: frozenset[str] = frozenset()
-) -> tuple[PassResult, tuple[Finding, ...]]:
-    """Runs rules and passes; what the rules no longer find afterwards was mended.
+    model: OnnxModel,
+    target: Target,
+    passes: Sequence[Pass],
+    clock: _Clock,
+    standing: frozenset[str] = frozenset(),
+) -> tuple[PassResult, tuple[Finding, ...], Origin]:
+    """Runs rules and passes; what the rules no longer find afterwards was mended. Also returns where nodes were.
 
     A mended finding becomes milder by one severity, unless its code is in `standing`.
     """
     # Findings before and after the passes, edits and TensorRT's layers are told apart by these names.
     model.name_nodes("ConvTranspose")
+    origin = Origin(model)
     with clock.stage("rules"):
-        before = run_rules(_inlined(model), target)
+        judged = _inlined(model)
+        before = run_rules(judged, target)
+        if judged is not model:
+            before = origin.place(before, judged)
     with clock.stage("rewrite"):
         done = run_passes(model, passes, target)
     if not done.edits:
-        return done, _declined(before, done, passes)
+        return done, _declined(before, done, passes), origin
     with clock.stage("rules"):
-        after = _with_first_reasons(before, run_rules(model, target), model)
+        after = _with_first_reasons(before, origin.place(run_rules(model, target), model), model)
     left = {_fault(finding) for finding in after}
     # What was only worth knowing of the model as it was is of no interest once it is otherwise.
     gone = (f for f in before if _fault(f) not in left and f.severity is not Severity.INFO)
     mended = tuple(_mended(finding, passes, standing) for finding in gone)
-    return done, mended + _declined(after, done, passes)
+    return done, mended + _declined(after, done, passes), origin
 
 
 def _declined(findings: Iterable[Finding], done: PassResult, passes: Sequence[Pass]) -> tuple[Finding, ...]:

@@ -40,6 +40,7 @@ MAY_IMPORT = {
     "lattice": "deconv expressions findings model shapes",
     "baked": "lattice model shapes",
     "skips": "deconv lattice model",
+    "origin": "findings model",
     "passes": "baked deconv errors findings model plan quant skips",
     "rules": "baked deconv findings lattice model plan quant shapes",
     "split": "errors lattice shapes",
@@ -56,7 +57,8 @@ MAY_IMPORT = {
     "isolate": "audit explanation model rules runtime",
     "explain": "axes deconv errors explanation findings isolate model passes plan rules runtime",
     "pipeline": (
-        "audit errors files findings model passes plan precision profiles progress reference rules runtime shapes"
+        "audit errors files findings model origin passes plan precision profiles progress reference rules runtime "
+        "shapes"
     ),
     "engine": (
         "errors files findings lattice metrics model passes plan precision profiles progress proven reference runtime "
