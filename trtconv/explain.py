@@ -24,10 +24,10 @@ from trtconv.explanation import (
     Quantization,
     Rewrite,
 )
-from trtconv.findings import Finding
+from trtconv.findings import Finding, Severity
 from trtconv.frozen import frozen
 from trtconv.isolate import parse_alone
-from trtconv.model import OnnxModel, Scope
+from trtconv.model import CONCERNED, OnnxModel, Scope
 from trtconv.passes import PassResult, passes_for, run_passes
 from trtconv.plan import Target
 from trtconv.rules import run_rules
@@ -55,7 +55,7 @@ def explain(request: ExplainRequest) -> ExplainReport:
     """
     model = OnnxModel.load(request.model)
     # A node in a model-local function gets a place of its own, and its weight, only where the function is called.
-    model.inline_functions_with("ConvTranspose")
+    model.inline_functions_with(*CONCERNED)
     nodes = ModelView(model).deconvs
     asked = find(model, nodes, request.node) if request.node else nodes[0] if len(nodes) == 1 else None
     desk = _Desk.at(request.target)
@@ -329,10 +329,17 @@ def _parser(fault: str, before: _Before, desk: _Desk) -> Parser:
         expected = "; ".join(f.message for f in findings)
     else:
         expected = "reads the node as it is meant: one deconvolution, with the crops above as its pre and post padding"
+        expected += _but_quantizers(before.findings)
     why_not = desk.why_not
     if before.layers is None and not why_not:
         why_not = fault or "the weight's shape is not known, so the node cannot be parsed by itself"
     return Parser(expected, findings, before.layers, "" if before.layers else why_not)
+
+
+def _but_quantizers(findings: Sequence[Finding]) -> str:
+    """Returns what qualifies a right reading of the node itself: that its quantisers are misread or refused."""
+    codes = sorted({f.code for f in findings if f.code.startswith("TC3") and f.severity is not Severity.INFO})
+    return f"; not so what quantises it, see {', '.join(codes)} below" if codes else ""
 
 
 def _rewrite(before: _Before, after: _After, old: Geometry | str) -> Rewrite:
@@ -352,7 +359,9 @@ def _rewrite(before: _Before, after: _After, old: Geometry | str) -> Rewrite:
         attributes=_attributes(made.geometry),
         weight=_weight_shape(made),
         behind=behind,
-        why=() if isinstance(old, str) else tuple(_why(old, before.spatial, made.geometry, behind, padded)),
+        why=()
+        if isinstance(old, str)
+        else tuple(_why(old, before.spatial, made.geometry, behind, padded, bool(edits))),
         findings=after.findings,
         layers=after.layers,
     )
@@ -372,10 +381,13 @@ def _behind(node: Deconv, output: str) -> Iterator[str]:
         seen.add(current)
 
 
-def _why(old: Geometry, sizes: Shape, new: Geometry, behind: Sequence[str], padded: bool) -> Iterator[str]:
+def _why(
+    old: Geometry, sizes: Shape, new: Geometry, behind: Sequence[str], padded: bool, edited: bool
+) -> Iterator[str]:
     """Yields why a rewritten node computes the same."""
     if old == new:
-        yield "nothing had to change: the pads say by themselves which part of the full result is returned"
+        what = "the attributes stay as they are" if edited else "nothing had to change"
+        yield f"{what}: the pads say by themselves which part of the full result is returned"
         return
     if behind:
         yield (
@@ -496,17 +508,24 @@ def _input_text(scope: Scope, source: NodeProto | None) -> str:
     return f"dequantised, {_zero_point(scope, source)}"
 
 
+def _in_float(findings: Sequence[Finding]) -> str:
+    """Returns why a deconvolution runs in float, or an empty string."""
+    return next((f.message.partition(": ")[2] for f in findings if f.code == "TC311"), "")
+
+
 def _quantization(before: _Before, after: _After) -> Quantization | None:
     old = before.quantizers
     if not old.has_weight and old.input == _FLOAT_INPUT:
         return None
     findings = tuple(f for f in before.findings if f.code.startswith("TC3"))
-    why_not = "its weight is not quantised"
+    reasons = _in_float(before.findings)
     if after.node is not None and _Quantizers.of(after.node).has_weight:
-        why_not = next((f.message.partition(": ")[2] for f in after.findings if f.code == "TC311"), "")
+        # The passes may have taken the traces of the reason away: what they compute in float is no longer a quantiser.
+        why_not = _in_float(after.findings) and (reasons or _in_float(after.findings))
     elif old.has_weight:
-        reasons = [f.message.partition(": ")[2] for f in before.findings if f.code == "TC311"]
-        why_not = "; ".join([*reasons, "the passes compute its weight in float"])
+        why_not = "; ".join(filter(None, [reasons, "the passes compute its weight in float"]))
+    else:
+        why_not = "its weight is not quantised"
     return Quantization(
         old.layout, old.scales, old.axis, old.weight, old.input, old.output, not why_not, why_not, findings
     )

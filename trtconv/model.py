@@ -44,6 +44,12 @@ G_LOGGER.severity = G_LOGGER.CRITICAL
 _ONNX_DOMAINS = ("", "ai.onnx")
 _KNOWN_DOMAINS = (*_ONNX_DOMAINS, "com.microsoft")
 """Domains whose operators passes may ask for; ONNX Runtime's quantiser writes the last one."""
+CONCERNED = (
+    *("ConvTranspose", "QuantizeLinear", "DequantizeLinear", "ConvInteger", "DynamicQuantizeLinear", "MatMulInteger"),
+    *("QGemm", "QLinearAdd", "QLinearAveragePool", "QLinearConcat", "QLinearConv", "QLinearGlobalAveragePool"),
+    *("QLinearLeakyRelu", "QLinearMatMul", "QLinearMul", "QLinearSigmoid", "QLinearSoftmax", "QLinearWhere"),
+)
+"""Operators that rules and passes are about, so that functions which hold them are inlined."""
 _UNTRACEABLE = re.compile(r" \| |\](?=[^\]\w])")
 """What TensorRT's layer metadata, "[ONNX Layer: name | inside]", could not be read back from if a name had it."""
 _UNUSABLE_NAMES = ("", "?", "-1", "None", "unk")
@@ -152,6 +158,28 @@ class Scope:
             for name in inputs:
                 found.setdefault(name, []).append(node)
         return found
+
+    def seen_from(self, name: str) -> Iterator[Scope]:
+        """Yields the graphs that see a tensor of this graph: this one, and those inside that have no other so named."""
+        seen = {id(self)}
+        yield self
+        for scope in self.model.scopes[self.position + 1 :]:
+            if id(scope.parent) in seen and name not in scope.producers and name not in scope.initializers:
+                seen.add(id(scope))
+                yield scope
+
+    def uses_of(self, name: str) -> int:
+        """Returns how often a tensor is an input of a node or an output of a graph.
+
+        Branches of one If may use the same names for tensors of their own, which are then told apart.
+        """
+        if len(self.model.scopes) == 1 or (name not in self.producers and name not in self.initializers):
+            return self.model.uses[name]
+        return sum(
+            len(scope.consumers.get(name, ()))
+            + sum(value.name == name for value in (*scope.graph.output, *scope.graph.input))
+            for scope in self.seen_from(name)
+        )
 
     def outer_constant(self, name: str) -> onnx.TensorProto | None:
         """Returns what a Constant node in a graph around this one holds, or None."""
@@ -558,8 +586,8 @@ class OnnxModel:
         self.__dict__.pop("_is_flat", None)
         self.touch()
 
-    def inline_functions_with(self, op: str) -> tuple[str, ...]:
-        """Inlines the model-local functions whose body has an operator, directly or through other functions.
+    def inline_functions_with(self, *ops: str) -> tuple[str, ...]:
+        """Inlines the model-local functions whose body has one of some operators, directly or through other functions.
 
         Weights that reach a function as arguments are constants again afterwards.
 
@@ -570,7 +598,7 @@ class OnnxModel:
             UnsupportedFunctions: ONNX's inliner refuses, as where a function has another opset than the model.
         """
         called = _called_functions(self.proto) if self.proto.functions else set()
-        holders = [f for f in _functions_with(self.proto.functions, op) if (f.domain, f.name) in called]
+        holders = [f for f in _functions_with(self.proto.functions, ops) if (f.domain, f.name) in called]
         if holders:
             from onnx import inliner
 
@@ -755,7 +783,9 @@ class Field:
 
     def escapes(self, tensor: gs.Tensor) -> bool:
         """Whether something outside the field uses a tensor: a graph output, a subgraph, another node."""
-        return self.model.uses[tensor.name] != sum(t is tensor for n in tensor.outputs for t in n.inputs)
+        # A node that takes it twice stands among the takers twice.
+        takers = {id(node): node for node in tensor.outputs}.values()
+        return self.scope.uses_of(tensor.name) != sum(t is tensor for node in takers for t in node.inputs)
 
     def shape(self, tensor: gs.Tensor) -> tuple[int | None, ...] | None:
         """Returns a tensor's shape, None for each unknown size, or None where the rank is unknown."""
@@ -1011,9 +1041,10 @@ def _refer(tensor: onnx.TensorProto, location: str, offset: int, length: int) ->
         tensor.external_data.add(key=key, value=value)
 
 
-def _functions_with(functions: Iterable[onnx.FunctionProto], op: str) -> list[onnx.FunctionProto]:
+def _functions_with(functions: Iterable[onnx.FunctionProto], ops: Sequence[str]) -> list[onnx.FunctionProto]:
     functions = list(functions)
-    holders = {(f.domain, f.name) for f in functions if _has_op(f.node, {("", op), ("ai.onnx", op)})}
+    wanted = {(domain, op) for domain in _KNOWN_DOMAINS for op in ops}
+    holders = {(f.domain, f.name) for f in functions if _has_op(f.node, wanted)}
     grown = True
     while grown and holders:
         callers = {(f.domain, f.name) for f in functions if _has_op(f.node, holders)} - holders
@@ -1134,13 +1165,17 @@ def _prune(model: OnnxModel, dropped: dict[int, set[str]]) -> None:
         model: The model; its `uses` are up to date.
         dropped: Position of a scope to tensors that lost a use there.
     """
-    scopes = model.scopes
+    lost_bodies = False
     # Inner graphs first: what they leave may be the last use of a tensor outside.
-    for scope in reversed(scopes):
+    for scope in reversed(model.scopes):
         names = dropped.pop(scope.position, set())
-        foreign = _prune_scope(scope, names, model.uses) if names else set()
+        foreign, bodies = _prune_scope(scope, names, model.uses) if names else (set(), False)
+        lost_bodies |= bodies
         if scope.parent is not None and foreign:
             dropped.setdefault(scope.parent.position, set()).update(foreign)
+    # Only now: the scopes find each other by identity.
+    if lost_bodies:
+        model.touch()
     model.forget_shapes()
 
 
@@ -1150,36 +1185,53 @@ def _used_names(scope: Scope) -> Iterator[str]:
         yield value.name
 
 
-def _prune_scope(scope: Scope, names: set[str], uses: Counter[str]) -> set[str]:
-    """Prunes one graph; returns the names that it does not own."""
-    columns = scope.columns
-    queue, foreign = [n for n in names if n], set()
-    initializers: set[str] = set()
-    nodes: set[int] = set()
-    for name in queue:
-        if uses[name]:
-            continue
-        index = scope.producers.get(name)
-        if name in scope.initializers:
-            initializers.add(name)
-        elif index is None:
-            foreign.add(name)
-        elif index not in nodes and not any(uses[out] for out in columns.outputs[index]):
-            nodes.add(index)
-            uses.subtract(columns.inputs[index])
-            queue.extend(n for n in columns.inputs[index] if n)
+def _prune_scope(scope: Scope, names: set[str], uses: Counter[str]) -> tuple[set[str], bool]:
+    """Prunes one graph; returns the names that it does not own, and whether graphs inside it went."""
+    initializers, nodes, foreign = _unused(scope, names, uses)
+    lost_bodies = bool(nodes) and any(index in nodes for index, _, _ in scope.columns.bodies())
     if initializers:
         owned = enumerate(scope.graph.initializer)
         _drop(scope.graph.initializer, {index for index, tensor in owned if tensor.name in initializers})
     if nodes:
-        bodies = {index for index, _, _ in columns.bodies()}
         _drop(scope.graph.node, nodes)
-        columns.replace(dict.fromkeys(nodes, 0), scope.graph.node)
-        if not bodies.isdisjoint(nodes):
-            scope.model.touch()
+        scope.columns.replace(dict.fromkeys(nodes, 0), scope.graph.node)
     if initializers or nodes:
         scope.forget()
-    return foreign
+    return foreign, lost_bodies
+
+
+def _unused(scope: Scope, names: set[str], uses: Counter[str]) -> tuple[set[str], set[int], set[str]]:
+    """Finds what only made tensors that lost their last use: initializers, nodes, and names of outer graphs.
+
+    Args:
+        scope: The graph.
+        names: Tensors that lost a use.
+        uses: The model's; what the found nodes took is subtracted.
+    """
+    columns = scope.columns
+    initializers: set[str] = set()
+    nodes: set[int] = set()
+    foreign: set[str] = set()
+    left: dict[str, int] = {}
+
+    def count(name: str) -> int:
+        return left.setdefault(name, scope.uses_of(name))
+
+    queue = [n for n in names if n]
+    for name in queue:
+        index = scope.producers.get(name)
+        if name in scope.initializers:
+            initializers.update([] if count(name) else [name])
+        elif index is None:
+            foreign.add(name)
+        elif index not in nodes and not any(count(out) for out in columns.outputs[index] if out):
+            nodes.add(index)
+            taken = [n for n in columns.inputs[index] if n]
+            for each in taken:
+                left[each] = count(each) - 1
+            uses.subtract(columns.inputs[index])
+            queue.extend(taken)
+    return initializers, nodes, foreign
 
 
 def _evaluate(

@@ -20,7 +20,8 @@ from trtconv.errors import BuildFailed, EnvironmentMissing, InputError
 from trtconv.files import atomic_write, check_writable, locked, real_path, sha256_of
 from trtconv.findings import Finding, Location, Severity, worst
 from trtconv.frozen import frozen
-from trtconv.model import OnnxModel, UnsupportedFunctions, data_path, python_line
+from trtconv.model import CONCERNED, OnnxModel, UnsupportedFunctions, data_path, python_line
+from trtconv.origin import Origin
 from trtconv.passes import PASSES, Pass, PassResult, passes_for, run_passes, select
 from trtconv.plan import (
     BuildPlan,
@@ -30,13 +31,16 @@ from trtconv.plan import (
     CheckRequest,
     RewriteReport,
     RewriteRequest,
+    Skip,
     Target,
 )
 from trtconv.precision import Applied
 from trtconv.profiles import Sized, narrower, settle
 from trtconv.progress import NullProgress, Progress
 from trtconv.reference import QUANTIZED_TOLERANCE, compare_safely, tolerance
-from trtconv.rules import RULES, STANDING, run_rules
+from trtconv.rules import CHECKS, RULES, STANDING, run_rules
+from trtconv.rules.base import ModelView
+from trtconv.rules.deconv_not_int8 import FLOAT_INPUT, DeconvNotInt8, is_quantized
 from trtconv.rules.sizes import MISFITS
 from trtconv.rules.verdicts import ParserRefused, ProfileInconsistent
 from trtconv.runtime import EngineBlob, ParsedNetwork, ParserIssue, Runtime, RuntimeInfo
@@ -113,7 +117,7 @@ def _build(
     request: BuildRequest, model: OnnxModel, engine: Runtime, report: BuildReport, clock: _Clock
 ) -> tuple[BuildReport, EngineBlob | None]:
     """Does the work of `build` after loading; every failure of the model becomes findings in the report."""
-    done, findings = _prepare(model, engine.info.target, _passes(request), clock)
+    done, findings, origin = _prepare(model, engine.info.target, _passes(request), clock)
     with clock.stage("sizes"):
         asked = request.dims if request.profiles else None
         sized = settle(model, report.plan.profiles, rounded=request.rounded, split=request.split, asked=asked)
@@ -141,7 +145,7 @@ def _build(
         return dataclasses.replace(report, exit_code=1), None
     network, refused = _parse(model, engine, clock)
     if network is None:
-        return _failed(report, refused), None
+        return _failed(report, origin.place(refused, model)), None
     plan = _builder_plan(report.plan, request, engine)
     try:
         blob = _build_in_thread(network, plan, clock)
@@ -182,7 +186,7 @@ def check(request: CheckRequest, progress: Progress | None = None) -> CheckRepor
         bounded = request.dims or request.profiles or not dims
         profiles = _profiles(model, request) if bounded else ()
         target, engine = _target_and_runtime(request.target)
-    _, findings = _prepare(model, target, _passes(request), clock, STANDING)
+    _, findings, origin = _prepare(model, target, _passes(request), clock, STANDING)
     # Sizes that do not fit in a static model are the parser's to find, which is faster.
     if profiles and dims:
         with clock.stage("sizes"):
@@ -193,7 +197,7 @@ def check(request: CheckRequest, progress: Progress | None = None) -> CheckRepor
     else:
         plan = BuildPlan(target, profiles)
         verdict = _try_out(model, engine, plan, request.thorough, clock)
-        findings += _not_told_yet(verdict.findings, findings)
+        findings += _not_told_yet(origin.place(verdict.findings, model), findings)
         parser |= {
             "runtime": engine.info.family,
             "version": engine.info.version,
@@ -326,27 +330,78 @@ def _passes(request: BuildRequest | CheckRequest) -> tuple[Pass, ...]:
 
 
 def _prepare(
-    model: OnnxModel, target: Target, passes: Sequence[Pass], clock: _Clock, standing: frozenset[str] = frozenset()
-) -> tuple[PassResult, tuple[Finding, ...]]:
-    """Runs rules and passes; what the rules no longer find afterwards was mended.
+    model: OnnxModel,
+    target: Target,
+    passes: Sequence[Pass],
+    clock: _Clock,
+    standing: frozenset[str] = frozenset(),
+) -> tuple[PassResult, tuple[Finding, ...], Origin]:
+    """Runs rules and passes; what the rules no longer find afterwards was mended. Also returns where nodes were.
 
     A mended finding becomes milder by one severity, unless its code is in `standing`.
     """
     # Findings before and after the passes, edits and TensorRT's layers are told apart by these names.
     model.name_nodes("ConvTranspose")
+    origin = Origin(model)
     with clock.stage("rules"):
-        before = run_rules(model, target)
+        judged = _inlined(model)
+        before = run_rules(judged, target)
+        if judged is not model:
+            before = origin.place(before, judged)
     with clock.stage("rewrite"):
         done = run_passes(model, passes, target)
     if not done.edits:
-        return done, before
+        return done, _declined(before, done, passes), origin
     with clock.stage("rules"):
-        after = run_rules(model, target)
+        after = _with_first_reasons(before, origin.place(run_rules(model, target), model), model)
     left = {_fault(finding) for finding in after}
     # What was only worth knowing of the model as it was is of no interest once it is otherwise.
     gone = (f for f in before if _fault(f) not in left and f.severity is not Severity.INFO)
     mended = tuple(_mended(finding, passes, standing) for finding in gone)
-    return done, mended + after
+    return done, mended + _declined(after, done, passes), origin
+
+
+def _declined(findings: Iterable[Finding], done: PassResult, passes: Sequence[Pass]) -> tuple[Finding, ...]:
+    """Returns what is left after passes that would mend it, told to do by hand what they did not, and why."""
+    by_hand = {rule.code: rule.by_hand for rule in CHECKS if rule.by_hand}
+    told = []
+    for finding in findings:
+        names = {each.name for each in passes if finding.code in each.fixes}
+        if names and finding.code in by_hand:
+            why = _reason([skip for skip in done.skipped if skip.pass_name in names], finding.location.node)
+            finding = dataclasses.replace(finding, fix=by_hand[finding.code] + why)
+        told.append(finding)
+    return tuple(told)
+
+
+def _reason(skips: Sequence[Skip], node: str) -> str:
+    """Returns why passes left a node as it is, where they said so of it, or one thing of all that they left."""
+    reasons = {skip.reason for skip in skips if skip.node == node} or {skip.reason for skip in skips}
+    return f" trtconv leaves it as it is: {reasons.pop()}." if len(reasons) == 1 else " trtconv leaves it as it is."
+
+
+def _with_first_reasons(before: Sequence[Finding], after: Sequence[Finding], model: OnnxModel) -> tuple[Finding, ...]:
+    """Returns what is left after the passes, with why a deconvolution runs in float told of the model as it was.
+
+    A pass that computes quantisers or weights in float takes the traces of the reason away, but not the reason.
+    """
+    code = DeconvNotInt8.code
+    quantized = {node.node.name for node in ModelView(model).deconvs if is_quantized(node)}
+    given = {_fault(f): f for f in before if f.code == code}
+    left = {_fault(f): f for f in after if f.code == code}
+    kept = [given.get(key, f) if FLOAT_INPUT in f.message else f for key, f in left.items()]
+    folded = [f for key, f in given.items() if key not in left and f.location.node not in quantized]
+    return (*(f for f in after if f.code != code), *kept, *folded)
+
+
+def _inlined(model: OnnxModel) -> OnnxModel:
+    """Returns the model with the functions inlined that hold what rules are about; inside one they see no constants."""
+    if not model.proto.functions:
+        return model
+    copy = model.copy()
+    with contextlib.suppress(UnsupportedFunctions):
+        copy.inline_functions_with(*CONCERNED)
+    return copy
 
 
 def _fault(finding: Finding) -> tuple[str, str, str, str]:

@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 import pytest
 from cli_helpers import ROOT, Ended
-from onnx import numpy_helper
+from onnx import numpy_helper, parser
 from quant_models import Net, Quantiser, make_net
 
 Call = Callable[..., Ended]
@@ -151,3 +151,59 @@ def test_requantising_is_asked_for_and_says_by_how_much(call: Call, tmp_path: Pa
 def test_the_clean_model_is_clean(call: Call) -> None:
     status, errors = checked(call, ROOT / "models" / "quantized_autoencoder.onnx")
     assert (status, errors) == (0, [])
+
+
+@pytest.mark.parametrize("options", [(), ("--no-rewrite",)])
+@pytest.mark.parametrize(("point", "code"), [(128, "TC307"), (77, "TC308")])
+@pytest.mark.parametrize("last", ["e = DequantizeLinear (d, b, c)", "f = DequantizeLinear (d, b, c) e = Neg (f)"])
+def test_quantisers_in_functions_are_found(
+    call: Call, point: int, code: str, last: str, options: tuple[str, ...], tmp_path: Path
+) -> None:
+    proto = parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["": 17, "local": 1]>
+        g (float[4] x) => (float[4] y) <float s = {{0.05}}, uint8 z = {{{point}}}> {{ y = local.Fake (x, s, z) }}
+        <domain: "local", opset_import: ["": 17]>
+        Fake (a, b, c) => (e) {{ d = QuantizeLinear (a, b, c) {last} }}"""
+    )
+    status, findings = checked(call, saved(proto, tmp_path), *options)
+    assert status == 1
+    assert [f["code"] for f in findings] == [code, code]
+
+
+IN_FLOAT = {
+    "asymmetric": (Quantiser("int8", 3), 1, (), "its input is quantised asymmetrically"),
+    "float": (None, 1, (), "its input is not dequantised"),
+    "folded": (Quantiser(), 2, (), "it has 2 groups"),
+    "requantised": (Quantiser("int8", 3), 1, ("--requantize",), None),
+    "requantised, groups": (Quantiser("int8", 3), 2, ("--requantize",), "it has 2 groups"),
+}
+
+
+@pytest.mark.parametrize("case", IN_FLOAT)
+def test_why_a_layer_runs_in_float_is_told_of_the_model_as_it_was(call: Call, case: str, tmp_path: Path) -> None:
+    activation, group, options, reason = IN_FLOAT[case]
+    net = Net(activation=activation, channels=(4, 4), group=group, weight=Quantiser(axis=1))
+    # TensorRT 8 has no int8 kernel for groups: a pass makes float weights of the quantised ones.
+    target = "tensorrt-8.6" if case == "folded" else "tensorrt-10.16"
+    path = saved(make_net(net)[0], tmp_path)
+    ended = call("check", str(path), "--target", target, "--format", "json", *options)
+    found = [f["message"] for f in json.loads(ended.out)["findings"] if f["code"] == "TC311"]
+    assert found == ([] if reason is None else [f"will not run in int8: {reason}"])
+
+
+@pytest.mark.parametrize(
+    ("point", "words"), [(128, "Quantise to int8 symmetrically."), (3, "Calibrate symmetrically.")]
+)
+def test_what_the_passes_declined_is_not_promised(call: Call, point: int, words: str, tmp_path: Path) -> None:
+    proto = parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["": 17]>
+        g (float[4] x) => (float[4] y, uint8[4] q) <float s = {{0.05}}, uint8 z = {{{point}}}>
+        {{ [quantizer] q = QuantizeLinear (x, s, z) [back] y = DequantizeLinear (q, s, z) }}"""
+    )
+    path = saved(proto, tmp_path)
+    status, findings = checked(call, path)
+    assert status == 1 and len(findings) == 2
+    wanted = f"{words} trtconv leaves it as it is: 'q' is also used outside, or comes from outside."
+    assert {f["fix"] for f in findings} == {wanted}
+    _, as_it_is = checked(call, path, "--no-rewrite")
+    assert all("trtconv" in f["fix"] and "leaves" not in f["fix"] for f in as_it_is)

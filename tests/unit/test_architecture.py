@@ -41,6 +41,7 @@ MAY_IMPORT = {
     "readings": "lattice",
     "baked": "lattice model readings shapes",
     "skips": "deconv lattice model",
+    "origin": "findings model",
     "passes": "baked deconv errors findings model plan quant readings skips",
     "rules": "baked deconv findings lattice model plan quant readings shapes",
     "split": "errors lattice shapes",
@@ -57,7 +58,8 @@ MAY_IMPORT = {
     "isolate": "audit explanation model rules runtime",
     "explain": "axes deconv errors explanation findings isolate model passes plan rules runtime",
     "pipeline": (
-        "audit baked errors files findings model passes plan precision profiles progress reference rules runtime shapes"
+        "audit baked errors files findings model origin passes plan precision profiles progress reference rules runtime "
+        "shapes"
     ),
     "engine": (
         "errors files findings lattice metrics model passes plan precision profiles progress proven reference runtime "

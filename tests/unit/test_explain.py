@@ -442,6 +442,17 @@ def test_a_layer_between_quantisers_runs_in_int8(tmp_path: Path) -> None:
     assert made.output == "goes to a QuantizeLinear"
 
 
+@pytest.mark.usefixtures("no_runtime")
+@pytest.mark.parametrize("weight", ["dq_int8", "dq_uint8"])
+def test_a_node_whose_quantisers_are_misread_is_not_called_right(tmp_path: Path, weight: str) -> None:
+    node = explained(make(dataclasses.replace(Q_UP, weight=weight, channels=(8, 3), axis=0))[0], tmp_path)
+    assert "TC301" in node.parser.expected and "not so what quantises it" in node.parser.expected
+    assert node.rewrite.edits
+    assert not any("nothing had to change" in why for why in node.rewrite.why)
+    right = explained(make(dataclasses.replace(Q_UP, weight="initializer"))[0], tmp_path)
+    assert "quantises" not in right.parser.expected
+
+
 SEVERAL = """
 <ir_version: 8, opset_import: ["": 17]>
 g (float[1,1,4,h] x, bool c) => (float[1,1,p,q] y)

@@ -7,11 +7,13 @@ import dataclasses
 import numpy as np
 import onnx
 import onnxruntime
+import pytest
 from hypothesis import assume, event, given, reject, settings
 from hypothesis import strategies as st
 from quant_models import BIASES, EXACT, MICROSOFT, MOVES, POINTS, SPELLINGS, Net, Quantiser, make_net, run_bitwise
 
-from models import RTX, TENSORRT_8, rewritten
+from models import RTX, TENSORRT_8, parse, rewritten
+from trtconv.passes import PASSES, passes_for
 
 OPSETS = st.sampled_from([10, 13, 17, 19, 21])
 FOREIGN = {"uint8", "int16", "uint16"}
@@ -110,11 +112,11 @@ def test_every_spelling_keeps_every_bit(net: Net, target) -> None:
     proto, feeds = make_net(net)
     expected = reference(proto, feeds)
     model, result = rewritten(proto, target, EXACT)
-    assert not result.skipped or net.opset < 11 or net.place == "if", result.skipped
+    assert not result.skipped, result.skipped
     event(f"edits: {bool(result.edits)}")
     for a, b in zip(expected, run_bitwise(model.proto, feeds), strict=True):
         assert np.array_equal(a, b) and a.dtype == b.dtype and a.shape == b.shape
-    if net.opset >= 11 and net.place == "main":
+    if net.place == "main":
         assert not is_foreign(model.proto)
 
 
@@ -212,4 +214,99 @@ def test_16_bit_quantisers_of_onnx_runtime_are_computed_in_float() -> None:
     model, result = rewritten(proto, RTX, EXACT)
     assert not result.skipped
     assert not any(n.domain for n in model.proto.graph.node)
+    assert np.array_equal(run_bitwise(proto, feeds)[0], run_bitwise(model.proto, feeds)[0])
+
+
+@pytest.mark.parametrize(("kind", "point"), [("uint8", 128), ("uint8", 77), ("int8", 0), ("int8", -7)])
+def test_a_node_that_takes_quantised_values_twice_is_no_user_outside(kind: str, point: int) -> None:
+    proto = parse(
+        f"""<ir_version: 8, opset_import: ["": 17]>
+        g (float[2,4] x) => (float[2,8] y) <float s = {{0.05}}, {kind} z = {{{point}}}>
+        {{ q = QuantizeLinear (x, s, z)
+          t = Concat <axis = 1> (q, q)
+          y = DequantizeLinear (t, s, z) }}"""
+    )
+    feeds = {"x": np.linspace(-9, 9, 8, dtype=np.float32).reshape(2, 4)}
+    model, result = rewritten(proto, RTX, EXACT)
+    assert not result.skipped and bool(result.edits) == bool(point)
+    assert not is_foreign(model.proto)
+    assert np.array_equal(run_bitwise(proto, feeds)[0], run_bitwise(model.proto, feeds)[0])
+
+
+BRANCH = """{name} () => (float[n] {name}_y) {{
+  q = QuantizeLinear (x, s, z)
+  d = DequantizeLinear (q, s, z)
+  {name}_y = {op} (d) }}"""
+
+
+@pytest.mark.parametrize("point", [128, 77])
+def test_branches_may_use_the_same_names(point: int) -> None:
+    """Each branch has tensors of its own, whatever their names."""
+    branches = {key: BRANCH.format(name=name, op=op) for key, name, op in (("a", "yes", "Relu"), ("b", "no", "Neg"))}
+    proto = parse(
+        f"""<ir_version: 8, opset_import: ["": 17]>
+        g (float[n] x, bool c) => (float[n] y) <float s = {{0.05}}, uint8 z = {{{point}}}>
+        {{ y = If (c) <then_branch = {branches["a"]}, else_branch = {branches["b"]}> }}"""
+    )
+    model, result = rewritten(proto, RTX, EXACT)
+    assert not result.skipped and len(result.edits) == 2
+    points = [t for s in model.scopes for t in s.initializers.values() if t.data_type == onnx.TensorProto.UINT8]
+    assert not points
+    for flag in (True, False):
+        feeds = {"x": np.linspace(-9, 9, 50, dtype=np.float32), "c": np.array(flag)}
+        assert np.array_equal(run_bitwise(proto, feeds)[0], run_bitwise(model.proto, feeds)[0])
+
+
+def test_what_one_branch_no_longer_uses_goes_although_the_other_has_its_name() -> None:
+    made = "d = DequantizeLinear <axis = 0> (w, s, z)"
+    proto = parse(
+        f"""<ir_version: 8, opset_import: ["": 17]>
+        g (float[1,2,4,4] x, bool c) => (float[n,k,h,w] y)
+          <int8[2,2,1,1] w = {{1,2,3,4}}, float[2] s = {{0.1,0.5}}, int8[2] z = {{0,0}}>
+        {{ y = If (c) <then_branch = a () => (float[n,k,h,w] p) {{ {made} p = ConvTranspose (x, d) }},
+                      else_branch = b () => (float[n,k,h,w] q) {{ {made} q = Conv (x, d) }}> }}"""
+    )
+    model, _ = rewritten(proto, RTX, tuple(p for p in PASSES if p.name == "move-channel-scales"))
+    operators = {scope.path: [node.op_type for node in scope.graph.node] for scope in model.scopes[1:]}
+    assert sorted(operators.values()) == [["DequantizeLinear", "Conv"], ["DequantizeLinear", "ConvTranspose"]]
+
+
+@pytest.mark.parametrize(("kind", "point"), [("uint8", 128), ("uint8", 77), ("int8", -7)])
+def test_whoever_asks_for_a_shape_does_not_compute_with_the_values(kind: str, point: int) -> None:
+    proto = parse(
+        f"""<ir_version: 8, opset_import: ["": 17]>
+        g (float[n,4] x) => (float[m,k] y, int64[2] shape, int64 size) <float s = {{0.05}}, {kind} z = {{{point}}}>
+        {{ q = QuantizeLinear (x, s, z)
+          shape = Shape (q)
+          size = Size (q)
+          r = Reshape (q, shape)
+          y = DequantizeLinear (r, s, z) }}"""
+    )
+    feeds = {"x": np.linspace(-9, 9, 8, dtype=np.float32).reshape(2, 4)}
+    model, result = rewritten(proto, RTX, EXACT)
+    assert result.edits and not result.skipped
+    assert not is_foreign(model.proto)
+    for a, b in zip(run_bitwise(proto, feeds), run_bitwise(model.proto, feeds), strict=True):
+        assert np.array_equal(a, b)
+
+
+@pytest.mark.parametrize("point", [128, 77])
+def test_quantisers_in_functions_are_inlined(point: int) -> None:
+    proto = parse(
+        f"""<ir_version: 8, opset_import: ["": 17, "local": 1]>
+        g (float[n] x) => (float[n] y) <float s = {{0.05}}, uint8 z = {{{point}}}>
+        {{ h = local.Plain (x)
+          y = local.Outer (h, s, z) }}
+        <domain: "local", opset_import: ["": 17, "local": 1]>
+        Outer (a, b, c) => (d) {{ d = local.Fake (a, b, c) }}
+        <domain: "local", opset_import: ["": 17]>
+        Fake (a, b, c) => (e) {{ d = QuantizeLinear (a, b, c) e = DequantizeLinear (d, b, c) }}
+        <domain: "local", opset_import: ["": 17]>
+        Plain (a) => (b) {{ b = Relu (a) }}"""
+    )
+    model, result = rewritten(proto, RTX, passes_for("as-is"))
+    assert {edit.node for edit in result.edits if edit.pass_name == "inline-deconv-functions"} == {"Outer", "Fake"}
+    assert [node.op_type for node in model.proto.graph.node].count("Plain") == 1
+    assert not is_foreign(model.proto)
+    feeds = {"x": np.linspace(-9, 9, 50, dtype=np.float32)}
     assert np.array_equal(run_bitwise(proto, feeds)[0], run_bitwise(model.proto, feeds)[0])

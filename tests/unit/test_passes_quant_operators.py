@@ -274,15 +274,28 @@ def test_what_has_no_such_form_is_refused(reason: str) -> None:
 
 
 @pytest.mark.parametrize("opset", [10, 11, 12])
-def test_old_opsets_take_one_scale_and_refuse_several(opset: int) -> None:
+@pytest.mark.parametrize("count", [1, 3])
+def test_old_opsets_take_one_scale_and_write_weights_with_several_in_float(opset: int, count: int) -> None:
     x, w = integers(1, "uint8", 1, 2, 4, 4), integers(2, "uint8", 3, 2, 1, 1)
-    for count, edits in ((1, 1), (3, 0)):
-        shape = () if count == 1 else (count,)
-        known = {"s": np.float32(0.1), "z": np.array(4, np.uint8), "w": w}
-        known |= {"ws": np.full(shape, 0.1, np.float32), "wz": np.full(shape, 9, np.uint8)}
-        proto = model_of("QLinearConv", ["x", "s", "z", "w", "ws", "wz", "s", "z"], known, {"x": x}, opset=opset)
-        _, result = rewritten(proto, RTX, EXPAND)
-        assert bool(result.edits) == bool(edits)
+    shape = () if count == 1 else (count,)
+    scales = np.linspace(0.1, 0.3, count, dtype=np.float32).reshape(shape)
+    known = {"s": np.float32(0.1), "z": np.array(4, np.uint8), "w": w}
+    known |= {"ws": scales, "wz": np.full(shape, 9, np.uint8)}
+    proto = model_of("QLinearConv", ["x", "s", "z", "w", "ws", "wz", "s", "z"], known, {"x": x}, opset=opset)
+    model, result = rewritten(proto, RTX, EXPAND)
+    assert not result.skipped
+    assert [n.op_type for n in model.proto.graph.node].count("DequantizeLinear") == (2 if count == 1 else 1)
+    acc = sums("Conv", x.astype(np.int64) - 4, shifted(w, known["wz"], 0))
+    assert_rounded(acc * scales.astype(np.float64).reshape((-1, 1, 1)), run(model.proto, {"x": x})[0], 4)
+
+
+def test_old_opsets_refuse_several_scales_of_a_computed_weight() -> None:
+    known = {"s": np.float32(0.1), "z": np.array(4, np.uint8)}
+    known |= {"ws": np.full(3, 0.1, np.float32), "wz": np.full(3, 9, np.uint8)}
+    feeds = {"x": integers(1, "uint8", 1, 2, 4, 4), "w": integers(2, "uint8", 3, 2, 1, 1)}
+    proto = model_of("QLinearConv", ["x", "s", "z", "w", "ws", "wz", "s", "z"], known, feeds, opset=11)
+    _, result = rewritten(proto, RTX, EXPAND)
+    assert [s.reason for s in result.skipped] == ["opset 11 has no Q/DQ per channel (13 has)"]
 
 
 @pytest.mark.parametrize("mode", ["linear", "cubic"])

@@ -11,8 +11,9 @@ import pytest
 from onnx import numpy_helper
 from quant_models import Net, Quantiser, make_net
 
-from models import RTX, TENSORRT_8, parse, wrap
+from models import RTX, TENSORRT_8, parse, rewritten, wrap
 from trtconv.findings import Finding, Severity
+from trtconv.passes import PASSES
 from trtconv.plan import Target
 from trtconv.rules import STANDING, run_rules
 
@@ -89,6 +90,42 @@ def test_scales_and_channels(weights: str, scales: int, axis: int | None, op: st
     assert finding.fix
 
 
+def test_the_output_channels_of_all_groups_are_counted() -> None:
+    (finding,) = found(weight_model("8,4,1,1", 8, 0, group=2))
+    assert finding.code == "TC301"
+    assert "its 8 output channels, 4 in each of 2 groups (axis 1)" in finding.message
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_scales_that_layers_share_are_checked_for_each(order: int) -> None:
+    proto = weight_model("6,6,1,1", 6, 0)
+    other = parse("""<ir_version: 8, opset_import: ["": 17]> g (float[1,6,4,4] x, float[6,6,1,1] d) => (float[n] v)
+        { [conv] v = Conv (x, d) }""").graph.node[0]
+    users = [proto.graph.node.pop(), other][::order]
+    proto.graph.node.extend(users)
+    (finding,) = found(proto)
+    assert finding.code == "TC301" and "of ConvTranspose 'up'" in finding.message
+    model, result = rewritten(proto, RTX, PASSES)
+    assert "move-channel-scales" in {edit.pass_name for edit in result.edits}
+    assert not [f for f in run_rules(model, RTX) if f.code == "TC301"]
+    weights = {n.op_type: n.input[1] for n in model.proto.graph.node if n.op_type.startswith("Conv")}
+    assert weights["Conv"] == "d" and weights["ConvTranspose"] != "d"
+
+
+def test_scales_of_a_layer_in_an_inner_graph_are_found() -> None:
+    proto = parse(
+        """<ir_version: 8, opset_import: ["": 17]>
+        g (float[1,6,4,4] x, bool c) => (float[n,k,h,w] y)
+          <int8[6,6,1,1] w = {1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1},
+           float[6] s = {1,1,1,1,1,1}, int8[6] z = {0,0,0,0,0,0}>
+        { [dq] d = DequantizeLinear <axis = 0> (w, s, z)
+          y = If (c) <then_branch = a () => (float[n,k,h,w] p) { [up] p = ConvTranspose (x, d) },
+                      else_branch = b () => (float[n,k,h,w] q) { q = Neg (x) }> }"""
+    )
+    (finding,) = found(proto)
+    assert finding.code == "TC301" and "of ConvTranspose 'up'" in finding.message
+
+
 def test_scales_of_all_groups_together_are_recognised() -> None:
     (finding,) = found(weight_model("4,3,1,1", 6, 1, group=2))
     assert finding.code == "TC302"
@@ -155,6 +192,22 @@ def test_a_missing_zero_point_is_an_error_for_8_6() -> None:
     assert not found(proto)
     (finding,) = found(proto, TENSORRT_8)
     assert finding.code == "TC306" and "tensorrt-8.6" in finding.message
+
+
+@pytest.mark.parametrize(("dtype", "code"), [("uint8", 2), ("int8", 3), ("uint16", 4), ("int16", 5), ("none", 0)])
+def test_a_type_that_no_zero_point_tells(dtype: str, code: int) -> None:
+    proto = parse(
+        f"""<ir_version: 10, opset_import: ["": 21]>
+        g (float[1,2] x) => (float[1,2] y) <float s = {{0.1}}>
+        {{ q = QuantizeLinear <output_dtype = {code}> (x, s)
+          y = DequantizeLinear (q, s) }}"""
+    )
+    findings = found(proto, Target("tensorrt", (10, 16)))
+    if dtype == "none":
+        assert [f.code for f in findings] == ["TC306"]
+        return
+    assert [f.code for f in findings] == ([] if dtype == "int8" else ["TC308", "TC308"])
+    assert all(f.message.startswith(f"{dtype} without a zero point") for f in findings)
 
 
 def test_a_zero_point_of_another_shape() -> None:

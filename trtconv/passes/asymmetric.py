@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from trtconv.model import Field, OnnxModel
 from trtconv.passes.base import Pass, PassResult
 from trtconv.passes.quantized import Group, Linear, each_group, each_pad, has_linear, pad_value
+from trtconv.passes.rounding import ROUND_OPSET, round_clipped
 from trtconv.passes.shift_uint8 import substitute
 from trtconv.plan import Edit, Skip, Target
 from trtconv.quant import EMULATED, along, dequantize, limits, quantize_symmetric, symmetric_cover
@@ -74,8 +75,6 @@ class ComputeAsymmetricInFloat(_AsymmetricPass):
     fixes: ClassVar[tuple[str, ...]] = ("TC306", "TC308")
 
     def _obstacle(self, field: Field, group: Group) -> str:
-        if field.model.opset < 11:
-            return f"opset {field.model.opset} has no Round"
         for each in group.linears:
             if each.scale.dtype != np.float32 and (group.dtype or "").endswith("16"):
                 return f"its 16 bits do not fit {each.scale.dtype} scales"
@@ -136,6 +135,9 @@ def _emulate(field: Field, each: Linear, dtype: str) -> list[gs.Node]:
     low, high = limits(dtype)
     point = along(each.zero_point.astype(each.scale.dtype), each.axis, rank)
     divide = field.node("Div", f"{name}/Div", [source, scale], f"{name}.ratio")
+    if field.model.opset < ROUND_OPSET:
+        ends = (np.float32(low) - point, np.float32(high) - point)
+        return [divide, *round_clipped(field, name, divide.outputs[0], ends, output)]
     rounded = field.node("Round", f"{name}/Round", [divide.outputs[0]], f"{name}.rounded")
     if point.ndim == 0:
         bounds = [field.constant(f"{name}.{w}", _scalar(v - point)) for w, v in (("low", low), ("high", high))]

@@ -1,19 +1,19 @@
-"""Inlines the model-local functions that hold deconvolutions."""
+"""Inlines the model-local functions that hold deconvolutions or quantisers."""
 
 from __future__ import annotations
 
 from typing import ClassVar
 
-from trtconv.model import OnnxModel, UnsupportedFunctions
+from trtconv.model import CONCERNED, OnnxModel, UnsupportedFunctions
 from trtconv.passes.base import Pass, PassResult
 from trtconv.plan import Edit, Skip, Target
 
 
 class InlineDeconvFunctions(Pass):
-    """Inlines model-local functions that hold a ConvTranspose.
+    """Inlines model-local functions that hold a ConvTranspose, a quantiser or an operator on integers.
 
-    Inside a function a weight is an argument; inlined, it is the constant that the caller gave, and the other passes
-    can work on it. Done by ONNX's own inliner.
+    Inside a function a weight or a scale is an argument; inlined, it is the constant that the caller gave, and the
+    other passes can work on it. Done by ONNX's own inliner.
     """
 
     name: ClassVar[str] = "inline-deconv-functions"
@@ -24,7 +24,7 @@ class InlineDeconvFunctions(Pass):
 
     def run(self, model: OnnxModel, target: Target) -> PassResult:
         try:
-            names = model.inline_functions_with("ConvTranspose")
+            names = model.inline_functions_with(*CONCERNED)
         except UnsupportedFunctions as error:
             return PassResult(skipped=(Skip(self.name, "model-local functions", str(error)),))
         return PassResult(tuple(Edit(self.name, name, "function inlined") for name in names))

@@ -12,7 +12,7 @@ from trtconv.frozen import frozen
 from trtconv.model import Field, Scope
 from trtconv.passes.base import NodePass, Operation, Refusal
 from trtconv.passes.quantized import MOVERS, moves
-from trtconv.quant import along
+from trtconv.quant import along, dequantize
 
 _DROPPED = frozenset({"channels_last", "opset"})
 """Attributes of ONNX Runtime's operators that the standard operator does not have."""
@@ -171,8 +171,6 @@ class _Expansion:
         channels = self._size(3)
         if self._size(2) != 1 or channels not in (1, weight.shape[axis]):
             return "its zero points are computed at run time, or there is one for each row"
-        if channels != 1 and self.field.model.opset < _PER_CHANNEL_OPSET:
-            return f"opset {self.field.model.opset} has no Q/DQ per channel ({_PER_CHANNEL_OPSET} has)"
         largest = self._largest_sum(op, weight, axis)
         if largest >= _EXACT_IN_FLOAT32:
             return f"its sums may reach {largest}, and float32 is exact below {_EXACT_IN_FLOAT32}"
@@ -208,6 +206,11 @@ class _Expansion:
         values = self.field.values(tensor)
         return None if values is None else int(values.size)
 
+    @property
+    def _is_old(self) -> bool:
+        """Whether ONNX has no Q/DQ per channel yet; weights with several scales are then written in float."""
+        return self.field.model.opset < _PER_CHANNEL_OPSET
+
     def _obstacle(self, signature: _Signature) -> str | None:
         """Returns why the operator has no form with Q/DQ, or None."""
         if signature.op == "Softmax" and int(self.node.attrs.get("opset", 13)) < _PER_CHANNEL_OPSET:
@@ -216,7 +219,7 @@ class _Expansion:
             size = self._size(scale)
             if size is None or size == 1:
                 continue
-            if self.field.model.opset < _PER_CHANNEL_OPSET:
+            if self._is_old and self.field.values(self.node.inputs[value]) is None:
                 return f"opset {self.field.model.opset} has no Q/DQ per channel ({_PER_CHANNEL_OPSET} has)"
             axis = self._channel_axis(signature.op, position, value)
             shape = self.field.shape(self.node.inputs[value])
@@ -259,6 +262,10 @@ class _Expansion:
         self, value: int, scale: gs.Tensor, point: gs.Tensor | None, axis: int | None = None
     ) -> gs.Tensor:
         scales = self.field.values(scale)
+        values = self.field.values(self.node.inputs[value])
+        if axis is not None and scales is not None and values is not None and scales.size > 1 and self._is_old:
+            known = None if point is None else self.field.values(point)
+            return self.field.constant(f"{self.name}.weight", dequantize(values, scales, known, axis))
         attrs = {"axis": axis} if axis is not None and scales is not None and scales.size > 1 else {}
         rest = [scale] if point is None else [scale, point]
         return self._add("DequantizeLinear", [self.node.inputs[value], *rest], "dequantized", **attrs)

@@ -25,6 +25,8 @@ MOVERS = frozenset(
     | {"Slice", "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze"}
 )
 """Operators that pass quantised values on without computing with them (Resize: to the nearest)."""
+_MEASURES = frozenset({"Shape", "Size"})
+"""Operators that do not look at values: whatever type these have then is all the same."""
 _DOMAINS = ("", "ai.onnx", "com.microsoft")
 _DATA_INPUTS = {"Concat": None}
 """How many leading inputs are data; one for operators not listed, None for all."""
@@ -201,7 +203,8 @@ def _grow(field: Field, start: gs.Node, seen: set[int]) -> Group:
                 group.obstacle = group.obstacle or f"{tensor.name!r} is also used outside, or comes from outside"
             queue.extend(tensor.inputs)
             queue.extend(n for n in tensor.outputs if any(t is tensor for t in _quantized_tensors(n)))
-            strange = [n for n in tensor.outputs if not any(t is tensor for t in _quantized_tensors(n))]
+            others = (n for n in tensor.outputs if n.op not in _MEASURES)
+            strange = [n for n in others if not any(t is tensor for t in _quantized_tensors(n))]
             if strange:
                 group.obstacle = group.obstacle or f"{strange[0].op} {strange[0].name!r} computes with {tensor.name!r}"
     return group

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
+import onnx
 
 from trtconv.plan import Target
 from trtconv.quant import EMULATED, UINT8_MIDDLE
@@ -15,7 +16,8 @@ class AsymmetricZeroPoint(LinearRule):
     """Quantised around something that int8 around 0 cannot say.
 
     What it checks:
-        Zero points other than 0 (128 for uint8, see TC307), uint8 around 0, and 16-bit types.
+        Zero points other than 0 (128 for uint8, see TC307), uint8 around 0, and 16-bit types, also where no zero point
+        says so but output_dtype or the type of the tensor does.
     Why TensorRT cares:
         It has symmetric int8 only and refuses the model. ONNX Runtime's quantiser writes such zero points by default.
     Versions:
@@ -40,8 +42,11 @@ class AsymmetricZeroPoint(LinearRule):
     code: ClassVar[str] = "TC308"
     name: ClassVar[str] = "asymmetric-zero-point"
     fix: ClassVar[str] = "Calibrate symmetrically; else trtconv computes it in float, or in int8 with --requantize."
+    by_hand: ClassVar[str] = "Calibrate symmetrically."
 
     def fault(self, linear: Linear, target: Target) -> str | None:
+        if not linear.has_zero_point:
+            return _foreign_type(linear)
         point = linear.zero_point
         if point is None or str(point.dtype) not in EMULATED:
             return None
@@ -52,3 +57,22 @@ class AsymmetricZeroPoint(LinearRule):
         values = sorted({int(v) for v in point.reshape(-1)})
         shown = str(values[0]) if len(values) == 1 else f"{values[0]} to {values[-1]}"
         return f"{point.dtype} with zero point {shown}: TensorRT takes int8 with 0"
+
+
+def _foreign_type(linear: Linear) -> str | None:
+    """Returns what is wrong with the type of a node without a zero point, or None; bare QuantizeLinear is TC306's."""
+    if linear.quantizes and not linear.asked_type:
+        return None
+    dtype = linear.dtype
+    if dtype not in EMULATED or dtype == "int8":
+        return None
+    if not linear.quantizes and _is_bare(linear.scope.producer(linear.node.input[0])):
+        return None
+    return f"{dtype} without a zero point, which means 0: TensorRT takes int8 with 0"
+
+
+def _is_bare(node: onnx.NodeProto | None) -> bool:
+    """Whether a node is a QuantizeLinear that says its type nowhere."""
+    if node is None or node.op_type != "QuantizeLinear" or len(node.input) > 2:
+        return False
+    return not any(attribute.name == "output_dtype" and attribute.i for attribute in node.attribute)

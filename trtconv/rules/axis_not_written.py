@@ -40,6 +40,7 @@ class AxisNotWritten(LinearRule):
     name: ClassVar[str] = "axis-not-written"
     severity: ClassVar[Severity] = Severity.ERROR
     fix: ClassVar[str] = "Let trtconv build or rewrite write the axis."
+    by_hand: ClassVar[str] = "Write the axis in the file."
 
     def fault(self, linear: Linear, target: Target) -> str | None:
         if not target.before(10, 15) or linear.scale is None or linear.scale.size == 1:

@@ -43,10 +43,12 @@ class Rule(Page):
     Attributes:
         severity: How bad the fault is for TensorRT's own parser, without trtconv's passes.
         fix: What to do, in one sentence.
+        by_hand: What to do where no pass does it; empty where `fix` promises nothing of trtconv.
     """
 
     severity: ClassVar[Severity] = Severity.ERROR
     fix: ClassVar[str] = ""
+    by_hand: ClassVar[str] = ""
 
     def check(self, view: ModelView, target: Target) -> Iterator[Finding]:
         """Yields what is wrong.
@@ -175,17 +177,28 @@ class Linear:
         if self.zero_point is not None:
             return str(self.zero_point.dtype)
         if self.quantizes:
-            return self.scope.dtype(self.node.output[0]) if "output_dtype" in self.attributes else "uint8"
+            return str(onnx.helper.tensor_dtype_to_np_dtype(self.asked_type)) if self.asked_type else "uint8"
         return self.scope.dtype(self.node.input[0])
+
+    @property
+    def asked_type(self) -> int:
+        """The ONNX element type that its output_dtype asks for, 0 where it asks for none or one that is none."""
+        asked = self.attributes.get("output_dtype", 0)
+        return asked if asked in onnx.TensorProto.DataType.values() else 0
 
     @functools.cached_property
     def weight_of(self) -> onnx.NodeProto | None:
-        """The layer whose weight this DequantizeLinear makes, or None."""
+        """The first layer whose weight this DequantizeLinear makes, or None."""
+        return next(iter(self.weights_of), None)
+
+    @functools.cached_property
+    def weights_of(self) -> tuple[onnx.NodeProto, ...]:
+        """Every layer whose weight this DequantizeLinear makes, also in the graphs inside its own."""
         if self.quantizes:
-            return None
-        users = self.scope.consumers.get(self.node.output[0], ())
-        layers = (n for n in users if n.op_type in LAYERS and list(n.input).index(self.node.output[0]) == 1)
-        return next(layers, None)
+            return ()
+        name = self.node.output[0]
+        users = (user for scope in self.scope.seen_from(name) for user in scope.consumers.get(name, ()))
+        return tuple(n for n in users if n.op_type in LAYERS and len(n.input) > 1 and n.input[1] == name)
 
 
 _LINEAR = ("QuantizeLinear", "DequantizeLinear")

@@ -12,6 +12,9 @@ from trtconv.rules.base import Deconv, DeconvRule
 _INT8_CHANNELS = 4
 """Channels per group come in packs of four (one dp4a instruction)."""
 
+FLOAT_INPUT = "its input is not dequantised"
+"""What is also said where a pass computes in float what quantised the input: then the reason is another."""
+
 
 class DeconvNotInt8(DeconvRule):
     """A deconvolution between Q/DQ nodes will not run in int8.
@@ -44,11 +47,16 @@ class DeconvNotInt8(DeconvRule):
     fix: ClassVar[str] = "Give the layer what the message names, or leave it in float."
 
     def fault(self, deconv: Deconv, geometry: Geometry, target: Target) -> str | None:
-        weight = deconv.scope.producer(deconv.node.input[1])
-        if weight is None or weight.op_type != "DequantizeLinear":
+        if not is_quantized(deconv):
             return None
         reasons = _reasons(deconv, geometry)
         return f"will not run in int8: {'; '.join(reasons)}" if reasons else None
+
+
+def is_quantized(deconv: Deconv) -> bool:
+    """Whether a deconvolution's weight is dequantised."""
+    weight = deconv.scope.producer(deconv.node.input[1]) if len(deconv.node.input) > 1 else None
+    return weight is not None and weight.op_type == "DequantizeLinear"
 
 
 def _reasons(deconv: Deconv, geometry: Geometry) -> list[str]:
@@ -56,7 +64,7 @@ def _reasons(deconv: Deconv, geometry: Geometry) -> list[str]:
     reasons = []
     source = scope.producer(node.input[0])
     if source is None or source.op_type != "DequantizeLinear":
-        reasons.append("its input is not dequantised")
+        reasons.append(FLOAT_INPUT)
     else:
         point = scope.values(source.input[2]) if len(source.input) > 2 and source.input[2] else None
         if point is not None and point.any():

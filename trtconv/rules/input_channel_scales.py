@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import onnx
+
 from trtconv.plan import Target
 from trtconv.rules.base import Linear, LinearRule
 
@@ -42,19 +44,33 @@ class InputChannelScales(LinearRule):
     code: ClassVar[str] = "TC301"
     name: ClassVar[str] = "input-channel-scales"
     fix: ClassVar[str] = "Let trtconv build or rewrite move the scales, or quantise by output channel."
+    by_hand: ClassVar[str] = "Quantise by output channel."
 
     def fault(self, linear: Linear, target: Target) -> str | None:
-        layer, scale = linear.weight_of, linear.scale
-        if layer is None or scale is None or scale.size == 1 or layer.op_type not in _OUTPUT_AXIS:
-            return None
-        axis = linear.attributes.get("axis", 1)
-        shape = linear.scope.shape(linear.node.input[0])
-        wanted = _OUTPUT_AXIS[layer.op_type]
-        if shape is None or not -len(shape) <= axis < len(shape):
-            return None
-        if axis % len(shape) == wanted or shape[axis] != scale.size:
-            return None
-        return (
-            f"{scale.size} scales on axis {axis} of the weight {list(shape)} of {layer.op_type} {layer.name!r}:"
-            f" TensorRT applies them to its {shape[wanted]} output channels (axis {wanted})"
-        )
+        # Layers may share a DequantizeLinear that is right for one of them only.
+        wrong = (message for layer in linear.weights_of if (message := _fault(linear, layer)) is not None)
+        return "; ".join(dict.fromkeys(wrong)) or None
+
+
+def _fault(linear: Linear, layer: onnx.NodeProto) -> str | None:
+    """Returns what is wrong with the scales for one of the layers whose weight they are for, or None."""
+    scale = linear.scale
+    if scale is None or scale.size == 1 or layer.op_type not in _OUTPUT_AXIS:
+        return None
+    axis = linear.attributes.get("axis", 1)
+    shape = linear.scope.shape(linear.node.input[0])
+    wanted = _OUTPUT_AXIS[layer.op_type]
+    if shape is None or not -len(shape) <= axis < len(shape):
+        return None
+    if axis % len(shape) == wanted or shape[axis] != scale.size:
+        return None
+    group = next((int(a.i) for a in layer.attribute if a.name == "group"), 1)
+    # A Conv's weight holds the output channels of all groups; a ConvTranspose's those of one.
+    count = shape[wanted]
+    channels = f"{count} output channels"
+    if layer.op_type == "ConvTranspose" and group > 1 and count is not None:
+        channels = f"{count * group} output channels, {count} in each of {group} groups"
+    return (
+        f"{scale.size} scales on axis {axis} of the weight {list(shape)} of {layer.op_type} {layer.name!r}:"
+        f" TensorRT applies them to its {channels} (axis {wanted})"
+    )

@@ -35,6 +35,7 @@ class IntegerBias(LinearRule):
     code: ClassVar[str] = "TC309"
     name: ClassVar[str] = "integer-bias"
     fix: ClassVar[str] = "Let trtconv build or rewrite fold it, or quantise with float biases."
+    by_hand: ClassVar[str] = "Quantise with float biases."
 
     def fault(self, linear: Linear, target: Target) -> str | None:
         if linear.quantizes or linear.scope.dtype(linear.node.input[0]) != "int32":

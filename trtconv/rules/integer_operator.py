@@ -46,6 +46,7 @@ class IntegerOperator(Rule):
     code: ClassVar[str] = "TC310"
     name: ClassVar[str] = "integer-operator"
     fix: ClassVar[str] = "Let trtconv build or rewrite write it with Q/DQ, or quantise with quant_format=QDQ."
+    by_hand: ClassVar[str] = "Quantise with quant_format=QDQ."
 
     def check(self, view: ModelView, target: Target) -> Iterator[Finding]:
         for scope in view.model.scopes:

@@ -39,6 +39,7 @@ class Uint8Around128(LinearRule):
     code: ClassVar[str] = "TC307"
     name: ClassVar[str] = "uint8-around-128"
     fix: ClassVar[str] = "Let trtconv build or rewrite shift it to int8."
+    by_hand: ClassVar[str] = "Quantise to int8 symmetrically."
 
     def fault(self, linear: Linear, target: Target) -> str | None:
         point = linear.zero_point

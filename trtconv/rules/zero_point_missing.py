@@ -37,11 +37,12 @@ class ZeroPointMissing(LinearRule):
     code: ClassVar[str] = "TC306"
     name: ClassVar[str] = "zero-point-missing"
     fix: ClassVar[str] = "Let trtconv build or rewrite write the zero point."
+    by_hand: ClassVar[str] = "Write the zero point in the file."
 
     def fault(self, linear: Linear, target: Target) -> str | None:
         if linear.has_zero_point:
             return None
-        if linear.quantizes and "output_dtype" not in linear.attributes:
+        if linear.quantizes and not linear.asked_type:
             return "no zero point: ONNX means uint8 (0 to 255), TensorRT reads int8"
         if target.before(9) and linear.dtype != "int32":
             return f"no zero point: {target} refuses the node"
