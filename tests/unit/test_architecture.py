@@ -58,8 +58,8 @@ MAY_IMPORT = {
     "isolate": "audit explanation model rules runtime",
     "explain": "axes deconv errors explanation findings isolate model passes plan rules runtime",
     "pipeline": (
-        "audit baked errors files findings model origin passes plan precision profiles progress reference rules runtime "
-        "shapes"
+        "audit baked errors files findings model origin passes plan precision profiles progress reference rules "
+        "runtime shapes"
     ),
     "engine": (
         "errors files findings lattice metrics model passes plan precision profiles progress proven reference runtime "
