@@ -52,6 +52,14 @@ def dequantize(q: NDArray[Any], scale: NDArray[Any], zero_point: NDArray[Any] | 
         return result.astype(scale.dtype)
 
 
+def quantize(x: NDArray[Any], scale: NDArray[Any], zero_point: NDArray[Any], axis: int) -> NDArray[Any]:
+    """Returns x in the zero point's type, one of `EMULATED`; computed in float32, as ONNX Runtime does."""
+    ratio = np.rint(x.astype(np.float32) / along(scale.astype(np.float32), axis, x.ndim))
+    shifted = ratio.astype(np.float64) + along(zero_point.astype(np.float64), axis, x.ndim)
+    result: NDArray[Any] = np.clip(shifted, *limits(str(zero_point.dtype))).astype(zero_point.dtype)
+    return result
+
+
 def quantize_symmetric(x: NDArray[Any], scale: NDArray[Any], axis: int) -> NDArray[np.int8]:
     """Returns x in int8 with zero point 0."""
     ratio = x.astype(np.float32) / along(scale.astype(np.float32), axis, x.ndim)
