@@ -298,6 +298,22 @@ def test_scales_that_fit_no_channels_break_nothing(axis: int, count: int, point:
     assert isinstance(result, PassResult)
 
 
+@pytest.mark.parametrize("point", [128, 3])
+@pytest.mark.parametrize("turned", [False, True])
+def test_zero_points_of_another_type_keep_every_pass_away(point: int, turned: bool) -> None:
+    proto = parse(
+        f"""<ir_version: 8, opset_import: ["": 17]>
+        g (float[1,2,4,4] x) => (float[1,2,4,4] y)
+          <int8[2,2,1,1] w = {{-1,2,-3,127}}, float s = {{0.1}}, uint8 z = {{{point}}}>
+        {{ t = Transpose <perm = [1,0,2,3]> (w)
+          d = DequantizeLinear ({"t" if turned else "w"}, s, z)
+          y = ConvTranspose (x, d) }}"""
+    )
+    _, result = rewritten(proto, TENSORRT_8, EVERYTHING + REQUANTIZE)
+    assert not [e for e in result.edits if e.pass_name != "write-kernel-shape"]
+    assert any("int8" in s.reason and "uint8" in s.reason for s in result.skipped)
+
+
 def test_zero_points_of_another_length_break_nothing() -> None:
     for point in (0, 3):
         proto, _ = make_net(Net(weight=Quantiser("int8", point, axis=0)))

@@ -43,7 +43,7 @@ class AsymmetricZeroPoint(LinearRule):
 
     def fault(self, linear: Linear, target: Target) -> str | None:
         point = linear.zero_point
-        if point is None or str(point.dtype) not in EMULATED:
+        if point is None or linear.clash or str(point.dtype) not in EMULATED:
             return None
         if point.dtype == np.int8 and not point.any():
             return None
