@@ -314,6 +314,20 @@ def test_zero_points_of_another_type_keep_every_pass_away(point: int, turned: bo
     assert any("int8" in s.reason and "uint8" in s.reason for s in result.skipped)
 
 
+@pytest.mark.parametrize("floats", [False, True])
+@pytest.mark.parametrize("kind", ["int8 0", "uint8 128", "uint8 3"])
+@pytest.mark.parametrize("target", [RTX, TENSORRT_8])
+def test_scales_without_a_value_break_nothing(floats: bool, kind: str, target: Target) -> None:
+    dtype, point = kind.split()
+    proto, _ = make_net(Net(weight=Quantiser(dtype, int(point), axis=1), float_weight=floats, activation=None))
+    for tensor in proto.graph.initializer:
+        if re.match("scale|point", tensor.name):
+            kept = numpy_helper.to_array(tensor)
+            tensor.CopyFrom(numpy_helper.from_array(np.zeros(0, kept.dtype), tensor.name))
+    _, result = rewritten(proto, target, EVERYTHING + REQUANTIZE)
+    assert any("holds no value" in s.reason for s in result.skipped)
+
+
 def test_zero_points_of_another_length_break_nothing() -> None:
     for point in (0, 3):
         proto, _ = make_net(Net(weight=Quantiser("int8", point, axis=0)))

@@ -84,6 +84,8 @@ def read_linear(field: Field, node: gs.Node) -> Linear | str:
     scale = field.values(node.inputs[1])
     if scale is None:
         return f"its scale {node.inputs[1].name!r} is computed at run time"
+    if not scale.size:
+        return f"its scale {node.inputs[1].name!r} holds no value"
     point = None
     if len(node.inputs) > 2 and not node.inputs[2].is_empty():
         point = field.values(node.inputs[2])
