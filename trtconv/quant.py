@@ -39,12 +39,25 @@ def along(values: NDArray[Any], axis: int, rank: int) -> NDArray[Any]:
 
 
 def dequantize(q: NDArray[Any], scale: NDArray[Any], zero_point: NDArray[Any] | None, axis: int) -> NDArray[Any]:
-    """Returns the real values of a quantised tensor, in the scale's type."""
-    shifted = q.astype(np.int64)
+    """Returns the real values of a quantised tensor, in the scale's type.
+
+    Computed in float32 and rounded once, as ONNX Runtime does: float16 holds no int32.
+    """
+    # float64 holds every value of all integer types up to 32 bits, and of the 8-bit floats.
+    shifted = q.astype(np.float64)
     if zero_point is not None:
-        shifted = shifted - along(zero_point.astype(np.int64), axis, q.ndim)
-    result: NDArray[Any] = shifted.astype(scale.dtype) * along(scale, axis, q.ndim)
-    return result.astype(scale.dtype)
+        shifted = shifted - along(zero_point.astype(np.float64), axis, q.ndim)
+    with np.errstate(over="ignore"):  # beyond the largest float16 lies inf for ONNX Runtime too
+        result: NDArray[Any] = shifted.astype(np.float32) * along(scale.astype(np.float32), axis, q.ndim)
+        return result.astype(scale.dtype)
+
+
+def quantize(x: NDArray[Any], scale: NDArray[Any], zero_point: NDArray[Any], axis: int) -> NDArray[Any]:
+    """Returns x in the zero point's type, one of `EMULATED`; computed in float32, as ONNX Runtime does."""
+    ratio = np.rint(x.astype(np.float32) / along(scale.astype(np.float32), axis, x.ndim))
+    shifted = ratio.astype(np.float64) + along(zero_point.astype(np.float64), axis, x.ndim)
+    result: NDArray[Any] = np.clip(shifted, *limits(str(zero_point.dtype))).astype(zero_point.dtype)
+    return result
 
 
 def quantize_symmetric(x: NDArray[Any], scale: NDArray[Any], axis: int) -> NDArray[np.int8]:

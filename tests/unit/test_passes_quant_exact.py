@@ -14,8 +14,10 @@ from quant_models import BIASES, EXACT, MICROSOFT, MOVES, POINTS, SPELLINGS, Net
 
 from models import RTX, TENSORRT_8, parse, rewritten
 from trtconv.passes import PASSES, passes_for
+from trtconv.quant import limits
 
 OPSETS = st.sampled_from([10, 13, 17, 19, 21])
+REQUANTIZE = tuple(each for each in PASSES if not each.on_request or each.flag == "requantize")
 FOREIGN = {"uint8", "int16", "uint16"}
 
 
@@ -151,8 +153,8 @@ def test_quantised_inputs_and_outputs_stay(net: Net, which: str) -> None:
     if which == "output":
         proto.graph.output.append(onnx.helper.make_tensor_value_info(first.output[0], elem, shape))
     else:
-        limits = np.iinfo(q.dtype)
-        feeds[first.output[0]] = np.random.default_rng(3).integers(limits.min, limits.max, shape).astype(q.dtype)
+        info = np.iinfo(q.dtype)
+        feeds[first.output[0]] = np.random.default_rng(3).integers(info.min, info.max, shape).astype(q.dtype)
         del feeds["x"], proto.graph.input[0]
         proto.graph.input.append(onnx.helper.make_tensor_value_info(first.output[0], elem, shape))
         proto.graph.node.remove(first)
@@ -310,3 +312,65 @@ def test_quantisers_in_functions_are_inlined(point: int) -> None:
     assert not is_foreign(model.proto)
     feeds = {"x": np.linspace(-9, 9, 50, dtype=np.float32)}
     assert np.array_equal(run_bitwise(proto, feeds)[0], run_bitwise(model.proto, feeds)[0])
+
+
+STEP, STEP_BITS = 0.0371, int(np.float16(0.0371).view(np.uint16))
+"""A scale, and as ONNX's text form wants it for float16."""
+
+
+def between(quantise: int, *dequantise: int | None, dtype: str, half: bool = False) -> str:
+    """A QuantizeLinear with a zero point, and DequantizeLinear nodes with others (None: without one)."""
+    kind = "float16" if half else "float"
+    made = [f"{dtype} p{i} = {{{v}}}" for i, v in enumerate((quantise, *dequantise)) if v is not None]
+    nodes = [f"y{i} = DequantizeLinear (q, s{'' if v is None else f', p{i}'})" for i, v in enumerate(dequantise, 1)]
+    outputs = ", ".join(f"{kind}[64,50] y{i}" for i in range(1, len(dequantise) + 1))
+    return f"""<ir_version: 9, opset_import: ["": 19]>
+        g ({kind}[64,50] x) => ({outputs}) <{kind} s = {{{STEP_BITS if half else STEP}}}, {", ".join(made)}>
+        {{ q = QuantizeLinear (x, s, p0) {" ".join(nodes)} }}"""
+
+
+@pytest.mark.parametrize("half", [False, True])
+@pytest.mark.parametrize(
+    ("dtype", "points"),
+    [
+        ("int8", (3, 5)),
+        ("int8", (3, 3, 0)),
+        ("int8", (-128, 127)),
+        ("uint8", (128, 0)),
+        ("uint8", (77, None)),
+        ("uint8", (77, 77)),
+    ],
+)
+def test_each_dequantizer_keeps_its_own_zero_point(dtype: str, points: tuple[int | None, ...], half: bool) -> None:
+    proto = parse(between(*points, dtype=dtype, half=half))
+    x = (np.random.default_rng(0).standard_normal((64, 50)) * 3).astype(np.float16 if half else np.float32)
+    scale = x.dtype.type(STEP)
+    # ONNX Runtime 1.23 does not round in float16, so this is held to the formula.
+    steps = np.rint(x.astype(np.float32) / np.float32(scale))
+    for passes in (EXACT, REQUANTIZE if len(set(points)) > 1 else EXACT):
+        model, result = rewritten(proto, RTX, passes)
+        assert any(e.pass_name == "compute-asymmetric-in-float" for e in result.edits)
+        assert {n.op_type for n in model.proto.graph.node}.isdisjoint({"QuantizeLinear", "DequantizeLinear"})
+        for point, got in zip(points[1:], run_bitwise(model.proto, {"x": x}), strict=True):
+            shifted = (np.clip(steps + points[0], *limits(dtype)) - (point or 0)).astype(np.float32)
+            assert got.dtype == x.dtype and np.array_equal(got, (shifted * np.float32(scale)).astype(x.dtype))
+
+
+def test_each_channel_keeps_its_own_zero_point() -> None:
+    proto = parse(
+        """<ir_version: 8, opset_import: ["": 17]>
+        g (float[9,3] x) => (float[9,3] y)
+          <float[3] s = {0.1,0.2,0.05}, int8[3] z = {3,4,5}, int8[3] p = {5,4,3}>
+        { q = QuantizeLinear <axis = 1> (x, s, z)
+          y = DequantizeLinear <axis = 1> (q, s, p) }"""
+    )
+    feeds = {"x": np.random.default_rng(0).standard_normal((9, 3)).astype(np.float32)}
+    model, _ = rewritten(proto, RTX, REQUANTIZE)
+    assert "QuantizeLinear" not in {n.op_type for n in model.proto.graph.node}
+    assert np.array_equal(run_bitwise(proto, feeds)[0], run_bitwise(model.proto, feeds)[0])
+
+
+def test_an_edit_claims_bits_in_float32_only() -> None:
+    for half in (False, True):
+        _, result = rewritten(parse(between(77, 77, dtype="uint8", half=half)), RTX, EXACT)
+        assert ("bit for bit" in result.edits[-1].what) != half

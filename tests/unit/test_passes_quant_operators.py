@@ -311,9 +311,57 @@ def test_an_interpolation_of_integers_moves_into_float(mode: str, dtype: str) ->
     )
     feeds = {"x": np.random.default_rng(0).uniform(-5, 5, (1, 2, 4, 4)).astype(np.float32)}
     model, _ = rewritten(proto, RTX, EXPAND)
+    cut = ["Floor"] if dtype == "uint8" else ["Abs", "Floor", "Sign", "Mul"]
     assert [n.op_type for n in model.proto.graph.node] == [
-        "QuantizeLinear", "Identity", "DequantizeLinear", "Resize", "QuantizeLinear", "DequantizeLinear",
+        "QuantizeLinear", "Identity", "DequantizeLinear", "Add", "Resize", *cut, "Add", "QuantizeLinear",
+        "DequantizeLinear",
     ]  # fmt: skip
     assert np.isfinite(run(model.proto, feeds)[0]).all()
-    if mode == "linear":  # ONNX Runtime has no cubic one for integers; the linear one cuts fractions off
-        assert np.abs(run(proto, feeds)[0] - run(model.proto, feeds)[0]).max() < 0.1001
+    if mode == "linear":  # ONNX Runtime has no cubic one for integers
+        assert np.array_equal(run(proto, feeds)[0], run(model.proto, feeds)[0])
+
+
+@pytest.mark.parametrize("frame", ["half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel"])
+@pytest.mark.parametrize(("dtype", "point"), [("int8", -20), ("int8", 0), ("uint8", 128), ("uint8", 100)])
+@pytest.mark.parametrize("sizes", ["2,1.5", "0.7,3"])
+def test_an_interpolation_of_integers_drops_fractions(frame: str, dtype: str, point: int, sizes: str) -> None:
+    proto = parse(
+        f"""<ir_version: 8, opset_import: ["": 17]>
+        g (float[1,3,9,9] x) => (float[n,c,h,w] y)
+          <float s = {{0.031}}, {dtype} z = {{{point}}}, float[4] f = {{1,1,{sizes}}}>
+        {{ q = QuantizeLinear (x, s, z)
+          r = Resize <mode = "linear", coordinate_transformation_mode = "{frame}"> (q, , f)
+          y = DequantizeLinear (r, s, z) }}"""
+    )
+    feeds = {"x": np.random.default_rng(0).standard_normal((1, 3, 9, 9)).astype(np.float32) * 3}
+    model, result = rewritten(proto, RTX, tuple(p for p in PASSES if not p.on_request))
+    assert not result.skipped
+    assert np.array_equal(run(proto, feeds)[0], run(model.proto, feeds)[0])
+
+
+def test_an_interpolation_of_integers_with_antialias_is_refused() -> None:
+    proto = parse(
+        """<ir_version: 8, opset_import: ["": 18]>
+        g (float[1,2,4,4] x) => (float[1,2,8,8] y) <float s = {0.1}, uint8 z = {3}, float[4] f = {1,1,2,2}>
+        { q = QuantizeLinear (x, s, z)
+          r = Resize <mode = "linear", antialias = 1> (q, , f)
+          y = DequantizeLinear (r, s, z) }"""
+    )
+    _, result = rewritten(proto, RTX, EXPAND)
+    assert not result.edits and "antialias" in result.skipped[0].reason
+
+
+@pytest.mark.parametrize("include", [0, 1])
+@pytest.mark.parametrize("ceil", [0, 1])
+def test_an_average_beyond_the_padding_is_refused(include: int, ceil: int) -> None:
+    x = integers(1, "int8", 1, 2, 8, 8)
+    known = {"s": np.float32(0.03), "z": np.array(3, np.int8)}
+    attrs = {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1] * 4, "count_include_pad": include}
+    proto = model_of("QLinearAveragePool", ["x", "s", "z", "s", "z"], known, {"x": x}, "com.microsoft",
+                     ceil_mode=ceil, **attrs)  # fmt: skip
+    model, result = rewritten(proto, RTX, EXPAND)
+    if include and ceil:
+        assert not result.edits and "ceil_mode and count_include_pad" in result.skipped[0].reason
+    else:
+        before, after = run(proto, {"x": x})[0], run(model.proto, {"x": x})[0]
+        assert np.abs(before.astype(int) - after.astype(int)).max() <= 1

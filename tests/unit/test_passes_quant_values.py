@@ -72,18 +72,16 @@ def test_scales_end_where_a_quantiser_of_output_channels_puts_them(
         return
     assert len(moved) == 1
     real, _ = weight_parts(net)
+    computed = dequantised(proto, real, wrong)
     if not floats:
-        integers, before, _ = weight_of(proto)
-        wide = [1] * real.ndim
-        wide[wrong] = -1
-        real = integers.astype(np.float32) * before.reshape(wide)
+        real = computed
     alone = op == "ConvTranspose" and group > 1 and target.before(10)
     expected, scales = per_channel(real, None if alone else right)
     assert np.array_equal(scale, scales.reshape(scale.shape))
     assert scale.size == (1 if alone else net.weight_shape[right])
     assert now == (None if alone else right)
     assert np.array_equal(root, real if floats else expected)
-    error = np.abs(expected * scales - real).max() / np.abs(real).max()
+    error = np.abs(expected * scales - computed).max() / np.abs(computed).max()
     stated = float(re.search(r"within ([\d.e-]+) of", moved[0].what)[1])
     assert error == pytest.approx(stated, rel=0.06)
     assert ("float weights" if floats else "dequantised weights") in moved[0].what
@@ -94,6 +92,51 @@ def test_scales_end_where_a_quantiser_of_output_channels_puts_them(
             tensor.CopyFrom(numpy_helper.from_array(expected, tensor.name))
     by_hand = with_weight(quantised, expected * scales)
     assert_equal(run(by_hand, feeds), [got])
+
+
+def dequantised(proto: onnx.ModelProto, real: np.ndarray, axis: int) -> np.ndarray:
+    """What a symmetric quantiser on an axis makes of a weight that is float or integer in the file."""
+    root, scale, _ = weight_of(proto)
+    wide = scale.reshape([-1 if a == axis else 1 for a in range(real.ndim)])
+    integers = np.clip(np.rint(root / wide), -128, 127) if root.dtype == np.float32 else root
+    return integers.astype(np.float32) * wide
+
+
+@pytest.mark.parametrize("clip", [0.5, 0.8, 1.0])
+def test_weights_that_the_model_clips_stay_clipped(clip: float) -> None:
+    proto, feeds = make_net(Net(weight=Quantiser(axis=0), float_weight=True))
+    clipped = next(t for t in proto.graph.initializer if t.name.startswith("scale") and len(t.dims))
+    before = numpy_helper.to_array(clipped) * np.float32(clip)
+    for tensor in proto.graph.initializer:
+        if tensor.name.startswith("scale") and len(tensor.dims):
+            tensor.CopyFrom(numpy_helper.from_array(before, tensor.name))
+    real, _ = weight_parts(Net())
+    computed = dequantised(proto, real, 0)
+    model, result = rewritten(proto, RTX, MOVE)
+    edit = next(e for e in result.edits if e.pass_name == "move-channel-scales")
+    assert ("from the float weights" in edit.what) == (clip == 1)
+    root, scale, _ = weight_of(model.proto)
+    after = dequantised(model.proto, real, 1)
+    assert (np.abs(after - computed) <= before.max() / 2 + scale.max() / 2 + 1e-6).all()
+    stated = float(re.search(r"within ([\d.e-]+) of the model's own", edit.what)[1])
+    assert np.abs(after - computed).max() / np.abs(computed).max() == pytest.approx(stated, rel=0.06)
+    assert root.dtype == (np.float32 if clip == 1 else np.int8)
+    assert np.abs(run(proto, feeds)[0] - run(model.proto, feeds)[0]).max() < 0.02 * np.abs(run(proto, feeds)[0]).max()
+
+
+def test_weights_that_are_dequantised_on_other_scales_keep_those() -> None:
+    proto = parse(
+        """<ir_version: 8, opset_import: ["": 17]>
+        g (float[1,2,4,4] x) => (float[1,2,4,4] y)
+          <float[2,2,1,1] w = {1,2,3,4}, float[2] s = {0.1,0.2}, float[2] t = {0.3,0.1}, int8[2] p = {0,0}>
+        { q = QuantizeLinear <axis = 0> (w, s, p)
+          d = DequantizeLinear <axis = 0> (q, t, p)
+          y = ConvTranspose (x, d) }"""
+    )
+    feeds = {"x": np.ones((1, 2, 4, 4), np.float32)}
+    after, result = rewritten(proto, RTX, MOVE)
+    assert "from the dequantised weights" in result.edits[0].what
+    assert np.abs(run(proto, feeds)[0] - run(after.proto, feeds)[0]).max() < 0.05
 
 
 def with_weight(proto: onnx.ModelProto, real: np.ndarray) -> onnx.ModelProto:
@@ -253,6 +296,36 @@ def test_scales_that_fit_no_channels_break_nothing(axis: int, count: int, point:
                 attribute.i = axis
     _, result = rewritten(proto, RTX, EVERYTHING + REQUANTIZE)
     assert isinstance(result, PassResult)
+
+
+@pytest.mark.parametrize("point", [128, 3])
+@pytest.mark.parametrize("turned", [False, True])
+def test_zero_points_of_another_type_keep_every_pass_away(point: int, turned: bool) -> None:
+    proto = parse(
+        f"""<ir_version: 8, opset_import: ["": 17]>
+        g (float[1,2,4,4] x) => (float[1,2,4,4] y)
+          <int8[2,2,1,1] w = {{-1,2,-3,127}}, float s = {{0.1}}, uint8 z = {{{point}}}>
+        {{ t = Transpose <perm = [1,0,2,3]> (w)
+          d = DequantizeLinear ({"t" if turned else "w"}, s, z)
+          y = ConvTranspose (x, d) }}"""
+    )
+    _, result = rewritten(proto, TENSORRT_8, EVERYTHING + REQUANTIZE)
+    assert not [e for e in result.edits if e.pass_name != "write-kernel-shape"]
+    assert any("int8" in s.reason and "uint8" in s.reason for s in result.skipped)
+
+
+@pytest.mark.parametrize("floats", [False, True])
+@pytest.mark.parametrize("kind", ["int8 0", "uint8 128", "uint8 3"])
+@pytest.mark.parametrize("target", [RTX, TENSORRT_8])
+def test_scales_without_a_value_break_nothing(floats: bool, kind: str, target: Target) -> None:
+    dtype, point = kind.split()
+    proto, _ = make_net(Net(weight=Quantiser(dtype, int(point), axis=1), float_weight=floats, activation=None))
+    for tensor in proto.graph.initializer:
+        if re.match("scale|point", tensor.name):
+            kept = numpy_helper.to_array(tensor)
+            tensor.CopyFrom(numpy_helper.from_array(np.zeros(0, kept.dtype), tensor.name))
+    _, result = rewritten(proto, target, EVERYTHING + REQUANTIZE)
+    assert any("holds no value" in s.reason for s in result.skipped)
 
 
 def test_zero_points_of_another_length_break_nothing() -> None:

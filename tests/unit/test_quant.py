@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper, numpy_helper
 
 from models import Array, run
 from trtconv.quant import along, dequantize, limits, quantize_symmetric, scale_fault, symmetric_cover, symmetric_scale
@@ -16,7 +17,7 @@ def linear(op: str, x: Array, scale: Array, point: Array, axis: int) -> Array:
     """Runs one QuantizeLinear or DequantizeLinear."""
     node = helper.make_node(op, ["x", "s", "z"], ["y"], axis=axis)
     into = helper.make_tensor_value_info("x", helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)
-    kind = TensorProto.FLOAT if op.startswith("De") else helper.np_dtype_to_tensor_dtype(point.dtype)
+    kind = helper.np_dtype_to_tensor_dtype((scale if op.startswith("De") else point).dtype)
     constants = [numpy_helper.from_array(scale, "s"), numpy_helper.from_array(point, "z")]
     graph = helper.make_graph([node], "g", [into], [helper.make_tensor_value_info("y", kind, None)], constants)
     return run(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), {"x": x})[0]
@@ -34,6 +35,27 @@ def test_dequantising_is_onnx_runtimes(dtype: str, axis: int, channels: bool, se
     scale = np.asarray(random.uniform(1e-3, 2, shape), np.float32)
     point = np.asarray(random.integers(0, 99 if dtype != "int32" else 1, shape), dtype)
     assert np.array_equal(dequantize(q, scale, point, axis), linear("DequantizeLinear", q, scale, point, axis))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32"])
+@pytest.mark.parametrize("scale", [1e-5, 0.0371, 3.0])
+def test_float16_scales_are_multiplied_in_float32(dtype: str, scale: float) -> None:
+    low, high = (-200000, 200000) if dtype == "int32" else limits(dtype)
+    q = np.linspace(low, high, 999).astype(dtype)
+    half, point = np.asarray(scale, np.float16), np.zeros((), dtype)
+    got = dequantize(q, half, point, 0)
+    assert got.dtype == np.float16 and np.array_equal(got, linear("DequantizeLinear", q, half, point, 0))
+    assert np.isfinite(got).all() or (dtype, scale) != ("int32", 1e-5)
+
+
+@pytest.mark.parametrize("dtype", [ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2, ml_dtypes.int4, ml_dtypes.uint4])
+def test_small_types_are_not_cut_to_integers(dtype: type) -> None:
+    q = np.array([0, 1.5, 3, 7], np.float32).astype(dtype)
+    scale = np.array([0.5, 2, 1, 1], np.float32)
+    expected = q.astype(np.float32) * scale
+    assert np.array_equal(dequantize(q, scale, np.zeros(4, dtype), 0), expected)
+    brain = dequantize(q, scale.astype(ml_dtypes.bfloat16), None, 0)
+    assert brain.dtype == ml_dtypes.bfloat16 and np.array_equal(brain.astype(np.float32), expected)
 
 
 @given(AXES, st.booleans(), st.integers(0, 9))

@@ -17,7 +17,7 @@ from trtconv.passes import PASSES
 from trtconv.plan import Target
 from trtconv.rules import STANDING, run_rules
 
-QUANT = tuple(f"TC3{n:02}" for n in range(1, 13))
+QUANT = tuple(f"TC3{n:02}" for n in range(1, 14))
 
 
 def found(proto: onnx.ModelProto, target: Target = RTX) -> list[Finding]:
@@ -215,6 +215,14 @@ def test_a_zero_point_of_another_shape() -> None:
     proto.graph.initializer[2].CopyFrom(numpy_helper.from_array(np.zeros(2, np.int8), "z"))
     (finding,) = found(proto)
     assert finding.code == "TC312" and "[2]" in finding.message and "[3]" in finding.message
+
+
+def test_a_zero_point_of_another_type_is_the_only_finding() -> None:
+    for point in (128, 3):
+        proto = weight_model("2,3,1,1", 1, None)
+        proto.graph.initializer[2].CopyFrom(numpy_helper.from_array(np.full(1, point, np.uint8), "z"))
+        (finding,) = found(proto)
+        assert finding.code == "TC313" and "input is int8 and its zero point uint8" in finding.message
 
 
 @pytest.mark.parametrize(

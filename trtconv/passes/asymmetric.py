@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import onnx_graphsurgeon as gs
 from numpy.typing import NDArray
+from onnx import TensorProto, helper
 
 from trtconv.model import Field, OnnxModel
 from trtconv.passes.base import Pass, PassResult
@@ -38,6 +39,12 @@ def _obstacle(group: Group) -> str:
         return f"its nodes have different zero points {sorted(group.zero_points)}"
     if group.movers and any(each.scale.size > 1 for each in group.linears):
         return "it quantises per channel, and values move between channels"
+    channels: dict[int, int] = {}
+    for each in group.linears:
+        if each.scale.size > 1 and each.rank is None:
+            return f"the rank of {each.quantized.name!r} is not known"
+        if each.scale.size > 1 and channels.setdefault(each.axis, each.scale.size) != each.scale.size:
+            return "its nodes have different numbers of scales"
     return ""
 
 
@@ -68,7 +75,8 @@ class _AsymmetricPass(Pass):
 class ComputeAsymmetricInFloat(_AsymmetricPass):
     """Computes asymmetric quantisation in float: Div, Round, Clip and Mul, bit for bit the same numbers.
 
-    The layers behind run in float; with --requantize they run in int8, on other numbers.
+    Each DequantizeLinear keeps its own zero point. The layers behind run in float; with --requantize they run in int8,
+    on other numbers.
     """
 
     name: ClassVar[str] = "compute-asymmetric-in-float"
@@ -76,12 +84,8 @@ class ComputeAsymmetricInFloat(_AsymmetricPass):
 
     def _obstacle(self, field: Field, group: Group) -> str:
         for each in group.linears:
-            if each.scale.dtype != np.float32 and (group.dtype or "").endswith("16"):
-                return f"its 16 bits do not fit {each.scale.dtype} scales"
             if field.dtype(each.node.inputs[0]) == "int32":
                 return f"{each.node.op} {each.node.name!r} takes int32"
-            if each.scale.size > 1 and each.rank is None:
-                return f"the rank of {each.quantized.name!r} is not known"
         for pad in each_pad(group):
             fill = pad_value(field, pad)
             if fill is not None and field.values(fill) is None:
@@ -93,47 +97,63 @@ class ComputeAsymmetricInFloat(_AsymmetricPass):
         for pad in each_pad(group):
             fill = pad_value(field, pad)
             value = 0 if fill is None else int(np.asarray(field.values(fill)).reshape(()))
-            shifted = field.constant(f"{pad.name}.fill", np.array(value - point, _real_type(group)))
+            shifted = field.constant(f"{pad.name}.fill", np.array(value - point, np.float32))
             pad.inputs = [*pad.inputs[:2], shifted, *pad.inputs[3:]]
         dequantizers = [each for each in group.linears if not each.quantizes]
         weights = [each for each in dequantizers if field.values(each.node.inputs[0]) is not None]
         for each in group.linears:
             if not any(each is weight for weight in weights):
-                field.replace(each.node, _emulate(field, each, group.dtype or "int8"))
+                field.replace(each.node, _emulate(field, each, group))
         self._fold_constants(field, group, point)
         for each in weights:
             _fold_weight(field, each)
         for node in group.movers:
             field.replace(node, [node])
-        return f"{group.dtype} around {sorted(group.zero_points)} computed in float, bit for bit"
+        single = all(each.scale.dtype == np.float32 for each in group.linears)
+        how = "float, bit for bit" if single else f"float32, the same numbers for the same {_half(group)} values"
+        return f"{group.dtype} around {sorted(group.zero_points)} computed in {how}"
 
     def _fold_constants(self, field: Field, group: Group, point: int) -> None:
         """Gives constants that go through movers as what they stand for, an integer in float."""
         for tensor in group.moved_constants:
             values = field.values(tensor)
             assert values is not None
-            shifted = (values.astype(np.int64) - point).astype(_real_type(group))
+            shifted = (values.astype(np.int64) - point).astype(np.float32)
             substitute(group, tensor, field.constant(f"{tensor.name}.float", shifted))
 
 
-def _real_type(group: Group) -> Any:
-    """Returns the type in which a group's numbers are computed: that of its scales."""
-    return group.linears[0].scale.dtype
+def _half(group: Group) -> str:
+    """Returns the type of the scales that are not float32."""
+    return next(str(each.scale.dtype) for each in group.linears if each.scale.dtype != np.float32)
 
 
-def _emulate(field: Field, each: Linear, dtype: str) -> list[gs.Node]:
+def _point(each: Linear) -> NDArray[np.float32]:
+    """Returns a node's zero point, shaped to broadcast."""
+    assert each.zero_point is not None
+    return along(each.zero_point.astype(np.float32), each.axis, each.rank or 1)
+
+
+def _origin(group: Group, each: Linear) -> NDArray[np.float32]:
+    """Returns what was subtracted from the quantised values that a DequantizeLinear reads.
+
+    Only a group of one QuantizeLinear has several zero points; in others all nodes have the same one.
+    """
+    return next((_point(other) for other in group.linears if other.quantizes), _point(each))
+
+
+def _emulate(field: Field, each: Linear, group: Group) -> list[gs.Node]:
     """Returns float nodes in place of a QuantizeLinear or DequantizeLinear; between them goes q - zero_point."""
     node, name = each.node, each.node.name or each.node.op
     rank = each.rank or 1
-    scale = field.constant(f"{name}.scale", along(each.scale, each.axis, rank))
+    scale = field.constant(f"{name}.scale", along(each.scale.astype(np.float32), each.axis, rank))
     output = node.outputs[0]
-    source = node.inputs[0]
-    node.outputs.clear()
     if not each.quantizes:
-        return [field.node("Mul", f"{name}/Mul", [source, scale], output)]
-    assert each.zero_point is not None
-    low, high = limits(dtype)
-    point = along(each.zero_point.astype(each.scale.dtype), each.axis, rank)
+        return _dequantize(field, each, scale, _origin(group, each) - _point(each))
+    cast = _widen(field, each, name)
+    source = cast[0].outputs[0] if cast else node.inputs[0]
+    node.outputs.clear()
+    low, high = limits(group.dtype or "int8")
+    point = _point(each)
     divide = field.node("Div", f"{name}/Div", [source, scale], f"{name}.ratio")
     if field.model.opset < ROUND_OPSET:
         ends = (np.float32(low) - point, np.float32(high) - point)
@@ -141,10 +161,39 @@ def _emulate(field: Field, each: Linear, dtype: str) -> list[gs.Node]:
     rounded = field.node("Round", f"{name}/Round", [divide.outputs[0]], f"{name}.rounded")
     if point.ndim == 0:
         bounds = [field.constant(f"{name}.{w}", _scalar(v - point)) for w, v in (("low", low), ("high", high))]
-        return [divide, rounded, field.node("Clip", f"{name}/Clip", [rounded.outputs[0], *bounds], output)]
+        return [*cast, divide, rounded, field.node("Clip", f"{name}/Clip", [rounded.outputs[0], *bounds], output)]
     lowest, highest = (field.constant(f"{name}.{w}", v - point) for w, v in (("low", low), ("high", high)))
     capped = field.node("Min", f"{name}/Min", [rounded.outputs[0], highest], f"{name}.capped")
-    return [divide, rounded, capped, field.node("Max", f"{name}/Max", [capped.outputs[0], lowest], output)]
+    return [*cast, divide, rounded, capped, field.node("Max", f"{name}/Max", [capped.outputs[0], lowest], output)]
+
+
+def _widen(field: Field, each: Linear, name: str) -> list[gs.Node]:
+    """Returns the Cast that makes the input of a QuantizeLinear float32, if it is not.
+
+    ONNX Runtime divides and multiplies in float32 whatever the type of the scale. Where the quotient is rounded to
+    float16 before it is rounded to a step, one in a hundred ends on the wrong side.
+    """
+    source = each.node.inputs[0]
+    if each.scale.dtype == np.float32 and field.dtype(source) in (None, "float32"):
+        return []
+    return [field.node("Cast", f"{name}/Cast", [source], f"{name}.float", to=int(TensorProto.FLOAT))]
+
+
+def _dequantize(field: Field, each: Linear, scale: gs.Tensor, distance: NDArray[np.float32]) -> list[gs.Node]:
+    """Returns float nodes in place of a DequantizeLinear; the distance is from its zero point to the quantiser's."""
+    node, name = each.node, each.node.name or each.node.op
+    output, source = node.outputs[0], node.inputs[0]
+    wanted = int(node.attrs.get("output_dtype", 0)) or helper.np_dtype_to_tensor_dtype(each.scale.dtype)
+    node.outputs.clear()
+    nodes: list[gs.Node] = []
+    if distance.any():
+        constant = field.constant(f"{name}.distance", distance)
+        nodes.append(field.node("Add", f"{name}/Add", [source, constant], f"{name}.shifted"))
+        source = nodes[-1].outputs[0]
+    if wanted == TensorProto.FLOAT:
+        return [*nodes, field.node("Mul", f"{name}/Mul", [source, scale], output)]
+    product = field.node("Mul", f"{name}/Mul", [source, scale], f"{name}.real")
+    return [*nodes, product, field.node("Cast", f"{name}/Cast", [product.outputs[0]], output, to=wanted)]
 
 
 def _scalar(value: Any) -> NDArray[Any]:
@@ -177,9 +226,8 @@ class RequantizeSymmetric(_AsymmetricPass):
             return "a Pad fills quantised values"
         if group.moved_constants:
             return "constants move among its values"
-        for each in group.linears:
-            if each.scale.size > 1 and each.rank is None:
-                return f"the rank of {each.quantized.name!r} is not known"
+        if any((_origin(group, each) != _point(each)).any() for each in group.linears):
+            return "it dequantises around another zero point than it quantises"
         return ""
 
     def _rewrite(self, field: Field, group: Group) -> str:

@@ -8,22 +8,40 @@ import numpy as np
 import onnx_graphsurgeon as gs
 from numpy.typing import NDArray
 
+from trtconv.frozen import frozen
 from trtconv.model import Field, OnnxModel, Scope
 from trtconv.passes.base import NodePass, Operation, Refusal
 from trtconv.passes.quantized import Linear, has_linear, read_linear
 from trtconv.plan import Target
-from trtconv.quant import dequantize, quantize_symmetric, symmetric_scale
+from trtconv.quant import EMULATED, along, dequantize, quantize, quantize_symmetric, symmetric_scale
 
 OUTPUT_AXIS = {"Conv": 0, "ConvTranspose": 1}
 """Axis of the output channels in the weight. ConvTranspose weights are (C_in, C_out/group, k...)."""
+
+
+_ROUNDED = 0.55
+"""How many steps rounding to integers may move a value: a half, and what a scale in float16 adds."""
+
+
+@frozen
+class _Weights:
+    """The weights of a layer.
+
+    Args:
+        computed: What the model multiplies with.
+        original: What it quantises, where that is within rounding of `computed`; else None.
+    """
+
+    computed: NDArray[Any]
+    original: NDArray[Any] | None
 
 
 class MoveChannelScales(NodePass):
     """Moves per-channel scales of deconvolution weights from C_in (axis 0) to C_out (axis 1).
 
     TensorRT scales by output channel whatever the axis says: 0.4 to 0.9 relative error on 8.6, no message. The new
-    scales are what a per-output-channel quantiser gives, from the float weights where the model still has them, else
-    from the dequantised ones; the edit says by how much the weights moved.
+    scales are what a per-output-channel quantiser gives: from the float weights where the model has them and its own
+    quantiser only rounds them, else from the dequantised ones. The edit says how far those are from the model's own.
     """
 
     name: ClassVar[str] = "move-channel-scales"
@@ -53,12 +71,11 @@ class MoveChannelScales(NodePass):
         wanted = OUTPUT_AXIS[node.op]
         if linear.axis == wanted:
             return None
-        found = _real_weights(field, linear)
-        if isinstance(found, str):
-            return Refusal(found)
-        real, has_quantizer = found
+        weights = _weights(field, linear)
+        if isinstance(weights, str):
+            return Refusal(weights)
         axis = None if _shares_scales(node, operation.target) else wanted
-        return _requantize(field, node, linear, real, axis, has_quantizer)
+        return _requantize(field, node, linear, weights, axis)
 
 
 def _shares_scales(node: gs.Node, target: Target) -> bool:
@@ -66,33 +83,53 @@ def _shares_scales(node: gs.Node, target: Target) -> bool:
     return bool(node.op == "ConvTranspose" and node.attrs.get("group", 1) > 1 and target.before(10))
 
 
-def _real_weights(field: Field, linear: Linear) -> tuple[NDArray[Any], bool] | str:
-    """Returns the real weights, and whether they are the original ones in front of a QuantizeLinear."""
+def _weights(field: Field, linear: Linear) -> _Weights | str:
+    """Returns the weights behind a DequantizeLinear, or why they cannot be had."""
     source = linear.node.inputs[0]
     values = field.fold(source)
     if values is not None:
-        return dequantize(values, linear.scale, linear.zero_point, linear.axis), False
+        return _Weights(_real(values, linear), None)
     quantizer = source.inputs[0] if source.inputs else None
     if quantizer is None or quantizer.op != "QuantizeLinear":
         return "its weight is computed at run time"
-    found = read_linear(field, quantizer)
-    if isinstance(found, str):
-        return found
-    real = field.fold(quantizer.inputs[0])
-    return "its weight is computed at run time" if real is None else (real, True)
+    writer = read_linear(field, quantizer)
+    if isinstance(writer, str):
+        return writer
+    original = field.fold(quantizer.inputs[0])
+    if original is None:
+        return "its weight is computed at run time"
+    point = np.zeros(1, np.uint8) if writer.zero_point is None else writer.zero_point
+    if str(point.dtype) not in EMULATED:
+        return f"its weight is quantised to {point.dtype}"
+    computed = _real(quantize(original, writer.scale, point, writer.axis), linear)
+    near = np.abs(computed.astype(np.float32) - original.astype(np.float32)) <= _step(linear, computed) * _ROUNDED
+    return _Weights(computed, original if near.all() else None)
 
 
-def _requantize(
-    field: Field, node: gs.Node, linear: Linear, real: NDArray[Any], axis: int | None, has_quantizer: bool
-) -> str:
+def _real(integers: NDArray[Any], linear: Linear) -> NDArray[Any]:
+    return dequantize(integers, linear.scale, linear.zero_point, linear.axis)
+
+
+def _step(linear: Linear, weights: NDArray[Any]) -> NDArray[np.float32]:
+    """Returns a quantiser's scales, shaped to broadcast."""
+    return along(linear.scale.astype(np.float32), linear.axis, weights.ndim)
+
+
+def _requantize(field: Field, node: gs.Node, linear: Linear, weights: _Weights, axis: int | None) -> str | Refusal:
     name = node.name or node.op
+    real = weights.computed if weights.original is None else weights.original
     scales = symmetric_scale(real, axis, linear.scale.dtype)
     integers = quantize_symmetric(real, scales, axis or 0)
+    off = np.abs(dequantize(integers, scales, None, axis or 0).astype(np.float32) - weights.computed.astype(np.float32))
+    new = along(scales.astype(np.float32), axis or 0, real.ndim)
+    # Twice what rounding can do: only scales that their type cannot hold get there.
+    if (off > _step(linear, real) + new).any():
+        return Refusal(f"scales of the output channels in {scales.dtype} do not hold its weights")
     scale = field.constant(f"{name}.weight_scale", scales)
     point = field.constant(f"{name}.weight_zero_point", np.zeros(scales.shape, np.int8))
     attrs = {} if axis is None else {"axis": axis}
     nodes = []
-    if has_quantizer:
+    if weights.original is not None:
         source = linear.node.inputs[0].inputs[0].inputs[0]
         nodes.append(field.node("QuantizeLinear", f"{name}/Quantize", [source, scale, point], f"{name}.q", **attrs))
         quantized = nodes[0].outputs[0]
@@ -101,11 +138,10 @@ def _requantize(
     nodes.append(field.node("DequantizeLinear", f"{name}/Dequantize", [quantized, scale, point], f"{name}.dq", **attrs))
     node.inputs[1] = nodes[-1].outputs[0]
     field.replace(node, [*nodes, node])
-    moved = np.abs(dequantize(integers, scales, None, axis or 0) - real).max(initial=0)
-    moved /= np.abs(real).max(initial=0) or 1
+    moved = off.max(initial=0) / (np.abs(weights.computed.astype(np.float32)).max(initial=0) or 1)
     to = "one scale for all channels" if axis is None else f"{scales.size} scales of the output channels (axis {axis})"
-    origin = "from the float weights" if has_quantizer else "from the dequantised weights"
+    origin = "dequantised" if weights.original is None else "float"
     return (
-        f"{linear.scale.size} scales on axis {linear.axis} moved to {to}, {origin}:"
-        f" weights are within {moved:.2g} of those, relative to the largest"
+        f"{linear.scale.size} scales on axis {linear.axis} moved to {to}, from the {origin} weights:"
+        f" weights are within {moved:.2g} of the model's own, relative to the largest"
     )

@@ -12,7 +12,7 @@ from trtconv.model import Field, OnnxModel
 from trtconv.passes.base import NodePass, Operation, Refusal
 from trtconv.passes.quantized import Linear, has_linear, read_linear
 from trtconv.plan import Target
-from trtconv.quant import EMULATED, along, dequantize, limits
+from trtconv.quant import EMULATED, dequantize, quantize
 
 
 class FoldWeightQuantizers(NodePass):
@@ -78,13 +78,8 @@ def _weights(field: Field, dequantizer: gs.Node) -> NDArray[Any] | str | None:
 
 
 def _quantized(real: NDArray[Any], writer: Linear) -> NDArray[Any] | None:
-    dtype = "uint8" if writer.zero_point is None else str(writer.zero_point.dtype)
-    if dtype not in EMULATED:
-        return None
-    point = 0 if writer.zero_point is None else along(writer.zero_point.astype(np.int64), writer.axis, real.ndim)
-    values = np.rint(real / along(writer.scale, writer.axis, real.ndim)) + point
-    integers: NDArray[Any] = np.clip(values, *limits(dtype)).astype(dtype)
-    return integers
+    point = np.zeros(1, np.uint8) if writer.zero_point is None else writer.zero_point
+    return quantize(real, writer.scale, point, writer.axis) if str(point.dtype) in EMULATED else None
 
 
 def _real(integers: NDArray[Any], reader: Linear) -> NDArray[Any]:

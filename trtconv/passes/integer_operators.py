@@ -78,7 +78,8 @@ class ExpandIntegerOperators(NodePass):
     """Writes QLinearConv, QLinearMatMul, ConvInteger and their like as float operators between Q/DQ.
 
     TensorRT has no operators on integers; it makes int8 layers of Q/DQ itself. A result may differ by one quantisation
-    step where it lies within the rounding of float32 sums (some 1e-5 of a step) from the middle between two steps.
+    step where it lies within the rounding of float32 sums (some 1e-5 of a step) from the middle between two steps. A
+    Resize that interpolates integers drops fractions, so it is written with a Floor, and runs in float.
     """
 
     name: ClassVar[str] = "expand-integer-operators"
@@ -122,6 +123,9 @@ class _Expansion:
         reason = self._obstacle(signature)
         if reason:
             return reason
+        if signature.op == "AveragePool" and self.attrs.get("ceil_mode") and self.attrs.get("count_include_pad"):
+            # ONNX Runtime divides by the whole window even where it goes beyond the padding; AveragePool does not.
+            return "with ceil_mode and count_include_pad it divides by another count than AveragePool"
         bias = None
         if signature.bias is not None and self._slot(signature.bias) is not None:
             bias = self._float_bias(signature)
@@ -143,22 +147,46 @@ class _Expansion:
         return None
 
     def interpolate(self) -> str | None:
-        """A Resize that computes with quantised values: between Q/DQ on the scale that they have."""
+        """A Resize that computes with quantised values: on the same numbers in float, and cut off as ONNX Runtime does.
+
+        It interpolates the integers themselves, zero point and all, and drops fractions (towards 0). Q/DQ on the real
+        scale would round them: another step for half of the values.
+        """
         names = _unit_of(self.field.scope, self.node.inputs[0].name)
         assert names is not None
         unit = [self.field.scope.values(name) for name in names]
         if any(values is None or values.size != 1 for values in unit):
             return "its values have no constant scale and zero point, or several"
-        labels = ("scale", "zero_point")
-        made = [self.field.constant(f"{self.name}.{w}", v) for w, v in zip(labels, unit, strict=False) if v is not None]
-        scale, *rest = made
-        real = self._dequantized_by(0, scale, rest[0] if rest else None)
+        if self.node.attrs.get("antialias"):
+            return "antialias on integers is nothing that float computes: ONNX Runtime rounds between the axes"
         output = self.node.outputs[0]
+        given = unit[1] if len(unit) > 1 else None
+        point = self._zero(output) if given is None else self.field.constant(f"{self.name}.zero_point", given)
+        if point is None:
+            return "its integer type is not known"
+        offset = np.asarray(self.field.values(point)).reshape(()).astype(np.float32)
+        one = self.field.constant(f"{self.name}.one", np.ones((), np.float32))
         self.node.outputs.clear()
-        real = self._add("Resize", [real, *self.node.inputs[1:]], "real", **self.attrs)
-        self.nodes.append(self.field.node("QuantizeLinear", f"{self.name}/Quantize", [real, scale, *rest], output))
+        steps = self._moved_by(self._dequantized_by(0, one, point), offset, "integers")
+        cut = self._cut_off(self._add("Resize", [steps, *self.node.inputs[1:]], "real", **self.attrs), point)
+        steps = self._moved_by(cut, -offset, "steps")
+        self.nodes.append(self.field.node("QuantizeLinear", f"{self.name}/Quantize", [steps, one, point], output))
         self.field.replace(self.node, self.nodes)
         return None
+
+    def _moved_by(self, tensor: gs.Tensor, offset: NDArray[np.float32], label: str) -> gs.Tensor:
+        """Returns a tensor plus a number."""
+        if not offset:
+            return tensor
+        return self._add("Add", [tensor, self.field.constant(f"{self.name}.offset", offset)], label)
+
+    def _cut_off(self, tensor: gs.Tensor, point: gs.Tensor) -> gs.Tensor:
+        """Returns a tensor without its fractions, rounded towards 0."""
+        values = self.field.values(point)
+        if values is not None and values.dtype.kind == "u":
+            return self._add("Floor", [tensor], "cut")
+        size = self._add("Floor", [self._add("Abs", [tensor], "size")], "cut_size")
+        return self._add("Mul", [size, self._add("Sign", [tensor], "sign")], "cut")
 
     def accumulate(self, op: str) -> str | None:
         """ConvInteger and MatMulInteger: exact in float32 while sums stay below 2**24, so the kernel must be known."""

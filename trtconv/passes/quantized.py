@@ -86,11 +86,16 @@ def read_linear(field: Field, node: gs.Node) -> Linear | str:
     scale = field.values(node.inputs[1])
     if scale is None:
         return f"its scale {node.inputs[1].name!r} is computed at run time"
+    if not scale.size:
+        return f"its scale {node.inputs[1].name!r} holds no value"
     point = None
     if len(node.inputs) > 2 and not node.inputs[2].is_empty():
         point = field.values(node.inputs[2])
         if point is None:
             return f"its zero point {node.inputs[2].name!r} is computed at run time"
+    clash = _clash(field, node.inputs[0], point) if node.op == "DequantizeLinear" else None
+    if clash:
+        return clash
     fault = scale_fault(scale)
     if fault:
         return f"its {fault}"
@@ -101,6 +106,14 @@ def read_linear(field: Field, node: gs.Node) -> Linear | str:
         return Linear(node, scale, point, int(node.attrs.get("axis", 1)), None)
     axis = _channel_axis(node, shape, scale)
     return axis if isinstance(axis, str) else Linear(node, scale, point, axis, len(shape))
+
+
+def _clash(field: Field, tensor: gs.Tensor, point: NDArray[Any] | None) -> str | None:
+    """Returns how a constant's type differs from that of its zero point, or None."""
+    values = field.values(tensor)
+    if values is None or point is None or values.dtype == point.dtype:
+        return None
+    return f"its input is {values.dtype} and its zero point {point.dtype}"
 
 
 def _channel_axis(node: gs.Node, shape: tuple[int | None, ...], scale: NDArray[Any]) -> int | str:
@@ -207,7 +220,17 @@ def _grow(field: Field, start: gs.Node, seen: set[int]) -> Group:
             strange = [n for n in others if not any(t is tensor for t in _quantized_tensors(n))]
             if strange:
                 group.obstacle = group.obstacle or f"{strange[0].op} {strange[0].name!r} computes with {tensor.name!r}"
+    group.obstacle = group.obstacle or _strange_constant(field, group)
     return group
+
+
+def _strange_constant(field: Field, group: Group) -> str:
+    """Returns which constant has another type than the zero points of its group, or an empty string."""
+    for tensor in group.constants:
+        values = field.values(tensor)
+        if group.dtype is not None and values is not None and str(values.dtype) != group.dtype:
+            return f"{tensor.name!r} is {values.dtype} and the zero points around it {group.dtype}"
+    return ""
 
 
 def _admit(field: Field, group: Group, node: gs.Node) -> None:

@@ -45,6 +45,7 @@ from trtconv.rules.verdicts import (
 )
 from trtconv.rules.zero_point_missing import ZeroPointMissing
 from trtconv.rules.zero_point_shape import ZeroPointShape
+from trtconv.rules.zero_point_type import ZeroPointType
 
 CHECKS: tuple[Rule, ...] = (
     OpsetTooNew(),
@@ -75,6 +76,7 @@ CHECKS: tuple[Rule, ...] = (
     IntegerOperator(),
     DeconvNotInt8(),
     ZeroPointShape(),
+    ZeroPointType(),
 )
 
 _VERDICTS = (

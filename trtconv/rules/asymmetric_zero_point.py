@@ -48,7 +48,7 @@ class AsymmetricZeroPoint(LinearRule):
         if not linear.has_zero_point:
             return _foreign_type(linear)
         point = linear.zero_point
-        if point is None or str(point.dtype) not in EMULATED:
+        if point is None or linear.clash or str(point.dtype) not in EMULATED:
             return None
         if point.dtype == np.int8 and not point.any():
             return None

@@ -187,6 +187,14 @@ class Linear:
         return asked if asked in onnx.TensorProto.DataType.values() else 0
 
     @functools.cached_property
+    def clash(self) -> tuple[str, str] | None:
+        """The integer types of its input and of its zero point where they differ."""
+        if self.quantizes or self.zero_point is None:
+            return None
+        given, point = self.scope.dtype(self.node.input[0]), str(self.zero_point.dtype)
+        return (given, point) if given is not None and given != point else None
+
+    @functools.cached_property
     def weight_of(self) -> onnx.NodeProto | None:
         """The first layer whose weight this DequantizeLinear makes, or None."""
         return next(iter(self.weights_of), None)

@@ -43,6 +43,6 @@ class Uint8Around128(LinearRule):
 
     def fault(self, linear: Linear, target: Target) -> str | None:
         point = linear.zero_point
-        if point is None or point.dtype != np.uint8 or not bool((point == UINT8_MIDDLE).all()):
+        if point is None or linear.clash or point.dtype != np.uint8 or not bool((point == UINT8_MIDDLE).all()):
             return None
         return f"uint8 with zero point {UINT8_MIDDLE} ({point.size} of them): TensorRT takes int8 with 0"
