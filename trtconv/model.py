@@ -319,7 +319,7 @@ class OnnxModel:
         return Counter(itertools.chain.from_iterable(_used_names(scope) for scope in self.scopes))
 
     @functools.cached_property
-    def _inferred(self) -> tuple[list[onnx.ValueInfoProto], ...]:
+    def inferred(self) -> tuple[list[onnx.ValueInfoProto], ...]:
         """The tensors whose types ONNX's inference knows, one list a scope."""
         data = self._without_misread_pads() or self.without_weights()
         # Inference gives up with an exception on some models that are valid otherwise; little is then known.
@@ -359,12 +359,12 @@ class OnnxModel:
     @functools.cached_property
     def inferred_shapes(self) -> tuple[Mapping[str, tuple[int | None, ...]], ...]:
         """Tensor name to shape, one entry a scope, by ONNX shape inference; what it cannot tell is left out."""
-        return tuple(_Shapes(values) for values in self._inferred)
+        return tuple(_Shapes(values) for values in self.inferred)
 
     @functools.cached_property
     def inferred_types(self) -> tuple[dict[str, int], ...]:
         """Tensor name to ONNX element type, one entry a scope."""
-        return tuple({v.name: v.type.tensor_type.elem_type for v in values} for values in self._inferred)
+        return tuple({v.name: v.type.tensor_type.elem_type for v in values} for values in self.inferred)
 
     def skeleton(self) -> onnx.ModelProto:
         """Returns a copy whose large initializers are graph inputs: same shapes and types, no weights."""
@@ -401,7 +401,7 @@ class OnnxModel:
 
     def forget_shapes(self) -> None:
         """Forgets what is known of inputs, shapes and types."""
-        for cached in ("inputs", "_inferred", "inferred_shapes", "inferred_types"):
+        for cached in ("inputs", "inferred", "inferred_shapes", "inferred_types"):
             self.__dict__.pop(cached, None)
 
     def serialize(self) -> bytes:
@@ -790,6 +790,14 @@ class Field:
     def shape(self, tensor: gs.Tensor) -> tuple[int | None, ...] | None:
         """Returns a tensor's shape, None for each unknown size, or None where the rank is unknown."""
         return self.scope.shape(tensor.name)
+
+    def keep_type(self, tensor: gs.Tensor) -> None:
+        """Writes down what is known of a tensor, where the nodes that will make it do not tell its shape."""
+        graph = self.scope.graph
+        if any(value.name == tensor.name for value in (*graph.value_info, *graph.output)):
+            return
+        known = (value for value in self.model.inferred[self.scope.position] if value.name == tensor.name)
+        graph.value_info.extend(itertools.islice(known, 1))
 
     def replace(self, node: gs.Node, by: Sequence[gs.Node]) -> None:
         """Puts nodes, in topological order, where a node was; `by` may contain the node itself, changed."""

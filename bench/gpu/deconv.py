@@ -251,7 +251,8 @@ def merge(paths: Iterable[Path], into: Path) -> None:
     documents = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
     rows = {row["name"]: row for document in documents for row in document["cases"]}
     seconds = round(sum(document["seconds"] or 0.0 for document in documents), 1)
-    head = {key: value for key, value in documents[0].items() if key != "cases"}
+    # The last part was made by the newest script.
+    head = {key: value for key, value in documents[-1].items() if key != "cases"}
     write(into, {**head, "seconds": seconds}, [rows[name] for name in all_cases() if name in rows])
 
 

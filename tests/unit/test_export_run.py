@@ -313,3 +313,31 @@ def test_convert(tmp_path: Path) -> None:
     assert report.build is not None
     assert (tmp_path / "m.engine").stat().st_size > 1000
     json.dumps(report.to_json(), allow_nan=False)
+
+
+class Mean(torch.nn.Module):
+    """Returns a scalar."""
+
+    def forward(self, x):
+        return x.mean()
+
+
+class InPlace(torch.nn.Module):
+    """Writes into its input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up = torch.nn.ConvTranspose2d(3, 4, 2, 2)
+
+    def forward(self, x):
+        x *= 255
+        return self.up(x)
+
+
+@pytest.mark.parametrize("module", [Mean(), InPlace()])
+def test_modules_that_return_scalars_or_write_into_their_input(module: torch.nn.Module, tmp_path: Path) -> None:
+    example = torch.ones(1, 3, 8, 8)
+    report = trtconv.export(module.eval(), example, tmp_path / "m.onnx", options=QUICK)
+    assert report.exit_code == 0
+    assert report.proof.worst < 1e-5
+    assert torch.equal(example, torch.ones(1, 3, 8, 8))

@@ -326,3 +326,21 @@ def test_deconvolutions_in_a_chain(size: int) -> None:
            y = ConvTranspose <output_shape=[25,25]> (b, w) }}"""
     )
     assert len(same(proto, w=np.full((1, 1, 3, 3), size, np.float32)).edits) == 3
+
+
+@pytest.mark.parametrize(("second", "valid"), [([24, 24], True), ([50, 50], False), ([23, 30], False)])
+@pytest.mark.parametrize("between", ["Relu", "Identity"])
+def test_what_follows_an_output_shape_on_dynamic_sizes_still_knows_its_size(
+    second: list[int], valid: bool, between: str
+) -> None:
+    proto = parse(
+        f"""{HEAD} g (float[1,1,h,w] x) => (float[1,1,p,q] y) {W}
+        {{ [up1] a = ConvTranspose <strides=[2,2], output_shape=[12,12]> (x, w)
+           b = {between} (a)
+           [up2] y = ConvTranspose <strides=[2,2], output_shape={second}> (b, w) }}"""
+    )
+    model, result = rewritten(proto, passes=PASS)
+    assert [edit.node for edit in result.edits] == (["up1", "up2"] if valid else ["up1"])
+    if valid:
+        feeds = {"x": np.random.default_rng(0).standard_normal((1, 1, 6, 6)).astype(np.float32)}
+        assert_equal(run(proto, feeds), run(model.proto, feeds))

@@ -139,7 +139,8 @@ def _array(tensor: torch.Tensor) -> NDArray[Any]:
     tensor = tensor.detach()
     if tensor.dtype is torch.bfloat16:
         tensor = tensor.float()
-    return np.ascontiguousarray(tensor.numpy())
+    # ascontiguousarray would make a vector of a scalar.
+    return np.array(tensor.numpy(), order="C")
 
 
 def _shape(shape: Shape) -> str:

@@ -60,7 +60,12 @@ class Subject:
     def run(self, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         """Runs the module in eager PyTorch."""
         with torch.no_grad():
-            return as_tuple(self.module(*tensors))
+            return as_tuple(self.module(*copies(tensors)))
+
+
+def copies(tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    """Returns copies to run a module on, which may write into its inputs."""
+    return tuple(tensor.clone() for tensor in tensors)
 
 
 class Adapter(torch.nn.Module):  # type: ignore[misc]
@@ -229,7 +234,7 @@ def _first_run(subject: Subject, outputs: Sequence[str]) -> None:
     try:
         with torch.no_grad(), _watching(subject):
             adapter = subject.module
-            result = (adapter.call if isinstance(adapter, Adapter) else adapter)(*subject.example)
+            result = (adapter.call if isinstance(adapter, Adapter) else adapter)(*copies(subject.example))
     except Exception as error:
         raise does_not_run(subject.inputs, error) from error
     named = list(named_tensors(result, ""))

@@ -19,7 +19,7 @@ from trtconv.exporter.blame import blame_exception, blame_frame, first_line
 from trtconv.exporter.output_size import computed_output_sizes
 from trtconv.exporter.request import Axes
 from trtconv.exporter.sizes import with_tied
-from trtconv.exporter.subject import Adapter, Subject, random_inputs
+from trtconv.exporter.subject import Adapter, Subject, copies, random_inputs
 from trtconv.exporter.torch_door import heard
 from trtconv.exporter.trials import Trials
 from trtconv.frozen import frozen
@@ -128,7 +128,7 @@ def _traced_example(
             sizes[rule.name] = rule.example
     sizes = with_tied(rules, sizes)
     if all(size == axes.example[name] for name, size in sizes.items()) or not trials.ok(sizes):
-        return subject.example
+        return copies(subject.example)
     return random_inputs(subject.inputs, axes.shapes(subject.inputs, sizes), 0)
 
 
@@ -141,7 +141,7 @@ def _moved_example(subject: Subject, axes: Axes, rules: Sequence[SizeRule], tria
         sizes[rule.name] = larger if rule.max is None or larger <= rule.max else max(rule.example - step, rule.min)
     sizes = with_tied(rules, sizes)
     if not trials.ok(sizes):
-        return subject.example
+        return copies(subject.example)
     return random_inputs(subject.inputs, axes.shapes(subject.inputs, sizes), 0)
 
 

@@ -11,7 +11,7 @@ import torch
 
 from trtconv.exporter.output_size import computed_output_sizes, translation
 from trtconv.exporter.request import Axes
-from trtconv.exporter.subject import Subject
+from trtconv.exporter.subject import Subject, copies
 
 NEWEST_OPSET = 20
 """What both exporters write by default, and every TensorRT from 10.0 reads."""
@@ -60,7 +60,7 @@ def write_trace(subject: Subject, axes: Axes, opset: int, folder: Path) -> Path:
     with torch.no_grad(), _no_dump(), sized as counted:
         torch.onnx.export(
             subject.module,
-            subject.example,
+            copies(subject.example),
             path,
             input_names=[each.name for each in subject.inputs],
             output_names=list(subject.outputs),

@@ -227,6 +227,8 @@ def _slice_at_run_time(field: Field, node: gs.Node, geometry: Geometry) -> str |
     tail.nodes.extend(made)
     tail.add("Pad", [fill])
     tail.add("Slice", [begin, end, ints("axes", *range(2, rank + 2))])
+    # The node says its size and a Slice to computed ends does not: what follows would be seen with other eyes.
+    field.keep_type(tail.output)
     tail.finish()
     return f"{_asked(geometry)} on dynamic sizes cut out of the full result by a Slice"
 
