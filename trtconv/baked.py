@@ -55,6 +55,14 @@ class _Verdict:
     examples: tuple[Example, ...]
 
 
+def baked_in(model: OnnxModel) -> Baked:
+    """Returns what is baked into a model as it is now; asked by a rule and by every pass in turn, found out once."""
+    if "baked" not in model.derived:
+        model.derived["baked"] = Baked(model)
+    found: Baked = model.derived["baked"]
+    return found
+
+
 class Baked:
     """A model with the sizes that were baked into it.
 
@@ -132,9 +140,14 @@ class Baked:
         examples = [
             Example(point, functools.partial(_sizes_at, before, row), batch) for row, point in enumerate(points)
         ]
-        readings = [reading for reading in map(self._read, examples) if reading.consistent]
+        readings: list[Reading] = []
+        whole: list[Reading] = []
+        for reading in filter(lambda each: each.consistent, map(self._read, examples)):
+            readings.append(reading)
+            whole += [reading] if reading.refusal is None else []
+            if len({each.plan for each in whole}) > 1:
+                break  # whatever else there is, it is ambiguous
         fitting = tuple(reading.example for reading in readings)
-        whole = [reading for reading in readings if reading.refusal is None]
         if len({reading.plan for reading in whole}) == 1:
             return _Verdict(tuple(whole[0].repairs), (), tuple(reading.example for reading in whole))
         if whole:
@@ -157,8 +170,9 @@ class Baked:
         full = self._reading(example, lambda index: True)
         if full.refusal is None:
             scaled = [each for each in full.repairs if isinstance(each, Scaling)]
-            loose = list(full.fixed) + [each.node for each in scaled if self._stands(example, each.index)]
-            full.refusal = Refusal(loose[0], _MEANT) if loose else None
+            standing = (each.node for each in scaled if self._stands(example, each.index))
+            loose = next(itertools.chain(full.fixed, standing), None)
+            full.refusal = Refusal(loose, _MEANT) if loose else None
         return full
 
     def _stands(self, example: Example, index: int) -> bool:

@@ -117,7 +117,7 @@ def _understood(node: ast.expr) -> bool:
         return len(node.args) == 1 if node.func.id == "floor" else node.func.id in _CALLS and bool(node.args)
     if isinstance(node, ast.Constant):
         return type(node.value) is int and abs(node.value) < 2**31
-    return isinstance(node, ast.Name)
+    return isinstance(node, ast.Name) and node.id not in (*_CALLS, "floor")
 
 
 def _positive(node: ast.expr) -> bool:

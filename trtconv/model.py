@@ -107,6 +107,7 @@ class Scope:
         """Forgets what was derived from the nodes' columns and the initializers."""
         for cached in ("initializers", "producers", "by_op", "consumers"):
             self.__dict__.pop(cached, None)
+        self.model.__dict__.pop("mentions", None)
 
     @functools.cached_property
     def initializers(self) -> dict[str, onnx.TensorProto]:
@@ -160,13 +161,17 @@ class Scope:
         return found
 
     def seen_from(self, name: str) -> Iterator[Scope]:
-        """Yields the graphs that see a tensor of this graph: this one, and those inside that have no other so named."""
-        seen = {id(self)}
-        yield self
-        for scope in self.model.scopes[self.position + 1 :]:
-            if id(scope.parent) in seen and name not in scope.producers and name not in scope.initializers:
-                seen.add(id(scope))
-                yield scope
+        """Yields the graphs that mention a tensor of this graph: not those that have another one so named."""
+        return (scope for scope in self.model.mentions.get(name, ()) if scope._means(name, self))
+
+    def _means(self, name: str, owner: Scope) -> bool:
+        """Whether a name is, in this graph, that of a tensor of `owner`."""
+        scope: Scope | None = self
+        while scope is not None and scope is not owner:
+            if name in scope.producers or name in scope.initializers:
+                return False
+            scope = scope.parent
+        return scope is owner
 
     def uses_of(self, name: str) -> int:
         """Returns how often a tensor is an input of a node or an output of a graph.
@@ -319,6 +324,21 @@ class OnnxModel:
         return Counter(itertools.chain.from_iterable(_used_names(scope) for scope in self.scopes))
 
     @functools.cached_property
+    def derived(self) -> dict[str, Any]:
+        """What other modules found out about the graph, by a name of theirs; forgotten when the graph changes."""
+        return {}
+
+    @functools.cached_property
+    def mentions(self) -> dict[str, list[Scope]]:
+        """Tensor name to the graphs in which a node takes it, or whose input or output it is."""
+        found: dict[str, list[Scope]] = {}
+        for scope in self.scopes:
+            ends = (value.name for value in (*scope.graph.output, *scope.graph.input))
+            for name in {*scope.consumers, *ends}:
+                found.setdefault(name, []).append(scope)
+        return found
+
+    @functools.cached_property
     def inferred(self) -> tuple[list[onnx.ValueInfoProto], ...]:
         """The tensors whose types ONNX's inference knows, one list a scope."""
         data = self._without_misread_pads() or self.without_weights()
@@ -397,11 +417,12 @@ class OnnxModel:
         """Forgets what was derived from the graph; call after changing it."""
         self.__dict__.pop("scopes", None)
         self.__dict__.pop("uses", None)
+        self.__dict__.pop("mentions", None)
         self.forget_shapes()
 
     def forget_shapes(self) -> None:
-        """Forgets what is known of inputs, shapes and types."""
-        for cached in ("inputs", "inferred", "inferred_shapes", "inferred_types"):
+        """Forgets what is known of inputs, shapes and types, and what was derived from them."""
+        for cached in ("inputs", "inferred", "inferred_shapes", "inferred_types", "derived"):
             self.__dict__.pop(cached, None)
 
     def serialize(self) -> bytes:
@@ -838,10 +859,20 @@ class Field:
         self.model.proto.ir_version = max(self.model.proto.ir_version, 4)
         for node in itertools.chain.from_iterable(fresh.values()):
             uses.update(node.input)
+        self._forget_types(columns)
         _splice(graph, fresh)
         columns.replace({index: len(nodes) for index, nodes in fresh.items()}, graph.node)
         self.scope.forget()
         return dropped
+
+    def _forget_types(self, columns: Columns) -> None:
+        """Drops what the graph says of integers that the replaced nodes made: they may make another type now."""
+        values = self.scope.graph.value_info
+        made = {name for index in self._replaced for name in columns.outputs[index]} if values else set()
+        _drop(
+            values,
+            {i for i, v in enumerate(values) if v.name in made and v.type.tensor_type.elem_type in _QUANTIZED_TYPES},
+        )
 
     def _new_initializers(self, nodes: Iterable[gs.Node]) -> Iterator[onnx.TensorProto]:
         for node in nodes:
@@ -864,6 +895,10 @@ def close_all(fields: Iterable[Field]) -> bool:
     return True
 
 
+_QUANTIZED_TYPES = frozenset(
+    code for name, code in onnx.TensorProto.DataType.items() if name.removeprefix("U") in ("INT4", "INT8", "INT16")
+)
+"""Types of tensors that a pass may give another type."""
 _NEVER_FOLDED = frozenset(
     {"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"}
     | {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial"}

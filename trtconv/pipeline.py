@@ -15,7 +15,7 @@ from typing import Any
 
 from trtconv import precision, runtime
 from trtconv.audit import audit
-from trtconv.baked import Baked
+from trtconv.baked import baked_in
 from trtconv.errors import BuildFailed, EnvironmentMissing, InputError
 from trtconv.files import atomic_write, check_writable, locked, real_path, sha256_of
 from trtconv.findings import Finding, Location, Severity, worst
@@ -292,8 +292,8 @@ _Shapes = list[Mapping[str, Shape]]
 
 def _examples(original: OnnxModel, rewritten: OnnxModel) -> tuple[_Shapes, _Shapes]:
     """Returns the input shapes that a model was traced at, where these are baked into it, and those that were freed."""
-    examples = Baked(original).examples()
-    multiples = Baked(rewritten).accepted(examples[0].multiples()) if examples else []
+    examples = baked_in(original).examples()
+    multiples = baked_in(rewritten).accepted(examples[0].multiples()) if examples else []
     return [_shapes_at(original, each.point) for each in examples], [_shapes_at(original, each) for each in multiples]
 
 

@@ -374,3 +374,21 @@ def test_an_edit_claims_bits_in_float32_only() -> None:
     for half in (False, True):
         _, result = rewritten(parse(between(77, 77, dtype="uint8", half=half)), RTX, EXACT)
         assert ("bit for bit" in result.edits[-1].what) != half
+
+
+@pytest.mark.parametrize(("kind", "point"), [("uint8", 128), ("uint8", 77), ("int8", -7)])
+def test_types_that_the_file_states_do_not_outlive_a_change(kind: str, point: int) -> None:
+    """What shape inference wrote into a file says uint8 of tensors that are float, or int8, afterwards."""
+    proto = parse(
+        f"""<ir_version: 8, opset_import: ["": 17]>
+        g (float[2,4] x) => (float[4,2] y) <float s = {{0.05}}, {kind} z = {{{point}}}>
+        {{ q = QuantizeLinear (x, s, z)
+          t = Transpose (q)
+          y = DequantizeLinear (t, s, z) }}"""
+    )
+    inferred = onnx.shape_inference.infer_shapes(proto)
+    assert {value.name for value in inferred.graph.value_info} == {"q", "t"}
+    feeds = {"x": np.linspace(-9, 9, 8, dtype=np.float32).reshape(2, 4)}
+    model, result = rewritten(inferred, RTX, EXACT)
+    assert result.edits
+    assert np.array_equal(run_bitwise(proto, feeds)[0], run_bitwise(model.proto, feeds)[0])

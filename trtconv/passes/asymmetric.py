@@ -157,7 +157,7 @@ def _emulate(field: Field, each: Linear, group: Group) -> list[gs.Node]:
     divide = field.node("Div", f"{name}/Div", [source, scale], f"{name}.ratio")
     if field.model.opset < ROUND_OPSET:
         ends = (np.float32(low) - point, np.float32(high) - point)
-        return [divide, *round_clipped(field, name, divide.outputs[0], ends, output)]
+        return [*cast, divide, *round_clipped(field, name, divide.outputs[0], ends, output)]
     rounded = field.node("Round", f"{name}/Round", [divide.outputs[0]], f"{name}.rounded")
     if point.ndim == 0:
         bounds = [field.constant(f"{name}.{w}", _scalar(v - point)) for w, v in (("low", low), ("high", high))]

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import onnx_graphsurgeon as gs
 
-from trtconv.baked import Baked
+from trtconv.baked import Baked, baked_in
 from trtconv.model import Field, OnnxModel
 from trtconv.passes.base import Pass, PassResult
 from trtconv.plan import Edit, Skip, Target
@@ -37,7 +37,7 @@ class _BakedPass(Pass):
         skips: list[Skip] = []
         nodes_of_ops = sum(len(model.main.by_op.get(op, ())) for op in self.ops)
         for _ in range(_SPARE_ROUNDS + nodes_of_ops):
-            baked = Baked(model)
+            baked = baked_in(model)
             found = self.find(baked, model.opset)
             if not found:
                 skips = [Skip(self.name, _named(each), each.why) for each in baked.refusals() if self.tells(each)]

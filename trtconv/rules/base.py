@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import onnx
 from numpy.typing import NDArray
 
-from trtconv.baked import Baked
+from trtconv.baked import Baked, baked_in
 from trtconv.deconv import Geometry, geometry_of
 from trtconv.findings import Finding, Location, Severity
 from trtconv.model import OnnxModel, Scope
@@ -227,7 +227,7 @@ class ModelView:
     @functools.cached_property
     def baked(self) -> Baked:
         """Sizes that an exporter wrote into the model as constants."""
-        return Baked(self.model)
+        return baked_in(self.model)
 
     @functools.cached_property
     def deconvs(self) -> tuple[Deconv, ...]:
