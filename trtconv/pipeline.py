@@ -31,7 +31,6 @@ from trtconv.plan import (
     CheckRequest,
     RewriteReport,
     RewriteRequest,
-    Skip,
     Target,
 )
 from trtconv.precision import Applied
@@ -364,19 +363,29 @@ def _prepare(
 def _declined(findings: Iterable[Finding], done: PassResult, passes: Sequence[Pass]) -> tuple[Finding, ...]:
     """Returns what is left after passes that would mend it, told to do by hand what they did not, and why."""
     by_hand = {rule.code: rule.by_hand for rule in CHECKS if rule.by_hand}
+    said: dict[str, dict[str, set[str]]] = {}
+    for skip in done.skipped:
+        said.setdefault(skip.pass_name, {}).setdefault(skip.node, set()).add(skip.reason)
     told = []
     for finding in findings:
         names = {each.name for each in passes if finding.code in each.fixes}
         if names and finding.code in by_hand:
-            why = _reason([skip for skip in done.skipped if skip.pass_name in names], finding.location.node)
+            why = _reason([said[name] for name in names & said.keys()], finding.location.node)
             finding = dataclasses.replace(finding, fix=by_hand[finding.code] + why)
         told.append(finding)
     return tuple(told)
 
 
-def _reason(skips: Sequence[Skip], node: str) -> str:
-    """Returns why passes left a node as it is, where they said so of it, or one thing of all that they left."""
-    reasons = {skip.reason for skip in skips if skip.node == node} or {skip.reason for skip in skips}
+def _reason(said: Sequence[Mapping[str, set[str]]], node: str) -> str:
+    """Returns why passes left a node as it is, where they said so of it, or one thing of all that they left.
+
+    Args:
+        said: For each pass the names of the nodes that it left, and why.
+        node: The node's name.
+    """
+    reasons = set().union(*(each.get(node, ()) for each in said))
+    if not reasons:
+        reasons = set().union(*(why for each in said for why in each.values()))
     return f" trtconv leaves it as it is: {reasons.pop()}." if len(reasons) == 1 else " trtconv leaves it as it is."
 
 
