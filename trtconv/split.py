@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from trtconv.errors import InputError
 from trtconv.frozen import frozen
 from trtconv.lattice import SizeLattice
-from trtconv.lattice.tables import Vector
+from trtconv.lattice.tables import Table
 from trtconv.shapes import InputSpec, Range, ShapeProfile, dynamic_dims, make_profile
 
 AUTO = "auto"
@@ -83,13 +83,13 @@ class _Group:
     Args:
         leader: Its name.
         bounds: What was asked for, of every dimension.
-        columns: The accepted combinations in range.
+        table: The accepted combinations in range.
         sizes: The accepted sizes of the leader.
     """
 
     leader: str
     bounds: Mapping[str, Range]
-    columns: Mapping[str, Vector]
+    table: Table
     sizes: Sequence[int]
 
     @property
@@ -105,8 +105,8 @@ class _Group:
     @property
     def is_line(self) -> bool:
         """Whether each size of the leader goes with one of every other dimension, and larger ones with larger."""
-        order = self.columns[self.leader].argsort(kind="stable")
-        leader, *others = (self.columns[n][order] for n in (self.leader, *(set(self.bounds) - {self.leader})))
+        order = self.table.columns[self.leader].argsort(kind="stable")
+        leader, *others = (self.table.columns[n][order] for n in (self.leader, *(set(self.bounds) - {self.leader})))
         return bool((leader[1:] > leader[:-1]).all() and all((other[1:] >= other[:-1]).all() for other in others))
 
     def nearest(self, size: float) -> int:
@@ -119,10 +119,9 @@ class _Group:
             return {name: bound.opt for name, bound in self.bounds.items()}
         along = math.log(size / self.range.min) / math.log(self.range.max / self.range.min)
         wanted = {name: bound.min * (bound.max / bound.min) ** along for name, bound in self.bounds.items()}
-        inside = self.columns[self.leader] == size
-        for name in self.bounds:
-            inside &= (self.columns[name] >= low[name]) & (self.columns[name] <= high[name])
-        found = [{name: int(self.columns[name][row]) for name in self.bounds} for row in inside.nonzero()[0]]
+        box = {name: (low[name], high[name]) for name in self.bounds} | {self.leader: (size, size)}
+        inside = self.table.take(self.table.within(box)).columns
+        found = [{name: int(inside[name][row]) for name in inside} for row in range(len(inside[self.leader]))]
         return min(
             found, key=lambda each: sum(abs(math.log(n / wanted[name])) for name, n in each.items()), default=high
         )
@@ -135,7 +134,8 @@ def _group(lattice: SizeLattice, profile: ShapeProfile, names: Sequence[str]) ->
     )
     bounds = {name: profile.dims[name] for name in names}
     leader = max(names, key=lambda name: bounds[name].max / bounds[name].min)
-    return _Group(leader, bounds, inside.columns, sorted(set(inside.columns[leader].tolist())))
+    columns = {name: inside.columns[name] for name in names}
+    return _Group(leader, bounds, Table(columns), sorted(set(columns[leader].tolist())))
 
 
 def _octaves(groups: Sequence[_Group]) -> list[list[float]]:
@@ -147,11 +147,11 @@ def _octaves(groups: Sequence[_Group]) -> list[list[float]]:
     """
     ranges = [group.range for group in groups]
     below = max(math.floor(math.log2(bound.opt / bound.min) + _FUZZ) for bound in ranges)
-    above = max(math.ceil(math.log2(bound.max / bound.opt) - 1 - _FUZZ) for bound in ranges)
+    above = max(0, *(math.ceil(math.log2(bound.max / bound.opt) - 1 - _FUZZ) for bound in ranges))
     most = min(_MOST_PARTS, max(len(group.sizes) for group in groups) - 1)
-    if below + 1 + max(0, above) > most:
+    if below + 1 + above > most:
         return _spread(ranges, max(1, most))
-    steps = range(-below, max(0, above) + 1)
+    steps = range(-below, above + 1)
     return [[min(max(bound.opt * 2.0**step, bound.min), bound.max) for step in steps] for bound in ranges]
 
 
