@@ -28,6 +28,7 @@ from trtconv.plan import (
     RewriteRequest,
 )
 from trtconv.progress import NullProgress, Progress
+from trtconv.worker import python
 
 Request = CheckRequest | BuildRequest
 Result = CheckReport | BuildReport | FailedRun
@@ -184,10 +185,9 @@ class Worker:
     def _start(self) -> subprocess.Popen[bytes] | None:
         with self._lock:
             if self._process is None and not self._closed:
-                code = f"import sys; sys.path[:] = {sys.path!r}; from trtconv.batch import serve; serve()"
                 # A session of its own: Ctrl-C is for the parent, which ends its workers.
                 self._process = subprocess.Popen(
-                    [sys.executable, "-c", code],
+                    python("trtconv.batch:serve"),
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     start_new_session=True,

@@ -25,6 +25,7 @@ from trtconv import reference
 from trtconv.frozen import frozen
 from trtconv.model import OnnxModel
 from trtconv.shapes import ShapeProfile
+from trtconv.worker import python
 
 SECONDS = 600.0
 """How long the original and the cast may each run."""
@@ -50,9 +51,8 @@ class Referee(contextlib.AbstractContextManager["Referee"]):
     """A process that runs a model and then its cast on the same inputs."""
 
     def __init__(self) -> None:
-        code = f"import sys; sys.path[:] = {sys.path!r}; from trtconv.castcheck import serve; serve()"
         self._process = subprocess.Popen(
-            [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            python("trtconv.castcheck:serve"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )
 
     def __exit__(self, *_: object) -> None:

@@ -18,6 +18,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import IO, Any
 
 from trtconv import errors
@@ -51,6 +52,50 @@ class WorkerBug(Exception):
     """The function raised what it should not; the message is its traceback."""
 
 
+_START = """
+import sys
+sys.path[:] = {path!r}
+import importlib.util
+spec = importlib.util.spec_from_file_location("trtconv", {init!r}, submodule_search_locations=[{package!r}])
+sys.modules["trtconv"] = trtconv = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(trtconv)
+getattr(importlib.import_module({module!r}), {function!r})()
+"""
+
+
+def python(entry: str) -> list[str]:
+    """Returns the command of a Python that calls a function of trtconv; every child process is started with it.
+
+    Modules come from where this process has them installed, and from nowhere else: not from the working directory or
+    the running script's folder, which may be a stranger's checkout. Python itself puts neither on `sys.path` (`-I`),
+    and trtconv is loaded by its place, so that the folder which it lies in need not be there.
+
+    Args:
+        entry: "module:function", a module of trtconv; the function takes nothing.
+    """
+    module, _, function = entry.partition(":")
+    package = Path(__file__).resolve().parent
+    init = str(package / "__init__.py")
+    code = _START.format(path=_trusted_path(), init=init, package=str(package), module=module, function=function)
+    flags = ["-B"] if sys.dont_write_bytecode else []
+    return [sys.executable, "-I", *flags, *(["-X", "utf8"] if sys.flags.utf8_mode else []), "-c", code]
+
+
+def _trusted_path() -> list[str]:
+    """Returns `sys.path` without the folders that Python puts there for what it was asked to run."""
+    main = getattr(sys.modules.get("__main__"), "__file__", None)
+    foreign = {Path.cwd().resolve(), *([Path(main).resolve().parent] if main else [])}
+    installed = [Path(root).resolve() for root in {sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix}]
+
+    def is_trusted(entry: str) -> bool:
+        if not Path(entry).is_absolute():
+            return False
+        folder = Path(entry).resolve()
+        return folder not in foreign or any(folder.is_relative_to(root) for root in installed)
+
+    return [entry for entry in sys.path if is_trusted(entry)]
+
+
 def call(task: str, argument: object, seconds: float, tell: Tell) -> Any:
     """Calls a function in a process of its own.
 
@@ -68,13 +113,12 @@ def call(task: str, argument: object, seconds: float, tell: Tell) -> Any:
         Lost: The process crashed, or took too long.
         WorkerBug: The function raised anything else.
     """
-    code = f"import sys; sys.path[:] = {sys.path!r}; from trtconv.worker import serve; serve()"
     data = pickle.dumps((task, argument))
     deadline = time.monotonic() + seconds
     with tempfile.TemporaryFile() as said:
         # A session of its own, so that what it starts ends with it.
         process = subprocess.Popen(
-            [sys.executable, "-c", code],
+            python("trtconv.worker:serve"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=said,

@@ -240,7 +240,7 @@ def test_a_real_build_that_is_ended(spawn, tmp_path: Path, number: signal.Signal
     if number == signal.SIGKILL:
         assert "during build" in err
         (folder,) = left
-        assert {"log.txt", "rerun.sh", "unet.onnx", "rewritten.onnx"} <= {each.name for each in folder.iterdir()}
+        assert {"log.txt", "rerun.sh", "model.onnx", "rewritten.onnx"} <= {each.name for each in folder.iterdir()}
         assert len(json.loads((folder / "passes.json").read_text())["edits"]) == 3
     else:
         assert left == []

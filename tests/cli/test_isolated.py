@@ -113,11 +113,11 @@ def test_a_death_is_told_and_leaves_a_reproduction(
     folder = reproduction_in(tmp_path)
     assert str(folder) in document["error"]["hint"]
     assert left(tmp_path) - {f"tmp/{folder.name}/{kept}" for kept in left(folder)} == {"m.onnx"}
-    assert {"log.txt", "command.txt", "versions.json", "rerun.sh", "m.onnx", "rewritten.onnx"} <= left(folder)
+    assert {"log.txt", "command.txt", "versions.json", "rerun.sh", "model.onnx", "rewritten.onnx"} <= left(folder)
     log = (folder / "log.txt").read_text()
     assert "native last words\nnative noise" in log
     assert ("Fatal Python error" in log) == (name != "SIGKILL")
-    assert (folder / "m.onnx").read_bytes() == (tmp_path / "m.onnx").read_bytes()
+    assert (folder / "model.onnx").read_bytes() == (tmp_path / "m.onnx").read_bytes()
     assert json.loads((folder / "passes.json").read_text())["edits"] == []
     assert "onnx" in json.loads((folder / "versions.json").read_text())["packages"]
     assert f"{command} {tmp_path}/m.onnx --format json" in (folder / "command.txt").read_text()
@@ -221,7 +221,7 @@ def test_a_crash_leaves_a_command_that_repeats_it(tmp_path: Path, monkeypatch: p
     (folder,) = tmp_path.glob("trtconv-crash-*")
     assert str(folder) in hint
     rerun = (folder / "rerun.sh").read_text()
-    assert "trtconv build m.onnx --target rtx --dim 'a b=1' --force -o again.engine" in rerun
+    assert "trtconv build model.onnx --target rtx --dim 'a b=1' --force -o again.engine" in rerun
 
 
 def test_a_large_model_is_written_down_and_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,7 +231,7 @@ def test_a_large_model_is_written_down_and_not_copied(tmp_path: Path, monkeypatc
     onnx.save(onnx.parser.parse_model(MODEL), model)
     reproduction.save("dead", [], ["check", str(model)], {"models": (str(model),), "target": "auto"})
     (folder,) = tmp_path.glob("trtconv-crash-*")
-    assert not (folder / "m.onnx").exists()
+    assert not (folder / "model.onnx").exists()
     (known,) = json.loads((folder / "model.json").read_text())
     assert known["path"] == str(model)
     assert re.fullmatch(r"[0-9a-f]{64}", known["sha256"])

@@ -53,7 +53,7 @@ MAY_IMPORT = {
     "audit": "deconv findings model rules runtime",
     "reference": "model shapes worker",
     "casting": "model",
-    "castcheck": "model reference shapes",
+    "castcheck": "model reference shapes worker",
     "precision": "castcheck casting errors findings model plan reference runtime shapes",
     "isolate": "audit explanation model rules runtime",
     "explain": "axes deconv errors explanation findings isolate model passes plan rules runtime",
@@ -66,13 +66,13 @@ MAY_IMPORT = {
         "saved shapes tuning worker"
     ),
     "config": "errors findings plan selection shapes tuning",
-    "batch": "errors pipeline plan progress",
+    "batch": "errors pipeline plan progress worker",
     "subgraph": "columns model shapes",
     "reduce": "batch errors files findings model plan progress shapes subgraph",
     "exporter": "_version errors exported files findings lattice model pipeline plan progress reference shapes",
     "cli": (
-        "_version batch config engine errors explain explanation exporter files findings passes pipeline plan progress "
-        "proven reduce report rules runtime selection shapes sizing tuning"
+        "_version batch config engine errors explain explanation exporter files findings model passes pipeline plan "
+        "progress proven reduce report rules runtime selection shapes sizing tuning worker"
     ),
 }
 """Module or subpackage of trtconv to the others that it may import."""

@@ -16,7 +16,7 @@ import pytest
 from trtconv.errors import BuildFailed, InputError
 from trtconv.worker import Lost, Tell, WorkerBug, call
 
-HERE = "tests.unit.test_worker"
+HERE = Path(__file__).stem
 
 
 def doubled(argument: Any, tell: Tell) -> Any:
@@ -148,7 +148,12 @@ def test_it_ends_when_the_caller_is_interrupted() -> None:
 
 def test_it_ends_when_the_caller_is_killed() -> None:
     code = f"from trtconv.worker import call; call('{HERE}:sleeping', 600, 60, lambda e: print(e['pid'], flush=True))"
-    caller = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    caller = subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
+    )
     assert caller.stdout is not None
     pid = int(caller.stdout.readline())
     assert alive(pid)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import platform
 import shlex
 import shutil
@@ -15,8 +14,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from trtconv import worker
 from trtconv.cli.versions import versions
+from trtconv.errors import TrtconvError
 
+MODEL = "model.onnx"
+"""What the model is called in the folder, where no file has a name that a stranger chose."""
 COPIED_BYTES = 64 << 20
 """A model up to this size is copied; of a larger one path and SHA-256 are written down."""
 REWRITE_SECONDS = 120.0
@@ -61,26 +64,49 @@ def _write(path: Path, text: str) -> None:
 
 def _keep_model(source: Path, folder: Path) -> str:
     """Copies the model and its external data, or writes down which it was. Returns how to name it from the folder."""
-    files = [source, *_external_files(source)]
-    if sum(file.stat().st_size for file in files) <= COPIED_BYTES:
-        for file in files:
-            target = folder / (source.name if file == source else file.relative_to(source.parent))
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(file, target)
-        return source.name
-    known = [{"path": str(f.absolute()), "sha256": _sha256(f), "bytes": f.stat().st_size} for f in files]
+    task = {"source": str(source), "target": str(folder / MODEL), "most_bytes": COPIED_BYTES}
+    try:
+        # In a process of its own: the model has just ended one.
+        files = worker.call("trtconv.cli.reproduction:copy_model", task, REWRITE_SECONDS, lambda event: None)
+    except (worker.Lost, worker.WorkerBug, TrtconvError):
+        files = _copy_alone(source, folder)
+    if not files:
+        return MODEL
+    known = [{"path": str(f), "sha256": _sha256(f), "bytes": f.stat().st_size} for f in map(Path, files)]
     _write(folder / "model.json", json.dumps(known, indent=2))
     return str(source.absolute())
 
 
-def _external_files(source: Path) -> tuple[Path, ...]:
-    """Returns the files of the model's external data, none where the model cannot be read."""
-    code = (
-        "import sys; from pathlib import Path; from trtconv.model import OnnxModel;"
-        "print(*OnnxModel.load(Path(sys.argv[1])).external_files, sep='\\n', end='')"
-    )
-    done = _python(["-c", code, str(source)])
-    return tuple(Path(line) for line in done.splitlines()) if done else ()
+def copy_model(task: dict[str, Any], tell: worker.Tell) -> list[str]:
+    """Copies a model with its external data inside: files of their own would have names that a stranger chose.
+
+    Args:
+        task: The paths "source" and "target", and how many bytes the model may have, with its data, as "most_bytes".
+        tell: Not used.
+
+    Returns:
+        Nothing where it was copied; otherwise the files that are too large.
+    """
+    from trtconv.model import OnnxModel
+
+    source, target = Path(task["source"]), Path(task["target"])
+    model = OnnxModel.load(source)
+    files = [source, *model.external_files]
+    if sum(file.stat().st_size for file in files) > task["most_bytes"]:
+        return [str(file.absolute()) for file in files]
+    if model.external_files:
+        model.save(target)
+    else:
+        shutil.copyfile(source, target)
+    return []
+
+
+def _copy_alone(source: Path, folder: Path) -> list[str]:
+    """Copies a file that cannot be read as a model, unless it is too large."""
+    if source.stat().st_size > COPIED_BYTES:
+        return [str(source.absolute())]
+    shutil.copyfile(source, folder / MODEL)
+    return []
 
 
 def _sha256(path: Path) -> str:
@@ -109,21 +135,14 @@ def _rewrite(folder: Path, model: str, params: dict[str, Any]) -> None:
     """Adds what the passes make of the model, which is what TensorRT was given, and their report."""
     if params.get("no_rewrite") or Path(model).is_absolute():
         return
-    command = ["-m", "trtconv", "rewrite", model, "-o", "rewritten.onnx", "--format", "json", "-q"]
+    command = ["rewrite", str(folder / model), "-o", str(folder / "rewritten.onnx"), "--format", "json", "-q"]
     target = params.get("target", "auto")
-    report = _python([*command, *(["--target", target] if target != "auto" else [])], folder)
-    if report:
-        _write(folder / "passes.json", report.rstrip())
-
-
-def _python(arguments: Sequence[str], folder: Path | None = None) -> str:
-    """Runs Python as this one runs, apart from it: whatever the model does to it. Returns its stdout."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    if target != "auto":
+        command += ["--target", target]
     try:
         done = subprocess.run(
-            [sys.executable, *arguments],
-            cwd=folder,
-            env=environment,
+            [*worker.python("trtconv.cli:run"), *command],
+            stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             errors="replace",
@@ -131,5 +150,6 @@ def _python(arguments: Sequence[str], folder: Path | None = None) -> str:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout
+        return
+    if done.stdout:
+        _write(folder / "passes.json", done.stdout.rstrip())
