@@ -35,11 +35,13 @@ MODELS = {
 def verdicts(path: Path, dims: Mapping[str, str]) -> dict[str, Any]:
     """Returns the exit codes of check and build, and why where they differ."""
     from trtconv import pipeline
-    from trtconv.errors import TrtconvError
-    from trtconv.model import OnnxModel
-    from trtconv.plan import BuildRequest, CheckRequest, Target
+    from trtconv.core.dims import Range, dynamic_dims
+    from trtconv.core.errors import TrtconvError
+    from trtconv.core.requests.build import BuildRequest
+    from trtconv.core.requests.check import CheckRequest
+    from trtconv.core.target import Target
+    from trtconv.graph.model import OnnxModel
     from trtconv.rules import STANDING
-    from trtconv.shapes import Range, dynamic_dims
 
     target = Target("rtx")
     known = set(dynamic_dims(OnnxModel.load(path).inputs))

@@ -22,9 +22,9 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 import trtconv
-from trtconv.lattice import Sizes
-from trtconv.model import OnnxModel
-from trtconv.shapes import Range
+from trtconv.core.dims import Range
+from trtconv.graph.model import OnnxModel
+from trtconv.shapes.lattice import Sizes
 
 MODELS = Path(__file__).resolve().parents[1] / "models"
 SPATIAL = Range(64, 128, 256)

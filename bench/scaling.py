@@ -12,10 +12,10 @@ import networks
 import onnx
 from measuring import PYTHON, ROOT, TRTCONV, Comparison, in_turns, median, process_seconds
 
-from trtconv.cli.boundary import COLLECT_EVERY
-from trtconv.model import OnnxModel
+from trtconv.cli.process.boundary import COLLECT_EVERY
+from trtconv.core.target import Target
+from trtconv.graph.model import OnnxModel
 from trtconv.passes import PASSES, run_passes
-from trtconv.plan import Target
 from trtconv.rules import run_rules
 
 ROUNDS = 5

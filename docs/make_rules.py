@@ -13,7 +13,7 @@ sys.path.insert(0, str(ROOT))
 
 def wanted() -> dict[str, str]:
     """Returns the content of every file of docs/rules/ by name."""
-    from trtconv.report.pages import index, markdown
+    from trtconv.cli.formats.pages import index, markdown
     from trtconv.rules import RULES
 
     rules = sorted(RULES, key=lambda rule: rule.code)

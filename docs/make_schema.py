@@ -1,4 +1,4 @@
-"""Writes docs/trtconv.schema.json, for editors, from trtconv.config.SCHEMA; with --check, only says if it is stale."""
+"""Writes docs/trtconv.schema.json, for editors, from core.config.SCHEMA; with --check, only says if it is stale."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ sys.path.insert(0, str(ROOT))
 
 def wanted() -> str:
     """Returns the content of the file."""
-    from trtconv.config import SCHEMA
+    from trtconv.core.config import SCHEMA
 
     return json.dumps(SCHEMA, indent=2) + "\n"
 

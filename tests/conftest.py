@@ -27,7 +27,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("gpu") is None:
         return
-    from trtconv.runtime.gpu import gpu_name
+    from trtconv.runtimes.tensorrt.gpu import gpu_name
 
     if gpu_name() is None:
         leave = pytest.fail if item.config.getoption("--require-gpu") else pytest.skip

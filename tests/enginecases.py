@@ -16,12 +16,14 @@ import pytest
 
 import trtconv.engine
 from tests.fake_gpu import FakeDriver, engine_bytes, fake_tensorrt
-from trtconv.model import OnnxModel
-from trtconv.plan import BuildPlan, BuildReport, Target
-from trtconv.runtime import device
-from trtconv.runtime.execution import Engines
-from trtconv.runtime.logger import Log
-from trtconv.shapes import Range, make_profile
+from trtconv.core.bounds import make_profile
+from trtconv.core.dims import Range
+from trtconv.core.requests.build import BuildPlan, BuildReport
+from trtconv.core.target import Target
+from trtconv.graph.model import OnnxModel
+from trtconv.runtimes.tensorrt import device
+from trtconv.runtimes.tensorrt.engine import Engines
+from trtconv.runtimes.tensorrt.logger import Log
 
 GPU = "Fake GPU"
 RUNTIME = {"family": "tensorrt", "version": "8.6.0", "gpu": GPU}

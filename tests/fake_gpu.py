@@ -19,7 +19,7 @@ import numpy as np
 import onnx
 import onnxruntime
 
-from trtconv.shapes import InputRange
+from trtconv.core.dims import InputRange
 
 SURFACES = Path(__file__).parent / "data" / "tensorrt-api"
 VERSION = "8.6.0"

@@ -16,17 +16,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from trtconv.errors import BuildFailed
-from trtconv.findings import Finding
-from trtconv.plan import BuildPlan, TensorInfo
-from trtconv.runtime.base import (
-    BuildMonitor,
-    Capabilities,
-    DeconvLayer,
-    EngineBlob,
-    ParserIssue,
-    RuntimeInfo,
-)
+from trtconv.core.errors import BuildFailed
+from trtconv.core.findings import Finding
+from trtconv.core.requests.build import BuildPlan
+from trtconv.core.requests.common import TensorInfo
+from trtconv.runtimes.tensorrt.base import BuildMonitor, Capabilities, DeconvLayer, EngineBlob, ParserIssue, RuntimeInfo
 
 RTX = Capabilities(
     builder_precision_flags=False,

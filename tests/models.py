@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper, parser
 from tolerances import RELATIVE
 
-from trtconv.model import OnnxModel
+from trtconv.core.target import Target
+from trtconv.graph.model import OnnxModel
 from trtconv.passes import PASSES, Pass, PassResult, run_passes
-from trtconv.plan import Target
-from trtconv.reference import relative_error
+from trtconv.runtimes.onnxruntime import relative_error
 
 Array = NDArray[Any]
 
@@ -351,7 +351,7 @@ def attributes(node: onnx.NodeProto) -> dict[str, Any]:
 def conv_transpose(layer: Layer) -> Array:
     """Computes a layer from the definition, element by element: every input element stamps the kernel on the output.
 
-    Source: ONNX operator ConvTranspose. Written without a look at `trtconv.deconv`, which it is there to prove.
+    Source: ONNX operator ConvTranspose. Written without a look at `trtconv.graph.deconv`, which it is there to prove.
     """
     x, w, b = (array.astype(np.float64) for array in layer.arrays())
     dilations = layer.dilations or (1,) * layer.rank

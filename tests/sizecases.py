@@ -11,10 +11,10 @@ import onnx
 import onnx.parser
 import onnxruntime
 
-from trtconv.expressions import derived
-from trtconv.lattice import Sizes, first_faults
-from trtconv.model import OnnxModel
-from trtconv.shapes import dynamic_dims
+from trtconv.core.dims import dynamic_dims
+from trtconv.core.expressions import derived
+from trtconv.graph.model import OnnxModel
+from trtconv.shapes.lattice import Sizes, first_faults
 
 MODELS = Path(__file__).parents[1] / "models"
 HEADER = '<ir_version: 8, opset_import: ["": 17]>'

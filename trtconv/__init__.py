@@ -8,12 +8,12 @@ first used, so that `import trtconv` loads nothing heavy.
 
 from __future__ import annotations
 
-from trtconv._version import __version__
+from trtconv.core.version import __version__
 
 TYPE_CHECKING = False  # What typing.TYPE_CHECKING is; spares the import of typing.
 if TYPE_CHECKING:
-    from trtconv.engine import bench, inspect, verify
-    from trtconv.errors import (
+    from trtconv.core.dims import Range
+    from trtconv.core.errors import (
         BuildFailed,
         EngineFailed,
         EnvironmentMissing,
@@ -22,14 +22,26 @@ if TYPE_CHECKING:
         TrtconvError,
         VerifyFailed,
     )
+    from trtconv.core.progress import NullProgress, Progress
+    from trtconv.core.requests.build import BuildReport, BuildRequest
+    from trtconv.core.requests.build_report import SavedReport, load_report
+    from trtconv.core.requests.check import CheckReport, CheckRequest
+    from trtconv.core.requests.engine import (
+        BenchReport,
+        BenchRequest,
+        InspectRequest,
+        Limits,
+        VerifyReport,
+        VerifyRequest,
+    )
+    from trtconv.core.requests.rewrite import RewriteReport, RewriteRequest
+    from trtconv.core.target import Target
+    from trtconv.engine import bench, inspect, verify
     from trtconv.exporter import ConvertReport, ExportOptions, ExportReport, ExportRequest, convert, export, export_spec
-    from trtconv.pipeline import build, check, rewrite
-    from trtconv.plan import BuildReport, BuildRequest, CheckReport, CheckRequest, RewriteReport, RewriteRequest, Target
-    from trtconv.progress import NullProgress, Progress
-    from trtconv.proven import BenchReport, BenchRequest, InspectRequest, Limits, VerifyReport, VerifyRequest
-    from trtconv.saved import SavedReport, load_report
-    from trtconv.shapes import Range
-    from trtconv.sizing import SizesReport, SizesRequest, sizes
+    from trtconv.pipeline.building import build
+    from trtconv.pipeline.checking import check
+    from trtconv.pipeline.rewriting import rewrite
+    from trtconv.shapes.report import SizesReport, SizesRequest, sizes
 
 __all__ = [
     "BenchReport",
@@ -78,7 +90,7 @@ __all__ = [
 
 _HOMES = {
     "trtconv.engine": ("bench", "inspect", "verify"),
-    "trtconv.errors": (
+    "trtconv.core.errors": (
         "BuildFailed",
         "EngineFailed",
         "EnvironmentMissing",
@@ -97,20 +109,22 @@ _HOMES = {
         "export_spec",
     ),
     "trtconv.pipeline": ("build", "check", "rewrite"),
-    "trtconv.plan": (
-        "BuildReport",
-        "BuildRequest",
-        "CheckReport",
-        "CheckRequest",
-        "RewriteReport",
-        "RewriteRequest",
-        "Target",
+    "trtconv.core.requests.build": ("BuildReport", "BuildRequest"),
+    "trtconv.core.requests.check": ("CheckReport", "CheckRequest"),
+    "trtconv.core.requests.rewrite": ("RewriteReport", "RewriteRequest"),
+    "trtconv.core.target": ("Target",),
+    "trtconv.core.progress": ("NullProgress", "Progress"),
+    "trtconv.core.requests.engine": (
+        "BenchReport",
+        "BenchRequest",
+        "InspectRequest",
+        "Limits",
+        "VerifyReport",
+        "VerifyRequest",
     ),
-    "trtconv.progress": ("NullProgress", "Progress"),
-    "trtconv.proven": ("BenchReport", "BenchRequest", "InspectRequest", "Limits", "VerifyReport", "VerifyRequest"),
-    "trtconv.saved": ("SavedReport", "load_report"),
-    "trtconv.shapes": ("Range",),
-    "trtconv.sizing": ("SizesReport", "SizesRequest", "sizes"),
+    "trtconv.core.requests.build_report": ("SavedReport", "load_report"),
+    "trtconv.core.dims": ("Range",),
+    "trtconv.shapes.report": ("SizesReport", "SizesRequest", "sizes"),
 }
 
 

@@ -31,11 +31,11 @@ sys.path.insert(0, str(ROOT))
 
 from trt86 import Refused, TensorRT  # noqa: E402
 
-from trtconv import runtime  # noqa: E402
-from trtconv.audit import audit  # noqa: E402
-from trtconv.errors import BuildFailed  # noqa: E402
-from trtconv.model import OnnxModel  # noqa: E402
-from trtconv.plan import Target  # noqa: E402
+from trtconv.core.errors import BuildFailed  # noqa: E402
+from trtconv.core.target import Target  # noqa: E402
+from trtconv.graph.model import OnnxModel  # noqa: E402
+from trtconv.pipeline.audit import audit  # noqa: E402
+from trtconv.runtimes import tensorrt  # noqa: E402
 
 Row = dict[str, Any]
 
@@ -214,7 +214,7 @@ def look(trt: TensorRT, family: str, name: str, path: Path) -> Row:
     except Refused as error:
         row["refused"] = error.message[:_TEXT]
     try:
-        parsed = runtime.load(Target(family)).parse(model.serialize(), path)
+        parsed = tensorrt.load(Target(family)).parse(model.serialize(), path)
     except BuildFailed as error:
         return {**row, "problem": f"the adapter's parser broke down: {error.message}"}
     if isinstance(parsed, tuple):

@@ -32,7 +32,7 @@ from judge import Row, describe  # noqa: E402
 from workers import Job, Workers  # noqa: E402
 
 from trtconv.cli.versions import versions  # noqa: E402
-from trtconv.runtime.gpu import gpu_name  # noqa: E402
+from trtconv.runtimes.tensorrt.gpu import gpu_name  # noqa: E402
 
 NAME = "gpu-deconv-8.6.json"
 CASE_SECONDS, TIMING_SECONDS = 420, 240

@@ -14,16 +14,17 @@ from cases import EXACT, Case, Sample, run_onnx
 from numpy.typing import NDArray
 from trt86 import Engine, Options, Refused, TensorRT, race
 
-from trtconv import runtime
-from trtconv.audit import audit
-from trtconv.errors import BuildFailed
-from trtconv.findings import Severity
-from trtconv.model import OnnxModel
+from trtconv.core.dims import InputRange, ShapeProfile
+from trtconv.core.errors import BuildFailed
+from trtconv.core.findings import Severity
+from trtconv.core.requests.build import BuildPlan
+from trtconv.core.target import Target
+from trtconv.graph.model import OnnxModel
 from trtconv.passes import PassResult, passes_for, run_passes
-from trtconv.plan import BuildPlan, Target
-from trtconv.reference import relative_error
+from trtconv.pipeline.audit import audit
 from trtconv.rules import run_rules
-from trtconv.shapes import InputRange, ShapeProfile
+from trtconv.runtimes import tensorrt
+from trtconv.runtimes.onnxruntime import relative_error
 
 Array = NDArray[Any]
 Row = dict[str, Any]
@@ -116,7 +117,7 @@ class Bench:
         if backend != "none":
             # First, so that its logger becomes the one that TensorRT keeps.
             self.plain = TensorRT(importlib.import_module(_MODULES[backend]))
-            self._adapter = runtime.load(Target("rtx" if backend == "rtx" else "tensorrt"))
+            self._adapter = tensorrt.load(Target("rtx" if backend == "rtx" else "tensorrt"))
 
     def versions(self) -> dict[str, str]:
         """Returns the versions that only this process knows."""

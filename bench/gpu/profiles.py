@@ -33,7 +33,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 import trtconv
-from trtconv.shapes import Range
+from trtconv.core.dims import Range
 
 SIZES = (64, 128, 256, 384, 512, 768, 1024)
 FIRST = (256, 384, 128, 64, 768, 512, 1024)

@@ -4,7 +4,7 @@
 
 The remedies: the kernel extended by zero taps, zeros padded on behind the deconvolution (before the bias), and one
 more zero element at the end of the input, so that a pad crops what is too much. Which one wins depends on whether the
-extended kernel reaches more input elements per output element, which is what `trtconv.deconv` decides by. Writes
+extended kernel reaches more input elements per output element, which is what `trtconv.graph.deconv` decides by. Writes
 FOLDER/gpu-remedies-8.6.json (default: bench/results).
 """
 
@@ -31,8 +31,8 @@ from cases import Layer, Quant, make_layer, run_onnx  # noqa: E402
 from deconv import driver  # noqa: E402
 from trt86 import Options, Refused, TensorRT, race  # noqa: E402
 
-from trtconv.reference import relative_error  # noqa: E402
-from trtconv.runtime.gpu import gpu_name  # noqa: E402
+from trtconv.runtimes.onnxruntime import relative_error  # noqa: E402
+from trtconv.runtimes.tensorrt.gpu import gpu_name  # noqa: E402
 
 NAME = "gpu-remedies-8.6.json"
 PRECISIONS = {"fp32": (), "tf32": ("TF32",), "fp16": ("TF32", "FP16")}

@@ -39,7 +39,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT))
 
 from trtconv.cli.versions import versions  # noqa: E402
-from trtconv.runtime.gpu import gpu_name  # noqa: E402
+from trtconv.runtimes.tensorrt.gpu import gpu_name  # noqa: E402
 
 Row = dict[str, Any]
 
@@ -229,7 +229,7 @@ class Suite:
         code, _, err, _ = self.process([self.options.torch_python, "-c", "import torch, onnxscript"], 60)
         if code:
             return {"exported": None, "why": err.strip().rpartition("\n")[2]}
-        from trtconv.model import OnnxModel
+        from trtconv.graph.model import OnnxModel
 
         (spec,) = OnnxModel.load(Case(network, "as-is").model).inputs
         example = profile_shapes(Case(network, "as-is"))[spec.name]["opt"]
@@ -265,8 +265,9 @@ class Suite:
 
 def profile_shapes(case: Case) -> dict[str, dict[str, list[int]]]:
     """Returns the shapes of the case's one profile."""
-    from trtconv.model import OnnxModel
-    from trtconv.shapes import make_profile, parse_dims
+    from trtconv.core.bounds import make_profile
+    from trtconv.core.dim_flags import parse_dims
+    from trtconv.graph.model import OnnxModel
 
     profile = make_profile(OnnxModel.load(case.model).inputs, parse_dims(DIMS[case.network]))
     return {name: shapes.to_json() for name, shapes in profile.inputs.items()}

@@ -8,9 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from trtconv.findings import Finding, Location, Severity
-from trtconv.plan import BuildPlan, BuildReport, CheckReport, Edit, RewriteReport, Skip, Target, TensorInfo
-from trtconv.shapes import InputRange, Range, ShapeProfile
+from trtconv.core.dims import InputRange, Range, ShapeProfile
+from trtconv.core.findings import Finding, Location, Severity
+from trtconv.core.requests.build import BuildPlan, BuildReport
+from trtconv.core.requests.check import CheckReport
+from trtconv.core.requests.common import TensorInfo
+from trtconv.core.requests.rewrite import Edit, RewriteReport, Skip
+from trtconv.core.target import Target
 
 ROOT = Path(__file__).parents[2]
 
@@ -62,6 +66,7 @@ class FakePipeline(types.ModuleType):
 
     def __init__(self) -> None:
         super().__init__("trtconv.pipeline")
+        self.__path__ = [str(ROOT / "trtconv" / "pipeline")]
         self.requests: list[Any] = []
         self.result: Any = None
         self.meanwhile: Callable[[], None] = lambda: None

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from cli_helpers import FINDING, build_report, check_report
 
-from trtconv.cli.boundary import wants_json
-from trtconv.errors import BuildFailed, EnvironmentMissing, InputError, VerifyFailed
+from trtconv.cli.process.boundary import wants_json
+from trtconv.core.errors import BuildFailed, EnvironmentMissing, InputError, VerifyFailed
 
 FAILURES = [
     (InputError("no such file: m.onnx", "Check the path."), 2, "InputError"),

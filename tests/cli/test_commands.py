@@ -9,11 +9,14 @@ from pathlib import Path
 import pytest
 from cli_helpers import build_report, check_report, rewrite_report
 
-from trtconv.cli.check import FORMATS
-from trtconv.findings import Severity
-from trtconv.plan import BuildRequest, CheckRequest, RewriteRequest, Target
-from trtconv.shapes import Range
-from trtconv.tuning import BuilderOptions
+from trtconv.cli.commands.check import FORMATS
+from trtconv.core.builder_options import BuilderOptions
+from trtconv.core.dims import Range
+from trtconv.core.findings import Severity
+from trtconv.core.requests.build import BuildRequest
+from trtconv.core.requests.check import CheckRequest
+from trtconv.core.requests.rewrite import RewriteRequest
+from trtconv.core.target import Target
 
 
 def test_build_defaults(call, pipeline) -> None:
@@ -166,8 +169,8 @@ def _status(**changes: object) -> types.SimpleNamespace:
     ],
 )
 def test_doctor(call, monkeypatch, statuses: tuple[object, ...], code: int, said: str) -> None:
-    monkeypatch.setattr("trtconv.runtime.available", lambda: statuses)
-    monkeypatch.setattr("trtconv.runtime.gpu.gpu_name", lambda: "Test GPU")
+    monkeypatch.setattr("trtconv.runtimes.tensorrt.available", lambda: statuses)
+    monkeypatch.setattr("trtconv.runtimes.tensorrt.gpu.gpu_name", lambda: "Test GPU")
     ended = call("doctor")
     assert ended.code == code
     assert said in ended.out

@@ -175,7 +175,7 @@ def test_ctrl_c_leaves_nothing_behind(spawn, small: Path, tmp_path: Path) -> Non
     code = """
 import signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from trtconv.runtime.network import Network
+from trtconv.runtimes.tensorrt.network import Network
 Network.build = lambda *arguments: time.sleep(600)
 from trtconv.cli import main
 sys.exit(main())

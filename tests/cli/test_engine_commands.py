@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 import pytest
 
-from trtconv.runtime.gpu import gpu_name
+from trtconv.runtimes.tensorrt.gpu import gpu_name
 
 ROOT = Path(__file__).resolve().parents[2]
 UNET = ROOT / "models" / "unet.onnx"

@@ -15,7 +15,7 @@ needs_torch = pytest.mark.skipif(not TORCH, reason="torch and onnxscript are not
 
 def test_nothing_imports_torch_before_it_is_needed(spawn) -> None:
     code = (
-        "import sys, trtconv, trtconv.exporter, trtconv.cli.export\n"
+        "import sys, trtconv, trtconv.exporter, trtconv.cli.commands.export\n"
         "trtconv.export, trtconv.convert, trtconv.ExportOptions\n"
         "assert not {'torch', 'onnxscript'} & set(sys.modules), 'torch'"
     )

@@ -11,9 +11,9 @@ import onnx
 import pytest
 from cli_helpers import ROOT
 
-from trtconv.findings import Finding, Severity
-from trtconv.plan import FailedRun
-from trtconv.report.text import runs_text
+from trtconv.cli.formats.text import runs_text
+from trtconv.core.findings import Finding, Severity
+from trtconv.core.requests.check import FailedRun
 from trtconv.rules import RULES
 
 UNET = str(ROOT / "models" / "unet.onnx")

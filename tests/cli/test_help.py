@@ -118,13 +118,15 @@ def test_help_and_version_load_no_command_and_no_core(spawn) -> None:
     for flag in ("--help", "--version"):
         loaded = _modules_after(spawn, f"from trtconv.cli import main; main([{flag!r}])")
         ours = {name for name in loaded if name.startswith("trtconv")}
-        small = {"trtconv", "trtconv._version", "trtconv.errors", "trtconv.cli"}
-        assert ours == small | {f"trtconv.cli.{name}" for name in ("boundary", "group", "outcome", "signals", "status")}
+        small = {"trtconv", "trtconv.core", "trtconv.core.version", "trtconv.core.errors", "trtconv.cli"}
+        small |= {"trtconv.cli.group", "trtconv.cli.process"}
+        assert ours == small | {f"trtconv.cli.process.{name}" for name in ("boundary", "outcome", "signals", "status")}
 
 
 def test_import_loads_only_the_package(spawn) -> None:
     loaded = _modules_after(spawn, "import trtconv")
-    assert {name for name in loaded if name.startswith("trtconv")} == {"trtconv", "trtconv._version"}
+    ours = {name for name in loaded if name.startswith("trtconv")}
+    assert ours == {"trtconv", "trtconv.core", "trtconv.core.version"}
     assert "click" not in loaded
 
 

@@ -17,8 +17,8 @@ import onnx
 import pytest
 from cli_helpers import ROOT
 
-from trtconv.cli import reproduction
-from trtconv.files import remove_temporaries
+from trtconv.cli.process import reproduction
+from trtconv.core.files import remove_temporaries
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="commands are isolated on Linux")
 
@@ -27,10 +27,12 @@ FAKE = """
 import contextlib, ctypes, os, signal, sys, threading, time, types
 signal.signal(signal.SIGINT, signal.default_int_handler)  # A background shell starts us with SIGINT ignored.
 fake = types.ModuleType("trtconv.pipeline")
+import trtconv
+fake.__path__ = [os.path.join(trtconv.__path__[0], "pipeline")]
 sys.modules["trtconv.pipeline"] = fake
 
 def build(request, progress):
-    from trtconv.files import atomic_stream
+    from trtconv.core.files import atomic_stream
     with contextlib.ExitStack() as stack:
         stack.enter_context(progress.stage("build"))
         if hasattr(request, "engine_path"):
@@ -180,7 +182,7 @@ def test_out_of_memory_in_python_is_no_crash(start: Start, tmp_path: Path) -> No
 
 def test_a_death_after_the_result_adds_no_second_document(start: Start, tmp_path: Path) -> None:
     death = (
-        "import trtconv.cli.outcome as o; write = o.write_result;"
+        "import trtconv.cli.process.outcome as o; write = o.write_result;"
         "o.write_result = lambda text: (write(text), os.kill(os.getpid(), 9))"
     )
     process = start(death, "--format", "json")

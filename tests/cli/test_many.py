@@ -15,9 +15,10 @@ from xml.etree import ElementTree
 import pytest
 from cli_helpers import ROOT
 
-from trtconv import batch, pipeline
-from trtconv.batch import suitable_jobs, worst_exit_code
-from trtconv.plan import CheckRequest, FailedRun
+from trtconv import pipeline
+from trtconv.core.requests.check import CheckRequest, FailedRun
+from trtconv.pipeline import batch
+from trtconv.pipeline.batch import suitable_jobs, worst_exit_code
 
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("tensorrt_rtx") is None, reason="needs tensorrt-rtx"),
@@ -129,7 +130,7 @@ def test_jobs_are_bounded(tmp_path: Path) -> None:
 def test_crash_of_a_worker_fails_its_model_only(spawn, project: Path) -> None:
     code = """
 import sys
-from trtconv import batch
+from trtconv.pipeline import batch
 from trtconv.cli import main
 class Killer(batch.Worker):
     def run(self, request):
@@ -160,7 +161,7 @@ def test_a_bug_in_a_worker_is_called_one(
 def test_interruption_ends_the_workers(spawn, project: Path) -> None:
     code = """
 import sys
-from trtconv import batch
+from trtconv.pipeline import batch
 from trtconv.cli import main
 class Slow(batch.Worker):
     def _start(self):

@@ -18,8 +18,9 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals a
 FAKE = """
 import signal, sys, threading, time, types
 signal.signal(signal.SIGINT, signal.default_int_handler)  # A background shell starts us with SIGINT ignored.
-from trtconv.findings import Finding, Severity
-from trtconv.plan import CheckReport, Target
+from trtconv.core.findings import Finding, Severity
+from trtconv.core.requests.check import CheckReport
+from trtconv.core.target import Target
 fake = types.ModuleType("trtconv.pipeline")
 sys.modules["trtconv.pipeline"] = fake
 

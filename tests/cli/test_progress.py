@@ -11,7 +11,7 @@ import pytest
 
 from trtconv.cli import progress as cli_progress
 from trtconv.cli.progress import show_progress
-from trtconv.progress import NullProgress
+from trtconv.core.progress import NullProgress
 
 
 class Terminal(io.StringIO):

@@ -21,6 +21,8 @@ MODEL = """<ir_version: 8, opset_import: ["": 17]> g (float[1,2,4,4] x) => (floa
 DEATH = """
 import os, sys, types
 fake = types.ModuleType("trtconv.pipeline")
+import trtconv
+fake.__path__ = [os.path.join(trtconv.__path__[0], "pipeline")]
 sys.modules["trtconv.pipeline"] = fake
 def die(request, progress):
     os.kill(os.getpid(), 11)

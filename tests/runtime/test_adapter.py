@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from trtconv.errors import BuildFailed, EnvironmentMissing
-from trtconv.findings import Finding
-from trtconv.plan import BuildPlan, Target
-from trtconv.runtime import DeconvLayer, ParsedNetwork, ParserIssue, Runtime, available, load
-from trtconv.shapes import InputRange, ShapeProfile
+from trtconv.core.dims import InputRange, ShapeProfile
+from trtconv.core.errors import BuildFailed, EnvironmentMissing
+from trtconv.core.findings import Finding
+from trtconv.core.requests.build import BuildPlan
+from trtconv.core.target import Target
+from trtconv.runtimes.tensorrt import DeconvLayer, ParsedNetwork, ParserIssue, Runtime, available, load
 
 np = pytest.importorskip("numpy")
 onnx = pytest.importorskip("onnx")

@@ -14,18 +14,18 @@ from onnx import TensorProto, helper
 
 import trtconv
 from models import PLACES, RTX, WEIGHTS, Layer, make, parse, rewritten, wrap
-from trtconv import runtime
-from trtconv.audit import audit
-from trtconv.findings import Finding, Severity
-from trtconv.model import OnnxModel
-from trtconv.runtime import ParsedNetwork
+from trtconv.core.findings import Finding, Severity
+from trtconv.graph.model import OnnxModel
+from trtconv.pipeline.audit import audit
+from trtconv.runtimes import tensorrt
+from trtconv.runtimes.tensorrt import ParsedNetwork
 
 pytest.importorskip("tensorrt_rtx")
 
 
 def parsed(model: OnnxModel) -> ParsedNetwork:
     model.name_nodes("ConvTranspose")
-    network = runtime.load(RTX).parse(model.serialize(), model.path)
+    network = tensorrt.load(RTX).parse(model.serialize(), model.path)
     assert not isinstance(network, tuple), network
     return network
 

@@ -10,10 +10,10 @@ import pytest
 pytest.importorskip("tensorrt_rtx", reason="tensorrt-rtx is not installed: pip install tensorrt-rtx")
 
 from models import PLACES, Layer, make
-from trtconv.explain import explain
-from trtconv.explanation import ExplainRequest, Explanation, Layers
-from trtconv.plan import Target
-from trtconv.report.explain_text import explain_text
+from trtconv.cli.formats.explain import explain_text
+from trtconv.core.requests.explain import ExplainRequest, Explanation, Layers
+from trtconv.core.target import Target
+from trtconv.explainer.node import explain
 
 UP = Layer(sizes=(5, 5), kernel=(3, 3), strides=(2, 2), bias="initializer")
 

@@ -14,14 +14,17 @@ from hypothesis import strategies as st
 from quant_models import EXACT, MOVES, POINTS, Net, Quantiser, make_net
 
 from models import DECONV_PASSES, RTX, rewritten
-from trtconv import pipeline, runtime
-from trtconv.audit import audit
-from trtconv.findings import Severity
-from trtconv.model import OnnxModel
+from trtconv import pipeline
+from trtconv.core.bounds import make_profile
+from trtconv.core.dims import Range
+from trtconv.core.findings import Severity
+from trtconv.core.requests.build import BuildPlan, BuildReport, BuildRequest
+from trtconv.core.requests.check import CheckRequest
+from trtconv.graph.model import OnnxModel
 from trtconv.passes import PASSES
-from trtconv.plan import BuildPlan, BuildReport, BuildRequest, CheckRequest
-from trtconv.reference import compare_models
-from trtconv.shapes import Range, make_profile
+from trtconv.pipeline.audit import audit
+from trtconv.runtimes import tensorrt
+from trtconv.runtimes.onnxruntime import compare_models
 
 pytest.importorskip("tensorrt_rtx")
 
@@ -32,7 +35,7 @@ USUAL = tuple(each for each in PASSES if not each.on_request)
 def built(model: OnnxModel) -> None:
     """Parses, audits and builds a model."""
     model.name_nodes("ConvTranspose")
-    network = runtime.load(RTX).parse(model.serialize(), model.path)
+    network = tensorrt.load(RTX).parse(model.serialize(), model.path)
     assert not isinstance(network, tuple), network
     assert not audit(model, network)
     plan = BuildPlan(RTX, (make_profile(model.inputs, {}),))

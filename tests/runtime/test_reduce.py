@@ -14,12 +14,16 @@ from click.testing import CliRunner
 from onnx import TensorProto, helper, numpy_helper
 
 from trtconv.cli.group import cli
-from trtconv.errors import EnvironmentMissing, InputError
-from trtconv.model import OnnxModel
-from trtconv.plan import BuildReport, BuildRequest, FailedRun, ReduceRequest, Target
-from trtconv.reduce import reduce
-from trtconv.shapes import Range, make_profile
-from trtconv.subgraph import Cutter
+from trtconv.core.bounds import make_profile
+from trtconv.core.dims import Range
+from trtconv.core.errors import EnvironmentMissing, InputError
+from trtconv.core.requests.build import BuildReport, BuildRequest
+from trtconv.core.requests.check import FailedRun
+from trtconv.core.requests.reduce import ReduceRequest
+from trtconv.core.target import Target
+from trtconv.graph.extract import Cutter
+from trtconv.graph.model import OnnxModel
+from trtconv.pipeline.reduce import reduce
 
 RTX = Target("rtx")
 SIZES = {"h": Range(8, 16, 32)}
@@ -163,10 +167,10 @@ class Scripted:
 def test_crashes_and_hangs_are_reduced_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, message: str, code: str
 ) -> None:
-    from trtconv import batch
+    from trtconv.pipeline import batch
 
     worker = Scripted(getattr(batch, message), "relu3")
-    monkeypatch.setattr("trtconv.reduce.Worker", lambda: worker)
+    monkeypatch.setattr("trtconv.pipeline.reduce.Worker", lambda: worker)
     path = saved(tmp_path, chain(8, 5, "Abs"))
     dims = {**SIZES, "w": Range(16, 16, 16)}
     report = reduce(ReduceRequest(path, tmp_path / "part.onnx", dims, target=RTX, timeout=7))

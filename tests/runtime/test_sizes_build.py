@@ -12,9 +12,9 @@ import trtconv
 from tests.sizecases import MODELS, save
 from tests.unit.test_passes_match_skip import unet
 from trtconv import BuildRequest, CheckRequest, InputError, Range, RewriteRequest, Target
-from trtconv.errors import EnvironmentMissing
-from trtconv.runtime import load
-from trtconv.shapes import parse_dims, parse_values
+from trtconv.core.dim_flags import parse_dims, parse_values
+from trtconv.core.errors import EnvironmentMissing
+from trtconv.runtimes.tensorrt import load
 
 RTX = Target("rtx")
 WANTED = parse_dims(["batch=1", "height=200:300:400", "width=200:300:400"])

@@ -10,8 +10,8 @@ from fakes import FakeNetwork, deconv
 from onnx import TensorProto, helper
 
 from models import parse, wrap
-from trtconv.audit import audit
-from trtconv.runtime import DeconvLayer
+from trtconv.pipeline.audit import audit
+from trtconv.runtimes.tensorrt import DeconvLayer
 
 
 def model(attrs: str, bias: str = "", inputs: str = "") -> onnx.ModelProto:

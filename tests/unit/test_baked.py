@@ -9,14 +9,15 @@ import onnx
 import pytest
 
 from tests.sizecases import HEADER, MODELS, parse, save
-from trtconv.baked import Baked
-from trtconv.model import OnnxModel
+from trtconv.cli.formats.text import rewrite_text
+from trtconv.core.requests.rewrite import RewriteRequest
+from trtconv.core.target import Target
+from trtconv.graph.model import OnnxModel
 from trtconv.passes import run_passes
 from trtconv.passes.restore_sizes import RestorePixelShuffle, RestoreReshapeTarget, RestoreResizeScales
-from trtconv.pipeline import rewrite
-from trtconv.plan import RewriteRequest, Target
-from trtconv.report.text import rewrite_text
+from trtconv.pipeline.rewriting import rewrite
 from trtconv.rules import run_rules
+from trtconv.shapes.traced.search import Baked
 
 onnxruntime = pytest.importorskip("onnxruntime")
 RTX = Target("rtx", (1, 7))

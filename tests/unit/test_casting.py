@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 from onnx import TensorProto, numpy_helper
 
 from models import parse
-from trtconv import casting, reference
-from trtconv.casting import BFLOAT, HALF, Kind
-from trtconv.model import OnnxModel
+from trtconv.graph.model import OnnxModel
+from trtconv.precision import casting
+from trtconv.precision.io import cast_interface
+from trtconv.precision.schemas import BFLOAT, HALF, Kind
+from trtconv.runtimes import onnxruntime
 
 KINDS = pytest.mark.parametrize("kind", [HALF, BFLOAT], ids=lambda kind: kind.name)
 
@@ -46,7 +48,7 @@ def inputs_of(made: OnnxModel, op: str) -> list[int]:
 
 
 def error(original: OnnxModel, made: OnnxModel) -> float:
-    found = reference.compare_models(original, made)
+    found = onnxruntime.compare_models(original, made)
     assert found["why"] is None, found["why"]
     return float(found["max_relative_error"])
 
@@ -82,14 +84,14 @@ def test_the_interface_and_its_numbers_stay() -> None:
 def test_the_interface_can_be_cast_too() -> None:
     made = model(DECONV, **weights())
     casting.cast(made, HALF)
-    casting.cast_interface(made, HALF)
+    cast_interface(made, HALF)
     known = types(made)
     assert (known["x"], known["y"]) == (HALF.code, HALF.code)
     onnx.checker.check_model(made.proto, full_check=True)
-    session = reference.session(made)
+    session = onnxruntime.session(made)
     x = np.random.default_rng(1).standard_normal((1, 4, 8, 8)).astype("f")
     (got,) = session.run(None, {"x": x.astype(np.float16)})
-    (wanted,) = reference.session(model(DECONV, **weights())).run(None, {"x": x})
+    (wanted,) = onnxruntime.session(model(DECONV, **weights())).run(None, {"x": x})
     assert got.dtype == np.float16
     assert np.abs(got - wanted).max() < 5e-3
 
@@ -99,9 +101,9 @@ def test_a_weight_that_is_returned_keeps_its_type() -> None:
         <float[4] w = {1,2,3,4}> { y = Mul (x, w) }"""
     made = model(text)
     casting.cast(made, HALF)
-    casting.cast_interface(made, HALF)
+    cast_interface(made, HALF)
     onnx.checker.check_model(made.proto, full_check=True)
-    got = reference.session(made).run(None, {"x": np.ones(4, np.float16)})
+    got = onnxruntime.session(made).run(None, {"x": np.ones(4, np.float16)})
     assert [each.dtype for each in got] == [np.float16, np.float32]
 
 
@@ -144,7 +146,7 @@ def test_an_epsilon_does_not_become_zero() -> None:
     made = model(text)
     casting.cast(made, HALF)
     assert inputs_of(made, "Div") == [HALF.code] * 2
-    (y,) = reference.session(made).run(None, {"x": np.ones(4, np.float32)})
+    (y,) = onnxruntime.session(made).run(None, {"x": np.ones(4, np.float32)})
     assert y.tolist() == [0, 0, 0, 0]
 
 
@@ -238,8 +240,8 @@ def test_branches_read_from_outside() -> None:
     onnx.checker.check_model(made.proto, full_check=True)
     for condition in (True, False):
         feeds = {"x": np.array([-1, 0, 1, 2], "f"), "c": np.array(condition)}
-        (wanted,) = reference.session(model(BRANCHES)).run(None, feeds)
-        (got,) = reference.session(made).run(None, feeds)
+        (wanted,) = onnxruntime.session(model(BRANCHES)).run(None, feeds)
+        (got,) = onnxruntime.session(made).run(None, feeds)
         assert np.abs(wanted - got).max() < 2e-3
 
 
@@ -294,9 +296,9 @@ def test_emulated_the_numbers_are_those_of_the_type() -> None:
     casting.cast(real, HALF)
     assert set(inputs_of(made, "ConvTranspose")) == {TensorProto.FLOAT}
     x = {"x": np.random.default_rng(3).standard_normal((1, 4, 8, 8)).astype("f")}
-    (emulated,), (cast,) = (reference.session(each).run(None, x) for each in (made, real))
+    (emulated,), (cast,) = (onnxruntime.session(each).run(None, x) for each in (made, real))
     assert np.abs(emulated - cast).max() < 2e-3
-    (exact,) = reference.session(model(DECONV, **weights())).run(None, x)
+    (exact,) = onnxruntime.session(model(DECONV, **weights())).run(None, x)
     assert (emulated != exact).any()
 
 
@@ -306,8 +308,8 @@ def test_emulated_every_graph_is_in_order() -> None:
     casting.cast(made, HALF, emulated=True)
     onnx.checker.check_model(made.proto, full_check=True)
     feeds = {"x": np.array([-1, 0, 1, 2], "f"), "c": np.array(True)}
-    (wanted,) = reference.session(model(BRANCHES)).run(None, feeds)
-    (got,) = reference.session(made).run(None, feeds)
+    (wanted,) = onnxruntime.session(model(BRANCHES)).run(None, feeds)
+    (got,) = onnxruntime.session(made).run(None, feeds)
     assert np.abs(wanted - got).max() < 2e-3
 
 
@@ -338,6 +340,6 @@ def test_any_graph_stays_valid_and_close(ops: list[str], hot: set[int], data: st
         assert types(made)[f"t{index}"] == TensorProto.FLOAT
     feeds = {"x": np.array([-0.5, 0.0, 0.75, 1.0], "f")}
     for wanted, got in zip(
-        reference.session(model(text)).run(None, feeds), reference.session(made).run(None, feeds), strict=True
+        onnxruntime.session(model(text)).run(None, feeds), onnxruntime.session(made).run(None, feeds), strict=True
     ):
         assert np.abs(wanted - got).max() <= 1e-2 * max(1.0, float(np.abs(wanted).max()))

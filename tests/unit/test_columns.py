@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from onnx import helper
 
 from models import RTX, parse
-from trtconv.columns import Columns
-from trtconv.model import Field, OnnxModel, close_all
+from trtconv.graph.editor import Field, close_all
+from trtconv.graph.model import OnnxModel
+from trtconv.graph.nodes import Columns
 from trtconv.passes import PASSES, run_passes
 
 READ = ("names", "ops", "domains", "inputs", "outputs", "attributes")

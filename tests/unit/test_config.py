@@ -8,11 +8,11 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from trtconv import config
-from trtconv.errors import InputError
-from trtconv.findings import Severity
-from trtconv.plan import Target
-from trtconv.shapes import Range
+from trtconv.core import config
+from trtconv.core.dims import Range
+from trtconv.core.errors import InputError
+from trtconv.core.findings import Severity
+from trtconv.core.target import Target
 
 ROOT = Path(__file__).parents[2]
 

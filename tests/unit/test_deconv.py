@@ -10,7 +10,7 @@ from hypothesis import given
 from layers import layers
 
 from models import Layer, full_sizes, window
-from trtconv.deconv import (
+from trtconv.graph.deconv import (
     Crop,
     Geometry,
     crops,

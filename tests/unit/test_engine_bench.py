@@ -11,12 +11,12 @@ import pytest
 
 from tests.enginecases import DIMS, NET, Built, build, call_here, give_gpu
 from tests.fake_gpu import FakeDriver
+from trtconv.cli.formats import plot
+from trtconv.cli.formats.engine import bench_text
+from trtconv.core.dims import Range
+from trtconv.core.errors import EngineFailed, EnvironmentMissing, InputError
+from trtconv.core.requests.engine import BenchReport, BenchRequest
 from trtconv.engine import bench
-from trtconv.errors import EngineFailed, EnvironmentMissing, InputError
-from trtconv.proven import BenchReport, BenchRequest
-from trtconv.report import plot
-from trtconv.report.engine import bench_text
-from trtconv.shapes import Range
 
 
 @pytest.fixture

@@ -14,14 +14,15 @@ import trtconv.engine.bisecting as bisecting
 import trtconv.engine.verifying as verifying
 from tests.enginecases import NET, build, call_here, give_gpu
 from tests.fake_gpu import FakeDriver, engine_bytes, fake_tensorrt
+from trtconv.core.builder_options import BuilderOptions
+from trtconv.core.requests.build import BuildPlan
+from trtconv.core.requests.engine import Limits, VerifyRequest
+from trtconv.core.target import Target
 from trtconv.engine import verify
-from trtconv.model import OnnxModel
-from trtconv.plan import BuildPlan, Target
-from trtconv.proven import Limits, VerifyRequest
-from trtconv.runtime import EngineBlob
-from trtconv.runtime.execution import Engines
-from trtconv.runtime.logger import Log
-from trtconv.tuning import BuilderOptions
+from trtconv.graph.model import OnnxModel
+from trtconv.runtimes.tensorrt import EngineBlob
+from trtconv.runtimes.tensorrt.engine import Engines
+from trtconv.runtimes.tensorrt.logger import Log
 
 Break = Callable[[onnx.ModelProto], None]
 

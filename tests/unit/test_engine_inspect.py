@@ -10,11 +10,11 @@ import pytest
 
 from tests.enginecases import build, call_here, give_gpu
 from tests.fake_gpu import FakeDriver
+from trtconv.cli.formats.inspection import inspect_text
+from trtconv.core.errors import EnvironmentMissing, InputError
+from trtconv.core.requests.engine import InspectRequest
 from trtconv.engine import inspect
 from trtconv.engine.layers import has_details, read_layers, summary, type_in
-from trtconv.errors import EnvironmentMissing, InputError
-from trtconv.proven import InspectRequest
-from trtconv.report.inspection import inspect_text
 
 # Made by hand after each version's documentation; TensorRT 8.6 and 10 join type and format, 11 has them apart.
 VERSION_8 = {

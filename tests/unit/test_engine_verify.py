@@ -13,13 +13,13 @@ import pytest
 
 from tests.enginecases import DIMS, NET, Built, build, call_here, give_gpu
 from tests.fake_gpu import FakeDriver
-from trtconv.cli.verify import command
+from trtconv.cli.commands.verify import command
+from trtconv.core.dims import Range
+from trtconv.core.errors import EngineFailed, EnvironmentMissing, InputError
+from trtconv.core.requests.engine import Limits, VerifyReport, VerifyRequest
 from trtconv.engine import verify, verifying
 from trtconv.engine.memory import available_bytes
-from trtconv.errors import EngineFailed, EnvironmentMissing, InputError
-from trtconv.metrics import TOLERANCES
-from trtconv.proven import Limits, VerifyReport, VerifyRequest
-from trtconv.shapes import Range
+from trtconv.runtimes.compare import TOLERANCES
 
 ROOT = Path(__file__).parents[2]
 

@@ -10,11 +10,11 @@ import onnx
 import pytest
 
 from tests.fake_gpu import FakeDriver, engine_bytes, fake_tensorrt
-from trtconv.errors import EngineFailed, EnvironmentMissing, InputError
-from trtconv.runtime import device
-from trtconv.runtime.execution import Engines
-from trtconv.runtime.logger import Log
-from trtconv.shapes import InputRange
+from trtconv.core.dims import InputRange
+from trtconv.core.errors import EngineFailed, EnvironmentMissing, InputError
+from trtconv.runtimes.tensorrt import device
+from trtconv.runtimes.tensorrt.engine import Engines
+from trtconv.runtimes.tensorrt.logger import Log
 
 MODEL = onnx.parser.parse_model(
     '<ir_version: 8, opset_import: ["": 17]> g (float[n, 4] x) => (float[n, 4] y) { y = Add (x, x) }'

@@ -15,15 +15,15 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from models import BIASES, PLACES, QUANTIZED, RTX, TENSORRT_8, WEIGHTS, Layer, full_sizes, make, parse, run, window
-from trtconv import deconv
-from trtconv.axes import cycle_text, describe_axes, linear
-from trtconv.deconv import Geometry, geometry_of
-from trtconv.errors import EnvironmentMissing, InputError
-from trtconv.explain import explain
-from trtconv.explanation import Axis, ExplainReport, ExplainRequest, Explanation
-from trtconv.plan import Target
-from trtconv.report.explain_text import explain_text
-from trtconv.report.json import render
+from trtconv.cli.formats.explain import explain_text
+from trtconv.cli.formats.json import render
+from trtconv.core.errors import EnvironmentMissing, InputError
+from trtconv.core.requests.explain import Axis, ExplainReport, ExplainRequest, Explanation
+from trtconv.core.target import Target
+from trtconv.explainer.axis import cycle_text, describe_axes, linear
+from trtconv.explainer.node import explain
+from trtconv.graph import deconv
+from trtconv.graph.deconv import Geometry, geometry_of
 
 RTX_NOT_HERE = Target("rtx", (1, 0))
 """Has no strided dilated deconvolution, and no parser that could be asked."""
@@ -277,7 +277,7 @@ def no_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(target: Target | None) -> None:
         raise EnvironmentMissing("TensorRT is not here")
 
-    monkeypatch.setattr("trtconv.runtime.load", missing)
+    monkeypatch.setattr("trtconv.runtimes.tensorrt.load", missing)
 
 
 @pytest.mark.usefixtures("no_runtime")
@@ -539,7 +539,7 @@ def test_none_are_listed(tmp_path: Path, no_runtime: None) -> None:
 def test_the_installed_parser_is_asked_about_the_node_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     layers = (fakes.deconv("node", kernel=(3, 1), stride=(2, 1), pre_padding=(0, 0), post_padding=(0, 0)),)
     engine = fakes.FakeRuntime(fakes.FakeNetwork(deconvolutions=layers))
-    monkeypatch.setattr("trtconv.runtime.load", lambda target: engine)
+    monkeypatch.setattr("trtconv.runtimes.tensorrt.load", lambda target: engine)
     report = explain(ExplainRequest(saved(make(UP)[0], tmp_path)))
     assert report.explanation is not None
     assert report.target == engine.info.target
@@ -555,7 +555,7 @@ def test_the_installed_parser_is_asked_about_the_node_alone(tmp_path: Path, monk
 
 def test_a_refusal_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = fakes.FakeRuntime(refuses=[fakes.issue(0, "ConvTranspose", "no negative pads")])
-    monkeypatch.setattr("trtconv.runtime.load", lambda target: engine)
+    monkeypatch.setattr("trtconv.runtimes.tensorrt.load", lambda target: engine)
     text = explain_text(explain(ExplainRequest(saved(make(UP)[0], tmp_path))))
     assert "which refuses it: no negative pads" in text
 

@@ -19,7 +19,7 @@ import onnx  # noqa: E402
 
 import trtconv  # noqa: E402
 from trtconv import BuildRequest, ExportOptions, Range, Target  # noqa: E402
-from trtconv.errors import EnvironmentMissing  # noqa: E402
+from trtconv.core.errors import EnvironmentMissing  # noqa: E402
 
 EXPORTERS = ("torch.export", "torchscript")
 FLAT = ("batch", None, "height", "width")

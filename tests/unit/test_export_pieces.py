@@ -9,8 +9,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from trtconv.errors import InputError
-from trtconv.exporter import pieces
+from trtconv.core.errors import InputError
+from trtconv.exporter import write
 
 
 def _model(folder: Path) -> tuple[onnx.ModelProto, onnx.ModelProto]:
@@ -39,7 +39,7 @@ def _values(model: onnx.ModelProto) -> dict[str, np.ndarray]:
 def test_one_piece(tmp_path: Path) -> None:
     whole, split = _model(tmp_path)
     output = tmp_path / "deep" / "out.onnx"
-    pieces.write_model(split, tmp_path, output)
+    write.write_model(split, tmp_path, output)
     (tmp_path / "raw.data").unlink()
     got = onnx.load(output)
     onnx.checker.check_model(got)
@@ -51,9 +51,9 @@ def test_one_piece(tmp_path: Path) -> None:
 
 def test_two_pieces_where_one_is_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole, split = _model(tmp_path)
-    monkeypatch.setattr(pieces, "ONE_PIECE_LIMIT", 1000)
+    monkeypatch.setattr(write, "ONE_PIECE_LIMIT", 1000)
     output = tmp_path / "deep" / "out.onnx"
-    pieces.write_model(split, tmp_path, output)
+    write.write_model(split, tmp_path, output)
     (tmp_path / "raw.data").unlink()
     got = onnx.load(output)
     assert sorted(p.name for p in output.parent.iterdir()) == ["out.onnx", "out.onnx.data"]
@@ -66,7 +66,7 @@ def test_a_failure_leaves_the_old_file(tmp_path: Path) -> None:
     output = tmp_path / "out.onnx"
     output.write_bytes(b"old")
     with pytest.raises(EOFError):
-        pieces.write_model(split, tmp_path, output)
+        write.write_model(split, tmp_path, output)
     assert output.read_bytes() == b"old"
     assert not list(tmp_path.glob(".*"))
 
@@ -75,4 +75,4 @@ def test_an_output_that_cannot_be_written(tmp_path: Path) -> None:
     _, split = _model(tmp_path)
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(InputError):
-        pieces.write_model(split, tmp_path, tmp_path / "file" / "out.onnx")
+        write.write_model(split, tmp_path, tmp_path / "file" / "out.onnx")

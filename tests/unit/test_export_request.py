@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from trtconv.errors import InputError
-from trtconv.exported import Blame, Proof, ProofRun, SizeRule
+from trtconv.core.dims import Range
+from trtconv.core.errors import InputError
+from trtconv.core.requests.export import Blame, Proof, ProofRun, SizeRule
 from trtconv.exporter.request import InputDecl, parse_argument, parse_dynamic, parse_input, plan_axes
-from trtconv.shapes import Range
 
 X = InputDecl("x", (1, 3, 64, 64))
 AXES = {"x": ("batch", None, "height", "width")}

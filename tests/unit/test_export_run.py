@@ -19,9 +19,9 @@ import onnx  # noqa: E402
 
 import trtconv  # noqa: E402
 from trtconv import ExportFailed, ExportOptions, InputError  # noqa: E402
+from trtconv.core.dims import Range  # noqa: E402
 from trtconv.exporter import ExportRequest, export_spec  # noqa: E402
 from trtconv.exporter.request import InputDecl  # noqa: E402
-from trtconv.shapes import Range  # noqa: E402
 
 NETS = Path(__file__).with_name("export_nets.py")
 ALL = ("batch", None, "height", "width")

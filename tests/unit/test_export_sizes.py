@@ -12,11 +12,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import export_nets as nets  # noqa: E402
 
+from trtconv.core.dims import Range  # noqa: E402
 from trtconv.exporter.request import InputDecl, plan_axes  # noqa: E402
 from trtconv.exporter.sizes import find_rules, joint_failure, output_dims  # noqa: E402
-from trtconv.exporter.subject import prepare  # noqa: E402
+from trtconv.exporter.torch_module import prepare  # noqa: E402
 from trtconv.exporter.trials import Trials  # noqa: E402
-from trtconv.shapes import Range  # noqa: E402
 
 ALL = ("batch", None, "height", "width")
 

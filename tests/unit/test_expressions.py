@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from tests.sizecases import assert_exact, parse
-from trtconv import expressions
-from trtconv.errors import InputError
-from trtconv.lattice import Num, Sizes
-from trtconv.shapes import InputSpec, Range, bounds_by_name, make_profile
+from trtconv.core import expressions
+from trtconv.core.bounds import bounds_by_name, make_profile
+from trtconv.core.dims import InputSpec, Range
+from trtconv.core.errors import InputError
+from trtconv.shapes.lattice import Num, Sizes
 
 SIZES = [3, 8, 63, 64, 65, 900]
 VALUES = {

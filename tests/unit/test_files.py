@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from trtconv.errors import InputError
-from trtconv.files import atomic_write, check_writable, real_path, sha256_of
+from trtconv.core.errors import InputError
+from trtconv.core.files import atomic_write, check_writable, real_path, sha256_of
 
 
 def test_a_device_or_a_pipe_is_never_replaced(tmp_path: Path) -> None:

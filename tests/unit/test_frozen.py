@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from trtconv.frozen import frozen
+from trtconv.core.frozen import frozen
 
 
 @frozen

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from tests.sizecases import MODELS, Brute, assert_exact, parse
-from trtconv.lattice import Sizes, first_faults
-from trtconv.model import OnnxModel
+from trtconv.graph.model import OnnxModel
+from trtconv.shapes.lattice import Sizes, first_faults
 
 
 def _weights(name: str, *shape: int) -> onnx.TensorProto:

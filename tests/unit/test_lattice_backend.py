@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trtconv.lattice.number import Num
-from trtconv.lattice.program import Program
-from trtconv.lattice.tensor import Tensor
-from trtconv.model import OnnxModel
+from trtconv.graph.model import OnnxModel
+from trtconv.shapes.lattice.number import Num
+from trtconv.shapes.lattice.program import Program
+from trtconv.shapes.lattice.tensor import Tensor
 
 
 def _cases() -> list[Any]:

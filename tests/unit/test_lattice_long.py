@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from tests.sizecases import parse
-from trtconv.lattice import Sizes
-from trtconv.lattice.stretch import MAX_LISTED, pattern_of
-from trtconv.lattice.tables import MAX_ROWS, Table, join
-from trtconv.profiles import settle
-from trtconv.shapes import Range, make_profile
-from trtconv.sizing import SizesRequest, sizes
+from trtconv.core.bounds import make_profile
+from trtconv.core.dims import Range
+from trtconv.pipeline.profiles import settle
+from trtconv.shapes.lattice import Sizes
+from trtconv.shapes.lattice.stretch import MAX_LISTED, pattern_of
+from trtconv.shapes.lattice.tables import MAX_ROWS, Table, join
+from trtconv.shapes.report import SizesRequest, sizes
 
 ROWS_OF_64 = "g (float[1,1,t] x) => (float[a,b,c] y) <int64[3] s = {1,-1,64}> { y = Reshape (x, s) }"
 BAKED = "g (float[1,1,t] x) => (float[a,b,c] y) <int64[3] s = {1,300,1000}> { y = Reshape (x, s) }"

@@ -21,8 +21,8 @@ import onnx  # noqa: E402
 import size_nets as nets  # noqa: E402
 
 from tests.sizecases import assert_exact  # noqa: E402
-from trtconv.lattice import Sizes  # noqa: E402
-from trtconv.model import OnnxModel  # noqa: E402
+from trtconv.graph.model import OnnxModel  # noqa: E402
+from trtconv.shapes.lattice import Sizes  # noqa: E402
 
 IMAGE = {"x": (1, 3, 48, 66)}
 PLANE = {"x": {2: "height", 3: "width"}}

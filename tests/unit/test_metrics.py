@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import math
 
 import numpy as np
@@ -11,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from trtconv import metrics
-from trtconv.metrics import TOLERANCES, Tolerance, compare
+from trtconv.runtimes.compare import TOLERANCES, Tolerance, compare
 
+compare_module = importlib.import_module("trtconv.runtimes.compare")
 LOOSE = Tolerance(1e9, -1.0, 1.0)
 FLOATS = st.floats(-1e6, 1e6, width=32)
 PAIRS = npst.array_shapes(max_dims=3, max_side=6).flatmap(
@@ -43,11 +44,11 @@ def test_numbers_are_those_of_whole_arrays(pair: tuple[np.ndarray, np.ndarray]) 
 @given(PAIRS, st.integers(1, 7))
 def test_chunks_change_nothing(pair: tuple[np.ndarray, np.ndarray], size: int) -> None:
     whole = compare("y", *pair, Tolerance(0.1, 0.9))
-    before, metrics._CHUNK = metrics._CHUNK, size
+    before, compare_module._CHUNK = compare_module._CHUNK, size
     try:
         parts = compare("y", *pair, Tolerance(0.1, 0.9))
     finally:
-        metrics._CHUNK = before
+        compare_module._CHUNK = before
     assert parts.passed == whole.passed
     for name in ("max_abs", "max_rel", "cosine", "psnr", "mismatches"):
         assert getattr(parts, name) == pytest.approx(getattr(whole, name), abs=1e-9)
@@ -136,4 +137,4 @@ def test_no_default_lets_a_shifted_signal_pass(name: str) -> None:
 
 def test_json_has_every_number() -> None:
     document = compare("y", ONE, ONE, LOOSE).to_json()
-    assert set(document) == {f.name for f in dataclasses.fields(metrics.Difference)} | {"passed"}
+    assert set(document) == {f.name for f in dataclasses.fields(compare_module.Difference)} | {"passed"}

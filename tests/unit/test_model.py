@@ -11,8 +11,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from models import RTX, deconvs, parse, rewritten
-from trtconv.errors import InputError
-from trtconv.model import Field, OnnxModel, python_line
+from trtconv.core.errors import InputError
+from trtconv.graph.editor import Field
+from trtconv.graph.model import OnnxModel
+from trtconv.graph.scope import python_line
 from trtconv.passes import PASSES, run_passes
 
 W = numpy_helper.from_array(np.arange(9, dtype=np.float32).reshape(1, 1, 3, 3), "w")
@@ -199,7 +201,7 @@ def test_a_model_too_large_for_one_file_gets_a_data_file(tmp_path: Path, monkeyp
     proto = onnx.load(path, load_external_data=False)
     proto.graph.initializer.append(large)
     path.write_bytes(proto.SerializeToString())
-    monkeypatch.setattr("trtconv.model.PROTOBUF_LIMIT", 100)
+    monkeypatch.setattr("trtconv.graph.model.PROTOBUF_LIMIT", 100)
     out = tmp_path / "out.onnx"
     # A second time: what an earlier one left is replaced.
     for _ in range(2):

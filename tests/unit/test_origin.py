@@ -9,8 +9,8 @@ from quant_models import Net, Quantiser, make_net
 
 from models import RTX, parse, wrap
 from trtconv import CheckRequest, Target, pipeline
-from trtconv.findings import Finding, Location, Severity
-from trtconv.origin import Origin
+from trtconv.core.findings import Finding, Location, Severity
+from trtconv.graph.provenance import Origin
 from trtconv.passes import passes_for, run_passes
 
 TEXT = """<ir_version: 8, opset_import: ["": 17]>

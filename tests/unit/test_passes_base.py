@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from models import RTX, parse, wrap
-from trtconv.errors import InputError
-from trtconv.model import OnnxModel
+from trtconv.core.errors import InputError
+from trtconv.core.requests.rewrite import Edit, Skip
+from trtconv.graph.model import OnnxModel
 from trtconv.passes import PASSES, Pass, PassResult, run_passes, select
-from trtconv.plan import Edit, Skip
 
 TEXT = """<ir_version: 8, opset_import: ["": 17], metadata_props: ["k": "v"]>
     g (float[1,1,8,8] x) => (float[1,1,8,8] y) <float[1] w = {1}> { [add] h = Add (x, w) [last] y = Relu (h) }"""

@@ -24,7 +24,7 @@ from models import (
     rewritten,
     run,
 )
-from trtconv.plan import Target
+from trtconv.core.target import Target
 from trtconv.rules.base import ModelView
 
 TARGETS = st.sampled_from([RTX, TENSORRT_8])

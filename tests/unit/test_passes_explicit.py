@@ -8,7 +8,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from models import RTX, TENSORRT_8, Array, assert_equal, attributes, deconvs, parse, rewritten, run, wrap
-from trtconv.model import OnnxModel
+from trtconv.graph.model import OnnxModel
 from trtconv.passes import PASSES, PassResult, passes_for
 from trtconv.passes.base import run_passes
 

@@ -13,9 +13,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from models import RTX
 from tests.sizecases import MODELS
-from trtconv.lattice import Sizes
-from trtconv.model import OnnxModel
+from trtconv.graph.model import OnnxModel
 from trtconv.passes import PASSES, PassResult, run_passes
+from trtconv.shapes.lattice import Sizes
 
 PASS = next(each for each in PASSES if each.name == "match-skip-size")
 SIZES = [*range(8, 26), 31, 40]

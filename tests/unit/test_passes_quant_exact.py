@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from quant_models import BIASES, EXACT, MICROSOFT, MOVES, POINTS, SPELLINGS, Net, Quantiser, make_net, run_bitwise
 
 from models import RTX, TENSORRT_8, parse, rewritten
+from trtconv.graph.quantization import limits
 from trtconv.passes import PASSES, passes_for
-from trtconv.quant import limits
 
 OPSETS = st.sampled_from([10, 13, 17, 19, 21])
 REQUANTIZE = tuple(each for each in PASSES if not each.on_request or each.flag == "requantize")

@@ -14,9 +14,9 @@ from onnx import numpy_helper
 from quant_models import EXACT, Net, Quantiser, make_net, run_bitwise, weight_parts
 
 from models import RTX, TENSORRT_8, assert_equal, parse, rewritten, run
+from trtconv.core.target import Target
+from trtconv.graph.quantization import EMULATED, limits
 from trtconv.passes import PASSES, PassResult
-from trtconv.plan import Target
-from trtconv.quant import EMULATED, limits
 
 MOVE = tuple(p for p in PASSES if p.name in ("normalize-quantizers", "move-channel-scales"))
 REQUANTIZE = tuple(p for p in PASSES if p.name in ("normalize-quantizers", "requantize-symmetric"))

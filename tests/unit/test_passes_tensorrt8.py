@@ -9,10 +9,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from trtconv.model import OnnxModel
+from trtconv.core.target import Target
+from trtconv.graph.model import OnnxModel
 from trtconv.passes import PASSES, run_passes, select
-from trtconv.plan import Target
-from trtconv.reference import compare_models
+from trtconv.runtimes.onnxruntime import compare_models
 
 TENSORRT_8 = Target("tensorrt", (8, 6))
 RTX = Target("rtx", (1, 7))

@@ -19,11 +19,15 @@ from onnx import numpy_helper
 import trtconv
 from models import RTX, parse
 from trtconv import BuildRequest, CheckRequest, Range, RewriteRequest, Target, pipeline
-from trtconv.errors import BuildFailed, EnvironmentMissing, InputError
-from trtconv.findings import Finding, Severity
+from trtconv.core.builder_options import BuilderOptions
+from trtconv.core.errors import BuildFailed, EnvironmentMissing, InputError
+from trtconv.core.findings import Finding, Severity
+from trtconv.core.requests.build import BuildReport
+from trtconv.core.requests.rewrite import Edit
 from trtconv.passes import PASSES, Pass, PassResult
-from trtconv.plan import BuildReport, Edit
-from trtconv.tuning import BuilderOptions
+from trtconv.pipeline import building, rewriting
+from trtconv.precision import apply
+from trtconv.runtimes import tensorrt
 
 RELU = """<ir_version: 8, opset_import: ["": 17]> g (float[1,3,height,width] x) => (float[1,3,height,width] y)
     { y = Relu (x) }"""
@@ -40,7 +44,7 @@ def use(monkeypatch: pytest.MonkeyPatch) -> Use:
     """Makes a runtime the installed one."""
 
     def install(fake: FakeRuntime) -> FakeRuntime:
-        monkeypatch.setattr(pipeline.runtime, "load", lambda target: fake)
+        monkeypatch.setattr(tensorrt, "load", lambda target: fake)
         return fake
 
     install(FakeRuntime())
@@ -360,7 +364,7 @@ class TestFailure:
         assert len(network.built) == 2
 
     def test_no_patience(self, use: Use, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(pipeline, "_PATIENCE_SECONDS", 0.0)
+        monkeypatch.setattr(building, "_PATIENCE_SECONDS", 0.0)
         network = Narrow()
         use(FakeRuntime(network))
         assert self.fails(model).findings[0].fix == "Give narrower ranges."
@@ -427,7 +431,7 @@ def test_check_against_a_target_that_is_not_installed(monkeypatch: pytest.Monkey
     def missing(target: Target | None) -> Any:
         raise EnvironmentMissing("not here", "install it")
 
-    monkeypatch.setattr(pipeline.runtime, "load", missing)
+    monkeypatch.setattr(tensorrt, "load", missing)
     report = pipeline.check(CheckRequest(model, target=Target("tensorrt", (8, 6))))
     assert report.parser == dict.fromkeys(("runtime", "version", "accepted", "built")) | {"why": "not here"}
     # A family alone means the version that is installed; there is none to judge by.
@@ -453,7 +457,7 @@ def test_a_weight_that_outgrows_onnx_is_named(monkeypatch: pytest.MonkeyPatch, t
     def fail(*_: Any) -> Any:
         raise EncodeError("Failed to serialize proto")
 
-    monkeypatch.setattr("trtconv.model.Field._new_initializers", fail)
+    monkeypatch.setattr("trtconv.graph.editor.Field._new_initializers", fail)
     path = saved(tmp_path / "m.onnx", "strides=[2,2], output_padding=[1,1]")
     with pytest.raises(InputError, match="node 'up' rewritten has a weight over 2 GiB"):
         pipeline.rewrite(RewriteRequest(path, tmp_path / "out.onnx"))
@@ -478,7 +482,7 @@ class Wrong(Pass):
 def test_a_rewrite_that_computes_something_else_is_not_written(
     use: Use, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipeline, "PASSES", (*PASSES, Wrong()))
+    monkeypatch.setattr(rewriting, "PASSES", (*PASSES, Wrong()))
     report = pipeline.rewrite(RewriteRequest(model, model.parent / "out.onnx"))
     assert report.exit_code == 1
     assert report.verified["max_relative_error"] > 0.1
@@ -504,7 +508,7 @@ class Broken(Wrong):
 def test_a_request_to_change_numbers_is_none_to_break_the_model(
     use: Use, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipeline, "PASSES", (Broken(),))
+    monkeypatch.setattr(rewriting, "PASSES", (Broken(),))
     report = pipeline.rewrite(RewriteRequest(model, model.parent / "out.onnx"))
     assert report.verified["max_relative_error"] == float("inf")
     assert report.exit_code == 1
@@ -561,7 +565,7 @@ class TestCast:
     ) -> None:
         build(model, precision="fp16")
         if change == "tools":
-            monkeypatch.setattr(pipeline.precision, "tools", lambda: {"onnx": "1", "onnxruntime": "2"})
+            monkeypatch.setattr(apply, "tools", lambda: {"onnx": "1", "onnxruntime": "2"})
         assert not build(model, precision="fp16", cast_interface=change == "io").up_to_date
 
     def test_a_cast_that_is_not_finite_fails_the_build(self, use: Use, tmp_path: Path, monkeypatch: Any) -> None:
@@ -569,7 +573,7 @@ class TestCast:
         big = """<ir_version: 8, opset_import: ["": 17]> g (float[n] x) => (float[n] y) <float b = {60000}>
             { a = Mul (x, b)  y = Mul (a, b) }"""
         onnx.save(parse(big), path)
-        monkeypatch.setattr(pipeline.precision, "_hot", lambda *_: frozenset())
+        monkeypatch.setattr(apply, "_hot", lambda *_: frozenset())
         fake = use(FakeRuntime())
         report = build(path, dims={"n": Range(8, 8, 8)}, precision="fp16")
         assert (report.exit_code, [f.code for f in report.findings]) == (1, ["TC512"])

@@ -14,13 +14,14 @@ from fakes import RTX, TENSORRT_8
 from onnx import TensorProto, numpy_helper
 
 from models import parse
-from trtconv import castcheck, casting, precision
-from trtconv.castcheck import Referee
-from trtconv.errors import InputError
-from trtconv.model import OnnxModel
-from trtconv.plan import Target
-from trtconv.precision import apply_precision
-from trtconv.shapes import InputRange, Range, ShapeProfile, make_profile
+from trtconv.core.bounds import make_profile
+from trtconv.core.dims import InputRange, Range, ShapeProfile
+from trtconv.core.errors import InputError
+from trtconv.core.target import Target
+from trtconv.graph.model import OnnxModel
+from trtconv.precision import apply, casting, measure
+from trtconv.precision.apply import apply_precision
+from trtconv.precision.measure import Referee
 
 TARGET = Target("rtx", (1, 7))
 BUSY = """<ir_version: 8, opset_import: ["": 17]> g (float[n,4] x) => (float[n,4] y)
@@ -118,7 +119,7 @@ def test_without_sizes_nothing_is_measured_and_that_is_told() -> None:
 
 def test_what_ends_onnx_runtime_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     made = model(BUSY)
-    monkeypatch.setattr(castcheck, "SECONDS", 0.0)
+    monkeypatch.setattr(measure, "SECONDS", 0.0)
     done = apply_precision(made, "fp16", TARGET, RTX, profile_of(made, n=64))
     assert [f.code for f in done.findings] == ["TC511"]
 
@@ -133,7 +134,7 @@ def test_what_ends_onnx_runtime_is_not_measured(monkeypatch: pytest.MonkeyPatch)
 )
 def test_how_a_cast_is_judged(verified: dict[str, Any], code: str, severity: str) -> None:
     done = casting.Casting(1, {}, ())
-    (finding,) = precision._findings(done, verified, "fp16")
+    (finding,) = apply._findings(done, verified, "fp16")
     assert (finding.code, finding.severity.value) == (code, severity)
     if verified["outputs"]:
         assert "'y'" in finding.message
@@ -141,7 +142,7 @@ def test_how_a_cast_is_judged(verified: dict[str, Any], code: str, severity: str
 
 def test_a_cast_that_fails_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     # As if nothing were known of the values: b overflows.
-    monkeypatch.setattr(precision, "_hot", lambda *_: frozenset())
+    monkeypatch.setattr(apply, "_hot", lambda *_: frozenset())
     _, done = applied(BUSY.replace("d = Mul (c, small)  y = Tanh (d)", "y = Mul (c, small)"), n=64)
     assert [(f.code, f.severity.value) for f in done.findings] == [("TC512", "error")]
 
@@ -186,7 +187,7 @@ def test_weights_too_large_for_one_file_stay_outside(tmp_path: Path, monkeypatch
     path = tmp_path / "m.onnx"
     onnx.save(proto, path, save_as_external_data=True, location="m.data", size_threshold=0)
     for limit, external in ((1 << 30, False), (1000, True)):
-        monkeypatch.setattr("trtconv.model.PROTOBUF_LIMIT", limit)
+        monkeypatch.setattr("trtconv.graph.model.PROTOBUF_LIMIT", limit)
         made = OnnxModel.load(path)
         done = apply_precision(made, "fp16", TARGET, RTX, profile_of(made))
         assert bool(made.external_files) == external
@@ -198,9 +199,9 @@ def test_weights_too_large_for_one_file_stay_outside(tmp_path: Path, monkeypatch
 def test_flags_of_the_builder_leave_the_graph_alone() -> None:
     made = model(BUSY)
     before = made.serialize()
-    assert apply_precision(made, "fp16", Target("tensorrt", (8, 6)), TENSORRT_8, None) == precision.Applied()
+    assert apply_precision(made, "fp16", Target("tensorrt", (8, 6)), TENSORRT_8, None) == apply.Applied()
     assert made.serialize() == before
-    assert apply_precision(made, "as-is", TARGET, RTX, None) == precision.Applied()
+    assert apply_precision(made, "as-is", TARGET, RTX, None) == apply.Applied()
 
 
 @pytest.mark.parametrize("capabilities", [RTX, TENSORRT_8])
@@ -219,7 +220,7 @@ def test_int8_computes_the_rest_in_half() -> None:
 
 
 def test_the_tools_are_those_that_are_installed() -> None:
-    assert precision.tools()["onnx"] == onnx.__version__
+    assert apply.tools()["onnx"] == onnx.__version__
 
 
 def test_the_package_that_brings_onnxruntime_has_several_names(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,4 +230,4 @@ def test_the_package_that_brings_onnxruntime_has_several_names(monkeypatch: pyte
         return "1.2"
 
     monkeypatch.setattr(importlib.metadata, "version", version)
-    assert precision.tools() == {"onnx": "unknown", "onnxruntime": "1.2"}
+    assert apply.tools() == {"onnx": "unknown", "onnxruntime": "1.2"}

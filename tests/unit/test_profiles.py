@@ -12,20 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.sizecases import MODELS, parse
-from trtconv.errors import InputError
-from trtconv.model import OnnxModel
-from trtconv.profiles import Sized, narrower, settle
-from trtconv.saved import load_report
-from trtconv.shapes import (
-    InputRange,
-    InputSpec,
-    Range,
-    dynamic_dims,
-    make_profile,
-    parse_dims,
-    parse_profile,
-    parse_values,
-)
+from trtconv.core.bounds import make_profile
+from trtconv.core.dim_flags import parse_dims, parse_profile, parse_values
+from trtconv.core.dims import InputRange, InputSpec, Range, dynamic_dims
+from trtconv.core.errors import InputError
+from trtconv.core.requests.build_report import load_report
+from trtconv.graph.model import OnnxModel
+from trtconv.pipeline.profiles import Sized, settle
+from trtconv.shapes.profiles import narrower
 
 UNET = OnnxModel.load(MODELS / "unet.onnx")
 SQUARE = "g (float[1,h,w] x) => (float[1,a,b] y) { t = Transpose <perm = [0,2,1]> (x) y = Add (x, t) }"

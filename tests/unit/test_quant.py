@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 from onnx import helper, numpy_helper
 
 from models import Array, run
-from trtconv.quant import along, dequantize, limits, quantize_symmetric, scale_fault, symmetric_cover, symmetric_scale
+from trtconv.graph.quantization import (
+    along,
+    dequantize,
+    limits,
+    quantize_symmetric,
+    scale_fault,
+    symmetric_cover,
+    symmetric_scale,
+)
 
 
 def linear(op: str, x: Array, scale: Array, point: Array, axis: int) -> Array:

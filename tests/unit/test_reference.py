@@ -10,7 +10,7 @@ import onnx
 import pytest
 
 from models import parse, wrap
-from trtconv.reference import QUANTIZED_TOLERANCE, TOLERANCES, compare_models, relative_error, tolerance
+from trtconv.runtimes.onnxruntime import QUANTIZED_TOLERANCE, TOLERANCES, compare_models, relative_error, tolerance
 
 
 def compare(before: str, after: str) -> dict[str, Any]:

@@ -10,11 +10,12 @@ from xml.etree import ElementTree
 import jsonschema
 import pytest
 
-from trtconv.findings import Finding, Ignored, Location, Severity
-from trtconv.plan import CheckReport, Target
-from trtconv.report.github import check_github
-from trtconv.report.junit import check_junit
-from trtconv.report.sarif import check_sarif, relative_path
+from trtconv.cli.formats.github import check_github
+from trtconv.cli.formats.junit import check_junit
+from trtconv.cli.formats.sarif import check_sarif, relative_path
+from trtconv.core.findings import Finding, Ignored, Location, Severity
+from trtconv.core.requests.check import CheckReport
+from trtconv.core.target import Target
 from trtconv.rules import RULES
 
 DATA = Path(__file__).parents[1] / "data"

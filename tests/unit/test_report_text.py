@@ -7,12 +7,16 @@ from typing import Any
 
 import pytest
 
-from trtconv.findings import Finding, Ignored, Location, Severity
-from trtconv.plan import BuildPlan, BuildReport, CheckReport, Edit, RewriteReport, Skip, Target, TensorInfo
-from trtconv.report.text import LISTED, build_text, check_text, findings_text, rewrite_text, runs_text
-from trtconv.report.wording import byte_size, clean, count, shape_text
-from trtconv.shapes import InputRange, Range, ShapeProfile
-from trtconv.tuning import BuilderOptions
+from trtconv.cli.formats.text import LISTED, build_text, check_text, findings_text, rewrite_text, runs_text
+from trtconv.cli.formats.wording import byte_size, clean, count, shape_text
+from trtconv.core.builder_options import BuilderOptions
+from trtconv.core.dims import InputRange, Range, ShapeProfile
+from trtconv.core.findings import Finding, Ignored, Location, Severity
+from trtconv.core.requests.build import BuildPlan, BuildReport
+from trtconv.core.requests.check import CheckReport
+from trtconv.core.requests.common import TensorInfo
+from trtconv.core.requests.rewrite import Edit, RewriteReport, Skip
+from trtconv.core.target import Target
 
 MODEL = {"path": "m.onnx", "sha256": "0" * 64}
 TARGET = Target("rtx", (1, 7))

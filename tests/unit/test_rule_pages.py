@@ -10,9 +10,9 @@ import onnx
 import onnx.parser
 import pytest
 
-from trtconv.model import OnnxModel
-from trtconv.plan import Target
-from trtconv.report.pages import sections
+from trtconv.cli.formats.pages import sections
+from trtconv.core.target import Target
+from trtconv.graph.model import OnnxModel
 from trtconv.rules import CHECKS, RULES, Rule
 from trtconv.rules.base import ModelView
 

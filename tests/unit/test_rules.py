@@ -9,9 +9,9 @@ import onnx
 import pytest
 
 from models import RTX, parse, wrap
-from trtconv.findings import Finding, Severity
+from trtconv.core.findings import Finding, Severity
+from trtconv.core.target import Target
 from trtconv.passes import PASSES, run_passes
-from trtconv.plan import Target
 from trtconv.rules import CHECKS, RULES, Rule, run_rules
 
 SECTIONS = ("What it checks", "Why TensorRT cares", "Versions", "Fix", "Source")

@@ -12,9 +12,9 @@ from onnx import numpy_helper
 from quant_models import Net, Quantiser, make_net
 
 from models import RTX, TENSORRT_8, parse, rewritten, wrap
-from trtconv.findings import Finding, Severity
+from trtconv.core.findings import Finding, Severity
+from trtconv.core.target import Target
 from trtconv.passes import PASSES
-from trtconv.plan import Target
 from trtconv.rules import STANDING, run_rules
 
 QUANT = tuple(f"TC3{n:02}" for n in range(1, 14))

@@ -9,12 +9,14 @@ from pathlib import Path
 import onnx.parser
 import pytest
 
-from trtconv.model import OnnxModel
+from trtconv.core.bounds import make_profile
+from trtconv.core.dim_flags import parse_dims
+from trtconv.core.target import Target
+from trtconv.graph.model import OnnxModel
 from trtconv.passes import PASSES, run_passes
-from trtconv.plan import Target
 from trtconv.rules import CHECKS, run_rules
-from trtconv.rules.sizes import SIZE_CHECKS, SizeRule, SizesView
-from trtconv.shapes import make_profile, parse_dims
+from trtconv.rules.sizes import SIZE_CHECKS, SizeRule
+from trtconv.shapes.view import SizesView
 
 RTX = Target("rtx", (1, 7))
 BAKED = [rule for rule in CHECKS if rule.code.startswith("TC2")]

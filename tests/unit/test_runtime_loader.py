@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from trtconv.errors import EnvironmentMissing
-from trtconv.plan import Target
-from trtconv.runtime import RuntimeStatus, available, load, loader
+from trtconv.core.errors import EnvironmentMissing
+from trtconv.core.target import Target
+from trtconv.runtimes.tensorrt import RuntimeStatus, available, load, loader
 
 Put = Callable[..., None]
 
@@ -139,5 +139,8 @@ def test_a_runtime_is_made_once(put: Put) -> None:
 def test_no_tensorrt_is_imported_before_it_is_asked_for() -> None:
     import subprocess
 
-    code = "import sys, trtconv.runtime; sys.exit(any(m in sys.modules for m in ('tensorrt', 'tensorrt_rtx', 'onnx')))"
+    code = (
+        "import sys, trtconv.runtimes.tensorrt; "
+        "sys.exit(any(m in sys.modules for m in ('tensorrt', 'tensorrt_rtx', 'onnx')))"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trtconv.runtime.layers import onnx_origin
-from trtconv.runtime.messages import Record, clean, profile_findings, refusal, refusal_findings
+from trtconv.runtimes.tensorrt.layers import onnx_origin
+from trtconv.runtimes.tensorrt.messages import Record, clean, profile_findings, refusal, refusal_findings
 
 NO_GPU = (
     "[checkMacros.cpp::catchCudaError::250] Error Code 1: Cuda Runtime (In catchCudaError at "

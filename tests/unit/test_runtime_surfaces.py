@@ -17,13 +17,14 @@ from typing import Any
 
 import pytest
 
-from trtconv.errors import BuildFailed, EnvironmentMissing, InputError
-from trtconv.plan import BuildPlan, Target
-from trtconv.runtime import network as network_module
-from trtconv.runtime.adapter import Adapter
-from trtconv.runtime.base import EngineBlob, ParserIssue
-from trtconv.shapes import InputRange, ShapeProfile
-from trtconv.tuning import BuilderOptions
+from trtconv.core.builder_options import BuilderOptions
+from trtconv.core.dims import InputRange, ShapeProfile
+from trtconv.core.errors import BuildFailed, EnvironmentMissing, InputError
+from trtconv.core.requests.build import BuildPlan
+from trtconv.core.target import Target
+from trtconv.runtimes.tensorrt import network as network_module
+from trtconv.runtimes.tensorrt.adapter import Adapter
+from trtconv.runtimes.tensorrt.base import EngineBlob, ParserIssue
 
 onnx = pytest.importorskip("onnx")
 

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from trtconv.errors import InputError
-from trtconv.findings import Finding, Severity
-from trtconv.selection import Selection
+from trtconv.core.errors import InputError
+from trtconv.core.findings import Finding, Severity
+from trtconv.core.selection import Selection
 
 FINDINGS = tuple(Finding(code, name, "m", Severity.ERROR) for code, name in (("TC101", "a-b"), ("TC301", "c-d")))
 

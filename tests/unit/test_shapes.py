@@ -6,8 +6,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from trtconv.errors import InputError
-from trtconv.shapes import InputSpec, Range, dynamic_dims, make_profile, parse_dims, parse_profile, parse_trtexec
+from trtconv.core.bounds import make_profile
+from trtconv.core.dim_flags import parse_dims, parse_profile, parse_trtexec
+from trtconv.core.dims import InputSpec, Range, dynamic_dims
+from trtconv.core.errors import InputError
 
 SIZES = st.lists(st.integers(1, 2**31), min_size=3, max_size=3).map(sorted)
 RANGES = SIZES.map(lambda sizes: Range(*sizes))

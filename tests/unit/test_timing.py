@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from trtconv import files
-from trtconv.errors import InputError
-from trtconv.files import atomic_write, locked
-from trtconv.runtime.timing import TimingCache
-from trtconv.tuning import BuilderOptions, parse_bytes
+from trtconv.core import files
+from trtconv.core.builder_options import BuilderOptions, parse_bytes
+from trtconv.core.errors import InputError
+from trtconv.core.files import atomic_write, locked
+from trtconv.runtimes.tensorrt.timing_cache import TimingCache
 
 
 class Cache:

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from trtconv.errors import BuildFailed, InputError
-from trtconv.worker import Lost, Tell, WorkerBug, call
+from trtconv.core.errors import BuildFailed, InputError
+from trtconv.core.process import Lost, Tell, WorkerBug, call
 
 HERE = Path(__file__).stem
 
@@ -147,7 +147,8 @@ def test_it_ends_when_the_caller_is_interrupted() -> None:
 
 
 def test_it_ends_when_the_caller_is_killed() -> None:
-    code = f"from trtconv.worker import call; call('{HERE}:sleeping', 600, 60, lambda e: print(e['pid'], flush=True))"
+    tell = "lambda e: print(e['pid'], flush=True)"
+    code = f"from trtconv.core.process import call; call('{HERE}:sleeping', 600, 60, {tell})"
     caller = subprocess.Popen(
         [sys.executable, "-c", code],
         stdout=subprocess.PIPE,

@@ -1,5 +1,5 @@
 """The command line: a click group whose commands load when they are called, and one error boundary."""
 
-from trtconv.cli.boundary import main, run
+from trtconv.cli.process.boundary import main, run
 
 __all__ = ["main", "run"]

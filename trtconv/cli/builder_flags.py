@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import click
 
 from trtconv.cli.options import chain
-from trtconv.frozen import frozen
+from trtconv.core.frozen import frozen
 
 if TYPE_CHECKING:
-    from trtconv.tuning import BuilderOptions
+    from trtconv.core.builder_options import BuilderOptions
 
 builder_options = chain(
     click.option("--workspace", metavar="SIZE", help="Most scratch memory that a layer may use, such as 512M or 2G."),
@@ -86,7 +86,7 @@ class BuilderFlags:
         Raises:
             InputError: One cannot be read.
         """
-        from trtconv.tuning import BuilderOptions, parse_bytes
+        from trtconv.core.builder_options import BuilderOptions, parse_bytes
 
         return BuilderOptions(
             workspace_bytes=None if self.workspace is None else parse_bytes(self.workspace),

@@ -8,23 +8,23 @@ from __future__ import annotations
 
 import click
 
-from trtconv._version import __version__
-from trtconv.cli.outcome import PageWriter
+from trtconv.cli.process.outcome import PageWriter
+from trtconv.core.version import __version__
 
 COMMANDS = (
-    ("build", "trtconv.cli.build", "Convert an ONNX model into a TensorRT engine."),
-    ("check", "trtconv.cli.check", "Tell what TensorRT will not take, or will get wrong, in a model."),
-    ("export", "trtconv.cli.export", "Export a PyTorch module to an ONNX file that is right and dynamic."),
-    ("verify", "trtconv.cli.verify", "Prove that an engine computes what its model means."),
-    ("bench", "trtconv.cli.bench", "Time an engine at its sizes, or two in turns."),
-    ("inspect", "trtconv.cli.inspect", "Show what is in an engine, its report, or an ONNX file."),
-    ("rewrite", "trtconv.cli.rewrite", "Write the model that build would hand to TensorRT."),
-    ("reduce", "trtconv.cli.reduce", "Find the smallest part of a model that still fails."),
-    ("explain", "trtconv.cli.explain", "Explain one ConvTranspose in words and a drawing, or list them all."),
-    ("sizes", "trtconv.cli.sizes", "List the sizes that a model accepts, and the nodes that say so."),
-    ("doctor", "trtconv.cli.doctor", "Show what is installed and which TensorRT works here."),
-    ("passes", "trtconv.cli.passes", "List the rewrites that build and rewrite apply."),
-    ("rule", "trtconv.cli.rule", "Explain a rule of check, or list them all."),
+    ("build", "trtconv.cli.commands.build", "Convert an ONNX model into a TensorRT engine."),
+    ("check", "trtconv.cli.commands.check", "Tell what TensorRT will not take, or will get wrong, in a model."),
+    ("export", "trtconv.cli.commands.export", "Export a PyTorch module to an ONNX file that is right and dynamic."),
+    ("verify", "trtconv.cli.commands.verify", "Prove that an engine computes what its model means."),
+    ("bench", "trtconv.cli.commands.bench", "Time an engine at its sizes, or two in turns."),
+    ("inspect", "trtconv.cli.commands.inspect", "Show what is in an engine, its report, or an ONNX file."),
+    ("rewrite", "trtconv.cli.commands.rewrite", "Write the model that build would hand to TensorRT."),
+    ("reduce", "trtconv.cli.commands.reduce", "Find the smallest part of a model that still fails."),
+    ("explain", "trtconv.cli.commands.explain", "Explain one ConvTranspose in words and a drawing, or list them all."),
+    ("sizes", "trtconv.cli.commands.sizes", "List the sizes that a model accepts, and the nodes that say so."),
+    ("doctor", "trtconv.cli.commands.doctor", "Show what is installed and which TensorRT works here."),
+    ("passes", "trtconv.cli.commands.passes", "List the rewrites that build and rewrite apply."),
+    ("rule", "trtconv.cli.commands.rule", "Explain a rule of check, or list them all."),
 )
 """Name, module and first line of help of every command, in the order of the help page. The module has `command`."""
 

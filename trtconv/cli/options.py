@@ -14,15 +14,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from trtconv.cli.outcome import Outcome
-from trtconv.errors import InputError
-from trtconv.frozen import frozen
+from trtconv.cli.process.outcome import Outcome
+from trtconv.core.errors import InputError
+from trtconv.core.frozen import frozen
 
 if TYPE_CHECKING:
-    from trtconv.findings import Severity
-    from trtconv.plan import Bounds, Target
-    from trtconv.selection import Selection
-    from trtconv.shapes import InputRange
+    from trtconv.core.dims import InputRange
+    from trtconv.core.findings import Severity
+    from trtconv.core.requests.common import Bounds
+    from trtconv.core.selection import Selection
+    from trtconv.core.target import Target
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 Flags = TypeVar("Flags")
@@ -41,7 +42,7 @@ class ShapeFlags:
 
     def values(self) -> dict[str, InputRange]:
         """Returns the bounds of the elements of shape inputs."""
-        from trtconv.shapes import parse_values
+        from trtconv.core.dim_flags import parse_values
 
         return parse_values(self.value)
 
@@ -51,7 +52,7 @@ class ShapeFlags:
         Raises:
             InputError: For flags that cannot be read or do not go together.
         """
-        from trtconv.shapes import parse_dims, parse_profile, parse_trtexec
+        from trtconv.core.dim_flags import parse_dims, parse_profile, parse_trtexec
 
         dims = parse_dims(self.dim)
         if any(shapes is not None for shapes in (self.min_shapes, self.opt_shapes, self.max_shapes)):
@@ -302,14 +303,14 @@ def format_option(*formats: str) -> Callable[[Decorated], Decorated]:
 
 def severity(fail_on: str) -> Severity | None:
     """Returns the severity that `--fail-on` names, None for never."""
-    from trtconv.findings import Severity
+    from trtconv.core.findings import Severity
 
     return None if fail_on == "never" else Severity(fail_on)
 
 
 def selection(select: tuple[str, ...], ignore: tuple[str, ...]) -> Selection:
     """Returns the choice of findings that `--select` and `--ignore` make; codes may be joined by commas."""
-    from trtconv.selection import Selection
+    from trtconv.core.selection import Selection
 
     chosen = [code.strip() for text in select for code in text.split(",")]
     left_out = [code.strip() for text in ignore for code in text.split(",")]
@@ -318,6 +319,6 @@ def selection(select: tuple[str, ...], ignore: tuple[str, ...]) -> Selection:
 
 def parse_target(text: str) -> Target | None:
     """Returns the target that `--target` names, None for auto."""
-    from trtconv.plan import Target
+    from trtconv.core.target import Target
 
     return Target.asked(text)

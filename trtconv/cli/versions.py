@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 
-from trtconv._version import __version__
+from trtconv.core.version import __version__
 
 PACKAGES = (
     "onnx",

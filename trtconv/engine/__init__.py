@@ -1,7 +1,7 @@
 """What is done with a built engine: verify, bench, inspect.
 
-The functions here are what a caller sees. Each hands its request to a process of its own (`trtconv.worker`), where the
-module of the same name does the work: loading an engine runs code that is in it, may crash, and may hang.
+The functions here are what a caller sees. Each hands its request to a process of its own (`trtconv.core.process`),
+where the module of the same name does the work: loading an engine runs code that is in it, may crash, and may hang.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import math
 import time
 from typing import Any
 
-from trtconv.errors import EngineFailed, EnvironmentMissing, TrtconvError
-from trtconv.plan import SCHEMA
-from trtconv.progress import NullProgress, Progress
-from trtconv.proven import BenchReport, BenchRequest, InspectRequest, VerifyReport, VerifyRequest
-from trtconv.worker import Lost, WorkerBug, call
+from trtconv.core.errors import EngineFailed, EnvironmentMissing, TrtconvError
+from trtconv.core.process import Lost, WorkerBug, call
+from trtconv.core.progress import NullProgress, Progress
+from trtconv.core.requests.common import SCHEMA
+from trtconv.core.requests.engine import BenchReport, BenchRequest, InspectRequest, VerifyReport, VerifyRequest
 
 
 class _Hearing:

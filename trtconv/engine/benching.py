@@ -13,16 +13,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trtconv.engine.opened import Subject, load_into, read_engine, require_machine
+from trtconv.core.dims import Shape, ShapeProfile
+from trtconv.core.errors import EnvironmentMissing, InputError
+from trtconv.core.files import atomic_write, check_writable, real_path
+from trtconv.core.frozen import frozen
+from trtconv.core.process import Tell
+from trtconv.core.requests.engine import BenchRequest
+from trtconv.engine.opening import Subject, load_into, read_engine, require_machine
 from trtconv.engine.profiles import PICKS, inputs_of, narrowed, profile_for, profiles_of, shapes_at
 from trtconv.engine.stages import Clock
-from trtconv.errors import EnvironmentMissing, InputError
-from trtconv.files import atomic_write, check_writable, real_path
-from trtconv.frozen import frozen
-from trtconv.proven import BenchRequest
-from trtconv.runtime import Engine, EngineLoader, Execution, load_engines
-from trtconv.shapes import Shape, ShapeProfile
-from trtconv.worker import Tell
+from trtconv.runtimes.tensorrt import Engine, EngineLoader, Execution, load_engines
 
 _WAYS = tuple((graph, copies) for graph in (True, False) for copies in (False, True))
 """CUDA graph or not, with copies from and to the host or not."""

@@ -12,22 +12,23 @@ from typing import Any
 
 import numpy as np
 
-from trtconv.engine.built import as_built, rewritten_as_built
+from trtconv.core.builder_options import BuilderOptions
+from trtconv.core.dims import InputRange, ShapeProfile
+from trtconv.core.errors import EngineFailed, EnvironmentMissing
+from trtconv.core.frozen import frozen
+from trtconv.core.process import Tell
+from trtconv.core.requests.build import BuildPlan
+from trtconv.core.requests.build_report import SavedReport
+from trtconv.core.requests.engine import VerifyRequest
+from trtconv.core.target import Target
 from trtconv.engine.cases import Case, Feeds, make_feeds, read_inputs, values_at
-from trtconv.engine.opened import read_engine
+from trtconv.engine.opening import read_engine
+from trtconv.engine.rebuilding import as_built, rewritten_as_built
 from trtconv.engine.stages import Clock
 from trtconv.engine.verifying import CannotRun, OnnxRuns
-from trtconv.errors import EngineFailed, EnvironmentMissing
-from trtconv.frozen import frozen
-from trtconv.metrics import Difference, Tolerance, compare
-from trtconv.model import OnnxModel
-from trtconv.plan import BuildPlan, Target
-from trtconv.proven import VerifyRequest
-from trtconv.runtime import ParsedNetwork, Runtime, load
-from trtconv.saved import SavedReport
-from trtconv.shapes import InputRange, ShapeProfile
-from trtconv.tuning import BuilderOptions
-from trtconv.worker import Tell
+from trtconv.graph.model import OnnxModel
+from trtconv.runtimes.compare import Difference, Tolerance, compare
+from trtconv.runtimes.tensorrt import ParsedNetwork, Runtime, load
 
 _COMPUTING = ("tf32", "sparsity", "optimization_level", "workspace_bytes")
 

@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trtconv.core.bounds import make_profile
+from trtconv.core.dims import InputSpec, Range, Shape, ShapeProfile
+from trtconv.core.errors import InputError
+from trtconv.core.frozen import frozen
 from trtconv.engine.profiles import PICKS, shapes_at
-from trtconv.errors import InputError
-from trtconv.frozen import frozen
-from trtconv.lattice import Sizes, first_faults
-from trtconv.model import OnnxModel
-from trtconv.reference import first_line, numpy_type, random_feeds
-from trtconv.shapes import InputSpec, Range, Shape, ShapeProfile, make_profile
+from trtconv.graph.model import OnnxModel
+from trtconv.runtimes.onnxruntime import first_line, numpy_type, random_feeds
+from trtconv.shapes.lattice import Sizes, first_faults
 
 Feeds = dict[str, NDArray[Any]]
 

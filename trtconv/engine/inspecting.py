@@ -7,18 +7,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from trtconv.core.errors import EnvironmentMissing, InputError
+from trtconv.core.files import sha256_of
+from trtconv.core.process import Tell
+from trtconv.core.requests.build_report import load_report
+from trtconv.core.requests.engine import InspectRequest
 from trtconv.engine.benching import make_inputs
 from trtconv.engine.layers import has_details, read_layers, summary
-from trtconv.engine.opened import Subject, load_into, read_engine, require_machine
+from trtconv.engine.opening import Subject, load_into, read_engine, require_machine
 from trtconv.engine.profiles import inputs_of, profiles_of, shapes_at
 from trtconv.engine.stages import Clock
-from trtconv.errors import EnvironmentMissing, InputError
-from trtconv.files import sha256_of
-from trtconv.model import OnnxModel, dtype_name
-from trtconv.proven import InspectRequest
-from trtconv.runtime import Engine, load_engines
-from trtconv.saved import load_report
-from trtconv.worker import Tell
+from trtconv.graph.model import OnnxModel
+from trtconv.graph.types import dtype_name
+from trtconv.runtimes.tensorrt import Engine, load_engines
 
 _NO_LAYERS = {"layers": None, "details": None, "summary": None, "time": None}
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trtconv.frozen import frozen
+from trtconv.core.frozen import frozen
 
 _TYPES = {
     "fp32": "float32",

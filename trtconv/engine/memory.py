@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtconv.engine.cases import Case
-from trtconv.lattice import Sizes
-from trtconv.model import OnnxModel
+from trtconv.graph.model import OnnxModel
+from trtconv.shapes.lattice import Sizes
 
 _BYTES = 4
 """Of an element: most networks compute in float32 on ONNX Runtime."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from trtconv.engine.opened import Subject
-from trtconv.errors import InputError
-from trtconv.plan import Bounds
-from trtconv.runtime import Engine
-from trtconv.shapes import InputRange, InputSpec, Range, Shape, ShapeProfile, make_profile
+from trtconv.core.bounds import make_profile
+from trtconv.core.dims import InputRange, InputSpec, Range, Shape, ShapeProfile
+from trtconv.core.errors import InputError
+from trtconv.core.requests.common import Bounds
+from trtconv.engine.opening import Subject
+from trtconv.runtimes.tensorrt import Engine
 
 PICKS = ("min", "opt", "max")
 

@@ -6,7 +6,7 @@ import contextlib
 import time
 from collections.abc import Iterator
 
-from trtconv.worker import Tell
+from trtconv.core.process import Tell
 
 
 class Clock:

@@ -7,31 +7,25 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from trtconv.engine.built import as_built
-from trtconv.engine.cases import (
-    Case,
-    Feeds,
-    cases_of_profiles,
-    load_generator,
-    make_feeds,
-    read_inputs,
-)
+from trtconv.core.bounds import make_profile
+from trtconv.core.dims import ShapeProfile
+from trtconv.core.errors import EngineFailed, EnvironmentMissing, InputError
+from trtconv.core.findings import Severity
+from trtconv.core.frozen import frozen
+from trtconv.core.process import Tell
+from trtconv.core.requests.build_report import SavedReport
+from trtconv.core.requests.engine import VerifyRequest
+from trtconv.engine.cases import Case, Feeds, cases_of_profiles, load_generator, make_feeds, read_inputs
 from trtconv.engine.memory import available_bytes, too_large
-from trtconv.engine.opened import Subject, load_into, read_engine, require_machine, require_model
+from trtconv.engine.opening import Subject, load_into, read_engine, require_machine, require_model
 from trtconv.engine.profiles import named, narrowed, profile_for
+from trtconv.engine.rebuilding import as_built
 from trtconv.engine.stages import Clock
-from trtconv.errors import EngineFailed, EnvironmentMissing, InputError
-from trtconv.findings import Severity
-from trtconv.frozen import frozen
-from trtconv.metrics import TOLERANCES, Tolerance, compare
-from trtconv.model import OnnxModel
-from trtconv.profiles import settle
-from trtconv.proven import VerifyRequest
-from trtconv.reference import element_types, first_line, quantizes, session
-from trtconv.runtime import Engine, EngineLoader, Execution, load_engines
-from trtconv.saved import SavedReport
-from trtconv.shapes import ShapeProfile, make_profile
-from trtconv.worker import Tell
+from trtconv.graph.model import OnnxModel
+from trtconv.pipeline.profiles import settle
+from trtconv.runtimes.compare import TOLERANCES, Tolerance, compare
+from trtconv.runtimes.onnxruntime import element_types, first_line, quantizes, session
+from trtconv.runtimes.tensorrt import Engine, EngineLoader, Execution, load_engines
 
 
 class CannotRun(Exception):

@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trtconv.errors import InputError
-from trtconv.exported import ConvertReport, ExportReport
+from trtconv.core.dims import Range
+from trtconv.core.errors import InputError
+from trtconv.core.files import check_writable
+from trtconv.core.progress import Progress
+from trtconv.core.requests.build import BuildRequest
+from trtconv.core.requests.export import ConvertReport, ExportReport
 from trtconv.exporter.request import DTYPES, AxisNames, ExportOptions, ExportRequest, InputDecl
-from trtconv.exporter.torch_door import require_torch
-from trtconv.files import check_writable
-from trtconv.plan import BuildRequest
-from trtconv.progress import Progress
-from trtconv.shapes import Range
+from trtconv.exporter.torch_quiet import require_torch
 
 if TYPE_CHECKING:
     import torch
@@ -72,16 +72,17 @@ def export(
         EnvironmentMissing: torch is not installed.
     """
     require_torch()
-    from trtconv.exporter import run, subject
+    from trtconv.exporter import run, torch_module
+    from trtconv.exporter.job import Stages
 
     path, options = Path(output), options or ExportOptions()
     check_writable(path)
-    subject.refuse_train_mode(module)
+    torch_module.refuse_train_mode(module)
     named = _named_example(module, example)
     inputs = tuple(InputDecl(name, tuple(tensor.shape), _dtype(name, tensor)) for name, tensor in named.items())
-    stages = run.Stages(progress)
+    stages = Stages(progress)
     with stages("run"):
-        ready = subject.prepare(module, inputs, options.outputs, tuple(named.values()))
+        ready = torch_module.prepare(module, inputs, options.outputs, tuple(named.values()))
     axes: dict[str, AxisNames] = {name: tuple(names) for name, names in (dynamic or {}).items()}
     bounds = {name: _range(bound) for name, bound in (dims or {}).items()}
     return run.export_subject(ready, type(module).__qualname__, path, axes, bounds, options, stages)

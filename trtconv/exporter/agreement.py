@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from trtconv.exported import SizeRule
+from trtconv.core.requests.export import SizeRule
 from trtconv.exporter.sizes import REACH
-from trtconv.lattice import Sizes
-from trtconv.lattice.result import DimLattice
-from trtconv.model import OnnxModel
+from trtconv.graph.model import OnnxModel
+from trtconv.shapes.lattice import Sizes
+from trtconv.shapes.lattice.result import DimLattice
 
 _NAMED = 4
 

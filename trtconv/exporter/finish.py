@@ -12,13 +12,13 @@ from typing import Any
 import onnx
 from onnx.external_data_helper import uses_external_data
 
-from trtconv._version import __version__
-from trtconv.errors import ExportFailed
-from trtconv.exported import Blame, SizeRule
-from trtconv.exporter.blame import blame_stack_text, first_line
-from trtconv.exporter.subject import Subject
-from trtconv.model import SOURCE_KEY
-from trtconv.plan import Target
+from trtconv.core.errors import ExportFailed
+from trtconv.core.requests.export import Blame, SizeRule
+from trtconv.core.target import Target
+from trtconv.core.version import __version__
+from trtconv.exporter.source_line import blame_stack_text, first_line
+from trtconv.exporter.torch_module import Subject
+from trtconv.graph.scope import SOURCE_KEY
 
 MODULE_KEY, CODE_KEY = "trtconv.module", "trtconv.code"
 """Node metadata: path of the submodule, and the text of the line that SOURCE_KEY names."""

@@ -11,14 +11,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from trtconv.exported import Proof, ProofRun, SizeRule
-from trtconv.exporter.blame import first_line
+from trtconv.core.dims import Shape
+from trtconv.core.requests.export import Proof, ProofRun, SizeRule
 from trtconv.exporter.request import Axes
 from trtconv.exporter.sizes import size_at, with_tied
-from trtconv.exporter.subject import Subject, random_inputs
+from trtconv.exporter.source_line import first_line
+from trtconv.exporter.torch_module import Subject, random_inputs
 from trtconv.exporter.trials import Trials
-from trtconv.reference import QUANTIZED_TOLERANCE, TOLERANCES, relative_error
-from trtconv.shapes import Shape
+from trtconv.runtimes.onnxruntime import QUANTIZED_TOLERANCE, TOLERANCES, relative_error
 
 FURTHER = 3
 _GROWTH = 16

@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from trtconv.errors import InputError
-from trtconv.findings import Severity
-from trtconv.frozen import frozen
-from trtconv.plan import Target
-from trtconv.shapes import Range, Shape
+from trtconv.core.dims import Range, Shape
+from trtconv.core.errors import InputError
+from trtconv.core.findings import Severity
+from trtconv.core.frozen import frozen
+from trtconv.core.target import Target
 
 DTYPES = ("float32", "float16", "bfloat16", "float64", "int64", "int32", "int16", "int8", "uint8", "bool")
 _ALIASES = {

@@ -4,97 +4,34 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import hashlib
 import tempfile
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import onnx
 import torch
 
-from trtconv.errors import EnvironmentMissing, ExportFailed, InputError, TrtconvError
-from trtconv.exported import Attempt, ExportReport, Proof, SizeRule
-from trtconv.exporter import finish, pieces, proof, writers
-from trtconv.exporter.agreement import disagreements
-from trtconv.exporter.blame import first_line
+from trtconv.core.dims import Range
+from trtconv.core.errors import ExportFailed, InputError, TrtconvError
+from trtconv.core.files import check_writable
+from trtconv.core.progress import Progress
+from trtconv.core.requests.export import Attempt, ExportReport, Proof, SizeRule
+from trtconv.exporter import finish, proof, write, writers
+from trtconv.exporter.job import Draft, Job, Stages, interface_of
+from trtconv.exporter.report import checked_export, model_identity, report_of
 from trtconv.exporter.request import Axes, AxisNames, ExportOptions, ExportRequest, InputDecl, plan_axes
-from trtconv.exporter.sizes import find_rules, joint_failure, output_dims
+from trtconv.exporter.sizes import find_rules, joint_failure
+from trtconv.exporter.source_line import first_line
 from trtconv.exporter.spec import load_spec, module_path
-from trtconv.exporter.subject import Subject, prepare
-from trtconv.exporter.torch_door import quiet_torch
+from trtconv.exporter.torch_module import Subject, prepare
+from trtconv.exporter.torch_quiet import quiet_torch
 from trtconv.exporter.trials import Trials
 from trtconv.exporter.validate import Objection, Validated, export_program, program_axes
 from trtconv.exporter.weights import load_weights
-from trtconv.files import check_writable
-from trtconv.findings import worst
-from trtconv.frozen import frozen
-from trtconv.progress import NullProgress, Progress
-from trtconv.shapes import Range
 
 _NEAR = 12
 """How far from a refused example other sizes are tried, in steps of one."""
-
-
-class Stages:
-    """Times the stages and tells the progress of them."""
-
-    def __init__(self, progress: Progress | None) -> None:
-        self.progress = progress or NullProgress()
-        self.seconds: dict[str, float] = {}
-
-    @contextlib.contextmanager
-    def __call__(self, name: str) -> Iterator[None]:
-        """Wraps one stage."""
-        started = time.perf_counter()
-        try:
-            with self.progress.stage(name):
-                yield
-        finally:
-            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started
-
-
-@dataclasses.dataclass
-class Job:
-    """One export on its way.
-
-    Args:
-        subject: What is exported.
-        axes: Its dynamic dimensions.
-        trials: Its behaviour at other sizes.
-        rules: What the trials showed.
-        options: What was asked.
-        stages: The clock.
-        folder: Where files may lie while they are made.
-    """
-
-    subject: Subject
-    axes: Axes
-    trials: Trials
-    rules: tuple[SizeRule, ...]
-    options: ExportOptions
-    stages: Stages
-    folder: Path
-    joint: tuple[str, ...] = ()
-    attempts: list[Attempt] = dataclasses.field(default_factory=list)
-    objection: Objection | None = None
-
-    @property
-    def opset(self) -> int:
-        """The opset to write."""
-        target = self.options.target
-        return writers.opset_for(None if target is None else target.max_opset)
-
-
-@frozen
-class Draft:
-    """A file that an exporter has written and we have finished, not yet handed out."""
-
-    exporter: str
-    proto: onnx.ModelProto
-    path: Path
-    proof: Proof
 
 
 def run(request: ExportRequest, progress: Progress | None = None) -> ExportReport:
@@ -146,13 +83,13 @@ def export_subject(
     with tempfile.TemporaryDirectory(prefix="trtconv-export-") as folder:
         job = Job(subject, axes, trials, rules, options, stages, Path(folder), joint)
         draft = _best_draft(job)
-        report = _report(job, spec, draft)
+        report = report_of(job, spec, draft)
         if draft.proof.failed:
             return dataclasses.replace(report, exit_code=1)
         with stages("write"):
-            pieces.write_model(draft.proto, draft.path.parent, output)
-    report = dataclasses.replace(report, output=_identity(output))
-    return _checked(report, output, options, stages) if options.check else report
+            write.write_model(draft.proto, draft.path.parent, output)
+    report = dataclasses.replace(report, output=model_identity(output))
+    return checked_export(report, output, options, stages) if options.check else report
 
 
 def _axes(subject: Subject, dynamic: Mapping[str, AxisNames], dims: Mapping[str, Range], static: bool) -> Axes:
@@ -289,7 +226,7 @@ def _raw_trace(job: Job) -> Path:
 
 def _finished(job: Job, raw: Path, exporter: str) -> onnx.ModelProto:
     proto = finish.read_raw(raw)
-    inputs, outputs = _interface(job)
+    inputs, outputs = interface_of(job)
     facts = {"trtconv.exporter": exporter, "trtconv.torch": str(torch.__version__)}
     finish.finish(proto, job.subject, inputs, outputs, job.rules, facts)
     finish.set_versions(proto, job.options.target)
@@ -299,22 +236,6 @@ def _finished(job: Job, raw: Path, exporter: str) -> onnx.ModelProto:
     if unused:
         job.subject.notes.append(f"the exporter left out {', '.join(unused)}: the outputs do not depend on it")
     return proto
-
-
-def _interface(job: Job) -> tuple[finish.Dims, finish.Dims]:
-    """Returns the dimensions of inputs and outputs as the file declares them."""
-    subject, axes = job.subject, job.axes
-    inputs = {
-        each.name: tuple(
-            name if name is not None else size
-            for name, size in zip(axes.names(i, len(each.shape)), each.shape, strict=True)
-        )
-        for i, each in enumerate(subject.inputs)
-    }
-    if not axes.places:
-        return inputs, {n: tuple(t.shape) for n, t in zip(subject.outputs, subject.expected, strict=True)}
-    found = output_dims(job.trials, job.rules, subject.outputs)
-    return inputs, dict(zip(subject.outputs, found, strict=True))
 
 
 def _failure(job: Job) -> TrtconvError:
@@ -330,86 +251,6 @@ _HINTS = {
     "specialized": "Use tensor operations or x.shape itself there (no int(), no constant), or export with --static.",
     "narrowed": "Narrow --dim to one side, or take the branch out of forward.",
 }
-
-
-def _report(job: Job, spec: str, draft: Draft) -> ExportReport:
-    inputs, outputs = _interface(job)
-    notes = [*job.subject.notes]
-    if job.subject.sized:
-        notes.append(
-            f"{job.subject.sized} transposed convolution(s) with a computed output size are written with the largest "
-            "output_padding and a Slice to the size"
-        )
-    notes += [f"the operator {name} is not ONNX's own" for name in finish.custom_domains(draft.proto)]
-    with job.stages("sizes"):
-        notes += disagreements(draft.path, job.rules)
-    notes += [n for rule in job.rules for n in (rule.remark, _range_note(rule)) if n]
-    if job.trials.exhausted:
-        notes.append("trying sizes took too long and was cut short: what is said of them may be too lenient")
-    return ExportReport(
-        spec=spec,
-        output=None,
-        exporter=draft.exporter,
-        opset=max(o.version for o in draft.proto.opset_import if o.domain in ("", "ai.onnx")),
-        ir_version=draft.proto.ir_version,
-        inputs=inputs,
-        outputs=outputs,
-        sizes=job.rules,
-        joint=job.joint,
-        attempts=tuple(job.attempts),
-        notes=tuple(notes),
-        proof=draft.proof,
-        seconds=job.stages.seconds,
-    )
-
-
-def _range_note(rule: SizeRule) -> str:
-    """Says so where the bounds asked for have no valid size at their ends."""
-    asked = rule.asked
-    if asked is None or rule.max is None or (asked.min == rule.min and asked.max == rule.max):
-        return ""
-    why = f", from {rule.narrowed}" if rule.narrowed else ""
-    return f"{rule.name} is valid from {rule.min} to {rule.max} of {asked.min}:{asked.max}{why}"
-
-
-def _identity(path: Path) -> dict[str, Any]:
-    digest, size = hashlib.sha256(), 0
-    with path.open("rb") as file:
-        while chunk := file.read(1 << 20):
-            digest.update(chunk)
-            size += len(chunk)
-    return {"path": str(path), "sha256": digest.hexdigest(), "bytes": size}
-
-
-def _checked(report: ExportReport, output: Path, options: ExportOptions, stages: Stages) -> ExportReport:
-    """Runs `trtconv check` on the file; a machine without a runtime is no failure of the export."""
-    from trtconv import pipeline
-    from trtconv.plan import CheckRequest
-
-    with stages("check"):
-        try:
-            dims = _bounds(report)
-            found = pipeline.check(CheckRequest(output, dims, target=options.target, fail_on=options.fail_on))
-        except EnvironmentMissing as error:
-            return dataclasses.replace(report, notes=(*report.notes, f"not checked: {error.message}"))
-    if worst(found.findings) is None:
-        return dataclasses.replace(report, check=found)
-    return dataclasses.replace(report, check=found, exit_code=found.exit_code)
-
-
-def _bounds(report: ExportReport) -> dict[str, Range]:
-    """Returns the bounds that were asked for, where they are valid, and the example's size for other dimensions."""
-    known = {rule.name: rule for rule in report.sizes}
-    dynamic = {dim for dims in report.inputs.values() for dim in dims if isinstance(dim, str)}
-    if not dynamic <= known.keys():
-        return {}
-    return {
-        name: Range(rule.min, rule.example, rule.max)
-        if rule.asked is not None and rule.max is not None
-        else Range(rule.example, rule.example, rule.example)
-        for name, rule in known.items()
-        if name in dynamic
-    }
 
 
 def _with_near_sizes(error: InputError, loaded: Any, inputs: Sequence[InputDecl], axes: Axes | None) -> InputError:

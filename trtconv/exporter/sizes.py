@@ -7,9 +7,9 @@ import itertools
 import random
 from collections.abc import Iterator, Sequence
 
-from trtconv.exported import Blame, SizeRule
+from trtconv.core.dims import Shape
+from trtconv.core.requests.export import Blame, SizeRule
 from trtconv.exporter.trials import TooExpensive, Trials
-from trtconv.shapes import Shape
 
 REACH = 130
 """How far from the example the next valid size is looked for; larger steps are tried as powers of two of the size."""

@@ -17,8 +17,8 @@ from typing import Any, TypeAlias
 
 import torch
 
-from trtconv.errors import InputError
-from trtconv.exporter.blame import blame_exception, first_line, is_users
+from trtconv.core.errors import InputError
+from trtconv.exporter.source_line import blame_exception, first_line, is_users
 
 _FORMS = "Write path/to/file.py:factory, package.module:Class, program.pt2 or scripted.pt."
 Loaded: TypeAlias = "torch.nn.Module | torch.export.ExportedProgram"

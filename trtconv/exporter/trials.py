@@ -12,11 +12,11 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from trtconv.exported import Blame
-from trtconv.exporter.blame import blame_exception
+from trtconv.core.dims import Shape
+from trtconv.core.requests.export import Blame
 from trtconv.exporter.request import Axes
-from trtconv.exporter.subject import Subject, as_tuple, is_fake_quantize, random_inputs
-from trtconv.shapes import Shape
+from trtconv.exporter.source_line import blame_exception
+from trtconv.exporter.torch_module import Subject, as_tuple, is_fake_quantize, random_inputs
 
 SECONDS = 30.0
 """Processor time that all trials of a module may take."""

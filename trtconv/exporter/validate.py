@@ -14,15 +14,15 @@ from typing import Any
 import torch
 from torch.export.dynamic_shapes import refine_dynamic_shapes_from_suggested_fixes
 
-from trtconv.exported import Blame, SizeRule
-from trtconv.exporter.blame import blame_exception, blame_frame, first_line
+from trtconv.core.frozen import frozen
+from trtconv.core.requests.export import Blame, SizeRule
 from trtconv.exporter.output_size import computed_output_sizes
 from trtconv.exporter.request import Axes
 from trtconv.exporter.sizes import with_tied
-from trtconv.exporter.subject import Adapter, Subject, copies, random_inputs
-from trtconv.exporter.torch_door import heard
+from trtconv.exporter.source_line import blame_exception, blame_frame, first_line
+from trtconv.exporter.torch_module import Adapter, Subject, copies, random_inputs
+from trtconv.exporter.torch_quiet import heard
 from trtconv.exporter.trials import Trials
-from trtconv.frozen import frozen
 
 _ROOM = 4
 """Steps that a traced size is above zero at least: sizes that shrink to 1 inside would be taken for constants."""

@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from trtconv.errors import EnvironmentMissing, InputError
-from trtconv.exporter.blame import first_line
+from trtconv.core.errors import EnvironmentMissing, InputError
+from trtconv.exporter.source_line import first_line
 
 _CONTAINERS = ("state_dict", "model_state_dict", "model", "net", "params_ema", "params")
 _PREFIXES = ("module.", "_orig_mod.", "model.", "net.")

@@ -11,7 +11,7 @@ import torch
 
 from trtconv.exporter.output_size import computed_output_sizes, translation
 from trtconv.exporter.request import Axes
-from trtconv.exporter.subject import Subject, copies
+from trtconv.exporter.torch_module import Subject, copies
 
 NEWEST_OPSET = 20
 """What both exporters write by default, and every TensorRT from 10.0 reads."""

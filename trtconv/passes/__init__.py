@@ -43,7 +43,7 @@ def passes_for(precision: str, *, requantize: bool = False) -> tuple[Pass, ...]:
     """Returns the passes that run for an engine.
 
     Args:
-        precision: One of `trtconv.plan.PRECISIONS`; with int8, layers that are not quantised run in float16.
+        precision: One of `core.requests.common.PRECISIONS`; with int8, layers that are not quantised run in float16.
         requantize: Whether asymmetric tensors are requantised symmetrically, which changes numbers.
     """
     explicit = MakeDeconvExplicit(in_half=precision in _IN_HALF)

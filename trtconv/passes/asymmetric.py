@@ -10,13 +10,15 @@ import onnx_graphsurgeon as gs
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
-from trtconv.model import Field, OnnxModel
+from trtconv.core.requests.rewrite import Edit, Skip
+from trtconv.core.target import Target
+from trtconv.graph.editor import Field
+from trtconv.graph.model import OnnxModel
+from trtconv.graph.quantization import EMULATED, along, dequantize, limits, quantize_symmetric, symmetric_cover
 from trtconv.passes.base import Pass, PassResult
 from trtconv.passes.quantized import Group, Linear, each_group, each_pad, has_linear, pad_value
 from trtconv.passes.rounding import ROUND_OPSET, round_clipped
 from trtconv.passes.shift_uint8 import substitute
-from trtconv.plan import Edit, Skip, Target
-from trtconv.quant import EMULATED, along, dequantize, limits, quantize_symmetric, symmetric_cover
 
 _NEARLY = 1 - 1e-6
 """Two bounds this close are one: float32 does not tell them apart much better."""

@@ -8,10 +8,13 @@ from typing import ClassVar
 
 import onnx
 
-from trtconv.errors import InputError
-from trtconv.frozen import frozen
-from trtconv.model import Field, OnnxModel, Scope, close_all, interface
-from trtconv.plan import Edit, Skip, Target
+from trtconv.core.errors import InputError
+from trtconv.core.frozen import frozen
+from trtconv.core.requests.rewrite import Edit, Skip
+from trtconv.core.target import Target
+from trtconv.graph.editor import Field, close_all
+from trtconv.graph.model import OnnxModel, interface
+from trtconv.graph.scope import Scope
 
 
 @frozen

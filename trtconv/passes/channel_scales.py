@@ -8,12 +8,14 @@ import numpy as np
 import onnx_graphsurgeon as gs
 from numpy.typing import NDArray
 
-from trtconv.frozen import frozen
-from trtconv.model import Field, OnnxModel, Scope
+from trtconv.core.frozen import frozen
+from trtconv.core.target import Target
+from trtconv.graph.editor import Field
+from trtconv.graph.model import OnnxModel
+from trtconv.graph.quantization import EMULATED, along, dequantize, quantize, quantize_symmetric, symmetric_scale
+from trtconv.graph.scope import Scope
 from trtconv.passes.base import NodePass, Operation, Refusal
 from trtconv.passes.quantized import Linear, has_linear, read_linear
-from trtconv.plan import Target
-from trtconv.quant import EMULATED, along, dequantize, quantize, quantize_symmetric, symmetric_scale
 
 OUTPUT_AXIS = {"Conv": 0, "ConvTranspose": 1}
 """Axis of the output channels in the weight. ConvTranspose weights are (C_in, C_out/group, k...)."""

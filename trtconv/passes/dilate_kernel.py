@@ -7,13 +7,15 @@ from typing import ClassVar
 import numpy as np
 import onnx_graphsurgeon as gs
 
-from trtconv import deconv
-from trtconv.deconv import Geometry
-from trtconv.model import Field, OnnxModel, Scope
+from trtconv.core.target import Target
+from trtconv.graph import deconv
+from trtconv.graph.deconv import Geometry
+from trtconv.graph.editor import Field
+from trtconv.graph.model import OnnxModel
+from trtconv.graph.scope import Scope
 from trtconv.passes.base import NodePass, Operation, Refusal
 from trtconv.passes.explicit_deconv import read_geometry
 from trtconv.passes.kernel import find_kernel, replace_kernel
-from trtconv.plan import Target
 
 
 class DilateDeconvKernel(NodePass):

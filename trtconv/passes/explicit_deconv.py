@@ -9,12 +9,13 @@ from typing import Any, ClassVar
 import numpy as np
 import onnx_graphsurgeon as gs
 
-from trtconv import deconv
-from trtconv.deconv import Crop, Geometry, geometry_of
-from trtconv.model import Field, Scope
+from trtconv.core.target import Target
+from trtconv.graph import deconv
+from trtconv.graph.deconv import Crop, Geometry, geometry_of
+from trtconv.graph.editor import Field
+from trtconv.graph.scope import Scope
 from trtconv.passes.base import NodePass, Operation, Refusal
 from trtconv.passes.kernel import Kernel, find_kernel, replace_kernel
-from trtconv.plan import Target
 
 
 class MakeDeconvExplicit(NodePass):

@@ -6,9 +6,9 @@ from typing import ClassVar
 
 import onnx_graphsurgeon as gs
 
+from trtconv.graph.quantization import dequantize
 from trtconv.passes.base import NodePass, Operation, Refusal
 from trtconv.passes.quantized import read_linear
-from trtconv.quant import dequantize
 
 
 class FoldIntegerBias(NodePass):

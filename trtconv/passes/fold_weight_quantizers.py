@@ -8,11 +8,12 @@ import numpy as np
 import onnx_graphsurgeon as gs
 from numpy.typing import NDArray
 
-from trtconv.model import Field, OnnxModel
+from trtconv.core.target import Target
+from trtconv.graph.editor import Field
+from trtconv.graph.model import OnnxModel
+from trtconv.graph.quantization import EMULATED, dequantize, quantize
 from trtconv.passes.base import NodePass, Operation, Refusal
 from trtconv.passes.quantized import Linear, has_linear, read_linear
-from trtconv.plan import Target
-from trtconv.quant import EMULATED, dequantize, quantize
 
 
 class FoldWeightQuantizers(NodePass):

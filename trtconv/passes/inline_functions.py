@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from trtconv.model import CONCERNED, OnnxModel, UnsupportedFunctions
+from trtconv.core.requests.rewrite import Edit, Skip
+from trtconv.core.target import Target
+from trtconv.graph.functions import UnsupportedFunctions
+from trtconv.graph.model import OnnxModel
+from trtconv.graph.types import CONCERNED
 from trtconv.passes.base import Pass, PassResult
-from trtconv.plan import Edit, Skip, Target
 
 
 class InlineDeconvFunctions(Pass):

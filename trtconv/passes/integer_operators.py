@@ -8,11 +8,12 @@ import numpy as np
 import onnx_graphsurgeon as gs
 from numpy.typing import NDArray
 
-from trtconv.frozen import frozen
-from trtconv.model import Field, Scope
+from trtconv.core.frozen import frozen
+from trtconv.graph.editor import Field
+from trtconv.graph.quantization import along, dequantize
+from trtconv.graph.scope import Scope
 from trtconv.passes.base import NodePass, Operation, Refusal
 from trtconv.passes.quantized import MOVERS, moves
-from trtconv.quant import along, dequantize
 
 _DROPPED = frozenset({"channels_last", "opset"})
 """Attributes of ONNX Runtime's operators that the standard operator does not have."""

@@ -14,10 +14,10 @@ import numpy as np
 import onnx_graphsurgeon as gs
 from numpy.typing import NDArray
 
-from trtconv.frozen import frozen
-from trtconv.model import Field
+from trtconv.core.frozen import frozen
+from trtconv.graph.editor import Field
+from trtconv.graph.quantization import along
 from trtconv.passes.quantized import read_linear
-from trtconv.quant import along
 
 _PER_ELEMENT = frozenset({"QuantizeLinear", "DequantizeLinear", "Cast", "Identity"})
 

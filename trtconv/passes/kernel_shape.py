@@ -6,9 +6,10 @@ from typing import ClassVar
 
 import onnx_graphsurgeon as gs
 
-from trtconv.model import OnnxModel, Scope
+from trtconv.core.target import Target
+from trtconv.graph.model import OnnxModel
+from trtconv.graph.scope import Scope
 from trtconv.passes.base import NodePass, Operation, Refusal
-from trtconv.plan import Target
 
 
 class WriteKernelShape(NodePass):

@@ -8,10 +8,12 @@ import numpy as np
 import onnx_graphsurgeon as gs
 from numpy.typing import NDArray
 
-from trtconv.model import Field, OnnxModel
+from trtconv.core.requests.rewrite import Edit, Skip
+from trtconv.core.target import Target
+from trtconv.graph.editor import Field
+from trtconv.graph.model import OnnxModel
 from trtconv.passes.base import Pass, PassResult
-from trtconv.plan import Edit, Skip, Target
-from trtconv.skips import Unmatched, unmatched
+from trtconv.shapes.skip_connections import Unmatched, unmatched
 
 
 class MatchSkipSize(Pass):

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 import onnx_graphsurgeon as gs
 
-from trtconv.model import Field
+from trtconv.graph.editor import Field
 from trtconv.passes.base import NodePass, Operation, Refusal
 
 _INTEGERS = ("int8", "uint8", "int16", "uint16")

@@ -15,9 +15,10 @@ import numpy as np
 import onnx_graphsurgeon as gs
 from numpy.typing import NDArray
 
-from trtconv.frozen import frozen
-from trtconv.model import Field, OnnxModel, close_all
-from trtconv.quant import scale_fault
+from trtconv.core.frozen import frozen
+from trtconv.graph.editor import Field, close_all
+from trtconv.graph.model import OnnxModel
+from trtconv.graph.quantization import scale_fault
 
 LINEAR = frozenset({"QuantizeLinear", "DequantizeLinear"})
 MOVERS = frozenset(

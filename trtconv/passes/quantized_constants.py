@@ -7,10 +7,12 @@ from typing import Any, ClassVar
 import numpy as np
 import onnx_graphsurgeon as gs
 
-from trtconv.model import Field, OnnxModel
+from trtconv.core.requests.rewrite import Edit, Skip
+from trtconv.core.target import Target
+from trtconv.graph.editor import Field
+from trtconv.graph.model import OnnxModel
 from trtconv.passes.base import Pass, PassResult
 from trtconv.passes.quantized import Group, each_group, each_pad, has_linear, pad_value
-from trtconv.plan import Edit, Skip, Target
 
 
 class DequantizeConstants(Pass):

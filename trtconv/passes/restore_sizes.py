@@ -8,12 +8,14 @@ from typing import Any, ClassVar
 import numpy as np
 import onnx_graphsurgeon as gs
 
-from trtconv.baked import Baked, baked_in
-from trtconv.model import Field, OnnxModel
+from trtconv.core.requests.rewrite import Edit, Skip
+from trtconv.core.target import Target
+from trtconv.graph.editor import Field
+from trtconv.graph.model import OnnxModel
 from trtconv.passes.base import Pass, PassResult
-from trtconv.plan import Edit, Skip, Target
-from trtconv.readings import Refusal, Scaling, Shuffle, line_of, word
-from trtconv.readings import Target as BakedTarget
+from trtconv.shapes.traced.interpret import Refusal, Scaling, Shuffle, line_of, word
+from trtconv.shapes.traced.interpret import Target as BakedTarget
+from trtconv.shapes.traced.search import Baked, baked_in
 
 _SPARE_ROUNDS = 64
 """Repairing one node can lay open the next: a chain takes a round a node, and seldom a second one."""

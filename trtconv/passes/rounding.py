@@ -6,7 +6,7 @@ import numpy as np
 import onnx_graphsurgeon as gs
 from numpy.typing import NDArray
 
-from trtconv.model import Field
+from trtconv.graph.editor import Field
 
 ROUND_OPSET = 11
 """ONNX has Round from here on, and Clip takes its limits as inputs."""

@@ -8,11 +8,13 @@ import numpy as np
 import onnx_graphsurgeon as gs
 from onnx import TensorProto
 
-from trtconv.model import Field, OnnxModel
+from trtconv.core.requests.rewrite import Edit, Skip
+from trtconv.core.target import Target
+from trtconv.graph.editor import Field
+from trtconv.graph.model import OnnxModel
+from trtconv.graph.quantization import UINT8_MIDDLE
 from trtconv.passes.base import Pass, PassResult
 from trtconv.passes.quantized import Group, each_group, each_pad, has_linear, pad_value
-from trtconv.plan import Edit, Skip, Target
-from trtconv.quant import UINT8_MIDDLE
 
 
 class ShiftUint8(Pass):

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
-from trtconv.findings import Finding
-from trtconv.model import OnnxModel
-from trtconv.plan import Target
+from trtconv.core.findings import Finding
+from trtconv.core.target import Target
+from trtconv.graph.model import OnnxModel
 from trtconv.rules.asymmetric_zero_point import AsymmetricZeroPoint
 from trtconv.rules.auto_pad_with_output_padding import AutoPadWithOutputPadding
 from trtconv.rules.axis_not_written import AxisNotWritten

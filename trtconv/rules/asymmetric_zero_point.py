@@ -7,9 +7,10 @@ from typing import ClassVar
 import numpy as np
 import onnx
 
-from trtconv.plan import Target
-from trtconv.quant import EMULATED, UINT8_MIDDLE
-from trtconv.rules.base import Linear, LinearRule
+from trtconv.core.target import Target
+from trtconv.graph.quantization import EMULATED, UINT8_MIDDLE
+from trtconv.graph.views import Linear
+from trtconv.rules.base import LinearRule
 
 
 class AsymmetricZeroPoint(LinearRule):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from trtconv.deconv import Geometry
-from trtconv.plan import Target
-from trtconv.rules.base import Deconv, DeconvRule
+from trtconv.core.target import Target
+from trtconv.graph.deconv import Geometry
+from trtconv.graph.views import Deconv
+from trtconv.rules.base import DeconvRule
 
 
 class AutoPadWithOutputPadding(DeconvRule):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from trtconv.findings import Severity
-from trtconv.plan import Target
-from trtconv.rules.base import Linear, LinearRule
+from trtconv.core.findings import Severity
+from trtconv.core.target import Target
+from trtconv.graph.views import Linear
+from trtconv.rules.base import LinearRule
 
 
 class AxisNotWritten(LinearRule):

@@ -6,10 +6,10 @@ import dataclasses
 from collections.abc import Iterator
 from typing import ClassVar
 
-from trtconv.findings import Finding, Severity
-from trtconv.plan import Target
-from trtconv.readings import Refusal, line_of
+from trtconv.core.findings import Finding, Severity
+from trtconv.core.target import Target
 from trtconv.rules.base import ModelView, Rule
+from trtconv.shapes.traced.interpret import Refusal, line_of
 
 
 class BakedPixelShuffle(Rule):

@@ -6,9 +6,10 @@ from typing import ClassVar
 
 import onnx
 
-from trtconv.deconv import Geometry
-from trtconv.plan import Target
-from trtconv.rules.base import Deconv, DeconvRule
+from trtconv.core.target import Target
+from trtconv.graph.deconv import Geometry
+from trtconv.graph.views import Deconv
+from trtconv.rules.base import DeconvRule
 
 
 class Bfloat16Deconv(DeconvRule):

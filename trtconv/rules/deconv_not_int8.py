@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from trtconv.deconv import Geometry
-from trtconv.findings import Severity
-from trtconv.plan import Target
-from trtconv.rules.base import Deconv, DeconvRule
+from trtconv.core.findings import Severity
+from trtconv.core.target import Target
+from trtconv.graph.deconv import Geometry
+from trtconv.graph.views import Deconv
+from trtconv.rules.base import DeconvRule
 
 _INT8_CHANNELS = 4
 """Channels per group come in packs of four (one dp4a instruction)."""

@@ -6,8 +6,9 @@ from typing import ClassVar
 
 import onnx
 
-from trtconv.plan import Target
-from trtconv.rules.base import Linear, LinearRule
+from trtconv.core.target import Target
+from trtconv.graph.views import Linear
+from trtconv.rules.base import LinearRule
 
 _OUTPUT_AXIS = {"Conv": 0, "ConvTranspose": 1}
 

@@ -7,9 +7,9 @@ from typing import ClassVar
 
 import onnx
 
-from trtconv.findings import Finding
-from trtconv.model import Scope
-from trtconv.plan import Target
+from trtconv.core.findings import Finding
+from trtconv.core.target import Target
+from trtconv.graph.scope import Scope
 from trtconv.rules.base import ModelView, Rule
 
 INTEGER_OPERATORS = frozenset(

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from trtconv.deconv import Geometry, output_sizes
-from trtconv.findings import Finding
-from trtconv.plan import Target
-from trtconv.rules.base import Deconv, ModelView, Rule
+from trtconv.core.findings import Finding
+from trtconv.core.target import Target
+from trtconv.graph.deconv import Geometry, output_sizes
+from trtconv.graph.views import Deconv
+from trtconv.rules.base import ModelView, Rule
 
 
 class MalformedDeconv(Rule):

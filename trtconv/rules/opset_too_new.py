@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from trtconv.findings import Finding, Location, Severity
-from trtconv.plan import Target
+from trtconv.core.findings import Finding, Location, Severity
+from trtconv.core.target import Target
 from trtconv.rules.base import ModelView, Rule
 
 

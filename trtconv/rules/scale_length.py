@@ -7,8 +7,9 @@ from typing import ClassVar
 
 import onnx
 
-from trtconv.plan import Target
-from trtconv.rules.base import Linear, LinearRule
+from trtconv.core.target import Target
+from trtconv.graph.views import Linear
+from trtconv.rules.base import LinearRule
 
 
 class ScaleLength(LinearRule):

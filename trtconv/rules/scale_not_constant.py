@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from trtconv.plan import Target
-from trtconv.rules.base import Linear, LinearRule
+from trtconv.core.target import Target
+from trtconv.graph.views import Linear
+from trtconv.rules.base import LinearRule
 
 
 class ScaleNotConstant(LinearRule):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from trtconv.plan import Target
-from trtconv.quant import scale_fault
-from trtconv.rules.base import Linear, LinearRule
+from trtconv.core.target import Target
+from trtconv.graph.quantization import scale_fault
+from trtconv.graph.views import Linear
+from trtconv.rules.base import LinearRule
 
 
 class ScaleValue(LinearRule):

@@ -6,9 +6,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from trtconv.plan import Target
-from trtconv.quant import UINT8_MIDDLE
-from trtconv.rules.base import Linear, LinearRule
+from trtconv.core.target import Target
+from trtconv.graph.quantization import UINT8_MIDDLE
+from trtconv.graph.views import Linear
+from trtconv.rules.base import LinearRule
 
 
 class Uint8Around128(LinearRule):

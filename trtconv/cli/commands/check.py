@@ -1,0 +1,171 @@
+"""`trtconv check`."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from trtconv.cli import options
+from trtconv.cli.commands.many import CI_FORMATS, ManyFlags, check_all, check_each, ci_format
+from trtconv.cli.process.isolated import IsolatedCommand, follow_log
+from trtconv.cli.process.outcome import FailedWithResult, Outcome
+from trtconv.cli.progress import show_progress
+from trtconv.core.errors import TrtconvError
+from trtconv.core.frozen import frozen
+
+if TYPE_CHECKING:
+    from trtconv.core.requests.check import CheckReport
+
+
+@frozen
+class CheckFlags(options.ManyModels, options.ShapeFlags):
+    """The command's flags."""
+
+    models: tuple[str, ...]
+    target: str
+    output_format: str
+    no_rewrite: bool
+    requantize: bool
+    fail_on: str
+    select: tuple[str, ...]
+    ignore: tuple[str, ...]
+    thorough: bool
+    quiet: bool
+    verbose: bool
+
+    def many(self) -> ManyFlags:
+        """Returns the flags that say how several models are done."""
+        return ManyFlags(self.config, self.jobs, self.output_format, self.quiet, self.verbose)
+
+
+FORMATS = ("text", "json", *CI_FORMATS)
+
+
+def _render(report: CheckReport, flags: CheckFlags) -> str:
+    if flags.output_format == "text":
+        from trtconv.cli.formats.text import check_text
+
+        return check_text(report, flags.verbose)
+    if flags.output_format == "json":
+        from trtconv.cli.formats.json import render
+
+        return render(report.to_json())
+    return ci_format(flags.output_format, [report])
+
+
+@click.command(
+    "check",
+    cls=IsolatedCommand,
+    alone=lambda params: len(params["models"]) == 1 and params["config"] is None,
+    short_help="Tell what TensorRT will not take, or will get wrong, in a model.",
+    epilog="""\b
+Examples:
+  Everything that is wrong with a model, with the TensorRT that is installed:
+    trtconv check unet.onnx
+  With the sizes it will run at, as build would take them:
+    trtconv check unet.onnx --dim height=64:256:512 --dim width=64:256:512
+  Against a version that is not installed (rules only, no parser):
+    trtconv check unet.onnx --target tensorrt-8.6
+  As a gate in CI:
+    trtconv check unet.onnx --fail-on warning --format json -q > check.json
+  For code scanning, or a CI server's test report; docs/ci.md has whole recipes:
+    trtconv check unet.onnx --format sarif -q > trtconv.sarif
+    trtconv check unet.onnx --format junit -q > trtconv.xml
+  All models of trtconv.toml (docs/config.md):
+    trtconv check
+  Everything but quantisation and one rule:
+    trtconv check unet.onnx --ignore TC3 --ignore TC101
+
+\b
+Exit status: 0 no finding at or above --fail-on; 1 there is one; 2 a bad call or an unreadable model;
+4 the runtime asked for is missing. 'trtconv rule TC101' explains a finding.
+""",
+)
+@options.models_argument
+@options.shape_options
+@options.target_option
+@options.format_option(*FORMATS)
+@options.no_rewrite_option
+@options.requantize_option
+@options.fail_on_option
+@click.option("--select", multiple=True, metavar="CODE", help="Let only these findings count. TC3 means all TC3xx.")
+@click.option("--ignore", multiple=True, metavar="CODE", help="Leave these findings out. Repeatable, as --select is.")
+@click.option("--thorough", is_flag=True, help="Build an engine, and throw it away, to be sure of the verdict.")
+@options.many_options
+@options.quiet_option
+@options.verbose_option
+@options.packed(CheckFlags)
+def command(flags: CheckFlags) -> Outcome:
+    """Tell what TensorRT will not take, or will get wrong, in a model.
+
+    MODEL is an .onnx file, with its external data beside it. Runs every rule and TensorRT's own parser, and lists
+    each unsupported or misread node at once, with its place, its name and what to do. Needs no GPU and writes
+    nothing.
+
+    Exit status 0 means that build with the same arguments would succeed. The builder is asked too where the sizes are
+    known; of a large network it tells all only by building it, which --thorough does.
+
+    Several MODELs are checked at the same time, with the same flags. Without any, every model that trtconv.toml or
+    pyproject.toml lists is checked.
+
+    What build mends by rewriting is listed as such and does not fail the check, except for quantisation (TC3xx): that
+    belongs mended in the file, because other tools misread it. --no-rewrite judges the model as it is.
+
+    Where no bounds are given at all, dynamic sizes are not checked, and the result says so; bounds for some dimensions
+    and not for others are refused, as build refuses them. A --target with a version that is not installed is judged by
+    rules alone, and the result says so; one without a version must be installed.
+    """
+    from trtconv.core.requests.check import CheckRequest
+
+    if not flags.models or flags.config is not None:
+        return _check_all(flags)
+    dims, profiles = flags.bounds()
+    request = CheckRequest(
+        model=Path(flags.models[0]),
+        dims=dims,
+        profiles=profiles,
+        target=options.parse_target(flags.target),
+        rewrite=not flags.no_rewrite,
+        requantize=flags.requantize,
+        fail_on=options.severity(flags.fail_on),
+        selection=options.selection(flags.select, flags.ignore),
+        thorough=flags.thorough,
+        values=flags.values(),
+    )
+    if len(flags.models) > 1:
+        return check_each([dataclasses.replace(request, model=Path(model)) for model in flags.models], flags.many())
+    from trtconv import pipeline
+
+    follow_log()
+    try:
+        with show_progress(flags.quiet) as progress:
+            report = pipeline.check(request, progress)
+    except TrtconvError as error:
+        if flags.output_format not in CI_FORMATS:
+            raise
+        from trtconv.pipeline.batch import failed_run
+
+        # What reads these wants a document also of a model that could not be checked.
+        raise FailedWithResult(ci_format(flags.output_format, [failed_run(request, error)]), error) from error
+    return Outcome(_render(report, flags), report.exit_code)
+
+
+_OF_ONE_MODEL: dict[str, object] = {
+    **options.NO_SHAPES,
+    "models": (),
+    "target": "auto",
+    "no_rewrite": False,
+    "requantize": False,
+    "fail_on": "error",
+    "select": (),
+    "ignore": (),
+    "thorough": False,
+}
+
+
+def _check_all(flags: CheckFlags) -> Outcome:
+    options.refuse_single_flags(flags, _OF_ONE_MODEL)
+    return check_all(flags.many())

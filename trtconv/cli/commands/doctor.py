@@ -1,0 +1,83 @@
+"""`trtconv doctor`."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from trtconv.cli import options
+from trtconv.cli.process.outcome import Command, Outcome
+from trtconv.cli.versions import versions
+from trtconv.core.errors import EnvironmentMissing
+
+if TYPE_CHECKING:
+    from trtconv.runtimes.tensorrt import RuntimeStatus
+
+
+@click.command(
+    "doctor",
+    cls=Command,
+    short_help="Show what is installed and which TensorRT works here.",
+    epilog="""\b
+Examples:
+  trtconv doctor
+  trtconv doctor --format json | jq -r '.runtimes[] | select(.works) | .family'
+
+\b
+Exit status: 0 a TensorRT works here; 4 none does.
+""",
+)
+@options.format_option("text", "json")
+def command(output_format: str) -> Outcome:
+    """Show what is installed and which TensorRT works here.
+
+    Lists versions, tries each TensorRT family, and says of one that does not work why, and what to do.
+    """
+    from trtconv.runtimes.tensorrt import available
+    from trtconv.runtimes.tensorrt.gpu import gpu_name
+
+    statuses = available()
+    exit_code = 0 if any(status.works for status in statuses) else EnvironmentMissing.exit_code
+    if output_format == "json":
+        from trtconv.cli.formats.json import render
+
+        return Outcome(render(_document(statuses, gpu_name(), exit_code)), exit_code)
+    return Outcome(_text(statuses, gpu_name()), exit_code)
+
+
+def _document(statuses: Sequence[RuntimeStatus], gpu: str | None, exit_code: int) -> dict[str, Any]:
+    from trtconv.core.requests.common import SCHEMA
+
+    return {
+        "schema": SCHEMA,
+        "python": platform.python_version(),
+        "executable": sys.executable,
+        "platform": platform.platform(),
+        "packages": versions(),
+        "runtimes": [status.to_json() for status in statuses],
+        "gpu": gpu,
+        "exit_code": exit_code,
+    }
+
+
+def _text(statuses: Sequence[RuntimeStatus], gpu: str | None) -> str:
+    from trtconv.cli.formats.wording import clean, table
+
+    rows = [("python", f"{platform.python_version()} on {platform.platform()}")]
+    rows += [(package, version or "not installed") for package, version in versions().items()]
+    rows.append(("GPU", clean(gpu or "none that CUDA offers")))
+    lines = [*table(rows, ""), ""]
+    for status in statuses:
+        verdict = "works" if status.works else "does not work here" if status.installed else "not installed"
+        version = f" {status.version}" if status.version else ""
+        lines.append(f"runtime {status.family}{version}: {verdict}")
+        if not status.works:
+            lines += [f"  {clean(status.why)}"] if status.installed else []
+            lines.append(f"  install: {status.install}")
+    if not any(status.works for status in statuses):
+        lines += ["", "No TensorRT works here: check and build need one."]
+    return "\n".join(lines)

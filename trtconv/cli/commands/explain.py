@@ -1,0 +1,58 @@
+"""`trtconv explain`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from trtconv.cli import options
+from trtconv.cli.process.outcome import Command, Outcome
+
+
+@click.command(
+    "explain",
+    cls=Command,
+    short_help="Explain one ConvTranspose in words and a drawing, or list them all.",
+    epilog="""\b
+Examples:
+  Every ConvTranspose of a model, with its sizes:
+    trtconv explain unet.onnx
+  One of them, by name, index, place or output tensor:
+    trtconv explain unet.onnx /up3/ConvTranspose
+    trtconv explain unet.onnx 19
+    trtconv explain unet.onnx 'graph/node[19]'
+  What an older TensorRT would make of it:
+    trtconv explain unet.onnx 19 --target tensorrt-8.6
+
+\b
+Exit status: 0 explained; 2 a bad call, an unreadable model, or a node that is no ConvTranspose.
+""",
+)
+@options.model_argument
+@click.argument("node", required=False, metavar="[NODE]")
+@options.target_option
+@options.format_option("text", "json")
+def command(model: str, node: str | None, target: str, output_format: str) -> Outcome:
+    """Explain one ConvTranspose in words and a drawing, or list them all.
+
+    MODEL is an .onnx file, with its external data beside it. NODE is a name, an index among the graph's nodes, a place
+    such as graph/node[5], or the tensor that the node makes; it may be left out where the model has only one
+    ConvTranspose, else all are listed.
+
+    Shows how the output size comes about, what each attribute does, which elements the kernel reaches, what TensorRT's
+    parser makes of the node as it is, what trtconv makes of it and why that computes the same, whether it will run in
+    int8, and what to think about (checkerboard artefacts, gaps). Needs no GPU; without a TensorRT, only its parser's
+    verdict is missing.
+    """
+    from trtconv.core.requests.explain import ExplainRequest
+    from trtconv.explainer.node import explain
+
+    report = explain(ExplainRequest(Path(model), node or "", options.parse_target(target)))
+    if output_format == "json":
+        from trtconv.cli.formats.json import render
+
+        return Outcome(render(report.to_json()))
+    from trtconv.cli.formats.explain import explain_text
+
+    return Outcome(explain_text(report))

@@ -1,0 +1,138 @@
+"""What `trtconv check` and `trtconv build` do without a MODEL: all that the configuration lists."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from trtconv.cli.process.outcome import Outcome
+from trtconv.cli.progress import show_progress
+from trtconv.core.errors import InputError
+from trtconv.core.frozen import frozen
+
+if TYPE_CHECKING:
+    from trtconv.core.config import Config
+    from trtconv.core.requests.check import CheckReport, CheckRequest, FailedRun
+    from trtconv.pipeline.batch import Request, Result
+
+
+CI_FORMATS = ("sarif", "github", "junit")
+"""Formats that other tools read."""
+
+
+@frozen
+class ManyFlags:
+    """The flags that decide which models are meant.
+
+    Args:
+        config: The configuration; None: the nearest one.
+        jobs: Number of processes; None: as many as fit.
+    """
+
+    config: str | None
+    jobs: int | None
+    output_format: str
+    quiet: bool
+    verbose: bool = False
+
+
+def check_all(flags: ManyFlags) -> Outcome:
+    """Runs `check` on every model of the configuration."""
+    config = _config(flags)
+    return _run([entry.check for entry in config.entries], flags, config)
+
+
+def check_each(requests: Sequence[CheckRequest], flags: ManyFlags) -> Outcome:
+    """Runs `check` on the models of the command line."""
+    return _run(requests, flags, None)
+
+
+def build_all(flags: ManyFlags, force: bool, timing_folder: Path | None) -> Outcome:
+    """Runs `build` on every model of the configuration."""
+    config = _config(flags)
+    asked = [dataclasses.replace(e.build, force=force, timing_folder=timing_folder) for e in config.entries]
+    return _run(asked, flags, config)
+
+
+def _run(requests: Sequence[Request], flags: ManyFlags, config: Config | None) -> Outcome:
+    from trtconv.pipeline.batch import run_all
+
+    with show_progress(flags.quiet) as progress:
+        results = run_all(requests, flags.jobs, progress)
+    return Outcome(_render(flags, config, results), _exit_code(results))
+
+
+def _exit_code(results: list[Result]) -> int:
+    from trtconv.pipeline.batch import worst_exit_code
+
+    return worst_exit_code([result.exit_code for result in results])
+
+
+def _config(flags: ManyFlags) -> Config:
+    from trtconv.core import config
+
+    path = Path(flags.config) if flags.config is not None else _nearest()
+    if path is None:
+        context = click.get_current_context(silent=True)
+        raise click.UsageError("Missing argument 'MODEL', and there is no trtconv.toml here or above.", context)
+    return config.load(path)
+
+
+def _nearest() -> Path | None:
+    from trtconv.core import config
+
+    try:
+        here = Path.cwd()
+    except OSError as error:
+        raise InputError("the working directory is gone", "Change to another one, or give MODEL.") from error
+    found = config.find(here)
+    # A relative path reads better in what is printed.
+    return found.relative_to(here) if found is not None and found.parent == here else found
+
+
+def _render(flags: ManyFlags, config: Config | None, results: list[Result]) -> str:
+    if flags.output_format == "text":
+        from trtconv.cli.formats.text import runs_text
+
+        return runs_text(results, flags.verbose)
+    if flags.output_format == "json":
+        return _json(config, results)
+    return ci_format(flags.output_format, results)
+
+
+def _json(config: Config | None, results: list[Result]) -> str:
+    from trtconv.cli.formats.json import render
+    from trtconv.core.requests.common import SCHEMA
+    from trtconv.pipeline.batch import summarize_runs
+
+    summary = summarize_runs(results)
+    runs = [result.to_json() for result in results]
+    document = {"schema": SCHEMA, "config": str(config.path) if config else None, "runs": runs, "summary": summary}
+    return render({**document, "exit_code": summary["exit_code"]})
+
+
+def working_folder() -> Path | None:
+    """Returns the working directory, None where it has been removed meanwhile."""
+    try:
+        return Path.cwd()
+    except OSError:
+        return None
+
+
+def ci_format(output_format: str, results: Sequence[Result]) -> str:
+    """Renders results as SARIF, GitHub annotations or JUnit; those that ended with an exception are told as such."""
+    from trtconv.cli.formats import github, junit, sarif
+    from trtconv.core.requests.check import CheckReport, FailedRun
+    from trtconv.rules import RULES
+
+    reports: list[CheckReport] = [result for result in results if isinstance(result, CheckReport)]
+    failures: list[FailedRun] = [result for result in results if isinstance(result, FailedRun)]
+    if output_format == "sarif":
+        return sarif.check_sarif(reports, RULES, working_folder(), failures)
+    if output_format == "github":
+        return github.check_github(reports, working_folder(), failures)
+    return junit.check_junit(reports, RULES, failures)

@@ -1,0 +1,106 @@
+"""`trtconv reduce`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from trtconv.cli import options
+from trtconv.cli.process.outcome import Command, Outcome
+from trtconv.cli.progress import show_progress
+from trtconv.core.frozen import frozen
+
+
+@frozen
+class ReduceFlags(options.ShapeFlags):
+    """The command's flags."""
+
+    model: str
+    output: str | None
+    precision: str
+    no_rewrite: bool
+    requantize: bool
+    target: str
+    trials: int
+    timeout: float
+    output_format: str
+    quiet: bool
+
+
+@click.command(
+    "reduce",
+    cls=Command,
+    short_help="Find the smallest part of a model that still fails.",
+    epilog="""\b
+Examples:
+  What of a model TensorRT refuses, with the flags that build failed with:
+    trtconv reduce unet.onnx --dim height=64:256:512 --dim width=64:256:512
+  As TensorRT takes it, without trtconv's rewrites:
+    trtconv reduce unet.onnx -o part.onnx --no-rewrite --target rtx
+
+\b
+Exit status: 0 the part is written, and no node of it can be left out; 1 it is written, but
+--trials ended the search; 2 the model does not fail, a bad call or an unreadable model; 4 the
+runtime asked for is missing.
+""",
+)
+@options.model_argument
+@click.option("-o", "--output", metavar="OUT.onnx", help="Where the part goes; default: MODEL with .reduced.onnx.")
+@options.shape_options
+@options.precision_option
+@options.no_rewrite_option
+@options.requantize_option
+@options.target_option
+@click.option(
+    "--trials",
+    type=click.IntRange(min=1),
+    default=1000,
+    show_default=True,
+    metavar="N",
+    help="Try at most so many parts.",
+)
+@click.option(
+    "--timeout",
+    type=options.FiniteRange(min=0, min_open=True),
+    default=120.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Take a part that is not built after so long for one that hangs.",
+)
+@options.format_option("text", "json")
+@options.quiet_option
+@options.packed(ReduceFlags)
+def command(flags: ReduceFlags) -> Outcome:
+    """Find the smallest part of a model that still fails.
+
+    MODEL is an .onnx file, with its external data beside it; it is never written. It must fail with these flags as
+    build does: be refused by a rule, TensorRT's parser or its builder, crash or hang one of them, or be rewritten into
+    something that computes something else. Parts of it are then built, each in a process of its own, and the smallest
+    that fails in the same way - the same finding about the same operator - is written, weights inside, at the sizes
+    that its inputs have in the whole. The last line of the output is the command that shows the failure.
+    """
+    from trtconv.cli.formats import json
+    from trtconv.cli.formats.reduce import reduce_text
+    from trtconv.core.requests.reduce import ReduceRequest
+    from trtconv.pipeline.reduce import reduce
+
+    dims, profiles = flags.bounds()
+    model = Path(flags.model)
+    request = ReduceRequest(
+        model,
+        model.with_suffix(".reduced.onnx") if flags.output is None else Path(flags.output),
+        dims,
+        profiles,
+        target=options.parse_target(flags.target),
+        precision=flags.precision,
+        rewrite=not flags.no_rewrite,
+        requantize=flags.requantize,
+        values=flags.values(),
+        trials=flags.trials,
+        timeout=flags.timeout,
+    )
+    with show_progress(flags.quiet) as progress:
+        report = reduce(request, progress)
+    render = json.render(report.to_json()) if flags.output_format == "json" else reduce_text(report)
+    return Outcome(render, report.exit_code)

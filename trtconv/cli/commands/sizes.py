@@ -1,0 +1,61 @@
+"""`trtconv sizes`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from trtconv.cli import options
+from trtconv.cli.process.outcome import Command, Outcome
+from trtconv.core.frozen import frozen
+
+
+@frozen
+class SizesFlags:
+    """The command's flags."""
+
+    model: str
+    dim: tuple[str, ...]
+    output_format: str
+
+
+@click.command(
+    "sizes",
+    cls=Command,
+    short_help="List the sizes that a model accepts, and the nodes that say so.",
+    epilog="""\b
+Examples:
+  Which heights and widths a U-Net takes:
+    trtconv sizes unet.onnx --dim height=64:256:512 --dim width=64:256:512
+  In a script, the step of the height:
+    trtconv sizes unet.onnx --format json | jq .dims.height.step
+
+\b
+Exit status: 0 found; 1 no size in range is accepted; 2 a bad call or an unreadable model.
+""",
+)
+@options.model_argument
+@click.option(
+    "--dim",
+    multiple=True,
+    metavar="NAME=MIN:OPT:MAX",
+    help="The range to look at; without one, 1 to 1024. NAME is the dimension's name in the model, or INPUT:AXIS "
+    "(x:2). Repeatable.",
+)
+@options.format_option("text", "json")
+@options.packed(SizesFlags)
+def command(flags: SizesFlags) -> Outcome:
+    """List the sizes that a model accepts, and the nodes that say so.
+
+    A profile is a box of sizes, but a network accepts only some of those in it: a U-Net that halves three times only
+    multiples of 8. Found on shapes alone, for every size in range; nothing is run.
+    """
+    from trtconv.cli.formats import json
+    from trtconv.cli.formats.sizes import sizes_text
+    from trtconv.core.dim_flags import parse_dims
+    from trtconv.shapes.report import SizesRequest, sizes
+
+    report = sizes(SizesRequest(Path(flags.model), parse_dims(flags.dim)))
+    document = report.to_json()
+    return Outcome(json.render(document) if flags.output_format == "json" else sizes_text(document), report.exit_code)

@@ -1,0 +1,211 @@
+"""What a person reads of verify and bench, made of their JSON documents."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from trtconv.cli.formats.wording import byte_size, clean, count, shape_text, table
+
+Document = Mapping[str, Any]
+
+LETTERS = "AB"
+"""What the engines are called where there are two."""
+_BAR = 30
+"""Width of the longest bar, in characters."""
+
+
+def verify_text(document: Document) -> str:
+    """Renders the JSON document of `trtconv verify`; the last line is the verdict."""
+    blocks = [
+        "\n".join(_verify_head(document)),
+        _not_run(document),
+        "\n".join(_case_table(document["cases"])),
+        "\n".join(_failures(document["cases"])),
+        _bisect_text(document["bisect"]),
+        _verdict(document),
+    ]
+    return "\n\n".join(block for block in blocks if block)
+
+
+def _verify_head(document: Document) -> list[str]:
+    engine, runtime, tolerance = document["engine"], document["runtime"], document["tolerance"]
+    rows = [("model", str(document["model"]["path"]))]
+    if engine is not None:
+        rows.append(("engine", f"{engine['path']} ({byte_size(engine['bytes'])})"))
+    if runtime is not None:
+        rows.append(("runtime", f"{runtime['family']} {runtime['version']} on {runtime['gpu']}"))
+    share = f", {tolerance['mismatches']:.2%} of the elements beyond" if tolerance["mismatches"] else ""
+    rows.append(
+        (
+            "tolerance",
+            f"{document['precision']}: {tolerance['relative']:g} of the largest magnitude,"
+            f" cosine {tolerance['cosine']:g}{share}",
+        )
+    )
+    return table([(name, clean(value)) for name, value in rows], "")
+
+
+def _not_run(document: Document) -> str:
+    if document["ran"] == "engine":
+        return ""
+    return clean(
+        f"THE ENGINE WAS NOT RUN: {document['why_not_run']}."
+        " The model as trtconv hands it to TensorRT is compared with the original, both on ONNX Runtime."
+    )
+
+
+def _case_table(cases: Sequence[Document]) -> list[str]:
+    rows = [("profile", "size", "shapes", "output", "max abs", "max rel", "cosine", "PSNR dB", "beyond", "")]
+    for case in cases:
+        shapes = ", ".join(shape_text(shape) for shape in case["shapes"].values())
+        place = (str(case["profile"]), case["size"], shapes)
+        if not case["outputs"]:
+            rows.append((*place, "-", "-", "-", "-", "-", "-", "skipped" if case["passed"] is None else "FAILED"))
+        for output in case["outputs"]:
+            numbers = (output["max_abs"], output["max_rel"])
+            rows.append(
+                (
+                    *place,
+                    clean(output["name"]),
+                    *(_number(n, "{:.1e}") for n in numbers),
+                    _number(output["cosine"], "{:.7f}"),
+                    _number(output["psnr"], "{:.1f}"),
+                    _number(output["mismatches"], "{:.2%}"),
+                    "ok" if output["passed"] else "FAILED",
+                )
+            )
+    return table(rows, "") if len(rows) > 1 else []
+
+
+def _number(value: Any, form: str) -> str:
+    number = float(value)
+    return form.format(number) if math.isfinite(number) else ("-" if math.isnan(number) else str(number))
+
+
+def _failures(cases: Sequence[Document]) -> list[str]:
+    lines = []
+    for case in cases:
+        place = f"{case['size']} of profile {case['profile']}"
+        if case["skipped"]:
+            lines.append(clean(f"{place}: {case['skipped']}"))
+        lines += [clean(f"{place}, output {o['name']}: {o['why']}") for o in case["outputs"] if not o["passed"]]
+    return lines
+
+
+def _bisect_text(bisect: Document | None) -> str:
+    if bisect is None:
+        return ""
+    if bisect["tensor"] is None:
+        return clean(f"bisect: {bisect['why']}")
+    node = bisect["node"]
+    lines = [f"bisect: the first tensor that diverges is {bisect['tensor']!r}, made by {node['op']} {node['name']}"]
+    lines += [f"  {line}" for line in bisect["said"]]
+    return "\n".join(clean(line) for line in lines)
+
+
+def _verdict(document: Document) -> str:
+    cases, worst = document["cases"], document["worst"]
+    what = "the engine" if document["ran"] == "engine" else "the rewritten model"
+    failed = sum(case["passed"] is False for case in cases)
+    done = sum(bool(case["outputs"]) for case in cases)
+    furthest = ""
+    if worst is not None:
+        furthest = (
+            f"; largest relative error {_number(worst['max_rel'], '{:.1e}')}"
+            f" ({worst['output']} at {worst['size']} of profile {worst['profile']})"
+        )
+    model = document["model"]["path"]
+    if failed:
+        return clean(
+            f"NOT VERIFIED: {what} does not compute what {model} does, at {failed} of {len(cases)} sizes{furthest}"
+        )
+    if document["incomplete"]:
+        return clean(f"NOT VERIFIED: not all was compared ({document['incomplete']}){furthest}")
+    verdict = f"{what} computes what {model} does, at {count(done, 'size')}{furthest}"
+    return clean(f"verified: {verdict}" if document["ran"] == "engine" else f"{verdict}; the engine was not run")
+
+
+def bench_text(document: Document) -> str:
+    """Renders the JSON document of `trtconv bench`: a table, bars of latency against size, the ratios."""
+    runtime = document["runtime"]
+    head = [
+        (
+            "runtime",
+            f"{runtime['family']} {runtime['version']} on {runtime['gpu']}, driver for CUDA {runtime['driver']}",
+        )
+    ]
+    for name, engine in zip(LETTERS, document["engines"], strict=False):
+        memory = byte_size(engine["activation_memory_bytes"])
+        loaded = byte_size(engine["weight_memory_bytes"])
+        head.append(
+            (f"engine {name}", f"{engine['path']}, {engine['layers']} layers, {loaded} loaded, {memory} to run")
+        )
+    blocks = [
+        "\n".join(table([(name, clean(value)) for name, value in head], "")),
+        "\n".join(_rows_table(document)),
+        "\n".join(_bars(document)),
+        "\n".join(_ratio_lines(document["ratios"])),
+        clean(f"not all was timed: {document['incomplete']}") if document["incomplete"] else "",
+    ]
+    return "\n\n".join(block for block in blocks if block)
+
+
+def _rows_table(document: Document) -> list[str]:
+    several = len(document["engines"]) > 1
+    rows = [("engine", "profile", "size", "shapes", "launch", "copies", "median us", "p99 us", "per second", "runs")]
+    for row in document["rows"]:
+        shapes = ", ".join(shape_text(shape) for shape in row["shapes"].values())
+        numbers = [row["median_us"], row["p99_us"], row["throughput_per_s"]]
+        rows.append(
+            (
+                LETTERS[row["engine"]],
+                str(row["profile"]),
+                row["size"],
+                shapes,
+                "graph" if row["graph"] else "plain",
+                "with" if row["copies"] else "without",
+                *("-" if n is None else f"{n:.1f}" for n in numbers),
+                str(row["runs"]),
+            )
+        )
+    return table(rows if several else [row[1:] for row in rows], "") if len(rows) > 1 else []
+
+
+def quickest_way(document: Document) -> list[Document]:
+    """Returns the rows of the fastest way to run: as a graph where that goes, without copies."""
+    graphs = any(row["graph"] and row["median_us"] is not None for row in document["rows"])
+    return [
+        row for row in document["rows"] if row["graph"] is graphs and not row["copies"] and row["median_us"] is not None
+    ]
+
+
+def elements(row: Document) -> int:
+    """Returns the number of elements of a row's inputs."""
+    return sum(math.prod(shape) for shape in row["shapes"].values())
+
+
+def _bars(document: Document) -> list[str]:
+    rows = sorted(quickest_way(document), key=lambda row: (elements(row), row["profile"]))
+    if len(rows) < 2:
+        return []
+    longest = max(row["median_us"] for row in rows)
+    way = "CUDA graph" if rows[0]["graph"] else "plain launches"
+    cells = []
+    for row in rows:
+        shapes = ", ".join(shape_text(shape) for shape in row["shapes"].values())
+        name = f"{LETTERS[row['engine']]} " if len(document["engines"]) > 1 else ""
+        bar = "#" * max(1, round(_BAR * row["median_us"] / longest))
+        cells.append((f"{name}{shapes}", f"profile {row['profile']}", f"{row['median_us']:.1f} us", bar))
+    return [f"median latency against size ({way}, without copies)", *table(cells, "  ")]
+
+
+def _ratio_lines(ratios: Sequence[Document]) -> list[str]:
+    if not ratios:
+        return []
+    rows = [("A / B", "profile", "size", "launch", "copies")]
+    for ratio in ratios:
+        launch, copies = "graph" if ratio["graph"] else "plain", "with" if ratio["copies"] else "without"
+        rows.append((f"{ratio['ratio']:.3f}", str(ratio["profile"]), ratio["size"], launch, copies))
+    return ["time of engine A over that of engine B, run in turns; below 1 A is faster", *table(rows, "  ")]

@@ -1,0 +1,64 @@
+"""What a person reads after an export."""
+
+from __future__ import annotations
+
+import math
+
+from trtconv.cli.formats.text import check_text
+from trtconv.cli.formats.wording import byte_size, clean, shape_text, table
+from trtconv.core.requests.export import ExportReport, Proof
+
+
+def export_text(report: ExportReport) -> str:
+    """Renders an export; the last line says what became of it."""
+    blocks = [
+        "\n".join(_interface(report)),
+        "\n".join(_sizes(report)),
+        "\n".join(_attempts(report)),
+        "\n".join(clean(f"note: {note}") for note in report.notes),
+        "\n".join(_proof(report.proof)),
+        "" if report.check is None else check_text(report.check),
+        "seconds: " + ", ".join(f"{stage} {value:.2f}" for stage, value in report.seconds.items()),
+        _verdict(report),
+    ]
+    return "\n\n".join(block for block in blocks if block)
+
+
+def _interface(report: ExportReport) -> list[str]:
+    rows = [
+        (kind, clean(name), clean(f"({', '.join(map(str, dims))})"))
+        for kind, named in (("input", report.inputs), ("output", report.outputs))
+        for name, dims in named.items()
+    ]
+    return table(rows, "")
+
+
+def _sizes(report: ExportReport) -> list[str]:
+    lines = [clean(rule.sentence()) for rule in report.sizes]
+    return [*lines, *(clean(f"together: {text}") for text in report.joint)]
+
+
+def _attempts(report: ExportReport) -> list[str]:
+    """Says which exporter was used, and why no other."""
+    failed = [a for a in report.attempts if a.outcome != "used"]
+    return [clean(f"exporter {a.exporter}: {a.outcome}") for a in failed]
+
+
+def _proof(proof: Proof) -> list[str]:
+    if not proof.runs:
+        return [clean(f"not compared with PyTorch: {proof.why}")]
+    lines = [f"PyTorch against ONNX Runtime, tolerance {proof.tolerance:.0e}"]
+    for run in proof.runs:
+        shapes = ", ".join(f"{name} {shape_text(shape)}" for name, shape in run.inputs.items())
+        error = run.max_relative_error
+        good = error is None or error <= proof.tolerance
+        value = run.why or ("not finite" if error is None or math.isinf(error) else f"relative error {error:.1e}")
+        lines.append(clean(f"  {shapes}: {value}{'' if good else '  FAILED'}"))
+    return lines
+
+
+def _verdict(report: ExportReport) -> str:
+    if report.output is None:
+        return clean(f"{report.spec}: not written, the file would differ from PyTorch")
+    path, size = clean(str(report.output["path"])), byte_size(report.output["bytes"])
+    return f"wrote {path} ({size}): opset {report.opset}, IR version {report.ir_version}, by {report.exporter}"

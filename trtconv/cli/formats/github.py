@@ -1,0 +1,59 @@
+"""Annotations for GitHub Actions: workflow commands on stdout, one a finding.
+
+Source: GitHub Docs, Workflow commands for GitHub Actions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from trtconv.cli.formats.sarif import relative_path
+from trtconv.cli.formats.text import ignored_lines, run_summary
+from trtconv.core.findings import Finding, Severity
+from trtconv.core.requests.check import CheckReport, FailedRun
+
+_COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
+
+
+def check_github(reports: Sequence[CheckReport], root: Path | None = None, failures: Sequence[FailedRun] = ()) -> str:
+    """Renders checks as annotations, then one line a model that the log shows as it is.
+
+    Args:
+        reports: One check or more.
+        root: The checkout; files under it are named relative to it, as GitHub wants them.
+        failures: Models that could not be checked.
+    """
+    # A model that is checked for two targets mostly has the same findings for both: each is said once.
+    lines = list(dict.fromkeys(_annotation(report, finding, root) for report in reports for finding in report.findings))
+    for failure in failures:
+        file = _property(relative_path(failure.model, root) or failure.model)
+        lines.append(f"::error file={file},title=trtconv {failure.kind}::{_data(failure.message)}")
+    for report in reports:
+        # In one line: what a reason says in another could be read as a command.
+        ignored = " ".join(line.strip() for line in ignored_lines(report.ignored))
+        lines.append("; ".join(part for part in (run_summary(report), ignored) if part))
+    return "\n".join(lines)
+
+
+def _annotation(report: CheckReport, finding: Finding, root: Path | None) -> str:
+    model = str(report.model["path"])
+    file, _, line = finding.location.source.rpartition(":")
+    path = file or model
+    properties = {"file": relative_path(path, root) or path}
+    if file:
+        properties["line"] = line
+    properties["title"] = f"{finding.code} {finding.name}"
+    where = ",".join(f"{key}={_property(value)}" for key, value in properties.items())
+    message = f"{model}: {finding.location}: {finding.message}"
+    if finding.fix:
+        message += f"\n{finding.fix}"
+    return f"::{_COMMANDS[finding.severity]} {where}::{_data(message)}"
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

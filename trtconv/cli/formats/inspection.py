@@ -1,0 +1,155 @@
+"""What a person reads of inspect, made of its JSON document."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from trtconv.cli.formats.wording import byte_size, clean, count, shape_text, table
+
+Document = Mapping[str, Any]
+
+LONGEST = 60
+"""Characters of a layer's name that are shown."""
+
+
+def inspect_text(document: Document) -> str:
+    """Renders the JSON document of `trtconv inspect`; the last line is the summary."""
+    blocks = _onnx_blocks(document) if document["kind"] == "onnx" else _engine_blocks(document)
+    return "\n\n".join("\n".join(block) for block in blocks if block)
+
+
+def _onnx_blocks(document: Document) -> list[list[str]]:
+    file, weights = document["file"], document["weights"]
+    rows = [
+        (kind, clean(each["name"]), each["dtype"] or "?", "?" if each["dims"] is None else clean(_dims(each["dims"])))
+        for kind, listed in (("input", document["inputs"]), ("output", document["outputs"]))
+        for each in listed
+    ]
+    ops = [(op, str(number)) for op, number in document["nodes"].items()]
+    nodes = sum(document["nodes"].values())
+    external = f", in {count(len(weights['external_files']), 'file')} beside it" if weights["external_files"] else ""
+    head = [
+        ("model", f"{file['path']} ({byte_size(file['bytes'])})"),
+        ("opset", f"{document['opset']}, IR version {document['ir_version']}"),
+        ("made by", document["producer"] or "unknown"),
+        ("weights", f"{weights['elements']} elements in {weights['count']} tensors{external}"),
+    ]
+    return [
+        table([(name, clean(value)) for name, value in head], ""),
+        table(rows, ""),
+        ["operators", *table(ops, "  ")],
+        [clean(f"{file['path']}: {count(nodes, 'node')}")],
+    ]
+
+
+def _dims(dims: Sequence[Any]) -> str:
+    return f"({', '.join('?' if dim is None else str(dim) for dim in dims)})"
+
+
+def _engine_blocks(document: Document) -> list[list[str]]:
+    return [
+        _head(document),
+        _not_loaded(document),
+        _io(document["io"] or ()),
+        *_profiles(document["profiles"] or ()),
+        _edits(document.get("edits") or ()),
+        _layers(document),
+        _summary(document),
+    ]
+
+
+def _head(document: Document) -> list[str]:
+    file, runtime, plan = document["file"], document["runtime"] or {}, document["plan"] or {}
+    rows = [(document["kind"], f"{file['path']} ({byte_size(file['bytes'])})")]
+    if document.get("model"):
+        rows.append(("model", str(document["model"]["path"])))
+    if runtime:
+        rows.append(("runtime", f"{runtime['family']} {runtime['version']}, {runtime['gpu'] or 'without a GPU'}"))
+    if plan:
+        rows.append(("built for", f"{plan.get('target')}, precision {plan.get('precision')}"))
+    if document.get("activation_memory_bytes") is not None:
+        rows.append(("memory", f"{byte_size(document['activation_memory_bytes'])} for activations"))
+    return table([(name, clean(str(value))) for name, value in rows], "")
+
+
+def _not_loaded(document: Document) -> list[str]:
+    if document["loaded"]:
+        return []
+    why = document["why_not_loaded"]
+    return [
+        clean(
+            f"THE ENGINE WAS NOT LOADED: {why}. This is what its report tells." if why else "read from the report alone"
+        )
+    ]
+
+
+def _io(tensors: Sequence[Document]) -> list[str]:
+    return table([(t["kind"], clean(t["name"]), t["dtype"], shape_text(t["shape"])) for t in tensors], "")
+
+
+def _profiles(profiles: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    blocks = []
+    for number, profile in enumerate(profiles):
+        rows = [["input", "min", "opt", "max"]]
+        rows += [[clean(n), *(shape_text(s[pick]) for pick in ("min", "opt", "max"))] for n, s in profile.items()]
+        blocks.append([f"profile {number}", *table(rows, "  ")])
+    return blocks
+
+
+def _edits(edits: Sequence[Document]) -> list[str]:
+    if not edits:
+        return []
+    return ["rewritten before it was built", *(clean(f"  {e['node']}: {e['what']}") for e in edits)]
+
+
+def _layers(document: Document) -> list[str]:
+    layers = document["layers"]
+    if layers is None:
+        return []
+    if document["details"] == "names":
+        lines = ["layers (built without details: --profiling-verbosity detailed has them)"]
+        return lines + [clean(f"  {_time(layer)}{layer['name']}") for layer in layers]
+    rows = [("type", "precision", "input", "output", "us", "layer")]
+    for layer in layers:
+        rows.append(
+            (
+                layer["type"],
+                layer["precision"] or "-",
+                _tensor(layer["inputs"]),
+                _tensor(layer["outputs"]),
+                "-" if layer["time_us"] is None else f"{layer['time_us']:.1f}",
+                clean(_cut(layer["name"])),
+            )
+        )
+    return ["layers", *table(rows, "  ")]
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= LONGEST else name[: LONGEST - 3] + "..."
+
+
+def _time(layer: Document) -> str:
+    return "" if layer["time_us"] is None else f"{layer['time_us']:8.1f} us  "
+
+
+def _tensor(tensors: Sequence[Document]) -> str:
+    if not tensors:
+        return "-"
+    shape = tensors[0]["shape"]
+    return f"{tensors[0]['dtype'] or '?'} {shape_text(shape) if shape is not None else ''}".strip()
+
+
+def _summary(document: Document) -> list[str]:
+    summary, path = document["summary"], document["file"]["path"]
+    if summary is None:
+        return [clean(f"{path}: {count(len(document['profiles'] or ()), 'profile')}; no layer is known")]
+    precisions = ", ".join(f"{number} in {name}" for name, number in summary["precisions"].items())
+    said = [f"{count(summary['layers'], 'layer')}" + (f" ({precisions})" if precisions else "")]
+    said.append(count(summary["reformats"], "reformat"))
+    quantizers = summary["quantizers"]
+    if quantizers["fused"] or quantizers["alone"]:
+        said.append(f"{len(quantizers['fused'])} Q/DQ fused, {len(quantizers['alone'])} alone")
+    if document["time"] and document["time"]["layers_us"] is not None:
+        said.append(f"{document['time']['layers_us']:.1f} us in layers at opt of profile 0")
+    return [clean(f"{path}: {'; '.join(said)}")]

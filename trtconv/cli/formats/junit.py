@@ -1,0 +1,97 @@
+"""JUnit XML: what Jenkins, GitLab and most other CI servers show as test results.
+
+One test suite a model, one test case a rule, whether or not it found something: names then stay the same from run to
+run, so that a server can tell new failures from old ones. All that a rule found is in its case.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from xml.etree import ElementTree
+
+from trtconv.cli.formats.pages import RulePage
+from trtconv.cli.formats.text import findings_text, ignored_lines
+from trtconv.core.findings import Finding, Severity
+from trtconv.core.requests.check import CheckReport, FailedRun
+
+_NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_FROM_SIZES = ("TC201", "TC202", "TC203", "TC206")
+"""Codes that need bounds."""
+_FROM_BUILDER = ("TC205", "TC403", "TC404", "TC405", "TC406")
+"""Codes that need more than the parser."""
+
+
+def check_junit(reports: Sequence[CheckReport], pages: Sequence[RulePage], failures: Sequence[FailedRun] = ()) -> str:
+    """Renders checks as JUnit XML.
+
+    Args:
+        reports: One check or more.
+        pages: Every rule there is, in order.
+        failures: Models that could not be checked.
+    """
+    root = ElementTree.Element("testsuites", name="trtconv check")
+    suites = [_suite(report, pages) for report in reports] + [_failed_suite(failure) for failure in failures]
+    root.extend(suites)
+    for key in ("tests", "failures", "errors", "skipped"):
+        root.set(key, str(sum(int(suite.get(key, "0")) for suite in suites)))
+    ElementTree.indent(root)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode")
+
+
+def _suite(report: CheckReport, pages: Sequence[RulePage]) -> ElementTree.Element:
+    path = _plain(str(report.model["path"]))
+    cases = [_case(report, page, path) for page in pages]
+    suite = ElementTree.Element("testsuite", name=f"{path} for {report.target}")
+    suite.set("tests", str(len(cases)))
+    for key, tag in (("failures", "failure"), ("skipped", "skipped")):
+        suite.set(key, str(sum(case.find(tag) is not None for case in cases)))
+    suite.set("errors", "0")
+    suite.extend(cases)
+    return suite
+
+
+def _failed_suite(failure: FailedRun) -> ElementTree.Element:
+    path = _plain(failure.model)
+    suite = ElementTree.Element("testsuite", name=f"{path} for {failure.target}", tests="1", failures="0", errors="1")
+    case = ElementTree.SubElement(suite, "testcase", classname=path, name="load")
+    error = ElementTree.SubElement(case, "error", message=_plain(failure.message), type=failure.kind)
+    error.text = _plain(failure.hint)
+    return suite
+
+
+def _case(report: CheckReport, page: RulePage, path: str) -> ElementTree.Element:
+    case = ElementTree.Element("testcase", classname=path, name=f"{page.code} {page.name}")
+    found = [finding for finding in report.findings if finding.code == page.code]
+    failing = [finding for finding in found if _fails(report, finding)]
+    if failing:
+        message = _plain(failing[0].message if len(failing) == 1 else f"{len(failing)} findings")
+        failure = ElementTree.SubElement(case, "failure", message=message, type=failing[0].severity.value)
+        failure.text = _plain(findings_text(path, failing))
+    elif not found and not _was_asked(report, page.code):
+        ElementTree.SubElement(case, "skipped", message=_plain(f"not checked for {report.target} here"))
+    milder = [finding for finding in found if finding not in failing]
+    said = [findings_text(path, milder)] if milder else []
+    said += ignored_lines([each for each in report.ignored if each.finding.code == page.code])
+    if said:
+        ElementTree.SubElement(case, "system-out").text = _plain("\n".join(said))
+    return case
+
+
+def _fails(report: CheckReport, finding: Finding) -> bool:
+    least: Severity | None = report.fail_on
+    return least is not None and finding.severity.rank >= least.rank
+
+
+def _was_asked(report: CheckReport, code: str) -> bool:
+    """Whether the check went so far as to try what a code is about."""
+    if code in _FROM_SIZES:
+        return not report.unbounded
+    if code in _FROM_BUILDER:
+        return report.parser.get("built") is not None
+    return not code.startswith("TC4") or report.parser.get("accepted") is not None
+
+
+def _plain(text: str) -> str:
+    """Replaces what XML cannot hold."""
+    return _NOT_XML.sub("\ufffd", text)

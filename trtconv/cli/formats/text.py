@@ -1,0 +1,312 @@
+"""What a person reads on a terminal. The fixed parts are ASCII; names from the model are escaped where needed."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from trtconv.cli.formats.wording import byte_size, clean, count, indented, shape_text, table
+from trtconv.core.dims import ShapeProfile
+from trtconv.core.findings import Finding, Ignored, Location, summarize, worst
+from trtconv.core.requests.build import BuildReport
+from trtconv.core.requests.check import CheckReport, FailedRun
+from trtconv.core.requests.common import TensorInfo
+from trtconv.core.requests.rewrite import Edit, RewriteReport, Skip
+
+LISTED = 10
+"""How many edits or skips of one pass are listed before the rest is only counted."""
+MANY, SOME = 10, 3
+"""Of more findings of one rule than the first number, only the second is listed."""
+
+
+def check_text(report: CheckReport, verbose: bool = False) -> str:
+    """Renders a check.
+
+    Args:
+        report: Findings in any order.
+        verbose: Whether each of them is listed, however many there are of one rule.
+
+    Returns:
+        Findings by node, worst first; then the parser's verdict; the last line is the summary.
+    """
+    path = str(report.model["path"])
+    blocks = [findings_text(path, report.findings, verbose)] if report.findings else []
+    if report.ignored:
+        blocks.append("\n".join(ignored_lines(report.ignored)))
+    if report.unbounded:
+        blocks.append(clean(f"no sizes checked: no bounds were given for {', '.join(report.unbounded)} (--dim)"))
+    return "\n\n".join([*blocks, f"{_parser_line(report.parser)}\n{check_summary(report)}"])
+
+
+def check_summary(report: CheckReport) -> str:
+    """Returns the outcome of a check in one line."""
+    return f"{clean(str(report.model['path']))}: {_summary(report.findings)} for {report.target}"
+
+
+def run_summary(report: CheckReport) -> str:
+    """Returns the outcome of a check in one line that stands by itself: it says what was not asked, too."""
+    notes = ["no sizes checked"] if report.unbounded else []
+    notes += ["by rules alone"] if report.parser.get("accepted") is None else []
+    return "; ".join([check_summary(report), *notes])
+
+
+def ignored_lines(ignored: Sequence[Ignored]) -> list[str]:
+    """Says which findings do not count, and why."""
+    counts = Counter((each.finding.code, each.finding.name, each.reason) for each in ignored)
+    lines = []
+    for (code, name, reason), number in counts.items():
+        lines.append(clean(f"ignored: {code} {name}" + (f" ({number})" if number > 1 else "")))
+        lines += indented(f"because: {reason}", "    ") if reason else []
+    return lines
+
+
+def findings_text(path: str, findings: Iterable[Finding], verbose: bool = True) -> str:
+    """Renders findings by node, worst first, then in the order of the graph.
+
+    Args:
+        path: The model's file, put before every place; "" for none.
+        findings: In any order.
+        verbose: Whether each is listed; else, of many of one rule, the first of the graph, and how many more there are.
+    """
+    listed, left = (list(findings), Counter[str]()) if verbose else _first_of_many(findings)
+    groups: dict[Location, list[Finding]] = {}
+    for finding in listed:
+        groups.setdefault(_node(finding.location), []).append(finding)
+    blocks = []
+    for node, members in sorted(groups.items(), key=_group_order):
+        source = f" ({node.source})" if node.source else ""
+        lines = [clean(f"{path}: {node}{source}" if path else f"{node}{source}")]
+        for finding in sorted(members, key=_finding_order):
+            lines += _finding_lines(finding)
+        blocks.append("\n".join(lines))
+    if left:
+        blocks.append("\n".join(clean(f"... and {number} more of {rule} (--verbose)") for rule, number in left.items()))
+    return "\n\n".join(blocks)
+
+
+def _first_of_many(findings: Iterable[Finding]) -> tuple[list[Finding], Counter[str]]:
+    """Returns the findings to list, and how many of which rule are left out."""
+    by_rule: dict[str, list[Finding]] = {}
+    for finding in sorted(findings, key=lambda finding: _group_order((_node(finding.location), [finding]))):
+        by_rule.setdefault(f"{finding.severity.value} {finding.code} {finding.name}", []).append(finding)
+    listed: list[Finding] = []
+    left: Counter[str] = Counter()
+    for rule, members in by_rule.items():
+        shown = members[:SOME] if len(members) > MANY else members
+        listed += shown
+        if len(shown) < len(members):
+            left[rule] = len(members) - len(shown)
+    return listed, left
+
+
+def _node(place: Location) -> Location:
+    """The place without its tensor: what findings are grouped by."""
+    if place.index is None and not place.node:
+        return place
+    return dataclasses.replace(place, tensor="")
+
+
+def _group_order(group: tuple[Location, list[Finding]]) -> tuple[object, ...]:
+    node, members = group
+    severity = worst(members)
+    rank = severity.rank if severity else 0
+    return (-rank, node.graph, -1 if node.index is None else node.index, node.node, node.tensor)
+
+
+def _finding_order(finding: Finding) -> tuple[object, ...]:
+    return (-finding.severity.rank, finding.code, finding.location.tensor, finding.message)
+
+
+def _finding_lines(finding: Finding) -> list[str]:
+    first, *rest = finding.message.splitlines() or [""]
+    tensor = finding.location.tensor if finding.location.index is not None or finding.location.node else ""
+    at = f" (tensor {tensor})" if tensor else ""
+    lines = [clean(f"  {finding.severity.value} {finding.code} {finding.name}: {first}{at}")]
+    lines += indented("\n".join(rest), "    ")
+    if finding.fix:
+        lines += indented(f"fix: {finding.fix}", "    ")
+    if finding.mended_by:
+        lines.append(clean(f"    mended by trtconv build and rewrite ({finding.mended_by})"))
+    return lines
+
+
+def _summary(findings: Sequence[Finding]) -> str:
+    counts = summarize(findings)
+    said = [count(counts[key], key[:-1]) for key in ("errors", "warnings", "infos") if counts[key]]
+    return ", ".join(said) or "nothing to report"
+
+
+def _parser_line(parser: dict[str, Any]) -> str:
+    name = " ".join(str(parser[key]) for key in ("runtime", "version") if parser.get(key))
+    if parser.get("accepted") is None:
+        why = parser.get("why") or "that TensorRT is not installed here"
+        return clean(f"parser: not asked, by rules alone: {why}")
+    built = {None: "", True: " and builds it", False: " and does not build it"}[parser.get("built")]
+    return f"parser: {clean(name)} {'accepts' if parser['accepted'] else 'refuses'} the model{built}"
+
+
+def build_text(report: BuildReport, verbose: bool = False) -> str:
+    """Renders a build; the last line says what became of it.
+
+    Args:
+        report: What happened.
+        verbose: Whether each finding is listed, however many there are of one rule.
+    """
+    if report.up_to_date:
+        return _verdict(report)
+    blocks = [
+        "\n".join(_head(report)),
+        *("\n".join(lines) for lines in _profiles(report.plan.profiles)),
+        "\n".join(clean(note) for note in report.notes),
+        _changes("edit", report.edits),
+        _changes("skip", report.skipped),
+        findings_text(str(report.model["path"]), report.findings, verbose),
+        "\n".join(ignored_lines(report.ignored)),
+        "\n".join(_io(report.io)),
+        _seconds(report.seconds),
+        _verdict(report),
+    ]
+    return "\n\n".join(block for block in blocks if block)
+
+
+def _head(report: BuildReport) -> list[str]:
+    runtime = report.runtime
+    gpu = f"on {runtime['gpu']}" if runtime.get("gpu") else "without a GPU"
+    rewrite = "" if report.plan.rewrite else ", not rewritten"
+    rows = [
+        ("model", str(report.model["path"])),
+        ("runtime", f"{runtime.get('family', '?')} {runtime.get('version', '?')} {gpu}"),
+        ("target", f"{report.plan.target}, precision {report.plan.precision}{rewrite}"),
+    ]
+    options = report.plan.options.to_json()
+    if options:
+        said = (f"{name.replace('_', '-')} {_plain(value)}" for name, value in options.items())
+        rows.append(("options", ", ".join(said)))
+    return table([(name, clean(value)) for name, value in rows], "")
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _profiles(profiles: Sequence[ShapeProfile]) -> list[list[str]]:
+    """One table a profile. Inputs that are the same in all of them are shown with each: the tables stand alone."""
+    blocks = []
+    for index, profile in enumerate(profiles):
+        title = "profile" if len(profiles) == 1 else f"profile {index}"
+        rows = [("input", "min", "opt", "max")]
+        for name, shapes in profile.inputs.items():
+            rows.append((clean(name), shape_text(shapes.min), shape_text(shapes.opt), shape_text(shapes.max)))
+        blocks.append([title, *table(rows, "  ")])
+    return blocks
+
+
+_CHANGED = {"edit": "rewritten", "skip": "left alone"}
+
+
+def _changes(noun: str, changes: Sequence[Edit] | Sequence[Skip]) -> str:
+    """Lists edits or skips by pass, the first `LISTED` of each."""
+    if not changes:
+        return ""
+    by_pass: dict[str, list[str]] = {}
+    for change in changes:
+        what = change.what if isinstance(change, Edit) else change.reason
+        by_pass.setdefault(change.pass_name, []).append(f"{change.node or '(unnamed)'}: {what}")
+    lines = [f"{_CHANGED[noun]}, {count(len(changes), noun)}"]
+    for name, members in by_pass.items():
+        lines.append(clean(f"  {name} ({len(members)})"))
+        lines += [clean(f"    {member}") for member in members[:LISTED]]
+        if len(members) > LISTED:
+            lines.append(f"    ... and {len(members) - LISTED} more")
+    return "\n".join(lines)
+
+
+def _io(tensors: Sequence[TensorInfo]) -> list[str]:
+    rows = [(t.kind, clean(t.name), t.dtype, shape_text(t.shape)) for t in tensors]
+    return ["engine", *table(rows, "  ")] if rows else []
+
+
+def _seconds(seconds: dict[str, float]) -> str:
+    stages = ", ".join(f"{stage} {value:.2f}" for stage, value in seconds.items())
+    return f"seconds: {stages}" if stages else ""
+
+
+_REBUILD = "; --force builds it again"
+
+
+def _verdict(report: BuildReport) -> str:
+    if report.engine is None:
+        return f"{clean(str(report.model['path']))}: no engine, {_summary(report.findings)}"
+    engine = f"{clean(str(report.engine['path']))} ({byte_size(report.engine['bytes'])})"
+    if report.up_to_date:
+        return f"{engine} is up to date{_REBUILD}"
+    total = "" if not report.seconds else f" in {report.seconds.get('total', sum(report.seconds.values())):.1f} s"
+    found = f"; {_summary(report.findings)}" if report.findings else ""
+    return f"built {engine}{total}{found}"
+
+
+def runs_text(results: Sequence[CheckReport | BuildReport | FailedRun], verbose: bool = False) -> str:
+    """Renders several checks or builds: what was found, then a line for each of them, then the counts."""
+    runs = Counter(_place(result)[0] for result in results)
+    details = []
+    for result in results:
+        path, target = _place(result)
+        details += _details(result, f"{path} for {target}" if runs[path] > 1 else path, verbose)
+    lines = [f"{_MARKS.get(result.exit_code, 'FAILED')}  {_run_line(result)}" for result in results]
+    good = sum(result.exit_code == 0 for result in results)
+    return "\n\n".join([*details, "\n".join([*lines, f"{good} of {count(len(results), 'run')} ok"])])
+
+
+_MARKS = {0: "ok    ", 4: "cannot"}
+
+
+def _place(result: CheckReport | BuildReport | FailedRun) -> tuple[str, str]:
+    """Returns a run's model and target."""
+    if isinstance(result, FailedRun):
+        return result.model, result.target
+    return str(result.model["path"]), str(result.target if isinstance(result, CheckReport) else result.plan.target)
+
+
+def _details(result: CheckReport | BuildReport | FailedRun, path: str, verbose: bool) -> list[str]:
+    if isinstance(result, FailedRun) or (isinstance(result, BuildReport) and result.up_to_date):
+        return []
+    found = [findings_text(path, result.findings, verbose)] if result.findings else []
+    ignored = ignored_lines(result.ignored)
+    return [*found, *(["\n".join([clean(path), *indented("\n".join(ignored), "  ")])] if ignored else [])]
+
+
+def _run_line(result: CheckReport | BuildReport | FailedRun) -> str:
+    if isinstance(result, FailedRun):
+        # Most messages begin with the path themselves.
+        said = result.message.partition("\n")[0].removeprefix(result.model).removeprefix(":").strip()
+        return clean(f"{result.model} for {result.target}: {said}")
+    if isinstance(result, CheckReport):
+        return run_summary(result)
+    return f"{_verdict(result).removesuffix(_REBUILD)} for {result.plan.target}"
+
+
+def rewrite_text(report: RewriteReport) -> str:
+    """Renders a rewrite; the last line says what was written."""
+    edits = count(len(report.edits), "edit") if report.edits else "no edits"
+    if report.output:
+        verdict = f"wrote {clean(str(report.output['path']))} ({byte_size(report.output['bytes'])}): {edits}"
+    else:
+        verdict = f"wrote nothing: the rewritten model does not compute what {clean(str(report.model['path']))} does"
+    blocks = [_changes("edit", report.edits), _changes("skip", report.skipped), _verified(report.verified), verdict]
+    return "\n\n".join(block for block in blocks if block)
+
+
+def _verified(verified: dict[str, Any]) -> str:
+    largest = verified.get("max_relative_error")
+    if largest is None:
+        return clean(f"not verified: {verified.get('why') or 'no reason given'}")
+    said = f"compared on ONNX Runtime: largest relative error {largest:.2g}"
+    if "alone" not in verified:
+        return said
+    at = ", ".join(f"{name} {'x'.join(map(str, shape))}" for name, shape in verified["inputs"].items())
+    alone = count(len(verified["alone"]), "larger size")
+    return clean(f"{said} at {at}, which was baked into the original; the rewritten model also runs at {alone}")

@@ -1,0 +1,246 @@
+"""The console entry, and the one place where exceptions become exit codes."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+import click
+
+from trtconv.cli.group import cli
+from trtconv.cli.process import signals, status
+from trtconv.cli.process.outcome import (
+    FailedWithResult,
+    Isolation,
+    OutputLost,
+    drop_stdout,
+    stdout_failures_named,
+    write_result,
+)
+from trtconv.core.errors import EnvironmentMissing, InputError, TrtconvError
+
+INTERRUPTED = 130
+TERMINATED = 143
+BUG = 3
+COLLECT_EVERY = 200_000
+"""Objects that the process makes between two searches for cycles; Python's own 700 makes large models superlinear."""
+
+
+def main(args: Sequence[str] | None = None, *, isolated: bool = False) -> int:
+    """Runs the command line.
+
+    Args:
+        args: Arguments after the program's name; default: those of the process.
+        isolated: Commands that call TensorRT do so in a child process; for a process that does nothing else.
+
+    Returns:
+        The exit status, as the group's help lists them. After an interruption it does not return but ends the
+        process, because a native build that cannot be stopped may still be running in a thread.
+    """
+    arguments = list(sys.argv[1:] if args is None else args)
+    _prepare_streams()
+    signals.unwind_on_signals()
+    try:
+        return _flushed(_run(arguments, Isolation(arguments) if isolated else None))
+    except KeyboardInterrupt as error:
+        _die(TERMINATED if isinstance(error, signals.Terminated) else INTERRUPTED, arguments)
+
+
+def run() -> NoReturn:
+    """Is the console entry: runs `main` for a process that does nothing else, and ends it.
+
+    Neither collecting cycles while modules load nor taking the interpreter and TensorRT apart at the end helps such a
+    process; together they cost a tenth of a small build.
+    """
+    gc.set_threshold(COLLECT_EVERY)
+    # numpy's BLAS, which nothing here multiplies with, starts a thread a core that spins for a tenth of a second.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    code = main(isolated=True)
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        sys.stderr.flush()
+    status.finish(code)
+    os._exit(code)
+
+
+def _run(arguments: list[str], isolation: Isolation | None) -> int:
+    """Runs a command; everything but an interruption becomes an exit status."""
+    try:
+        completion = os.environ.get("_TRTCONV_COMPLETE")
+        if completion:
+            from click.shell_completion import shell_complete
+
+            return shell_complete(cli, {}, "trtconv", "_TRTCONV_COMPLETE", completion)
+        with cli.make_context("trtconv", arguments.copy(), obj=isolation) as context:
+            cli.invoke(context)
+        return 0
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    except BrokenPipeError:
+        # Only click's own pages (--help, --version) get here: results are written by write_result.
+        drop_stdout()
+        return 0
+    except Exception as error:
+        # Native code that is interrupted may make another exception of it.
+        signals.raise_received()
+        return _report(error, arguments)
+
+
+def _report(error: Exception, arguments: list[str]) -> int:
+    """Tells the user of a failure and returns its exit status."""
+    document = ""
+    if isinstance(error, FailedWithResult):
+        document, error = error.text, error.cause
+    as_json = wants_json(arguments)
+    if isinstance(error, click.UsageError) and not as_json and error.ctx is not None:
+        _say(error.ctx.get_usage() + "\n")
+    failure = _as_failure(error)
+    kind = type(error).__name__ if failure.exit_code == BUG else type(failure).__name__
+    _say_failure(failure)
+    if as_json or document:
+        try:
+            write_result(document or error_document(failure, kind))
+        except OutputLost as lost:
+            _say_failure(InputError(str(lost)))
+    return failure.exit_code
+
+
+class _Bug(TrtconvError):
+    exit_code = BUG
+
+
+class UsageError(InputError):
+    """The arguments are not what the command takes."""
+
+
+def _as_failure(error: Exception) -> TrtconvError:
+    """Turns any exception into one that has a message, a hint and an exit code."""
+    if isinstance(error, TrtconvError):
+        return error
+    if isinstance(error, click.UsageError):
+        path = error.ctx.command_path if error.ctx is not None else "trtconv"
+        return UsageError(_tidy(error.format_message()), f"Try '{path} --help'.")
+    if isinstance(error, click.ClickException):
+        return UsageError(error.format_message())
+    if isinstance(error, OutputLost):
+        return InputError(str(error), "Free some space, or send stdout elsewhere.")
+    if isinstance(error, FileNotFoundError) and not _in_a_folder():
+        return InputError("the working directory is gone", "Change to another one.")
+    if isinstance(error, MemoryError):
+        return EnvironmentMissing("out of memory", "Use a machine with more memory, or narrower --dim bounds.")
+    from trtconv.cli.process.crash import save_traceback
+
+    summary = f"{type(error).__name__}: {error}".partition("\n")[0][:300]
+    where = save_traceback(error)
+    return _Bug(f"internal error: {summary}", f"This is a bug in trtconv. Please report it with {where}")
+
+
+def _in_a_folder() -> bool:
+    """Whether the working directory still exists; relative paths mean nothing where it does not."""
+    try:
+        os.getcwd()  # noqa: PTH109
+    except OSError:
+        return False
+    return True
+
+
+def _tidy(message: str) -> str:
+    return message.replace("\n", " ").strip()
+
+
+def wants_json(arguments: Sequence[str]) -> bool:
+    """Whether `--format json` is among the arguments; needed where they could not be parsed."""
+    wanted = ""
+    for index, argument in enumerate(arguments):
+        if argument == "--":
+            break
+        if argument == "--format":
+            wanted = arguments[index + 1] if index + 1 < len(arguments) else ""
+        elif argument.startswith("--format="):
+            wanted = argument.partition("=")[2]
+    return wanted.lower() == "json"
+
+
+def error_document(failure: TrtconvError, kind: str) -> str:
+    """Returns the JSON document that stands for a failure.
+
+    Args:
+        failure: What happened.
+        kind: Name of the exception's class.
+    """
+    from trtconv.cli.formats.json import render
+    from trtconv.core.findings import Finding
+    from trtconv.core.requests.common import SCHEMA
+
+    findings = [item.to_json() for item in getattr(failure, "findings", ()) if isinstance(item, Finding)]
+    error = {"type": kind, "message": failure.message, "hint": failure.hint}
+    return render({"schema": SCHEMA, "error": error, "findings": findings, "exit_code": failure.exit_code})
+
+
+def _say_failure(failure: TrtconvError) -> None:
+    from trtconv.cli.formats.wording import clean
+
+    message = "\n".join(clean(line) for line in failure.message.splitlines())
+    _say(f"{_red('error:')} {message}")
+    findings = getattr(failure, "findings", ())
+    if findings:
+        from trtconv.cli.formats.text import findings_text
+        from trtconv.core.findings import Finding
+
+        _say(findings_text("", [item for item in findings if isinstance(item, Finding)]))
+    if failure.hint:
+        _say("hint: " + "\n".join(clean(line) for line in failure.hint.splitlines()))
+
+
+def _red(word: str) -> str:
+    # Click takes colours out again where stderr is no terminal.
+    return word if os.environ.get("NO_COLOR") else click.style(word, fg="red", bold=True)
+
+
+def _say(text: str) -> None:
+    try:
+        click.echo(text, err=True)
+    except (OSError, ValueError):
+        # Nobody is listening on stderr; the exit status still tells.
+        return
+
+
+def _prepare_streams() -> None:
+    """Makes text that the terminal's encoding lacks come out escaped instead of raising."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="backslashreplace")
+
+
+def _flushed(exit_code: int) -> int:
+    """Writes out what is left in stdout's buffer, so that Python's own flush at exit finds nothing to fail on."""
+    if sys.stdout is None:
+        return exit_code
+    try:
+        with stdout_failures_named():
+            sys.stdout.flush()
+    except BrokenPipeError:
+        drop_stdout()
+    except OutputLost as lost:
+        _say_failure(InputError(str(lost)))
+        return exit_code or InputError.exit_code
+    return exit_code
+
+
+def _die(exit_code: int, arguments: Sequence[str]) -> NoReturn:
+    """Ends the process at once: a native build that cannot be stopped would keep a usual exit waiting."""
+    name = "interrupted" if exit_code == INTERRUPTED else "terminated"
+    _say(name)
+    if wants_json(arguments):
+        failure = TrtconvError(name)
+        failure.exit_code = exit_code
+        with contextlib.suppress(OutputLost):
+            write_result(error_document(failure, name.capitalize()))
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            stream.flush()
+    os._exit(exit_code)

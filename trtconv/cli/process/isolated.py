@@ -1,0 +1,111 @@
+"""Commands that call TensorRT run in a child process: what kills it leaves a message, a log and a way to repeat it.
+
+The child is a fork, made before anything heavy is imported and before there is a thread, so that it costs a millisecond
+and not a second start of Python. The parent waits. It passes signals on, shows what native code writes to stderr and
+keeps the end of it; where the child is killed it removes what was half written and leaves a reproduction.
+
+Where a process cannot be forked safely (Windows, macOS) commands run in the calling process, unwatched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from trtconv.cli.process import status
+from trtconv.cli.process.outcome import Command, Isolation
+
+if TYPE_CHECKING:
+    from trtconv.cli.process.watching import Child
+
+CAN_FORK = sys.platform == "linux"
+_PR_SET_PDEATHSIG = 1
+
+
+class IsolatedCommand(Command):
+    """A command whose work is done in a child process.
+
+    Args:
+        alone: Whether these parameters are of a call that works in its own process; others start processes anyway.
+    """
+
+    def __init__(self, *args: Any, alone: Callable[[dict[str, Any]], bool], **extra: Any) -> None:
+        super().__init__(*args, **extra)
+        self._alone = alone
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Forks; the child goes on with the command, the parent watches it and ends as it does."""
+        isolation = ctx.find_object(Isolation)
+        if isolation is None or not CAN_FORK or not self._alone(ctx.params):
+            return super().invoke(ctx)
+        # Signals wait until it is decided who handles them.
+        held = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+        child = _fork()
+        if child is None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, held)
+            return super().invoke(ctx)
+        from trtconv.cli.process.watching import watch
+
+        return ctx.exit(watch(child, held, isolation.arguments, ctx.params))
+
+
+def follow_log() -> None:
+    """Has what TensorRT logs told to the process that watches, where there is one."""
+    if status.is_watched():
+        from trtconv.runtimes import tensorrt
+
+        tensorrt.follow_log(lambda severity, text: status.announce(status.LOG, f"[{severity}] {text}"))
+
+
+def _fork() -> Child | None:
+    """Makes the child. Returns what the parent knows of it; None in the child itself."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            stream.flush()
+    told, tell = os.pipe()
+    shown, show = os.pipe()
+    parent = os.getpid()
+    pid = os.fork()
+    if pid:
+        os.close(tell)
+        os.close(show)
+        from trtconv.cli.process.watching import Child
+
+        return Child(pid, told, shown)
+    os.close(told)
+    os.close(shown)
+    _become_child(parent, tell, show)
+    return None
+
+
+def _become_child(parent: int, tell: int, show: int) -> None:
+    """Sets the child up: its own group, a status pipe, and native stderr apart from Python's."""
+    # Ctrl-C goes to the parent alone, which passes it on once; and writing to a terminal must not stop the child.
+    os.setpgid(0, 0)
+    signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+    status.report_to(tell)
+    # Native code ends processes with its last words on descriptor 2: the parent shows and keeps them. Progress and
+    # messages of our own stay where a terminal can be recognised.
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        sys.stderr = open(os.dup(2), "w", encoding=sys.stderr.encoding, errors="backslashreplace", buffering=1)  # noqa: SIM115, PTH123
+        os.dup2(show, 2)
+    os.close(show)
+    faulthandler.enable(tell, all_threads=False)
+    _die_with(parent)
+
+
+def _die_with(parent: int) -> None:
+    """Asks the system for SIGTERM where the parent dies of a signal that it cannot pass on."""
+    import ctypes
+
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), signal.SIGTERM)

@@ -1,0 +1,135 @@
+"""What a command ends with, and the command class that writes it.
+
+A command returns an `Outcome`; only `Command` writes to stdout. While a command works, whatever else writes to stdout
+(a library's print, a native library's printf) is sent to stderr, so that stdout has the result and nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import click
+
+from trtconv.cli.process import status
+from trtconv.core.errors import TrtconvError
+
+
+class Outcome(NamedTuple):
+    """What a command ends with.
+
+    Args:
+        text: What goes to stdout, without the last newline.
+        exit_code: The process's exit status.
+    """
+
+    text: str
+    exit_code: int = 0
+
+
+class Isolation(NamedTuple):
+    """What the console entry puts into click's context: commands that call TensorRT do so in a child process.
+
+    Args:
+        arguments: Those of the process; where the child dies they say how to repeat it.
+    """
+
+    arguments: list[str]
+
+
+class PageWriter(click.Command):
+    """A command whose --help and --version pages fail as results do where stdout cannot be written."""
+
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        """Parses the arguments; this is when click writes its pages, and the only input or output that happens."""
+        with stdout_failures_named():
+            return super().make_context(*args, **extra)
+
+
+class Command(PageWriter):
+    """A command that returns an `Outcome`."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Runs the command, writes its result and ends with its exit status."""
+        with stdout_kept_clean():
+            outcome: Outcome = super().invoke(ctx)
+        write_result(outcome.text)
+        ctx.exit(outcome.exit_code)
+
+
+class FailedWithResult(Exception):
+    """A command failed, and has a result all the same.
+
+    Args:
+        text: What goes to stdout.
+        cause: What happened.
+    """
+
+    def __init__(self, text: str, cause: TrtconvError) -> None:
+        super().__init__(str(cause))
+        self.text = text
+        self.cause = cause
+
+
+class OutputLost(Exception):
+    """Stdout cannot be written, for another reason than a reader that went away."""
+
+
+def write_result(text: str) -> None:
+    """Writes a result to stdout.
+
+    A reader that went away (`| head`) has seen what it wanted: the exit status stays that of the work.
+
+    Raises:
+        OutputLost: For a full disk, for example.
+    """
+    if sys.stdout is None:
+        return
+    status.announce(status.RESULT)
+    try:
+        with stdout_failures_named():
+            # Not click.echo: it would write UTF-8 where the locale says ASCII.
+            sys.stdout.write(text + "\n")
+            sys.stdout.flush()
+    except BrokenPipeError:
+        drop_stdout()
+
+
+@contextlib.contextmanager
+def stdout_failures_named() -> Iterator[None]:
+    """Turns the failure of a write to stdout into `OutputLost`; a reader that went away stays `BrokenPipeError`."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        drop_stdout()
+        raise OutputLost(f"cannot write to stdout: {error.strerror or error}") from error
+
+
+def drop_stdout() -> None:
+    """Sends what is still buffered for stdout to nowhere, so that Python's own flush at exit does not fail."""
+    with contextlib.suppress(OSError, ValueError):
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)
+
+
+@contextlib.contextmanager
+def stdout_kept_clean() -> Iterator[None]:
+    """Sends everything that is written to stdout meanwhile to stderr, by Python or by native code."""
+    with contextlib.ExitStack() as stack:
+        try:
+            saved = os.dup(1)
+            os.dup2(2, 1)
+        except OSError:
+            # Stdout or stderr is closed: there is nothing to keep clean, or nowhere to send it.
+            pass
+        else:
+            stack.callback(os.close, saved)
+            stack.callback(os.dup2, saved, 1)
+        stack.enter_context(contextlib.redirect_stdout(sys.stderr))
+        yield

@@ -1,0 +1,155 @@
+"""What is left where native code ended the process: a folder with all that it takes to see it happen again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from trtconv.cli.versions import versions
+from trtconv.core import process
+from trtconv.core.errors import TrtconvError
+
+MODEL = "model.onnx"
+"""What the model is called in the folder, where no file has a name that a stranger chose."""
+COPIED_BYTES = 64 << 20
+"""A model up to this size is copied; of a larger one path and SHA-256 are written down."""
+REWRITE_SECONDS = 120.0
+_OUTPUT_FLAGS = ("-o", "--output", "--report")
+
+
+def save(what: str, log: Sequence[str], arguments: Sequence[str], params: dict[str, Any]) -> str:
+    """Writes a reproduction folder into the user's temporary folder.
+
+    Args:
+        what: What happened, and where.
+        log: The end of what TensorRT and other native code said.
+        arguments: The command line's.
+        params: The same as click read them; `model` or the only one of `models` is the model.
+
+    Returns:
+        What to do with it, as a hint for the user; the log itself where nothing can be written.
+    """
+    models = params.get("models") or (params["model"],)
+    source = Path(models[0])
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="trtconv-crash-"))
+        _write(folder / "log.txt", "\n".join([what, "", *log]))
+        _write(folder / "command.txt", f"cd {shlex.quote(str(Path.cwd()))} && {shlex.join(['trtconv', *arguments])}")
+        system = {"python": sys.version, "platform": platform.platform(), "packages": versions()}
+        _write(folder / "versions.json", json.dumps(system, indent=2))
+        model = _keep_model(source, folder)
+        rerun = shlex.join(["trtconv", *_again(arguments, models[0], model, "build" in arguments[:1])])
+        _write(folder / "rerun.sh", f'#!/bin/sh\ncd "$(dirname "$0")" && exec {rerun}')
+        _rewrite(folder, model, params)
+    except OSError:
+        return "No reproduction could be written. The log:\n" + "\n".join(log)
+    return (
+        f"{folder} has the log and all that is needed to repeat it: sh {folder}/rerun.sh\n"
+        "Where it repeats, report it to NVIDIA with that folder; narrower --dim bounds may avoid it."
+    )
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text + "\n", encoding="utf-8", errors="backslashreplace")
+
+
+def _keep_model(source: Path, folder: Path) -> str:
+    """Copies the model and its external data, or writes down which it was. Returns how to name it from the folder."""
+    task = {"source": str(source), "target": str(folder / MODEL), "most_bytes": COPIED_BYTES}
+    try:
+        # In a process of its own: the model has just ended one.
+        files = process.call("trtconv.cli.process.reproduction:copy_model", task, REWRITE_SECONDS, lambda event: None)
+    except (process.Lost, process.WorkerBug, TrtconvError):
+        files = _copy_alone(source, folder)
+    if not files:
+        return MODEL
+    known = [{"path": str(f), "sha256": _sha256(f), "bytes": f.stat().st_size} for f in map(Path, files)]
+    _write(folder / "model.json", json.dumps(known, indent=2))
+    return str(source.absolute())
+
+
+def copy_model(task: dict[str, Any], tell: process.Tell) -> list[str]:
+    """Copies a model with its external data inside: files of their own would have names that a stranger chose.
+
+    Args:
+        task: The paths "source" and "target", and how many bytes the model may have, with its data, as "most_bytes".
+        tell: Not used.
+
+    Returns:
+        Nothing where it was copied; otherwise the files that are too large.
+    """
+    from trtconv.graph.model import OnnxModel
+
+    source, target = Path(task["source"]), Path(task["target"])
+    model = OnnxModel.load(source)
+    files = [source, *model.external_files]
+    if sum(file.stat().st_size for file in files) > task["most_bytes"]:
+        return [str(file.absolute()) for file in files]
+    if model.external_files:
+        model.save(target)
+    else:
+        shutil.copyfile(source, target)
+    return []
+
+
+def _copy_alone(source: Path, folder: Path) -> list[str]:
+    """Copies a file that cannot be read as a model, unless it is too large."""
+    if source.stat().st_size > COPIED_BYTES:
+        return [str(source.absolute())]
+    shutil.copyfile(source, folder / MODEL)
+    return []
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        sha = hashlib.sha256()
+        while chunk := file.read(1 << 20):
+            sha.update(chunk)
+    return sha.hexdigest()
+
+
+def _again(arguments: Sequence[str], named: str, model: str, builds: bool) -> list[str]:
+    """Returns the arguments with another model and, for a build, with an output of its own."""
+    kept: list[str] = []
+    rest = iter(arguments)
+    for argument in rest:
+        if argument in _OUTPUT_FLAGS:
+            next(rest, None)
+        elif argument.startswith(("--output=", "--report=")) or (argument[:2] == "-o" and argument[2:]):
+            continue
+        else:
+            kept.append(model if argument == named else argument)
+    return [*kept, "--force", "-o", "again.engine"] if builds else kept
+
+
+def _rewrite(folder: Path, model: str, params: dict[str, Any]) -> None:
+    """Adds what the passes make of the model, which is what TensorRT was given, and their report."""
+    if params.get("no_rewrite") or Path(model).is_absolute():
+        return
+    command = ["rewrite", str(folder / model), "-o", str(folder / "rewritten.onnx"), "--format", "json", "-q"]
+    target = params.get("target", "auto")
+    if target != "auto":
+        command += ["--target", target]
+    try:
+        done = subprocess.run(
+            [*process.python("trtconv.cli:run"), *command],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=REWRITE_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return
+    if done.stdout:
+        _write(folder / "passes.json", done.stdout.rstrip())

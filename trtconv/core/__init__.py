@@ -1,0 +1,1 @@
+"""What every room speaks: errors, findings, dimensions, requests and reports. Imports nothing of ours."""

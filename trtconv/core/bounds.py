@@ -1,0 +1,207 @@
+"""Named dimensions, their bounds, and optimization profiles.
+
+The vocabulary: a model has *inputs*; every axis of an input is either static or carries a *dimension name*: the
+symbolic name in the model, or `INPUT:AXIS` (such as `x:2`) where the model gives none. A `Range` bounds a
+dimension, and a `ShapeProfile` gives every input a min, opt and max shape, as TensorRT wants them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from trtconv.core.dims import InputRange, InputSpec, Range, Shape, ShapeProfile, dynamic_dims
+from trtconv.core.errors import InputError
+from trtconv.core.expressions import Expression, derived, free_names
+
+
+def make_profile(
+    inputs: Sequence[InputSpec], bounds: Mapping[str, Range], values: Mapping[str, InputRange] | None = None
+) -> ShapeProfile:
+    """Makes the profile of a model from the bounds of its dimensions.
+
+    Args:
+        inputs: The model's inputs.
+        bounds: Dimension name (or `INPUT:AXIS`) to its range. A range of one size is accepted for a static axis
+            of just that size.
+        values: Bounds of the elements of inputs that hold shapes or counts.
+
+    Returns:
+        The profile; every input is in it.
+
+    Raises:
+        InputError: For a name that the model does not have, a range given to a static axis, or a dynamic dimension
+            without bounds. The message lists what exists and a command line to copy.
+    """
+    ranges = bounds_by_name(inputs, bounds)
+    missing = [name for name in dynamic_dims(inputs) if name not in ranges]
+    if missing:
+        raise _missing_bounds(inputs, missing, ranges)
+
+    def shape(spec: InputSpec, pick: str) -> Shape:
+        return tuple(d if isinstance(d, int) else getattr(ranges[d], pick) for d in spec.dims)
+
+    shapes = {s.name: InputRange(shape(s, "min"), shape(s, "opt"), shape(s, "max")) for s in inputs}
+    return ShapeProfile(shapes, ranges, _checked_values(inputs, values or {}, shapes))
+
+
+def _checked_values(
+    inputs: Sequence[InputSpec], values: Mapping[str, InputRange], shapes: Mapping[str, InputRange]
+) -> Mapping[str, InputRange]:
+    by_name = {spec.name: spec for spec in inputs}
+    for name, bounds in values.items():
+        if name not in by_name:
+            raise InputError(f"--value {name}: the model has no input {name!r}", f"It has: {', '.join(by_name)}.")
+        spec = by_name[name]
+        if not spec.dtype.startswith(("int", "uint")) or len(spec.dims) > 1:
+            raise InputError(
+                f"--value {name}: input {spec} of type {spec.dtype} holds no shape or count",
+                "Only integer scalars and vectors can; the shape of an input is bounded with --dim.",
+            )
+        count = shapes[name].max[0] if spec.dims else 1
+        if len(bounds.min) != count:
+            raise InputError(
+                f"--value {name} has {len(bounds.min)} element(s), input {spec} has {count}",
+                "Join the elements by x, as in 1x3x64x64:1x3x128x128:1x3x256x256.",
+            )
+    return dict(values)
+
+
+def bounds_by_name(inputs: Sequence[InputSpec], bounds: Mapping[str, Range]) -> dict[str, Range]:
+    """Returns bounds by the model's own names, with those that follow from them; dimensions may be missing.
+
+    Raises:
+        InputError: As `make_profile`, but for missing ones.
+    """
+    return _with_derived(inputs, _resolve(inputs, bounds))
+
+
+def _resolve(inputs: Sequence[InputSpec], bounds: Mapping[str, Range]) -> dict[str, Range]:
+    """Maps every given name to the model's own name for that dimension."""
+    dims = dynamic_dims(inputs)
+    by_place = {place: name for name, places in dims.items() for place in places}
+    static = {f"{s.name}:{axis}": d for s in inputs for axis, d in enumerate(s.dims) if isinstance(d, int)}
+    ranges: dict[str, Range] = {}
+    for given, bound in bounds.items():
+        if given in static:
+            if bound.min != static[given] or bound.max != static[given]:
+                raise InputError(
+                    f"dimension {given} is static ({static[given]}) and cannot range over {bound}",
+                    f"Leave out {given}, or export the model with that axis dynamic.",
+                )
+            continue
+        name = given if given in dims or given in free_names(list(dims)) else by_place.get(given)
+        if name is None:
+            raise InputError(f"the model has no dimension {given!r}", f"It has: {_list_dims(inputs)}.")
+        if name in ranges and ranges[name] != bound:
+            raise InputError(f"dimension {name} is given twice: {ranges[name]} and {bound}", "Give one range for it.")
+        ranges[name] = bound
+    return ranges
+
+
+def _with_derived(inputs: Sequence[InputSpec], given: Mapping[str, Range]) -> dict[str, Range]:
+    """Adds the symbols of expressions that were given bounds, and the expressions whose symbols have bounds."""
+    ranges = dict(given)
+    expressions = derived(list(dynamic_dims(inputs)))
+    for name, expression in expressions.items():
+        if name in given:
+            _set_symbol(ranges, expression, given[name])
+    for name, expression in expressions.items():
+        if all(symbol in ranges for symbol in expression.symbols):
+            computed = _computed(expression, ranges)
+            if name in given and given[name] != computed:
+                raise InputError(
+                    f"dimension {name} is given as {given[name]}, but it is {computed}"
+                    f" for {_bounds_of(expression, ranges)}",
+                    f"Leave out {name}: it is computed from {', '.join(expression.symbols)}.",
+                )
+            ranges[name] = computed
+    return ranges
+
+
+def _set_symbol(ranges: dict[str, Range], expression: Expression, bound: Range) -> None:
+    symbol = expression.symbols[0]
+    if not expression.linear:
+        if all(name in ranges for name in expression.symbols):
+            return
+        raise InputError(
+            f"dimension {expression.text} is computed from {', '.join(expression.symbols)}",
+            f"Give bounds of that instead: {_flags(expression.symbols)}.",
+        )
+    sizes = []
+    for size in (bound.min, bound.opt, bound.max):
+        solved = expression.solve(size)
+        if solved is None or solved < 1:
+            near = [n for n in _possible_sizes(expression, size) if n != size]
+            hint = f"Near it are {' and '.join(map(str, near))}." if near else f"Give bounds for {symbol} instead."
+            raise InputError(f"dimension {expression.text} cannot be {size}: {symbol} would be no size", hint)
+        sizes.append(solved)
+    solved_range = Range(*sorted(sizes))
+    if symbol in ranges and ranges[symbol] != solved_range:
+        raise InputError(
+            f"dimension {expression.text}={bound} means {symbol}={solved_range},"
+            f" but {symbol} is given as {ranges[symbol]}",
+            f"Give bounds for {symbol} alone.",
+        )
+    ranges[symbol] = solved_range
+
+
+def _possible_sizes(expression: Expression, near: int) -> list[int]:
+    """Returns the sizes just below and above that an expression of one symbol can have."""
+    span = range(max(1, near - 1024), near + 1025)
+    fitting = [n for n in span if (solved := expression.solve(n)) is not None and solved >= 1]
+    return [*[n for n in fitting if n <= near][-1:], *[n for n in fitting if n > near][:1]]
+
+
+def _computed(expression: Expression, ranges: Mapping[str, Range]) -> Range:
+    def at(pick: str) -> int:
+        return int(expression.evaluate({name: getattr(ranges[name], pick) for name in expression.symbols}))
+
+    sizes = sorted((at("min"), at("opt"), at("max")))
+    if sizes[0] < 1:
+        raise InputError(
+            f"dimension {expression.text} is {sizes[0]} for {_bounds_of(expression, ranges)}", "Give larger sizes."
+        )
+    return Range(*sizes)
+
+
+def _bounds_of(expression: Expression, ranges: Mapping[str, Range]) -> str:
+    return ", ".join(f"{name}={ranges[name]}" for name in expression.symbols)
+
+
+def _list_dims(inputs: Sequence[InputSpec]) -> str:
+    dims = dynamic_dims(inputs)
+    if not dims:
+        return "no dynamic dimension; inputs are " + ", ".join(str(s) for s in inputs)
+    return ", ".join(f"{name} ({', '.join(places)})" for name, places in dims.items())
+
+
+def _missing_bounds(inputs: Sequence[InputSpec], missing: Sequence[str], ranges: Mapping[str, Range]) -> InputError:
+    lines = [f"{len(missing)} dynamic dimension(s) without bounds:"]
+    dims = dynamic_dims(inputs)
+    lines += [f"  {name}  at {', '.join(dims[name])}" for name in missing]
+    expressions = derived(list(dims))
+    wanted: list[str] = []
+    for name in missing:
+        expression = expressions.get(name)
+        if expression is None:
+            wanted.append(name)
+        elif not expression.linear:
+            wanted += [symbol for symbol in expression.symbols if symbol not in ranges]
+        elif expression.symbols[0] not in missing:
+            wanted.append(name)
+    # What follows from a symbol that is asked for need not be given.
+    wanted = [name for name in dict.fromkeys(wanted) if not set(_symbols(expressions, name)) & set(wanted)]
+    return InputError("\n".join(lines), f"Add: {_flags(wanted)}")
+
+
+def _symbols(expressions: Mapping[str, Expression], name: str) -> tuple[str, ...]:
+    return expressions[name].symbols if name in expressions else ()
+
+
+def _flags(names: Sequence[str]) -> str:
+    return " ".join(f"--dim {_quote(name)}=MIN:OPT:MAX" for name in names)
+
+
+def _quote(name: str) -> str:
+    plain = all(c.isalnum() or c in "_-.:/" for c in name)
+    return name if plain else "'" + name.replace("'", "'\\''") + "'"

@@ -1,0 +1,128 @@
+"""Dynamic dimensions, their ranges, and optimization profiles (min, opt, max), as plain values."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from trtconv.core.errors import InputError
+from trtconv.core.frozen import frozen
+
+Shape = tuple[int, ...]
+
+
+_LARGEST = 2**48
+"""Sizes beyond are none, and leave no room in 64 bits for the layers that enlarge them."""
+
+
+@dataclasses.dataclass(frozen=True, order=True)
+class Range:
+    """Inclusive bounds of one dimension, in elements.
+
+    Raises:
+        InputError: Unless 1 <= min <= opt <= max, and max is at most 2**48.
+    """
+
+    min: int
+    opt: int
+    max: int
+
+    def __post_init__(self) -> None:
+        if max(self.min, self.opt, self.max) > _LARGEST:
+            raise InputError(f"{self}: no dimension is that large", "Give sizes that a tensor can have.")
+        if self.min < 1:
+            raise InputError(f"{self}: a dimension is at least 1", "Give positive sizes, as in height=64:256:512.")
+        if not self.min <= self.opt <= self.max:
+            raise InputError(
+                f"{self}: bounds must be ordered min <= opt <= max",
+                f"Did you mean {Range(*sorted((self.min, self.opt, self.max)))}?",
+            )
+
+    def __str__(self) -> str:
+        return f"{self.min}:{self.opt}:{self.max}"
+
+    @classmethod
+    def parse(cls, text: str) -> Range:
+        """Reads "MIN:OPT:MAX", "MIN:MAX" (opt = max) or "N" (fixed)."""
+        parts = text.split(":")
+        try:
+            sizes = [int(part) for part in parts]
+        except ValueError as error:
+            message = f"{text!r} is not MIN:OPT:MAX, MIN:MAX or N"
+            raise InputError(message, "Give integers, as in 64:256:512.") from error
+        if len(sizes) == 1:
+            return cls(sizes[0], sizes[0], sizes[0])
+        if len(sizes) == 2:
+            return cls(sizes[0], sizes[1], sizes[1])
+        if len(sizes) == 3:
+            return cls(*sizes)
+        raise InputError(f"{text!r} has {len(sizes)} parts", "Give MIN:OPT:MAX, MIN:MAX or N.")
+
+
+@frozen
+class InputSpec:
+    """One graph input as the model declares it.
+
+    Args:
+        name: Tensor name.
+        dtype: ONNX element type in lower case, for example "float" or "int64".
+        dims: One entry an axis: a size, or a dimension name.
+    """
+
+    name: str
+    dtype: str
+    dims: tuple[int | str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.name} ({', '.join(str(d) for d in self.dims)})"
+
+
+@frozen
+class InputRange:
+    """The min, opt and max shape of one input in one profile."""
+
+    min: Shape
+    opt: Shape
+    max: Shape
+
+    def to_json(self) -> dict[str, list[int]]:
+        """Returns the three shapes as lists."""
+        return {"min": list(self.min), "opt": list(self.opt), "max": list(self.max)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> InputRange:
+        """Reads what `to_json` wrote."""
+        return cls(*(tuple(int(n) for n in data[pick]) for pick in ("min", "opt", "max")))
+
+
+@frozen
+class ShapeProfile:
+    """One optimization profile: min, opt and max for every input of a model.
+
+    Args:
+        inputs: Input name to its shapes; has every input that the model has, static ones too.
+        dims: The named dimensions behind it.
+        values: Bounds of the elements of inputs that hold shapes or counts ("shape tensors"), flat.
+    """
+
+    inputs: Mapping[str, InputRange]
+    dims: Mapping[str, Range]
+    values: Mapping[str, InputRange] = dataclasses.field(default_factory=dict)
+
+    def to_json(self) -> dict[str, dict[str, Any]]:
+        """Returns input name to its shapes, and to its "values" where they are bounded."""
+        found: dict[str, dict[str, Any]] = {name: dict(shapes.to_json()) for name, shapes in self.inputs.items()}
+        for name, values in self.values.items():
+            found[name]["values"] = values.to_json()
+        return found
+
+
+def dynamic_dims(inputs: Sequence[InputSpec]) -> dict[str, list[str]]:
+    """Returns each dynamic dimension's name with the places (`INPUT:AXIS`) where it occurs, in order."""
+    found: dict[str, list[str]] = {}
+    for spec in inputs:
+        for axis, dim in enumerate(spec.dims):
+            if isinstance(dim, str):
+                found.setdefault(dim, []).append(f"{spec.name}:{axis}")
+    return found

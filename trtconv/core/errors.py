@@ -1,0 +1,76 @@
+"""Every exception that trtconv raises on purpose.
+
+A problem *in the model* is a `trtconv.core.findings.Finding`, a value. A problem *doing the work* is one of these::
+
+    TrtconvError                exit code
+    |-- InputError              2   a bad call or an unreadable input
+    |-- EnvironmentMissing      4   this machine cannot: runtime, GPU or capability missing
+    |-- BuildFailed             1   TensorRT refused to parse or build the model
+    |-- ExportFailed            1   the module cannot be exported as asked
+    |-- EngineFailed            1   an engine does not load or does not run
+    `-- VerifyFailed            1   two models that should agree do not
+
+Anything else that escapes is a bug in trtconv (exit code 3).
+"""
+
+from __future__ import annotations
+
+
+class TrtconvError(Exception):
+    """A failure with a message for the user and, where there is one, a way forward.
+
+    Args:
+        message: What went wrong; names the file, node, dimension or flag.
+        hint: What to do about it, or an empty string.
+    """
+
+    exit_code = 1
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class InputError(TrtconvError):
+    """A bad call, or an input file that cannot be read."""
+
+    exit_code = 2
+
+
+class EnvironmentMissing(TrtconvError):
+    """This machine lacks the runtime, GPU or capability that the call needs."""
+
+    exit_code = 4
+
+
+class BuildFailed(TrtconvError):
+    """TensorRT refused the model.
+
+    Args:
+        findings: Why, one finding a cause.
+    """
+
+    exit_code = 1
+
+    def __init__(self, message: str, hint: str = "", findings: tuple[object, ...] = ()) -> None:
+        super().__init__(message, hint)
+        self.findings = findings
+
+
+class ExportFailed(TrtconvError):
+    """A PyTorch module cannot be exported as it was asked for."""
+
+    exit_code = 1
+
+
+class EngineFailed(TrtconvError):
+    """An engine does not load, or does not run to its end."""
+
+    exit_code = 1
+
+
+class VerifyFailed(TrtconvError):
+    """Two models that should compute the same do not."""
+
+    exit_code = 1

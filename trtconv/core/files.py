@@ -1,0 +1,138 @@
+"""Writing files so that a killed process leaves the old file or none, never half of one; and their checksums."""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import hashlib
+import os
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from trtconv.core.errors import InputError
+
+LOCK_SECONDS = 60.0
+"""How long a lock is waited for."""
+_LOCK_POLL_SECONDS = 0.02
+
+
+def check_writable(path: Path) -> None:
+    """Raises InputError unless a file can be made at `path`; asked before work that takes long."""
+    if path.is_dir():
+        raise InputError(f"{path} is a folder", "Give the path of a file to write.")
+    if path.exists() and not path.is_file():
+        # The rename would put a file in the place of /dev/null.
+        raise InputError(f"{path} is a device or a pipe, no file", "Give the path of a file to write.")
+    # Missing folders are made when the file is written, not for a request that may fail.
+    folder = next(parent for parent in path.absolute().parents if parent.exists())
+    try:
+        # The file disappears with the handle, also where a signal comes in between.
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+
+
+def real_path(path: Path) -> Path:
+    """Returns what a path leads to. Unlike `Path.resolve`, it takes links that lead in a circle."""
+    return Path(os.path.realpath(path))
+
+
+def atomic_write(path: Path, data: bytes | memoryview) -> None:
+    """Writes a file by way of a temporary file beside it, fsync and rename.
+
+    Raises:
+        InputError: The file cannot be written (folder missing or read-only, disk full).
+    """
+    with atomic_stream(path) as file:
+        file.write(data)
+
+
+@contextlib.contextmanager
+def atomic_stream(path: Path) -> Iterator[BinaryIO]:
+    """Opens a temporary file that becomes `path` when the block ends well, and vanishes when it does not.
+
+    Raises:
+        InputError: The file cannot be written.
+    """
+    temporary: Path | None = None
+    # What a link points to is written, not the link: /dev/stdout is one.
+    path = real_path(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # The number says who may remove it: a process that was killed cannot.
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.{os.getpid()}.", suffix=".part")
+        temporary = Path(name)
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.chmod(0o666 & ~_umask())
+        temporary.replace(path)
+        temporary = None
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+    finally:
+        if temporary is not None:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Keeps other processes of trtconv from writing files that belong together into the folder of `path`.
+
+    The folder itself is locked, so that no lock file is left behind; where the system has no such locks (Windows, some
+    network file systems) nothing is. Nor is it where somebody else holds the lock for longer than any write takes
+    (`flock . trtconv build ...`): the files are whole all the same, one by one.
+    """
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(ImportError, OSError):
+            import fcntl
+
+            folder = real_path(path).parent
+            folder.mkdir(parents=True, exist_ok=True)
+            handle = os.open(folder, os.O_RDONLY)
+            stack.callback(os.close, handle)
+            until = time.monotonic() + LOCK_SECONDS
+            while time.monotonic() < until:
+                with contextlib.suppress(BlockingIOError):
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                time.sleep(_LOCK_POLL_SECONDS)
+        yield
+
+
+def remove_temporaries(pid: int, outputs: Iterable[Path]) -> None:
+    """Removes what a process that was killed has left behind.
+
+    Args:
+        pid: The process.
+        outputs: The files that it was to write.
+    """
+    for path in map(real_path, outputs):
+        for left in path.parent.glob(f".{glob.escape(path.name)}.{pid}.*.part"):
+            with contextlib.suppress(OSError):
+                left.unlink()
+
+
+def sha256_of(path: Path) -> str:
+    """Returns the SHA-256 of a file of any size, in hexadecimal."""
+    sha = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(1 << 20):
+            sha.update(chunk)
+    return sha.hexdigest()
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _cannot_write(path: Path, error: OSError) -> InputError:
+    return InputError(f"{path} cannot be written: {error.strerror or error}", "Choose another output path.")

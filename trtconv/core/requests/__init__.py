@@ -1,0 +1,1 @@
+"""What each command is asked and what it answers, as plain values with their JSON."""

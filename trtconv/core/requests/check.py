@@ -1,0 +1,103 @@
+"""What `check` is asked, and what it found."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from trtconv.core.dims import InputRange
+from trtconv.core.findings import Finding, Ignored, Severity, summarize
+from trtconv.core.frozen import frozen
+from trtconv.core.requests.common import SCHEMA, Bounds, as_paths
+from trtconv.core.selection import Selection
+from trtconv.core.target import Target
+
+
+@frozen
+class CheckRequest:
+    """A call of `trtconv check`; fields as in `BuildRequest`. Bounds may be left out: sizes are then not checked.
+
+    Args:
+        thorough: Whether an engine is built, and thrown away, whatever it costs; a small one is in any case where that
+            needs no GPU.
+    """
+
+    model: Path
+    dims: Bounds = dataclasses.field(default_factory=dict)
+    profiles: tuple[Bounds, ...] = ()
+    target: Target | None = None
+    rewrite: bool = True
+    requantize: bool = False
+    fail_on: Severity | None = Severity.ERROR
+    selection: Selection = dataclasses.field(default_factory=Selection)
+    thorough: bool = False
+    values: Mapping[str, InputRange] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        as_paths(self, "model")
+
+
+@frozen
+class CheckReport:
+    """What `trtconv check` found.
+
+    Args:
+        model: Path and SHA-256.
+        target: What was checked against.
+        findings: Worst first, then by place.
+        parser: {"runtime", "version", "accepted", "built", "why"}; accepted is None where the target's parser is not
+            installed, which why then says; built is None where no engine was tried.
+        exit_code: 0, or 1 where a finding is at or above `fail_on`.
+        ignored: Findings that were asked to be left out.
+        fail_on: As in the request.
+        unbounded: Dynamic dimensions that were given no bounds, so that no size was checked.
+    """
+
+    model: dict[str, Any]
+    target: Target
+    findings: tuple[Finding, ...]
+    parser: dict[str, Any]
+    exit_code: int
+    ignored: tuple[Ignored, ...] = ()
+    fail_on: Severity | None = Severity.ERROR
+    unbounded: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the report as plain JSON values."""
+        return {
+            "schema": SCHEMA,
+            "model": self.model,
+            "target": str(self.target),
+            "unbounded": list(self.unbounded),
+            "findings": [finding.to_json() for finding in self.findings],
+            "ignored": [each.to_json() for each in self.ignored],
+            "summary": summarize(self.findings),
+            "parser": self.parser,
+            "fail_on": "never" if self.fail_on is None else self.fail_on.value,
+            "exit_code": self.exit_code,
+        }
+
+
+@frozen
+class FailedRun:
+    """One of several checks or builds that ended with an exception; fields as in the boundary's error document."""
+
+    model: str
+    target: str
+    kind: str
+    message: str
+    hint: str
+    exit_code: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the failure as plain JSON values."""
+        error = {"type": self.kind, "message": self.message, "hint": self.hint}
+        return {
+            "schema": SCHEMA,
+            "model": {"path": self.model},
+            "target": self.target,
+            "error": error,
+            "exit_code": self.exit_code,
+        }

@@ -1,0 +1,237 @@
+"""What verify, bench and inspect are asked, and what they found; no numbers are made here."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from trtconv.core.dims import Shape
+from trtconv.core.frozen import frozen
+from trtconv.core.requests.common import SCHEMA, Bounds, as_paths
+
+
+@frozen
+class Limits:
+    """Tolerances that replace the usual ones; None keeps those of the precision.
+
+    Args:
+        relative: As in `trtconv.runtimes.compare.Tolerance`.
+        cosine: Likewise.
+        mismatches: Likewise.
+    """
+
+    relative: float | None = None
+    cosine: float | None = None
+    mismatches: float | None = None
+
+
+@frozen
+class VerifyRequest:
+    """A call of `trtconv verify`.
+
+    Args:
+        model: The .onnx file that the engine was built from.
+        engine: The engine; default: the model's path with the suffix .engine.
+        report: Its report; default: the engine's path with ".json" appended.
+        dims: Bounds that replace those of the report.
+        inputs: An .npz file with values of every input; these alone are then run.
+        generator: "FILE.py:FUNCTION", called as FUNCTION(shapes, seed), which returns {input: array}.
+        seed: Of the inputs and the random sizes.
+        random: How many random sizes of each profile.
+        limits: How far the outputs may be off.
+        bisect: Where they are too far, look for the first tensor that is.
+        trust: Load an engine that has no report, or another one.
+        require_engine: Raise where the engine cannot be run here, instead of comparing the rewritten model.
+        seconds: How long all of it may take.
+    """
+
+    model: Path
+    engine: Path | None = None
+    report: Path | None = None
+    dims: Bounds = dataclasses.field(default_factory=dict)
+    inputs: Path | None = None
+    generator: str | None = None
+    seed: int = 0
+    random: int = 2
+    limits: Limits = dataclasses.field(default_factory=Limits)
+    bisect: bool = False
+    trust: bool = False
+    require_engine: bool = False
+    seconds: float = 600.0
+
+    def __post_init__(self) -> None:
+        as_paths(self, "model", "engine", "report", "inputs")
+
+    @property
+    def engine_path(self) -> Path:
+        """Where the engine is."""
+        return self.engine or self.model.with_suffix(".engine")
+
+
+@frozen
+class VerifyReport:
+    """What `trtconv verify` found.
+
+    Args:
+        model: Path and SHA-256.
+        engine: Path and SHA-256; None where there is none.
+        ran: What was compared with the model: "engine", or "rewritten model" where the engine was not run.
+        why_not_run: Why the engine was not run; None where it was.
+        runtime: Family, version and GPU that ran it; None where none did.
+        precision: Whose tolerances hold.
+        tolerance: The limits, as `Tolerance.to_json` writes them.
+        cases: One a size: `profile`, `size`, `shapes`, `seed`, `outputs`, `passed`, `skipped`.
+        bisect: The first tensor that diverges; None where it was not looked for.
+        seconds: Wall time by stage.
+        incomplete: Why not all that should be was compared; empty where it was.
+    """
+
+    model: dict[str, Any]
+    engine: dict[str, Any] | None
+    ran: str
+    why_not_run: str | None
+    runtime: dict[str, Any] | None
+    precision: str
+    tolerance: dict[str, float]
+    cases: tuple[dict[str, Any], ...] = ()
+    bisect: dict[str, Any] | None = None
+    seconds: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    incomplete: str = ""
+
+    @property
+    def verified(self) -> bool:
+        """Whether every size that had to be was compared, and is within the tolerance."""
+        return self.exit_code == 0
+
+    @property
+    def exit_code(self) -> int:
+        """1 where an output is beyond the tolerance, 4 where not all could be compared, else 0."""
+        if any(case["passed"] is False for case in self.cases):
+            return 1
+        return 4 if self.incomplete or not self.cases else 0
+
+    @property
+    def worst(self) -> dict[str, Any] | None:
+        """The output that is furthest off, and where: `max_rel`, `output`, `profile`, `size`."""
+        found = [
+            {"max_rel": output["max_rel"], "output": output["name"], "profile": case["profile"], "size": case["size"]}
+            for case in self.cases
+            for output in case["outputs"]
+            if isinstance(output["max_rel"], float) and output["max_rel"] == output["max_rel"]
+        ]
+        return max(found, key=lambda each: float(each["max_rel"]), default=None)
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the report as plain JSON values."""
+        return {
+            "schema": SCHEMA,
+            "model": self.model,
+            "engine": self.engine,
+            "ran": self.ran,
+            "why_not_run": self.why_not_run,
+            "runtime": self.runtime,
+            "precision": self.precision,
+            "tolerance": self.tolerance,
+            "verified": self.verified,
+            "incomplete": self.incomplete or None,
+            "worst": self.worst,
+            "cases": list(self.cases),
+            "bisect": self.bisect,
+            "seconds": {stage: round(value, 4) for stage, value in self.seconds.items()},
+            "exit_code": self.exit_code,
+        }
+
+
+@frozen
+class BenchRequest:
+    """A call of `trtconv bench`.
+
+    Args:
+        engine: The engine.
+        report: Its report; default: the engine's path with ".json" appended.
+        versus: Another engine, run in turns with it.
+        dims: Sizes to time instead of each profile's min, opt and max.
+        shapes: The same as whole shapes, {input: shape}, for an engine without a report.
+        warmup: Seconds of inferences before any is timed.
+        duration: Seconds that each row is timed for.
+        trust: Load engines that have no report, or another one.
+        cache: A file that keeps what TensorRT-RTX compiles at run time.
+        seconds: How long all of it may take.
+    """
+
+    engine: Path
+    report: Path | None = None
+    versus: Path | None = None
+    dims: Bounds = dataclasses.field(default_factory=dict)
+    shapes: Mapping[str, Shape] = dataclasses.field(default_factory=dict)
+    warmup: float = 0.3
+    duration: float = 1.0
+    trust: bool = False
+    cache: Path | None = None
+    seconds: float = 600.0
+
+    def __post_init__(self) -> None:
+        as_paths(self, "engine", "report", "versus", "cache")
+
+
+@frozen
+class BenchReport:
+    """What `trtconv bench` measured.
+
+    Args:
+        engines: One or two: path, SHA-256, bytes, layers, memory.
+        runtime: Family, version, GPU and driver.
+        rows: One a size, an engine, and a way to run it; docs/reports.md has the keys.
+        ratios: With two engines, for each size and way to run the first's time over the other's.
+        seconds: Wall time by stage.
+        incomplete: Why not all was timed; empty where it was.
+    """
+
+    engines: tuple[dict[str, Any], ...]
+    runtime: dict[str, Any]
+    rows: tuple[dict[str, Any], ...]
+    ratios: tuple[dict[str, Any], ...] = ()
+    seconds: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    incomplete: str = ""
+
+    @property
+    def exit_code(self) -> int:
+        """4 where not all was timed, else 0."""
+        return 4 if self.incomplete or not self.rows else 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the report as plain JSON values."""
+        return {
+            "schema": SCHEMA,
+            "engines": list(self.engines),
+            "runtime": self.runtime,
+            "rows": list(self.rows),
+            "ratios": list(self.ratios),
+            "incomplete": self.incomplete or None,
+            "seconds": {stage: round(value, 4) for stage, value in self.seconds.items()},
+            "exit_code": self.exit_code,
+        }
+
+
+@frozen
+class InspectRequest:
+    """A call of `trtconv inspect`.
+
+    Args:
+        path: An engine, the report of one, or an .onnx file.
+        report: Report of the engine; default: the engine's path with ".json" appended.
+        trust: Load an engine that has no report, or another one.
+        times: Run the engine at its first profile's opt, to time its layers.
+        seconds: How long all of it may take.
+    """
+
+    path: Path
+    report: Path | None = None
+    trust: bool = False
+    times: bool = True
+    seconds: float = 120.0
+
+    def __post_init__(self) -> None:
+        as_paths(self, "path", "report")

@@ -1,0 +1,264 @@
+"""What an export did. Knows nothing of torch."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from trtconv.core.dims import Range, Shape
+from trtconv.core.frozen import frozen
+from trtconv.core.requests.build import BuildReport
+from trtconv.core.requests.check import CheckReport
+from trtconv.core.requests.common import SCHEMA
+from trtconv.core.version import __version__
+
+
+@frozen
+class Blame:
+    """The line of Python that a failure comes from.
+
+    Args:
+        file: The file, relative to where it can be found (working folder or site-packages), else its name alone.
+        line: The line's number.
+        code: The line.
+        why: The failure's own message, first line.
+    """
+
+    file: str
+    line: int
+    code: str
+    why: str = ""
+
+    def __str__(self) -> str:
+        return f"`{self.code}` at {self.file}:{self.line}" if self.code else f"{self.file}:{self.line}"
+
+
+@frozen
+class SizeRule:
+    """Which sizes of one dimension a module takes, as trying it at many sizes has shown.
+
+    Args:
+        name: The dimension.
+        example: Its size in the example; always valid.
+        step: Valid sizes are `offset` plus multiples of it; 0 where no size but the example was found to be valid.
+        offset: example modulo step.
+        min: Smallest size known to be valid, within the bounds that were asked for.
+        max: Largest likewise; None: no bound was asked for and none met.
+        valid: Every valid size that was met, where they follow no step.
+        tied: Another dimension that must change with it by the same amount.
+        blame: The line that refuses the first other size.
+        asked: The bounds that were asked for.
+        narrowed: The line that refuses the asked bounds' end, where one does.
+        remark: What else was seen.
+    """
+
+    name: str
+    example: int
+    step: int = 1
+    offset: int = 0
+    min: int = 1
+    max: int | None = None
+    valid: tuple[int, ...] | None = None
+    tied: str | None = None
+    blame: Blame | None = None
+    asked: Range | None = None
+    narrowed: Blame | None = None
+    remark: str = ""
+
+    @property
+    def baked(self) -> bool:
+        """Whether no other size than the example's is valid."""
+        return self.step == 0 and not self.valid
+
+    def sentence(self) -> str:
+        """Returns the rule in words: "height must be a multiple of 8: from `...` at unet.py:31"."""
+        said = [f"{self.name} {self._must()}"]
+        if self.tied:
+            said.append(f"and differ from {self.tied} as in the example" if not self.baked else "")
+        text = " ".join(part for part in said if part)
+        return f"{text}: from {self.blame}" if self.blame else text
+
+    def _must(self) -> str:
+        if self.baked:
+            return f"must be {self.example}"
+        if self.valid is not None:
+            return f"must be one of {', '.join(map(str, self.valid[:12]))}{' ...' if len(self.valid) > 12 else ''}"
+        limits = f", at most {self.max}" if self._limited_above() else ""
+        limited = self.min - self.step >= (self.asked.min if self.asked else 1)
+        lowest = f", at least {self.min}" if limited else ""
+        if self.step == 1:
+            return f"may be any size{lowest}{limits}"
+        rest = f" plus {self.offset}" if self.offset else ""
+        return f"must be a multiple of {self.step}{rest}{lowest}{limits}"
+
+    def _limited_above(self) -> bool:
+        if self.max is None:
+            return False
+        return self.asked is None or self.max + max(self.step, 1) <= self.asked.max
+
+    def sizes(self, low: int, high: int) -> range:
+        """Returns the valid sizes from low to high, by step and offset."""
+        step = self.step or max(high, 1)
+        first = low + (self.offset - low) % step if self.step else self.example
+        return range(first, high + 1, step)
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the rule as plain JSON values."""
+        return {
+            "min": self.min,
+            "max": self.max,
+            "step": self.step or None,
+            "offset": self.offset,
+            "valid": list(self.valid) if self.valid is not None else ([self.example] if self.baked else None),
+            "tied": self.tied,
+            "from": None if self.blame is None else dataclasses.asdict(self.blame),
+            "rule": self.sentence(),
+        }
+
+
+@frozen
+class ProofRun:
+    """One comparison of PyTorch with ONNX Runtime.
+
+    Args:
+        inputs: Input name to shape.
+        max_relative_error: Largest difference over the largest magnitude of an output; None where it was not run.
+        why: What went wrong, or the reason for None.
+    """
+
+    inputs: Mapping[str, Shape]
+    max_relative_error: float | None
+    why: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the run as plain JSON values."""
+        shapes = {name: list(shape) for name, shape in self.inputs.items()}
+        return {"inputs": shapes, "max_relative_error": self.max_relative_error, "why": self.why or None}
+
+
+@frozen
+class Proof:
+    """PyTorch against ONNX Runtime, at several sizes.
+
+    Args:
+        runs: One a size; empty where nothing was compared.
+        tolerance: Largest relative error that passes.
+        why: Why nothing was compared.
+    """
+
+    runs: tuple[ProofRun, ...] = ()
+    tolerance: float = 0.0
+    why: str = ""
+
+    @property
+    def worst(self) -> float | None:
+        """Returns the largest error of all runs."""
+        return max((r.max_relative_error for r in self.runs if r.max_relative_error is not None), default=None)
+
+    @property
+    def failed(self) -> bool:
+        """Whether a run is out of tolerance."""
+        worst = self.worst
+        return worst is not None and not worst <= self.tolerance
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the proof as plain JSON values."""
+        return {
+            "max_relative_error": self.worst,
+            "tolerance": self.tolerance,
+            "why": self.why or None,
+            "runs": [run.to_json() for run in self.runs],
+        }
+
+
+@frozen
+class Attempt:
+    """One exporter's try.
+
+    Args:
+        exporter: "torch.export" or "torchscript".
+        outcome: "used", or why not.
+    """
+
+    exporter: str
+    outcome: str
+
+
+@frozen
+class ExportReport:
+    """What an export did.
+
+    Args:
+        spec: What was exported.
+        output: Path, SHA-256 and bytes of the file; None where none was written.
+        exporter: The exporter whose file it is.
+        opset: Its opset.
+        ir_version: Its IR version.
+        inputs: Input name to its dimensions, sizes or names.
+        outputs: Output name likewise.
+        sizes: What is known of each dynamic dimension.
+        joint: Constraints that tie dimensions together, in words.
+        attempts: The exporters that were tried.
+        notes: What else the user should know.
+        proof: PyTorch against ONNX Runtime.
+        check: The check of the file; None where it was not asked for or could not run.
+        seconds: Wall time by stage.
+        exit_code: As the command line would end.
+    """
+
+    spec: str
+    output: dict[str, Any] | None
+    exporter: str
+    opset: int
+    ir_version: int
+    inputs: Mapping[str, tuple[int | str, ...]]
+    outputs: Mapping[str, tuple[int | str, ...]]
+    sizes: tuple[SizeRule, ...] = ()
+    joint: tuple[str, ...] = ()
+    attempts: tuple[Attempt, ...] = ()
+    notes: tuple[str, ...] = ()
+    proof: Proof = Proof()
+    check: CheckReport | None = None
+    seconds: dict[str, float] = dataclasses.field(default_factory=dict)
+    exit_code: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the report as plain JSON values."""
+        return {
+            "schema": SCHEMA,
+            "trtconv": __version__,
+            "spec": self.spec,
+            "output": self.output,
+            "exporter": self.exporter,
+            "opset": self.opset,
+            "ir_version": self.ir_version,
+            "inputs": {name: list(dims) for name, dims in self.inputs.items()},
+            "outputs": {name: list(dims) for name, dims in self.outputs.items()},
+            "dims": {rule.name: rule.to_json() for rule in self.sizes},
+            "joint": list(self.joint),
+            "attempts": [dataclasses.asdict(attempt) for attempt in self.attempts],
+            "notes": list(self.notes),
+            "proof": self.proof.to_json(),
+            "check": None if self.check is None else self.check.to_json(),
+            "seconds": {stage: round(value, 4) for stage, value in self.seconds.items()},
+            "exit_code": self.exit_code,
+        }
+
+
+@frozen
+class ConvertReport:
+    """What `trtconv.convert` did: the export, and the build where the export succeeded."""
+
+    export: ExportReport
+    build: BuildReport | None
+
+    @property
+    def exit_code(self) -> int:
+        """As the command line would end."""
+        return self.export.exit_code if self.build is None else self.build.exit_code
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns both reports as plain JSON values."""
+        build = None if self.build is None else self.build.to_json()
+        return {"schema": SCHEMA, "export": self.export.to_json(), "build": build, "exit_code": self.exit_code}

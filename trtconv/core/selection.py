@@ -1,0 +1,65 @@
+"""Which findings count: `--select` and `--ignore`, and the ignores of a configuration with their reasons."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable, Mapping
+
+from trtconv.core.errors import InputError
+from trtconv.core.findings import Finding, Ignored
+from trtconv.core.frozen import frozen
+
+_CODE = re.compile(r"TC\d{0,3}")
+_HINT = "'trtconv rule' lists them; TC3 means all TC3xx."
+
+
+@frozen
+class Selection:
+    """A choice among findings, by rule code ("TC101"), the beginning of one ("TC3"), or rule name.
+
+    Args:
+        select: What counts; empty: everything.
+        ignore: What does not count, to the reason; stronger than `select`.
+    """
+
+    select: tuple[str, ...] = ()
+    ignore: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for asked in (*self.select, *self.ignore):
+            if not _CODE.fullmatch(asked) and not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)+", asked):
+                raise InputError(f"{asked!r} is no rule code", _HINT)
+
+    def require(self, rules: Mapping[str, str]) -> None:
+        """Refuses to select what no rule can find: a misspelt code would let everything pass.
+
+        Args:
+            rules: Codes of all rules to their names.
+
+        Raises:
+            InputError: No rule is meant by one of `select`.
+        """
+        for asked in self.select:
+            if not any(_means(asked, code, name) for code, name in rules.items()):
+                raise InputError(f"no rule is selected by {asked!r}", _HINT)
+
+    def divide(self, findings: Iterable[Finding]) -> tuple[tuple[Finding, ...], tuple[Ignored, ...]]:
+        """Returns the findings that count, and those that are to be ignored; what is not selected is in neither."""
+        kept: list[Finding] = []
+        ignored: list[Ignored] = []
+        for finding in findings:
+            reason = next((why for asked, why in self.ignore.items() if _finds(asked, finding)), None)
+            if reason is not None:
+                ignored.append(Ignored(finding, reason))
+            elif not self.select or any(_finds(asked, finding) for asked in self.select):
+                kept.append(finding)
+        return tuple(kept), tuple(ignored)
+
+
+def _finds(asked: str, finding: Finding) -> bool:
+    return _means(asked, finding.code, finding.name)
+
+
+def _means(asked: str, code: str, name: str) -> bool:
+    return asked == name or (asked.startswith("TC") and code.startswith(asked))

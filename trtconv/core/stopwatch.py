@@ -1,0 +1,27 @@
+"""How long each stage took, told to the progress as it happens."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+
+from trtconv.core.progress import NullProgress, Progress
+
+
+class Stopwatch:
+    """Times the stages and tells the progress of them."""
+
+    def __init__(self, progress: Progress | None) -> None:
+        self.progress = progress or NullProgress()
+        self.seconds: dict[str, float] = {}
+
+    @contextlib.contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Times a stage, and tells the progress of it."""
+        started = time.perf_counter()
+        try:
+            with self.progress.stage(name):
+                yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started

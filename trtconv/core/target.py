@@ -1,0 +1,74 @@
+"""Which TensorRT a model is made for: its family and version."""
+
+from __future__ import annotations
+
+import re
+
+from trtconv.core.errors import InputError
+from trtconv.core.frozen import frozen
+
+FAMILIES = ("rtx", "tensorrt")
+
+
+_MAJORS = {"tensorrt": range(8, 12), "rtx": range(1, 2)}
+"""Versions whose rules are known. Which parser reads what differs from one to the next, so none is guessed."""
+
+
+@frozen
+class Target:
+    """What an engine or a verdict is meant for. Rules and passes ask this, never TensorRT itself.
+
+    Args:
+        family: "rtx" (TensorRT-RTX) or "tensorrt".
+        version: (major, minor) where known or asked for, else None.
+    """
+
+    family: str
+    version: tuple[int, ...] | None = None
+
+    def __str__(self) -> str:
+        if self.version is None:
+            return self.family
+        return f"{self.family}-{'.'.join(str(part) for part in self.version)}"
+
+    def before(self, *version: int) -> bool:
+        """True for the full TensorRT in a version older than the given one."""
+        return self.family == "tensorrt" and self.version is not None and self.version < version
+
+    @property
+    def max_opset(self) -> int:
+        """Newest ONNX opset that the parser documents. Source: release notes of the ONNX parser."""
+        if self.before(9):
+            return 17
+        if self.before(10, 5):
+            return 20
+        return 25 if self.family == "rtx" or not self.before(11) else 24
+
+    @property
+    def strided_dilated_deconv(self) -> bool:
+        """Whether a deconvolution may have stride > 1 and dilation > 1. Source: builds on RTX 1.7, runs on 8.6."""
+        return self.family == "tensorrt"
+
+    @classmethod
+    def parse(cls, text: str) -> Target | None:
+        """Reads a `--target`: "auto" (None), "rtx", "tensorrt", "tensorrt-8.6", "rtx-1.7"."""
+        if text == "auto":
+            return None
+        match = re.fullmatch(r"(rtx|tensorrt)(?:-(\d+(?:\.\d+)*))?", text)
+        if match is None:
+            raise InputError(f"--target {text!r} is unknown", "Use auto, rtx, tensorrt or a version: tensorrt-8.6.")
+        version = tuple(int(part) for part in match[2].split(".")) if match[2] else None
+        return cls(match[1], version)
+
+    @classmethod
+    def asked(cls, text: str) -> Target | None:
+        """Reads what a user wrote for `--target`, as `parse` does.
+
+        Raises:
+            InputError: The version is one whose rules are not known.
+        """
+        target = cls.parse(text)
+        if target is not None and target.version is not None and target.version[0] not in _MAJORS[target.family]:
+            known = ", ".join(f"{family}-{major}" for family, majors in _MAJORS.items() for major in majors)
+            raise InputError(f"--target {text!r}: that version's rules are not known", f"Known are {known}.")
+        return target

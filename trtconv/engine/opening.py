@@ -1,0 +1,158 @@
+"""An engine file and its report: is it the one that was built, and may it be loaded here?"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from trtconv.core.errors import EnvironmentMissing, InputError
+from trtconv.core.frozen import frozen
+from trtconv.core.requests.build_report import SavedReport, load_report
+from trtconv.runtimes.tensorrt import Engine, EngineLoader
+
+
+@frozen
+class Subject:
+    """An engine file.
+
+    Args:
+        path: The file.
+        data: Its content.
+        sha256: Of the content.
+        report: What `trtconv build` wrote of it; None where there is no such report, and the engine is trusted.
+    """
+
+    path: Path
+    data: bytes
+    sha256: str
+    report: SavedReport | None
+
+    @property
+    def plan(self) -> Mapping[str, Any]:
+        """The plan that it was built with; empty where that is not known."""
+        return {} if self.report is None else self.report.document.get("plan") or {}
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """What of the builder's options was not as usual."""
+        return self.plan.get("options") or {}
+
+    @property
+    def family(self) -> str | None:
+        """The TensorRT that made it, as far as is known."""
+        return None if self.report is None else _text(self.report.document, "runtime", "family")
+
+    def identity(self) -> dict[str, Any]:
+        """Returns path, SHA-256 and bytes."""
+        return {"path": str(self.path), "sha256": self.sha256, "bytes": len(self.data)}
+
+
+def read_engine(path: Path, report: Path | None, *, trust: bool) -> Subject:
+    """Reads an engine file and its report. Nothing of the engine is run.
+
+    Args:
+        path: The engine.
+        report: Its report; None: beside it, with ".json" appended.
+        trust: Whether the user vouches for an engine that has no report, or another one.
+
+    Raises:
+        InputError: A file cannot be read; the engine is not the one of its report; there is no report, and no trust.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be read: {error.strerror or error}", "Build it first: trtconv build MODEL."
+        ) from error
+    if not data:
+        raise InputError(f"{path} is empty", "Build it again.")
+    if path.suffix == ".onnx":
+        raise InputError(f"{path} is an ONNX model, where an engine is wanted", f"Build it: trtconv build {path}.")
+    sha256 = hashlib.sha256(data).hexdigest()
+    beside = report or path.with_name(path.name + ".json")
+    if report is None and not beside.exists():
+        if trust:
+            return Subject(path, data, sha256, None)
+        raise InputError(
+            f"{path} has no report {beside.name}, and loading an engine runs code that is in it",
+            "Give its report with --report, or --trust if you know where the engine comes from.",
+        )
+    saved = load_report(beside)
+    known = _text(saved.document, "engine", "sha256")
+    if known == sha256:
+        return Subject(path, data, sha256, saved)
+    if trust:
+        return Subject(path, data, sha256, None)
+    size = (saved.document.get("engine") or {}).get("bytes")
+    cut = f"; it has {len(data)} bytes instead of {size}" if isinstance(size, int) and size != len(data) else ""
+    raise InputError(
+        f"{path} is not the engine that {beside.name} tells of: it was altered, cut short or replaced{cut}",
+        "Build it again; or, if you know where it comes from, --trust loads it without its report.",
+    )
+
+
+def require_model(subject: Subject, model: Path, sha256: str) -> None:
+    """Checks that an engine was built from a model.
+
+    Raises:
+        InputError: Its report says that it was another one.
+    """
+    if subject.report is None:
+        return
+    built_from = _text(subject.report.document, "model", "sha256")
+    if built_from != sha256:
+        name = _text(subject.report.document, "model", "path") or "a model"
+        raise InputError(
+            f"{subject.path} was built from another version of {name} than {model} is",
+            "Build the engine again, or give the model that it was built from.",
+        )
+
+
+def require_machine(subject: Subject, engines: EngineLoader) -> None:
+    """Checks that an engine was built for the TensorRT and the GPU that are here.
+
+    Raises:
+        EnvironmentMissing: It was built for others.
+        InputError: It was built without weights.
+    """
+    if subject.report is None:
+        return
+    built = subject.report.document.get("runtime") or {}
+    if subject.options.get("strip_weights"):
+        raise InputError(
+            f"{subject.path} was built without its weights, and computes nothing before it is refitted",
+            "Build it without --strip-weights to try it out.",
+        )
+    if built.get("version") != engines.version and not subject.options.get("version_compatible"):
+        raise EnvironmentMissing(
+            f"{subject.path} was built by {built.get('family')} {built.get('version')},"
+            f" and {engines.family} {engines.version} is installed",
+            "Build it again here, or install the version that built it.",
+        )
+    # An engine of TensorRT-RTX is built for kinds of GPUs, not for the one that is there.
+    if engines.family != "tensorrt" or subject.options.get("hardware", "none") != "none":
+        return
+    if built.get("gpu") != engines.gpu_name:
+        raise EnvironmentMissing(
+            f"{subject.path} was built for {built.get('gpu')}, and the GPU here is {engines.gpu_name}",
+            "Build it again here: TensorRT chose its kernels for the GPU that it was built on.",
+        )
+
+
+def load_into(engines: EngineLoader, subject: Subject) -> Engine:
+    """Loads an engine that was checked, or is trusted.
+
+    Raises:
+        EngineFailed: TensorRT does not take it.
+    """
+    # One that runs on other versions brings the code that it needs for that.
+    return engines.load(subject.data, host_code=bool(subject.options.get("version_compatible")))
+
+
+def _text(document: Mapping[str, Any], *keys: str) -> str | None:
+    found: Any = document
+    for key in keys:
+        found = found.get(key) if isinstance(found, Mapping) else None
+    return found if isinstance(found, str) else None

@@ -1,0 +1,51 @@
+"""The model as `trtconv build` hands it to TensorRT, made again from the plan in a report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from trtconv.core.requests.build_report import SavedReport
+from trtconv.core.target import Target
+from trtconv.graph.model import OnnxModel
+from trtconv.passes import passes_for, run_passes
+from trtconv.precision.apply import recast
+
+
+def rewritten_as_built(model: OnnxModel, plan: Mapping[str, Any]) -> OnnxModel:
+    """Returns a model rewritten as a build did, in the precision that it has.
+
+    Args:
+        model: The original; left as it is.
+        plan: The plan of a report's JSON; empty for what `build` does without flags.
+    """
+    rewritten = OnnxModel.load(model.path)
+    precision = str(plan.get("precision", "as-is"))
+    # TensorRT's layers are told apart by these names.
+    rewritten.name_nodes("ConvTranspose")
+    if plan.get("rewrite", True):
+        run_passes(rewritten, passes_for(precision, requantize=bool(plan.get("requantize"))), _target(plan))
+    return rewritten
+
+
+def as_built(
+    model: OnnxModel, plan: Mapping[str, Any], report: SavedReport | None, *, emulated: bool = False
+) -> tuple[OnnxModel, Mapping[str, str]]:
+    """Returns a model rewritten as a build did, and cast to its precision, also where the builder's flags did that.
+
+    With it come the tensors that go by another name since the cast, by the name that they had.
+
+    Args:
+        model: The original; left as it is.
+        plan: The plan of a report's JSON; empty for what `build` does without flags.
+        report: Of the build, whose first profile a cast was measured at; None where there is none.
+        emulated: Compute in float32 and round, so that ONNX Runtime can run it.
+    """
+    rewritten = rewritten_as_built(model, plan)
+    precision = str(plan.get("precision", "as-is"))
+    profile = report.profiles[0] if report is not None and report.profiles else None
+    return rewritten, recast(rewritten, precision, _target(plan), profile, emulated=emulated)
+
+
+def _target(plan: Mapping[str, Any]) -> Target:
+    return Target.parse(str(plan.get("target", "rtx"))) or Target("rtx")

@@ -1,0 +1,1 @@
+"""One transposed convolution, explained."""

@@ -1,0 +1,110 @@
+"""What the passes made of a transposed convolution, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from trtconv.core.requests.explain import Axis, Rewrite
+from trtconv.explainer.axis import describe_axes, elements
+from trtconv.explainer.context import After, Before, attributes_of
+from trtconv.explainer.place import Shape, weight_shape
+from trtconv.graph import deconv
+from trtconv.graph.deconv import Crop, Geometry
+from trtconv.graph.views import Deconv
+
+
+def rewrite_of(before: Before, after: After, old: Geometry | str) -> Rewrite:
+    """Tells what the passes did to a node."""
+    made = after.node
+    named = before.related if made is None else before.related | {made.node.name}
+    edits = tuple(edit for edit in after.done.edits if edit.node in named)
+    skipped = tuple(skip for skip in after.done.skipped if skip.node in named)
+    if made is None or isinstance(made.geometry, str):
+        return Rewrite(edits, skipped, {}, None, (), (), after.findings)
+    behind = tuple(_behind(made, before.output))
+    producer = made.scope.producer(made.node.input[0])
+    padded = made.node.input[0] != before.input and producer is not None and producer.op_type == "Pad"
+    return Rewrite(
+        edits=edits,
+        skipped=skipped,
+        attributes=attributes_of(made.geometry),
+        weight=weight_shape(made),
+        behind=behind,
+        why=()
+        if isinstance(old, str)
+        else tuple(_why(old, before.spatial, made.geometry, behind, padded, bool(edits))),
+        findings=after.findings,
+        layers=after.layers,
+    )
+
+
+def _behind(node: Deconv, output: str) -> Iterator[str]:
+    """Yields the operators between a node and the tensor that it made before the passes."""
+    current = node.node.output[0]
+    seen = {current}
+    while current != output:
+        # Shape nodes look at the result only; the tensor itself goes through the one that is neither.
+        users = [n for n in node.scope.consumers.get(current, ()) if n.op_type != "Shape" and n.input[0] == current]
+        if not users or users[0].output[0] in seen:
+            return
+        yield users[0].op_type
+        current = users[0].output[0]
+        seen.add(current)
+
+
+def _why(
+    old: Geometry, sizes: Shape, new: Geometry, behind: Sequence[str], padded: bool, edited: bool
+) -> Iterator[str]:
+    """Yields why a rewritten node computes the same."""
+    if old == new:
+        what = "the attributes stay as they are" if edited else "nothing had to change"
+        yield f"{what}: the pads say by themselves which part of the full result is returned"
+        return
+    if behind:
+        yield (
+            f"the deconvolution returns what taps reach, without bias; {', '.join(behind)} behind it"
+            " cut or add the rest, and the bias comes last, so that it is in every element"
+        )
+    elif old.begin_pads + old.end_pads != new.begin_pads + new.end_pads or not old.is_explicit:
+        yield from _why_same_window(old, sizes, padded)
+    if old.dilations != new.dilations:
+        yield (
+            f"dilation {list(old.dilations)} is in the kernel now, as zeros between its taps:"
+            " the same products at the same places, and zeros add nothing"
+        )
+
+
+def _why_same_window(old: Geometry, sizes: Shape, padded: bool) -> Iterator[str]:
+    reasons: dict[str, list[str]] = {}
+    for axis in describe_axes(old, sizes):
+        if axis.begin is not None and axis.end is not None:
+            reasons.setdefault(_why_on_axis(axis, Crop(axis.begin, axis.end), padded), []).append(axis.name)
+    for reason, names in reasons.items():
+        yield f"{', '.join(names)}: {reason}"
+
+
+def _ends(low: int, high: int) -> str:
+    return " and ".join(f"{n} at the {end} end" for n, end in ((low, "low"), (high, "high")) if n)
+
+
+def _why_on_axis(axis: Axis, window: Crop, padded: bool) -> str:
+    line = Geometry((axis.kernel,), (axis.stride,), (axis.dilation,), (0,), (0,), (0,))
+    if min(window.begin, window.end) >= 0:
+        full = axis.full_formula if axis.full is None else axis.full
+        return f"pads {window.begin}, {window.end} cut the same window out of the same full result of {full} elements"
+    if padded:
+        longer = deconv.lengthen(line, (window,))
+        (before,), (after,), (crop,) = longer.before, longer.after, longer.crops
+        grown, step = f"the input is lengthened by zeros, {_ends(before, after)}. A zero", axis.stride
+    else:
+        folding = deconv.fold(line, (window,))
+        (before,), (after,), (crop,) = folding.low, folding.high, folding.crops
+        taps = axis.kernel + before + after
+        grown = f"the kernel is zero-extended from {axis.kernel} to {taps} taps, {_ends(before, after)}. A zero tap"
+        step = axis.dilation
+    length = elements((before + after) * step)
+    return (
+        f"{grown} adds nothing but length to the full result ({length} here), so that the crop"
+        f" ({window.begin}, {window.end}) becomes ({crop.begin}, {crop.end}): the same window, from one deconvolution,"
+        " with the bias in every element"
+    )

@@ -1,0 +1,99 @@
+"""What an export reports."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from trtconv.core.dims import Range
+from trtconv.core.errors import EnvironmentMissing
+from trtconv.core.findings import worst
+from trtconv.core.requests.export import ExportReport, SizeRule
+from trtconv.exporter import finish
+from trtconv.exporter.agreement import disagreements
+from trtconv.exporter.job import Draft, Job, Stages, interface_of
+from trtconv.exporter.request import ExportOptions
+
+
+def report_of(job: Job, spec: str, draft: Draft) -> ExportReport:
+    """Returns the report of an export whose draft was taken."""
+    inputs, outputs = interface_of(job)
+    notes = [*job.subject.notes]
+    if job.subject.sized:
+        notes.append(
+            f"{job.subject.sized} transposed convolution(s) with a computed output size are written with the largest "
+            "output_padding and a Slice to the size"
+        )
+    notes += [f"the operator {name} is not ONNX's own" for name in finish.custom_domains(draft.proto)]
+    with job.stages("sizes"):
+        notes += disagreements(draft.path, job.rules)
+    notes += [n for rule in job.rules for n in (rule.remark, _range_note(rule)) if n]
+    if job.trials.exhausted:
+        notes.append("trying sizes took too long and was cut short: what is said of them may be too lenient")
+    return ExportReport(
+        spec=spec,
+        output=None,
+        exporter=draft.exporter,
+        opset=max(o.version for o in draft.proto.opset_import if o.domain in ("", "ai.onnx")),
+        ir_version=draft.proto.ir_version,
+        inputs=inputs,
+        outputs=outputs,
+        sizes=job.rules,
+        joint=job.joint,
+        attempts=tuple(job.attempts),
+        notes=tuple(notes),
+        proof=draft.proof,
+        seconds=job.stages.seconds,
+    )
+
+
+def _range_note(rule: SizeRule) -> str:
+    """Says so where the bounds asked for have no valid size at their ends."""
+    asked = rule.asked
+    if asked is None or rule.max is None or (asked.min == rule.min and asked.max == rule.max):
+        return ""
+    why = f", from {rule.narrowed}" if rule.narrowed else ""
+    return f"{rule.name} is valid from {rule.min} to {rule.max} of {asked.min}:{asked.max}{why}"
+
+
+def model_identity(path: Path) -> dict[str, Any]:
+    """Returns path, SHA-256 and size of the written file."""
+    digest, size = hashlib.sha256(), 0
+    with path.open("rb") as file:
+        while chunk := file.read(1 << 20):
+            digest.update(chunk)
+            size += len(chunk)
+    return {"path": str(path), "sha256": digest.hexdigest(), "bytes": size}
+
+
+def checked_export(report: ExportReport, output: Path, options: ExportOptions, stages: Stages) -> ExportReport:
+    """Runs `trtconv check` on the file; a machine without a runtime is no failure of the export."""
+    from trtconv import pipeline
+    from trtconv.core.requests.check import CheckRequest
+
+    with stages("check"):
+        try:
+            dims = _bounds(report)
+            found = pipeline.check(CheckRequest(output, dims, target=options.target, fail_on=options.fail_on))
+        except EnvironmentMissing as error:
+            return dataclasses.replace(report, notes=(*report.notes, f"not checked: {error.message}"))
+    if worst(found.findings) is None:
+        return dataclasses.replace(report, check=found)
+    return dataclasses.replace(report, check=found, exit_code=found.exit_code)
+
+
+def _bounds(report: ExportReport) -> dict[str, Range]:
+    """Returns the bounds that were asked for, where they are valid, and the example's size for other dimensions."""
+    known = {rule.name: rule for rule in report.sizes}
+    dynamic = {dim for dims in report.inputs.values() for dim in dims if isinstance(dim, str)}
+    if not dynamic <= known.keys():
+        return {}
+    return {
+        name: Range(rule.min, rule.example, rule.max)
+        if rule.asked is not None and rule.max is not None
+        else Range(rule.example, rule.example, rule.example)
+        for name, rule in known.items()
+        if name in dynamic
+    }

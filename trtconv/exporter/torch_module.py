@@ -1,0 +1,329 @@
+"""The thing to export, made ready: a module in eval mode that takes tensors by position and returns tensors."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import inspect
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from trtconv.core.dims import Shape
+from trtconv.core.errors import InputError
+from trtconv.core.requests.export import Blame
+from trtconv.exporter.request import InputDecl
+from trtconv.exporter.source_line import blame_exception, blame_frame, first_line
+from trtconv.exporter.spec import Loaded
+
+_SENSITIVE = (torch.nn.modules.batchnorm._BatchNorm, torch.nn.modules.dropout._DropoutNd)
+"""Modules that compute something else in train mode."""
+
+
+@dataclasses.dataclass
+class Subject:
+    """A module ready for export.
+
+    Args:
+        module: Takes the example's tensors by position; returns a tensor or a tuple of them.
+        inputs: Its inputs.
+        example: One tensor an input.
+        outputs: Names of its outputs.
+        expected: Its outputs for the example.
+        program: The ExportedProgram it came from, if it did.
+        scripted: Whether it is TorchScript, which torch.export does not take.
+        fake_quantized: Whether it fake-quantises, which only the tracing exporter turns into Q/DQ nodes.
+        symbolic: Names of its autograd functions that say which ONNX nodes they are, likewise.
+        calls: Submodule path to the line that calls it.
+        prefix: What the paths of the user's submodules begin with here.
+        sized: How many transposed convolutions were last exported to a computed output size.
+        notes: What was done to it that the user should know.
+    """
+
+    module: torch.nn.Module
+    inputs: tuple[InputDecl, ...]
+    example: tuple[torch.Tensor, ...]
+    outputs: tuple[str, ...] = ()
+    expected: tuple[torch.Tensor, ...] = ()
+    program: torch.export.ExportedProgram | None = None
+    scripted: bool = False
+    fake_quantized: bool = False
+    symbolic: tuple[str, ...] = ()
+    calls: dict[str, Blame] = dataclasses.field(default_factory=dict)
+    prefix: str = ""
+    sized: int = 0
+    notes: list[str] = dataclasses.field(default_factory=list)
+
+    def run(self, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        """Runs the module in eager PyTorch."""
+        with torch.no_grad():
+            return as_tuple(self.module(*copies(tensors)))
+
+
+def copies(tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    """Returns copies to run a module on, which may write into its inputs."""
+    return tuple(tensor.clone() for tensor in tensors)
+
+
+class Adapter(torch.nn.Module):  # type: ignore[misc]
+    """Gives a module a plain calling convention.
+
+    Args:
+        module: Any module.
+        keywords: Parameter names of the tensors that must be given by keyword; the others come first, by position.
+    """
+
+    def __init__(self, module: torch.nn.Module, keywords: Sequence[str]) -> None:
+        super().__init__()
+        self.inner = module
+        self.keywords = tuple(keywords)
+
+    def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Calls the module and returns the tensors of its result."""
+        return tuple(tensor for _, tensor in named_tensors(self.call(*tensors), ""))
+
+    def call(self, *tensors: torch.Tensor) -> Any:
+        """Calls the module and returns what it returns."""
+        count = len(tensors) - len(self.keywords)
+        return self.inner(*tensors[:count], **dict(zip(self.keywords, tensors[count:], strict=True)))
+
+
+def as_tuple(result: Any) -> tuple[torch.Tensor, ...]:
+    """Returns a module's result as a tuple of tensors."""
+    return (result,) if isinstance(result, torch.Tensor) else tuple(result)
+
+
+def named_tensors(value: Any, name: str) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yields every tensor of a nested result with a name made of keys and positions."""
+    if isinstance(value, torch.Tensor):
+        yield name or "output", value
+        return
+    if dataclasses.is_dataclass(value) and not isinstance(value, Mapping):
+        value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from named_tensors(item, f"{name}_{key}" if name else str(key))
+    elif isinstance(value, list | tuple):
+        names = getattr(value, "_fields", None)
+        stem = name or "output"
+        several = sum(item is not None for item in value) > 1
+        for index, item in enumerate(value):
+            own = names[index] if names else f"{stem}_{index}" if several else stem
+            yield from named_tensors(item, own)
+
+
+def prepare(
+    loaded: Loaded, inputs: Sequence[InputDecl], outputs: Sequence[str], tensors: Sequence[torch.Tensor] | None
+) -> Subject:
+    """Makes a subject of what a SPEC gave.
+
+    Args:
+        loaded: The module or program; put into eval mode.
+        inputs: The example's inputs, in the caller's order; empty for a program that carries its own example.
+        outputs: Names for the outputs; empty: its own.
+        tensors: The example itself; None: random values.
+
+    Raises:
+        InputError: The inputs do not fit `forward`, or the module does not run on them.
+    """
+    module, program, scripted, notes = _unpack(loaded)
+    if not inputs and program is not None:
+        inputs, tensors = _program_example(program)
+    if not inputs:
+        raise InputError("no inputs were given", "Add --input NAME=1x3x64x64[:DTYPE], one for each input.")
+    example = tuple(tensors) if tensors is not None else random_inputs(inputs, [i.shape for i in inputs], 0)
+    order, keywords = _bind(module, program, inputs)
+    subject = Subject(_adapted(module, keywords, order), tuple(inputs), example, (), (), program, scripted, notes=notes)
+    if isinstance(subject.module, Adapter):
+        subject.prefix = "inner."
+    _first_run(subject, outputs)
+    return subject
+
+
+def _unpack(loaded: Loaded) -> tuple[torch.nn.Module, torch.export.ExportedProgram | None, bool, list[str]]:
+    if isinstance(loaded, torch.export.ExportedProgram):
+        return loaded.module(), loaded, False, []
+    notes = []
+    sensitive = [name for name, m in loaded.named_modules() if m.training and isinstance(m, _SENSITIVE)]
+    if sensitive:
+        notes.append(f"the module was in train mode ({', '.join(sensitive[:3])} ...); exported in eval mode")
+    with contextlib.suppress(NotImplementedError):
+        # A module out of torch.export (torchao's PT2E among them) cannot be switched, and has no need to.
+        loaded.eval()
+    return loaded, None, isinstance(loaded, torch.jit.ScriptModule), notes
+
+
+def refuse_train_mode(module: torch.nn.Module) -> None:
+    """Raises InputError for a module whose train mode shows; it is the caller's, so we do not change it."""
+    training = [name or "the module itself" for name, m in module.named_modules() if m.training]
+    if training:
+        named = ", ".join(training[:5]) + (" ..." if len(training) > 5 else "")
+        raise InputError(f"the module is in train mode: {named}", "Call module.eval() first.")
+
+
+def _program_example(
+    program: torch.export.ExportedProgram,
+) -> tuple[tuple[InputDecl, ...], tuple[torch.Tensor, ...] | None]:
+    if program.example_inputs is None:
+        return (), None
+    args, kwargs = program.example_inputs
+    tensors = [tensor for _, tensor in named_tensors([list(args), kwargs], "")]
+    names = program.graph_signature.user_inputs
+    inputs = tuple(
+        InputDecl(str(name), tuple(t.shape), str(t.dtype).removeprefix("torch."))
+        for name, t in zip(names, tensors, strict=True)
+    )
+    return inputs, tuple(tensors)
+
+
+def random_inputs(inputs: Sequence[InputDecl], shapes: Sequence[Shape], seed: int) -> tuple[torch.Tensor, ...]:
+    """Returns seeded random tensors: normal floats, integers and booleans of 0 and 1."""
+    generator = torch.Generator().manual_seed(seed)
+    made = []
+    for each, shape in zip(inputs, shapes, strict=True):
+        dtype: torch.dtype = getattr(torch, each.dtype)
+        if dtype.is_floating_point:
+            made.append(torch.randn(shape, generator=generator).to(dtype))
+        else:
+            made.append(torch.randint(0, 2, shape, generator=generator).to(dtype))
+    return tuple(made)
+
+
+def _bind(
+    module: torch.nn.Module, program: torch.export.ExportedProgram | None, inputs: Sequence[InputDecl]
+) -> tuple[str, tuple[str, ...]]:
+    """Returns how the inputs meet `forward`'s parameters: a description for messages, and keywords where needed."""
+    if program is not None or isinstance(module, torch.jit.ScriptModule):
+        return "by position", ()
+    try:
+        signature = inspect.signature(module.forward)
+    except (TypeError, ValueError):
+        return "by position", ()
+    names = [each.name for each in inputs]
+    parameters = [p.name for p in signature.parameters.values() if p.kind is not p.VAR_POSITIONAL]
+    by_position = parameters[: len(names)]
+    keywords: tuple[str, ...] = ()
+    if names != by_position and set(names) <= set(parameters):
+        keywords = tuple(names)
+    elif any(
+        name in parameters and by_position.index(name) != i if name in by_position else name in parameters
+        for i, name in enumerate(names)
+    ):
+        raise InputError(f"inputs {', '.join(names)} do not fit forward{signature}", "Name them as forward does.")
+    try:
+        if keywords:
+            signature.bind(**dict.fromkeys(keywords))
+        else:
+            signature.bind(*names)
+    except TypeError as error:
+        raise InputError(
+            f"inputs {', '.join(names)} do not fit forward{signature}: {error}", "Add --input for each of them."
+        ) from error
+    return str(signature), keywords
+
+
+def _adapted(module: torch.nn.Module, keywords: Sequence[str], order: str) -> torch.nn.Module:
+    return Adapter(module, keywords) if keywords else module
+
+
+def _first_run(subject: Subject, outputs: Sequence[str]) -> None:
+    """Runs the example once, watching what the module does, and learns its outputs."""
+    try:
+        with torch.no_grad(), _watching(subject):
+            adapter = subject.module
+            result = (adapter.call if isinstance(adapter, Adapter) else adapter)(*copies(subject.example))
+    except Exception as error:
+        raise does_not_run(subject.inputs, error) from error
+    named = list(named_tensors(result, ""))
+    if not named:
+        raise InputError(f"forward returns {type(result).__name__}, no tensor", "Return tensors.")
+    plain = isinstance(result, torch.Tensor) or (
+        isinstance(result, tuple | list)
+        and len(named) == len(result)
+        and all(isinstance(r, torch.Tensor) for r in result)
+    )
+    if not plain and not isinstance(subject.module, Adapter):
+        subject.module = Adapter(subject.module, ()).eval()
+        subject.prefix = "inner."
+    subject.expected = tuple(tensor for _, tensor in named)
+    subject.outputs = _output_names([name for name, _ in named], outputs, subject.inputs)
+    refused = [name for name, tensor in named if tensor.is_complex()]
+    if refused:
+        raise InputError(f"output {refused[0]} is complex", "Return torch.view_as_real(...) of it.")
+
+
+def _output_names(own: Sequence[str], asked: Sequence[str], inputs: Sequence[InputDecl]) -> tuple[str, ...]:
+    if asked and len(asked) != len(own):
+        raise InputError(f"--output names {len(asked)} outputs, the module has {len(own)}: {', '.join(own)}", "")
+    taken = {each.name for each in inputs}
+    names: list[str] = []
+    for name in asked or own:
+        while name in taken:
+            name += "_out"
+        taken.add(name)
+        names.append(name)
+    return tuple(names)
+
+
+def does_not_run(inputs: Sequence[InputDecl], error: Exception) -> InputError:
+    """Returns the error for a module that does not run on its example."""
+    blame = blame_exception(error)
+    at = f"\n  at {blame}" if blame is not None else ""
+    return InputError(
+        f"the module does not run on {', '.join(map(str, inputs))}: {first_line(error)}{at}",
+        "Give --input the rank, sizes and type that the module takes.",
+    )
+
+
+class _Recorder(TorchFunctionMode):  # type: ignore[misc]
+    """Notes the calls of torch's fake-quantise functions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen = False
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.seen = self.seen or is_fake_quantize(func)
+        return func(*args, **(kwargs or {}))
+
+
+def is_fake_quantize(func: Any) -> bool:
+    """Whether a torch function rounds a tensor to the steps of an integer type."""
+    return str(getattr(func, "__name__", "")).startswith("fake_quantize_per_")
+
+
+@contextlib.contextmanager
+def _watching(subject: Subject) -> Iterator[None]:
+    """Notes which line calls which submodule, and what only the tracing exporter can export."""
+    if subject.scripted:
+        yield
+        return
+    paths = {id(m): name for name, m in subject.module.named_modules() if name}
+    symbolic: dict[str, None] = {}
+    original = torch.autograd.Function.__dict__["apply"]
+
+    def hook(module: torch.nn.Module, args: Any) -> None:
+        path = paths.get(id(module))
+        if path is not None and path not in subject.calls:
+            blame = blame_frame(sys._getframe(1))
+            if blame is not None:
+                subject.calls[path] = blame
+
+    def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        if hasattr(cls, "symbolic"):
+            symbolic[cls.__name__] = None
+        return original.__get__(None, cls)(*args, **kwargs)
+
+    recorder = _Recorder()
+    handle = torch.nn.modules.module.register_module_forward_pre_hook(hook)
+    torch.autograd.Function.apply = classmethod(apply)
+    try:
+        with recorder:
+            yield
+    finally:
+        torch.autograd.Function.apply = original
+        handle.remove()
+        subject.fake_quantized, subject.symbolic = recorder.seen, tuple(symbolic)

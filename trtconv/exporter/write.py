@@ -1,0 +1,125 @@
+"""Writing an ONNX file in one piece without ever holding it in memory.
+
+An exporter's weights lie in a file beside its model. Here they are copied into the model's own message, one after the
+other: protobuf's wire format lets the graph's length be written first and its initializers last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import onnx
+from onnx.external_data_helper import uses_external_data
+
+from trtconv.core.files import atomic_stream
+
+ONE_PIECE_LIMIT = 2**31 - 2**20
+"""Bytes that fit one protobuf message, with some room."""
+_GRAPH_FIELD, _INITIALIZER_FIELD, _RAW_DATA_FIELD = 7, 5, 9
+_CHUNK = 1 << 22
+
+
+def write_model(proto: onnx.ModelProto, folder: Path, output: Path) -> None:
+    """Writes a model whose external data lies in `folder`, self-contained; over 2 GiB in two files.
+
+    Args:
+        proto: The model; its external tensors are left as they are.
+        folder: Where its external data is.
+        output: Where to write; OUTPUT.data is written too where the model is too large for one file.
+
+    Raises:
+        InputError: The file cannot be written.
+    """
+    external = [tensor for tensor in proto.graph.initializer if uses_external_data(tensor)]
+    weights = sum(_entry(tensor)[2] for tensor in external)
+    data = output.with_name(output.name + ".data")
+    if weights + proto.ByteSize() > ONE_PIECE_LIMIT:
+        _write_two(proto, external, folder, output, data)
+        return
+    head, tail = _split(proto)
+    bodies = [_body(tensor) for tensor in external]
+    sizes = [_entry(tensor)[2] for tensor in external]
+    records = [len(body) + len(_raw_head(size)) + size for body, size in zip(bodies, sizes, strict=True)]
+    total = len(tail) + sum(len(_head(_INITIALIZER_FIELD, n)) + n for n in records)
+    with atomic_stream(output) as file:
+        file.write(head)
+        file.write(_head(_GRAPH_FIELD, total))
+        file.write(tail)
+        for tensor, body, record in zip(external, bodies, records, strict=True):
+            file.write(_head(_INITIALIZER_FIELD, record) + body + _raw_head(_entry(tensor)[2]))
+            _copy(tensor, folder, file)
+
+
+def _write_two(
+    proto: onnx.ModelProto, external: list[onnx.TensorProto], folder: Path, output: Path, data: Path
+) -> None:
+    offset = 0
+    with atomic_stream(data) as file:
+        for tensor in external:
+            size = _entry(tensor)[2]
+            _copy(tensor, folder, file)
+            del tensor.external_data[:]
+            for key, value in (("location", data.name), ("offset", str(offset)), ("length", str(size))):
+                tensor.external_data.add(key=key, value=value)
+            padding = -size % 4096
+            file.write(b"\0" * padding)
+            offset += size + padding
+    with atomic_stream(output) as file:
+        file.write(proto.SerializeToString())
+
+
+def _entry(tensor: onnx.TensorProto) -> tuple[str, int, int]:
+    entry = {item.key: item.value for item in tensor.external_data}
+    return entry["location"], int(entry.get("offset", 0)), int(entry["length"])
+
+
+def _split(proto: onnx.ModelProto) -> tuple[bytes, bytes]:
+    """Returns the model without its graph, and the graph without its external tensors, both serialized."""
+    outer = onnx.ModelProto()
+    outer.CopyFrom(proto)
+    inner = onnx.GraphProto()
+    inner.CopyFrom(outer.graph)
+    outer.ClearField("graph")
+    kept = [tensor for tensor in inner.initializer if not uses_external_data(tensor)]
+    del inner.initializer[:]
+    inner.initializer.extend(kept)
+    head: bytes = outer.SerializeToString()
+    tail: bytes = inner.SerializeToString()
+    return head, tail
+
+
+def _body(tensor: onnx.TensorProto) -> bytes:
+    """Serializes a tensor without its values."""
+    bare = onnx.TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
+    body: bytes = bare.SerializeToString()
+    return body
+
+
+def _raw_head(size: int) -> bytes:
+    return _head(_RAW_DATA_FIELD, size)
+
+
+def _head(field: int, size: int) -> bytes:
+    """Returns the tag and length of a length-delimited field."""
+    return bytes([*_varint(field << 3 | 2), *_varint(size)])
+
+
+def _varint(number: int) -> Iterator[int]:
+    while number > 0x7F:
+        yield number & 0x7F | 0x80
+        number >>= 7
+    yield number
+
+
+def _copy(tensor: onnx.TensorProto, folder: Path, file: BinaryIO) -> None:
+    location, offset, left = _entry(tensor)
+    with (folder / location).open("rb") as source:
+        source.seek(offset)
+        while left > 0:
+            chunk = source.read(min(_CHUNK, left))
+            if not chunk:
+                raise EOFError(f"{location} is too short")
+            file.write(chunk)
+            left -= len(chunk)

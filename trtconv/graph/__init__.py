@@ -1,0 +1,1 @@
+"""One ONNX model: read, looked at, edited and written."""

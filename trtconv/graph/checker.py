@@ -1,0 +1,360 @@
+"""What a file must be for the rest of trtconv, TensorRT's parser and ONNX Runtime to look at it safely.
+
+ONNX's own checker refuses more (models that TensorRT builds all the same), and accepts some that crash native code.
+Here is only what nothing can be made of: each fault ends in an exception, a hang or a crash somewhere further on.
+Looks at names, counts and types; never at weights. How deep graphs lie in graphs is limited by protobuf itself.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import onnx
+from onnx import AttributeProto, TensorProto
+from onnx.external_data_helper import uses_external_data
+
+from trtconv.graph.nodes import Columns
+
+_BITS = {
+    **dict.fromkeys((TensorProto.FLOAT, TensorProto.INT32, TensorProto.UINT32), 32),
+    **dict.fromkeys((TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.INT16, TensorProto.UINT16), 16),
+    **dict.fromkeys((TensorProto.INT8, TensorProto.UINT8, TensorProto.BOOL), 8),
+    **dict.fromkeys((TensorProto.DOUBLE, TensorProto.INT64, TensorProto.UINT64, TensorProto.COMPLEX64), 64),
+    TensorProto.COMPLEX128: 128,
+    **{
+        getattr(TensorProto, name): bits
+        for name, bits in (
+            *((name, 8) for name in ("FLOAT8E4M3FN", "FLOAT8E4M3FNUZ", "FLOAT8E5M2", "FLOAT8E5M2FNUZ", "FLOAT8E8M0")),
+            *((name, 4) for name in ("INT4", "UINT4", "FLOAT4E2M1")),
+            *((name, 2) for name in ("INT2", "UINT2")),
+        )
+        # Older versions of onnx lack the newer types.
+        if hasattr(TensorProto, name)
+    },
+}
+"""Bits of one element, by element type; strings aside."""
+_KNOWN_TYPES = frozenset({*_BITS, TensorProto.STRING, TensorProto.UNDEFINED})
+_PLAIN_KINDS = frozenset({AttributeProto.INTS, AttributeProto.INT, AttributeProto.FLOAT, AttributeProto.FLOATS})
+_UNKNOWN: tuple[int, dict[str, int], int] = (0, {}, 0)
+_FOREIGN: dict[tuple[str, str], tuple[int, dict[str, int], int]] = {
+    ("com.microsoft", op): (2, {}, 2) for op in ("QuantizeLinear", "DequantizeLinear")
+}
+"""What `_signature` would say of operators of other domains that are read as ONNX's own."""
+_LONGEST_VECTOR = 1 << 16
+_TYPED_DATA = ("float_data", "int32_data", "int64_data", "double_data", "uint64_data")
+_STANDARD = ("", "ai.onnx")
+
+
+def examine(proto: onnx.ModelProto) -> Columns | str:
+    """Returns the nodes of the main graph, or the first thing that makes the model unusable.
+
+    Args:
+        proto: The model, its external data not loaded.
+    """
+    texts: list[str] = []
+    try:
+        main = Columns(proto.graph.node)
+        _collect_texts(proto, main, texts)
+        "".join(texts).encode()
+    except (UnicodeError, TypeError):
+        # Some versions of protobuf raise where a text is looked at, others give bytes for it.
+        return "a name or text in it is not UTF-8"
+    return next(_faults(proto, main), main)
+
+
+def data_can_be_propagated(graph: onnx.GraphProto) -> bool:
+    """Whether ONNX's inference may follow values: it writes down every element of a vector that is computed on."""
+    dims = [value.type.tensor_type.shape.dim for value in graph.input]
+    sizes = [tensor.dims for tensor in graph.initializer]
+    return all(len(dim) != 1 or dim[0].dim_value <= _LONGEST_VECTOR for dim in dims) and all(
+        len(size) != 1 or size[0] <= _LONGEST_VECTOR for size in sizes
+    )
+
+
+def nbytes(tensor: onnx.TensorProto) -> int:
+    """Returns the bytes that a tensor's values take in raw_data or external data."""
+    bits: int = math.prod(tensor.dims) * _BITS.get(tensor.data_type, 0)
+    return -(-bits // 8)
+
+
+def _faults(proto: onnx.ModelProto, main: Columns) -> Iterator[str]:
+    if len({o.domain for o in proto.opset_import}) < len(proto.opset_import):
+        yield "it imports an operator set twice"
+    versions = {o.domain: o.version for o in proto.opset_import}
+    opset = versions.get("", versions.get("ai.onnx", 0))
+    yield from _function_faults(proto)
+    yield from _graph_faults(proto.graph, main, frozenset(), opset)
+    for function in proto.functions:
+        own = {o.domain: o.version for o in function.opset_import}
+        version = own.get("", own.get("ai.onnx", opset))
+        columns = Columns(function.node)
+        yield from _node_faults(columns, version)
+        yield from _order_faults(columns, set(function.input))
+
+
+def _collect_texts(proto: onnx.ModelProto, main: Columns, texts: list[str]) -> None:
+    """Collects every text of a model that trtconv or the libraries behind it look at."""
+    texts += [proto.producer_name, proto.producer_version, proto.domain, proto.doc_string]
+    for entry in proto.metadata_props:
+        texts += [entry.key, entry.value]
+    for opset in proto.opset_import:
+        texts.append(opset.domain)
+    for function in proto.functions:
+        texts += [function.name, function.domain, *function.input, *function.output, *function.attribute]
+        _collect_node_texts(Columns(function.node), texts)
+    _collect_graph_texts(proto.graph, main, texts)
+
+
+def _collect_graph_texts(graph: onnx.GraphProto, columns: Columns, texts: list[str]) -> None:
+    texts += [graph.name, graph.doc_string]
+    for value in (*graph.input, *graph.output, *graph.value_info):
+        texts += [value.name, value.doc_string]
+        texts += [dim.dim_param for dim in value.type.tensor_type.shape.dim]
+    for tensor in graph.initializer:
+        texts.append(tensor.name)
+        for entry in tensor.external_data:
+            texts += [entry.key, entry.value]
+    _collect_node_texts(columns, texts)
+
+
+def _collect_node_texts(columns: Columns, texts: list[str]) -> None:
+    texts += itertools.chain(columns.names, columns.ops, columns.domains, *columns.inputs, *columns.outputs)
+    texts += [node.doc_string for node in columns.nodes]
+    texts += [attribute.name for attributes in columns.attributes for attribute in attributes]
+    # Older versions of onnx have none.
+    if columns.nodes and hasattr(columns.nodes[0], "metadata_props"):
+        entries = [entry for node in columns.nodes for entry in node.metadata_props]
+        texts += itertools.chain.from_iterable((entry.key, entry.value) for entry in entries)
+    for _, _, body in columns.bodies():
+        _collect_graph_texts(body, Columns(body.node), texts)
+
+
+def _function_faults(proto: onnx.ModelProto) -> Iterator[str]:
+    """Finds functions that call themselves, directly or through others."""
+    known = {(f.domain, f.name) for f in proto.functions}
+    if len(known) < len(proto.functions):
+        yield "it has two functions of the same name"
+    calls = {(f.domain, f.name): _called(f.node) & known for f in proto.functions}
+    while calls:
+        leaves = [key for key, called in calls.items() if not called & calls.keys()]
+        if not leaves:
+            yield f"function {next(iter(calls))[1]!r} calls itself"
+            return
+        for key in leaves:
+            del calls[key]
+
+
+def _called(nodes: Iterable[onnx.NodeProto]) -> set[tuple[str, str]]:
+    found = set()
+    for node in nodes:
+        found.add((node.domain, node.op_type))
+        for body in _bodies(node):
+            found |= _called(body.node)
+    return found
+
+
+def _bodies(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    for attribute in node.attribute:
+        if attribute.type == AttributeProto.GRAPH:
+            yield attribute.g
+        elif attribute.type == AttributeProto.GRAPHS:
+            yield from attribute.graphs
+
+
+def _graph_faults(graph: onnx.GraphProto, columns: Columns, outside: frozenset[str], opset: int) -> Iterator[str]:
+    given: set[str] = set()
+    weights = [tensor.name for tensor in graph.initializer]
+    weights += [sparse.values.name for sparse in graph.sparse_initializer]
+    for what, names in (("initializers", weights), ("inputs", [value.name for value in graph.input])):
+        if len(set(names)) < len(names):
+            yield f"two {what} of a graph have the same name"
+        if "" in names:
+            yield f"one of the {what} of a graph has no name"
+        given.update(names)
+    yield from _value_faults(graph)
+    yield from _node_faults(columns, opset)
+    yield from _order_faults(columns, given)
+    seen = outside.union(given, *columns.outputs)
+    for value in graph.output:
+        if value.name not in seen:
+            yield f"nothing makes the output {value.name!r}"
+    for _, _, body in columns.bodies():
+        yield from _graph_faults(body, Columns(body.node), seen, opset)
+
+
+def _value_faults(graph: onnx.GraphProto) -> Iterator[str]:
+    for tensor in graph.initializer:
+        bits = _BITS.get(tensor.data_type)
+        # Nearly all tensors end here: plain bytes, as many as there should be.
+        if bits is not None and not tensor.data_location and tensor.HasField("raw_data"):
+            dims = tensor.dims
+            if len(tensor.raw_data) * 8 == math.prod(dims) * bits and min(dims, default=0) >= 0:
+                continue
+        yield from _tensor_faults(tensor)
+    for value in graph.input:
+        if value.type.tensor_type.elem_type not in _KNOWN_TYPES:
+            yield f"input {value.name!r} has the unknown element type {value.type.tensor_type.elem_type}"
+
+
+def _order_faults(columns: Columns, given: set[str]) -> Iterator[str]:
+    """Finds tensors that are made twice, and nodes that wait for each other. Any order of the nodes is fine."""
+    outputs = [name for name in itertools.chain.from_iterable(columns.outputs) if name]
+    produced = set(outputs)
+    if len(produced) < len(outputs):
+        yield "two nodes make the same tensor"
+    if not produced.isdisjoint(given):
+        yield f"a node makes {min(produced & given)!r}, which is an input or initializer"
+    made = set(given)
+    waiting: list[int] = []
+    for index, inputs in enumerate(columns.inputs):
+        if made.issuperset(inputs) or not any(name in produced and name not in made for name in inputs):
+            made.update(columns.outputs[index])
+        else:
+            waiting.append(index)
+    yield from _cycle_faults(columns, waiting, made, produced)
+
+
+def _cycle_faults(columns: Columns, waiting: list[int], made: set[str], produced: set[str]) -> Iterator[str]:
+    """Takes the nodes that stand before what they read, in the order in which they can run (Kahn's algorithm)."""
+    if not waiting:
+        return
+    missing = {index: {n for n in columns.inputs[index] if n in produced and n not in made} for index in waiting}
+    readers: dict[str, list[int]] = {}
+    for index in waiting:
+        for name in missing[index]:
+            readers.setdefault(name, []).append(index)
+    ready = [index for index in waiting if not missing[index]]
+    # What became known after a node was put aside counts as known now.
+    for index in ready:
+        for output in columns.outputs[index]:
+            for reader in readers.get(output, ()):
+                missing[reader].discard(output)
+                if not missing[reader]:
+                    ready.append(reader)
+    if len(set(ready)) < len(waiting):
+        yield "nodes wait for each other's results: the graph has a cycle"
+
+
+def _node_faults(columns: Columns, opset: int) -> Iterator[str]:
+    signatures = {op: _signature(op, opset) or _UNKNOWN for op in set(columns.ops)}
+    rows = zip(columns.ops, columns.domains, columns.inputs, columns.outputs, columns.attributes, strict=True)
+    for index, (op, domain, inputs, outputs, attributes) in enumerate(rows):
+        least, types, named = signatures[op] if domain in _STANDARD else _FOREIGN.get((domain, op), _UNKNOWN)
+        if not op or not any(outputs) or len(inputs) < least or not all(inputs[:named]):
+            yield _shape_of_node(columns.nodes[index], least)
+        for attribute in attributes:
+            kind = attribute.type
+            # Most attributes are lists of the numbers that they should be.
+            if kind not in _PLAIN_KINDS or types.get(attribute.name) != kind:
+                yield from _attribute_faults(attribute, _label(columns.nodes[index]), types)
+        if len(attributes) > 1 and len({attribute.name for attribute in attributes}) < len(attributes):
+            yield f"{_label(columns.nodes[index])} has an attribute twice"
+
+
+def _label(node: onnx.NodeProto) -> str:
+    return f"node {node.name!r} ({node.op_type})"
+
+
+def _shape_of_node(node: onnx.NodeProto, least: int) -> str:
+    """Says what of a node's operator, inputs and outputs is wrong."""
+    if not node.op_type:
+        return f"node {node.name!r} has no operator"
+    if not any(node.output):
+        return f"{_label(node)} has no output"
+    if len(node.input) < least:
+        return f"{_label(node)} has {len(node.input)} inputs, not {least} or more"
+    return f"{_label(node)} lacks an input that it must have"
+
+
+def _attribute_faults(attribute: onnx.AttributeProto, label: str, types: dict[str, Any]) -> Iterator[str]:
+    kind = attribute.type
+    if attribute.ref_attr_name:
+        return
+    wanted = types.get(attribute.name)
+    # TensorRT's parser looks for some attributes also on operators that do not have them.
+    expected = (wanted,) if wanted is not None else _attribute_types().get(attribute.name, (kind,))
+    if kind == AttributeProto.UNDEFINED or kind not in expected:
+        yield f"{label} has an attribute {attribute.name!r} of the wrong type"
+    if attribute.name == "output_padding" and types and wanted is None:
+        yield f"{label} has an output_padding, which is an attribute of ConvTranspose alone"
+    if kind == AttributeProto.TENSOR:
+        yield from _tensor_faults(attribute.t)
+    elif kind == AttributeProto.TENSORS:
+        for tensor in attribute.tensors:
+            yield from _tensor_faults(tensor)
+    elif kind == AttributeProto.STRING and attribute.name == "auto_pad" and not attribute.s.isascii():
+        yield f"{label} has an auto_pad that is no text"
+
+
+@functools.cache
+def _attribute_types() -> dict[str, tuple[int, ...]]:
+    """Returns the types that an attribute of some name has in any standard operator."""
+    found: dict[str, tuple[int, ...]] = {}
+    for schema in onnx.defs.get_all_schemas():
+        if schema.domain in _STANDARD:
+            for name, attribute in schema.attributes.items():
+                found[name] = (*found.get(name, ()), attribute.type.value)
+    return found
+
+
+def _schema(op: str, opset: int) -> Any:
+    try:
+        return onnx.defs.get_schema(op, opset, "")
+    except (onnx.defs.SchemaError, TypeError, ValueError):
+        return None
+
+
+@functools.cache
+def _signature(op: str, opset: int) -> tuple[int, dict[str, int], int] | None:
+    """Returns an operator's least number of inputs, its attributes' types, and how many inputs must have a name."""
+    schema = _schema(op, max(1, min(opset, onnx.defs.onnx_opset_version())))
+    # TensorRT's parser takes operators also of models whose opset is older than they are.
+    schema = schema or _schema(op, onnx.defs.onnx_opset_version())
+    if schema is None:
+        return None
+    types = {name: attribute.type.value for name, attribute in schema.attributes.items()}
+    single = onnx.defs.OpSchema.FormalParameterOption.Single
+    named = 0
+    for parameter in schema.inputs:
+        if parameter.option != single:
+            break
+        named += 1
+    return schema.min_input, types, named
+
+
+def _tensor_faults(tensor: onnx.TensorProto) -> Iterator[str]:
+    dims = tensor.dims
+    label = f"tensor {tensor.name!r}"
+    if any(size < 0 for size in dims):
+        yield f"{label} has a negative size: {list(dims)}"
+        return
+    elements = math.prod(tensor.dims)
+    if tensor.data_type == TensorProto.STRING:
+        if len(tensor.string_data) != elements:
+            yield f"{label} holds {len(tensor.string_data)} strings, not {elements}"
+        return
+    if tensor.data_type not in _BITS:
+        yield f"{label} has the unknown element type {tensor.data_type}"
+        return
+    if uses_external_data(tensor):
+        return
+    if tensor.HasField("raw_data"):
+        if len(tensor.raw_data) != nbytes(tensor):
+            yield f"{label} holds {len(tensor.raw_data)} bytes, not {nbytes(tensor)}"
+        return
+    yield from _typed_data_faults(tensor, elements, label)
+
+
+def _typed_data_faults(tensor: onnx.TensorProto, elements: int, label: str) -> Iterator[str]:
+    held = sum(len(getattr(tensor, name)) for name in _TYPED_DATA)
+    bits = _BITS[tensor.data_type]
+    # Types below a byte are packed; complex numbers are two entries each.
+    packed = -(-elements * bits // 8) if bits < 8 else elements
+    complex_types = (TensorProto.COMPLEX64, TensorProto.COMPLEX128)
+    wanted = 2 * elements if tensor.data_type in complex_types else packed
+    if held not in (wanted, elements):
+        yield f"{label} holds {held} values, not {wanted}"

@@ -1,0 +1,359 @@
+"""A few nodes of a model, opened as a graph-surgeon graph, and put back."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_graphsurgeon as gs
+from google.protobuf.message import EncodeError
+from numpy.typing import NDArray
+from onnx import numpy_helper
+from onnx_graphsurgeon.exporters.onnx_exporter import OnnxExporter
+from onnx_graphsurgeon.importers.onnx_importer import OnnxImporter
+from onnx_graphsurgeon.ir.tensor import LazyValues
+
+from trtconv.core.errors import InputError
+from trtconv.core.findings import Location
+from trtconv.graph.nodes import Columns
+from trtconv.graph.scope import Scope
+from trtconv.graph.splice import drop, prune, splice
+from trtconv.graph.types import KNOWN_DOMAINS, ONNX_DOMAINS
+
+_MAX_CONE = 32
+"""Nodes that are looked at, at most, to find where a weight comes from."""
+
+
+_LISTS = {onnx.AttributeProto.INTS: "ints", onnx.AttributeProto.FLOATS: "floats"}
+
+
+_SINGLE = frozenset(getattr(onnx.AttributeProto, name) for name in ("INT", "FLOAT", "TENSOR"))
+
+
+class Field:
+    """Some nodes of one graph, opened for operation as an onnx-graphsurgeon graph.
+
+    The field holds the nodes of the asked operators, their direct neighbours, and the nodes that their further inputs
+    (weights, biases, scales) come from. Edit it in graph-surgeon's ways, hand the result to `replace`, then `close`.
+
+    Args:
+        scope: The graph.
+        ops: Operators that the pass is about.
+        concerns: Picks among the nodes of these operators, by position; None takes all.
+        looks_around: Whether the neighbours are needed.
+    """
+
+    def __init__(
+        self,
+        scope: Scope,
+        ops: Collection[str],
+        concerns: Callable[[int], bool] | None = None,
+        looks_around: bool = True,
+    ) -> None:
+        self.model = scope.model
+        self.scope = scope
+        self._tensors: dict[str, gs.Tensor] = {}
+        self._index: dict[int, int] = {}
+        self._replaced: dict[int, list[gs.Node]] = {}
+        self._ours: dict[int, gs.Constant] = {}
+        self._bare: set[int] = set()
+        self._folded: dict[str, NDArray[Any]] = {}
+        wanted = {
+            index
+            for op in ops
+            for index in scope.by_op.get(op, ())
+            if scope.columns.domains[index] in KNOWN_DOMAINS and (concerns is None or concerns(index))
+        }
+        nodes = [self._import(index) for index in _field_indices(scope, wanted, looks_around)]
+        self.graph = gs.Graph(nodes=nodes, opset=self.model.opset)
+        self.candidates = [n for n in nodes if self._index[id(n)] in wanted and id(n) not in self._bare]
+
+    def _import(self, index: int) -> gs.Node:
+        proto = self.scope.columns.nodes[index]
+        for name in self.scope.columns.inputs[index]:
+            if name and name not in self._tensors:
+                tensor = self.scope.initializer(name) or self.scope.outer_constant(name)
+                self._tensors[name] = gs.Variable(name) if tensor is None else gs.Constant(name, LazyValues(tensor))
+        node = self._import_node(proto)
+        self._index[id(node)] = index
+        return node
+
+    def _import_node(self, proto: onnx.NodeProto) -> gs.Node:
+        """Imports a node; one that graph-surgeon cannot read (as for strings that are no UTF-8) without attributes."""
+        try:
+            return OnnxImporter.import_node(proto, {}, self._tensors, self.model.opset, None)
+        except Exception:
+            bare = onnx.NodeProto()
+            bare.CopyFrom(proto)
+            del bare.attribute[:]
+            node = OnnxImporter.import_node(bare, {}, self._tensors, self.model.opset, None)
+            self._bare.add(id(node))
+            return node
+
+    def location(self, node: gs.Node, tensor: str = "") -> Location:
+        """Returns where a node was in the graph as it was opened."""
+        return self.scope.location(self._index[id(node)], tensor)
+
+    def values(self, tensor: gs.Tensor) -> NDArray[Any] | None:
+        """Returns a constant's values: an initializer's or a Constant node's; None for anything computed."""
+        if isinstance(tensor, gs.Constant):
+            lazy = tensor._values  # the public `.values` reads neither external data nor bfloat16
+            return self.model.array(lazy.tensor) if isinstance(lazy, LazyValues) else np.asarray(lazy)
+        if tensor.inputs:
+            return self._constant_value(tensor.inputs[0]) if tensor.inputs[0].op == "Constant" else None
+        return self.scope.values(tensor.name)
+
+    def _constant_value(self, node: gs.Node) -> NDArray[Any] | None:
+        value = node.attrs.get("value")
+        if isinstance(value, gs.Constant):
+            return self.values(value)
+        for name, dtype in (("value_float", "f4"), ("value_floats", "f4"), ("value_int", "i8"), ("value_ints", "i8")):
+            if name in node.attrs:
+                return np.asarray(node.attrs[name], dtype=dtype)
+        return None
+
+    def fold(self, tensor: gs.Tensor) -> NDArray[Any] | None:
+        """Returns the values of a tensor that is computed from constants alone, or None.
+
+        Evaluated by ONNX's reference implementation. Quantised weights are not folded: their scales would be lost.
+        """
+        known = self.values(tensor)
+        if known is not None:
+            return known
+        cone = self._constant_cone(tensor)
+        if cone is None:
+            return None
+        nodes = [self.scope.columns.nodes[self._index[id(n)]] for n in cone]
+        constants = (t for n in cone for t in n.inputs if isinstance(t, gs.Constant))
+        feeds = {t.name: v for t in constants if (v := self.values(t)) is not None}
+        return _evaluate(nodes, feeds, tensor.name, self.model.proto.opset_import)
+
+    def _constant_cone(self, tensor: gs.Tensor) -> list[gs.Node] | None:
+        """Returns the nodes that compute a tensor from constants, in order, or None if anything else goes in."""
+        order: dict[int, gs.Node] = {}
+
+        def visit(current: gs.Tensor) -> bool:
+            if isinstance(current, gs.Constant) or current.is_empty():
+                return True
+            if not current.inputs or len(order) >= _MAX_CONE:
+                return False
+            node = current.inputs[0]
+            if id(node) in order:
+                return True
+            if node.op in _NEVER_FOLDED or (node.domain or "") not in ONNX_DOMAINS:
+                return False
+            if not all(visit(t) for t in node.inputs):
+                return False
+            order[id(node)] = node
+            return True
+
+        return list(order.values()) if visit(tensor) else None
+
+    def constant(self, name: str, values: NDArray[Any]) -> gs.Constant:
+        """Makes a new initializer; it is added to the graph when the field closes, if a node uses it."""
+        made = gs.Constant(self.model.fresh_name(name), np.asarray(values))
+        self._ours[id(made)] = made
+        return made
+
+    def tensor(self, name: str) -> gs.Tensor:
+        """Returns a tensor of the graph by its name, also one that no node of the field touches."""
+        if name not in self._tensors:
+            self._tensors[name] = gs.Variable(name)
+        return self._tensors[name]
+
+    def variable(self, name: str) -> gs.Variable:
+        """Makes a new tensor with a name of its own."""
+        return gs.Variable(self.model.fresh_name(name))
+
+    def node(self, op: str, name: str, inputs: list[gs.Tensor], output: gs.Tensor | str, **attrs: Any) -> gs.Node:
+        """Makes a node with one output. A node that is replaced must let go of its outputs first.
+
+        Args:
+            op: Operator type.
+            name: Wanted name.
+            inputs: Input tensors.
+            output: The output tensor, or a wanted name for a new one.
+            **attrs: ONNX attributes.
+        """
+        tensor = self.variable(output) if isinstance(output, str) else output
+        return gs.Node(op, name=self.model.fresh_name(name), attrs=attrs, inputs=inputs, outputs=[tensor])
+
+    def dtype(self, tensor: gs.Tensor) -> str | None:
+        """Returns a tensor's element type as numpy names it ("int8", "float32"), or None where it is not known."""
+        return self.scope.dtype(tensor.name)
+
+    def escapes(self, tensor: gs.Tensor) -> bool:
+        """Whether something outside the field uses a tensor: a graph output, a subgraph, another node."""
+        # A node that takes it twice stands among the takers twice.
+        takers = {id(node): node for node in tensor.outputs}.values()
+        return self.scope.uses_of(tensor.name) != sum(t is tensor for node in takers for t in node.inputs)
+
+    def shape(self, tensor: gs.Tensor) -> tuple[int | None, ...] | None:
+        """Returns a tensor's shape, None for each unknown size, or None where the rank is unknown."""
+        return self.scope.shape(tensor.name)
+
+    def keep_type(self, tensor: gs.Tensor) -> None:
+        """Writes down what is known of a tensor, where the nodes that will make it do not tell its shape."""
+        graph = self.scope.graph
+        if any(value.name == tensor.name for value in (*graph.value_info, *graph.output)):
+            return
+        known = (value for value in self.model.inferred[self.scope.position] if value.name == tensor.name)
+        graph.value_info.extend(itertools.islice(known, 1))
+
+    def replace(self, node: gs.Node, by: Sequence[gs.Node]) -> None:
+        """Puts nodes, in topological order, where a node was; `by` may contain the node itself, changed."""
+        self._replaced[self._index[id(node)]] = list(by)
+
+    def fold_into(self, node: gs.Node, values: NDArray[Any]) -> None:
+        """Makes an initializer of a node's output, under the same name; the node goes."""
+        self._folded[node.outputs[0].name] = values
+        self.replace(node, [])
+
+    def close(self) -> bool:
+        """Writes the replacements into the model and drops what only the replaced nodes used.
+
+        Returns:
+            Whether the graph changed.
+        """
+        return close_all([self])
+
+    def _write(self) -> set[str]:
+        """Writes the replacements into the graph; returns the tensors that the replaced nodes took."""
+        graph, columns, uses = self.scope.graph, self.scope.columns, self.model.uses
+        dropped: set[str] = set()
+        fresh: dict[int, list[onnx.NodeProto]] = {}
+        for index, nodes in self._replaced.items():
+            dropped.update(columns.inputs[index])
+            uses.subtract(columns.inputs[index])
+            fresh[index] = [_carry_over(columns.nodes[index], OnnxExporter.export_node(n)) for n in nodes]
+            try:
+                graph.initializer.extend(self._new_initializers(nodes))
+            except EncodeError as error:
+                raise InputError(
+                    f"{self.model.path}: node {columns.nodes[index].name!r} rewritten has a weight over 2 GiB,"
+                    " which ONNX cannot hold",
+                    "Leave it as it is with --no-rewrite, or split the layer.",
+                ) from error
+        graph.initializer.extend(numpy_helper.from_array(v, name) for name, v in self._folded.items())
+        # Up to IR version 3 every initializer must be a graph input.
+        self.model.proto.ir_version = max(self.model.proto.ir_version, 4)
+        for node in itertools.chain.from_iterable(fresh.values()):
+            uses.update(node.input)
+        self._forget_types(columns)
+        splice(graph, fresh)
+        columns.replace({index: len(nodes) for index, nodes in fresh.items()}, graph.node)
+        self.scope.forget()
+        return dropped
+
+    def _forget_types(self, columns: Columns) -> None:
+        """Drops what the graph says of integers that the replaced nodes made: they may make another type now."""
+        values = self.scope.graph.value_info
+        made = {name for index in self._replaced for name in columns.outputs[index]} if values else set()
+        drop(
+            values,
+            {i for i, v in enumerate(values) if v.name in made and v.type.tensor_type.elem_type in _QUANTIZED_TYPES},
+        )
+
+    def _new_initializers(self, nodes: Iterable[gs.Node]) -> Iterator[onnx.TensorProto]:
+        for node in nodes:
+            for tensor in node.inputs:
+                made = self._ours.pop(id(tensor), None)
+                if made is not None:
+                    yield numpy_helper.from_array(np.asarray(made.values, order="C"), made.name)
+
+
+def close_all(fields: Iterable[Field]) -> bool:
+    """Closes the fields of several graphs of one model together, which costs less than one after the other.
+
+    Returns:
+        Whether the model changed.
+    """
+    edited = [field for field in fields if field._replaced]
+    if not edited:
+        return False
+    prune(edited[0].model, {field.scope.position: field._write() for field in edited})
+    return True
+
+
+_QUANTIZED_TYPES = frozenset(
+    code for name, code in onnx.TensorProto.DataType.items() if name.removeprefix("U") in ("INT4", "INT8", "INT16")
+)
+"""Types of tensors that a pass may give another type."""
+
+
+_NEVER_FOLDED = frozenset(
+    {"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"}
+    | {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial"}
+)
+
+
+def _field_indices(scope: Scope, wanted: Collection[int], looks_around: bool) -> list[int]:
+    """Returns the nodes of a field: the wanted ones, their neighbours, and where their further inputs come from."""
+    columns, field = scope.columns, {*wanted}
+    if wanted and looks_around:
+        made = {name for i in wanted for name in columns.outputs[i]}
+        field.update(i for i, inputs in enumerate(columns.inputs) if not made.isdisjoint(inputs))
+    for index in wanted:
+        if looks_around:
+            field.update(_sources(scope, columns.inputs[index][:1], 1))
+        field.update(_sources(scope, columns.inputs[index][1:], _MAX_CONE))
+    return sorted(i for i in field if all(_survives(a) for a in columns.attributes[i]))
+
+
+def _survives(attribute: onnx.AttributeProto) -> bool:
+    """Whether an attribute is one that graph-surgeon reads and writes without losing or refusing it."""
+    if attribute.type in _LISTS:
+        # An empty list loses its type.
+        return bool(len(getattr(attribute, _LISTS[attribute.type])))
+    if attribute.type == onnx.AttributeProto.STRING:
+        return _is_text(attribute.s)
+    return bool(attribute.type in _SINGLE)
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _sources(scope: Scope, names: Iterable[str], limit: int) -> set[int]:
+    """Returns up to `limit` nodes that these tensors come from, nearest first."""
+    found: set[int] = set()
+    queue = list(names)
+    for name in queue:
+        index = scope.producers.get(name)
+        if index is not None and index not in found:
+            if len(found) == limit:
+                break
+            found.add(index)
+            queue.extend(scope.columns.inputs[index])
+    return found
+
+
+def _carry_over(old: onnx.NodeProto, new: onnx.NodeProto) -> onnx.NodeProto:
+    """Gives a replacement the doc string and metadata of the node it replaces."""
+    new.doc_string = old.doc_string
+    if hasattr(old, "metadata_props"):
+        new.metadata_props.extend(old.metadata_props)
+    return new
+
+
+def _evaluate(
+    nodes: Sequence[onnx.NodeProto], feeds: dict[str, NDArray[Any]], output: str, opsets: Iterable[Any]
+) -> NDArray[Any] | None:
+    """Runs a few nodes on ONNX's reference implementation; None where it cannot."""
+    from onnx.reference import ReferenceEvaluator
+
+    inputs = [onnx.ValueInfoProto(name=name) for name in feeds]
+    graph = onnx.GraphProto(name="constants", node=nodes, input=inputs, output=[onnx.ValueInfoProto(name=output)])
+    proto = onnx.ModelProto(ir_version=8, graph=graph, opset_import=opsets)
+    # Whatever an evaluation of unknown operators raises means one thing here: not foldable.
+    try:
+        return np.asarray(ReferenceEvaluator(proto).run(None, feeds)[0])
+    except Exception:
+        return None

@@ -1,0 +1,175 @@
+"""Parts of a model, cut out as models of their own that take the sizes which they had inside it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import onnx
+from onnx import helper, numpy_helper
+
+from trtconv.core.dims import Range, ShapeProfile
+from trtconv.graph.model import OnnxModel
+from trtconv.graph.nodes import Columns
+
+_PICKS = ("min", "opt", "max")
+_DISTANCES = (0, 1, 2, 4)
+
+Sizes = tuple[int, ...]
+"""The sizes of one axis: at min, opt and max of each profile."""
+
+
+class Cutter:
+    """Cuts parts out of the main graph of a model.
+
+    Tensors that go from the rest into a part become its inputs, at the shapes that they have in the whole model at the
+    min, opt and max of every profile; tensors that are constant become initializers.
+
+    Args:
+        model: The model; must not change meanwhile.
+        profiles: Sizes of its inputs; without any, dynamic dimensions stay so.
+    """
+
+    def __init__(self, model: OnnxModel, profiles: Sequence[ShapeProfile]) -> None:
+        self._model = model
+        self._profiles = tuple(profiles)
+        self._columns = model.main.columns
+        self._reads = _reads(self._columns)
+        self._elements = model.inferred_types[0]
+        self._shapes = [_shapes(model, profile, pick) for profile in self._profiles for pick in _PICKS]
+        # Axes with the same sizes are one dimension, as they are in the model more often than not.
+        self._names: dict[Sizes, str] = {}
+        for name in self._profiles[0].dims if self._profiles else ():
+            if ":" not in name:
+                sizes = [getattr(profile.dims[name], pick) for profile in self._profiles for pick in _PICKS]
+                self._names.setdefault(tuple(sizes), name)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def around(self, node: str) -> Iterator[list[int]]:
+        """Yields the positions of a node and of its surroundings, ever wider; nothing where no node has that name."""
+        found = {index for index, name in enumerate(self._columns.names) if node and name == node}
+        for closer, wider in itertools.pairwise((0, *_DISTANCES)):
+            for _ in range(wider - closer):
+                found = self._with_neighbours(found)
+            if found:
+                yield sorted(found)
+
+    def cut(self, kept: Sequence[int]) -> onnx.ModelProto | None:
+        """Returns a part as a model, or None where the shape of a tensor that goes into it is not known.
+
+        Args:
+            kept: Positions of its nodes, in order.
+        """
+        made = {name for index in kept for name in self._columns.outputs[index] if name}
+        part = onnx.ModelProto(ir_version=max(4, self._model.proto.ir_version))
+        part.opset_import.extend(self._model.proto.opset_import)
+        part.functions.extend(self._model.proto.functions)
+        part.graph.name = self._model.proto.graph.name or "part"
+        part.graph.node.extend(self._columns.nodes[index] for index in kept)
+        for name in sorted({name for index in kept for name in self._reads[index]} - made):
+            if not self._give(part.graph, name):
+                return None
+        for name in self._results(kept):
+            value = self._value(name)
+            part.graph.output.append(onnx.ValueInfoProto(name=name) if value is None else value)
+        return part
+
+    def bounds(self, part: onnx.ModelProto) -> tuple[dict[str, Range], ...]:
+        """Returns the ranges of a part's dynamic dimensions, for each profile."""
+        dims = itertools.chain.from_iterable(value.type.tensor_type.shape.dim for value in part.graph.input)
+        used = {dim.dim_param for dim in dims if dim.dim_param}
+        found: tuple[dict[str, Range], ...] = tuple({} for _ in self._profiles)
+        for sizes, name in self._names.items():
+            if name in used:
+                for number, ranges in enumerate(found):
+                    ranges[name] = Range(*sorted(sizes[3 * number : 3 * number + 3]))
+        return found
+
+    def _with_neighbours(self, found: set[int]) -> set[int]:
+        made = {name for index in found for name in self._columns.outputs[index] if name}
+        read = {name for index in found for name in self._reads[index]}
+        columns = zip(self._columns.outputs, self._reads, strict=True)
+        return found | {
+            i for i, (outs, ins) in enumerate(columns) if not (read.isdisjoint(outs) and made.isdisjoint(ins))
+        }
+
+    def _results(self, kept: Sequence[int]) -> list[str]:
+        """Returns what the rest of the model takes from a part; where that is nothing, all that it makes."""
+        inside = set(kept)
+        taken = {value.name for value in self._model.proto.graph.output}
+        taken.update(*(reads for index, reads in enumerate(self._reads) if index not in inside))
+        made = [name for index in kept for name in self._columns.outputs[index] if name]
+        return [name for name in made if name in taken] or made
+
+    def _give(self, graph: onnx.GraphProto, name: str) -> bool:
+        """Makes a tensor an initializer or an input of a part; False where that cannot be."""
+        scope = self._model.main
+        tensor = scope.initializer(name)
+        if tensor is not None:
+            graph.initializer.append(tensor)
+            return True
+        for sparse in scope.graph.sparse_initializer:
+            if sparse.values.name == name:
+                graph.sparse_initializer.append(sparse)
+                return True
+        constant = scope.values(name)
+        if constant is not None:
+            graph.initializer.append(numpy_helper.from_array(constant, name))
+            return True
+        value = self._value(name)
+        if value is not None:
+            graph.input.append(value)
+        return value is not None
+
+    def _value(self, name: str) -> onnx.ValueInfoProto | None:
+        """Describes a tensor; None where its type or a size is not known."""
+        element = self._elements.get(name, 0)
+        if not element:
+            return None
+        if not self._profiles:
+            shape = self._model.inferred_shapes[0].get(name)
+            known = {value.name: value for value in self._model.proto.graph.input}.get(name)
+            return known or (None if shape is None else helper.make_tensor_value_info(name, element, shape))
+        shapes = [found.get(name) for found in self._shapes]
+        if any(shape is None or None in shape for shape in shapes):
+            return None
+        axes = zip(*(shape for shape in shapes if shape is not None), strict=True)
+        return helper.make_tensor_value_info(name, element, [self._size(tuple(n or 0 for n in axis)) for axis in axes])
+
+    def _size(self, sizes: Sizes) -> int | str:
+        if len(set(sizes)) == 1:
+            return sizes[0]
+        return self._names.setdefault(sizes, f"size{len(self._names)}")
+
+
+def _shapes(model: OnnxModel, profile: ShapeProfile, pick: str) -> Mapping[str, tuple[int | None, ...]]:
+    """Returns the shapes of all tensors at one size of the inputs."""
+    proto = model.skeleton()
+    for value in proto.graph.input:
+        if value.name in profile.inputs:
+            sizes = getattr(profile.inputs[value.name], pick)
+            value.CopyFrom(helper.make_tensor_value_info(value.name, value.type.tensor_type.elem_type, sizes))
+    # What the file says of them holds for all sizes, if it is right.
+    del proto.graph.value_info[:]
+    for value in proto.graph.output:
+        value.type.tensor_type.ClearField("shape")
+    return OnnxModel(proto, model.path).inferred_shapes[0]
+
+
+def _reads(columns: Columns) -> list[set[str]]:
+    """Returns the tensors that each node reads, in the graphs inside it too."""
+    reads = [{name for name in inputs if name} for inputs in columns.inputs]
+    for index, _, body in columns.bodies():
+        reads[index] |= _captured(body)
+    return reads
+
+
+def _captured(body: onnx.GraphProto) -> set[str]:
+    """Returns the tensors that a graph takes from around it."""
+    columns = Columns(body.node)
+    own = {value.name for value in (*body.input, *body.initializer)}
+    own.update(name for outputs in columns.outputs for name in outputs)
+    results: Iterable[set[str]] = ({value.name} for value in body.output)
+    return set().union(*_reads(columns), *results) - own

@@ -1,0 +1,520 @@
+"""The only door to onnx and onnx-graphsurgeon: reading, looking at, operating on and writing ONNX models.
+
+A model is read without its external data: weights are fetched one by one, when something needs their values. Passes
+operate through a `Field`: an onnx-graphsurgeon graph of just the nodes that a pass asks for and their surroundings.
+Closing a field writes back the replaced nodes and nothing else, so whatever graph-surgeon would lose on a round trip
+(metadata, doc strings, unusual attributes, the order of nodes) stays as it was.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import itertools
+import math
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import onnx
+from google.protobuf.message import DecodeError, EncodeError
+from numpy.typing import NDArray
+from onnx import numpy_helper
+from onnx.external_data_helper import uses_external_data
+from onnx_graphsurgeon.logger import G_LOGGER
+
+from trtconv.core.dims import InputSpec
+from trtconv.core.errors import InputError
+from trtconv.core.files import atomic_stream, atomic_write
+from trtconv.graph import checker
+from trtconv.graph.external_data import (
+    ALIGNMENT,
+    EXTERNAL,
+    SMALL_BYTES,
+    check_external,
+    data_path,
+    external_entry,
+    external_range,
+    read_chunks,
+    read_file,
+    refer_to,
+)
+from trtconv.graph.functions import UnsupportedFunctions, called_functions, functions_with
+from trtconv.graph.inference import InferredShapes, same_pads
+from trtconv.graph.nodes import Columns
+from trtconv.graph.scope import Scope, inner_scopes, used_names
+from trtconv.graph.types import ONNX_DOMAINS, PROTOBUF_LIMIT, dtype_name
+
+# It prints to stdout, which belongs to the report.
+G_LOGGER.severity = G_LOGGER.CRITICAL
+
+_UNTRACEABLE = re.compile(r" \| |\](?=[^\]\w])")
+"""What TensorRT's layer metadata, "[ONNX Layer: name | inside]", could not be read back from if a name had it."""
+_UNUSABLE_NAMES = ("", "?", "-1", "None", "unk")
+_SMALL_ELEMENTS = 64
+"""Integer tensors up to this size are read from external data at once: shape inference needs their values."""
+_UNREADABLE_HINT = "Export the model again, or copy the file again: it may be truncated or a Git LFS pointer."
+_LIGHT_BYTES = 1 << 24
+"""Up to this size a model is handed over with its weights: to take them out costs more than to copy them."""
+
+
+class OnnxModel:
+    """An ONNX model in memory, its external data still on disk.
+
+    Args:
+        proto: The model; owned by this object from here on.
+        path: The file it came from: external data is looked up beside it.
+    """
+
+    def __init__(self, proto: onnx.ModelProto, path: Path) -> None:
+        self.proto = proto
+        self.path = path
+        self._sha: Any = None
+
+    @classmethod
+    def load(cls, path: Path, hashed: bool = False) -> OnnxModel:
+        """Reads a model; its external data is checked for being there, not read.
+
+        Args:
+            path: The file.
+            hashed: Whether `digest` will be asked for, which then need not read the file again.
+
+        Raises:
+            InputError: The file is missing, a folder, unreadable, truncated or no ONNX model, or its external data is
+                missing, too short or outside the model's folder.
+        """
+        data = read_file(path)
+        model = cls(_parse(data, path), path)
+        if hashed:
+            model._sha = hashlib.sha256(data)
+        examined = checker.examine(model.proto)
+        if isinstance(examined, str):
+            raise InputError(f"{path} is not a valid ONNX model: {examined}", _UNREADABLE_HINT)
+        model.__dict__["scopes"] = model._find_scopes(examined)
+        model._check_external_data()
+        model._embed_small_tensors()
+        return model
+
+    @property
+    def opset(self) -> int:
+        """Version of the default operator set; 0 where the model names none."""
+        return max((o.version for o in self.proto.opset_import if o.domain in ONNX_DOMAINS), default=0)
+
+    @functools.cached_property
+    def inputs(self) -> tuple[InputSpec, ...]:
+        """The inputs that a caller must give: graph inputs that are no initializers."""
+        given = self.main.initializers
+        return tuple(_input_spec(value) for value in self.proto.graph.input if value.name not in given)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Names of the graph outputs."""
+        return tuple(value.name for value in self.proto.graph.output)
+
+    @functools.cached_property
+    def scopes(self) -> tuple[Scope, ...]:
+        """Every graph, the main graph first, each after the graph around it."""
+        return self._find_scopes(Columns(self.proto.graph.node))
+
+    def _find_scopes(self, columns: Columns) -> tuple[Scope, ...]:
+        main = Scope(self, self.proto.graph, "", None)
+        main.columns = columns
+        found = (main, *inner_scopes(main))
+        for position, scope in enumerate(found):
+            scope.position = position
+        return found
+
+    @property
+    def main(self) -> Scope:
+        """The main graph."""
+        return self.scopes[0]
+
+    def nodes(self, *ops: str) -> Iterator[tuple[Scope, int, onnx.NodeProto]]:
+        """Yields every node of these standard operators, in every graph."""
+        for scope in self.scopes:
+            for index in sorted(index for op in set(ops) for index in scope.by_op.get(op, ())):
+                if scope.columns.domains[index] in ONNX_DOMAINS:
+                    yield scope, index, scope.columns.nodes[index]
+
+    def has(self, ops: Collection[str]) -> bool:
+        """Whether a node of one of these operators is in a graph of the model; functions are not looked into."""
+        return any(not scope.by_op.keys().isdisjoint(ops) for scope in self.scopes)
+
+    def array(self, tensor: onnx.TensorProto) -> NDArray[Any]:
+        """Returns a tensor's values, reading external data where needed.
+
+        Raises:
+            InputError: The values cannot be read.
+        """
+        try:
+            if uses_external_data(tensor):
+                inside = onnx.TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
+                inside.raw_data = self._raw(tensor)
+                tensor = inside
+            values: NDArray[Any] = numpy_helper.to_array(tensor)
+            return values
+        except Exception as error:
+            raise InputError(f"{self.path}: the values of tensor {tensor.name!r} cannot be read: {error}") from error
+
+    @functools.cached_property
+    def uses(self) -> Counter[str]:
+        """How often each tensor is an input of a node or an output of a graph, in all graphs."""
+        return Counter(itertools.chain.from_iterable(used_names(scope) for scope in self.scopes))
+
+    @functools.cached_property
+    def derived(self) -> dict[str, Any]:
+        """What other modules found out about the graph, by a name of theirs; forgotten when the graph changes."""
+        return {}
+
+    @functools.cached_property
+    def mentions(self) -> dict[str, list[Scope]]:
+        """Tensor name to the graphs in which a node takes it, or whose input or output it is."""
+        found: dict[str, list[Scope]] = {}
+        for scope in self.scopes:
+            ends = (value.name for value in (*scope.graph.output, *scope.graph.input))
+            for name in {*scope.consumers, *ends}:
+                found.setdefault(name, []).append(scope)
+        return found
+
+    @functools.cached_property
+    def inferred(self) -> tuple[list[onnx.ValueInfoProto], ...]:
+        """The tensors whose types ONNX's inference knows, one list a scope."""
+        data = self._without_misread_pads() or self.without_weights()
+        # Inference gives up with an exception on some models that are valid otherwise; little is then known.
+        for data_prop in (True, False) if checker.data_can_be_propagated(self.proto.graph) else (False,):
+            try:
+                inferred = onnx.shape_inference.infer_shapes(data, data_prop=data_prop)
+                break
+            except Exception:
+                continue
+        else:
+            inferred = onnx.ModelProto.FromString(data)
+        graphs = (s.graph for s in OnnxModel(inferred, self.path).scopes) if len(self.scopes) > 1 else (inferred.graph,)
+        return tuple([*graph.input, *graph.value_info, *graph.output] for graph in graphs)
+
+    def _without_misread_pads(self) -> bytes | None:
+        """Returns a copy with auto_pad SAME_* beside output_padding written as pads; None where there is no such node.
+
+        ONNX's shape inference (1.23) adds the output_padding to the size that SAME asks for. Sizes that the file itself
+        states may come from the same inference, so they are left out then.
+        """
+        places = ((scope, index, same_pads(scope, index)) for scope, index, _ in self.nodes("ConvTranspose"))
+        wrong = [(scope.position, index, pads) for scope, index, pads in places if pads]
+        if not wrong:
+            return None
+        copy = self.skeleton()
+        twins = OnnxModel(copy, self.path).scopes
+        for position, index, pads in wrong:
+            twin = twins[position].graph.node[index]
+            kept = [a for a in twin.attribute if a.name not in ("auto_pad", "pads")]
+            twin.ClearField("attribute")
+            twin.attribute.extend([*kept, onnx.helper.make_attribute("pads", pads)])
+        for scope in twins:
+            del scope.graph.value_info[:]
+        data: bytes = copy.SerializeToString()
+        return data
+
+    @functools.cached_property
+    def inferred_shapes(self) -> tuple[Mapping[str, tuple[int | None, ...]], ...]:
+        """Tensor name to shape, one entry a scope, by ONNX shape inference; what it cannot tell is left out."""
+        return tuple(InferredShapes(values) for values in self.inferred)
+
+    @functools.cached_property
+    def inferred_types(self) -> tuple[dict[str, int], ...]:
+        """Tensor name to ONNX element type, one entry a scope."""
+        return tuple({v.name: v.type.tensor_type.elem_type for v in values} for values in self.inferred)
+
+    def skeleton(self) -> onnx.ModelProto:
+        """Returns a copy whose large initializers are graph inputs: same shapes and types, no weights."""
+        copy = onnx.ModelProto()
+        copy.ir_version = self.proto.ir_version
+        copy.opset_import.extend(self.proto.opset_import)
+        copy.functions.extend(self.proto.functions)
+        graph, source = copy.graph, self.proto.graph
+        graph.name = source.name
+        graph.node.extend(source.node)
+        graph.input.extend(source.input)
+        graph.output.extend(source.output)
+        graph.value_info.extend(source.value_info)
+        graph.sparse_initializer.extend(source.sparse_initializer)
+        declared = {value.name for value in source.input}
+        for tensor in source.initializer:
+            if not uses_external_data(tensor) and math.prod(tensor.dims) <= _SMALL_ELEMENTS:
+                graph.initializer.append(tensor)
+            elif tensor.name not in declared:
+                graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+        return copy
+
+    def without_weights(self) -> bytes:
+        """Returns the model as bytes, for onnx to look at: with its weights where they are small, else a skeleton."""
+        large = self.proto.ByteSize() > _LIGHT_BYTES or any(True for _ in self._external_tensors())
+        data: bytes = (self.skeleton() if large else self.proto).SerializeToString()
+        return data
+
+    def touch(self) -> None:
+        """Forgets what was derived from the graph; call after changing it."""
+        self.__dict__.pop("scopes", None)
+        self.__dict__.pop("uses", None)
+        self.__dict__.pop("mentions", None)
+        self.forget_shapes()
+
+    def forget_shapes(self) -> None:
+        """Forgets what is known of inputs, shapes and types, and what was derived from them."""
+        for cached in ("inputs", "inferred", "inferred_shapes", "inferred_types", "derived"):
+            self.__dict__.pop(cached, None)
+
+    def serialize(self) -> bytes:
+        """Returns the model as bytes; external data stays beside `path`.
+
+        Raises:
+            InputError: The model has outgrown a protobuf message.
+        """
+        try:
+            data: bytes = self.proto.SerializeToString()
+        except (ValueError, DecodeError, EncodeError) as error:
+            raise InputError(
+                f"{self.path}: the model with its rewritten weights is over 2 GiB",
+                "Save the model with external data (onnx.save_model(..., save_as_external_data=True)) first.",
+            ) from error
+        return data
+
+    def save(self, path: Path) -> None:
+        """Writes a self-contained model: weights inside, or in `data_path` where the whole exceeds 2 GiB.
+
+        Raises:
+            InputError: A file cannot be read or written.
+        """
+        copy = OnnxModel(onnx.ModelProto(), self.path)
+        copy.proto.CopyFrom(self.proto)
+        if self._fits_one_file():
+            copy.embed()
+        else:
+            copy._move_weights(path)
+        atomic_write(path, copy.serialize())
+
+    def _fits_one_file(self) -> bool:
+        external = sum(checker.nbytes(tensor) for tensor in self._external_tensors())
+        try:
+            return len(self.serialize()) + external <= PROTOBUF_LIMIT
+        except InputError:
+            return False
+
+    def _external_tensors(self) -> Iterator[onnx.TensorProto]:
+        """Yields the tensors whose values are in other files: weights, attributes, those of subgraphs and functions."""
+        for scope in self.scopes:
+            # Asked one by one of thousands of weights, so without a call for each.
+            yield from (tensor for tensor in scope.graph.initializer if tensor.data_location == EXTERNAL)
+            for sparse in scope.graph.sparse_initializer:
+                yield from filter(uses_external_data, (sparse.values, sparse.indices))
+            yield from filter(uses_external_data, scope.columns.tensors())
+        for function in self.proto.functions:
+            yield from filter(uses_external_data, _node_tensors(function.node))
+
+    def _move_weights(self, path: Path) -> None:
+        """Writes the weights to the data file of a model at `path`, and makes them refer to it."""
+        data = data_path(path)
+        large = [tensor for tensor in self.proto.graph.initializer if len(tensor.raw_data) > SMALL_BYTES]
+        with atomic_stream(data) as file:
+            for tensor in (*self._external_tensors(), *large):
+                file.write(bytes(-file.tell() % ALIGNMENT))
+                begin = file.tell()
+                self._copy_raw(tensor, file)
+                refer_to(tensor, data.name, begin, file.tell() - begin)
+            # An older model there would take the new weights for its own.
+            path.unlink(missing_ok=True)
+
+    def _copy_raw(self, tensor: onnx.TensorProto, file: BinaryIO) -> None:
+        if not uses_external_data(tensor):
+            file.write(tensor.raw_data)
+            return
+        begin, end = external_range(tensor)
+        for chunk in read_chunks(self.path.parent / external_entry(tensor)["location"], begin, end):
+            file.write(chunk)
+
+    def embed(self) -> None:
+        """Reads all external data into the model.
+
+        Raises:
+            InputError: A file cannot be read.
+        """
+        for tensor in self._external_tensors():
+            try:
+                tensor.raw_data = self._raw(tensor)
+            except OSError as error:
+                raise InputError(f"{self.path}: tensor {tensor.name!r} cannot be read: {error.strerror}") from error
+            tensor.data_location = onnx.TensorProto.DEFAULT
+            del tensor.external_data[:]
+
+    def _raw(self, tensor: onnx.TensorProto) -> bytes:
+        """Returns the bytes of external data; onnx's own reader refuses links, as which caches keep large files."""
+        begin, _ = external_range(tensor)
+        path = self.path.parent / external_entry(tensor)["location"]
+        return b"".join(read_chunks(path, begin, begin + checker.nbytes(tensor)))
+
+    def digest(self) -> str:
+        """Returns the SHA-256 of the model file followed by what it uses of its external data files."""
+        sha = hashlib.sha256(read_file(self.path)) if self._sha is None else self._sha.copy()
+        for name, begin, end in self._external_ranges:
+            for chunk in read_chunks(self.path.parent / name, begin, end):
+                sha.update(chunk)
+        return sha.hexdigest()
+
+    @property
+    def _external_ranges(self) -> list[tuple[str, int, int]]:
+        """The parts of external files that tensors lie in: file, begin, end; none overlap, in order."""
+        merged: list[tuple[str, int, int]] = []
+        parts = ((external_entry(t)["location"], *external_range(t)) for t in self._external_tensors())
+        for name, begin, end in sorted(parts):
+            if merged and merged[-1][0] == name and begin <= merged[-1][2]:
+                merged[-1] = (name, merged[-1][1], max(end, merged[-1][2]))
+            else:
+                merged.append((name, begin, end))
+        return merged
+
+    @property
+    def external_files(self) -> tuple[Path, ...]:
+        """The files that hold external data, in order of name."""
+        names = {external_entry(t)["location"] for t in self._external_tensors()}
+        return tuple(self.path.parent / name for name in sorted(names))
+
+    def _check_external_data(self) -> None:
+        for tensor in self._external_tensors():
+            check_external(tensor, self.path)
+
+    def _embed_small_tensors(self) -> None:
+        for tensor in [t for t in self.proto.graph.initializer if t.data_location == EXTERNAL]:
+            if math.prod(tensor.dims) <= _SMALL_ELEMENTS and tensor.data_type == onnx.TensorProto.INT64:
+                tensor.CopyFrom(numpy_helper.from_array(self.array(tensor), tensor.name))
+
+    @functools.cached_property
+    def _taken(self) -> Counter[str]:
+        """How many numbers were tried behind each wanted name; without it thousands of unnamed nodes take minutes."""
+        return Counter()
+
+    @functools.cached_property
+    def _names(self) -> set[str]:
+        return set(itertools.chain.from_iterable(_all_names(scope) for scope in self.scopes))
+
+    def fresh_name(self, wanted: str) -> str:
+        """Returns a tensor or node name that the model does not use yet, and takes it."""
+        name = wanted
+        while name in self._names:
+            self._taken[wanted] += 1
+            name = f"{wanted}_{self._taken[wanted]}"
+        self._names.add(name)
+        return name
+
+    def name_nodes(self, op: str) -> None:
+        """Gives every node of an operator a name of its own, so that TensorRT's layers can be told apart."""
+        seen: set[str] = set()
+        for scope, index, node in self.nodes(op):
+            if not node.name or node.name in seen or _UNTRACEABLE.search(node.name):
+                node.name = self.fresh_name(_UNTRACEABLE.sub("_", node.name) or op)
+                scope.columns.names[index] = node.name
+            seen.add(node.name)
+
+    def copy(self) -> OnnxModel:
+        """Returns a copy; both refer to the same external data."""
+        twin = OnnxModel(onnx.ModelProto(), self.path)
+        twin.proto.CopyFrom(self.proto)
+        return twin
+
+    def fits_halved(self) -> bool:
+        """Whether the model, with half the bytes of its external data inside, is small enough for one message."""
+        external = sum(checker.nbytes(tensor) for tensor in self._external_tensors())
+        return not external or len(self.serialize()) + external // 2 <= PROTOBUF_LIMIT
+
+    def inline_functions(self) -> None:
+        """Inlines all model-local functions.
+
+        Raises:
+            UnsupportedFunctions: ONNX's inliner refuses.
+        """
+        if not self.proto.functions:
+            return
+        from onnx import inliner
+
+        try:
+            self.proto = inliner.inline_local_functions(self.proto)
+        except RuntimeError as error:
+            raise UnsupportedFunctions(str(error)) from error
+        self._forget_names()
+
+    def _forget_names(self) -> None:
+        self.__dict__.pop("_names", None)
+        self.__dict__.pop("_is_flat", None)
+        self.touch()
+
+    def inline_functions_with(self, *ops: str) -> tuple[str, ...]:
+        """Inlines the model-local functions whose body has one of some operators, directly or through other functions.
+
+        Weights that reach a function as arguments are constants again afterwards.
+
+        Returns:
+            Names of the functions that were inlined.
+
+        Raises:
+            UnsupportedFunctions: ONNX's inliner refuses, as where a function has another opset than the model.
+        """
+        called = called_functions(self.proto) if self.proto.functions else set()
+        holders = [f for f in functions_with(self.proto.functions, ops) if (f.domain, f.name) in called]
+        if holders:
+            from onnx import inliner
+
+            try:
+                self.proto = inliner.inline_selected_functions(self.proto, [(f.domain, f.name) for f in holders])
+            except RuntimeError as error:
+                raise UnsupportedFunctions(str(error)) from error
+            self._forget_names()
+        return tuple(function.name for function in holders)
+
+
+def _parse(data: bytes, path: Path) -> onnx.ModelProto:
+    proto = onnx.ModelProto()
+    try:
+        proto.ParseFromString(data)
+    except (DecodeError, ValueError, RuntimeError) as error:
+        raise InputError(f"{path} is not a readable ONNX model: {error}", _UNREADABLE_HINT) from error
+    if not proto.HasField("graph") or not proto.graph.output:
+        raise InputError(f"{path} is not an ONNX model: it holds no graph with outputs", _UNREADABLE_HINT)
+    return proto
+
+
+def _node_tensors(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.TensorProto]:
+    """Yields the tensors that attributes of nodes hold, those of the graphs inside them too."""
+    columns = Columns(nodes)
+    yield from columns.tensors()
+    for _, _, body in columns.bodies():
+        yield from body.initializer
+        for sparse in body.sparse_initializer:
+            yield from (sparse.values, sparse.indices)
+        yield from _node_tensors(body.node)
+
+
+def _all_names(scope: Scope) -> Iterator[str]:
+    columns, graph = scope.columns, scope.graph
+    yield from columns.names
+    yield from itertools.chain.from_iterable(columns.inputs)
+    yield from itertools.chain.from_iterable(columns.outputs)
+    for named in (*graph.input, *graph.output, *graph.initializer):
+        yield named.name
+
+
+def _input_spec(value: onnx.ValueInfoProto) -> InputSpec:
+    tensor = value.type.tensor_type
+    dims: list[int | str] = []
+    for axis, dim in enumerate(tensor.shape.dim):
+        if dim.HasField("dim_value") and dim.dim_value >= 0:
+            dims.append(dim.dim_value)
+        else:
+            dims.append(dim.dim_param if dim.dim_param not in _UNUSABLE_NAMES else f"{value.name}:{axis}")
+    return InputSpec(value.name, dtype_name(tensor.elem_type), tuple(dims))
+
+
+def interface(model: OnnxModel) -> tuple[bytes, ...]:
+    """Returns what no pass may change: the graph's inputs and outputs with their types, and the model's metadata."""
+    graph = model.proto.graph
+    parts = (*graph.input, *graph.output, *model.proto.metadata_props)
+    return tuple(part.SerializeToString(deterministic=True) for part in parts)

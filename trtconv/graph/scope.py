@@ -1,0 +1,201 @@
+"""One graph of a model, of its main graph or of a body inside it: nodes, makers, uses and constants."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import onnx
+from numpy.typing import NDArray
+
+from trtconv.core.findings import Location
+from trtconv.graph.nodes import Columns
+from trtconv.graph.types import ONNX_DOMAINS, known_dtype_name
+
+if TYPE_CHECKING:
+    from trtconv.graph.model import OnnxModel
+
+_STACK_TRACES = ("pkg.torch.onnx.stack_trace", "pkg.onnxscript.stack_trace")
+
+
+SOURCE_KEY = "trtconv.source"
+"""Node metadata that `trtconv export` writes: the line of Python, "models/unet.py:31"."""
+
+
+_SOURCE = re.compile(r"[^\n]+:[1-9]\d*")
+
+
+_FRAME = re.compile(r'File "([^"\n]+)", line (\d+)')
+
+
+class Scope:
+    """One graph of a model - the main graph or the body of an If, Loop or Scan - and the names that it sees.
+
+    Args:
+        model: The model it belongs to.
+        graph: The live GraphProto.
+        path: "" for the main graph, "loop_node/body" for a subgraph; need not be unique.
+        parent: The graph around it.
+    """
+
+    def __init__(self, model: OnnxModel, graph: onnx.GraphProto, path: str, parent: Scope | None) -> None:
+        self.model = model
+        self.graph = graph
+        self.path = path
+        self.parent = parent
+        self.position = 0
+        """Place among the model's scopes; no pass changes it."""
+
+    @functools.cached_property
+    def columns(self) -> Columns:
+        """This graph's nodes, column by column."""
+        return Columns(self.graph.node)
+
+    def forget(self) -> None:
+        """Forgets what was derived from the nodes' columns and the initializers."""
+        for cached in ("initializers", "producers", "by_op", "consumers"):
+            self.__dict__.pop(cached, None)
+        self.model.__dict__.pop("mentions", None)
+
+    @functools.cached_property
+    def initializers(self) -> dict[str, onnx.TensorProto]:
+        """This graph's own initializers by name."""
+        return {tensor.name: tensor for tensor in self.graph.initializer}
+
+    @functools.cached_property
+    def producers(self) -> dict[str, int]:
+        """Tensor name to the index of the node that makes it."""
+        return {name: index for index, outputs in enumerate(self.columns.outputs) for name in outputs if name}
+
+    def initializer(self, name: str) -> onnx.TensorProto | None:
+        """Returns an initializer of this graph or of a graph around it."""
+        found = self.initializers.get(name)
+        return found if found is not None or self.parent is None else self.parent.initializer(name)
+
+    def values(self, name: str) -> NDArray[Any] | None:
+        """Returns the values of an initializer or of a Constant node's output; None for anything computed."""
+        tensor = self.initializer(name)
+        if tensor is not None:
+            return self.model.array(tensor)
+        scope: Scope | None = self
+        while scope is not None and name not in scope.producers:
+            scope = scope.parent
+        if scope is None:
+            return None
+        node = scope.columns.nodes[scope.producers[name]]
+        value = next((a.t for a in node.attribute if a.name == "value"), None)
+        return self.model.array(value) if node.op_type == "Constant" and value is not None else None
+
+    def producer(self, name: str) -> onnx.NodeProto | None:
+        """Returns the node of this graph that makes a tensor."""
+        index = self.producers.get(name)
+        return None if index is None else self.columns.nodes[index]
+
+    @functools.cached_property
+    def by_op(self) -> dict[str, list[int]]:
+        """Operator type to the nodes of this graph, by position."""
+        found: dict[str, list[int]] = {}
+        for index, op in enumerate(self.columns.ops):
+            found.setdefault(op, []).append(index)
+        return found
+
+    @functools.cached_property
+    def consumers(self) -> dict[str, list[onnx.NodeProto]]:
+        """Tensor name to the nodes of this graph that take it."""
+        found: dict[str, list[onnx.NodeProto]] = {}
+        for node, inputs in zip(self.columns.nodes, self.columns.inputs, strict=True):
+            for name in inputs:
+                found.setdefault(name, []).append(node)
+        return found
+
+    def seen_from(self, name: str) -> Iterator[Scope]:
+        """Yields the graphs that mention a tensor of this graph: not those that have another one so named."""
+        return (scope for scope in self.model.mentions.get(name, ()) if scope._means(name, self))
+
+    def _means(self, name: str, owner: Scope) -> bool:
+        """Whether a name is, in this graph, that of a tensor of `owner`."""
+        scope: Scope | None = self
+        while scope is not None and scope is not owner:
+            if name in scope.producers or name in scope.initializers:
+                return False
+            scope = scope.parent
+        return scope is owner
+
+    def uses_of(self, name: str) -> int:
+        """Returns how often a tensor is an input of a node or an output of a graph.
+
+        Branches of one If may use the same names for tensors of their own, which are then told apart.
+        """
+        if len(self.model.scopes) == 1 or (name not in self.producers and name not in self.initializers):
+            return self.model.uses[name]
+        return sum(
+            len(scope.consumers.get(name, ()))
+            + sum(value.name == name for value in (*scope.graph.output, *scope.graph.input))
+            for scope in self.seen_from(name)
+        )
+
+    def outer_constant(self, name: str) -> onnx.TensorProto | None:
+        """Returns what a Constant node in a graph around this one holds, or None."""
+        if self.parent is None:
+            return None
+        index = self.parent.producers.get(name)
+        if index is None:
+            return self.parent.outer_constant(name)
+        node = self.parent.columns.nodes[index]
+        if node.op_type != "Constant" or node.domain not in ONNX_DOMAINS:
+            return None
+        return next((a.t for a in node.attribute if a.name == "value"), None)
+
+    def location(self, index: int, tensor: str = "") -> Location:
+        """Returns the place of a node of this graph."""
+        node = self.columns.nodes[index]
+        return Location(self.path, index, node.name, node.op_type, tensor, python_line(node))
+
+    def dtype(self, name: str) -> str | None:
+        """Returns the element type of a tensor as numpy names it, or None where it is not known."""
+        tensor = self.initializer(name)
+        if tensor is not None:
+            return known_dtype_name(tensor.data_type)
+        known = known_dtype_name(self.model.inferred_types[self.position].get(name, 0))
+        return known if known is not None or self.parent is None else self.parent.dtype(name)
+
+    def shape(self, name: str) -> tuple[int | None, ...] | None:
+        """Returns the shape of a tensor, None for each size that is not known, or None where the rank is not."""
+        tensor = self.initializer(name)
+        if tensor is not None:
+            return tuple(tensor.dims)
+        known = self.model.inferred_shapes[self.position].get(name)
+        return known if known is not None or self.parent is None else self.parent.shape(name)
+
+
+def python_line(node: onnx.NodeProto) -> str:
+    """Returns the line of the user's own Python that a node was exported from, "unet.py:12", or an empty string."""
+    entries = getattr(node, "metadata_props", ())
+    known = next((entry.value for entry in entries if entry.key == SOURCE_KEY), "")
+    if _SOURCE.fullmatch(known):
+        return known
+    trace = next((entry.value for entry in entries if entry.key in _STACK_TRACES), "")
+    frames = [f"{file}:{line}" for file, line in _FRAME.findall(trace)]
+    # Innermost last; the innermost ones are inside torch.
+    own = [frame for frame in frames if "site-packages" not in frame and not frame.startswith("<")]
+    return own[-1] if own else ""
+
+
+def inner_scopes(scope: Scope) -> Iterator[Scope]:
+    """Yields the graphs inside a graph, each after the graph around it."""
+    columns = scope.columns
+    for index, name, body in columns.bodies():
+        path = f"{columns.names[index] or f'{columns.ops[index]}[{index}]'}/{name}"
+        inner = Scope(scope.model, body, f"{scope.path}/{path}" if scope.path else path, scope)
+        yield inner
+        yield from inner_scopes(inner)
+
+
+def used_names(scope: Scope) -> Iterator[str]:
+    """Yields every name that the nodes and outputs of a graph read."""
+    yield from itertools.chain.from_iterable(scope.columns.inputs)
+    for value in (*scope.graph.output, *scope.graph.input):
+        yield value.name

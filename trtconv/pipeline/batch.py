@@ -1,0 +1,260 @@
+"""Many checks or builds at once, each worker a process of its own: a crash takes one model along and no more."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import dataclasses
+import os
+import pickle
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, overload
+
+from trtconv.core.errors import BuildFailed, TrtconvError
+from trtconv.core.process import python
+from trtconv.core.progress import NullProgress, Progress
+from trtconv.core.requests.build import BuildReport, BuildRequest
+from trtconv.core.requests.check import CheckReport, CheckRequest, FailedRun
+from trtconv.core.requests.rewrite import RewriteReport, RewriteRequest
+
+Request = CheckRequest | BuildRequest
+Result = CheckReport | BuildReport | FailedRun
+
+DIED = "TensorRT ended the process (a crash in native code, or too little memory)"
+TOO_SLOW = "it took longer than allowed"
+"""What a `FailedRun` says where the worker, not trtconv, failed."""
+
+_WORKER_BYTES = 1 << 30
+"""Memory that a worker takes besides the model: TensorRT itself, mostly."""
+_MODEL_COPIES = 4
+_BUG_HINT = "This is a bug in trtconv. Please report it with the traceback on stderr."
+
+
+class _Bug(TrtconvError):
+    """Something in trtconv itself broke."""
+
+    exit_code = 3
+
+
+def run_all(requests: Sequence[Request], jobs: int | None = None, progress: Progress | None = None) -> list[Result]:
+    """Runs checks and builds in several processes.
+
+    Args:
+        requests: What to do.
+        jobs: Number of processes; None: as many as the machine's processors and free memory allow.
+        progress: Told of every request that is done.
+
+    Returns:
+        One result a request, in their order.
+    """
+    told = progress or NullProgress()
+    waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
+    for index in range(len(requests)):
+        waiting.put(index)
+    results: list[Result | None] = [None] * len(requests)
+    workers = [Worker() for _ in range(jobs or suitable_jobs(requests))]
+    done: queue.SimpleQueue[int] = queue.SimpleQueue()
+
+    def serve(worker: Worker) -> None:
+        with contextlib.suppress(queue.Empty):
+            while True:
+                index = waiting.get_nowait()
+                results[index] = worker.run(requests[index])
+                done.put(index)
+
+    pool = concurrent.futures.ThreadPoolExecutor(len(workers))
+    try:
+        running = [pool.submit(serve, worker) for worker in workers]
+        _wait(running, done, requests, told)
+    finally:
+        # Also where Ctrl-C came: a worker in a native call hears of nothing else.
+        for worker in workers:
+            worker.close()
+        pool.shutdown(wait=False, cancel_futures=True)
+    return [result for result in results if result is not None]
+
+
+def _wait(
+    running: list[concurrent.futures.Future[None]],
+    done: queue.SimpleQueue[int],
+    requests: Sequence[Request],
+    progress: Progress,
+) -> None:
+    """Waits for the workers, in slices so that signals get through, and tells of what is done."""
+    number = 0
+    with progress.stage(f"{len(requests)} models"):
+        while not all(future.done() for future in running) or not done.empty():
+            with contextlib.suppress(queue.Empty):
+                index = done.get(timeout=0.2)
+                number += 1
+                progress.phase(requests[index].model.name, number, len(requests))
+    for future in running:
+        future.result()
+
+
+def suitable_jobs(requests: Sequence[Request]) -> int:
+    """Returns how many requests can run at the same time here."""
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    largest = max((_model_bytes(request.model) for request in requests), default=0)
+    free = _free_bytes()
+    fitting = processors if free is None else free // (_WORKER_BYTES + _MODEL_COPIES * largest)
+    return max(1, min(processors, fitting, len(requests)))
+
+
+def _model_bytes(path: Path) -> int:
+    """Returns the size of a model; its external data is usually PATH.data."""
+    total = 0
+    for file in (path, path.with_name(path.name + ".data")):
+        with contextlib.suppress(OSError):
+            total += file.stat().st_size
+    return total
+
+
+def _free_bytes() -> int | None:
+    """Returns the memory that can be had without swapping; None where the system does not say."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    return None
+
+
+class Worker:
+    """A process that runs requests one after another; started with the first, and again after it died."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
+        self._closed = False
+
+    @overload
+    def run(self, request: Request, limit_s: float | None = None) -> Result: ...
+    @overload
+    def run(self, request: RewriteRequest, limit_s: float | None = None) -> RewriteReport | FailedRun: ...
+    def run(self, request: Any, limit_s: float | None = None) -> Any:
+        """Runs a request; whatever happens to the process becomes a result.
+
+        Args:
+            request: What to do.
+            limit_s: Seconds after which the process is ended; None: never.
+        """
+        process = self._start()
+        late = threading.Event()
+
+        def end() -> None:
+            late.set()
+            self._end()
+
+        clock = threading.Timer(limit_s, end) if limit_s is not None else None
+        if clock is not None:
+            clock.start()
+        try:
+            assert process is not None
+            assert process.stdin is not None
+            assert process.stdout is not None
+            pickle.dump(request, process.stdin)
+            process.stdin.flush()
+            return pickle.load(process.stdout)
+        except (OSError, EOFError, ValueError, AssertionError, pickle.UnpicklingError):
+            self._end()
+            message = TOO_SLOW if late.is_set() else DIED
+            return failed_run(request, BuildFailed(message, "Run it by itself, and report the model to NVIDIA."))
+        finally:
+            if clock is not None:
+                clock.cancel()
+
+    def close(self) -> None:
+        """Ends the process, in the middle of a request too."""
+        with self._lock:
+            self._closed = True
+        self._end()
+
+    def _start(self) -> subprocess.Popen[bytes] | None:
+        with self._lock:
+            if self._process is None and not self._closed:
+                # A session of its own: Ctrl-C is for the parent, which ends its workers.
+                self._process = subprocess.Popen(
+                    python("trtconv.pipeline.batch:serve"),
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    start_new_session=True,
+                )
+            return self._process
+
+    def _end(self) -> None:
+        with self._lock:
+            process, self._process = self._process, None
+        if process is not None:
+            # What it started too, such as a comparison that hangs. Windows has no groups of processes.
+            with contextlib.suppress(ProcessLookupError, PermissionError, AttributeError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.kill()
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    # What is still buffered for a dead process cannot be flushed.
+                    with contextlib.suppress(OSError):
+                        pipe.close()
+
+
+def serve() -> None:
+    """Answers requests on stdin, until it ends, with results on stdout; both pickled."""
+    answers = os.fdopen(os.dup(1), "wb")
+    # Native code may print: that is for stderr.
+    os.dup2(2, 1)
+    with contextlib.suppress(EOFError, BrokenPipeError):
+        while True:
+            request = pickle.load(sys.stdin.buffer)
+            pickle.dump(_run(request), answers)
+            answers.flush()
+
+
+def _run(request: Request | RewriteRequest) -> Result | RewriteReport:
+    from trtconv import pipeline
+
+    try:
+        if isinstance(request, RewriteRequest):
+            return pipeline.rewrite(request)
+        return pipeline.check(request) if isinstance(request, CheckRequest) else pipeline.build(request)
+    except TrtconvError as error:
+        return failed_run(request, error)
+    except MemoryError:
+        return failed_run(request, BuildFailed("out of memory", "Use --jobs 1, or a machine with more memory."))
+    except Exception as error:
+        # A bug of ours is not to pass for a crash of TensorRT. Stderr is the command's own.
+        traceback.print_exc()
+        kind = type(error).__name__
+        failed = failed_run(request, _Bug(f"internal error: {kind}: {error}", _BUG_HINT))
+        return dataclasses.replace(failed, kind=kind)
+
+
+def failed_run(request: Request | RewriteRequest, error: TrtconvError) -> FailedRun:
+    """Returns what stands for a request that ended with an exception."""
+    target = "auto" if request.target is None else str(request.target)
+    kind = type(error).__name__
+    return FailedRun(str(request.model), target, kind, error.message, error.hint, error.exit_code)
+
+
+def worst_exit_code(codes: Sequence[int]) -> int:
+    """Returns the exit code of several runs: a bug, then a bad call, a missing runtime, a failed model, and success."""
+    return next((code for code in (3, 2, 4, 1) if code in codes), 0)
+
+
+def summarize_runs(results: Sequence[Result]) -> dict[str, Any]:
+    """Counts results: {"runs", "ok", "up_to_date", "failed", "exit_code"}."""
+    codes = [result.exit_code for result in results]
+    kept = sum(isinstance(result, BuildReport) and result.up_to_date for result in results)
+    return {
+        "runs": len(results),
+        "ok": codes.count(0),
+        "up_to_date": kept,
+        "failed": len(codes) - codes.count(0),
+        "exit_code": worst_exit_code(codes),
+    }

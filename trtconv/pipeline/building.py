@@ -1,0 +1,222 @@
+"""The way of a model through the house: load, rules, rewrite, parse, audit, build, write."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from trtconv.core.dims import ShapeProfile
+from trtconv.core.errors import BuildFailed, InputError
+from trtconv.core.findings import Finding, Severity
+from trtconv.core.progress import Progress
+from trtconv.core.requests.build import BuildPlan, BuildReport, BuildRequest
+from trtconv.core.stopwatch import Stopwatch
+from trtconv.graph.model import OnnxModel
+from trtconv.pipeline.outputs import (
+    asked_profiles,
+    check_outputs,
+    file_identity,
+    model_identity,
+    named_cache,
+    protect_data,
+    up_to_date,
+    write_engine,
+)
+from trtconv.pipeline.parse import build_in_thread, fails, findings_of, parse_model
+from trtconv.pipeline.prepare import chosen_passes, prepare
+from trtconv.pipeline.profiles import Sized, settle
+from trtconv.precision import apply
+from trtconv.precision.apply import Applied
+from trtconv.runtimes import tensorrt
+from trtconv.runtimes.tensorrt import EngineBlob, Runtime, RuntimeInfo
+from trtconv.shapes.profiles import narrower
+
+_PATIENCE_SECONDS = 60.0
+"""How long narrower profiles are tried after the builder refused, and how long a refusal may have taken to do so."""
+
+
+def build(request: BuildRequest, progress: Progress | None = None) -> BuildReport:
+    """Converts an ONNX model into a TensorRT engine, and writes the engine and its report.
+
+    Args:
+        request: What to build, from what, and where to.
+        progress: Told of the stages.
+
+    Returns:
+        The report. Its exit_code is 1 where the model failed (a finding at or above `fail_on`, or TensorRT refused it);
+        the engine that was there before is then left as it was, and only an explicitly asked for report is written.
+
+    Raises:
+        InputError: A bad request, an unreadable model, or an output that cannot be written.
+        EnvironmentMissing: The runtime that was asked for is not here.
+    """
+    clock = Stopwatch(progress)
+    with clock.stage("load"):
+        check_outputs(request)
+        model = OnnxModel.load(request.model, hashed=True)
+        protect_data(model, request.engine_path, request.report_path, *named_cache(request))
+        profiles = asked_profiles(model, request)
+        engine = tensorrt.load(request.target)
+        plan = _plan(request, engine, profiles)
+        report = BuildReport(
+            model_identity(model), plan, engine.info.to_json(), seconds=clock.seconds, inputs=model.inputs
+        )
+        kept = None if request.force else up_to_date(request, report)
+    if kept is not None:
+        return kept
+    report, blob = _build(request, model, engine, report, clock)
+    found, ignored = request.selection.divide(report.findings)
+    report = dataclasses.replace(report, findings=found, ignored=ignored)
+    if blob is not None or request.report is not None:
+        write_engine(request, report, blob, clock)
+    return report
+
+
+def _build(
+    request: BuildRequest, model: OnnxModel, engine: Runtime, report: BuildReport, clock: Stopwatch
+) -> tuple[BuildReport, EngineBlob | None]:
+    """Does the work of `build` after loading; every failure of the model becomes findings in the report."""
+    done, findings, origin = prepare(model, engine.info.target, chosen_passes(request), clock)
+    with clock.stage("sizes"):
+        asked = request.dims if request.profiles else None
+        sized = settle(model, report.plan.profiles, rounded=request.rounded, split=request.split, asked=asked)
+    report = dataclasses.replace(
+        report,
+        plan=dataclasses.replace(report.plan, profiles=sized.profiles),
+        edits=done.edits,
+        skipped=done.skipped,
+        findings=findings + sized.findings,
+        lattice=sized.lattice.to_json() if sized.lattice.dims else None,
+        notes=sized.notes,
+    )
+    findings = report.findings
+    if fails(request.selection.divide(findings)[0], request.fail_on):
+        return dataclasses.replace(report, exit_code=1), None
+    with clock.stage("cast"):
+        done_cast = _apply_precision(model, request, report, engine)
+    report = dataclasses.replace(
+        report,
+        edits=report.edits + done_cast.edits,
+        findings=report.findings + done_cast.findings,
+        cast=done_cast.report,
+    )
+    if fails(request.selection.divide(done_cast.findings)[0], request.fail_on):
+        return dataclasses.replace(report, exit_code=1), None
+    network, refused = parse_model(model, engine, clock)
+    if network is None:
+        return _failed(report, origin.place(refused, model)), None
+    plan = _builder_plan(report.plan, request, engine)
+    try:
+        blob = build_in_thread(network, plan, clock)
+    except BuildFailed as error:
+        narrower_too = _with_narrower(findings_of(error), model, sized, plan, engine, clock)
+        return _failed(report, narrower_too), None
+    report = dataclasses.replace(
+        report,
+        findings=report.findings + blob.findings + _cache_findings(request, engine.info),
+        engine=file_identity(request.engine_path, blob.data),
+        io=(*network.inputs, *network.outputs),
+    )
+    return report, blob
+
+
+def _apply_precision(model: OnnxModel, request: BuildRequest, report: BuildReport, engine: Runtime) -> Applied:
+    info = engine.info
+    if request.cast_interface and not apply.casts(request.precision, info.capabilities):
+        raise InputError(
+            "inputs and outputs are cast only with --precision fp16, bf16 or int8, and not on TensorRT 8",
+            "Leave out --cast-io.",
+        )
+    # The optimum of the first profile is what its author thinks typical.
+    profile = report.plan.profiles[0] if report.plan.profiles else None
+    return apply.apply_precision(
+        model, request.precision, info.target, info.capabilities, profile, interface=request.cast_interface
+    )
+
+
+def _builder_plan(plan: BuildPlan, request: BuildRequest, engine: Runtime) -> BuildPlan:
+    """Returns what the builder is told: a strongly typed one finds the precision in the graph."""
+    flags = engine.info.capabilities.builder_precision_flags
+    cache = _timing_cache(request, engine.info)
+    return dataclasses.replace(plan, precision=plan.precision if flags else "as-is", timing_cache=cache)
+
+
+def _timing_cache(request: BuildRequest, info: RuntimeInfo) -> Path | None:
+    """Returns the file of the timing cache: what was measured on one GPU with one version is of no use to others."""
+    if not info.capabilities.timing_cache:
+        return None
+    if request.timing_cache is not None:
+        return request.timing_cache
+    gpu = re.sub(r"[^\w.+-]+", "-", info.gpu or "unknown")
+    folder = request.timing_folder
+    return None if folder is None else folder / f"{info.family}-{info.version}-{gpu}.timing"
+
+
+def _cache_findings(request: BuildRequest, info: RuntimeInfo) -> tuple[Finding, ...]:
+    """Tells whoever named a file for a timing cache that there is none; a folder stands for "if there is one"."""
+    if request.timing_cache is None or info.capabilities.timing_cache:
+        return ()
+    message = "TensorRT-RTX has no timing cache: it chooses kernels on the machine that runs the engine"
+    fix = "Leave out --timing-cache; TensorRT has one."
+    return (Finding("TC407", "timing-cache-unused", message, Severity.INFO, fix=fix),)
+
+
+def _with_narrower(
+    findings: tuple[Finding, ...],
+    model: OnnxModel,
+    sized: Sized,
+    plan: BuildPlan,
+    engine: Runtime,
+    clock: Stopwatch,
+) -> tuple[Finding, ...]:
+    """Says which narrower profiles build, where the builder refuses these and trying costs little.
+
+    Everything fixed is tried first: where that fails too, the ranges are not to blame.
+    """
+    started = time.monotonic()
+    refused = [finding for finding in findings if finding.code == "TC403"]
+    if not refused or clock.seconds["build"] > _PATIENCE_SECONDS:
+        return findings
+    built: list[str] = []
+    for number, each in enumerate(narrower(model.inputs, sized.profiles, sized.lattice)):
+        if time.monotonic() - started > _PATIENCE_SECONDS:
+            break
+        # A builder that broke down may have left its network in any state.
+        network, _ = parse_model(model, engine, clock)
+        try:
+            if network is not None:
+                build_in_thread(network, dataclasses.replace(plan, profiles=each.profiles), clock)
+                built.append(each.flags)
+        except BuildFailed:
+            if number == 0:
+                return findings
+    if not built:
+        return findings
+    offer = f"The ranges are too wide for the builder. It does build with {'; or with '.join([*built[1:], built[0]])}."
+    return tuple(dataclasses.replace(f, fix=offer) if f is refused[0] else f for f in findings)
+
+
+def _plan(request: BuildRequest, engine: Runtime, profiles: tuple[ShapeProfile, ...]) -> BuildPlan:
+    # A family alone means the version that is installed: the plan is then the same however it was asked for.
+    target = request.target if request.target and request.target.version else engine.info.target
+    asked = profiles if request.rounded or request.split is not None else None
+    return BuildPlan(
+        target=target,
+        profiles=profiles,
+        precision=request.precision,
+        rewrite=request.rewrite,
+        requantize=request.requantize,
+        rounded=request.rounded,
+        split=request.split,
+        asked=asked,
+        options=request.options,
+        cast_interface=request.cast_interface,
+        cast_by=apply.tools() if apply.casts(request.precision, engine.info.capabilities) else {},
+    )
+
+
+def _failed(report: BuildReport, findings: Iterable[Finding]) -> BuildReport:
+    return dataclasses.replace(report, findings=report.findings + tuple(findings), exit_code=1)

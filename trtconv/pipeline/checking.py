@@ -1,0 +1,133 @@
+"""What `trtconv.check` does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from trtconv.core.dims import dynamic_dims
+from trtconv.core.errors import BuildFailed, EnvironmentMissing
+from trtconv.core.findings import Finding, Severity
+from trtconv.core.frozen import frozen
+from trtconv.core.progress import Progress
+from trtconv.core.requests.build import BuildPlan
+from trtconv.core.requests.check import CheckReport, CheckRequest
+from trtconv.core.stopwatch import Stopwatch
+from trtconv.core.target import Target
+from trtconv.graph.model import OnnxModel
+from trtconv.pipeline.outputs import asked_profiles, model_identity
+from trtconv.pipeline.parse import build_in_thread, fails, findings_of, parse_model
+from trtconv.pipeline.prepare import chosen_passes, prepare
+from trtconv.pipeline.profiles import settle
+from trtconv.rules import RULES, STANDING
+from trtconv.rules.sizes import MISFITS
+from trtconv.rules.verdicts import ParserRefused, ProfileInconsistent
+from trtconv.runtimes import tensorrt
+from trtconv.runtimes.tensorrt import Runtime
+
+_SMALL_NETWORK = 64
+"""Layers up to which `check` builds an engine to see whether it can: that takes some hundredths of a second."""
+
+
+def check(request: CheckRequest, progress: Progress | None = None) -> CheckReport:
+    """Says what stands between a model and a right engine, without building one.
+
+    Rules look at the model as it is; then, as `build` would, the passes rewrite it in memory, TensorRT's own parser
+    reads it where it is installed, and the audit compares the networks. A fault that a pass mends is reported one
+    severity lower.
+
+    Args:
+        request: The model, and what it is meant for.
+        progress: Told of the stages.
+
+    Raises:
+        InputError: A bad request or an unreadable model.
+        EnvironmentMissing: No runtime is here and no target was named.
+    """
+    request.selection.require({rule.code: rule.name for rule in RULES})
+    clock = Stopwatch(progress)
+    with clock.stage("load"):
+        model = OnnxModel.load(request.model, hashed=True)
+        identity = model_identity(model)
+        dims = dynamic_dims(model.inputs)
+        # All bounds may be left out, and whatever needs them is then not checked; some make a profile like none other.
+        bounded = request.dims or request.profiles or not dims
+        profiles = asked_profiles(model, request) if bounded else ()
+        target, engine = target_and_runtime(request.target)
+    _, findings, origin = prepare(model, target, chosen_passes(request), clock, STANDING)
+    # Sizes that do not fit in a static model are the parser's to find, which is faster.
+    if profiles and dims:
+        with clock.stage("sizes"):
+            findings += settle(model, profiles, asked=request.dims if request.profiles else None).findings
+    parser: dict[str, Any] = {"runtime": None, "version": None, "accepted": None, "built": None, "why": None}
+    if isinstance(engine, str):
+        parser["why"] = engine
+    else:
+        plan = BuildPlan(target, profiles)
+        verdict = _try_out(model, engine, plan, request.thorough, clock)
+        findings += _not_told_yet(origin.place(verdict.findings, model), findings)
+        parser |= {
+            "runtime": engine.info.family,
+            "version": engine.info.version,
+            "accepted": verdict.accepted,
+            "built": verdict.built,
+        }
+    kept, ignored = request.selection.divide(sorted(findings, key=_worst_first))
+    exit_code = 1 if fails(kept, request.fail_on) else 0
+    unbounded = () if bounded else tuple(dims)
+    return CheckReport(identity, target, kept, parser, exit_code, ignored, request.fail_on, unbounded)
+
+
+def _not_told_yet(found: Iterable[Finding], told: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Leaves out what the builder says of sizes that the lattice has refused already, with the nearest good ones."""
+    refused = any(f.code in MISFITS and f.severity is Severity.ERROR for f in told)
+    return tuple(f for f in found if not (refused and f.code == ProfileInconsistent.code))
+
+
+@frozen
+class _Verdict:
+    """What the installed TensorRT says of a model: whether it parses, and whether it builds (None: not tried)."""
+
+    findings: tuple[Finding, ...]
+    accepted: bool
+    built: bool | None = None
+
+
+def _try_out(model: OnnxModel, engine: Runtime, plan: BuildPlan, thorough: bool, clock: Stopwatch) -> _Verdict:
+    """Goes as far towards an engine as is cheap, or all the way: parses, audits, asks the builder, builds."""
+    network, refused = parse_model(model, engine, clock)
+    if network is None:
+        return _Verdict(refused, not any(finding.code == ParserRefused.code for finding in refused))
+    if not plan.profiles:
+        return _Verdict((), True)
+    faults = network.faults(plan)
+    if faults:
+        return _Verdict(faults, True, False)
+    cheap = engine.info.capabilities.builds_without_gpu and network.layer_count <= _SMALL_NETWORK
+    if not thorough and not cheap:
+        return _Verdict((), True)
+    try:
+        build_in_thread(network, plan, clock)
+    except BuildFailed as error:
+        return _Verdict(findings_of(error), True, False)
+    return _Verdict((), True, True)
+
+
+def target_and_runtime(target: Target | None) -> tuple[Target, Runtime | str]:
+    """Returns the target and its runtime, or why there is none: with a version, rules alone can judge.
+
+    Raises:
+        EnvironmentMissing: No version was named, so the one that is installed is meant, and none is.
+    """
+    try:
+        engine = tensorrt.load(target)
+    except EnvironmentMissing as error:
+        if target is None or target.version is None:
+            raise
+        return target, error.message
+    return target if target and target.version else engine.info.target, engine
+
+
+def _worst_first(finding: Finding) -> tuple[Any, ...]:
+    place = finding.location
+    return -finding.severity.rank, place.graph, -1 if place.index is None else place.index, finding.code

@@ -1,0 +1,93 @@
+"""What a build writes, and whether what is there is up to date."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from trtconv.core.bounds import make_profile
+from trtconv.core.dims import ShapeProfile
+from trtconv.core.errors import InputError
+from trtconv.core.files import atomic_write, check_writable, locked, real_path, sha256_of
+from trtconv.core.requests.build import BuildReport, BuildRequest
+from trtconv.core.requests.check import CheckRequest
+from trtconv.core.stopwatch import Stopwatch
+from trtconv.graph.model import OnnxModel
+from trtconv.pipeline.parse import fails
+from trtconv.runtimes.tensorrt import EngineBlob
+
+
+def write_engine(request: BuildRequest, report: BuildReport, blob: EngineBlob | None, clock: Stopwatch) -> None:
+    """Writes the report and, where there is one, the engine; of two builds into one file both are of the same."""
+    with locked(request.engine_path):
+        if blob is not None:
+            with clock.stage("write"):
+                atomic_write(request.engine_path, blob.data)
+        atomic_write(request.report_path, (json.dumps(report.to_json(), indent=2) + "\n").encode())
+
+
+def check_outputs(request: BuildRequest) -> None:
+    """Raises InputError where an output of a build cannot be written."""
+    if real_path(request.engine_path) == real_path(request.report_path):
+        raise InputError(f"{request.report_path} is both the engine and the report", "Choose two paths.")
+    for path in (request.engine_path, request.report_path):
+        if real_path(path) == real_path(request.model):
+            raise InputError(f"{path} is the model itself", "Choose another output path with -o.")
+        check_writable(path)
+    for path in named_cache(request):
+        if real_path(path) in map(real_path, (request.model, request.engine_path, request.report_path)):
+            raise InputError(f"{path} is not for a timing cache too", "Choose another file with --timing-cache.")
+        check_writable(path)
+
+
+def named_cache(request: BuildRequest) -> tuple[Path, ...]:
+    """Returns the timing cache that the request names, if any."""
+    return () if request.timing_cache is None else (request.timing_cache,)
+
+
+def protect_data(model: OnnxModel, *outputs: Path) -> None:
+    """Raises InputError where an output would overwrite the model's external data."""
+    data = {real_path(path) for path in model.external_files}
+    for path in outputs:
+        if real_path(path) in data:
+            raise InputError(f"{path} holds weights of the model", "Choose another output path with -o.")
+
+
+def asked_profiles(model: OnnxModel, request: BuildRequest | CheckRequest) -> tuple[ShapeProfile, ...]:
+    """Returns the profiles that a request asks for, before the lattice has its say."""
+    bounds = request.profiles or ({},)
+    return tuple(make_profile(model.inputs, {**request.dims, **own}, request.values) for own in bounds)
+
+
+def model_identity(model: OnnxModel) -> dict[str, Any]:
+    """Returns path and SHA-256 of a model, its external data included."""
+    return {"path": str(model.path), "sha256": model.digest()}
+
+
+def file_identity(path: Path, data: bytes | memoryview) -> dict[str, Any]:
+    """Returns path, SHA-256 and size of a file that holds the data."""
+    return {"path": str(path), "sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
+
+
+def up_to_date(request: BuildRequest, asked: BuildReport) -> BuildReport | None:
+    """Returns a report of the engine that is there, if it was built from just this model, plan and runtime."""
+    new = json.loads(json.dumps(asked.to_json()))
+    # Whatever a file that is no report of ours makes go wrong here means the same: build.
+    try:
+        # As make does: whoever touches a model wants it built.
+        if request.model.stat().st_mtime_ns > request.engine_path.stat().st_mtime_ns:
+            return None
+        old = json.loads(request.report_path.read_bytes())
+        engine = sha256_of(request.engine_path)
+        # The profiles follow from the plan and the model.
+        same = all(old[key] == new[key] for key in ("schema", "trtconv", "plan", "runtime", "exit_code"))
+        if not same or old["model"]["sha256"] != new["model"]["sha256"] or old["engine"]["sha256"] != engine:
+            return None
+        kept = asked.kept(old)
+        found, ignored = request.selection.divide((*kept.findings, *(each.finding for each in kept.ignored)))
+        return None if fails(found, request.fail_on) else dataclasses.replace(kept, findings=found, ignored=ignored)
+    except (OSError, ValueError, KeyError, TypeError, InputError):
+        return None

@@ -1,0 +1,79 @@
+"""TensorRT's parser and builder, asked for a model, and their refusals as findings."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+
+from trtconv.core.errors import BuildFailed
+from trtconv.core.findings import Finding, Location, Severity, worst
+from trtconv.core.requests.build import BuildPlan
+from trtconv.core.stopwatch import Stopwatch
+from trtconv.graph.functions import UnsupportedFunctions
+from trtconv.graph.model import OnnxModel
+from trtconv.graph.scope import python_line
+from trtconv.pipeline.audit import audit
+from trtconv.rules.verdicts import ParserRefused
+from trtconv.runtimes.tensorrt import EngineBlob, ParsedNetwork, ParserIssue, Runtime
+
+
+def parse_model(
+    model: OnnxModel, engine: Runtime, clock: Stopwatch
+) -> tuple[ParsedNetwork | None, tuple[Finding, ...]]:
+    """Parses and audits; returns the network, or why there is none to trust."""
+    with clock.stage("parse"):
+        # What stays in a function cannot be audited; the audit then says so.
+        with contextlib.suppress(UnsupportedFunctions):
+            model.inline_functions_with("ConvTranspose")
+        model.name_nodes("ConvTranspose")
+        parsed = engine.parse(model.serialize(), model.path)
+    if isinstance(parsed, tuple):
+        return None, tuple(_refusal(model, issue) for issue in parsed)
+    with clock.stage("audit"):
+        differences = audit(model, parsed)
+    return (None, differences) if differences else (parsed, ())
+
+
+def _refusal(model: OnnxModel, issue: ParserIssue) -> Finding:
+    inside = f" (inside {', '.join(issue.inside)})" if issue.inside else ""
+    known = 0 <= issue.node_index < len(model.proto.graph.node)
+    source = python_line(model.proto.graph.node[issue.node_index]) if known else ""
+    index = issue.node_index if known else None
+    place = Location(index=index, node=issue.node_name, op=issue.op, source=source)
+    fix = "Replace the operator, or change what the message names."
+    message = f"TensorRT's parser refuses it{inside}: {issue.message}"
+    return Finding(ParserRefused.code, ParserRefused.name, message, Severity.ERROR, place, fix)
+
+
+def build_in_thread(network: ParsedNetwork, plan: BuildPlan, clock: Stopwatch) -> EngineBlob:
+    """Builds in another thread, so that Ctrl-C reaches this one; the native call itself cannot be interrupted."""
+    import concurrent.futures
+
+    stopped = False
+
+    def monitor(phase: str, step: int, steps: int) -> bool:
+        clock.progress.phase(phase, step, steps)
+        return not stopped
+
+    executor = concurrent.futures.ThreadPoolExecutor(1)
+    with clock.stage("build"):
+        future = executor.submit(network.build, plan, monitor)
+        try:
+            while True:
+                with contextlib.suppress(concurrent.futures.TimeoutError):
+                    return future.result(timeout=0.2)
+        finally:
+            stopped = True
+            executor.shutdown(wait=False)
+
+
+def findings_of(error: BuildFailed) -> tuple[Finding, ...]:
+    """Returns what the builder said against the network, as findings."""
+    found = tuple(f for f in error.findings if isinstance(f, Finding))
+    return found or (Finding("TC403", "builder-refused", error.message, Severity.ERROR, fix=error.hint),)
+
+
+def fails(findings: Iterable[Finding], fail_on: Severity | None) -> bool:
+    """Whether a finding is at or above the severity that fails."""
+    found = worst(findings)
+    return fail_on is not None and found is not None and found.rank >= fail_on.rank

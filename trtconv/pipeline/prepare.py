@@ -1,0 +1,127 @@
+"""Rules, passes and rules again: a model made ready for TensorRT, and what was found on the way."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+
+from trtconv.core.findings import Finding, Severity
+from trtconv.core.requests.build import BuildRequest
+from trtconv.core.requests.check import CheckRequest
+from trtconv.core.stopwatch import Stopwatch
+from trtconv.core.target import Target
+from trtconv.graph.functions import UnsupportedFunctions
+from trtconv.graph.model import OnnxModel
+from trtconv.graph.provenance import Origin
+from trtconv.graph.types import CONCERNED
+from trtconv.passes import Pass, PassResult, passes_for, run_passes
+from trtconv.rules import CHECKS, run_rules
+from trtconv.rules.base import ModelView
+from trtconv.rules.deconv_not_int8 import FLOAT_INPUT, DeconvNotInt8, is_quantized
+
+
+def chosen_passes(request: BuildRequest | CheckRequest) -> tuple[Pass, ...]:
+    """Returns the passes of a request: none, the usual ones, or those with what its flags ask for."""
+    if not request.rewrite:
+        return ()
+    precision = request.precision if isinstance(request, BuildRequest) else "as-is"
+    return passes_for(precision, requantize=request.requantize)
+
+
+def prepare(
+    model: OnnxModel,
+    target: Target,
+    passes: Sequence[Pass],
+    clock: Stopwatch,
+    standing: frozenset[str] = frozenset(),
+) -> tuple[PassResult, tuple[Finding, ...], Origin]:
+    """Runs rules and passes; what the rules no longer find afterwards was mended. Also returns where nodes were.
+
+    A mended finding becomes milder by one severity, unless its code is in `standing`.
+    """
+    # Findings before and after the passes, edits and TensorRT's layers are told apart by these names.
+    model.name_nodes("ConvTranspose")
+    origin = Origin(model)
+    with clock.stage("rules"):
+        judged = _inlined(model)
+        before = run_rules(judged, target)
+        if judged is not model:
+            before = origin.place(before, judged)
+    with clock.stage("rewrite"):
+        done = run_passes(model, passes, target)
+    if not done.edits:
+        return done, _declined(before, done, passes), origin
+    with clock.stage("rules"):
+        after = _with_first_reasons(before, origin.place(run_rules(model, target), model), model)
+    left = {_fault(finding) for finding in after}
+    # What was only worth knowing of the model as it was is of no interest once it is otherwise.
+    gone = (f for f in before if _fault(f) not in left and f.severity is not Severity.INFO)
+    mended = tuple(_mended(finding, passes, standing) for finding in gone)
+    return done, mended + _declined(after, done, passes), origin
+
+
+def _declined(findings: Iterable[Finding], done: PassResult, passes: Sequence[Pass]) -> tuple[Finding, ...]:
+    """Returns what is left after passes that would mend it, told to do by hand what they did not, and why."""
+    by_hand = {rule.code: rule.by_hand for rule in CHECKS if rule.by_hand}
+    said: dict[str, dict[str, set[str]]] = {}
+    for skip in done.skipped:
+        said.setdefault(skip.pass_name, {}).setdefault(skip.node, set()).add(skip.reason)
+    told = []
+    for finding in findings:
+        names = {each.name for each in passes if finding.code in each.fixes}
+        if names and finding.code in by_hand:
+            why = _reason([said[name] for name in names & said.keys()], finding.location.node)
+            finding = dataclasses.replace(finding, fix=by_hand[finding.code] + why)
+        told.append(finding)
+    return tuple(told)
+
+
+def _reason(said: Sequence[Mapping[str, set[str]]], node: str) -> str:
+    """Returns why passes left a node as it is, where they said so of it, or one thing of all that they left.
+
+    Args:
+        said: For each pass the names of the nodes that it left, and why.
+        node: The node's name.
+    """
+    reasons = set().union(*(each.get(node, ()) for each in said))
+    if not reasons:
+        reasons = set().union(*(why for each in said for why in each.values()))
+    return f" trtconv leaves it as it is: {reasons.pop()}." if len(reasons) == 1 else " trtconv leaves it as it is."
+
+
+def _with_first_reasons(before: Sequence[Finding], after: Sequence[Finding], model: OnnxModel) -> tuple[Finding, ...]:
+    """Returns what is left after the passes, with why a deconvolution runs in float told of the model as it was.
+
+    A pass that computes quantisers or weights in float takes the traces of the reason away, but not the reason.
+    """
+    code = DeconvNotInt8.code
+    quantized = {node.node.name for node in ModelView(model).deconvs if is_quantized(node)}
+    given = {_fault(f): f for f in before if f.code == code}
+    left = {_fault(f): f for f in after if f.code == code}
+    kept = [given.get(key, f) if FLOAT_INPUT in f.message else f for key, f in left.items()]
+    folded = [f for key, f in given.items() if key not in left and f.location.node not in quantized]
+    return (*(f for f in after if f.code != code), *kept, *folded)
+
+
+def _inlined(model: OnnxModel) -> OnnxModel:
+    """Returns the model with the functions inlined that hold what rules are about; inside one they see no constants."""
+    if not model.proto.functions:
+        return model
+    copy = model.copy()
+    with contextlib.suppress(UnsupportedFunctions):
+        copy.inline_functions_with(*CONCERNED)
+    return copy
+
+
+def _fault(finding: Finding) -> tuple[str, str, str, str]:
+    """Returns what makes two findings the same fault, also after nodes have moved."""
+    place = finding.location
+    return finding.code, place.graph, place.node or str(place.index), place.tensor
+
+
+def _mended(finding: Finding, passes: Sequence[Pass], standing: frozenset[str]) -> Finding:
+    by = next((each.name for each in passes if finding.code in each.fixes), None)
+    milder = Severity.WARNING if finding.severity is Severity.ERROR else Severity.INFO
+    severity = finding.severity if finding.code in standing else milder
+    return dataclasses.replace(finding, severity=severity, mended_by=by)

@@ -1,0 +1,79 @@
+"""The profiles that a request asks for, checked against the size lattice and divided."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from trtconv.core.bounds import bounds_by_name
+from trtconv.core.dims import Range, ShapeProfile
+from trtconv.core.errors import InputError
+from trtconv.core.findings import Finding
+from trtconv.core.frozen import frozen
+from trtconv.graph.model import OnnxModel
+from trtconv.rules.sizes import SIZE_CHECKS
+from trtconv.shapes.lattice import SizeLattice
+from trtconv.shapes.profiles import refuse_gaps, rounded_profiles
+from trtconv.shapes.split import divide
+from trtconv.shapes.view import SizesView
+
+
+@frozen
+class Sized:
+    """Profiles after the network had its say.
+
+    Args:
+        profiles: What to build.
+        lattice: The accepted sizes in their range.
+        findings: What is wrong with them.
+        notes: What was done and what it costs, in words.
+    """
+
+    profiles: tuple[ShapeProfile, ...]
+    lattice: SizeLattice
+    findings: tuple[Finding, ...]
+    notes: tuple[str, ...] = ()
+
+
+def settle(
+    model: OnnxModel,
+    profiles: Sequence[ShapeProfile],
+    *,
+    rounded: bool = False,
+    split: str | None = None,
+    asked: Mapping[str, Range] | None = None,
+) -> Sized:
+    """Checks profiles against the size lattice, after rounding and splitting them where that was asked for.
+
+    Args:
+        model: The model as it will be parsed.
+        profiles: What was asked for.
+        rounded: Move sizes that the network does not accept to the nearest that it does.
+        split: Divide the one profile: a number, or "auto".
+        asked: Bounds that the profiles together are to cover.
+
+    Raises:
+        InputError: The split makes no sense: several profiles, nothing that ranges, or finer than the lattice; or
+            the profiles do not cover what was asked.
+    """
+    view = SizesView(model, profiles)
+    notes: list[str] = []
+    current = tuple(profiles)
+    if rounded and any(fault is not None for fault in view.faults) and all(t.rows for t in view.lattice.tables):
+        current = tuple(rounded_profiles(model.inputs, profile, view.lattice, notes) for profile in profiles)
+        view = SizesView(model, current)
+    findings = tuple(finding for rule in SIZE_CHECKS for finding in rule.check(view))
+    fitting = not any(fault is not None for fault in view.faults)
+    if split is not None and fitting:
+        current, said = divide(model.inputs, _only(current), view.lattice, split)
+        notes += [said] if said else []
+    if asked and fitting:
+        refuse_gaps(view, current, bounds_by_name(model.inputs, asked))
+    return Sized(current, view.lattice, findings, tuple(notes))
+
+
+def _only(profiles: Sequence[ShapeProfile]) -> ShapeProfile:
+    if len(profiles) != 1:
+        raise InputError(
+            f"--split divides one profile, and {len(profiles)} are given", "Leave out --profile, or --split."
+        )
+    return profiles[0]

@@ -1,0 +1,98 @@
+"""What `trtconv.rewrite` does."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from trtconv.core.bounds import make_profile
+from trtconv.core.dims import Range, Shape
+from trtconv.core.errors import InputError
+from trtconv.core.files import check_writable, real_path, sha256_of
+from trtconv.core.progress import Progress
+from trtconv.core.requests.rewrite import RewriteReport, RewriteRequest
+from trtconv.core.stopwatch import Stopwatch
+from trtconv.graph.external_data import data_path
+from trtconv.graph.model import OnnxModel
+from trtconv.passes import PASSES, Pass, PassResult, run_passes, select
+from trtconv.pipeline.checking import target_and_runtime
+from trtconv.pipeline.outputs import model_identity, protect_data
+from trtconv.runtimes.onnxruntime import QUANTIZED_TOLERANCE, compare_safely, tolerance
+from trtconv.shapes.traced.search import baked_in
+
+
+def rewrite(request: RewriteRequest, progress: Progress | None = None) -> RewriteReport:
+    """Writes the model as the passes make it, after running both on ONNX Runtime.
+
+    Args:
+        request: The model, the passes, and where the result goes.
+        progress: Told of the stages.
+
+    Returns:
+        The report; its exit_code is 1 where the rewritten model computes something else (nothing is written then).
+
+    Raises:
+        InputError: A bad request, an unreadable model, or an output that cannot be written.
+    """
+    clock = Stopwatch(progress)
+    with clock.stage("load"):
+        if real_path(request.output) == real_path(request.model):
+            raise InputError(f"{request.output} is the model itself", "Write to another file.")
+        passes = _selected(request)
+        original, model = OnnxModel.load(request.model), OnnxModel.load(request.model, hashed=True)
+        protect_data(original, request.output, data_path(request.output))
+        check_writable(request.output)
+        target = request.target or target_and_runtime(None)[0]
+    with clock.stage("rewrite"):
+        done = run_passes(model, passes, target)
+    with clock.stage("verify"):
+        unchanged: dict[str, Any] = {"max_relative_error": 0.0, "why": "nothing was rewritten", "inputs": {}}
+        edited = _edited(done, passes)
+        resized = any(each.frees_sizes for each in edited)
+        traced, further = _examples(original, model) if resized else ([], [])
+        verified = (
+            compare_safely(original, model, resized=resized, traced=traced, further=further) if edited else unchanged
+        )
+    error = verified["max_relative_error"]
+    # An infinite error means other shapes or no results: no request to change numbers allows that.
+    if error is not None and (error > _tolerance(original, edited) or math.isinf(error)):
+        return RewriteReport(model_identity(original), {}, done.edits, done.skipped, verified, exit_code=1)
+    with clock.stage("write"):
+        model.save(request.output)
+    output = {"path": str(request.output), "sha256": sha256_of(request.output), "bytes": request.output.stat().st_size}
+    return RewriteReport(model_identity(original), output, done.edits, done.skipped, verified)
+
+
+_Shapes = list[Mapping[str, Shape]]
+
+
+def _examples(original: OnnxModel, rewritten: OnnxModel) -> tuple[_Shapes, _Shapes]:
+    """Returns the input shapes that a model was traced at, where these are baked into it, and those that were freed."""
+    examples = baked_in(original).examples()
+    multiples = baked_in(rewritten).accepted(examples[0].multiples()) if examples else []
+    return [_shapes_at(original, each.point) for each in examples], [_shapes_at(original, each) for each in multiples]
+
+
+def _shapes_at(model: OnnxModel, point: Mapping[str, int]) -> Mapping[str, Shape]:
+    profile = make_profile(model.inputs, {name: Range(size, size, size) for name, size in point.items()})
+    return {name: shapes.opt for name, shapes in profile.inputs.items()}
+
+
+def _edited(done: PassResult, passes: Sequence[Pass]) -> list[Pass]:
+    names = {edit.pass_name for edit in done.edits}
+    return [each for each in passes if each.name in names]
+
+
+def _tolerance(original: OnnxModel, edited: Sequence[Pass]) -> float:
+    """Returns the relative error beyond which a rewrite is none; infinite where numbers were asked to change."""
+    # Another order of float sums, which is all that an exact pass makes, moves a value that is then quantised by a step
+    # here and there, as passes within tolerance do.
+    safe = {"exact": tolerance(original), "within tolerance": QUANTIZED_TOLERANCE}
+    return max((safe.get(each.safety, math.inf) for each in edited), default=0.0)
+
+
+def _selected(request: RewriteRequest) -> tuple[Pass, ...]:
+    chosen = select(PASSES, request.only, request.skip)
+    asked = [each for each in PASSES if each.flag and getattr(request, each.flag) and each.name not in request.skip]
+    return tuple(each for each in PASSES if each in chosen or each in asked)

@@ -1,0 +1,1 @@
+"""What `--precision` makes of a model."""

@@ -1,0 +1,252 @@
+"""What `--precision` makes of a model, with one meaning on every TensorRT.
+
+fp16, bf16: what can be computed in that type is. int8: the model's quantised layers are computed in int8, and the rest
+in float16. TensorRT 8.6 gets builder flags. Newer ones and TensorRT-RTX compute in the types of the graph, so the graph
+is cast (`casting`): where the values that a run of the model shows do not fit, layers stay in float32, and the cast is
+compared with the original.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.metadata
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from trtconv.core.dims import ShapeProfile
+from trtconv.core.errors import InputError
+from trtconv.core.findings import Finding, Severity
+from trtconv.core.frozen import frozen
+from trtconv.core.requests.rewrite import Edit
+from trtconv.core.target import Target
+from trtconv.graph.functions import UnsupportedFunctions
+from trtconv.graph.model import OnnxModel
+from trtconv.precision import casting
+from trtconv.precision.io import cast_interface
+from trtconv.precision.measure import Ranges, Referee
+from trtconv.precision.schemas import BFLOAT, HALF, Kind
+from trtconv.runtimes.onnxruntime import TOLERANCES
+from trtconv.runtimes.tensorrt import Capabilities
+
+_QUANTIZERS = ("QuantizeLinear", "DequantizeLinear")
+_KINDS = {"fp16": HALF, "bf16": BFLOAT, "int8": HALF}
+_MARGIN = 4.0
+"""Other inputs than those that were measured may make values so many times larger."""
+_TRIGONOMETRY = frozenset({"Sin", "Cos", "Tan"})
+_LARGEST_ANGLE = 32.0
+"""Radians up to which 11 bits tell angles apart well enough."""
+_TOLERANCES = {"fp16": TOLERANCES["float16"], "bf16": TOLERANCES["bfloat16"], "int8": TOLERANCES["float16"]}
+
+
+@frozen
+class Applied:
+    """What was done to a model for its precision.
+
+    Args:
+        edits: The same in words; empty where the builder's flags do it.
+        findings: What is wrong, or not known, about it.
+        report: As in the build report under "cast"; None where nothing was cast.
+    """
+
+    edits: tuple[Edit, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    report: dict[str, Any] | None = None
+
+
+def casts(precision: str, capabilities: Capabilities) -> bool:
+    """Whether a precision is had by casting the graph."""
+    return precision != "as-is" and not capabilities.builder_precision_flags
+
+
+def tools() -> dict[str, str]:
+    """Returns the versions of what the result of a cast depends on."""
+    return {name: _version(*names) for name, names in _TOOLS.items()}
+
+
+_TOOLS = {"onnx": ("onnx",), "onnxruntime": ("onnxruntime", "onnxruntime-gpu")}
+"""Packages that bring a module along."""
+
+
+def _version(*packages: str) -> str:
+    """Returns the version of the first package that is installed."""
+    for package in packages:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            return importlib.metadata.version(package)
+    return "unknown"
+
+
+def apply_precision(
+    model: OnnxModel,
+    precision: str,
+    target: Target,
+    capabilities: Capabilities,
+    profile: ShapeProfile | None,
+    *,
+    interface: bool = False,
+) -> Applied:
+    """Makes the model say what precision asks for, in place.
+
+    Args:
+        model: The model, after the passes.
+        precision: One of `trtconv.core.requests.common.PRECISIONS`.
+        target: What it is for.
+        capabilities: Of the runtime that will build.
+        profile: The sizes that the model is run at, to see which values it has; None: it is not run.
+        interface: Whether the inputs and outputs are cast too.
+
+    Raises:
+        InputError: int8 was asked for and the model has no quantisers.
+    """
+    if precision == "int8" and not any(True for _ in model.nodes(*_QUANTIZERS)):
+        raise InputError(
+            f"{model.path}: --precision int8 needs QuantizeLinear and DequantizeLinear nodes, and the model has none",
+            "Quantise it first, for example with onnxruntime.quantization.quantize_static(..., quant_format=QDQ,"
+            ' extra_options={"ActivationSymmetric": True}).',
+        )
+    if not casts(precision, capabilities):
+        return Applied()
+    # What stays in a function stays in float32.
+    with contextlib.suppress(UnsupportedFunctions):
+        model.inline_functions()
+    with Referee() as referee:
+        ranges = Ranges({}, "no sizes are known") if profile is None else referee.measure(model, profile)
+        return _cast(model, precision, target, ranges, referee, interface)
+
+
+def _cast(
+    model: OnnxModel, precision: str, target: Target, ranges: Ranges, referee: Referee, interface: bool
+) -> Applied:
+    kind = _KINDS[precision]
+    cast, emulate = _casters(model, kind, target, ranges)
+    verified = _verify(model, kind, referee, ranges, emulate)
+    done = cast(model)
+    if interface:
+        cast_interface(model, kind)
+    report = {
+        "precision": kind.name,
+        "nodes": done.cast,
+        "kept": dict(sorted(done.kept.items())),
+        "kept_for_values": list(done.hot),
+        "verified": verified,
+    }
+    return Applied(
+        _edits(done, kind, interface, verified["max_relative_error"]),
+        tuple(_findings(done, verified, precision)),
+        report,
+    )
+
+
+def recast(
+    model: OnnxModel, precision: str, target: Target, profile: ShapeProfile | None, *, emulated: bool = False
+) -> Mapping[str, str]:
+    """Casts a model, in place, as `apply_precision` did for a build on a strongly typed runtime.
+
+    Args:
+        model: The model, after the passes.
+        precision: One of `trtconv.core.requests.common.PRECISIONS`.
+        target: What it was built for.
+        profile: The sizes that it was measured at; None: it was not.
+        emulated: Compute in float32 and round, so that ONNX Runtime can run it.
+
+    Returns:
+        Tensors of the main graph that go by another name now, by the one that they had.
+    """
+    if precision == "as-is":
+        return {}
+    with contextlib.suppress(UnsupportedFunctions):
+        model.inline_functions()
+    ranges = Ranges({}, "no sizes are known")
+    if profile is not None:
+        with Referee() as referee:
+            ranges = referee.measure(model, profile)
+    cast, emulate = _casters(model, _KINDS[precision], target, ranges)
+    return (emulate if emulated else cast)(model).lowered
+
+
+def _casters(
+    model: OnnxModel, kind: Kind, target: Target, ranges: Ranges
+) -> tuple[Callable[[OnnxModel], casting.Casting], Callable[[OnnxModel], casting.Casting]]:
+    """Returns what casts the model, and what does so in emulation."""
+    kept = casting.KEPT
+    if kind is BFLOAT and target.family == "rtx":
+        # It has no deconvolution in bfloat16 (TC109).
+        kept |= {"ConvTranspose"}
+    cast = functools.partial(casting.cast, kind=kind, hot=_hot(model, ranges, kind), kept=kept)
+    # Weights that do not fit stay in their file, and TensorRT casts them once, while it builds. Those that are rounded
+    # in emulation are float32, and as large as before.
+    emulate = functools.partial(cast, stored=not model.external_files, emulated=True)
+    return functools.partial(cast, stored=model.fits_halved()), emulate
+
+
+def _verify(
+    model: OnnxModel, kind: Kind, referee: Referee, ranges: Ranges, emulate: Callable[[OnnxModel], object]
+) -> dict[str, Any]:
+    """Compares a cast with the original.
+
+    It is emulated: ONNX Runtime has hardly a kernel for bfloat16, and takes the rounding between two nodes of float16
+    that it computes in float32 out again.
+    """
+    why = ranges.why
+    if kind is BFLOAT and model.opset < _BFLOAT_SINCE:
+        why = why or f"ONNX casts to bfloat16 since opset {_BFLOAT_SINCE} only, and the model has {model.opset}"
+    if why:
+        return {**_UNRUN, "why": why}
+    copy = model.copy()
+    emulate(copy)
+    return referee.compare(copy)
+
+
+_BFLOAT_SINCE = 13
+_UNRUN: dict[str, Any] = {"max_relative_error": None, "outputs": {}}
+
+
+def _hot(model: OnnxModel, ranges: Ranges, kind: Kind) -> frozenset[str]:
+    """Returns the tensors whose values do not fit, and those that are angles too large to be told apart."""
+    limit = kind.largest / _MARGIN
+    hot = {name for name, largest in ranges.largest.items() if not largest <= limit}
+    for node in model.proto.graph.node:
+        if node.op_type in _TRIGONOMETRY and not ranges.largest.get(node.input[0], 0.0) <= _LARGEST_ANGLE:
+            hot.add(node.input[0])
+    return frozenset(hot)
+
+
+def _edits(done: casting.Casting, kind: Kind, interface: bool, error: float | None) -> tuple[Edit, ...]:
+    if not done.cast:
+        return ()
+    kept = ", ".join(f"{count} {why}" for why, count in sorted(done.kept.items()))
+    what = (
+        f"{done.cast} nodes cast to {kind.name}, {'inputs and outputs too' if interface else 'inputs and outputs kept'}"
+    )
+    what += f"; in float32: {kept}" if kept else ""
+    what += "" if error is None else f"; relative error {error:.2g}"
+    return (Edit(f"cast-to-{kind.name}", "graph", what),)
+
+
+def _findings(done: casting.Casting, verified: dict[str, Any], precision: str) -> list[Finding]:
+    error, allowed = verified["max_relative_error"], _TOLERANCES[precision]
+    found = []
+    unable = [why for why in (casting.FOREIGN, casting.UNDEFINED, casting.UNKNOWN) if why in done.kept]
+    if not done.cast and unable:
+        text = f"no node could be cast ({', '.join(unable)}): the engine computes in the types of the model"
+        fix = "Export the model in a newer opset, or cast it where it is made."
+        found.append(Finding("TC511", "cast-not-verified", text, Severity.WARNING, fix=fix))
+    if error is None:
+        found.append(_not_verified(f"the cast was not compared with the original: {verified['why']}"))
+    elif math.isinf(error):
+        names = [name for name, each in verified["outputs"].items() if math.isinf(each)]
+        text = f"output {names[0]!r} is not finite, or has another shape, after the cast"
+        fix = "Build as-is, or in bf16, which holds larger values."
+        found.append(Finding("TC512", "cast-not-finite", text, Severity.ERROR, fix=fix))
+    elif error > allowed:
+        name = max(verified["outputs"], key=lambda each: float(verified["outputs"][each]))
+        text = f"output {name!r} is off by {error:.2g} of its largest value after the cast; {allowed:g} is usual"
+        fix = "Compare it on real data: the inputs here were random. Build as-is where it matters."
+        found.append(Finding("TC513", "cast-inaccurate", text, Severity.WARNING, fix=fix))
+    return found
+
+
+def _not_verified(why: str) -> Finding:
+    fix = "Compare the engine's results with the model's."
+    return Finding("TC511", "cast-not-verified", why, Severity.INFO, fix=fix)

@@ -1,0 +1,216 @@
+"""Casts the float32 part of a graph to float16 or bfloat16, for runtimes that compute in the types of the graph.
+
+ONNX's own operator schemas say which inputs and outputs of a node share a type, and which types they may have. So a
+node is cast as a whole - activations, kernel and bias of a ConvTranspose alike - or not at all, what ONNX defines in
+float32 alone (a Resize's scales, the boxes of NonMaxSuppression) stays so, and operators that are new tomorrow need no
+table here.
+
+Every tensor keeps its name, type and values; a cast node writes a new tensor of the lower precision, and a Cast makes
+the old one of it only where something still reads it. So graph inputs and outputs, subgraphs that read a tensor from
+outside, and nodes that were not cast find what they found before.
+
+What is not cast:
+
+- nodes that read or write a tensor in `hot`: the values do not fit;
+- nodes that do not depend on an input's values: sizes, position tables and constants that are folded anyway;
+- quantised layers, between DequantizeLinear and QuantizeLinear: TensorRT takes them for int8 as they are;
+- operators of `KEPT`, and those of other domains.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+import onnx
+from onnx import TensorProto
+
+from trtconv.core.frozen import frozen
+from trtconv.graph.model import OnnxModel
+from trtconv.graph.order import sort
+from trtconv.precision.lowered import LoweredGraph
+from trtconv.precision.regions import data_names, quantized_nodes
+from trtconv.precision.schemas import FLOAT, Kind, Slots, slots_of
+
+KEPT = frozenset(
+    # Positions and sums in which each step counts.
+    {"Range", "CumSum", "GridSample", "RoiAlign", "AffineGrid"}
+    # Their result has a type by attribute.
+    | {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial", "EyeLike"}
+    | {"ConstantOfShape", "HannWindow", "HammingWindow", "BlackmanWindow", "MelWeightMatrix"}
+    # They hold graphs, whose nodes are cast one by one.
+    | {"If", "Loop", "Scan", "SequenceMap"}
+    | {"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"}
+    # Defined by other operators with constants in float32, which readers put in as they are.
+    | {"Celu", "MeanVarianceNormalization"}
+    # Its first input must be the network's own.
+    | {"TensorScatter"}
+)
+"""Operators that stay in float32 though ONNX allows others."""
+_EXACT = frozenset({TensorProto.BOOL, TensorProto.INT8, TensorProto.UINT8, TensorProto.INT4, TensorProto.UINT4})
+"""Types whose values float16 and bfloat16 hold all."""
+_STANDARD = ("", "ai.onnx")
+
+
+@frozen
+class Casting:
+    """What was done to a model.
+
+    Args:
+        cast: Number of nodes that compute in the lower precision now.
+        kept: Of the others that have float32 outputs, how many for each reason.
+        hot: Names of those that were kept because of their values.
+        lowered: Tensors of the main graph that cast nodes make, by the name that they had before.
+    """
+
+    cast: int
+    kept: Mapping[str, int]
+    hot: tuple[str, ...]
+    lowered: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+def cast(
+    model: OnnxModel,
+    kind: Kind,
+    hot: frozenset[str] = frozenset(),
+    kept: frozenset[str] = KEPT,
+    *,
+    stored: bool = True,
+    emulated: bool = False,
+) -> Casting:
+    """Casts what can be cast, in place.
+
+    Args:
+        model: The model, its functions inlined.
+        kind: What to cast to.
+        hot: Tensors of the main graph whose values do not fit.
+        kept: Operators that stay in float32.
+        stored: Store weights in the lower precision; otherwise they stay as they are, with a Cast behind each.
+        emulated: Compute in float32 and round what every node returns: the same numbers as far as they depend on the
+            cast, on runtimes that have no kernels for the type.
+    """
+    sort(model)
+    return Caster(model, kind, hot, kept, stored, emulated).run()
+
+
+class Caster:
+    """One cast of one model.
+
+    Casts that are needed behind a tensor are collected by the graph that the tensor is of, and put in at the end.
+    """
+
+    def __init__(
+        self, model: OnnxModel, kind: Kind, hot: frozenset[str], kept: frozenset[str], stored: bool, emulated: bool
+    ) -> None:
+        self.model = model
+        self.kind = kind
+        self.hot = hot
+        self.kept_ops = kept
+        self.stored = stored
+        self.emulated = emulated
+        self.opset = model.opset
+        self.data = data_names(model)
+        self.quantized = quantized_nodes(model)
+        self.graphs: dict[int, LoweredGraph] = {}
+        self.cast = 0
+        self.kept: dict[str, int] = {}
+        self.hot_nodes: list[str] = []
+
+    def run(self) -> Casting:
+        """Does it all."""
+        model = self.model
+        self.graphs = {scope.position: LoweredGraph(self, scope) for scope in model.scopes}
+        # A graph inside another may ask for casts in it, so outer ones are written last.
+        for scope in model.scopes:
+            self._visit(self.graphs[scope.position])
+        graphs = list(self.graphs.values())
+        read = {name for graph in graphs for name in graph.reads()}
+        for graph in reversed(graphs):
+            graph.write(read)
+        model.proto.ir_version = max(model.proto.ir_version, 4)
+        model.touch()
+        return Casting(self.cast, self.kept, tuple(self.hot_nodes), self.graphs[model.main.position].raised())
+
+    def _visit(self, graph: LoweredGraph) -> None:
+        for index, node in enumerate(graph.nodes):
+            why = self._cast_node(graph, index, node)
+            if why:
+                self.kept[why] = self.kept.get(why, 0) + 1
+                if why == _HOT:
+                    self.hot_nodes.append(node.name or next(iter(node.output), ""))
+
+    def _cast_node(self, graph: LoweredGraph, index: int, node: onnx.NodeProto) -> str:
+        """Casts a node if it can be. Returns why not, for a node with a float32 output."""
+        slots = slots_of(node.op_type, self.opset, self.kind) if node.domain in _STANDARD else None
+        outputs = [i for i, name in enumerate(node.output) if name and graph.element(name) == FLOAT]
+        if slots is None:
+            return FOREIGN if outputs else ""
+        if not outputs:
+            self._lower_inputs(graph, node, slots)
+            return ""
+        why = self._refusal(graph, index, node)
+        cast = [i for i in outputs if slots.output(i)]
+        if why or not cast:
+            return why or UNDEFINED
+        if node.op_type == "Cast":
+            _set_to(node, self.kind.code)
+        # Emulated, a Cast to the type is one to float32 that is rounded behind.
+        if node.op_type == "Cast" and self.emulated:
+            _set_to(node, FLOAT)
+        for i, name in enumerate(node.input):
+            if name and slots.input(i) and graph.element(name) == FLOAT:
+                node.input[i] = graph.lower(name)
+        for i in cast:
+            graph.write_lower(index, node, i)
+        self.cast += 1
+        return ""
+
+    def _refusal(self, graph: LoweredGraph, index: int, node: onnx.NodeProto) -> str:
+        names = [name for name in (*node.input, *node.output) if name]
+        if node.op_type in self.kept_ops or node.op_type == "Constant" or _accumulates(node):
+            return "operators that are kept"
+        if graph.repeated:
+            return "in a loop"
+        if (graph.scope.position, index) in self.quantized:
+            return "computed in int8"
+        if not any((graph.scope.position, name) in self.data for name in node.output):
+            return "independent of the inputs' values"
+        if node.op_type == "Cast" and graph.element(node.input[0]) not in (*_EXACT, FLOAT, TensorProto.DOUBLE):
+            return "converted integers"
+        if graph.scope.parent is None and not self.hot.isdisjoint(names):
+            return _HOT
+        if any(graph.overflows(name) for name in node.input):
+            return _HOT
+        return "" if all(graph.element(name) for name in names) else UNKNOWN
+
+    def _lower_inputs(self, graph: LoweredGraph, node: onnx.NodeProto, slots: Slots) -> None:
+        """Lets a node without float32 outputs (a comparison, a Shape) read the lower precision where that is there."""
+        floats = [i for i, name in enumerate(node.input) if name and graph.element(name) == FLOAT]
+        computed = [i for i in floats if not graph.is_constant(node.input[i])]
+        ready = all(graph.is_lower(node.input[i]) and slots.input(i) for i in computed)
+        fits = all(slots.input(i) and not graph.overflows(node.input[i]) for i in floats)
+        if computed and ready and fits and node.op_type not in self.kept_ops:
+            for i in floats:
+                node.input[i] = graph.lower(node.input[i])
+
+
+_HOT = "values that do not fit"
+FOREIGN, UNDEFINED, UNKNOWN = "no operators of ONNX", "defined in float32 alone", "types not known"
+"""Reasons for which a node cannot be cast whatever its values are."""
+
+
+def _accumulates(node: onnx.NodeProto) -> bool:
+    """Whether a node sums up step by step: a scatter with a reduction, or a recurrent layer with lengths.
+
+    Neither ONNX Runtime nor TensorRT-RTX 1.7 has these in float16.
+    """
+    if node.op_type in ("LSTM", "GRU", "RNN"):
+        return len(node.input) > 4 and bool(node.input[4])
+    reduces = any(a.name == "reduction" and a.s != b"none" for a in node.attribute)
+    return node.op_type.startswith("Scatter") and reduces
+
+
+def _set_to(node: onnx.NodeProto, code: int) -> None:
+    for attribute in node.attribute:
+        if attribute.name == "to":
+            attribute.i = code

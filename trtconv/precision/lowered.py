@@ -1,0 +1,212 @@
+"""A graph on its way to another float type."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from trtconv.graph.scope import Scope
+from trtconv.precision.regions import is_repeated
+from trtconv.precision.schemas import FLOAT
+
+if TYPE_CHECKING:
+    from trtconv.precision.casting import Caster
+
+
+class LoweredGraph:
+    """One graph while it is cast: which of its tensors exist in the lower precision, under which name."""
+
+    def __init__(self, caster: Caster, scope: Scope) -> None:
+        self.caster = caster
+        self.scope = scope
+        self.nodes = list(scope.graph.node)
+        self._lower: dict[str, str] = {}
+        self._behind: dict[int, list[onnx.NodeProto]] = {}
+        self._raised: dict[str, onnx.NodeProto] = {}
+        self._weights: dict[str, onnx.TensorProto] = {}
+        self._raised_by: dict[int, list[str]] = {}
+        self._overflows: dict[str, bool] = {}
+        self._given = {value.name for value in scope.graph.input}
+        self.repeated = is_repeated(scope)
+
+    def owner(self, name: str) -> LoweredGraph | None:
+        """Returns the graph that a tensor is of."""
+        scope: Scope | None = self.scope
+        while scope is not None:
+            graph = self.caster.graphs.get(scope.position)
+            if graph is not None and graph.has(name):
+                return graph
+            scope = scope.parent
+        return None
+
+    @functools.cached_property
+    def _own(self) -> dict[str, int]:
+        """Tensor name to the position of its node; -1 for inputs and initializers."""
+        own = dict.fromkeys([*self._given, *self.scope.initializers], -1)
+        own.update({name: i for i, node in enumerate(self.nodes) for name in node.output if name})
+        return own
+
+    def has(self, name: str) -> bool:
+        """Whether a tensor is of this graph."""
+        return name in self._own
+
+    def element(self, name: str) -> int:
+        """Returns the element type of a tensor as it was before, 0 where it is not known."""
+        scope: Scope | None = self.scope
+        types = self.caster.model.inferred_types
+        while scope is not None:
+            tensor = scope.initializers.get(name)
+            if tensor is not None:
+                return int(tensor.data_type)
+            if types[scope.position].get(name):
+                return types[scope.position][name]
+            scope = scope.parent
+        return 0
+
+    def is_lower(self, name: str) -> bool:
+        """Whether a node that was cast makes this tensor."""
+        owner = self.owner(name)
+        return owner is not None and name in owner._raised
+
+    def raised(self) -> dict[str, str]:
+        """Returns the tensors that nodes which were cast make: the name before, and the one in the lower precision."""
+        return {name: self._lower[name] for name in self._raised}
+
+    def is_constant(self, name: str) -> bool:
+        """Whether a tensor is an initializer that no caller can replace, or what a Constant node holds."""
+        owner = self.owner(name)
+        return owner is not None and owner._constant(name) is not None
+
+    def _constant(self, name: str) -> onnx.TensorProto | None:
+        """Returns this graph's own constant of that name."""
+        if name in self._given:
+            return None
+        tensor = self.scope.initializers.get(name)
+        if tensor is not None:
+            return tensor
+        index = self._own.get(name, -1)
+        if index < 0 or self.nodes[index].op_type != "Constant":
+            return None
+        return next((a.t for a in self.nodes[index].attribute if a.name == "value"), None)
+
+    def overflows(self, name: str) -> bool:
+        """Whether a tensor is a constant with finite values that are too large."""
+        owner = self.owner(name) if name else None
+        if owner is None:
+            return False
+        if name not in owner._overflows:
+            owner._overflows[name] = owner._too_large(name)
+        return owner._overflows[name]
+
+    def _too_large(self, name: str) -> bool:
+        tensor = self._constant(name)
+        if tensor is None or tensor.data_type != FLOAT:
+            return False
+        values, largest = self.caster.model.array(tensor), self.caster.kind.largest
+        # Two passes without a copy say it of nearly all weights.
+        if values.size == 0 or (values.max() <= largest and values.min() >= -largest):
+            return False
+        return bool(np.any((np.abs(values) > largest) & np.isfinite(values)))
+
+    def lower(self, name: str) -> str:
+        """Returns the name of a tensor in the lower precision, and sees to it that it exists."""
+        owner = self.owner(name)
+        if owner is None:
+            return name
+        if name not in owner._lower:
+            owner._lower[name] = owner._make_lower(name)
+        return owner._lower[name]
+
+    def _fresh(self, name: str) -> str:
+        return self.caster.model.fresh_name(f"{name}_{self.caster.kind.name}")
+
+    def _make_lower(self, name: str) -> str:
+        constant = self._constant(name)
+        made = self._fresh(name)
+        if constant is not None and self.caster.stored:
+            self._weights[made] = self._stored(constant, made)
+        else:
+            self._behind.setdefault(self._own[name], []).extend(self._casts(name, made))
+        return made
+
+    def _casts(self, name: str, made: str) -> list[onnx.NodeProto]:
+        """Makes what rounds a float32 tensor."""
+        fresh = self.caster.model.fresh_name
+        code = self.caster.kind.code
+        if not self.caster.emulated:
+            return [helper.make_node("Cast", [name], [made], to=code, name=fresh(f"{made}_cast"))]
+        between = fresh(f"{made}_rounded")
+        return [
+            helper.make_node("Cast", [name], [between], to=code, name=fresh(f"{made}_round")),
+            helper.make_node("Cast", [between], [made], to=FLOAT, name=fresh(f"{made}_cast")),
+        ]
+
+    def _stored(self, tensor: onnx.TensorProto, name: str) -> onnx.TensorProto:
+        """Returns a weight in the lower precision. Values too small to be told from zero become the smallest ones.
+
+        Zero is what a divisor's epsilon must not become.
+        """
+        kind = self.caster.kind
+        values = self.caster.model.array(tensor)
+        tiny = (np.abs(values) < kind.smallest) & (values != 0)
+        if tiny.any():
+            values = np.where(tiny, np.copysign(np.float32(kind.smallest), values), values)
+        dtype = helper.tensor_dtype_to_np_dtype(kind.code)
+        lowered = values.astype(dtype)
+        return numpy_helper.from_array(lowered.astype(np.float32) if self.caster.emulated else lowered, name)
+
+    def write_lower(self, index: int, node: onnx.NodeProto, position: int) -> None:
+        """Makes an output of a node one of the lower precision; the old name is made of it where it is still read."""
+        name = node.output[position]
+        made = self._lower[name] = self._fresh(name)
+        self._raised_by.setdefault(index, []).append(name)
+        node.output[position] = made
+        if self.caster.emulated:
+            exact = self.caster.model.fresh_name(f"{made}_exact")
+            node.output[position] = exact
+            self._behind.setdefault(index, []).extend(self._casts(exact, made))
+        fresh = self.caster.model.fresh_name(f"{name}_cast")
+        self._raised[name] = helper.make_node("Cast", [made], [name], to=FLOAT, name=fresh)
+
+    def write(self, read: set[str]) -> None:
+        """Writes the nodes with their casts, and drops constants that nothing reads any more.
+
+        Args:
+            read: Names that are read anywhere in the model.
+        """
+        graph = self.scope.graph
+        nodes = list(self._behind.get(-1, ()))
+        for index, node in enumerate(self.nodes):
+            if node.op_type == "Constant" and read.isdisjoint(node.output) and index not in self._behind:
+                continue
+            nodes.append(node)
+            # In emulation what rounds comes first: the old tensor is made of the rounded one.
+            nodes += self._behind.get(index, ())
+            nodes += [self._raised[name] for name in self._raised_by.get(index, ()) if name in read]
+        del graph.node[:]
+        graph.node.extend(nodes)
+        self._drop_unread(read)
+        graph.initializer.extend(self._weights.values())
+        made = {name for node in nodes for name in node.output}
+        for index in reversed(range(len(graph.value_info))):
+            if graph.value_info[index].name not in made:
+                del graph.value_info[index]
+
+    def _drop_unread(self, read: set[str]) -> None:
+        initializers = self.scope.graph.initializer
+        for index in reversed(range(len(initializers))):
+            tensor = initializers[index]
+            if tensor.data_type == FLOAT and tensor.name not in read and tensor.name not in self._given:
+                del initializers[index]
+
+    def reads(self) -> Iterator[str]:
+        """Yields what this graph's nodes read, their casts included, and what it returns."""
+        for nodes in (self.nodes, *self._behind.values()):
+            for node in nodes:
+                yield from node.input
+        yield from (value.name for value in self.scope.graph.output)

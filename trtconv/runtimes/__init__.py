@@ -1,0 +1,1 @@
+"""What runs a model: TensorRT, and ONNX Runtime as the reference."""

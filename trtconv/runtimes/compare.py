@@ -1,0 +1,213 @@
+"""How far two arrays are apart, and how far they may be."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trtconv.core.frozen import frozen
+
+_CHUNK = 1 << 17
+"""Elements that are compared at a time: few enough for the processor's cache, in float64."""
+
+
+@frozen
+class Tolerance:
+    """How far the outputs of an engine may be from those of its model.
+
+    Args:
+        relative: Largest difference of an element, as a part of the largest magnitude of the output.
+        cosine: Smallest cosine similarity of the whole output.
+        mismatches: Share of the elements that may differ by more than `relative`.
+    """
+
+    relative: float
+    cosine: float
+    mismatches: float = 0.0
+
+    def to_json(self) -> dict[str, float]:
+        """Returns the limits as plain JSON values."""
+        return dataclasses.asdict(self)
+
+
+TOLERANCES = {
+    "float32": Tolerance(1e-4, 0.99999),
+    "tf32": Tolerance(2e-2, 0.999),
+    "fp16": Tolerance(2e-2, 0.999),
+    "bf16": Tolerance(1e-1, 0.99),
+    "int8": Tolerance(5e-2, 0.999),
+}
+"""What a network may lose by computing in a type.
+
+tf32 is what TensorRT makes of float32 unless it is told not to. It has as many bits in a product's factors as fp16: a
+U-Net of 20 layers was off by 6e-3 in tf32 and by 4e-3 in fp16 on an H100.
+"""
+
+
+@frozen
+class Difference:
+    """How far an output is from what it should be. Numbers are about the elements that are finite in the reference.
+
+    Args:
+        name: The output.
+        dtype: Type of the reference.
+        shape: Shape of the reference.
+        max_abs: Largest difference of an element.
+        max_rel: The same, over the largest magnitude of the reference.
+        cosine: Cosine similarity; 1 where both are all zero.
+        psnr: Peak signal-to-noise ratio in dB, the largest magnitude of the reference being the peak; infinite where
+            nothing differs.
+        mismatches: Share of the elements that differ by more than the tolerance, or are finite in only one.
+        why: Why the output is beyond the tolerance; empty where it is within.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    max_abs: float = math.nan
+    max_rel: float = math.nan
+    cosine: float = math.nan
+    psnr: float = math.nan
+    mismatches: float = math.nan
+    why: str = ""
+
+    @property
+    def passed(self) -> bool:
+        """Whether the output is within the tolerance."""
+        return not self.why
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the difference as plain JSON values."""
+        return {**dataclasses.asdict(self), "shape": list(self.shape), "passed": self.passed}
+
+
+def compare(name: str, expected: Any, got: Any, tolerance: Tolerance) -> Difference:
+    """Compares an output with its reference.
+
+    Args:
+        name: The output.
+        expected: What it should be.
+        got: What it is; may be of a narrower or wider type of the same kind.
+        tolerance: How far it may be.
+    """
+    if got is None:
+        return Difference(name, str(getattr(expected, "dtype", "")), np.shape(expected), why="there is no such output")
+    if not isinstance(expected, np.ndarray) or expected.dtype.kind not in "fiubV":
+        why = "" if np.array_equal(expected, got) else "the values differ"
+        return Difference(name, type(expected).__name__, np.shape(expected), why=why)
+    blank = Difference(name, str(expected.dtype), expected.shape)
+    if not isinstance(got, np.ndarray) or got.shape != expected.shape:
+        return dataclasses.replace(
+            blank, why=f"its shape is {_times(np.shape(got))} instead of {_times(expected.shape)}"
+        )
+    if expected.size == 0:
+        return dataclasses.replace(blank, max_abs=0.0, max_rel=0.0, cosine=1.0, psnr=math.inf, mismatches=0.0)
+    return _judge(blank, _Sums.of(expected, got, tolerance.relative), tolerance)
+
+
+@dataclasses.dataclass
+class _Sums:
+    """What is added up over the chunks of two arrays."""
+
+    size: int
+    peak: float
+    nonfinite: int = 0
+    same_nonfinite: int = 0
+    broken: int = 0
+    beyond: int = 0
+    max_abs: float = 0.0
+    squares: float = 0.0
+    dot: float = 0.0
+    norms: tuple[float, float] = (0.0, 0.0)
+
+    @classmethod
+    def of(cls, expected: NDArray[Any], got: NDArray[Any], relative: float) -> _Sums:
+        sums = cls(expected.size, max(_peak(a) for a, _ in _chunks(expected, expected)))
+        exact = expected.dtype.kind in "iub"
+        for a, b in _chunks(expected, got):
+            sums.add(a, b, 0.0 if exact else relative * sums.peak)
+        return sums
+
+    def add(self, a: NDArray[np.float64], b: NDArray[np.float64], allowed: float) -> None:
+        finite = np.isfinite(a)
+        both = finite & np.isfinite(b)
+        if not both.all():
+            self.nonfinite += int(np.count_nonzero(~finite))
+            self.same_nonfinite += int(np.count_nonzero(~finite & ((a == b) | (np.isnan(a) & np.isnan(b)))))
+            self.broken += int(np.count_nonzero(finite & ~both))
+            a, b = a[both], b[both]
+        if not a.size:
+            return
+        gap = np.abs(a - b)
+        self.max_abs = max(self.max_abs, float(gap.max()))
+        self.beyond += int(np.count_nonzero(gap > allowed))
+        self.squares += _dot(gap, gap)
+        self.dot += _dot(a, b)
+        self.norms = (self.norms[0] + _dot(a, a), self.norms[1] + _dot(b, b))
+
+    @property
+    def max_rel(self) -> float:
+        if self.peak:
+            return self.max_abs / self.peak
+        return math.inf if self.max_abs else 0.0
+
+    @property
+    def cosine(self) -> float:
+        product = math.sqrt(self.norms[0]) * math.sqrt(self.norms[1])
+        return self.dot / product if product else (1.0 if self.norms == (0.0, 0.0) else 0.0)
+
+    @property
+    def psnr(self) -> float:
+        mean = self.squares / max(1, self.size - self.nonfinite - self.broken)
+        if not mean:
+            return math.inf
+        return 10 * math.log10(self.peak**2 / mean) if self.peak else -math.inf
+
+
+def _judge(blank: Difference, sums: _Sums, tolerance: Tolerance) -> Difference:
+    wrong = sums.beyond + sums.broken + sums.nonfinite - sums.same_nonfinite
+    share = wrong / sums.size
+    why = ""
+    if sums.nonfinite == sums.size:
+        why = "the model itself returns nothing but NaN and infinities, which shows nothing"
+    elif sums.broken:
+        why = f"{sums.broken} of {sums.size} elements are NaN or infinite, and finite in the model"
+    elif share > tolerance.mismatches:
+        why = f"{share:.2%} of the elements are further off than {tolerance.relative:g} of the largest magnitude"
+    elif sums.cosine < tolerance.cosine:
+        why = f"the cosine similarity {sums.cosine:.6f} is below {tolerance.cosine:g}"
+    return dataclasses.replace(
+        blank,
+        max_abs=sums.max_abs,
+        max_rel=sums.max_rel,
+        cosine=sums.cosine,
+        psnr=sums.psnr,
+        mismatches=share,
+        why=why,
+    )
+
+
+def _peak(values: NDArray[np.float64]) -> float:
+    peak = float(np.abs(values).max(initial=0.0))
+    return peak if math.isfinite(peak) else float(np.abs(values[np.isfinite(values)]).max(initial=0.0))
+
+
+def _chunks(one: NDArray[Any], two: NDArray[Any]) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+    one, two = one.reshape(-1), two.reshape(-1)
+    for start in range(0, one.size, _CHUNK):
+        part = slice(start, start + _CHUNK)
+        yield one[part].astype(np.float64), two[part].astype(np.float64)
+
+
+def _times(shape: tuple[int, ...]) -> str:
+    return "x".join(str(n) for n in shape) or "scalar"
+
+
+def _dot(one: NDArray[np.float64], two: NDArray[np.float64]) -> float:
+    # Not one @ two: BLAS would start threads for it, which cost more than they bring.
+    return float(np.einsum("i,i->", one, two))

@@ -1,0 +1,303 @@
+"""Runs models on ONNX Runtime, the reference for what a model means, and compares two of them."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+
+from trtconv.core import process
+from trtconv.core.dims import InputSpec, dynamic_dims
+from trtconv.core.frozen import frozen
+from trtconv.graph.model import OnnxModel
+from trtconv.graph.types import dtype_name
+
+TOLERANCES = {"float64": 1e-9, "float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1}
+"""Relative error up to which two models that compute in a type compute the same, sums in another order."""
+QUANTIZED_TOLERANCE = 5e-2
+"""The same where values are quantised: one on the border between two steps may fall to either side, and steps add up
+through a network."""
+
+_SIZES = (64, 32, 48, 128, 16, 8, 4, 2, 1, 256)
+"""Sizes tried for dynamic dimensions, the first that the original accepts is used."""
+_BATCHES = (2, 1)
+"""Batch sizes tried, 1 for models that have it written into them."""
+_QUANTIZERS = ("QuantizeLinear", "DynamicQuantizeLinear", "QLinear")
+"""What the operators that round to steps begin with."""
+_NUMPY_NAMES = {"float": "float32", "double": "float64"}
+_MOST_ELEMENTS = 1 << 26
+"""Elements of all inputs together beyond which nothing is run."""
+_PATIENCE_SECONDS = 15.0
+"""How long sizes are looked for that a model takes."""
+_LONGEST_SECONDS = 900.0
+"""How long two models may be compared."""
+_NEWEST_IR = 10
+"""IR versions above are read by newer ONNX Runtimes only, and mean the same for what is compared here."""
+
+
+def tolerance(model: OnnxModel) -> float:
+    """Returns how far an exact rewrite of a model may be from it, by the coarsest type of its weights and inputs."""
+    named = (_NUMPY_NAMES.get(each, each) for each in element_types(model))
+    coarsest = max((TOLERANCES[each] for each in named if each in TOLERANCES), default=TOLERANCES["float32"])
+    return max(coarsest, QUANTIZED_TOLERANCE) if quantizes(model) else coarsest
+
+
+def element_types(model: OnnxModel) -> set[str]:
+    """Returns the types of a model's weights and inputs, as ONNX names them in lower case."""
+    codes = {tensor.data_type for tensor in model.proto.graph.initializer}
+    return {dtype_name(code) for code in codes} | {spec.dtype for spec in model.inputs}
+
+
+def quantizes(model: OnnxModel) -> bool:
+    """Returns whether a model rounds values to steps; it may do so in a function."""
+    inside = (node.op_type for function in model.proto.functions for node in function.node)
+    ops = itertools.chain(inside, (op for scope in model.scopes for op in scope.by_op))
+    return any(op.startswith(_QUANTIZERS) for op in ops)
+
+
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+def compare_models(
+    original: OnnxModel,
+    rewritten: OnnxModel,
+    *,
+    resized: bool = False,
+    traced: Sequence[Shapes] = (),
+    further: Sequence[Shapes] = (),
+) -> dict[str, Any]:
+    """Runs a model and its rewrite on the same random inputs.
+
+    Args:
+        original: The model as it was read.
+        rewritten: The model after the passes.
+        resized: Sizes that were baked into the original were taken out, so that its results have other shapes wherever
+            the inputs have other sizes than those: sizes at which the shapes agree are looked for.
+        traced: The input shapes at which the original is known to be right, where they are; no others are then tried.
+        further: Input shapes at which the rewritten model must run, by itself, where it was compared.
+
+    Returns:
+        {"max_relative_error": largest difference over the largest magnitude of the original's output, or None,
+        "why": the reason for None, "inputs": the shapes that were run}, and where there are `further` ones "alone",
+        those that the rewritten model was run at by itself.
+    """
+    before, after = session(original), session(rewritten)
+    if isinstance(before, str):
+        return _unknown(f"ONNX Runtime does not load the model: {before}")
+    if isinstance(after, str):
+        return _unknown(f"ONNX Runtime does not load the rewritten model: {after}", math.inf)
+    foreign = [spec.name for spec in original.inputs if spec.dtype == "undefined"]
+    if foreign:
+        return _unknown(f"input {foreign[0]!r} is no tensor")
+    result = _compare(original, before, after, resized, traced)
+    error = result["max_relative_error"]
+    if further and error is not None and math.isfinite(error):
+        return _alone(original, after, further, result)
+    return result
+
+
+def _compare(original: OnnxModel, before: Any, after: Any, resized: bool, traced: Sequence[Shapes]) -> dict[str, Any]:
+    result = _unknown("no input sizes were found that the model accepts")
+    started = time.monotonic()
+    for shapes in traced or _candidate_shapes(original.inputs):
+        if time.monotonic() - started > _PATIENCE_SECONDS:
+            break
+        if _is_large(shapes):
+            outcome: _Run | str = "its inputs are too large"
+        else:
+            outcome = _run_both(before, after, random_feeds(original.inputs, shapes))
+        if isinstance(outcome, str):
+            result = result if result["inputs"] else _unknown(outcome)
+            continue
+        if not resized or outcome.same_shapes:
+            return outcome.result
+        result = result if result["inputs"] else outcome.result
+    return result
+
+
+def _is_large(shapes: Shapes) -> bool:
+    return sum(math.prod(shape) for shape in shapes.values()) > _MOST_ELEMENTS
+
+
+def _alone(original: OnnxModel, after: Any, further: Sequence[Shapes], result: dict[str, Any]) -> dict[str, Any]:
+    """Runs the rewritten model at sizes that the original does not accept; returns the result with what came of it."""
+    ran: list[dict[str, list[int]]] = []
+    started = time.monotonic()
+    for shapes in further:
+        if _is_large(shapes) or time.monotonic() - started > _PATIENCE_SECONDS:
+            continue
+        inputs = {name: list(shape) for name, shape in shapes.items()}
+        try:
+            after.run(None, random_feeds(original.inputs, shapes))
+        except Exception as error:
+            why = f"ONNX Runtime does not run the rewritten model at {inputs}: {first_line(error)}"
+            return _unknown(why, math.inf, inputs)
+        ran.append(inputs)
+    return {**result, "alone": ran}
+
+
+@frozen
+class _Run:
+    """What came of running two models on the same inputs."""
+
+    result: dict[str, Any]
+    same_shapes: bool = False
+
+
+def _run_both(before: Any, after: Any, feeds: dict[str, NDArray[Any]]) -> _Run | str:
+    """Runs two models; returns why not where the first does not run."""
+    inputs = {name: list(values.shape) for name, values in feeds.items()}
+    try:
+        expected = before.run(None, feeds)
+    except Exception as error:
+        return f"ONNX Runtime does not run the original: {first_line(error)}"
+    try:
+        got = after.run(None, feeds)
+    except Exception as error:
+        why = f"ONNX Runtime does not run the rewritten model: {first_line(error)}"
+        return _Run(_unknown(why, math.inf, inputs))
+    worst = max((relative_error(a, b) for a, b in zip(expected, got, strict=True)), default=0.0)
+    same = [np.shape(a) for a in expected] == [np.shape(b) for b in got]
+    if worst == 0 and expected and not any(_is_telling(each) for each in expected):
+        return _Run(_unknown("the model returns nothing but NaN and infinities", None, inputs), same)
+    return _Run({"max_relative_error": worst, "why": None, "inputs": inputs}, same)
+
+
+def _is_telling(values: Any) -> bool:
+    """Whether an output shows anything: one that is all NaN is equal to any other that is."""
+    is_float = isinstance(values, np.ndarray) and values.dtype.kind == "f" and values.size > 0
+    return not is_float or bool(np.isfinite(values).any())
+
+
+def compare_safely(
+    original: OnnxModel,
+    rewritten: OnnxModel,
+    *,
+    resized: bool = False,
+    traced: Sequence[Shapes] = (),
+    further: Sequence[Shapes] = (),
+) -> dict[str, Any]:
+    """Does as `compare_models` in a process of its own: some models end the process that ONNX Runtime runs in."""
+    options = {"resized": resized, "traced": list(traced), "further": list(further)}
+    task = (str(original.path), options, original.serialize(), rewritten.serialize())
+    try:
+        result: dict[str, Any] = process.call(
+            "trtconv.runtimes.onnxruntime:serve", task, _LONGEST_SECONDS, lambda _: None
+        )
+    except process.Lost as lost:
+        if lost.late:
+            return _unknown(f"ONNX Runtime took longer than {_LONGEST_SECONDS:.0f} s over the models")
+        return _unknown(f"ONNX Runtime broke down on the models ({lost.why})")
+    except process.WorkerBug as bug:
+        return _unknown(f"ONNX Runtime broke down on the models ({str(bug).strip().rpartition(chr(10))[2]})")
+    return result
+
+
+def serve(task: tuple[str, dict[str, Any], bytes, bytes], _: process.Tell) -> dict[str, Any]:
+    """Compares the models of `compare_safely`, in a process of its own."""
+    path, options, *models = task
+    original, rewritten = (OnnxModel(onnx.load_model_from_string(data), Path(path)) for data in models)
+    return compare_models(original, rewritten, **options)
+
+
+def relative_error(expected: Any, got: Any) -> float:
+    """Returns the largest difference over the largest magnitude of `expected`; infinite where shapes differ."""
+    if not isinstance(expected, np.ndarray):
+        return 0.0 if expected == got else math.inf
+    if expected.shape != got.shape or expected.dtype != got.dtype:
+        return math.inf
+    if expected.dtype.kind not in "fiub" or expected.size == 0:
+        return 0.0 if np.array_equal(expected, got) else math.inf
+    a, b = expected.astype(np.float64), got.astype(np.float64)
+    finite = np.isfinite(a)
+    if not np.array_equal(finite, np.isfinite(b)) or not np.array_equal(a[~finite], b[~finite], equal_nan=True):
+        return math.inf
+    scale = float(np.abs(a[finite]).max(initial=0.0))
+    difference = float(np.abs(a[finite] - b[finite]).max(initial=0.0))
+    return difference / scale if scale else (0.0 if difference == 0 else math.inf)
+
+
+def _unknown(why: str, error: float | None = None, inputs: Mapping[str, list[int]] | None = None) -> dict[str, Any]:
+    return {"max_relative_error": error, "why": why, "inputs": dict(inputs or {})}
+
+
+def first_line(error: BaseException) -> str:
+    """Returns the first line of an error's message, cut where it is long."""
+    return str(error).strip().partition("\n")[0][:300]
+
+
+def session(model: OnnxModel) -> Any:
+    """Returns a model in ONNX Runtime as an InferenceSession, or, as a text, why that does not load it."""
+    import onnxruntime
+
+    proto = onnx.ModelProto()
+    proto.CopyFrom(model.proto)
+    proto.ir_version = min(proto.ir_version, _NEWEST_IR)
+    # It refuses names that occur twice, as TensorRT does not; they mean nothing here.
+    for scope in OnnxModel(proto, model.path).scopes:
+        for node in scope.graph.node:
+            node.name = ""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    # Optimizations may themselves change a deconvolution's pads.
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    folder = str(Path(model.path).parent.absolute())
+    options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
+    try:
+        return onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # It raises its own types, one for each status.
+        return first_line(error)
+
+
+def _candidate_shapes(inputs: Sequence[InputSpec]) -> Iterator[Shapes]:
+    """Yields input shapes to try: dimensions that come first in a shape are taken for a batch and kept small."""
+    dims = dynamic_dims(inputs)
+    batch = [name for name, places in dims.items() if all(place.endswith(":0") for place in places)]
+    others = [name for name in dims if name not in batch]
+    uniform = ((size,) * len(others) for size in _SIZES)
+    mixed = itertools.product(_SIZES[:4], repeat=len(others)) if 1 < len(others) <= 3 else ()
+    choices = [*uniform, *mixed] if others else [()]
+    for count, sizes in itertools.product(_BATCHES if batch else (1,), choices):
+        known = {**dict.fromkeys(batch, count), **dict(zip(others, sizes, strict=True))}
+        yield {s.name: tuple(d if isinstance(d, int) else known[d] for d in s.dims) for s in inputs}
+
+
+def random_feeds(
+    inputs: Sequence[InputSpec], shapes: Mapping[str, Sequence[int]], seed: int = 0
+) -> dict[str, NDArray[Any]]:
+    """Makes inputs of a model.
+
+    Args:
+        inputs: The model's inputs.
+        shapes: Input name to its shape.
+        seed: The same seed makes the same inputs.
+
+    Returns:
+        Input name to values: normally distributed floats, integers that are 1, booleans.
+    """
+    random = np.random.default_rng(seed)
+    feeds: dict[str, NDArray[Any]] = {}
+    for spec in inputs:
+        dtype, shape = numpy_type(spec), tuple(shapes[spec.name])
+        if dtype.kind in "iu":
+            # Ones: valid as index, token or divisor, where a random 0 may end the process inside ONNX Runtime.
+            feeds[spec.name] = np.ones(shape, dtype)
+        elif dtype.kind == "b":
+            feeds[spec.name] = random.integers(0, 2, shape).astype(bool)
+        else:
+            feeds[spec.name] = random.standard_normal(shape).astype(dtype)
+    return feeds
+
+
+def numpy_type(spec: InputSpec) -> np.dtype[Any]:
+    """Returns the NumPy type of an input."""
+    code = onnx.TensorProto.DataType.Value(spec.dtype.upper())
+    dtype: np.dtype[Any] = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(code))
+    return dtype

@@ -1,0 +1,37 @@
+"""The only door to TensorRT: one protocol, one adapter a family, capabilities probed once by attribute."""
+
+from trtconv.runtimes.tensorrt.base import (
+    BuildMonitor,
+    Capabilities,
+    DeconvLayer,
+    Engine,
+    EngineBlob,
+    EngineLoader,
+    Execution,
+    ParsedNetwork,
+    ParserIssue,
+    Runtime,
+    RuntimeInfo,
+    RuntimeStatus,
+)
+from trtconv.runtimes.tensorrt.loader import available, load, load_engines
+from trtconv.runtimes.tensorrt.logger import follow_log
+
+__all__ = [
+    "BuildMonitor",
+    "Capabilities",
+    "DeconvLayer",
+    "Engine",
+    "EngineBlob",
+    "EngineLoader",
+    "Execution",
+    "ParsedNetwork",
+    "ParserIssue",
+    "Runtime",
+    "RuntimeInfo",
+    "RuntimeStatus",
+    "available",
+    "follow_log",
+    "load",
+    "load_engines",
+]

@@ -1,0 +1,153 @@
+"""TensorRT and TensorRT-RTX behind the `Runtime` protocol.
+
+One adapter serves both families and every version: where they differ, it asks whether an attribute is there
+(`probe`), never what the version is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from trtconv.core.errors import BuildFailed
+from trtconv.runtimes.tensorrt import refusals
+from trtconv.runtimes.tensorrt.base import Capabilities, EngineLoader, ParsedNetwork, ParserIssue, RuntimeInfo
+from trtconv.runtimes.tensorrt.gpu import gpu_name
+from trtconv.runtimes.tensorrt.logger import Log
+from trtconv.runtimes.tensorrt.messages import clean, distinct, refusal
+from trtconv.runtimes.tensorrt.network import Handles, Network
+
+
+def _text(read: Callable[[], str]) -> str:
+    """Reads a message; some repeat bytes of the model that are no text."""
+    try:
+        return read()
+    except UnicodeDecodeError:
+        return "TensorRT's ONNX parser refused the node, with a message that is no text"
+
+
+def probe(trt: Any) -> Capabilities:
+    """Finds out what a TensorRT module can do by the presence of attributes."""
+    strong = hasattr(trt.NetworkDefinitionCreationFlag, "STRONGLY_TYPED")
+    return Capabilities(
+        # TensorRT 10 has both; typed strongly it means the same as its successors.
+        builder_precision_flags=hasattr(trt.BuilderFlag, "FP16") and not strong,
+        explicit_batch_flag=hasattr(trt.NetworkDefinitionCreationFlag, "EXPLICIT_BATCH"),
+        progress_monitor=hasattr(trt, "IProgressMonitor"),
+        parser_node_names=hasattr(trt.ParserError, "node_name"),
+        supports_model_v2=hasattr(trt.OnnxParser, "supports_model_v2"),
+        # Only a runtime that can be told which GPU to build for does not need one to build.
+        builds_without_gpu=hasattr(trt.IBuilderConfig, "set_compute_capability"),
+        # TensorRT-RTX measures on the user's machine; setting a cache only makes its builder ask for a GPU.
+        timing_cache=not hasattr(trt.IBuilderConfig, "set_compute_capability"),
+    )
+
+
+class Adapter:
+    """A TensorRT that is installed and works here; implements `Runtime`.
+
+    Args:
+        family: "rtx" or "tensorrt".
+        trt: The imported module.
+
+    Raises:
+        TypeError: No builder can be made (pybind11's way to say that the C++ function returned null).
+        RuntimeError: The same, in newer versions.
+    """
+
+    def __init__(self, family: str, trt: Any) -> None:
+        self._trt = trt
+        self._log = Log(trt)
+        self._capabilities = probe(trt)
+        self._family = family
+        with self._log.session() as session:
+            try:
+                self._builder = trt.Builder(self._log.logger)
+            except (TypeError, RuntimeError) as error:
+                reasons = [r.text for r in session.records if r.is_error]
+                raise type(error)("\n".join(reasons) or str(error)) from error
+
+    @property
+    def info(self) -> RuntimeInfo:
+        """Family, version, GPU and capabilities."""
+        return RuntimeInfo(self._family, self._trt.__version__, gpu_name(), self._capabilities)
+
+    def engines(self) -> EngineLoader:
+        """Returns what runs the engines that are built here.
+
+        Raises:
+            EnvironmentMissing: There is no GPU, or no binding to it.
+        """
+        from trtconv.runtimes.tensorrt.engine import Engines
+
+        return Engines(self._family, self._trt, self._log)
+
+    def parse(self, model: bytes, path: Path) -> ParsedNetwork | tuple[ParserIssue, ...]:
+        """Parses an ONNX model; see `Runtime.parse`.
+
+        Args:
+            model: Serialized ModelProto.
+            path: Where the model lies: external data is looked up beside it.
+
+        Returns:
+            The network, or every node that the parser refused.
+
+        Raises:
+            BuildFailed: The parser itself broke down.
+        """
+        handles, issues = self._parse_once(model, path)
+        if not issues:
+            return Network(self._trt, self._log, self._capabilities, handles)
+        return refusals.all_issues(model, issues, lambda variant: self._parse_once(variant, path)[1], self._knows)
+
+    def _parse_once(self, model: bytes, path: Path) -> tuple[Handles, tuple[ParserIssue, ...]]:
+        """Parses once, and lists what the parser itself reports, which may be its first complaint only."""
+        trt = self._trt
+        with self._log.session() as session:
+            network = self._builder.create_network(self._network_flags())
+            parser = trt.OnnxParser(network, self._log.quiet)
+            try:
+                accepted = parser.parse(model, str(path))
+            except (MemoryError, RuntimeError, TypeError, ValueError) as error:
+                session.raise_failure()
+                raise BuildFailed(f"TensorRT's ONNX parser broke down: {clean(str(error))}") from error
+            issues = tuple(self._issue(parser.get_error(i)) for i in range(parser.num_errors))
+            if not accepted and not issues:
+                issues = (ParserIssue(-1, "", "", self._logged(model, path)),)
+            # Bytes that are no model at all are "accepted", with nothing in them.
+            if accepted and network.num_outputs == 0:
+                issues = (ParserIssue(-1, "", "", "there is no graph with an output in the model"),)
+        return Handles(self._builder, network, parser), issues if not accepted or network.num_outputs == 0 else ()
+
+    def _logged(self, model: bytes, path: Path) -> str:
+        """Parses a refused model again for what the parser logs, since its list of errors is empty."""
+        with self._log.session() as session:
+            network = self._builder.create_network(self._network_flags())
+            self._trt.OnnxParser(network, self._log.logger).parse(model, str(path))
+            said = "\n".join(distinct(r.text for r in session.records if r.is_error))
+        return said or "TensorRT's ONNX parser refused the model without a reason"
+
+    def _network_flags(self) -> int:
+        # Those that have no EXPLICIT_BATCH are typed strongly in any case.
+        if not self._capabilities.explicit_batch_flag:
+            return 0
+        flags = self._trt.NetworkDefinitionCreationFlag
+        strong = 0 if self._capabilities.builder_precision_flags else 1 << int(flags.STRONGLY_TYPED)
+        return strong | 1 << int(flags.EXPLICIT_BATCH)
+
+    def _issue(self, error: Any) -> ParserIssue:
+        named = self._capabilities.parser_node_names
+        return ParserIssue(
+            node_index=max(error.node(), -1),
+            node_name=error.node_name() if named else "",
+            op=error.node_operator() if named else "",
+            message=refusal(_text(error.desc)),
+            inside=tuple(error.local_function_stack()) if hasattr(error, "local_function_stack") else (),
+        )
+
+    def _knows(self, op: str) -> bool:
+        """Whether the parser has an importer for a standard operator."""
+        with self._log.session():
+            network = self._builder.create_network(self._network_flags())
+            return bool(self._trt.OnnxParser(network, self._log.logger).supports_operator(op))

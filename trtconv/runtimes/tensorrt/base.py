@@ -1,0 +1,352 @@
+"""What trtconv needs of a TensorRT, whichever it is."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from trtconv.core.dims import InputRange
+from trtconv.core.findings import Finding
+from trtconv.core.frozen import frozen
+from trtconv.core.requests.build import BuildPlan
+from trtconv.core.requests.common import TensorInfo
+from trtconv.core.target import Target
+
+BuildMonitor = Callable[[str, int, int], bool]
+"""Called as (phase, step, steps) while TensorRT builds, from TensorRT's own thread; False asks it to stop."""
+
+Launch = Callable[[], None]
+"""Puts work on the GPU's queue and returns."""
+
+
+@frozen
+class Capabilities:
+    """What the installed runtime has, each found by looking for the attribute, never by version arithmetic.
+
+    Args:
+        builder_precision_flags: Precision is a builder flag (8.6), not a property of the graph.
+        explicit_batch_flag: Networks need the EXPLICIT_BATCH creation flag.
+        progress_monitor: `IProgressMonitor` exists.
+        parser_node_names: Parser errors name their node.
+        supports_model_v2: The parser can report on all nodes at once in the new way.
+        builds_without_gpu: Engines can be built on a machine without a GPU.
+        timing_cache: What was measured in one build can be used by another.
+    """
+
+    builder_precision_flags: bool
+    explicit_batch_flag: bool
+    progress_monitor: bool
+    parser_node_names: bool
+    supports_model_v2: bool
+    builds_without_gpu: bool
+    timing_cache: bool = False
+
+
+@frozen
+class RuntimeStatus:
+    """Whether one family of TensorRT can be used here.
+
+    Args:
+        family: "rtx" or "tensorrt".
+        installed: Whether its Python package is there.
+        version: Its version string, or None where it cannot be told.
+        works: Whether it loads and can make a builder.
+        why: Why it does not work; empty where it does.
+        install: The command that installs it.
+    """
+
+    family: str
+    installed: bool
+    version: str | None
+    works: bool
+    why: str
+    install: str
+
+    def to_json(self) -> dict[str, object]:
+        """Returns the status as plain JSON values."""
+        return dataclasses.asdict(self)
+
+
+@frozen
+class RuntimeInfo:
+    """An installed runtime.
+
+    Args:
+        family: "rtx" or "tensorrt".
+        version: Full version string, for example "1.7.1.116".
+        gpu: Name of the GPU that it would use, or None.
+        capabilities: What it has.
+    """
+
+    family: str
+    version: str
+    gpu: str | None
+    capabilities: Capabilities
+
+    @property
+    def target(self) -> Target:
+        """The target that this runtime is: its family and (major, minor)."""
+        parts = self.version.split(".")[:2]
+        return Target(self.family, tuple(int(part) for part in parts if part.isdigit()))
+
+    def to_json(self) -> dict[str, object]:
+        """Returns what a report says of the runtime."""
+        return {"family": self.family, "version": self.version, "gpu": self.gpu}
+
+
+@frozen
+class ParserIssue:
+    """One node that the ONNX parser refused.
+
+    Args:
+        node_index: Position in the main graph's node list; -1 where unknown.
+        node_name: Name of the node, possibly empty; of a node without a name "node_of_" and its first output.
+        op: Operator type, possibly empty.
+        message: The parser's reason, cleaned of source locations.
+        inside: What the node sits in where it is not in the main graph, outermost first: ("if (If)",
+            "then (then_branch)") or ("call1 (Up)",). `node_index` is then the node of the main graph that holds it.
+    """
+
+    node_index: int
+    node_name: str
+    op: str
+    message: str
+    inside: tuple[str, ...] = ()
+
+
+@frozen
+class DeconvLayer:
+    """One `IDeconvolutionLayer` of a parsed network, as TensorRT will compute it.
+
+    All tuples have one entry a spatial axis (2 or 3; a 1-D ConvTranspose is lifted to 2-D by the parser).
+
+    Args:
+        name: Layer name.
+        onnx_node: Name of the ONNX node that it came from (from the layer's metadata, else its name); of a
+            node without a name "node_of_" and its first output.
+        pre_padding: Rows cropped at the low end.
+        post_padding: Rows cropped at the high end.
+        padding_mode: "EXPLICIT_ROUND_DOWN", "SAME_UPPER" and so on; pads are unused in the SAME modes.
+        groups: Number of groups.
+        out_channels: `num_output_maps`.
+        has_bias: Whether a bias is added inside the layer.
+        input_shape: (N, C, spatial...), -1 where dynamic.
+        output_shape: (N, C, spatial...), -1 where dynamic.
+        output: Name of the output tensor.
+        inside: What the ONNX node sits in, as in `ParserIssue`; empty also in Loop and Scan bodies, where the parser
+            does not say it. A layer's `onnx_node` need not be unique: branches and calls repeat names.
+    """
+
+    name: str
+    onnx_node: str
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    dilation: tuple[int, ...]
+    pre_padding: tuple[int, ...]
+    post_padding: tuple[int, ...]
+    padding_mode: str
+    groups: int
+    out_channels: int
+    has_bias: bool
+    input_shape: tuple[int, ...]
+    output_shape: tuple[int, ...]
+    output: str
+    inside: tuple[str, ...] = ()
+
+
+@frozen
+class EngineBlob:
+    """A serialized engine and what the builder said while making it.
+
+    Args:
+        data: The engine file's content.
+        warnings: Messages of severity WARNING and above, in order.
+        findings: What is worth knowing of how it was built.
+    """
+
+    data: memoryview
+    warnings: tuple[str, ...]
+    findings: tuple[Finding, ...] = ()
+
+
+class ParsedNetwork(Protocol):
+    """A network that the parser accepted."""
+
+    @property
+    def layer_types(self) -> Sequence[str]:
+        """Type of every layer in order, for example ("DECONVOLUTION", "ACTIVATION")."""
+
+    @property
+    def layer_count(self) -> int:
+        """Number of layers; cheaper than counting their types."""
+
+    @property
+    def deconvolutions(self) -> Sequence[DeconvLayer]:
+        """Every deconvolution, in the order of the network."""
+
+    @property
+    def inputs(self) -> Sequence[TensorInfo]:
+        """The network's inputs, with the data types that an engine will have."""
+
+    @property
+    def outputs(self) -> Sequence[TensorInfo]:
+        """The network's outputs."""
+
+    @property
+    def shape_inputs(self) -> Sequence[str]:
+        """Names of the inputs whose values are shapes."""
+
+    def faults(self, plan: BuildPlan) -> tuple[Finding, ...]:
+        """Says what the builder refuses before it starts: types, inputs that hold shapes, profiles. Takes milliseconds.
+
+        Args:
+            plan: Profiles and precision.
+        """
+
+    def build(self, plan: BuildPlan, monitor: BuildMonitor | None = None) -> EngineBlob:
+        """Builds a serialized engine.
+
+        Args:
+            plan: Profiles and precision.
+            monitor: Told of phases where the runtime reports any.
+
+        Raises:
+            BuildFailed: The builder refused; the message has its reasons and the findings are TC403 (refused) or
+                TC404 (a profile whose shapes do not fit the network, also where TensorRT only warns).
+        """
+
+
+class Runtime(Protocol):
+    """A TensorRT that is installed and works here."""
+
+    @property
+    def info(self) -> RuntimeInfo:
+        """Family, version, GPU and capabilities."""
+
+    def engines(self) -> EngineLoader:
+        """Returns what runs the engines that are built here.
+
+        Raises:
+            EnvironmentMissing: There is no GPU, or no binding to it.
+        """
+
+    def parse(self, model: bytes, path: Path) -> ParsedNetwork | tuple[ParserIssue, ...]:
+        """Parses an ONNX model with TensorRT's own parser.
+
+        Args:
+            model: Serialized ModelProto; external data is referred to, not contained.
+            path: Where the model lies: external data is looked up beside it.
+
+        Returns:
+            The network, or every node that the parser refused.
+        """
+
+
+class Execution(Protocol):
+    """An engine made ready to run with one of its optimization profiles. NumPy arrays go in and come out."""
+
+    def feed(self, values: Mapping[str, Any]) -> None:
+        """Sets the inputs, and makes room for the outputs.
+
+        Raises:
+            InputError: An input is missing, or of another kind of type.
+            EngineFailed: The engine refuses the shapes.
+            EnvironmentMissing: The GPU's memory does not suffice.
+        """
+
+    def run(self) -> dict[str, Any]:
+        """Runs once, and returns the outputs by name.
+
+        Raises:
+            EngineFailed: The engine does not run.
+        """
+
+    def launcher(self, *, graph: bool, copies: bool) -> Launch | None:
+        """Returns what launches one inference; None where the engine cannot be captured in a CUDA graph.
+
+        Args:
+            graph: As a CUDA graph.
+            copies: With the inputs copied from the host, and the outputs to it.
+        """
+
+    def microseconds(self, launch: Launch, times: int = 1) -> float:
+        """Returns how long the GPU takes for what is launched so many times, one after the other, in all."""
+
+    def layer_times(self, times: int = 10) -> list[tuple[str, float]]:
+        """Returns each layer's name and time in microseconds, the mean of some runs."""
+
+    def information(self) -> dict[str, Any]:
+        """Returns what TensorRT's inspector says of the engine at the shapes that were fed, in its own words."""
+
+    def runtime_cache(self) -> bytes | None:
+        """Returns the content of the runtime cache that it was opened with; None without one."""
+
+    def close(self) -> None:
+        """Gives the memory back."""
+
+
+class Engine(Protocol):
+    """An engine in the memory of the GPU."""
+
+    @property
+    def tensors(self) -> Sequence[TensorInfo]:
+        """Inputs and outputs, in the engine's order."""
+
+    @property
+    def profiles(self) -> Sequence[Mapping[str, InputRange]]:
+        """For each optimization profile the shapes of every input."""
+
+    @property
+    def layer_count(self) -> int:
+        """Number of layers after fusion."""
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory of the GPU that activations take, beside the weights, inputs and outputs."""
+
+    def information(self) -> dict[str, Any]:
+        """Returns what TensorRT's inspector says, in its own words."""
+
+    def open(self, profile: int = 0, cache: bytes | None = None) -> Execution:
+        """Makes ready to run with an optimization profile.
+
+        Args:
+            profile: Its index.
+            cache: Content of a runtime cache (TensorRT-RTX), b"" for a new one; None for none.
+        """
+
+
+class EngineLoader(Protocol):
+    """A TensorRT that runs engines here: there is a GPU, and a binding to it."""
+
+    @property
+    def family(self) -> str:
+        """ "rtx" or "tensorrt"."""
+
+    @property
+    def version(self) -> str:
+        """Full version string."""
+
+    @property
+    def gpu_name(self) -> str | None:
+        """Name of the GPU that engines run on."""
+
+    @property
+    def driver_version(self) -> str:
+        """Newest CUDA version that the driver knows, for example "12.4"."""
+
+    def memory(self) -> tuple[int, int]:
+        """Returns the bytes of GPU memory that are free, and all."""
+
+    def load(self, data: bytes, *, host_code: bool = False) -> Engine:
+        """Loads an engine, which runs code that is in it.
+
+        Args:
+            data: Content of the engine file.
+            host_code: Allow code for the host in it too, as engines have that run on other versions of TensorRT.
+
+        Raises:
+            EngineFailed: TensorRT does not take it.
+        """

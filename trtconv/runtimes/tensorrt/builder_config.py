@@ -1,0 +1,182 @@
+"""Sets `BuilderOptions` on TensorRT's builder config, and says what the installed version lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from trtconv.core.builder_options import BuilderOptions
+from trtconv.core.findings import Finding, Severity
+from trtconv.core.frozen import frozen
+
+_HARDWARE = {"ampere+": "AMPERE_PLUS", "same-compute-capability": "SAME_COMPUTE_CAPABILITY"}
+_VERBOSITY = {"none": "NONE", "layer-names": "LAYER_NAMES_ONLY", "detailed": "DETAILED"}
+_TURING = "7.5"
+_NO_FP8 = ("7.5", "8.0", "8.6")
+
+
+@frozen
+class _Option:
+    """One option that not every TensorRT has.
+
+    Args:
+        flag: As on the command line.
+        asked: Whether it was asked for.
+        has: Whether a TensorRT module has it.
+        where: Which TensorRT has it.
+    """
+
+    flag: str
+    asked: Callable[[BuilderOptions], bool]
+    has: Callable[[Any], bool]
+    where: str
+
+
+def _flag(name: str) -> Callable[[Any], bool]:
+    return lambda trt: hasattr(trt.BuilderFlag, name)
+
+
+def _not_rtx(trt: Any) -> bool:
+    # Its interface has what these options are set with, and its documents and messages say that it takes no notice.
+    return not _is_rtx(trt)
+
+
+def _is_rtx(trt: Any) -> bool:
+    return hasattr(trt.IBuilderConfig, "set_compute_capability")
+
+
+_OPTIONS = (
+    _Option(
+        "--optimization-level",
+        lambda o: o.optimization_level is not None,
+        lambda trt: hasattr(trt.IBuilderConfig, "builder_optimization_level"),
+        "TensorRT 8.6 and newer",
+    ),
+    _Option(
+        "--version-compatible",
+        lambda o: o.version_compatible,
+        lambda trt: _flag("VERSION_COMPATIBLE")(trt) and _not_rtx(trt),
+        "TensorRT 8.6 and newer (not TensorRT-RTX)",
+    ),
+    _Option(
+        "--hardware-compatibility ampere+",
+        lambda o: o.hardware == "ampere+",
+        lambda trt: hasattr(trt, "HardwareCompatibilityLevel") and _not_rtx(trt),
+        "TensorRT 8.6 and newer; engines of TensorRT-RTX run on Ampere and newer anyway",
+    ),
+    _Option(
+        "--hardware-compatibility same-compute-capability",
+        lambda o: o.hardware == "same-compute-capability",
+        lambda trt: hasattr(trt.HardwareCompatibilityLevel, "SAME_COMPUTE_CAPABILITY") and _not_rtx(trt),
+        "TensorRT 10.16 and 11; engines of TensorRT-RTX run on Ampere and newer anyway",
+    ),
+    _Option(
+        "--strip-weights", lambda o: o.strip_weights, _flag("STRIP_PLAN"), "TensorRT 10 and newer, and TensorRT-RTX"
+    ),
+    _Option(
+        "--weight-streaming",
+        lambda o: o.weight_streaming,
+        _flag("WEIGHT_STREAMING"),
+        "TensorRT 10 and newer, and TensorRT-RTX",
+    ),
+    _Option(
+        "--compute-capability",
+        lambda o: bool(o.compute_capabilities),
+        _is_rtx,
+        "TensorRT-RTX; TensorRT builds for the GPU that it runs on",
+    ),
+)
+
+
+def lacking(trt: Any, product: str, options: BuilderOptions) -> tuple[Finding, ...]:
+    """Says what was asked for and the installed TensorRT does not have.
+
+    Args:
+        trt: The TensorRT module.
+        product: Its name and version, for the message.
+        options: What was asked for.
+    """
+    found = [_lacks(each.flag, product, each.where) for each in _OPTIONS if each.asked(options) and not each.has(trt)]
+    if _is_rtx(trt):
+        found += [
+            _lacks(f"--compute-capability {text}", product, f"it knows {', '.join(_capabilities(trt))}", known=True)
+            for text in options.compute_capabilities
+            if text not in _capabilities(trt)
+        ]
+    return tuple(found)
+
+
+def _lacks(flag: str, product: str, where: str, *, known: bool = False) -> Finding:
+    fix = f"Leave it out: {where}." if known else f"Leave it out, or build with what has it: {where}."
+    return Finding("TC405", "option-missing", f"{product} has no {flag}", Severity.ERROR, fix=fix)
+
+
+def _capabilities(trt: Any) -> list[str]:
+    """Returns the compute capabilities that a TensorRT-RTX can build for, as they are written: "8.6"."""
+    names = [name for name in trt.ComputeCapability.__members__ if name.startswith("SM")]
+    return sorted((f"{name[2:-1]}.{name[-1]}" for name in names), key=float)
+
+
+def limits(options: BuilderOptions, dtypes: set[str]) -> Iterator[Finding]:
+    """Yields what GPUs that were asked for cannot do. Source: TensorRT-RTX 1.5 support matrix.
+
+    Args:
+        options: What was asked for.
+        dtypes: Types of the network's tensors, by TensorRT's names.
+    """
+    asked = options.compute_capabilities
+    if _TURING in asked:
+        for dtype, name in (("BF16", "bfloat16"), ("INT4", "int4 weights"), ("FP4", "float4")):
+            if dtype in dtypes:
+                yield _cannot(f"compute capability 7.5 does not compute {name}", Severity.ERROR)
+        if options.tf32:
+            yield _cannot("compute capability 7.5 has no TF32; float32 is computed as such", Severity.WARNING)
+        if len(asked) > 1:
+            text = "an engine for compute capability 7.5 and others is slower on the others"
+            yield _cannot(text, Severity.WARNING, "Build one engine for 7.5 and one for the others.")
+    for text in sorted(set(asked) & set(_NO_FP8)):
+        if "FP8" in dtypes:
+            yield _cannot(f"compute capability {text} does not compute float8", Severity.ERROR)
+
+
+def _cannot(message: str, severity: Severity, fix: str = "Use another precision, or leave that GPU out.") -> Finding:
+    return Finding("TC406", "gpu-limit", message, severity, fix=fix)
+
+
+def apply(trt: Any, config: Any, options: BuilderOptions) -> None:
+    """Sets the options on a builder config of a TensorRT that has them all (`lacking`)."""
+    for flag in _flags(options):
+        config.set_flag(getattr(trt.BuilderFlag, flag))
+    if options.tf32 is False:
+        config.clear_flag(trt.BuilderFlag.TF32)
+    if options.workspace_bytes is not None:
+        config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, options.workspace_bytes)
+    if options.optimization_level is not None:
+        config.builder_optimization_level = options.optimization_level
+    if options.hardware != "none":
+        config.hardware_compatibility_level = getattr(trt.HardwareCompatibilityLevel, _HARDWARE[options.hardware])
+    if options.profiling_verbosity is not None:
+        config.profiling_verbosity = getattr(trt.ProfilingVerbosity, _VERBOSITY[options.profiling_verbosity])
+    if options.compute_capabilities:
+        config.num_compute_capabilities = len(options.compute_capabilities)
+        for index, text in enumerate(options.compute_capabilities):
+            config.set_compute_capability(getattr(trt.ComputeCapability, f"SM{text.replace('.', '')}"), index)
+
+
+def _flags(options: BuilderOptions) -> Iterator[str]:
+    """Yields the names of the builder flags that are to be set."""
+    if options.version_compatible:
+        yield "VERSION_COMPATIBLE"
+    if options.strip_weights:
+        yield "STRIP_PLAN"
+        # Without more, stripped weights are put back as they were; that leaves TensorRT all its optimisations.
+        if not options.refittable:
+            yield "REFIT_IDENTICAL"
+    if options.refittable:
+        yield "REFIT"
+    if options.weight_streaming:
+        yield "WEIGHT_STREAMING"
+    if options.sparsity:
+        yield "SPARSE_WEIGHTS"
+    if options.tf32:
+        yield "TF32"

@@ -1,0 +1,259 @@
+"""Running engines: one adapter for every TensorRT, as for building. Only what all of them have, from 8.6 on, is used;
+where they differ it is asked whether an attribute is there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trtconv.core.errors import EngineFailed, EnvironmentMissing, InputError
+from trtconv.runtimes.tensorrt.base import Launch
+from trtconv.runtimes.tensorrt.callbacks import make_allocator, make_profiler
+from trtconv.runtimes.tensorrt.device import Buffer, Stream, pinned
+from trtconv.runtimes.tensorrt.logger import logged_errors
+
+if TYPE_CHECKING:
+    from trtconv.runtimes.tensorrt.engine import LoadedEngine
+
+Array = NDArray[Any]
+
+
+class Execution:
+    """An execution context with its stream and buffers; implements `Execution` of base.
+
+    Args:
+        trt: The TensorRT module.
+        engine: The engine.
+        profile: Index of the optimization profile.
+        cache: As in `LoadedEngine.open`.
+    """
+
+    def __init__(self, trt: Any, engine: LoadedEngine, profile: int, cache: bytes | None) -> None:
+        self._trt = trt
+        self._engine = engine
+        self._runtime_cache: Any = None
+        self._room = contextlib.ExitStack()
+        self._buffers: dict[str, Buffer] = {}
+        self._hosts: dict[str, Array] = {}
+        self._pinned: dict[str, int] = {}
+        self._allocators: dict[str, Any] = {}
+        self.stream = Stream(engine.gpu)
+        with engine.log.session() as session:
+            self._context = self._make_context(cache)
+            said = logged_errors(session)
+        if self._context is None:
+            raise self._no_context(said)
+        if profile or len(engine.profiles) > 1:
+            with self._checked("choose the profile"):
+                self._chosen(self._context.set_optimization_profile_async(profile, int(self.stream.handle)))
+                self.stream.wait()
+
+    def _make_context(self, cache: bytes | None) -> Any:
+        handle = self._engine.handle
+        if cache is None or not hasattr(handle, "create_runtime_config"):
+            return handle.create_execution_context()
+        config = handle.create_runtime_config()
+        if not hasattr(config, "create_runtime_cache"):
+            return handle.create_execution_context()
+        self._runtime_cache = config.create_runtime_cache()
+        if cache:
+            self._runtime_cache.deserialize(cache)
+        config.set_runtime_cache(self._runtime_cache)
+        return handle.create_execution_context(config)
+
+    def _no_context(self, said: str) -> EnvironmentMissing:
+        free, _ = self._engine.gpu.memory()
+        needed = self._engine.memory_bytes
+        return EnvironmentMissing(
+            f"TensorRT makes no execution context: {said} (it takes {needed} bytes of GPU memory, {free} are free)",
+            "Free GPU memory, or build with smaller maximum sizes.",
+        )
+
+    @contextlib.contextmanager
+    def _checked(self, what: str) -> Iterator[None]:
+        """Runs calls into TensorRT, and adds what it logged to their failure."""
+        with self._engine.log.session() as session:
+            try:
+                yield
+            except EngineFailed as error:
+                raise EngineFailed(f"TensorRT does not {what}: {logged_errors(session)}") from error
+
+    def _chosen(self, done: bool) -> None:
+        if not done:
+            raise EngineFailed("refused")
+
+    def feed(self, values: Mapping[str, Array]) -> None:
+        """Sets the inputs, and makes room for the outputs.
+
+        Args:
+            values: Input name to its values; converted where the engine has a narrower or wider type of the same kind.
+
+        Raises:
+            InputError: An input is missing, or of another kind of type.
+            EngineFailed: The engine refuses the shapes.
+            EnvironmentMissing: The GPU's memory does not suffice.
+        """
+        self._release()
+        inputs = [t.name for t in self._engine.tensors if t.kind == "input"]
+        outputs = [t.name for t in self._engine.tensors if t.kind == "output"]
+        with self._checked("take the inputs"):
+            for name in inputs:
+                if name not in values:
+                    raise InputError(f"there are no values for input {name!r}", f"The engine has {', '.join(inputs)}.")
+                self._set_input(name, _converted(values[name], self._engine.numpy_type(name), name))
+        for name in outputs:
+            self._make_room(name)
+
+    def _set_input(self, name: str, values: Array) -> None:
+        self._chosen(self._context.set_input_shape(name, values.shape))
+        self._hosts[name] = values
+        if self._engine.on_host(name):
+            address = values.ctypes.data
+        else:
+            buffer = self._buffer(name, values.nbytes)
+            buffer.write(values)
+            address = buffer.address
+        self._chosen(self._context.set_tensor_address(name, address))
+
+    def _make_room(self, name: str) -> None:
+        shape = self._shape(name)
+        if min(shape, default=0) < 0:
+            # Known only once it has run: TensorRT then asks for the memory.
+            self._allocators[name] = make_allocator(self._trt, self.stream)
+            self._room.callback(self._allocators[name].close)
+            self._context.set_output_allocator(name, self._allocators[name])
+            return
+        nbytes = math.prod(shape) * self._engine.numpy_type(name).itemsize
+        self._chosen(self._context.set_tensor_address(name, self._buffer(name, nbytes).address))
+
+    def _buffer(self, name: str, nbytes: int) -> Buffer:
+        buffer = self._buffers[name] = Buffer(self.stream, nbytes)
+        self._room.callback(buffer.close)
+        return buffer
+
+    def _shape(self, name: str) -> tuple[int, ...]:
+        if name in self._allocators:
+            return tuple(self._allocators[name].shape)
+        return tuple(int(size) for size in self._context.get_tensor_shape(name))
+
+    def launch(self) -> None:
+        """Puts one inference on the stream, without copies from and to the host."""
+        if not self._context.execute_async_v3(int(self.stream.handle)):
+            raise EngineFailed("refused")
+
+    def run(self) -> dict[str, Array]:
+        """Runs once, and returns the outputs by name.
+
+        Raises:
+            EngineFailed: The engine does not run.
+        """
+        with self._checked("run the engine"):
+            self.launch()
+            self.stream.wait()
+        return {t.name: self._read(t.name) for t in self._engine.tensors if t.kind == "output"}
+
+    def _read(self, name: str) -> Array:
+        buffer = self._allocators[name].buffer if name in self._allocators else self._buffers[name]
+        values: Array = buffer.read(self._shape(name), self._engine.numpy_type(name))
+        return values
+
+    def launcher(self, *, graph: bool, copies: bool) -> Launch | None:
+        """Returns what launches one inference.
+
+        Args:
+            graph: As a CUDA graph.
+            copies: With the inputs copied from the host, and the outputs to it.
+
+        Returns:
+            None where the engine cannot be captured in a graph.
+        """
+        launch = self._launch_with_copies if copies else self.launch
+        if copies:
+            self._pin()
+        if not graph:
+            return launch
+        # A graph holds only what has run once with these shapes.
+        with self._checked("run the engine"):
+            launch()
+            self.stream.wait()
+        if self._allocators:
+            return None
+        with self._engine.log.session():
+            try:
+                captured = self.stream.capture(launch)
+            except EngineFailed:
+                return None
+        self._room.callback(captured.close)
+        return captured.launch
+
+    def _pin(self) -> None:
+        for name, buffer in self._buffers.items():
+            if name not in self._pinned:
+                self._pinned[name] = self._room.enter_context(pinned(self._engine.gpu, buffer.nbytes))
+
+    def _launch_with_copies(self) -> None:
+        kinds = {tensor.name: tensor.kind for tensor in self._engine.tensors}
+        for name, address in self._pinned.items():
+            if kinds[name] == "input":
+                self._buffers[name].copy_from(address)
+        self.launch()
+        for name, address in self._pinned.items():
+            if kinds[name] == "output":
+                self._buffers[name].copy_to(address)
+
+    def microseconds(self, launch: Launch, times: int = 1) -> float:
+        """Returns how long the GPU takes for what is launched so many times, one after the other, in all."""
+        with self._checked("run the engine"):
+            return self.stream.microseconds(launch, times)
+
+    def layer_times(self, times: int = 10) -> list[tuple[str, float]]:
+        """Returns each layer's name and time, in microseconds, the mean of some runs; slower than without looking."""
+        profiler = make_profiler(self._trt)
+        self._context.profiler = profiler
+        with self._checked("run the engine"):
+            for _ in range(times):
+                self.launch()
+                self.stream.wait()
+        return [(name, 1000 * spent / times) for name, spent in profiler.milliseconds.items()]
+
+    def information(self) -> dict[str, Any]:
+        """Returns what TensorRT's inspector says of the engine at the shapes that were fed."""
+        return self._engine.information(self._context)
+
+    def runtime_cache(self) -> bytes | None:
+        """Returns the content of the runtime cache; None where there is none."""
+        return None if self._runtime_cache is None else bytes(memoryview(self._runtime_cache.serialize()))
+
+    def _release(self) -> None:
+        self.stream.wait()
+        self._room.close()
+        self._buffers, self._hosts, self._pinned, self._allocators = {}, {}, {}, {}
+
+    def close(self) -> None:
+        """Gives context, stream and memory back."""
+        self._release()
+        self._context = None
+        self.stream.close()
+
+
+def _converted(values: Array, dtype: np.dtype[Any], name: str) -> Array:
+    """Converts an input to the engine's type: TensorRT makes float32 of float64, and some versions int32 of int64."""
+    if values.dtype == dtype:
+        return np.ascontiguousarray(values)
+    kinds = {values.dtype.kind, dtype.kind}
+    # Types of ml_dtypes are of kind V.
+    if not (kinds <= {"f", "V"} or kinds <= {"i", "u"}):
+        raise InputError(
+            f"input {name!r} of the engine is {dtype}, and the values are {values.dtype}",
+            f"Give values of type {dtype}.",
+        )
+    converted = np.ascontiguousarray(values.astype(dtype))
+    if dtype.kind in "iu" and not np.array_equal(converted, values):
+        raise InputError(f"values of input {name!r} do not fit into the engine's {dtype}", "Give smaller values.")
+    return converted

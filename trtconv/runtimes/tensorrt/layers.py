@@ -1,0 +1,96 @@
+"""Reads layers and tensors of a parsed network into plain values."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from trtconv.core.requests.common import TensorInfo
+from trtconv.runtimes.tensorrt.base import DeconvLayer
+
+_DTYPES = {
+    "FLOAT": "float32",
+    "HALF": "float16",
+    "BF16": "bfloat16",
+    "FP8": "float8",
+    "FP4": "float4",
+}
+
+# "[ONNX Layer: up | then (then_branch) | if (If)]"; fused layers carry several of these.
+_METADATA = re.compile(r"\[ONNX Layer: (.*?)\](?=$|[^\]\w])", re.DOTALL)
+
+
+def dtype_name(dtype: Any) -> str:
+    """Names a DataType as numpy would: "float32", "int8", "bfloat16"."""
+    name = str(dtype.name)
+    return _DTYPES.get(name, name.lower())
+
+
+def shape_of(tensor: Any) -> tuple[int, ...]:
+    """Returns a tensor's shape, -1 where dynamic; () also where not even the rank is known."""
+    try:
+        return tuple(int(size) for size in tensor.shape)
+    except ValueError:  # Dims of unknown rank have the length -1.
+        return ()
+
+
+def tensor_info(tensor: Any, kind: str) -> TensorInfo:
+    """Describes a network input or output; `kind` is "input" or "output"."""
+    return TensorInfo(tensor.name, kind, dtype_name(tensor.dtype), shape_of(tensor))
+
+
+def onnx_origin(metadata: str, name: str) -> tuple[str, tuple[str, ...]]:
+    """Finds the ONNX node that a layer came from.
+
+    Args:
+        metadata: The layer's metadata, possibly empty.
+        name: The layer's name.
+
+    Returns:
+        The node's name, and what it sits in, outermost first, as the parser writes it: ("if (If)",
+        "then (then_branch)") in a branch, ("call1 (Up)",) in a model-local function, () in the main graph and, since
+        the parser does not say it there, in a Loop or Scan body.
+    """
+    match = _METADATA.search(metadata)
+    if match is None:
+        return name, ()
+    node, *inside = match[1].split(" | ")
+    return node or name, tuple(reversed(inside))
+
+
+def read_deconvolution(trt: Any, layer: Any) -> DeconvLayer:
+    """Reads an IDeconvolutionLayer.
+
+    Args:
+        trt: The TensorRT module.
+        layer: A layer of type DECONVOLUTION, as `get_layer` returned it.
+    """
+    # get_layer returns a plain ILayer; NVIDIA's own tools go down to the class of the layer in this way.
+    layer.__class__ = trt.IDeconvolutionLayer
+    node, inside = onnx_origin(layer.metadata, layer.name)
+    output = layer.get_output(0)
+    return DeconvLayer(
+        name=layer.name,
+        onnx_node=node,
+        kernel=tuple(layer.kernel_size_nd),
+        stride=tuple(layer.stride_nd),
+        dilation=tuple(layer.dilation_nd),
+        pre_padding=tuple(layer.pre_padding),
+        post_padding=tuple(layer.post_padding),
+        padding_mode=layer.padding_mode.name,
+        groups=layer.num_groups,
+        out_channels=layer.num_output_maps,
+        has_bias=_has_bias(layer),
+        input_shape=shape_of(layer.get_input(0)),
+        output_shape=shape_of(output),
+        output=output.name,
+        inside=inside,
+    )
+
+
+def _has_bias(layer: Any) -> bool:
+    """A bias is a third input where it is computed, else weights; the weights are then empty."""
+    if layer.num_inputs > 2 and layer.get_input(2) is not None:
+        return True
+    bias = layer.bias
+    return bias is not None and bias.size > 0

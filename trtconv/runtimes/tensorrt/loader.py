@@ -1,0 +1,157 @@
+"""Finds the TensorRT to use. Nothing here imports one before it is asked to."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+from typing import Any
+
+from trtconv.core.errors import EnvironmentMissing
+from trtconv.core.frozen import frozen
+from trtconv.core.target import Target
+from trtconv.runtimes.tensorrt.base import EngineLoader, Runtime, RuntimeStatus
+from trtconv.runtimes.tensorrt.messages import clean
+
+# A stub package without its libraries, a library without its driver, a foreign package of the same name.
+_IMPORT_FAILURES = (ImportError, OSError, RuntimeError, AttributeError, TypeError)
+
+
+@frozen
+class _Family:
+    module: str
+    product: str
+    install: str
+
+
+_FAMILIES = {
+    "tensorrt": _Family("tensorrt", "TensorRT", "pip install tensorrt"),
+    "rtx": _Family("tensorrt_rtx", "TensorRT-RTX", "pip install tensorrt-rtx"),
+}
+_AUTO = ("tensorrt", "rtx")
+
+
+def available() -> tuple[RuntimeStatus, ...]:
+    """Tries every family. Imports what is installed.
+
+    Returns:
+        One status a family, in the order in which `load(None)` tries them.
+    """
+    return tuple(_try(family)[0] for family in _AUTO)
+
+
+def load(target: Target | None) -> Runtime:
+    """Loads the runtime for a target.
+
+    Args:
+        target: What is asked for; None takes the installed `tensorrt` if it works here, else `tensorrt_rtx`.
+
+    Returns:
+        The runtime.
+
+    Raises:
+        EnvironmentMissing: It is not installed, does not work on this machine, or has another version than was asked
+            for. The hint says what to install or use instead.
+    """
+    families = _AUTO if target is None else (target.family,)
+    tried = [_try(family) for family in families]
+    for status, runtime in tried:
+        if runtime is not None:
+            _require_version(target, status)
+            return runtime
+    raise _missing(target, [status for status, _ in tried])
+
+
+def load_engines(family: str | None) -> EngineLoader:
+    """Loads a TensorRT to run engines with; unlike `load`, it makes no builder, which would take seconds.
+
+    Use one of the two in a process: TensorRT keeps one logger for good.
+
+    Args:
+        family: "rtx" or "tensorrt"; None takes the installed `tensorrt`, else `tensorrt_rtx`.
+
+    Raises:
+        EnvironmentMissing: It is not installed, or there is no GPU that it could run on.
+    """
+    installed = [each for each in (_AUTO if family is None else (family,)) if _installed(_FAMILIES[each].module)]
+    if not installed:
+        wanted = _FAMILIES[family or "tensorrt"]
+        raise EnvironmentMissing(f"{wanted.product} is not installed", f"Install it: {wanted.install}.")
+    chosen = installed[0]
+    try:
+        trt = importlib.import_module(_FAMILIES[chosen].module)
+        from trtconv.runtimes.tensorrt.engine import Engines
+        from trtconv.runtimes.tensorrt.logger import Log
+
+        return Engines(chosen, trt, Log(trt))
+    except _IMPORT_FAILURES as error:
+        why = clean(str(error)) or type(error).__name__
+        raise EnvironmentMissing(
+            f"{_FAMILIES[chosen].product} does not work here: {why}", "trtconv doctor says more."
+        ) from error
+
+
+@functools.cache
+def _try(family: str) -> tuple[RuntimeStatus, Runtime | None]:
+    """Imports one family and makes its adapter, once a process: TensorRT keeps one logger for good."""
+    module = _FAMILIES[family].module
+    install = _FAMILIES[family].install
+    if not _installed(module):
+        return RuntimeStatus(family, False, None, False, f"{module} is not installed", install), None
+    trt: Any = None
+    try:
+        trt = importlib.import_module(module)
+        # The adapter needs TensorRT's own attributes in place, so it is imported only now.
+        from trtconv.runtimes.tensorrt.adapter import Adapter
+
+        runtime = Adapter(family, trt)
+    except _IMPORT_FAILURES as error:
+        why = clean(str(error)) or type(error).__name__
+        return RuntimeStatus(family, True, _version(trt), False, why, install), None
+    return RuntimeStatus(family, True, _version(trt), True, "", install), runtime
+
+
+def _installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ValueError:  # A module without a spec, as tests put into sys.modules.
+        return True
+
+
+def _version(trt: Any) -> str | None:
+    version = getattr(trt, "__version__", None)
+    return version if isinstance(version, str) else None
+
+
+def _require_version(target: Target | None, status: RuntimeStatus) -> None:
+    if target is None or target.version is None:
+        return
+    parts = (status.version or "").split(".")
+    asked = [str(part) for part in target.version]
+    if parts[: len(asked)] != asked:
+        raise EnvironmentMissing(
+            f"{target} was asked for, but {_FAMILIES[status.family].product} {status.version} is installed",
+            f"Install it ({_install(target)}), or use --target {status.family}.",
+        )
+
+
+def _install(target: Target) -> str:
+    """Returns the command that installs what a target asks for."""
+    command = _FAMILIES[target.family].install
+    if target.version is None:
+        return command
+    if target.family == "tensorrt" and target.version[:2] == (8, 6):
+        return f"{command}==8.6.0, on CPython 3.10 or older"
+    return f"{command}=={'.'.join(str(part) for part in target.version)}.*"
+
+
+def _missing(target: Target | None, statuses: list[RuntimeStatus]) -> EnvironmentMissing:
+    reasons = "; ".join(
+        f"{_FAMILIES[s.family].product} {'does not work here: ' + s.why if s.installed else 'is not installed'}"
+        for s in statuses
+    )
+    wanted = target or Target("rtx")
+    hint = f"Install it: {_install(wanted)}"
+    if wanted.family == "tensorrt":
+        hint += "; or use --target rtx, which builds without a GPU"
+    return EnvironmentMissing(reasons, hint + ".")

@@ -1,0 +1,152 @@
+"""What TensorRT says, made fit for people: source positions out, the reason kept, profile faults recognised.
+
+The texts are NVIDIA's and change between versions. Nothing here decides whether a model is accepted; where a text is
+not understood it is passed on as it came.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from trtconv.core.findings import Finding, Location, Severity
+from trtconv.core.frozen import frozen
+
+# Said on every failure of a machine without a GPU, next to the real reason.
+_NO_GPU_NOISE = re.compile(r"catchCudaError|cudaError 35|CUDA initialization failure with error: 35")
+_SOURCE = re.compile(r"\s*\bIn \S+ at \S+?:\d+\)?(?=[\s).]|$)|\s*Instruction: [A-Z_]+(?: -?\d+)*\.?")
+_PREFIX = re.compile(r"^(?:\d+: )?(?:\[[\w.]+::\w+::\d+\]\s*)?(?:\w+::\w+: )?(?:\[[\w.]+::\w+::\d+\]\s*)?")
+_CODE = re.compile(r"^Error Code \d+: [\w ]+ ?\((.*)$", re.DOTALL)
+_ASSERTION = re.compile(r"^Assertion failed: .*?: (?=\S)", re.DOTALL)
+_QUOTED_REASON = re.compile(r'&&\s*((?:"[^"]*"\s*)+)$')
+_MYELIN = re.compile(r"^\[[\w.]+:\d+: \w+\]\s*(?:\w+Exception: )?(?:[\w.]+:\d+: )?(?:CHECK\(.*?\) failed\.? ?)?")
+_INVALID_NODE = re.compile(r"^Invalid Node - .*$", re.MULTILINE)
+
+_PROFILE_ERROR = re.compile(r"k(MIN|OPT|MAX) values for profile (\d+) violate shape constraints: (.*)", re.DOTALL)
+_PROFILE_WARNING = re.compile(r"Profile k(MIN|OPT|MAX) values are not self-consistent\.? (.*)", re.DOTALL)
+_VIOLATED = re.compile(r"Condition '(\S+)' violated: (-?\d+ \S+ -?\d+)")
+_MISFIT = re.compile(r"Dimension mismatch for tensor (\S+) and profile (\d+)|satisfy MIN<=OPT<=MAX")
+_ENGINE_STARTS = re.compile(r"^Detected \d+ inputs? and \d+ output network tensors?")
+
+
+def clean(text: str) -> str:
+    """Returns a message without source positions, error-code wrappers and the noise of a machine without a GPU."""
+    lines = [_clean_line(line) for line in _INVALID_NODE.sub("", text).splitlines() if not _NO_GPU_NOISE.search(line)]
+    kept = list(dict.fromkeys(line for line in lines if line))
+    return "\n".join(kept) or text.strip()
+
+
+def refusal(text: str) -> str:
+    """Cleans the reason why the parser refused a node."""
+    cleaned = clean(text)
+    # The whole text for an operator that the parser knows by name and never imports.
+    return "the parser does not support this operator" if cleaned == "false" else cleaned
+
+
+def _clean_line(line: str) -> str:
+    line = _SOURCE.sub("", _PREFIX.sub("", line.strip()))
+    wrapped = _CODE.match(line)
+    if wrapped:
+        line = _MYELIN.sub("", wrapped[1])
+        if line.count(")") > line.count("("):
+            line = line[: line.rindex(")")] + line[line.rindex(")") + 1 :]
+        elif line.count("(") > line.count(")"):
+            line = line.removeprefix("(")
+    line = _ASSERTION.sub("", line)
+    quoted = _QUOTED_REASON.search(line)
+    if quoted:
+        line = "".join(re.findall(r'"([^"]*)"', quoted[1]))
+    return line.strip()
+
+
+def distinct(texts: Iterable[str]) -> list[str]:
+    """Cleans messages and drops repetitions and those that were only noise."""
+    cleaned = [clean(text) for text in texts if not _NO_GPU_NOISE.search(text) or "\n" in text]
+    return list(dict.fromkeys(cleaned))
+
+
+@frozen
+class Record:
+    """One message that TensorRT logged.
+
+    Args:
+        severity: Name of the severity: "INTERNAL_ERROR", "ERROR", "WARNING" or "INFO".
+        text: The message as it came.
+    """
+
+    severity: str
+    text: str
+
+    @property
+    def is_error(self) -> bool:
+        """Whether it tells of a failure."""
+        return self.severity in ("ERROR", "INTERNAL_ERROR")
+
+
+def profile_findings(records: Sequence[Record], profiles: int) -> tuple[Finding, ...]:
+    """Finds what the builder said about profiles whose sizes the network cannot take.
+
+    Args:
+        records: All that was logged during the build, in order.
+        profiles: Number of profiles that were given.
+
+    Returns:
+        One TC404 finding a distinct fault. TensorRT only warns about an impossible minimum or maximum and writes an
+        engine that fails at run time, so its warning counts as much as its error.
+    """
+    starts = sum(1 for r in records if _ENGINE_STARTS.match(r.text))
+    # The warning does not say which profile it means. The builder goes through them in order and announces each;
+    # that tells which, unless it announced more than there are (several engines inside one).
+    countable = starts <= profiles
+    found: dict[str, Finding] = {}
+    seen = 0
+    for record in records:
+        seen += bool(_ENGINE_STARTS.match(record.text))
+        finding = _profile_finding(record.text, seen - 1 if countable and seen else (0 if profiles == 1 else None))
+        if finding is not None:
+            found.setdefault(finding.message, finding)
+    return tuple(found.values())
+
+
+def _profile_finding(text: str, current: int | None) -> Finding | None:
+    error = _PROFILE_ERROR.search(text)
+    warning = _PROFILE_WARNING.search(text)
+    if error:
+        return _inconsistent(error[1], int(error[2]), error[3])
+    if warning:
+        return _inconsistent(warning[1], current, warning[2])
+    if _MISFIT.search(text):
+        return _finding(clean(text), Location())
+    return None
+
+
+def _inconsistent(which: str, profile: int | None, reason: str) -> Finding:
+    reason = clean(reason)
+    layer, _, rest = reason.partition(": ")
+    if not rest or " " in layer.strip():
+        layer, rest = "", reason
+    violated = _VIOLATED.search(rest)
+    what = rest.split(". ")[0].strip().rstrip(".")
+    sizes = f" ({violated[2]})" if violated else ""
+    number = "a profile" if profile is None else f"profile {profile}"
+    at = f'layer "{layer}": ' if layer else ""
+    message = f"the {which.lower()} sizes of {number} do not fit the network: {at}{what}{sizes}"
+    return _finding(message, Location(node=layer))
+
+
+def _finding(message: str, location: Location) -> Finding:
+    return Finding(
+        "TC404",
+        "profile-inconsistent",
+        message,
+        Severity.ERROR,
+        location,
+        "Choose sizes that the network accepts at min, opt and max; `trtconv sizes MODEL` lists them.",
+    )
+
+
+def refusal_findings(records: Sequence[Record]) -> tuple[Finding, ...]:
+    """Makes one TC403 finding a distinct error that the builder logged; one that says so where it logged none."""
+    texts = distinct(record.text for record in records if record.is_error)
+    texts = texts or ["TensorRT's builder refused the network without giving a reason"]
+    return tuple(Finding("TC403", "builder-refused", text, Severity.ERROR) for text in texts)

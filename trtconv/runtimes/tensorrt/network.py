@@ -1,0 +1,304 @@
+"""A parsed network: its layers, and how an engine is built from it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+from trtconv.core.dims import ShapeProfile
+from trtconv.core.errors import BuildFailed, EnvironmentMissing, InputError
+from trtconv.core.findings import Finding, Location, Severity
+from trtconv.core.frozen import frozen
+from trtconv.core.requests.build import BuildPlan
+from trtconv.core.requests.common import TensorInfo
+from trtconv.runtimes.tensorrt import builder_config, layers, messages
+from trtconv.runtimes.tensorrt.base import BuildMonitor, Capabilities, DeconvLayer, EngineBlob
+from trtconv.runtimes.tensorrt.gpu import gpu_name
+from trtconv.runtimes.tensorrt.logger import Log, Session
+from trtconv.runtimes.tensorrt.monitor import Progress, make_progress_monitor
+from trtconv.runtimes.tensorrt.timing_cache import TimingCache
+
+# Which builder flags a precision means, and which ONNX element types need which flag to be honoured at all.
+_PRECISION_FLAGS = {"as-is": (), "fp16": ("FP16",), "bf16": ("BF16",), "int8": ("INT8", "FP16")}
+_DTYPE_FLAGS = {"HALF": "FP16", "BF16": "BF16", "FP8": "FP8"}
+_QUANTIZED_LAYERS = ("QUANTIZE", "DEQUANTIZE")
+
+
+@frozen
+class Handles:
+    """TensorRT objects that need each other: the network dies with its builder, its weights with the parser."""
+
+    builder: Any
+    network: Any
+    parser: Any
+
+
+class Network:
+    """A network that the parser accepted; implements `ParsedNetwork`.
+
+    Args:
+        trt: The TensorRT module.
+        log: Its logger.
+        capabilities: What it can do.
+        handles: The objects.
+    """
+
+    def __init__(self, trt: Any, log: Log, capabilities: Capabilities, handles: Handles) -> None:
+        self._trt = trt
+        self._log = log
+        self._capabilities = capabilities
+        self._handles = handles
+
+    def _layers(self) -> Iterator[Any]:
+        network = self._handles.network
+        return (network.get_layer(i) for i in range(network.num_layers))
+
+    @functools.cached_property
+    def layer_types(self) -> tuple[str, ...]:
+        """Type of every layer in order, for example ("DECONVOLUTION", "ACTIVATION")."""
+        return tuple(layer.type.name for layer in self._layers())
+
+    @property
+    def layer_count(self) -> int:
+        """Number of layers."""
+        return int(self._handles.network.num_layers)
+
+    @functools.cached_property
+    def deconvolutions(self) -> tuple[DeconvLayer, ...]:
+        """Every deconvolution, in order."""
+        kind = self._trt.LayerType.DECONVOLUTION
+        found = (layer for layer in self._layers() if layer.type == kind)
+        return tuple(layers.read_deconvolution(self._trt, layer) for layer in found)
+
+    @functools.cached_property
+    def inputs(self) -> tuple[TensorInfo, ...]:
+        """The network's inputs, with the data types that the engine will have."""
+        return tuple(layers.tensor_info(tensor, "input") for tensor in self._input_tensors())
+
+    @functools.cached_property
+    def outputs(self) -> tuple[TensorInfo, ...]:
+        """The network's outputs."""
+        network = self._handles.network
+        tensors = (network.get_output(i) for i in range(network.num_outputs))
+        return tuple(layers.tensor_info(tensor, "output") for tensor in tensors)
+
+    @functools.cached_property
+    def shape_inputs(self) -> tuple[str, ...]:
+        """Names of the inputs whose values are shapes."""
+        return tuple(tensor.name for tensor in self._input_tensors() if tensor.is_shape_tensor)
+
+    def _input_tensors(self) -> Iterator[Any]:
+        network = self._handles.network
+        return (network.get_input(i) for i in range(network.num_inputs))
+
+    def build(self, plan: BuildPlan, monitor: BuildMonitor | None = None) -> EngineBlob:
+        """Builds a serialized engine in the calling thread; see `ParsedNetwork.build`.
+
+        Args:
+            plan: Profiles and precision.
+            monitor: Told of phases where the runtime reports any; what it raises is raised here.
+
+        Returns:
+            The engine, and every warning that came with it.
+
+        Raises:
+            BuildFailed: With findings TC403, TC404 or TC205; without findings where the monitor asked to stop.
+            EnvironmentMissing: This runtime cannot build in that precision.
+            InputError: A profile lacks an input that has a dynamic dimension.
+        """
+        self._refuse_shape_inputs(plan.profiles)
+        notes = self._check_options(plan)
+        with self._log.session() as session:
+            progress = Progress(session, monitor)
+            blob, kept = self._run(plan, session, progress)
+        if progress.cancelled:
+            raise BuildFailed("the build was cancelled")
+        misfits = messages.profile_findings(session.records, len(plan.profiles))
+        if misfits:
+            raise _failed(misfits)
+        if blob is None:
+            raise _failed(messages.refusal_findings(session.records))
+        return EngineBlob(memoryview(blob), session.warnings, notes + kept)
+
+    def faults(self, plan: BuildPlan) -> tuple[Finding, ...]:
+        """Asks the builder whether it takes the network, without building; see `ParsedNetwork.faults`.
+
+        Args:
+            plan: Profiles and precision.
+        """
+        try:
+            self._refuse_shape_inputs(plan.profiles)
+        except BuildFailed as error:
+            return tuple(f for f in error.findings if isinstance(f, Finding))
+        builder = self._handles.builder
+        with self._log.session() as session:
+            config = builder.create_builder_config()
+            for flag in self._flags(plan.precision):
+                config.set_flag(flag)
+            try:
+                fits = self._add_profiles(config, plan.profiles)
+            except BuildFailed as error:
+                return tuple(f for f in error.findings if isinstance(f, Finding))
+            if fits and builder.is_network_supported(self._handles.network, config):
+                return ()
+        return messages.profile_findings(session.records, len(plan.profiles)) or messages.refusal_findings(
+            session.records
+        )
+
+    def _run(self, plan: BuildPlan, session: Session, progress: Progress) -> tuple[Any, tuple[Finding, ...]]:
+        """Configures and runs the builder. Returns its IHostMemory, or None where it refused, and what to know."""
+        builder = self._handles.builder
+        config = builder.create_builder_config()
+        for flag in self._flags(plan.precision):
+            config.set_flag(flag)
+        builder_config.apply(self._trt, config, plan.options)
+        if not self._add_profiles(config, plan.profiles):
+            return None, ()
+        cache = (
+            TimingCache(plan.timing_cache, config) if plan.timing_cache and self._capabilities.timing_cache else None
+        )
+        if self._capabilities.progress_monitor:
+            config.progress_monitor = make_progress_monitor(self._trt, progress)
+        try:
+            blob = builder.build_serialized_network(self._handles.network, config)
+        except MemoryError as error:
+            session.raise_failure()
+            raise _out_of_memory(session) from error
+        except (RuntimeError, TypeError, ValueError) as error:
+            session.raise_failure()
+            raise _broke_down(str(error), session) from error
+        return blob, () if cache is None or blob is None else _not_kept(cache.save(), str(plan.timing_cache))
+
+    def _check_options(self, plan: BuildPlan) -> tuple[Finding, ...]:
+        """Returns what is worth knowing of the options.
+
+        Raises:
+            BuildFailed: This TensorRT, or a GPU that was asked for, cannot do what was asked for.
+            EnvironmentMissing: This machine cannot.
+        """
+        options = plan.options
+        product = f"{'TensorRT-RTX' if self._capabilities.builds_without_gpu else 'TensorRT'} {self._trt.__version__}"
+        found = builder_config.lacking(self._trt, product, options)
+        if options.compute_capabilities:
+            found += tuple(builder_config.limits(options, self._dtypes()))
+        errors = tuple(finding for finding in found if finding.severity is Severity.ERROR)
+        if errors:
+            raise _failed(errors)
+        refits = options.refittable or options.strip_weights
+        if refits and self._capabilities.builds_without_gpu and gpu_name() is None:
+            raise EnvironmentMissing(
+                f"{product} builds engines that can be refitted, or that have no weights, only where there is a GPU",
+                "Build on a machine with a GPU, or leave out --refittable and --strip-weights.",
+            )
+        return found
+
+    def _refuse_shape_inputs(self, profiles: tuple[ShapeProfile, ...]) -> None:
+        findings = tuple(
+            Finding(
+                "TC205",
+                "shape-tensor-input",
+                f"input {name!r} holds a shape or a count, and its values have no bounds",
+                Severity.ERROR,
+                Location(tensor=name),
+                f"Add --value {name}=MIN:OPT:MAX, or make {name!r} a constant in the model.",
+            )
+            for name in self.shape_inputs
+            if not profiles or any(name not in profile.values for profile in profiles)
+        )
+        if findings:
+            raise _failed(findings)
+
+    def _add_profiles(self, config: Any, profiles: tuple[ShapeProfile, ...]) -> bool:
+        """Adds the profiles; False where TensorRT refused one (the log says why)."""
+        dynamic = [tensor for tensor in self.inputs if -1 in tensor.shape]
+        if not dynamic and not self.shape_inputs:
+            return True
+        try:
+            return all(config.add_optimization_profile(self._profile(p, dynamic)) >= 0 for p in profiles)
+        except (RuntimeError, TypeError, ValueError) as error:
+            # Sizes beyond TensorRT's integers, or another number of axes than the parser made of the input.
+            message = f"TensorRT does not take the profile's sizes: {messages.clean(str(error))}"
+            raise _failed((Finding("TC404", "profile-inconsistent", message, Severity.ERROR),)) from error
+
+    def _profile(self, shapes: ShapeProfile, dynamic: list[TensorInfo]) -> Any:
+        profile = self._handles.builder.create_optimization_profile()
+        for tensor in dynamic:
+            if tensor.name not in shapes.inputs:
+                raise InputError(
+                    f"the profile has no shapes for input {tensor.name!r} {tensor.shape}",
+                    f"It has: {', '.join(shapes.inputs) or 'none'}.",
+                )
+            given = shapes.inputs[tensor.name]
+            profile.set_shape(tensor.name, given.min, given.opt, given.max)
+        for name in self.shape_inputs:
+            values = shapes.values[name]
+            profile.set_shape_input(name, values.min, values.opt, values.max)
+        return profile
+
+    def _flags(self, precision: str) -> list[Any]:
+        """Chooses the builder flags of a precision.
+
+        A strongly typed runtime has none: the graph says it all. The others compute in float32 whatever the graph
+        says, unless they are allowed the types that occur in it.
+        """
+        if not self._capabilities.builder_precision_flags:
+            if precision == "as-is":
+                return []
+            raise EnvironmentMissing(
+                f"this runtime takes the precision from the model's own types, so it cannot build in {precision}",
+                f"Convert the model to {precision} first and build it with --precision as-is.",
+            )
+        names = dict.fromkeys((*_PRECISION_FLAGS[precision], *self._flags_of_graph()))
+        available = self._trt.BuilderFlag
+        missing = [name for name in names if not hasattr(available, name)]
+        if missing:
+            raise EnvironmentMissing(
+                f"this TensorRT cannot compute in {', '.join(missing).lower()}",
+                "Use another --precision, or a newer TensorRT.",
+            )
+        return [getattr(available, name) for name in names]
+
+    def _dtypes(self) -> set[str]:
+        """Returns the types of all tensors, by TensorRT's names."""
+        dtypes = {t.dtype.name for layer in self._layers() for t in _outputs(layer)}
+        return dtypes | {tensor.dtype.name for tensor in self._input_tensors()}
+
+    def _flags_of_graph(self) -> list[str]:
+        types = set(self.layer_types)
+        flags = ["INT8"] if types.intersection(_QUANTIZED_LAYERS) else []
+        dtypes = self._dtypes()
+        return flags + [flag for dtype, flag in _DTYPE_FLAGS.items() if dtype in dtypes]
+
+
+def _not_kept(why: str, path: str) -> tuple[Finding, ...]:
+    if not why:
+        return ()
+    message = f"the timing cache {path} was not written: {why}"
+    fix = "Give another file with --timing-cache, or none."
+    return (Finding("TC407", "timing-cache-unused", message, Severity.INFO, fix=fix),)
+
+
+def _outputs(layer: Any) -> Iterator[Any]:
+    return (layer.get_output(i) for i in range(layer.num_outputs))
+
+
+def _failed(findings: tuple[Finding, ...]) -> BuildFailed:
+    return BuildFailed("\n".join(f.message for f in findings), findings[0].fix, findings)
+
+
+def _out_of_memory(session: Session) -> BuildFailed:
+    return _broke_down("it ran out of host memory", session)
+
+
+def _broke_down(reason: str, session: Session) -> BuildFailed:
+    text = f"TensorRT's builder broke down: {messages.clean(reason)}"
+    said = messages.distinct(r.text for r in session.records if r.is_error)
+    finding = Finding(
+        "TC403",
+        "builder-refused",
+        "\n".join([text, *said]),
+        Severity.ERROR,
+        fix="Give the dynamic dimensions narrower ranges, or fix one of them.",
+    )
+    return _failed((finding,))

@@ -1,0 +1,1 @@
+"""Which sizes a network accepts."""

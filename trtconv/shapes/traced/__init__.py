@@ -1,0 +1,1 @@
+"""Sizes that an exporter wrote into a model as constants."""

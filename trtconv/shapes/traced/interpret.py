@@ -1,0 +1,405 @@
+"""What a baked model becomes if it was traced at given sizes, and whether that is a whole repair.
+
+A *reading* takes some sizes for the traced ones and replaces every constant that they explain. It is *whole* where the
+result accepts multiples of these sizes and its outputs grow with the batch. A reading that is not whole proves that the
+sizes are wrong, or that something is baked in that trtconv cannot repair; its repairs are not to be made.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from trtconv.core.frozen import frozen
+from trtconv.shapes.lattice import Num, Sizes, Tensor, Trial
+from trtconv.shapes.lattice.trial import Node
+
+Point = Mapping[str, int]
+_GENERIC = (1, 8, 64, 120, 128, 256)
+
+
+@frozen
+class Refusal:
+    """Why the sizes that are baked into a model are left alone: what a node does."""
+
+    node: Node
+    why: str
+
+
+@frozen
+class Shuffle:
+    """A pixel shuffle spelled as Reshape, Transpose, Reshape.
+
+    Args:
+        node: The first Reshape.
+        nodes: Positions of the three nodes.
+        op: "DepthToSpace" or "SpaceToDepth".
+        mode: DepthToSpace's mode; for SpaceToDepth "torch" where the channels come before the block.
+        block: Block size.
+        channels: Channels at full resolution.
+        split: What the first Reshape asks for.
+        positions: Where channels, first block, second block, height and width are in it.
+    """
+
+    node: Node
+    nodes: tuple[int, int, int]
+    op: str
+    mode: str
+    block: int
+    channels: int
+    split: tuple[int, ...]
+    positions: tuple[int, int, int, int, int]
+
+
+@frozen
+class Scaling:
+    """A Resize to constant sizes that is a scaling by constant factors."""
+
+    node: Node
+    index: int
+    scales: tuple[float, ...]
+    sizes: tuple[int, ...]
+
+
+@frozen
+class Target:
+    """A Reshape to a constant shape.
+
+    Args:
+        node: The Reshape.
+        index: Its position.
+        old: The constant.
+        new: What to ask for instead: integers, 0 and -1 with ONNX's meaning, or tensor name and axis whose size it is.
+    """
+
+    node: Node
+    index: int
+    old: tuple[int, ...]
+    new: tuple[int | tuple[str, int], ...]
+
+
+@frozen
+class Example:
+    """Sizes that a model may have been traced at.
+
+    Args:
+        point: The sizes of its free dimensions.
+        sizes_of: Returns the sizes of a tensor of the original at them, None where they are not known.
+        batch: Those of the dimensions that are a batch.
+    """
+
+    point: Point
+    sizes_of: Callable[[str], list[int] | None]
+    batch: Sequence[str]
+
+    def multiples(self) -> list[Point]:
+        """Returns the sizes at which a repaired model is tried: the batch, the other sizes, and both, enlarged."""
+        others = [name for name in self.point if name not in self.batch]
+        factors = [(2, 1), (3, 1)] if self.batch else []
+        factors += [(1, 2), (1, 3)] if others else []
+        factors += [(2, 2)] if self.batch and others else []
+        return [self._times(*pair) for pair in factors]
+
+    def _times(self, batch: int, other: int) -> Point:
+        return {name: size * (batch if name in self.batch else other) for name, size in self.point.items()}
+
+
+class Reading:
+    """The repairs of a model that was traced at given sizes; each node sees what the repairs before it make.
+
+    Args:
+        sizes: The model's sizes.
+        example: Sizes to take for the traced ones.
+        shuffles: Pixel shuffles that are repaired as well.
+        scale: Whether to repair the Resize at a position.
+        outputs: Names of the model's outputs.
+
+    Attributes:
+        repairs: What there is to repair, but for shuffles.
+        fixed: Resize nodes to constant sizes that stay.
+        loosened: Whether one of these has a constant batch; it is taken for one that follows the batch.
+        refusal: Why the reading is not whole, or None where it is.
+        consistent: Whether the shuffles have these sizes.
+    """
+
+    def __init__(
+        self,
+        sizes: Sizes,
+        example: Example,
+        shuffles: Sequence[Shuffle],
+        scale: Callable[[int], bool],
+        outputs: Sequence[str],
+    ) -> None:
+        self.example = example
+        self.repairs: list[Scaling | Target] = []
+        self.fixed: list[Node] = []
+        self.loosened = False
+        self.refusal: Refusal | None = None
+        self._scale = scale
+        self._bits = sum(1 << bit for bit, name in enumerate(sizes.names) if name in example.batch)
+        self._shuffled: dict[int, Sequence[Num] | None] = dict.fromkeys(n for s in shuffles for n in s.nodes)
+        self._shuffles = {shuffle.nodes[0]: shuffle for shuffle in shuffles}
+        self.consistent = all(self._fits(shuffle) for shuffle in shuffles)
+        if self.consistent:
+            grid = [example.point, *example.multiples()]
+            trial = sizes.run([*generic(sizes.names), *grid], keep=True, revise=self._revise)
+            self.refusal = self.refusal or self._stuck(trial) or self._astray(sizes, trial, outputs)
+
+    @property
+    def plan(self) -> tuple[Any, ...]:
+        """What tells two readings with different repairs apart."""
+        return tuple((each.index, each.new if isinstance(each, Target) else each.scales) for each in self.repairs)
+
+    def _revise(self, index: int, node: Node, tensors: Mapping[str, Tensor]) -> Mapping[int, Tensor | None]:
+        if node.op not in ("Reshape", "Resize"):
+            return {}
+        self._seen = tensors
+        if index in self._shuffles:
+            self._shuffled.update(freed(self._shuffles[index], self._dims(node.inputs[0])))
+        if index in self._shuffled:
+            target = self._shuffled[index]
+            return {} if target is None else {1: Tensor.of_nums(target)}
+        repair = self._target(index, node) if node.op == "Reshape" else self._scaling(index, node)
+        if repair is None:
+            return self._loosened(node) if node in self.fixed[-1:] else {}
+        self.repairs.append(repair)
+        if isinstance(repair, Scaling):
+            return {2: Tensor.of_array(np.array(repair.scales, np.float32)), 3: None}
+        return {1: Tensor.of_nums([self._entry(entry) for entry in repair.new])}
+
+    def _loosened(self, node: Node) -> Mapping[int, Tensor | None]:
+        """Returns the sizes of a Resize that may be meant so, but for the batch, which nobody means so."""
+        sizes, dims = self._seen[node.inputs[3]].nums, self._dims(node.inputs[0])
+        if not sizes or not dims or not sizes[0].constant or not dims[0].mask or dims[0].mask & ~self._bits:
+            return {}
+        self.loosened = True
+        return {3: Tensor.of_nums([dims[0], *sizes[1:]])}
+
+    def _refuse(self, node: Node, why: str) -> None:
+        self.refusal = self.refusal or Refusal(node, why)
+
+    def _fits(self, shuffle: Shuffle) -> bool:
+        before = self._sizes_at(shuffle.node.inputs[0])
+        asked = shuffle.split
+        _, _, _, height, width = shuffle.positions
+        coarse = 1 if shuffle.op == "DepthToSpace" else shuffle.block
+        if before is None or len(before) != 4:
+            return False
+        spatial = (asked[height] * coarse, asked[width] * coarse) == (before[2], before[3])
+        return spatial and asked[0] in (-1, 0, before[0])
+
+    def _stuck(self, trial: Trial) -> Refusal | None:
+        """Tells of a node that still does not accept other sizes."""
+        for check in trial.checks:
+            failed = np.flatnonzero(~check.holds[len(_GENERIC) :])
+            if len(failed):
+                return Refusal(check.node, f"{check.evidence(len(_GENERIC) + int(failed[0]))} at larger sizes")
+        return None
+
+    def _astray(self, sizes: Sizes, trial: Trial, outputs: Sequence[str]) -> Refusal | None:
+        """Tells of an output whose first axis does not grow with the batch, or that grows elsewhere."""
+        if not self.example.batch:
+            return None
+        makers = {name: node for node in sizes.runner.program.nodes for name in node.outputs}
+        for name in outputs:
+            found = trial.tensors.get(name)
+            dims = found.shape if found is not None else None
+            if not dims or not all(num.known for num in dims) or name not in makers:
+                continue
+            columns = [np.broadcast_to(np.asarray(num.value), (trial.rows,)) for num in dims]
+            once, twice = ([int(column[len(_GENERIC) + row]) for column in columns] for row in (0, 1))
+            if twice != [once[0] * 2, *once[1:]]:
+                says = f"returns {twice} for twice the batch, where {once} was returned for the batch once"
+                return Refusal(makers[name], says)
+        return None
+
+    def _entry(self, entry: int | tuple[str, int]) -> Num:
+        if isinstance(entry, int):
+            return Num(entry)
+        shape = self._seen[entry[0]].shape
+        assert shape is not None
+        return shape[entry[1]]
+
+    def _dims(self, name: str) -> list[Num] | None:
+        found = self._seen.get(name)
+        return None if found is None else found.shape
+
+    def _sizes_at(self, name: str) -> list[int] | None:
+        return self.example.sizes_of(name)
+
+    def _scaling(self, index: int, node: Node) -> Scaling | None:
+        asked, dims = asked_of(node, self._seen), self._dims(node.inputs[0])
+        before, sizes = self._sizes_at(node.inputs[0]), self._sizes_at(node.outputs[0])
+        if not asked or dims is None or before is None or sizes is None or "axes" in node.attrs:
+            return None
+        baked = any(dim.mask and size is not None for dim, size in zip(dims, asked, strict=False))
+        if node.attrs.get("keep_aspect_ratio_policy", "stretch") != "stretch" or len(asked) != len(dims) or not baked:
+            return None
+        if not self._scale(index):
+            self.fixed.append(node)
+            return None
+        scales = []
+        for old, new, dim in zip(before, sizes, dims, strict=True):
+            grows, shrinks = new % old == 0, old % new == 0 and (old // new).bit_count() == 1
+            # Any other factor would be rounded, and with it the size at other inputs.
+            if not (grows or shrinks) or (not dim.mask and old != new and not grows):
+                self.fixed.append(node)
+                return None
+            scales.append(new / old)
+        return Scaling(node, index, tuple(scales), tuple(sizes))
+
+    def _target(self, index: int, node: Node) -> Target | None:
+        asked, dims, before = ints_of(node, self._seen), self._dims(node.inputs[0]), self._sizes_at(node.inputs[0])
+        after = self._sizes_at(node.outputs[0])
+        if asked is None or dims is None or before is None or after is None or node.attrs.get("allowzero", 0):
+            return None
+        atoms = [
+            _Atom(atom, size, axis) for axis, dim in enumerate(dims) for atom, size in self._split(dim, before[axis])
+        ]
+        if len(after) != len(asked) or not any(a.num.mask for a in atoms):
+            return None
+        blocks = _blocks(atoms, after)
+        new = None if blocks is None else self._rewritten(node, asked, atoms, blocks)
+        changed = [axis for axis, old in enumerate(asked) if new is not None and new[axis] != old]
+        if -1 in asked:
+            self._doubt(node, asked, dims, changed)
+        return Target(node, index, tuple(asked), new) if new is not None and changed else None
+
+    def _doubt(self, node: Node, asked: Sequence[int], dims: Sequence[Num], changed: Sequence[int]) -> None:
+        """Refuses a target whose -1 takes up whatever its constants leave: these may be the network's own."""
+        batched = bool(dims[0].mask) and not dims[0].mask & ~self._bits
+        others = [axis for axis in changed if axis > 0 or not batched]
+        if others:
+            size = asked[others[0]]
+            self._refuse(node, f"asks for {list(asked)}: beside -1, {size} may as well be a constant of the network")
+        elif batched and asked[0] > 0 and 0 not in changed:
+            self._refuse(node, f"asks for {list(asked)}: at another batch than {asked[0]}, -1 would take it up")
+
+    def _split(self, dim: Num, size: int) -> list[tuple[Num, int]]:
+        """Splits a dimension that is a product of others, such as height * width, into them."""
+        parts = [self._place(atom) for atom in dim.factors if not atom.constant]
+        if len(parts) < 2 or any(part is None for part in parts) or any(atom.constant for atom in dim.factors):
+            return [(dim, size)]
+        sizes = [(self._sizes_at(place[0]) or [0])[place[1]] for place in parts if place is not None]
+        whole = int(np.prod(sizes)) == size
+        return list(zip(dim.factors, sizes, strict=True)) if whole else [(dim, size)]
+
+    def _place(self, atom: Num) -> tuple[str, int] | None:
+        """Returns a tensor and an axis that has a size."""
+        for name, tensor in self._seen.items():
+            for axis, dim in enumerate(tensor.shape or ()):
+                if dim is atom and dim.mask:
+                    return name, axis
+        return None
+
+    def _rewritten(
+        self, node: Node, asked: Sequence[int], atoms: Sequence[_Atom], blocks: Sequence[tuple[range, range]]
+    ) -> tuple[int | tuple[str, int], ...] | None:
+        new: list[int | tuple[str, int]] = list(asked)
+        free = -1 not in asked
+        dynamic = [(sources, made) for sources, made in blocks if any(atoms[i].num.mask for i in sources)]
+        for sources, made in dynamic:
+            if len(made) != 1:
+                return None
+            position, moving = made[0], [atoms[i] for i in sources]
+            if asked[position] in (0, -1):
+                continue
+            if len(moving) == 1 and moving[0].axis == position and moving[0].num is self._dim(node, position):
+                new[position] = 0
+            elif len(moving) == 1 and not (free and sources is dynamic[-1][0]):
+                place = self._place(moving[0].num)
+                if place is None:
+                    return None
+                new[position] = place
+            elif free:
+                new[position], free = -1, False
+            else:
+                return None
+        return tuple(new)
+
+    def _dim(self, node: Node, axis: int) -> Num | None:
+        dims = self._dims(node.inputs[0])
+        return None if dims is None or axis >= len(dims) else dims[axis]
+
+
+@frozen
+class _Atom:
+    """A dimension, or a factor of one: its number, its size at the traced sizes, and the axis."""
+
+    num: Num
+    size: int
+    axis: int
+
+
+def _blocks(atoms: Sequence[_Atom], after: Sequence[int]) -> list[tuple[range, range]] | None:
+    """Groups neighbouring dimensions so that both sides of each group have as many elements; smallest groups first."""
+    before = [atom.size for atom in atoms]
+    blocks, i, j = [], 0, 0
+    while i < len(before) and j < len(after):
+        start = i, j
+        left, right = before[i], after[j]
+        while left != right:
+            if left < right:
+                i += 1
+                if i == len(before):
+                    return None
+                left *= before[i]
+            else:
+                j += 1
+                if j == len(after):
+                    return None
+                right *= after[j]
+        i, j = i + 1, j + 1
+        blocks.append((range(start[0], i), range(start[1], j)))
+    if i == len(before) and j == len(after):
+        return blocks
+    # A 1 at the end may be a height that was scaled down, unless only the first axis can have another size.
+    plain = not any(atom.num.mask for atom in (*atoms[1:], *atoms[i:]))
+    return blocks if plain and all(n == 1 for n in (*before[i:], *after[j:])) else None
+
+
+def asked_of(node: Node, tensors: Mapping[str, Tensor]) -> list[int | None] | None:
+    """Returns the sizes that a Reshape or Resize asks for, None for those that are computed from the inputs'."""
+    position = {"Reshape": 1, "Resize": 3}.get(node.op, 99)
+    tensor = tensors.get(node.inputs[position]) if position < len(node.inputs) else None
+    if tensor is None or tensor.data is None:
+        return None
+    return [int(num.value) if num.constant and math.isfinite(num.value) else None for num in tensor.data.flat]
+
+
+def ints_of(node: Node, tensors: Mapping[str, Tensor]) -> list[int] | None:
+    """Returns the sizes that a node asks for where all are constant."""
+    asked = asked_of(node, tensors)
+    return None if asked is None or None in asked else [n for n in asked if n is not None]
+
+
+def freed(shuffle: Shuffle, dims: Sequence[Num] | None) -> dict[int, Sequence[Num]]:
+    """Returns what the Reshape nodes of a pixel shuffle ask for when no size is baked in, by their positions."""
+    if dims is None or len(dims) != 4:
+        return {}
+    block, deep = shuffle.block, shuffle.op == "DepthToSpace"
+    height, width = (dims[2], dims[3]) if deep else (dims[2] // block, dims[3] // block)
+    split = [Num(n) for n in shuffle.split]
+    for position, num in zip((0, *shuffle.positions[3:]), (dims[0], height, width), strict=True):
+        split[position] = num
+    channels = shuffle.channels if deep else shuffle.channels * block * block
+    spatial = [height * block, width * block] if deep else [height, width]
+    return {shuffle.nodes[0]: split, shuffle.nodes[2]: [dims[0], Num(channels), *spatial]}
+
+
+def generic(names: Sequence[str]) -> list[dict[str, int]]:
+    """Returns sizes that show which dimensions are dynamic, and which are the same."""
+    return [{name: size + shift for shift, name in enumerate(names)} for size in _GENERIC]
+
+
+def line_of(node: Node) -> str:
+    """Returns " (unet.py:47)" where the exporter left the PyTorch line, else nothing."""
+    return f" ({node.source})" if node.source else ""
+
+
+def word(entry: Any) -> str:
+    """Returns an entry of a rewritten target in words."""
+    return f"size of {entry[0]} at axis {entry[1]}" if isinstance(entry, tuple) else str(entry)

@@ -1,0 +1,351 @@
+"""Finds sizes that an exporter wrote into a model as constants, and what to write instead.
+
+A model is *baked* where it accepts some sizes of its dynamic inputs, but neither twice nor three times those. The sizes
+that were traced are found among the constants of its Reshape and Resize nodes. At these sizes a repaired node computes
+exactly what it did; at others it does what the same PyTorch code, exported with dynamic shapes, would do.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from trtconv.core.dims import dynamic_dims
+from trtconv.core.frozen import frozen
+from trtconv.graph.model import OnnxModel
+from trtconv.shapes.lattice import Num, Sizes, Tensor
+from trtconv.shapes.lattice.trial import Node
+from trtconv.shapes.traced.interpret import (
+    Example,
+    Point,
+    Reading,
+    Refusal,
+    Scaling,
+    Shuffle,
+    Target,
+    asked_of,
+    freed,
+    generic,
+    ints_of,
+)
+
+_MOST_SIZES = 48
+_MOST_POINTS = 512
+_MOST_READINGS = 64
+_MOST_BATCHES = 8
+_LARGEST_BATCH = 64
+_MEANT = "has constant sizes, which may be meant so as well as be the example's: the network accepts either"
+_FACTORS = (1, 2, 4, 8, 16)
+_SHUFFLES = {
+    # perm of the six dimensions: operator, mode, positions of (channels, first block, second block, height, width)
+    (0, 1, 4, 2, 5, 3): ("DepthToSpace", "CRD", (1, 2, 3, 4, 5)),
+    (0, 3, 4, 1, 5, 2): ("DepthToSpace", "DCR", (3, 1, 2, 4, 5)),
+    (0, 3, 5, 1, 2, 4): ("SpaceToDepth", "", (1, 3, 5, 2, 4)),
+    (0, 1, 3, 5, 2, 4): ("SpaceToDepth", "torch", (1, 3, 5, 2, 4)),
+}
+
+
+@frozen
+class _Verdict:
+    repairs: tuple[Scaling | Target, ...]
+    refusals: tuple[Refusal, ...]
+    examples: tuple[Example, ...]
+
+
+def baked_in(model: OnnxModel) -> Baked:
+    """Returns what is baked into a model as it is now; asked by a rule and by every pass in turn, found out once."""
+    if "baked" not in model.derived:
+        model.derived["baked"] = Baked(model)
+    found: Baked = model.derived["baked"]
+    return found
+
+
+class Baked:
+    """A model with the sizes that were baked into it.
+
+    Args:
+        model: The model; must not change while the object is in use.
+    """
+
+    def __init__(self, model: OnnxModel) -> None:
+        self.model = model
+
+    @functools.cached_property
+    def _sizes(self) -> Sizes:
+        return Sizes(self.model)
+
+    @property
+    def _nodes(self) -> list[Node]:
+        return self._sizes.runner.program.nodes
+
+    def shuffles(self) -> list[Shuffle]:
+        """Finds pixel shuffles whose sizes are baked in."""
+        return self._shuffles
+
+    @functools.cached_property
+    def _shuffles(self) -> list[Shuffle]:
+        if not self._may_have("Transpose"):
+            return []
+        readers: dict[str, list[int]] = {}
+        for index, node in enumerate(self._nodes):
+            for name in node.inputs:
+                readers.setdefault(name, []).append(index)
+        found: list[Shuffle] = []
+        targets: dict[int, Sequence[Num]] = {}
+
+        def revise(index: int, node: Node, tensors: Mapping[str, Tensor]) -> Mapping[int, Tensor | None]:
+            """Shows each what the repairs of those before it make."""
+            if node.op == "Reshape" and index not in targets:
+                before = tensors.get(node.inputs[0])
+                shuffle = self._shuffle(index, node, before.shape if before else None, readers)
+                if shuffle is not None:
+                    found.append(shuffle)
+                    targets.update(freed(shuffle, before.shape if before else None))
+            return {1: Tensor.of_nums(targets[index])} if index in targets else {}
+
+        self._sizes.run(generic(self._sizes.names), keep=True, revise=revise)
+        return found
+
+    def scalings(self) -> list[Scaling]:
+        """Finds Resize nodes whose sizes are baked in."""
+        return [each for each in self._verdict.repairs if isinstance(each, Scaling)] if self._may_have("Resize") else []
+
+    def targets(self) -> list[Target]:
+        """Finds Reshape nodes whose sizes are baked in."""
+        return [each for each in self._verdict.repairs if isinstance(each, Target)] if self._may_have("Reshape") else []
+
+    def refusals(self) -> list[Refusal]:
+        """Tells why sizes that are baked into Reshape and Resize nodes are not to be repaired."""
+        return list(self._verdict.refusals) if self._may_have("Reshape") or self._may_have("Resize") else []
+
+    def examples(self) -> list[Example]:
+        """Finds sizes at which the repaired model computes what the model does; likely ones first.
+
+        Where `refusals` is empty, and all is repaired, the repaired model accepts the multiples of each as well.
+        """
+        return list(self._verdict.examples) if self._may_have("Reshape") or self._may_have("Resize") else []
+
+    def accepted(self, points: Sequence[Point]) -> list[Point]:
+        """Returns those of some sizes that the model as it is accepts, as far as shapes tell."""
+        return [point for point, fine in zip(points, self._accepted(points), strict=True) if fine]
+
+    @functools.cached_property
+    def _verdict(self) -> _Verdict:
+        points = self._points
+        before = self._sizes.run(points, keep=True).tensors if points else {}
+        batch = self._batch(self._sizes.names)
+        examples = [
+            Example(point, functools.partial(_sizes_at, before, row), batch) for row, point in enumerate(points)
+        ]
+        readings: list[Reading] = []
+        whole: list[Reading] = []
+        for reading in filter(lambda each: each.consistent, map(self._read, examples)):
+            readings.append(reading)
+            whole += [reading] if reading.refusal is None else []
+            if len({each.plan for each in whole}) > 1:
+                break  # whatever else there is, it is ambiguous
+        fitting = tuple(reading.example for reading in readings)
+        if len({reading.plan for reading in whole}) == 1:
+            return _Verdict(tuple(whole[0].repairs), (), tuple(reading.example for reading in whole))
+        if whole:
+            return _Verdict((), (_ambiguous(whole),), fitting)
+        # Where nothing would be repaired there is nothing to refuse.
+        likely = [r for r in readings if r.repairs or (r.refusal is not None and r.refusal.node.op == "Reshape")]
+        best = max(likely, key=lambda reading: len(reading.repairs), default=None)
+        return _Verdict((), (_explained(best),) if best else (), fitting)
+
+    def _read(self, example: Example) -> Reading:
+        """Reads the model as traced at an example, with no more Resize nodes scaled than it takes."""
+        plain = self._reading(example, lambda index: False)
+        if not plain.consistent or not plain.fixed:
+            return plain
+        if plain.refusal is None:
+            # A Resize to a fixed size in a network that accepts other sizes is meant so.
+            if plain.loosened or not self._accepts_others(example):
+                plain.refusal = Refusal(plain.fixed[0], _MEANT)
+            return plain
+        full = self._reading(example, lambda index: True)
+        if full.refusal is None:
+            scaled = [each for each in full.repairs if isinstance(each, Scaling)]
+            standing = (each.node for each in scaled if self._stands(example, each.index))
+            loose = next(itertools.chain(full.fixed, standing), None)
+            full.refusal = Refusal(loose, _MEANT) if loose else None
+        return full
+
+    def _stands(self, example: Example, index: int) -> bool:
+        """Whether a Resize may keep its sizes as well."""
+        return self._reading(example, lambda each: each != index).refusal is None
+
+    def _reading(self, example: Example, scale: Callable[[int], bool]) -> Reading:
+        return Reading(self._sizes, example, self.shuffles(), scale, self.model.outputs)
+
+    def _accepts_others(self, example: Example) -> bool:
+        """Whether the model as it is accepts other sizes than an example's at its batch."""
+        point = example.point
+        scaled = [{n: s if n in example.batch else s * factor for n, s in point.items()} for factor in (2, 3)]
+        return any(self._accepted(scaled))
+
+    def _may_have(self, op: str) -> bool:
+        """Asks without cost whether there can be anything: most models end here."""
+        if self.model.proto.functions or not dynamic_dims(self.model.inputs):
+            return False
+        ops = self.model.main.by_op.keys()
+        return op in ops and bool(ops & {"Reshape", "Resize"}) and bool(self._constants)
+
+    @functools.cached_property
+    def _constants(self) -> list[int]:
+        """The constant sizes that Reshape and Resize nodes ask for."""
+        found: set[int] = set()
+        for node in self._nodes:
+            found.update(n for n in asked_of(node, self._seen) or () if n is not None and n > 1)
+        return sorted(found)
+
+    @functools.cached_property
+    def _seen(self) -> Mapping[str, Tensor]:
+        """Every tensor at generic sizes: it shows which dimensions are dynamic, and which are the same."""
+        return self._sizes.run(generic(self._sizes.names), keep=True).tensors
+
+    @functools.cached_property
+    def _points(self) -> list[Point]:
+        """The sizes at which the model may have been traced, likely ones first; none where it is not baked."""
+        names = self._sizes.names
+        points = [] if self._scales(names) else list(self._candidates(names))
+        if not points:
+            return []
+        good = self.accepted(points)
+        batch = self._batch(names)
+
+        def unlikely(point: Point) -> tuple[int, ...]:
+            rest = [size for name, size in point.items() if name not in batch]
+            return sum(point[name] for name in batch), len(set(rest)), sum(rest)
+
+        good = self._declared(sorted(good, key=unlikely)[:_MOST_POINTS])
+        scaled = [{name: size * factor for name, size in point.items()} for point in good for factor in (2, 3)]
+        fine = self._accepted(scaled) if scaled else []
+        return [point for row, point in enumerate(good) if not any(fine[2 * row : 2 * row + 2])][:_MOST_READINGS]
+
+    def _declared(self, points: Sequence[Point]) -> list[Point]:
+        """Returns those of some sizes at which tensors have the sizes that the file declares for them."""
+        tensors = self._sizes.run(points, keep=True).tensors if points else {}
+        fits = np.ones(len(points), dtype=bool)
+        graph = self.model.proto.graph
+        for value in (*graph.output, *graph.value_info):
+            found = tensors.get(value.name)
+            declared = value.type.tensor_type.shape.dim
+            if found is None or found.shape is None or len(found.shape) != len(declared):
+                continue
+            for num, dim in zip(found.shape, declared, strict=True):
+                if num.known and dim.HasField("dim_value"):
+                    fits &= np.asarray(num.value) == dim.dim_value
+        return [point for point, fine in zip(points, fits, strict=True) if fine]
+
+    def _scales(self, names: Sequence[str]) -> bool:
+        """Whether the model accepts some usual sizes, so that nothing is baked in; asked first, since it is cheap."""
+        batch = self._batch(names)
+        # A batch of 2 may be baked in, and then no other is accepted.
+        counts = (2, 3) if batch else (2,)
+        sizes = (64, 128, 192, 256, 384, 512)
+        usual = [{n: count if n in batch else size for n in names} for count in counts for size in sizes]
+        fine = self._accepted(usual)
+        return all(sum(fine[row : row + len(sizes)]) >= 2 for row in range(0, len(fine), len(sizes)))
+
+    def _accepted(self, points: Sequence[Point]) -> list[bool]:
+        accepted = np.ones(len(points), dtype=bool)
+        for check in self._sizes.run(points).checks:
+            accepted &= check.holds
+        return [bool(fine) for fine in accepted]
+
+    def _batch(self, names: Sequence[str]) -> list[str]:
+        places = dynamic_dims(self.model.inputs)
+        return [n for n in names if n in places and all(place.endswith(":0") for place in places[n])]
+
+    def _candidates(self, names: Sequence[str]) -> Iterator[Point]:
+        """Yields combinations of sizes that constants suggest; not 1, which broadcasts beside anything."""
+        sizes = {n * f for n in self._constants for f in _FACTORS} | {
+            n // f for n in self._constants for f in _FACTORS if n % f == 0
+        }
+        likely = sorted(size for size in sizes if 1 < size <= 8192)
+        if len(likely) > _MOST_SIZES:
+            likely = [n for n in self._constants if n <= 8192][:_MOST_SIZES]
+        batch = self._batch(names)
+        others = [n for n in names if n not in batch]
+        if len(others) not in (1, 2) or not likely:
+            pairs: list[tuple[int, ...]] = [(n,) * len(others) for n in likely]
+        else:
+            pairs = list(itertools.product(likely, repeat=len(others)))
+        for count in self._counts if batch else [1]:
+            for pair in pairs if others else [()]:
+                yield {**dict.fromkeys(batch, count), **{n: int(s) for n, s in zip(others, pair, strict=True)}}
+
+    @functools.cached_property
+    def _counts(self) -> list[int]:
+        """Batches that the model may have been traced with: usual ones, and what targets begin with."""
+        asked = (asked_of(node, self._seen) for node in self._nodes)
+        first = {sizes[0] for sizes in asked if sizes and sizes[0] is not None and 1 < sizes[0] <= _LARGEST_BATCH}
+        return sorted({1, 2, 4, 8} | set(sorted(first)[:_MOST_BATCHES]))
+
+    def _shuffle(
+        self, index: int, first: Node, dims: Sequence[Num] | None, readers: Mapping[str, list[int]]
+    ) -> Shuffle | None:
+        split = ints_of(first, self._seen)
+        after = readers.get(first.outputs[0], [])
+        if split is None or len(split) != 6 or len(after) != 1 or self._nodes[after[0]].op != "Transpose":
+            return None
+        turn = self._nodes[after[0]]
+        last = readers.get(turn.outputs[0], [])
+        known = _SHUFFLES.get(tuple(turn.attrs.get("perm", ())))
+        outputs = {first.outputs[0], turn.outputs[0]} & set(self.model.outputs)
+        if known is None or outputs or len(last) != 1 or self._nodes[last[0]].op != "Reshape":
+            return None
+        op, mode, positions = known
+        channels, block, other, height, width = (split[n] for n in positions)
+        joined = ints_of(self._nodes[last[0]], self._seen)
+        if dims is None or len(dims) != 4 or joined is None or len(joined) != 4 or block != other or block < 2:
+            return None
+        # Only sizes that are dynamic outside and constant here are baked.
+        if not any(dims[axis].mask and n > 0 for axis, n in zip((0, 2, 3), (split[0], height, width), strict=True)):
+            return None
+        deep = block * block * channels
+        fine = (channels, height * block, width * block) if op == "DepthToSpace" else (deep, height, width)
+        whole = dims[1].value == (deep if op == "DepthToSpace" else channels)
+        if not whole or min(height, width) < 1 or not _agrees(joined, (split[0], *fine)):
+            return None
+        return Shuffle(first, (index, after[0], last[0]), op, mode, block, channels, tuple(split), positions)
+
+
+def _agrees(asked: Sequence[int], sizes: Sequence[int]) -> bool:
+    if not all(n in (0, -1, size) for n, size in zip(asked[1:], sizes[1:], strict=True)):
+        return False
+    # The batch may be spelled differently in the two.
+    return asked[0] in (0, -1, sizes[0]) or sizes[0] in (0, -1)
+
+
+def _sizes_at(tensors: Mapping[str, Tensor], row: int, name: str) -> list[int] | None:
+    found = tensors.get(name)
+    if found is None or found.shape is None or not all(num.known for num in found.shape):
+        return None
+    values = [num.value for num in found.shape]
+    return [int(value[row]) if isinstance(value, np.ndarray) else int(value) for value in values]
+
+
+def _spoken(point: Point) -> str:
+    return ", ".join(f"{name} {size}" for name, size in point.items())
+
+
+def _ambiguous(whole: Sequence[Reading]) -> Refusal:
+    """Says that two examples explain the constants, and names a node that they repair in different ways."""
+    one = whole[0]
+    two = next(reading for reading in whole if reading.plan != one.plan)
+    nodes = {each.index: each.node for each in (*two.repairs, *one.repairs)}
+    index = min(dict(set(one.plan) ^ set(two.plan)))
+    points = f"{_spoken(one.example.point)} as well as {_spoken(two.example.point)}"
+    return Refusal(nodes[index], f"has constants that fit an example of {points}")
+
+
+def _explained(reading: Reading) -> Refusal:
+    assert reading.refusal is not None
+    node, why = reading.refusal.node, reading.refusal.why
+    return Refusal(node, f"{why}; the other constants fit an example of {_spoken(reading.example.point)}")
