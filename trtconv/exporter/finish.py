@@ -19,6 +19,7 @@ from trtconv.core.version import __version__
 from trtconv.exporter.source_line import blame_stack_text, first_line
 from trtconv.exporter.torch_module import Subject
 from trtconv.graph.scope import SOURCE_KEY
+from trtconv.graph.walk import all_nodes
 
 MODULE_KEY, CODE_KEY = "trtconv.module", "trtconv.code"
 """Node metadata: path of the submodule, and the text of the line that SOURCE_KEY names."""
@@ -94,7 +95,7 @@ def _forget_symbols(graph: onnx.GraphProto) -> None:
 
 def _sources(graph: onnx.GraphProto, subject: Subject) -> None:
     """Says for each node which submodule and which line of Python it comes from."""
-    for node in _all_nodes(graph):
+    for node in all_nodes(graph.node):
         old = {prop.key: prop.value for prop in node.metadata_props}
         module = _module_path(old, node.name, subject)
         blame = blame_stack_text(old[_STACK]) if _STACK in old else _caller(module, subject)
@@ -105,14 +106,6 @@ def _sources(graph: onnx.GraphProto, subject: Subject) -> None:
         for key, value in found.items():
             if value:
                 node.metadata_props.add(key=key, value=value)
-
-
-def _all_nodes(graph: onnx.GraphProto) -> Iterable[onnx.NodeProto]:
-    for node in graph.node:
-        yield node
-        for attribute in node.attribute:
-            for body in (*([attribute.g] if attribute.HasField("g") else ()), *attribute.graphs):
-                yield from _all_nodes(body)
 
 
 def _module_path(props: Mapping[str, str], name: str, subject: Subject) -> str:
@@ -166,7 +159,7 @@ def write_axis(proto: onnx.ModelProto) -> int:
     """
     sizes = {t.name: list(t.dims) for t in proto.graph.initializer}
     changed = 0
-    for node in _all_nodes(proto.graph):
+    for node in all_nodes(proto.graph.node):
         quantizes = node.op_type in ("QuantizeLinear", "DequantizeLinear")
         if quantizes and len(node.input) > 1 and not any(a.name == "axis" for a in node.attribute):
             scale = sizes.get(node.input[1])
@@ -199,7 +192,7 @@ def custom_domains(proto: onnx.ModelProto) -> tuple[str, ...]:
     own = {(f.domain, f.name) for f in proto.functions}
     foreign = {
         f"{n.domain}::{n.op_type}"
-        for n in _all_nodes(proto.graph)
+        for n in all_nodes(proto.graph.node)
         if n.domain not in ("", "ai.onnx") and (n.domain, n.op_type) not in own
     }
     return tuple(sorted(foreign))

@@ -8,9 +8,10 @@ Looks at names, counts and types; never at weights. How deep graphs lie in graph
 from __future__ import annotations
 
 import functools
+import graphlib
 import itertools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import onnx
@@ -18,6 +19,7 @@ from onnx import AttributeProto, TensorProto
 from onnx.external_data_helper import uses_external_data
 
 from trtconv.graph.nodes import Columns
+from trtconv.graph.walk import operators
 
 _BITS = {
     **dict.fromkeys((TensorProto.FLOAT, TensorProto.INT32, TensorProto.UINT32), 32),
@@ -138,31 +140,11 @@ def _function_faults(proto: onnx.ModelProto) -> Iterator[str]:
     known = {(f.domain, f.name) for f in proto.functions}
     if len(known) < len(proto.functions):
         yield "it has two functions of the same name"
-    calls = {(f.domain, f.name): _called(f.node) & known for f in proto.functions}
-    while calls:
-        leaves = [key for key, called in calls.items() if not called & calls.keys()]
-        if not leaves:
-            yield f"function {next(iter(calls))[1]!r} calls itself"
-            return
-        for key in leaves:
-            del calls[key]
-
-
-def _called(nodes: Iterable[onnx.NodeProto]) -> set[tuple[str, str]]:
-    found = set()
-    for node in nodes:
-        found.add((node.domain, node.op_type))
-        for body in _bodies(node):
-            found |= _called(body.node)
-    return found
-
-
-def _bodies(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
-    for attribute in node.attribute:
-        if attribute.type == AttributeProto.GRAPH:
-            yield attribute.g
-        elif attribute.type == AttributeProto.GRAPHS:
-            yield from attribute.graphs
+    calls = {(f.domain, f.name): operators(f.node) & known for f in proto.functions}
+    try:
+        graphlib.TopologicalSorter(calls).prepare()
+    except graphlib.CycleError as error:
+        yield f"function {error.args[1][0][1]!r} calls itself"
 
 
 def _graph_faults(graph: onnx.GraphProto, columns: Columns, outside: frozenset[str], opset: int) -> Iterator[str]:

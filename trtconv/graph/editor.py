@@ -75,7 +75,7 @@ class Field:
         proto = self.scope.columns.nodes[index]
         for name in self.scope.columns.inputs[index]:
             if name and name not in self._tensors:
-                tensor = self.scope.initializer(name) or self.scope.outer_constant(name)
+                tensor = None if name in self.scope.producers else self.scope.constant(name)
                 self._tensors[name] = gs.Variable(name) if tensor is None else gs.Constant(name, LazyValues(tensor))
         node = self._import_node(proto)
         self._index[id(node)] = index
@@ -102,18 +102,7 @@ class Field:
         if isinstance(tensor, gs.Constant):
             lazy = tensor._values  # the public `.values` reads neither external data nor bfloat16
             return self.model.array(lazy.tensor) if isinstance(lazy, LazyValues) else np.asarray(lazy)
-        if tensor.inputs:
-            return self._constant_value(tensor.inputs[0]) if tensor.inputs[0].op == "Constant" else None
         return self.scope.values(tensor.name)
-
-    def _constant_value(self, node: gs.Node) -> NDArray[Any] | None:
-        value = node.attrs.get("value")
-        if isinstance(value, gs.Constant):
-            return self.values(value)
-        for name, dtype in (("value_float", "f4"), ("value_floats", "f4"), ("value_int", "i8"), ("value_ints", "i8")):
-            if name in node.attrs:
-                return np.asarray(node.attrs[name], dtype=dtype)
-        return None
 
     def fold(self, tensor: gs.Tensor) -> NDArray[Any] | None:
         """Returns the values of a tensor that is computed from constants alone, or None.

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import onnx
-from onnx import helper, numpy_helper
+from onnx import helper
 
 from trtconv.core.dims import Range, ShapeProfile
 from trtconv.graph.model import OnnxModel
-from trtconv.graph.nodes import Columns
+from trtconv.graph.walk import reads
 
 _PICKS = ("min", "opt", "max")
 _DISTANCES = (0, 1, 2, 4)
@@ -34,7 +34,7 @@ class Cutter:
         self._model = model
         self._profiles = tuple(profiles)
         self._columns = model.main.columns
-        self._reads = _reads(self._columns)
+        self._reads = [reads(node) for node in self._columns.nodes]
         self._elements = model.inferred_types[0]
         self._shapes = [_shapes(model, profile, pick) for profile in self._profiles for pick in _PICKS]
         # Axes with the same sizes are one dimension, as they are in the model more often than not.
@@ -99,25 +99,22 @@ class Cutter:
         """Returns what the rest of the model takes from a part; where that is nothing, all that it makes."""
         inside = set(kept)
         taken = {value.name for value in self._model.proto.graph.output}
-        taken.update(*(reads for index, reads in enumerate(self._reads) if index not in inside))
+        taken.update(*(names for index, names in enumerate(self._reads) if index not in inside))
         made = [name for index in kept for name in self._columns.outputs[index] if name]
         return [name for name in made if name in taken] or made
 
     def _give(self, graph: onnx.GraphProto, name: str) -> bool:
         """Makes a tensor an initializer or an input of a part; False where that cannot be."""
         scope = self._model.main
-        tensor = scope.initializer(name)
+        tensor = scope.constant(name)
         if tensor is not None:
-            graph.initializer.append(tensor)
+            graph.initializer.add().CopyFrom(tensor)
+            graph.initializer[-1].name = name
             return True
         for sparse in scope.graph.sparse_initializer:
             if sparse.values.name == name:
                 graph.sparse_initializer.append(sparse)
                 return True
-        constant = scope.values(name)
-        if constant is not None:
-            graph.initializer.append(numpy_helper.from_array(constant, name))
-            return True
         value = self._value(name)
         if value is not None:
             graph.input.append(value)
@@ -156,20 +153,3 @@ def _shapes(model: OnnxModel, profile: ShapeProfile, pick: str) -> Mapping[str, 
     for value in proto.graph.output:
         value.type.tensor_type.ClearField("shape")
     return OnnxModel(proto, model.path).inferred_shapes[0]
-
-
-def _reads(columns: Columns) -> list[set[str]]:
-    """Returns the tensors that each node reads, in the graphs inside it too."""
-    reads = [{name for name in inputs if name} for inputs in columns.inputs]
-    for index, _, body in columns.bodies():
-        reads[index] |= _captured(body)
-    return reads
-
-
-def _captured(body: onnx.GraphProto) -> set[str]:
-    """Returns the tensors that a graph takes from around it."""
-    columns = Columns(body.node)
-    own = {value.name for value in (*body.input, *body.initializer)}
-    own.update(name for outputs in columns.outputs for name in outputs)
-    results: Iterable[set[str]] = ({value.name} for value in body.output)
-    return set().union(*_reads(columns), *results) - own

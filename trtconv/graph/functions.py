@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import onnx
 
 from trtconv.graph.types import KNOWN_DOMAINS
+from trtconv.graph.walk import operators
 
 
 class UnsupportedFunctions(Exception):
@@ -16,36 +17,29 @@ class UnsupportedFunctions(Exception):
 def functions_with(functions: Iterable[onnx.FunctionProto], ops: Sequence[str]) -> list[onnx.FunctionProto]:
     """Returns the functions that hold one of the operators, directly or through functions that they call."""
     functions = list(functions)
-    wanted = {(domain, op) for domain in KNOWN_DOMAINS for op in ops}
-    holders = {(f.domain, f.name) for f in functions if _has_op(f.node, wanted)}
-    grown = True
-    while grown and holders:
-        callers = {(f.domain, f.name) for f in functions if _has_op(f.node, holders)} - holders
-        holders |= callers
-        grown = bool(callers)
-    return [f for f in functions if (f.domain, f.name) in holders]
+    users: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for function in functions:
+        for used in operators(function.node):
+            users.setdefault(used, []).append((function.domain, function.name))
+    found = _reached([(domain, op) for domain in KNOWN_DOMAINS for op in ops], users)
+    return [f for f in functions if (f.domain, f.name) in found]
 
 
 def called_functions(proto: onnx.ModelProto) -> set[tuple[str, str]]:
     """Returns the functions that are called from the graph, directly or through other functions."""
-    bodies = {(f.domain, f.name): f.node for f in proto.functions}
-    called: set[tuple[str, str]] = set()
-    queue: list[Iterable[onnx.NodeProto]] = [proto.graph.node]
-    for nodes in queue:
-        for node in nodes:
-            key = (node.domain, node.op_type)
-            if key in bodies and key not in called:
-                called.add(key)
-                queue.append(bodies[key])
-            queue.extend(g.node for a in node.attribute for g in (*([a.g] if a.HasField("g") else []), *a.graphs))
-    return called
+    calls = {(f.domain, f.name): operators(f.node) for f in proto.functions}
+    called = operators(proto.graph.node)
+    return (called | _reached(called, calls)) & calls.keys()
 
 
-def _has_op(nodes: Iterable[onnx.NodeProto], ops: set[tuple[str, str]]) -> bool:
-    for node in nodes:
-        if (node.domain, node.op_type) in ops:
-            return True
-        bodies = (g for a in node.attribute for g in (*([a.g] if a.HasField("g") else []), *a.graphs))
-        if any(_has_op(body.node, ops) for body in bodies):
-            return True
-    return False
+def _reached(
+    first: Iterable[tuple[str, str]], steps: Mapping[tuple[str, str], Iterable[tuple[str, str]]]
+) -> set[tuple[str, str]]:
+    """Returns what one or more steps lead to."""
+    found: set[tuple[str, str]] = set()
+    queue = list(first)
+    for key in queue:
+        fresh = set(steps.get(key, ())) - found
+        found |= fresh
+        queue += fresh
+    return found

@@ -14,7 +14,7 @@ import itertools
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -46,6 +46,7 @@ from trtconv.graph.inference import InferredShapes, same_pads
 from trtconv.graph.nodes import Columns
 from trtconv.graph.scope import Scope, inner_scopes, used_names
 from trtconv.graph.types import ONNX_DOMAINS, PROTOBUF_LIMIT, dtype_name
+from trtconv.graph.walk import all_nodes, inner_graphs, tensors
 
 # It prints to stdout, which belongs to the report.
 G_LOGGER.severity = G_LOGGER.CRITICAL
@@ -310,7 +311,7 @@ class OnnxModel:
                 yield from filter(uses_external_data, (sparse.values, sparse.indices))
             yield from filter(uses_external_data, scope.columns.tensors())
         for function in self.proto.functions:
-            yield from filter(uses_external_data, _node_tensors(function.node))
+            yield from filter(uses_external_data, _function_tensors(function))
 
     def _move_weights(self, path: Path) -> None:
         """Writes the weights to the data file of a model at `path`, and makes them refer to it."""
@@ -444,7 +445,6 @@ class OnnxModel:
 
     def _forget_names(self) -> None:
         self.__dict__.pop("_names", None)
-        self.__dict__.pop("_is_flat", None)
         self.touch()
 
     def inline_functions_with(self, *ops: str) -> tuple[str, ...]:
@@ -482,15 +482,14 @@ def _parse(data: bytes, path: Path) -> onnx.ModelProto:
     return proto
 
 
-def _node_tensors(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.TensorProto]:
-    """Yields the tensors that attributes of nodes hold, those of the graphs inside them too."""
-    columns = Columns(nodes)
-    yield from columns.tensors()
-    for _, _, body in columns.bodies():
+def _function_tensors(function: onnx.FunctionProto) -> Iterator[onnx.TensorProto]:
+    """Yields the tensors that a function holds, those of the graphs inside its nodes too."""
+    for node in all_nodes(function.node):
+        yield from tensors(node.attribute)
+    for body in inner_graphs(function.node):
         yield from body.initializer
         for sparse in body.sparse_initializer:
             yield from (sparse.values, sparse.indices)
-        yield from _node_tensors(body.node)
 
 
 def _all_names(scope: Scope) -> Iterator[str]:

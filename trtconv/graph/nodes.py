@@ -9,7 +9,8 @@ from typing import Any
 import onnx
 from onnx import AttributeProto
 
-_GRAPHS = (AttributeProto.GRAPH, AttributeProto.GRAPHS)
+from trtconv.graph import walk
+
 _READ = ("names", "ops", "domains", "inputs", "outputs", "attributes")
 
 
@@ -47,22 +48,13 @@ class Columns:
             (index, attribute.name, body)
             for index, attributes in enumerate(self.attributes)
             for attribute in attributes
-            if attribute.type in _GRAPHS
-            for body in ([attribute.g] if attribute.type == AttributeProto.GRAPH else attribute.graphs)
+            if attribute.type in walk.BODIES
+            for body in walk.bodies(attribute)
         ]
 
     def tensors(self) -> Iterator[onnx.TensorProto]:
-        """Yields the tensors that attributes of these nodes hold, without those of the graphs inside them."""
-        for attribute in itertools.chain.from_iterable(self.attributes):
-            kind = attribute.type
-            if kind == AttributeProto.TENSOR:
-                yield attribute.t
-            elif kind == AttributeProto.TENSORS:
-                yield from attribute.tensors
-            elif kind == AttributeProto.SPARSE_TENSOR:
-                yield from (attribute.sparse_tensor.values, attribute.sparse_tensor.indices)
-            elif kind == AttributeProto.SPARSE_TENSORS:
-                yield from (part for sparse in attribute.sparse_tensors for part in (sparse.values, sparse.indices))
+        """Returns the tensors that attributes of these nodes hold, without those of the graphs inside them."""
+        return walk.tensors(itertools.chain.from_iterable(self.attributes))
 
     def replace(self, made: Mapping[int, int], nodes: Iterable[onnx.NodeProto]) -> None:
         """Takes note that some nodes were replaced by others, or removed.

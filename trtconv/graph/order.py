@@ -1,13 +1,13 @@
-"""Nodes in topological order, and what a node reads, its bodies included."""
+"""Nodes in topological order."""
 
 from __future__ import annotations
 
 import graphlib
-from collections.abc import Iterator
 
 import onnx
 
 from trtconv.graph.model import OnnxModel
+from trtconv.graph.walk import reads
 
 
 def sort(model: OnnxModel) -> None:
@@ -31,13 +31,3 @@ def _sort(graph: onnx.GraphProto) -> bool:
     del graph.node[:]
     graph.node.extend(nodes)
     return True
-
-
-def reads(node: onnx.NodeProto) -> Iterator[str]:
-    """Yields the tensors that a node reads, those that its graphs take from outside too."""
-    yield from (name for name in node.input if name)
-    for attribute in node.attribute:
-        for graph in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
-            yield from (output.name for output in graph.output)
-            for inner in graph.node:
-                yield from reads(inner)

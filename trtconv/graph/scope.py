@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from trtconv.core.findings import Location
 from trtconv.graph.nodes import Columns
-from trtconv.graph.types import ONNX_DOMAINS, known_dtype_name
+from trtconv.graph.types import known_dtype_name
+from trtconv.graph.walk import constant_of
 
 if TYPE_CHECKING:
     from trtconv.graph.model import OnnxModel
@@ -75,19 +76,20 @@ class Scope:
         found = self.initializers.get(name)
         return found if found is not None or self.parent is None else self.parent.initializer(name)
 
+    def constant(self, name: str) -> onnx.TensorProto | None:
+        """Returns what an initializer or a Constant node holds, of this graph or one around it; None for the rest."""
+        tensor = self.initializers.get(name)
+        if tensor is not None:
+            return tensor
+        node = self.producer(name)
+        if node is not None:
+            return constant_of(node)
+        return None if self.parent is None else self.parent.constant(name)
+
     def values(self, name: str) -> NDArray[Any] | None:
         """Returns the values of an initializer or of a Constant node's output; None for anything computed."""
-        tensor = self.initializer(name)
-        if tensor is not None:
-            return self.model.array(tensor)
-        scope: Scope | None = self
-        while scope is not None and name not in scope.producers:
-            scope = scope.parent
-        if scope is None:
-            return None
-        node = scope.columns.nodes[scope.producers[name]]
-        value = next((a.t for a in node.attribute if a.name == "value"), None)
-        return self.model.array(value) if node.op_type == "Constant" and value is not None else None
+        tensor = self.constant(name)
+        return None if tensor is None else self.model.array(tensor)
 
     def producer(self, name: str) -> onnx.NodeProto | None:
         """Returns the node of this graph that makes a tensor."""
@@ -136,18 +138,6 @@ class Scope:
             + sum(value.name == name for value in (*scope.graph.output, *scope.graph.input))
             for scope in self.seen_from(name)
         )
-
-    def outer_constant(self, name: str) -> onnx.TensorProto | None:
-        """Returns what a Constant node in a graph around this one holds, or None."""
-        if self.parent is None:
-            return None
-        index = self.parent.producers.get(name)
-        if index is None:
-            return self.parent.outer_constant(name)
-        node = self.parent.columns.nodes[index]
-        if node.op_type != "Constant" or node.domain not in ONNX_DOMAINS:
-            return None
-        return next((a.t for a in node.attribute if a.name == "value"), None)
 
     def location(self, index: int, tensor: str = "") -> Location:
         """Returns the place of a node of this graph."""

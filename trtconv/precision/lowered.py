@@ -11,6 +11,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from trtconv.graph.scope import Scope
+from trtconv.graph.walk import constant_of
 from trtconv.precision.regions import is_repeated
 from trtconv.precision.schemas import FLOAT
 
@@ -90,9 +91,7 @@ class LoweredGraph:
         if tensor is not None:
             return tensor
         index = self._own.get(name, -1)
-        if index < 0 or self.nodes[index].op_type != "Constant":
-            return None
-        return next((a.t for a in self.nodes[index].attribute if a.name == "value"), None)
+        return None if index < 0 else constant_of(self.nodes[index])
 
     def overflows(self, name: str) -> bool:
         """Whether a tensor is a constant with finite values that are too large."""

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 import onnx
 
 from trtconv.graph.model import OnnxModel
-from trtconv.graph.order import reads
 from trtconv.graph.scope import Scope
+from trtconv.graph.walk import reads
 
 _MATRIX = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 
@@ -81,7 +81,7 @@ def _reached(nodes: Sequence[onnx.NodeProto], is_source: Callable[[onnx.NodeProt
     names: set[str] = set()
     found: set[int] = set()
     for index, node in enumerate(nodes):
-        computed = [n for n in node.input if n and scope.values(n) is None] if names else []
+        computed = [n for n in node.input if n and scope.constant(n) is None] if names else []
         if is_source(node) or (computed and names.issuperset(computed)):
             names.update(node.output)
             found.add(index)

@@ -20,6 +20,7 @@ from typing import Any
 
 from trtconv.core.frozen import frozen
 from trtconv.graph.checker import data_can_be_propagated
+from trtconv.graph.walk import bodies, reads
 from trtconv.runtimes.tensorrt.base import ParserIssue
 
 _ROUNDS = 50
@@ -89,7 +90,7 @@ class _Graph:
 
         self._model = onnx.load_model_from_string(model)
         self._nodes = list(self._model.graph.node)
-        self._reads = [set(_reads(node)) for node in self._nodes]
+        self._reads = [reads(node) for node in self._nodes]
         self._types = _types(self._model)
         self._constants = _constants(self._model)
         self._functions = {(f.domain, f.name) for f in self._model.functions}
@@ -197,32 +198,14 @@ def _label(node: Any) -> str:
     return node.name or f"node_of_{next(iter(node.output), '')}"
 
 
-def _subgraphs(node: Any) -> Iterator[tuple[str, Any]]:
-    """Yields attribute name and graph of every subgraph of a node."""
-    for attribute in node.attribute:
-        if attribute.HasField("g"):
-            yield attribute.name, attribute.g
-        for graph in attribute.graphs:
-            yield attribute.name, graph
-
-
 def _inner_nodes(node: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Yields every node in the subgraphs of a node, and what it sits in, as the parser writes it."""
-    for name, graph in _subgraphs(node):
-        inside = (f"{_label(node)} ({node.op_type})", f"{graph.name} ({name})")
+    for attribute, graph in ((a, body) for a in node.attribute for body in bodies(a)):
+        inside = (f"{_label(node)} ({node.op_type})", f"{graph.name} ({attribute.name})")
         for inner in graph.node:
             yield inside, inner
             for deeper, innermost in _inner_nodes(inner):
                 yield inside + deeper, innermost
-
-
-def _reads(node: Any) -> Iterator[str]:
-    """Yields the names of the tensors that a node reads, in its subgraphs too."""
-    yield from (name for name in node.input if name)
-    for _, graph in _subgraphs(node):
-        yield from (output.name for output in graph.output)
-        for inner in graph.node:
-            yield from _reads(inner)
 
 
 def _types(model: Any) -> dict[str, Any]:
@@ -248,6 +231,6 @@ def _constants(model: Any) -> set[str]:
     """Returns the names of the tensors that depend on no input of the graph."""
     known = {tensor.name for tensor in model.graph.initializer}
     for node in model.graph.node:
-        if known.issuperset(_reads(node)):
+        if known.issuperset(reads(node)):
             known.update(node.output)
     return known

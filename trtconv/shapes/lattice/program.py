@@ -14,6 +14,7 @@ from onnx.external_data_helper import uses_external_data
 from trtconv.core.findings import Location
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.scope import python_line
+from trtconv.graph.walk import constant_of, reads
 from trtconv.shapes.lattice import elementwise, indexing, reducing, reshaping, windows
 from trtconv.shapes.lattice.number import UNKNOWN, Num
 from trtconv.shapes.lattice.registry import OPERATORS
@@ -45,7 +46,7 @@ class Program:
         self.nodes = [self._node(i if indexed else None, n, "") for i, n in enumerate(graph.node)]
         self._outputs = {value.name for value in graph.output}
         self._subgraphs: dict[int, tuple[list[Node], dict[str, Tensor], list[str]]] = {}
-        self._last_use = {name: i for i, n in enumerate(graph.node) for name in (*n.input, *_captured(n))}
+        self._last_use = {name: i for i, n in enumerate(graph.node) for name in reads(n)}
 
     def run(
         self,
@@ -158,19 +159,11 @@ class Program:
         domain = "" if proto.domain == "ai.onnx" else proto.domain
         attrs = {a.name: _attribute(a) for a in proto.attribute}
         if proto.op_type == "Constant" and not domain:
-            attrs["tensor"] = self._constant(proto, attrs)
+            held = constant_of(proto)
+            attrs["tensor"] = None if held is None else self._tensor(held)
         location = Location(path, index, proto.name, proto.op_type, source=python_line(proto))
         inputs, outputs = tuple(proto.input), tuple(proto.output)
         return Node(proto.op_type, domain, inputs, outputs, attrs, location, self._opset, _short(location.source))
-
-    def _constant(self, proto: Any, attrs: Mapping[str, Any]) -> Tensor | None:
-        for attribute in proto.attribute:
-            if attribute.name == "value":
-                return self._tensor(attribute.t)
-        for key, dtype in (("value_int", "i8"), ("value_ints", "i8"), ("value_float", "f4"), ("value_floats", "f4")):
-            if key in attrs:
-                return Tensor.of_array(np.asarray(attrs[key], dtype=dtype))
-        return None
 
     def _tensor(self, proto: Any) -> Tensor:
         dtype = _dtype(proto.data_type)
@@ -190,18 +183,6 @@ def _inlined(model: OnnxModel) -> Any:
     from onnx import inliner
 
     return inliner.inline_local_functions(model.skeleton())
-
-
-def _captured(node: Any) -> set[str]:
-    """Returns the names that the bodies of a node read, so that they are not let go of before it."""
-    names: set[str] = set()
-    for attribute in node.attribute:
-        if attribute.HasField("g"):
-            for inner in attribute.g.node:
-                names.update(inner.input)
-                names |= _captured(inner)
-            names.update(value.name for value in attribute.g.output)
-    return names
 
 
 def _dtype(code: int) -> np.dtype[Any] | None:
