@@ -38,7 +38,7 @@ test: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest -n $(JOBS) $(PYTEST_ARGS)
 
 test-export: $(VENV)/export.stamp
-	$(BIN)/python -m pytest -n $(JOBS) tests/unit/test_export_*.py tests/cli/test_export_command.py $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) tests/unit/exporter tests/cli/test_export_command.py $(PYTEST_ARGS)
 
 check: lint types test
 

@@ -1,4 +1,4 @@
-"""What all tests share. This folder is importable: `from models import ...`, `from fakes import ...`."""
+"""How all tests run; what they share is in `support`."""
 
 from __future__ import annotations
 

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from cli_helpers import ROOT, Ended, FakePipeline
 
 import trtconv
+from support.cli import Ended, FakePipeline
+from support.paths import ROOT
 from trtconv.cli import main
 
 

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli_helpers import FINDING, build_report, check_report
 
+from support.cli import FINDING, build_report, check_report
 from trtconv.cli.process.boundary import wants_json
 from trtconv.core.errors import BuildFailed, EnvironmentMissing, InputError, VerifyFailed
 

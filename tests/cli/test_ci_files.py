@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli_helpers import ROOT
+
+from support.paths import MODELS, ROOT
 
 SCRIPT = ROOT / ".ci" / "action.sh"
 
@@ -38,7 +39,7 @@ def _run(tmp_path: Path, **inputs: str) -> tuple[int, str, str]:
 
 def test_action_checks_models_and_writes_sarif(tmp_path: Path) -> None:
     for name in ("a b.onnx", "c.onnx"):
-        shutil.copy(ROOT / "models" / "unet.onnx", tmp_path / name)
+        shutil.copy(MODELS / "unet.onnx", tmp_path / name)
     sizes = "--dim batch=1 --dim 'height=64' --dim width=64 --target rtx"
     code, said, output = _run(tmp_path, MODELS="a b.onnx\nc.onnx\n", ARGS=sizes, SARIF="log.sarif")
     assert (code, output) == (0, "exit-code=0\n"), said
@@ -58,7 +59,7 @@ def test_action_runs_nothing_of_its_inputs(tmp_path: Path) -> None:
 
 
 def test_action_without_models_takes_the_configuration(tmp_path: Path) -> None:
-    shutil.copy(ROOT / "models" / "unet.onnx", tmp_path / "u.onnx")
+    shutil.copy(MODELS / "unet.onnx", tmp_path / "u.onnx")
     (tmp_path / "trtconv.toml").write_text('targets = ["rtx"]\n[[models]]\npath = "u.onnx"\n')
     code, said, _ = _run(tmp_path)
     assert code == 0, said

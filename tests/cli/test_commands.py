@@ -7,8 +7,8 @@ import types
 from pathlib import Path
 
 import pytest
-from cli_helpers import build_report, check_report, rewrite_report
 
+from support.cli import build_report, check_report, rewrite_report
 from trtconv.cli.commands.check import FORMATS
 from trtconv.core.builder_options import BuilderOptions
 from trtconv.core.dims import Range

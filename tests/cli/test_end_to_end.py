@@ -13,14 +13,15 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from cli_helpers import ROOT
 from onnx import TensorProto, helper, numpy_helper
+
+from support.paths import MODELS, ROOT
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("tensorrt_rtx") is None, reason="tensorrt-rtx has no package for this platform"
 )
 
-UNET = ROOT / "models" / "unet.onnx"
+UNET = MODELS / "unet.onnx"
 DIMS = ("--dim", "batch=1:1:4", "--dim", "height=64:64:128", "--dim", "width=64:64:128")
 
 

@@ -16,10 +16,10 @@ import numpy as np
 import onnx
 import pytest
 
+from support.paths import MODELS, ROOT
 from trtconv.runtimes.tensorrt.gpu import gpu_name
 
-ROOT = Path(__file__).resolve().parents[2]
-UNET = ROOT / "models" / "unet.onnx"
+UNET = MODELS / "unet.onnx"
 SMALL = ("--dim", "batch=1", "--dim", "height=32:48:64", "--dim", "width=32:48:64")
 
 pytestmark = pytest.mark.skipif(

@@ -8,11 +8,11 @@ import re
 from pathlib import Path
 
 import pytest
-from cli_helpers import ROOT
 
-from models import Layer, make
+from support.onnx_models import Layer, make
+from support.paths import MODELS
 
-UNET = str(ROOT / "models" / "unet.onnx")
+UNET = str(MODELS / "unet.onnx")
 TARGET = ("--target", "tensorrt-8.6")
 
 

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-NETS = Path(__file__).parents[1] / "unit" / "export_nets.py"
+from support.paths import TESTS
+
+NETS = TESTS / "support" / "export_nets.py"
 TORCH = importlib.util.find_spec("torch") is not None and importlib.util.find_spec("onnxscript") is not None
 needs_torch = pytest.mark.skipif(not TORCH, reason="torch and onnxscript are not installed")
 

@@ -9,15 +9,15 @@ from xml.etree import ElementTree
 import jsonschema
 import onnx
 import pytest
-from cli_helpers import ROOT
 
+from support.paths import DATA, MODELS
 from trtconv.cli.formats.text import runs_text
 from trtconv.core.findings import Finding, Severity
 from trtconv.core.requests.check import FailedRun
 from trtconv.rules import RULES
 
-UNET = str(ROOT / "models" / "unet.onnx")
-SARIF = json.loads((ROOT / "tests" / "data" / "sarif-2.1.0.json").read_bytes())
+UNET = str(MODELS / "unet.onnx")
+SARIF = json.loads((DATA / "sarif-2.1.0.json").read_bytes())
 
 
 @pytest.mark.parametrize("model", ["missing.onnx", "folder", "broken.onnx"])
@@ -108,7 +108,7 @@ def test_the_path_of_a_failed_model_is_written_once() -> None:
 
 
 def test_verbose_lists_every_finding(call, pipeline) -> None:
-    from cli_helpers import check_report
+    from support.cli import check_report
 
     found = tuple(Finding("TC305", "a-fault", f"number {n}", Severity.ERROR) for n in range(30))
     pipeline.result = check_report(findings=found)

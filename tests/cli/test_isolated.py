@@ -15,8 +15,8 @@ from typing import Any
 
 import onnx
 import pytest
-from cli_helpers import ROOT
 
+from support.paths import ROOT, TESTS
 from trtconv.cli.process import reproduction
 from trtconv.core.files import remove_temporaries
 
@@ -44,7 +44,7 @@ def build(request, progress):
         os.write(1, b"native noise\\n")
         print(os.getpid(), file=sys.stderr, flush=True)
         exec(os.environ["DEATH"], globals())
-    from cli_helpers import build_report
+    from support.cli import build_report
     return build_report() if hasattr(request, "engine_path") else None
 
 fake.build = fake.check = build
@@ -67,7 +67,7 @@ def start(spawn: Any, tmp_path: Path) -> Start:
 
     def begin(death: str, *args: str, command: str = "build") -> subprocess.Popen[str]:
         env = {"DEATH": death, "TMPDIR": str(tmp_path / "tmp"), "PYTHONFAULTHANDLER": ""}
-        env["PYTHONPATH"] = os.pathsep.join((str(ROOT), str(ROOT / "tests" / "cli")))
+        env["PYTHONPATH"] = os.pathsep.join((str(ROOT), str(TESTS)))
         process: subprocess.Popen[str] = spawn(FAKE, command, str(tmp_path / "m.onnx"), *args, env=env)
         return process
 

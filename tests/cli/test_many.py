@@ -13,8 +13,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from cli_helpers import ROOT
 
+from support.paths import MODELS
 from trtconv import pipeline
 from trtconv.core.requests.check import CheckRequest, FailedRun
 from trtconv.pipeline import batch
@@ -40,7 +40,7 @@ BROKEN = CONFIG + '[[models]]\npath = "broken.onnx"\n'
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("unet.onnx", "quantized_autoencoder.onnx"):
-        shutil.copy(ROOT / "models" / name, tmp_path)
+        shutil.copy(MODELS / name, tmp_path)
     (tmp_path / "broken.onnx").write_bytes(b"no model")
     (tmp_path / "trtconv.toml").write_text(CONFIG)
     monkeypatch.chdir(tmp_path)

@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from cli_helpers import ROOT, Ended
 from onnx import numpy_helper, parser
-from quant_models import Net, Quantiser, make_net
+
+from support.cli import Ended
+from support.paths import MODELS
+from support.quantized_models import Net, Quantiser, make_net
 
 Call = Callable[..., Ended]
 DECONV = (("strides", [2, 2]), ("output_padding", [1, 1]))
@@ -149,7 +151,7 @@ def test_requantising_is_asked_for_and_says_by_how_much(call: Call, tmp_path: Pa
 
 
 def test_the_clean_model_is_clean(call: Call) -> None:
-    status, errors = checked(call, ROOT / "models" / "quantized_autoencoder.onnx")
+    status, errors = checked(call, MODELS / "quantized_autoencoder.onnx")
     assert (status, errors) == (0, [])
 
 

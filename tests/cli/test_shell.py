@@ -11,14 +11,16 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli_helpers import ROOT
+
+from support.paths import MODELS
 
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("tensorrt_rtx") is None, reason="needs tensorrt-rtx"),
     pytest.mark.skipif(sys.platform == "win32", reason="POSIX files and limits"),
 ]
 
-MODEL = ROOT / "models" / "gan_generator.onnx"
+
+MODEL = MODELS / "gan_generator.onnx"
 RUN = "import sys; from trtconv.cli import main; sys.exit(main())"
 DIMS = ("--dim", "batch=1")
 

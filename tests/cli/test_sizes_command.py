@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.sizecases import MODELS, save
+from support.paths import MODELS
+from support.sizes import save
 
 UNET = str(MODELS / "unet.onnx")
 SR = str(MODELS / "super_resolution.onnx")

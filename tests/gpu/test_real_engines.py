@@ -13,8 +13,8 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-ROOT = Path(__file__).resolve().parents[2]
-MODELS = ROOT / "models"
+from support.paths import MODELS, ROOT
+
 SMALL = ("--dim", "batch=1:1:2", "--dim", "height=32:64:64", "--dim", "width=32:64:64")
 
 pytestmark = pytest.mark.gpu

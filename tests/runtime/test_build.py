@@ -9,11 +9,11 @@ import onnx
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from layers import layers
 from onnx import TensorProto, helper
 
 import trtconv
-from models import PLACES, RTX, WEIGHTS, Layer, make, parse, rewritten, wrap
+from support.onnx_models import PLACES, RTX, WEIGHTS, Layer, make, parse, rewritten, wrap
+from support.strategies import layers
 from trtconv.core.findings import Finding, Severity
 from trtconv.graph.model import OnnxModel
 from trtconv.pipeline.audit import audit

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("tensorrt_rtx", reason="tensorrt-rtx is not installed: pip install tensorrt-rtx")
 
-from models import PLACES, Layer, make
+from support.onnx_models import PLACES, Layer, make
 from trtconv.cli.formats.explain import explain_text
 from trtconv.core.requests.explain import ExplainRequest, Explanation, Layers
 from trtconv.core.target import Target

@@ -11,9 +11,10 @@ import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from quant_models import EXACT, MOVES, POINTS, Net, Quantiser, make_net
 
-from models import DECONV_PASSES, RTX, rewritten
+from support.onnx_models import DECONV_PASSES, RTX, rewritten
+from support.paths import MODELS
+from support.quantized_models import EXACT, MOVES, POINTS, Net, Quantiser, make_net
 from trtconv import pipeline
 from trtconv.core.bounds import make_profile
 from trtconv.core.dims import Range
@@ -28,7 +29,6 @@ from trtconv.runtimes.onnxruntime import compare_models
 
 pytest.importorskip("tensorrt_rtx")
 
-MODELS = Path(__file__).parents[2] / "models"
 USUAL = tuple(each for each in PASSES if not each.on_request)
 
 

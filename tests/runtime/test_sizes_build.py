@@ -9,8 +9,8 @@ import onnx
 import pytest
 
 import trtconv
-from tests.sizecases import MODELS, save
-from tests.unit.test_passes_match_skip import unet
+from support.paths import MODELS
+from support.sizes import save, unet
 from trtconv import BuildRequest, CheckRequest, InputError, Range, RewriteRequest, Target
 from trtconv.core.dim_flags import parse_dims, parse_values
 from trtconv.core.errors import EnvironmentMissing

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from support.paths import ROOT
+
 PACKAGE = ROOT / "trtconv"
 
 MAY_IMPORT = {

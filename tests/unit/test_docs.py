@@ -13,10 +13,10 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from support.paths import MODELS, ROOT
 from trtconv.cli.group import cli
 from trtconv.rules import RULES
 
-ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 DOCS = sorted((ROOT / "docs").glob("*.md"))
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *DOCS]
@@ -82,7 +82,7 @@ def assert_shows(printed: str, shown: str) -> None:
 @pytest.fixture
 def in_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     # No link: export names the folder that a model's source is in.
-    shutil.copytree(ROOT / "models", tmp_path / "models", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(MODELS, tmp_path / "models", ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "out").mkdir()
     monkeypatch.chdir(tmp_path)
     return tmp_path

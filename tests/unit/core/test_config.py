@@ -1,0 +1,117 @@
+"""trtconv.toml: what it means, what is refused, and the schema for editors."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from support.paths import ROOT
+from trtconv.core import config
+from trtconv.core.dims import Range
+from trtconv.core.errors import InputError
+from trtconv.core.findings import Severity
+from trtconv.core.target import Target
+
+FULL = """
+targets = ["rtx"]
+fail-on = "warning"
+
+[[models]]
+path = "nets/u net.onnx"
+targets = ["rtx", "tensorrt-8.6"]
+dims = { batch = 1, height = "64:128:256" }
+profiles = [{ width = "64:128" }, { width = "128:256" }]
+precision = "as-is"
+rewrite = false
+requantize = true
+thorough = true
+select = ["TC1", "TC3"]
+ignore = [{ code = "TC301", reason = "measured" }]
+
+[[models]]
+path = "gan.onnx"
+engine = "out/g.engine"
+fail-on = "never"
+"""
+
+
+def write(folder: Path, text: str, name: str = "trtconv.toml") -> Path:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_every_key(tmp_path: Path) -> None:
+    first, second, third = config.load(write(tmp_path, FULL)).entries
+    assert first.check.model == first.build.model == tmp_path / "nets" / "u net.onnx"
+    assert (first.check.target, second.check.target) == (Target("rtx"), Target("tensorrt", (8, 6)))
+    assert first.check.dims == {"batch": Range(1, 1, 1), "height": Range(64, 128, 256)}
+    assert first.build.profiles == ({"width": Range(64, 128, 128)}, {"width": Range(128, 256, 256)})
+    assert (first.check.rewrite, first.check.requantize, first.check.thorough) == (False, True, True)
+    assert first.check.fail_on is Severity.WARNING
+    assert first.check.selection.ignore == {"TC301": "measured"}
+    assert first.build.selection == first.check.selection
+    assert first.build.engine_path == tmp_path / "nets" / "u net.rtx.engine"
+    assert second.build.engine_path == tmp_path / "nets" / "u net.tensorrt-8.6.engine"
+    assert third.build.engine_path == tmp_path / "out" / "g.engine"
+    assert third.check.fail_on is None
+
+
+def test_pyproject(tmp_path: Path) -> None:
+    body = FULL.replace("[[models]]", "[[tool.trtconv.models]]")
+    path = write(tmp_path, f"[tool.trtconv]\n{body}", "pyproject.toml")
+    assert len(config.load(path).entries) == 3
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    assert config.find(tmp_path / "a" / "b") == path
+    nearer = write(tmp_path / "a", FULL)
+    assert config.find(tmp_path / "a" / "b") == nearer
+
+
+def test_pyproject_without_a_table_is_passed_over(tmp_path: Path) -> None:
+    outer = write(tmp_path, FULL)
+    (tmp_path / "a").mkdir()
+    write(tmp_path / "a", "[project]\nname = 'x'", "pyproject.toml")
+    assert config.find(tmp_path / "a") == outer
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "models is missing"),
+        ("models = []", "models is empty"),
+        ("[[models]]", r"models\[0\].path is missing"),
+        ("[[models]]\npath = 3", r"models\[0\].path must be a string"),
+        ("[[models]]\npath = 'a'\ndim = {}", r"no key models\[0\].dim; did you mean dims"),
+        ("[[models]]\npath = 'a'\ndims = { h = '3:x' }", r"models\[0\].dims.h is '3:x'"),
+        ("[[models]]\npath = 'a'\ndims = { h = true }", r"models\[0\].dims.h must be"),
+        ("[[models]]\npath = 'a'\ndims = { h = '9:3' }", "bounds must be ordered"),
+        ("[[models]]\npath = 'a'\nfail-on = 'always'", "not one of error, warning, never"),
+        ("[[models]]\npath = 'a'\ntargets = ['trt']", r"targets\[0\] is 'trt'"),
+        ("[[models]]\npath = 'a'\ntargets = 'rtx'", "targets must be an array"),
+        ("[[models]]\npath = 'a'\nignore = [{ code = 'TC301' }]", "reason is missing"),
+        ("[[models]]\npath = 'a'\nignore = [{ code = 'what', reason = 'x' }]", "no rule code"),
+        ("[[models]]\npath = 'a'\n[[models]]\npath = 'a'", "is the engine of two entries"),
+        ("models = [", "is no TOML"),
+    ],
+)
+def test_refusals(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        config.load(write(tmp_path, text))
+
+
+def test_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be read"):
+        config.load(tmp_path / "no.toml")
+
+
+def test_schema_for_editors_is_up_to_date_and_agrees() -> None:
+    path = ROOT / "docs" / "trtconv.schema.json"
+    schema = json.loads(path.read_text(encoding="utf-8"))
+    assert schema == config.SCHEMA, "run `make docs`"
+    jsonschema.Draft7Validator.check_schema(schema)
+    jsonschema.validate(config.tomllib.loads(FULL), schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({"models": [{"path": "a", "dim": {}}]}, schema)

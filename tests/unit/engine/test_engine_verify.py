@@ -1,0 +1,393 @@
+"""What verify makes of engines that are right, wrong, foreign, altered, or that cannot run here."""
+
+from __future__ import annotations
+
+import math
+import re
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from support.engines import DIMS, NET, Built, build, call_here, give_gpu
+from support.gpu import FakeDriver
+from support.paths import ROOT
+from trtconv.cli.commands.verify import command
+from trtconv.core.dims import Range
+from trtconv.core.errors import EngineFailed, EnvironmentMissing, InputError
+from trtconv.core.requests.engine import Limits, VerifyReport, VerifyRequest
+from trtconv.engine import verify, verifying
+from trtconv.engine.memory import available_bytes
+from trtconv.runtimes.compare import TOLERANCES
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
+    return give_gpu(monkeypatch)
+
+
+def run(built: Built, **options: Any) -> VerifyReport:
+    return verify(VerifyRequest(built.model, **options))
+
+
+def sizes(report: VerifyReport) -> list[tuple[int, str]]:
+    return [(case["profile"], case["size"]) for case in report.cases]
+
+
+def test_an_engine_that_computes_the_model(gpu: FakeDriver, tmp_path: Path) -> None:
+    report = run(build(tmp_path))
+    assert (report.exit_code, report.ran, report.why_not_run, report.precision) == (0, "engine", None, "tf32")
+    assert sizes(report) == [(0, "min"), (0, "opt"), (0, "max"), (0, "random 1"), (0, "random 2")]
+    assert report.runtime == {"family": "tensorrt", "version": "8.6.0", "gpu": "Fake GPU"}
+    for case in report.cases:
+        assert [output["name"] for output in case["outputs"]] == ["y", "z"]
+        assert case["shapes"]["x"][2] % 2 == 0, "only multiples of 2 are accepted"
+        assert max(output["max_rel"] for output in case["outputs"]) < 1e-6
+
+
+def test_every_profile_is_run_with_its_own_context(gpu: FakeDriver, tmp_path: Path) -> None:
+    second = {"n": Range(1, 1, 1), "h": Range(12, 16, 20), "w": Range(12, 16, 20)}
+    report = run(build(tmp_path, dims=(*DIMS, second)), random=1)
+    assert report.exit_code == 0
+    assert sizes(report)[4:] == [(1, "min"), (1, "opt"), (1, "max"), (1, "random 1")]
+
+
+def test_an_engine_that_computes_something_else(gpu: FakeDriver, tmp_path: Path) -> None:
+    report = run(build(tmp_path, computes=NET.replace("AveragePool", "MaxPool")))
+    assert report.exit_code == 1
+    assert not report.verified
+    assert report.worst is not None
+    assert report.worst["max_rel"] > 0.05
+
+
+@pytest.mark.parametrize(("fault", "code"), [(1e-6, 0), (0.5, 1), (float("nan"), 1), (float("inf"), 1)])
+def test_one_element_is_enough(gpu: FakeDriver, tmp_path: Path, fault: float, code: int) -> None:
+    report = run(build(tmp_path, faults={"z": fault}), random=0)
+    assert report.exit_code == code
+    failing = {output["name"] for case in report.cases for output in case["outputs"] if output["why"]}
+    assert failing == ({"z"} if code else set())
+
+
+def test_limits_of_the_user_hold(gpu: FakeDriver, tmp_path: Path) -> None:
+    built = build(tmp_path, faults={"z": 0.5})
+    assert run(built, limits=Limits(relative=1.0, cosine=0.0)).exit_code == 0
+    assert run(built, limits=Limits(mismatches=0.2, cosine=0.0)).exit_code == 0
+    assert run(built, limits=Limits(relative=1e-9)).exit_code == 1
+
+
+def test_tolerances_follow_the_precision(gpu: FakeDriver, tmp_path: Path) -> None:
+    assert run(build(tmp_path, precision="fp16"), random=0).precision == "fp16"
+    assert run(build(tmp_path, precision="int8"), random=0).precision == "int8"
+
+
+@pytest.mark.parametrize("limits", [Limits(relative=math.nan), Limits(cosine=math.nan), Limits(mismatches=math.nan)])
+def test_a_limit_beyond_which_nothing_is(gpu: FakeDriver, tmp_path: Path, limits: Limits) -> None:
+    with pytest.raises(InputError, match="is nan"):
+        run(build(tmp_path), limits=limits)
+
+
+def test_a_negative_seed(gpu: FakeDriver, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="seed -1"):
+        run(build(tmp_path), seed=-1)
+
+
+def test_the_help_and_the_page_tell_the_tolerances() -> None:
+    text = " ".join(next(p.help or "" for p in command.params if p.name == "tolerance").split())
+    told = {name: float(value) for name, value in re.findall(r"(\w+) (\d+e-\d+)", text)}
+    assert told == {name: each.relative for name, each in TOLERANCES.items()}
+    page = (ROOT / "docs" / "engines.md").read_text()
+    for each in TOLERANCES.values():
+        found = re.findall(rf"^\|[^|]*\| {each.relative:.0e} \| {each.cosine:g} \|$".replace("e-0", "e-"), page, re.M)
+        assert found, each
+
+
+def test_dims_choose_the_sizes(gpu: FakeDriver, tmp_path: Path) -> None:
+    built = build(tmp_path)
+    report = run(built, dims={"h": Range(6, 6, 6)}, random=0)
+    assert {case["shapes"]["x"][2] for case in report.cases} == {6}
+    with pytest.raises(InputError, match="no profile of the engine contains h=100"):
+        run(built, dims={"h": Range(100, 100, 100)})
+    with pytest.raises(InputError, match="7") as refused:
+        run(built, dims={"h": Range(7, 7, 7)})
+    assert "8" in refused.value.hint
+
+
+def save(path: Path, **arrays: Any) -> Path:
+    np.savez(path, **arrays)
+    return path
+
+
+def test_inputs_of_the_user(gpu: FakeDriver, tmp_path: Path) -> None:
+    inputs = save(tmp_path / "i.npz", x=np.ones((1, 3, 8, 4), np.float32))
+    report = run(build(tmp_path), inputs=inputs)
+    assert (report.exit_code, sizes(report)) == (0, [(0, "inputs")])
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"y": np.ones(3)}, "'y', which is no input"),
+        ({}, "no values for input 'x'"),
+        ({"x": np.ones((1, 3, 8, 8))}, "float32 in the model, and float64 here"),
+        ({"x": np.ones((1, 3, 8), np.float32)}, "has the shape"),
+        ({"x": np.ones((1, 4, 8, 8), np.float32)}, "has the shape"),
+        ({"x": np.ones((1, 3, 80, 8), np.float32)}, "no profile of the engine contains x 1x3x80x8"),
+        ({"x": np.full((1, 3, 8, 8), np.nan, np.float32)}, "holds NaN, 192 of 192"),
+        ({"x": np.array(["a"])}, "<U1 here"),
+    ],
+)
+def test_inputs_that_do_not_fit(gpu: FakeDriver, tmp_path: Path, arrays: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        run(build(tmp_path), inputs=save(tmp_path / "i.npz", **arrays))
+
+
+def test_a_file_that_is_no_npz(gpu: FakeDriver, tmp_path: Path) -> None:
+    (tmp_path / "i.npz").write_text("no")
+    with pytest.raises(InputError, match=r"no \.npz file"):
+        run(build(tmp_path), inputs=tmp_path / "i.npz")
+    np.save(tmp_path / "i.npy", np.ones(3))
+    with pytest.raises(InputError, match="one array without a name"):
+        run(build(tmp_path), inputs=tmp_path / "i.npy")
+    np.savez(tmp_path / "o.npz", x=np.array([{"a": 1}], dtype=object))
+    with pytest.raises(InputError, match=r"no \.npz file of plain arrays"):
+        run(build(tmp_path), inputs=tmp_path / "o.npz")
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, 99])
+def test_a_damaged_npz(gpu: FakeDriver, tmp_path: Path, method: int) -> None:
+    path = tmp_path / "i.npz"
+    np.savez_compressed(path, x=np.zeros((1, 3, 8, 8), np.float32))
+    data = bytearray(path.read_bytes())
+    central = data.find(b"PK\x01\x02")
+    # A compression that zipfile does not know, or blocks that zlib does not.
+    for at in (8, central + 10):
+        data[at] = method
+    start = 30 + int.from_bytes(data[26:28], "little") + int.from_bytes(data[28:30], "little")
+    data[start : start + 4] = b"\xff" * 4
+    path.write_bytes(data)
+    with pytest.raises(InputError, match=r"no \.npz file of plain arrays"):
+        run(build(tmp_path), inputs=path)
+
+
+def test_a_generator_makes_the_inputs(gpu: FakeDriver, tmp_path: Path) -> None:
+    made = "{n: np.full(s, seed, np.float32) for n, s in shapes.items()}"
+    (tmp_path / "g.py").write_text(f"import numpy as np\ndef make(shapes, seed):\n    return {made}\n")
+    report = run(build(tmp_path), generator=f"{tmp_path / 'g.py'}:make", seed=5)
+    assert report.exit_code == 0
+    assert [case["seed"] for case in report.cases] == [5, 6, 7, 8, 9]
+
+
+@pytest.mark.parametrize(
+    ("code", "name", "message"),
+    [
+        ("def make(shapes, seed): raise ValueError('oh')", "g.py:make", "ValueError: oh"),
+        ("def make(shapes, seed): return [1]", "g.py:make", "no dict of arrays"),
+        ("def make(shapes, seed): return {'q': 1}", "g.py:make", "'q', which is no input"),
+        ("def make(shapes, seed): return {'x': [[1, 2], [3]]}", "g.py:make", "'x' is no array"),
+        ("def make(shapes, seed): raise SystemExit('enough')", "g.py:make", "SystemExit: enough"),
+        ("1 / 0", "g.py:make", "ZeroDivisionError"),
+        ("raise SystemExit(0)", "g.py:make", "SystemExit"),
+        ("", "g.py:make", "no function 'make'"),
+        ("", "other.py:make", "no such file"),
+        ("", "make", "is not FILE.py:FUNCTION"),
+    ],
+)
+def test_a_generator_that_fails(gpu: FakeDriver, tmp_path: Path, code: str, name: str, message: str) -> None:
+    (tmp_path / "g.py").write_text(code)
+    with pytest.raises(InputError, match=message):
+        run(build(tmp_path), generator=f"{tmp_path}/{name}" if ".py" in name else name)
+
+
+NOTHING_BUT_NAN = NET.replace("y = Tanh (c)", "m = Neg (c)\n  n1 = Mul (c, m)\n  n2 = Sub (n1, one)\n  y = Sqrt (n2)")
+
+
+def test_a_model_that_returns_nothing_but_nan_proves_nothing(gpu: FakeDriver, tmp_path: Path) -> None:
+    text = NOTHING_BUT_NAN.replace("<float[3", "<float one = {1}, float[3", 1)
+    report = run(build(tmp_path, text), random=0)
+    assert report.exit_code == 1
+    assert "nothing but NaN" in report.cases[0]["outputs"][0]["why"]
+
+
+# Engines that may not be loaded, or not here.
+
+
+def test_an_altered_engine(gpu: FakeDriver, tmp_path: Path) -> None:
+    built = build(tmp_path)
+    built.engine.write_bytes(built.engine.read_bytes()[:-5])
+    with pytest.raises(InputError, match=r"altered, cut short or replaced; it has \d+ bytes instead of \d+") as caught:
+        run(built)
+    assert caught.value.exit_code == 2
+
+
+def test_an_engine_without_a_report(gpu: FakeDriver, tmp_path: Path) -> None:
+    built = build(tmp_path)
+    built.report.unlink()
+    with pytest.raises(InputError, match="loading an engine runs code") as caught:
+        run(built)
+    assert "--trust" in caught.value.hint
+    report = run(built, trust=True)
+    assert report.exit_code == 0
+    assert sizes(report)[:3] == [(0, "min"), (0, "opt"), (0, "max")]
+
+
+def test_an_engine_of_another_model(gpu: FakeDriver, tmp_path: Path) -> None:
+    built = build(tmp_path)
+    other = build(tmp_path, NET.replace("Tanh", "Sigmoid"), name="other")
+    with pytest.raises(InputError, match="was built from another version"):
+        verify(VerifyRequest(other.model, built.engine))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"runtime__version": "10.3.0"}, r"built by tensorrt 10\.3\.0, and tensorrt 8\.6\.0 is installed"),
+        ({"runtime__gpu": "NVIDIA T4"}, "built for NVIDIA T4, and the GPU here is Fake GPU"),
+    ],
+)
+def test_an_engine_for_another_machine(gpu: FakeDriver, tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    built = build(tmp_path)
+    built.change_report(**changes)
+    with pytest.raises(EnvironmentMissing, match=message):
+        run(built)
+
+
+def test_engines_that_run_on_other_versions_or_gpus(gpu: FakeDriver, tmp_path: Path) -> None:
+    built = build(tmp_path)
+    built.change_report(runtime__version="8.6.1", plan__options={"version_compatible": True})
+    assert run(built, random=0).exit_code == 0
+    built.change_report(runtime__version="8.6.0", runtime__gpu="NVIDIA T4", plan__options={"hardware": "ampere+"})
+    assert run(built, random=0).exit_code == 0
+
+
+def test_an_engine_without_weights(gpu: FakeDriver, tmp_path: Path) -> None:
+    built = build(tmp_path)
+    built.change_report(plan__options={"strip_weights": True})
+    with pytest.raises(InputError, match="built without its weights"):
+        run(built)
+
+
+def test_float32_is_held_to_more_where_tf32_was_off(gpu: FakeDriver, tmp_path: Path) -> None:
+    built = build(tmp_path)
+    built.change_report(plan__options={"tf32": False})
+    assert run(built, random=0).precision == "float32"
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"schema": 99}', '{"schema": 1}'])
+def test_a_report_that_is_none(gpu: FakeDriver, tmp_path: Path, content: str) -> None:
+    built = build(tmp_path)
+    built.report.write_text(content)
+    with pytest.raises(InputError, match=r"net\.engine\.json"):
+        run(built)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"plan": ["fp16"]},
+        {"plan__options": "fast"},
+        {"plan__precision": "fp64"},
+        {"runtime": ["tensorrt"]},
+        {"runtime__family": "other"},
+        {"engine": "net.engine"},
+        {"inputs": [1]},
+        {"io": 5},
+        {"edits": [{"node": "up"}]},
+        {"profiles": [{"other": {"min": [1], "opt": [1], "max": [1]}}]},
+    ],
+)
+def test_a_report_that_was_altered(gpu: FakeDriver, tmp_path: Path, changes: dict[str, Any]) -> None:
+    built = build(tmp_path)
+    built.change_report(**changes)
+    with pytest.raises(InputError, match=r"net\.engine\.json"):
+        run(built)
+
+
+def test_bytes_that_tensorrt_does_not_take(gpu: FakeDriver, tmp_path: Path) -> None:
+    built = build(tmp_path)
+    built.engine.write_bytes(b"something else")
+    with pytest.raises(EngineFailed, match="Version tag does not match"):
+        run(built, trust=True)
+
+
+def test_too_little_gpu_memory(gpu: FakeDriver, tmp_path: Path) -> None:
+    built = build(tmp_path, memory=10_000)
+    gpu.total = 5000
+    report = run(built, random=0)
+    assert (report.exit_code, [case["passed"] for case in report.cases]) == (4, [None] * 3)
+    assert "10000 bytes of GPU memory, 5000 are free" in report.incomplete
+
+
+def test_only_the_largest_size_does_not_fit(gpu: FakeDriver, tmp_path: Path) -> None:
+    built = build(tmp_path)
+    gpu.total = 8000
+    report = run(built, random=0)
+    assert (report.exit_code, [case["passed"] for case in report.cases]) == (4, [True, True, None])
+    assert "max of profile 0: the GPU's memory does not suffice" in report.incomplete
+
+
+def test_an_engine_that_breaks_down(gpu: FakeDriver, tmp_path: Path) -> None:
+    built = build(tmp_path)
+    gpu.failing["cuStreamSynchronize"] = 700
+    report = run(built, random=0)
+    assert report.exit_code == 1
+    assert all(case["passed"] is False for case in report.cases)
+    assert "700" in report.cases[0]["skipped"]
+
+
+def test_without_an_engine_the_rewrite_is_compared_and_it_is_said(gpu: FakeDriver, tmp_path: Path) -> None:
+    built = build(tmp_path)
+    built.engine.unlink()
+    report = run(built, dims=DIMS[0])
+    assert (report.exit_code, report.ran, report.engine) == (0, "rewritten model", None)
+    assert "there is no engine" in str(report.why_not_run)
+    with pytest.raises(InputError, match="cannot be read"):
+        run(built, engine=built.engine)
+    with pytest.raises(InputError, match=r"there is no engine .*3 dynamic dimension\(s\) without bounds"):
+        run(built)
+    with pytest.raises(EnvironmentMissing, match="there is no engine"):
+        run(built, require_engine=True)
+
+
+def test_without_a_gpu_the_rewrite_is_compared_and_it_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    call_here(monkeypatch)
+    built = build(tmp_path, precision="fp16")
+    report = run(built)
+    assert (report.exit_code, report.ran, report.runtime) == (0, "rewritten model", None)
+    assert report.why_not_run
+    errors = [output["max_rel"] for case in report.cases for output in case["outputs"]]
+    assert 1e-5 < max(errors) < 1e-2, "the cast to float16 is seen"
+    with pytest.raises(EnvironmentMissing, match="cannot be run"):
+        run(built, require_engine=True)
+
+
+def test_sizes_that_do_not_fit_into_memory_are_not_tried(
+    gpu: FakeDriver, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    built = build(tmp_path)
+    # The largest tensors have 3 channels: 4 bytes * 2 * 3 * 12 * 12 = 3456 at max, held three times.
+    monkeypatch.setattr(verifying, "available_bytes", lambda: 3 * 3455)
+    report = run(built, random=0)
+    assert report.exit_code == 4
+    assert [bool(case["skipped"]) for case in report.cases] == [False, False, True]
+    assert "its largest tensor takes 3456 bytes" in report.incomplete
+    monkeypatch.setattr(verifying, "available_bytes", lambda: 3 * 3456)
+    assert run(built, random=0).exit_code == 0
+
+
+def test_memory_that_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "meminfo"
+    path.write_text("MemTotal: 10 kB\nMemAvailable:   7 kB\n")
+    group, none = tmp_path / "group", tmp_path / "none"
+    assert available_bytes(path, none) == 7168
+    assert available_bytes(none, none) is None
+    (group / "memory").mkdir(parents=True)
+    (group / "memory" / "memory.limit_in_bytes").write_text("9000\n")
+    (group / "memory" / "memory.usage_in_bytes").write_text("4000\n")
+    assert available_bytes(path, group) == 5000
+    (group / "memory.current").write_text("1000\n")
+    (group / "memory.max").write_text("max\n")
+    assert available_bytes(path, group) == 5000
+    (group / "memory.max").write_text("3000\n")
+    assert available_bytes(path, group) == available_bytes(none, group) == 2000

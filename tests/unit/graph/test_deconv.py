@@ -1,0 +1,135 @@
+"""The arithmetic, against what PyTorch documents and a plain idea of the operator."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from support.onnx_models import Layer, full_sizes, window
+from support.strategies import layers
+from trtconv.graph.deconv import (
+    Crop,
+    Geometry,
+    crops,
+    dilate_kernel,
+    extend_kernel,
+    fold,
+    geometry_of,
+    output_sizes,
+    split_begin,
+)
+
+
+def geometry(layer: Layer) -> Geometry:
+    made = geometry_of({**layer.attributes(), "kernel_shape": layer.kernel}, None)
+    assert not isinstance(made, str)
+    return made
+
+
+@given(layers(negative=True))
+def test_sizes_and_windows(layer: Layer) -> None:
+    made = geometry(layer)
+    assert list(made.full(layer.sizes)) == full_sizes(layer)
+    assert output_sizes(made, layer.sizes) == tuple(size for _, size in window(layer))
+    found = crops(made, layer.sizes)
+    assert found is not None
+    assert [crop.begin for crop in found] == [begin for begin, _ in window(layer)]
+    assert crops(made, None) == (None if layer.output_shape else found)
+
+
+@given(layers(negative=True))
+def test_folding_leaves_the_window_where_it_is(layer: Layer) -> None:
+    made = geometry(layer)
+    found = crops(made, layer.sizes)
+    assert found is not None
+    folding = fold(made, found)
+    assert all(c.begin >= 0 and c.end >= 0 for c in folding.crops)
+    assert folding.is_needed == any(c.begin < 0 or c.end < 0 for c in found)
+    kernel = tuple(lo + k + hi for lo, k, hi in zip(folding.low, made.kernel, folding.high, strict=True))
+    grown = dataclasses.replace(made, kernel=kernel)
+    rows = zip(grown.full(layer.sizes), folding.crops, output_sizes(made, layer.sizes), strict=True)
+    assert all(full - c.begin - c.end == size for full, c, size in rows)
+    # Fewer taps would not do.
+    rows = zip((*folding.low, *folding.high), [c.begin for c in found] + [c.end for c in found], strict=True)
+    assert all(taps * d + crop < d for (taps, crop), d in zip(rows, made.dilations * 2, strict=True) if taps)
+
+
+@pytest.mark.parametrize(("extra", "size"), [(0, 4), (1, 5)])
+def test_the_example_of_the_documentation(extra: int, size: int) -> None:
+    made = geometry_of({"strides": [2], "pads": [1, 1], "output_padding": [extra]}, (1, 1, 2))
+    assert not isinstance(made, str)
+    assert output_sizes(made, [3]) == (size,)
+    assert crops(made, None) == (Crop(1, 1 - extra),)
+
+
+@pytest.mark.parametrize(
+    ("total", "auto_pad", "begin"),
+    [
+        (3, "SAME_UPPER", 1),
+        (3, "SAME_LOWER", 2),
+        (3, "NOTSET", 2),
+        (4, "SAME_UPPER", 2),
+        (4, "NOTSET", 2),
+        (0, "NOTSET", 0),
+    ],
+)
+def test_the_larger_half_of_an_odd_padding(total: int, auto_pad: str, begin: int) -> None:
+    assert split_begin(total, auto_pad) == begin
+
+
+@pytest.mark.parametrize(
+    ("extra", "strides", "dilations", "axes"),
+    [
+        ([1, 1], [2, 2], [1, 1], ()),
+        ([2, 1], [2, 2], [1, 1], (0,)),
+        ([2, 2], [2, 2], [3, 1], (1,)),
+        ([1, 0], [1, 1], [1, 1], (0,)),
+    ],
+)
+def test_excess(extra: list[int], strides: list[int], dilations: list[int], axes: tuple[int, ...]) -> None:
+    made = geometry_of({"output_padding": extra, "strides": strides, "dilations": dilations}, (1, 1, 3, 3))
+    assert not isinstance(made, str)
+    assert made.excess_axes() == axes
+
+
+@pytest.mark.parametrize(
+    ("attrs", "shape", "words"),
+    [
+        ({}, None, "kernel size is not known"),
+        ({}, (1, 1), "kernel size is not known"),
+        ({}, (1, 1, None, 3), "kernel size is not known"),
+        ({"kernel_shape": [0, 1]}, None, "kernel size is not known"),
+        ({"kernel_shape": [3]}, (1, 1, 2), "does not match"),
+        ({"pads": [1]}, (1, 1, 3), "pads has 1 entries"),
+        ({"pads": [1] * 6}, (1, 1, 3, 3), "pads has 6 entries"),
+        ({"dilations": [1]}, (1, 1, 3, 3), "dilations has 1 entries"),
+        ({"output_padding": [1, 1, 1]}, (1, 1, 3, 3), "output_padding has 3 entries"),
+        ({"strides": [0, 1]}, (1, 1, 3, 3), "at least 1"),
+        ({"output_padding": [-1, 0]}, (1, 1, 3, 3), "at least 0"),
+        ({"output_shape": [4]}, (1, 1, 3, 3), "output_shape has 1 entries"),
+        ({"auto_pad": "same"}, (1, 1, 3, 3), "auto_pad 'same' is none of"),
+    ],
+)
+def test_what_makes_no_sense_has_no_geometry(
+    attrs: dict[str, object], shape: tuple[int, ...] | None, words: str
+) -> None:
+    found = geometry_of(attrs, shape)
+    assert isinstance(found, str)
+    assert words in found
+
+
+def test_kernels_grow_by_what_stands_for_zero() -> None:
+    weights = np.arange(1, 5, dtype=np.uint8).reshape(2, 2, 1)
+    fill = np.array([7, 9], np.uint8).reshape(1, 2, 1)
+    grown = extend_kernel(weights, fold(_one_axis(2), (Crop(-1, -3),)), fill)
+    assert grown.dtype == np.uint8
+    np.testing.assert_array_equal(grown, [[[7, 1, 7, 7], [9, 2, 9, 9]], [[7, 3, 7, 7], [9, 4, 9, 9]]])
+    wide = dilate_kernel(np.arange(3.0).reshape(1, 1, 3), [3], -1)
+    np.testing.assert_array_equal(wide, [[[0, -1, -1, 1, -1, -1, 2]]])
+
+
+def _one_axis(dilation: int) -> Geometry:
+    return Geometry((1,), (1,), (dilation,), (0,), (0,), (0,))

@@ -1,0 +1,123 @@
+"""The passes together: whatever a ConvTranspose says, it computes the same afterwards."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import onnx
+from hypothesis import event, given
+from hypothesis import strategies as st
+
+from support.onnx_models import (
+    PLACES,
+    QUANTIZED,
+    RTX,
+    TENSORRT_8,
+    WEIGHTS,
+    Array,
+    Layer,
+    assert_equal,
+    conv_transpose,
+    full_sizes,
+    make,
+    rewritten,
+    run,
+)
+from support.strategies import layers
+from trtconv.core.target import Target
+from trtconv.rules.base import ModelView
+
+TARGETS = st.sampled_from([RTX, TENSORRT_8])
+
+
+def placed(layer: Layer, weight: str, place: str) -> Layer:
+    """Returns a layer at a place; its kernel_shape is written where ONNX's shape inference cannot see the weight's."""
+    spelled = layer.spelled or (weight == "reshape" and place in ("if", "loop"))
+    return dataclasses.replace(layer, weight=weight, place=place, spelled=spelled)
+
+
+def prove(layer: Layer, target: Target) -> None:
+    """Rewrites a layer, runs it, and compares with the definition and with the original where that runs."""
+    proto, feeds = make(layer)
+    model, result = rewritten(proto, target)
+    got = run(model.proto, feeds)
+    assert not result.skipped or layer.opset < 13
+    if result.skipped:
+        event("skipped")
+    elif layer.place in ("main", "if") and layer.weight in ("initializer", "constant", "identity", "input", "reshape"):
+        assert_equal([conv_transpose(layer)], got)
+    expected = _original(layer, proto, feeds)
+    event(f"ONNX Runtime is a reference: {expected is not None}")
+    if expected is not None:
+        assert_equal(expected, got)
+    for node in ModelView(model).deconvs:
+        made = node.geometry
+        assert not isinstance(made, str)
+        assert made.is_explicit or result.skipped
+        assert target.strided_dilated_deconv or not made.is_strided_and_dilated or result.skipped
+
+
+def _original(layer: Layer, proto: onnx.ModelProto, feeds: dict[str, Array]) -> list[Array] | None:
+    """Runs a model as it is, or returns None where ONNX Runtime is no reference.
+
+    It refuses an output_padding of a stride or more, or reads beyond its buffers for one beside auto_pad and for an
+    output_shape that means as much; newer ones refuse negative pads. In a subgraph it trusts ONNX's shape inference,
+    which adds output_padding to the size that SAME_* asks for.
+    """
+    if layer.place in ("if", "loop") and layer.auto_pad.startswith("SAME") and any(layer.output_padding or ()):
+        return None
+    if min(layer.pads or (0,)) < 0:
+        return None
+    extra = layer.output_padding or (0,) * layer.rank
+    full = full_sizes(layer)
+    rows = zip(layer.output_shape or full, full, extra, layer.strides, strict=True)
+    if any(max(out - most, more) >= stride for out, most, more, stride in rows):
+        return None
+    return run(proto, feeds)
+
+
+@given(layers(), TARGETS)
+def test_every_layer_computes_the_same_after_the_passes(layer: Layer, target: Target) -> None:
+    prove(layer, target)
+
+
+@given(layers(negative=True, output_shape=None, auto_pad="NOTSET"), TARGETS)
+def test_negative_pads_add_zeros(layer: Layer, target: Target) -> None:
+    prove(layer, target)
+
+
+@given(layers(output_shape=None), st.sampled_from(WEIGHTS), st.sampled_from(PLACES), TARGETS)
+def test_wherever_the_weight_comes_from_and_wherever_the_node_is(
+    layer: Layer, weight: str, place: str, target: Target
+) -> None:
+    prove(placed(layer, weight, place), target)
+
+
+@given(layers(dynamic=True), st.sampled_from(WEIGHTS), st.sampled_from(PLACES), TARGETS)
+def test_an_output_shape_chosen_for_dynamic_sizes(layer: Layer, weight: str, place: str, target: Target) -> None:
+    shape = layer.output_shape or tuple(max(1, n - 1) for n in full_sizes(layer))
+    prove(dataclasses.replace(placed(layer, weight, place), output_shape=shape, pads=None), target)
+
+
+@given(
+    layers(output_shape=None, opset=21),
+    st.sampled_from(QUANTIZED),
+    st.sampled_from([None, 0, 1]),
+    st.sampled_from([13, 17, 21]),
+    st.sampled_from(PLACES),
+    TARGETS,
+)
+def test_quantised_weights_keep_their_numbers(
+    layer: Layer, weight: str, axis: int | None, opset: int, place: str, target: Target
+) -> None:
+    prove(dataclasses.replace(layer, weight=weight, axis=axis, opset=opset, place=place), target)
+
+
+@given(layers(), st.sampled_from(WEIGHTS), TARGETS)
+def test_half_precision_stays_half(layer: Layer, weight: str, target: Target) -> None:
+    prove(dataclasses.replace(layer, weight=weight, dtype="float16"), target)
+
+
+@given(layers(), st.sampled_from(WEIGHTS), st.sampled_from([9, 10, 11, 12, 22, 23]), TARGETS)
+def test_old_and_new_opsets(layer: Layer, weight: str, opset: int, target: Target) -> None:
+    prove(dataclasses.replace(layer, weight=weight, opset=opset), target)

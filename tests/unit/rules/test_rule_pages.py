@@ -1,0 +1,61 @@
+"""Every rule's page: complete, in docs/rules/, and with examples that do as they say."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+
+import onnx
+import onnx.parser
+import pytest
+
+from support.paths import ROOT
+from trtconv.cli.formats.pages import sections
+from trtconv.core.target import Target
+from trtconv.graph.model import OnnxModel
+from trtconv.rules import CHECKS, RULES, Rule
+from trtconv.rules.base import ModelView
+
+EXAMPLES = [
+    (rule, title, text)
+    for rule in CHECKS
+    for title, text in sections(rule.page)
+    if title.split()[0] in ("Before", "After")
+]
+
+
+def _target(title: str) -> Target:
+    named = re.search(r"\((.*)\)", title)
+    return (Target.parse(named[1]) if named else None) or Target("rtx", (1, 7))
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
+def test_page_is_complete(rule: Rule) -> None:
+    titles = [title.split()[0] for title, _ in sections(rule.page)]
+    assert rule.summary.endswith(".")
+    for title in ("What", "Why", "Versions", "Fix", "Source"):
+        assert title in titles, f"{rule.code} lacks {title}"
+    assert ("Before" in titles) == ("After" in titles)
+
+
+def test_codes_and_names_are_given_once() -> None:
+    assert len({rule.code for rule in RULES}) == len({rule.name for rule in RULES}) == len(RULES)
+    assert all(re.fullmatch(r"TC\d{3}", rule.code) for rule in RULES)
+
+
+@pytest.mark.parametrize(("rule", "title", "text"), EXAMPLES, ids=[f"{r.code}-{t.split()[0]}" for r, t, _ in EXAMPLES])
+def test_example(rule: Rule, title: str, text: str) -> None:
+    model = OnnxModel(onnx.parser.parse_model(text), Path("example.onnx"))
+    targets = [title for title, _ in sections(rule.page) if title.startswith("Before")]
+    found = [finding.code for finding in rule.check(ModelView(model), _target(targets[0]))]
+    assert (rule.code in found) == title.startswith("Before")
+
+
+def test_docs_are_up_to_date() -> None:
+    spec = importlib.util.spec_from_file_location("make_rules", ROOT / "docs" / "make_rules.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.stale() == [], "run `make docs`"

@@ -1,0 +1,607 @@
+"""The adapter against the real surface of each TensorRT that it is for.
+
+tests/data/tensorrt-api has the classes, members and enum values of the real Python bindings. From each a module is made
+that has just these, with as much behaviour as a parse and a build need, and the adapter is run on it from end to end.
+An attribute that a version does not have is an AttributeError, as it would be there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import json
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.paths import SURFACES
+from trtconv.core.builder_options import BuilderOptions
+from trtconv.core.dims import InputRange, ShapeProfile
+from trtconv.core.errors import BuildFailed, EnvironmentMissing, InputError
+from trtconv.core.requests.build import BuildPlan
+from trtconv.core.target import Target
+from trtconv.runtimes.tensorrt import network as network_module
+from trtconv.runtimes.tensorrt.adapter import Adapter
+from trtconv.runtimes.tensorrt.base import EngineBlob, ParserIssue
+
+onnx = pytest.importorskip("onnx")
+
+NAMES = ("tensorrt-8.6.0", "tensorrt-10.16.1", "tensorrt-11.4.0", "tensorrt-rtx-1.7.1")
+FLAGS_OF_BUILDER = ("tensorrt-8.6.0",)
+EXPLICIT_BATCH = ("tensorrt-8.6.0", "tensorrt-10.16.1")
+VERSIONS = {"tensorrt-rtx-1.7.1": "1.7.1.116", "tensorrt-8.6.0": "8.6.0"}
+
+
+SPATIAL = ("kernel_size_nd", "stride_nd", "dilation_nd", "pre_padding", "post_padding")
+
+
+class Untold:
+    """A member that the surface has and the fake has no behaviour for."""
+
+    def __init__(self, owner: str, name: str) -> None:
+        self.what = f"{owner}.{name}"
+
+    def __get__(self, instance: object, owner: type) -> Untold:
+        if instance is None:
+            return self
+        raise NotImplementedError(f"the fake has no {self.what}: teach it, the adapter now uses it")
+
+
+class Fake:
+    """Base of all fake classes: nothing can be set on them that the surface does not have."""
+
+    members: frozenset[str] = frozenset()
+
+    def __init__(self, **state: Any) -> None:
+        self.__dict__["state"] = state
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name != "__class__" and name not in type(self).members:
+            raise AttributeError(f"{type(self).__name__} has no attribute {name}")
+        object.__setattr__(self, name, value)
+
+
+def kept(name: str) -> property:
+    """A member that returns the state of that name."""
+    return property(lambda self: self.state[name])
+
+
+def told(name: str) -> Any:
+    """A method that returns the state of that name."""
+    return lambda self: self.state[name]
+
+
+class Script:
+    """What the fake TensorRT is to do, and what it saw."""
+
+    def __init__(self) -> None:
+        self.dtype = "FLOAT"
+        self.layers = ["DECONVOLUTION"]
+        self.refused: dict[str, str] = {}
+        self.complaint = ""
+        self.silent = False
+        self.logs: list[tuple[str, str]] = []
+        self.builds = True
+        self.raises: BaseException | None = None
+        self.bias = types.SimpleNamespace(size=4)
+        self.network_flags: list[int] = []
+        self.flags: list[str] = []
+        self.shapes: list[tuple[Any, ...]] = []
+        self.cleared: list[str] = []
+        self.config: Any = None
+        self.cache: Any = None
+        self.caches: list[bytes] = []
+        self.measured = b"measured"
+        self.meanwhile: Callable[[], object] = lambda: None
+
+    def refuse(self, model: bytes) -> list[dict[str, Any]]:
+        """The first error, as a parser that stops there has it."""
+        nodes = list(onnx.load_model_from_string(model).graph.node)
+        found = [(i, node, self.refused[node.name]) for i, node in enumerate(nodes) if node.name in self.refused]
+        errors = [(i, node.name, node.op_type, why) for i, node, why in found[:1]]
+        errors += [(-7, "", "", self.complaint)] if self.complaint else []
+        names = ("node", "node_name", "node_operator", "desc")
+        return [{**dict(zip(names, error, strict=True)), "local_function_stack": []} for error in errors]
+
+
+def behaviour(trt: Any, script: Script) -> dict[str, dict[str, Any]]:
+    """The members that do something, by class."""
+    timing = of_timing(trt, script)
+    found = {**of_networks(trt, script), **of_building(trt, script), **of_parsing(trt, script)}
+    config = found["IBuilderConfig"] | timing["IBuilderConfig"]
+    return {**found, **timing, "IBuilderConfig": config}
+
+
+def of_networks(trt: Any, script: Script) -> dict[str, dict[str, Any]]:
+    def tensor(name: str, shape: tuple[int, ...]) -> Any:
+        return trt.ITensor(name=name, shape=shape, dtype=trt.DataType[script.dtype], is_shape_tensor=False)
+
+    def x() -> Any:
+        return tensor("x", (-1, 3, -1, -1))
+
+    def y() -> Any:
+        return tensor("y", (-1, 4, -1, -1))
+
+    def layer(kind: str) -> Any:
+        return trt.ILayer(
+            **dict.fromkeys(SPATIAL, (2, 2)),
+            type=trt.LayerType[kind],
+            name="up_1",
+            metadata="[ONNX Layer: up]",
+            num_inputs=1,
+            num_outputs=1,
+            num_groups=1,
+            num_output_maps=4,
+            bias=script.bias,
+            padding_mode=trt.PaddingMode.EXPLICIT_ROUND_DOWN,
+        )
+
+    layer_members = {name: kept(name) for name in ("type", "name", "metadata", "num_inputs", "num_outputs")}
+    layer_members |= {"get_input": lambda self, i: x(), "get_output": lambda self, i: y()}
+    return {
+        "ITensor": {name: kept(name) for name in ("name", "shape", "dtype", "is_shape_tensor")},
+        "ILayer": layer_members,
+        "IDeconvolutionLayer": layer_members
+        | {name: kept(name) for name in (*SPATIAL, "num_groups", "num_output_maps", "bias", "padding_mode")},
+        "INetworkDefinition": {
+            "num_inputs": 1,
+            "num_outputs": 1,
+            "num_layers": property(lambda self: len(script.layers)),
+            "get_input": lambda self, i: x(),
+            "get_output": lambda self, i: y(),
+            "get_layer": lambda self, i: layer(script.layers[i]),
+        },
+    }
+
+
+def of_building(trt: Any, script: Script) -> dict[str, dict[str, Any]]:
+    def build(self: Any, network: Any, config: Any) -> Any:
+        for severity, text in script.logs:
+            self.state["logger"].log(trt.ILogger.Severity[severity], text)
+        monitor = getattr(config, "progress_monitor", None)
+        if monitor is not None:
+            monitor.phase_start("Building engine", None, 1)
+            if not monitor.step_complete("Building engine", 0):
+                return None
+            monitor.phase_finish("Building engine")
+        if script.raises is not None:
+            raise script.raises
+        script.config = config
+        if script.cache is not None:
+            script.cache.state["data"] |= {script.measured}
+        script.meanwhile()
+        return trt.IHostMemory(b"engine") if script.builds else None
+
+    def create_network(self: Any, flags: int = 0) -> Any:
+        script.network_flags.append(flags)
+        return trt.INetworkDefinition()
+
+    return {
+        "Builder": {
+            "__init__": lambda self, logger: Fake.__init__(self, logger=logger),
+            "create_network": create_network,
+            "create_builder_config": lambda self: trt.IBuilderConfig(),
+            "create_optimization_profile": lambda self: trt.IOptimizationProfile(),
+            "build_serialized_network": build,
+        },
+        "IBuilderConfig": of_options()
+        | {
+            "set_flag": lambda self, flag: script.flags.append(flag.name),
+            "clear_flag": lambda self, flag: script.cleared.append(flag.name),
+            "num_compute_capabilities": 0,
+            "builder_optimization_level": 3,
+            "hardware_compatibility_level": None,
+            "profiling_verbosity": None,
+            "add_optimization_profile": lambda self, profile: 0,
+            "progress_monitor": None,
+        },
+        "IOptimizationProfile": {"set_shape": lambda self, *shapes: script.shapes.append(shapes)},
+        "ILogger": {"Severity": enum.Enum("Severity", ["INTERNAL_ERROR", "ERROR", "WARNING", "INFO", "VERBOSE"])},
+        "Logger": {"INTERNAL_ERROR": 0, "__init__": lambda self, severity: Fake.__init__(self)},
+        "IProgressMonitor": {},
+    }
+
+
+def of_options() -> dict[str, Any]:
+    def set_capability(self: Any, capability: Any, index: int) -> bool:
+        self.state.setdefault("capabilities", {})[index] = capability.name
+        return True
+
+    def set_pool(self: Any, pool: Any, size: int) -> None:
+        self.state["pool"] = (pool.name, size)
+
+    return {"set_memory_pool_limit": set_pool, "set_compute_capability": set_capability}
+
+
+def of_timing(trt: Any, script: Script) -> dict[str, dict[str, Any]]:
+    def create_cache(self: Any, data: bytes) -> Any:
+        script.caches.append(bytes(data))
+        if bytes(data).startswith(b"broken"):
+            raise RuntimeError("no cache")
+        return trt.ITimingCache(data=set(filter(None, bytes(data).split(b","))))
+
+    def set_cache(self: Any, cache: Any, ignore_mismatch: bool) -> bool:
+        assert ignore_mismatch is False
+        script.cache = cache
+        return b"other" not in cache.state["data"]
+
+    def combine(self: Any, other: Any, ignore_mismatch: bool) -> bool:
+        self.state["data"] |= other.state["data"]
+        return not ignore_mismatch
+
+    setters = {"create_timing_cache": create_cache, "set_timing_cache": set_cache}
+    return {
+        "ITimingCache": {"combine": combine, "serialize": lambda self: b",".join(sorted(self.state["data"]))},
+        "IBuilderConfig": {**setters, "get_timing_cache": lambda self: script.cache},
+    }
+
+
+def of_parsing(trt: Any, script: Script) -> dict[str, dict[str, Any]]:
+    error_members = ("desc", "node", "node_name", "node_operator", "local_function_stack")
+
+    def parse(self: Any, model: bytes, path: str) -> bool:
+        errors = self.state.setdefault("errors", script.refuse(model))
+        if script.silent and not isinstance(self.state["logger"], trt.Logger):
+            self.state["logger"].log(trt.ILogger.Severity["ERROR"], "the log alone knows")
+        return not errors and not script.silent
+
+    return {
+        "OnnxParser": {
+            "__init__": lambda self, network, logger: Fake.__init__(self, logger=logger),
+            "parse": parse,
+            "num_errors": property(lambda self: len(self.state["errors"])),
+            "get_error": lambda self, i: trt.ParserError(**self.state["errors"][i]),
+            "supports_operator": lambda self, op: True,
+        },
+        "ParserError": {name: told(name) for name in error_members},
+    }
+
+
+def fake_module(name: str, script: Script) -> Any:
+    """Makes the module with the surface of that name."""
+    surface = json.loads((SURFACES / f"{name}.json").read_text(encoding="utf-8"))
+    trt = types.SimpleNamespace(__version__=VERSIONS.get(name, name.rpartition("-")[2] + ".9"))
+    for owner, described in surface.items():
+        if "enum" in described:
+            setattr(trt, owner, enum.IntEnum(owner, described["enum"]))
+    told_to = behaviour(trt, script)
+    for owner, described in surface.items():
+        if owner == "IHostMemory":
+            trt.IHostMemory = type("IHostMemory", (bytearray,), {})
+        elif "members" in described:
+            members = {member: Untold(owner, member) for member in described["members"]}
+            does = told_to.get(owner, {})
+            members |= {m: does[m] for m in does if m in members or m == "__init__"}
+            setattr(trt, owner, type(owner, (Fake,), {**members, "members": frozenset(described["members"])}))
+    return trt
+
+
+@pytest.fixture
+def script() -> Script:
+    return Script()
+
+
+@pytest.fixture(params=NAMES)
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def adapter(name: str, script: Script) -> Adapter:
+    return Adapter("rtx" if "rtx" in name else "tensorrt", fake_module(name, script))
+
+
+def two_nodes() -> bytes:
+    helper = onnx.helper
+    x = helper.make_tensor_value_info("x", 1, [1, 3])
+    y = helper.make_tensor_value_info("y", 1, [1, 3])
+    first = helper.make_node("Relu", ["x"], ["a"], name="first")
+    nodes = [first, helper.make_node("Tanh", ["a"], ["y"], name="second")]
+    return bytes(helper.make_model(helper.make_graph(nodes, "g", [x], [y])).SerializeToString())
+
+
+def plan(precision: str = "as-is", inputs: tuple[str, ...] = ("x",)) -> BuildPlan:
+    sizes = InputRange((1, 3, 8, 8), (1, 3, 8, 8), (1, 3, 16, 16))
+    return BuildPlan(Target("rtx"), (ShapeProfile(dict.fromkeys(inputs, sizes), {}),), precision)
+
+
+def build(adapter: Adapter, precision: str = "as-is", **kwargs: Any) -> EngineBlob:
+    network = adapter.parse(two_nodes(), Path("model.onnx"))
+    assert not isinstance(network, tuple)
+    return network.build(plan(precision), **kwargs)
+
+
+def test_a_model_is_parsed_read_and_built(adapter: Adapter, script: Script) -> None:
+    network = adapter.parse(two_nodes(), Path("model.onnx"))
+    assert not isinstance(network, tuple)
+    assert network.layer_types == ("DECONVOLUTION",)
+    (layer,) = network.deconvolutions
+    assert (layer.onnx_node, layer.name, layer.kernel, layer.has_bias) == ("up", "up_1", (2, 2), True)
+    assert [t.dtype for t in network.inputs] == ["float32"]
+    assert network.outputs[0].shape == (-1, 4, -1, -1)
+    assert network.shape_inputs == ()
+    blob = network.build(plan())
+    assert bytes(blob.data) == b"engine"
+    assert script.shapes == [("x", (1, 3, 8, 8), (1, 3, 8, 8), (1, 3, 16, 16))]
+    assert script.flags == []
+
+
+def test_capabilities_are_those_of_the_surface(name: str, adapter: Adapter) -> None:
+    capabilities = adapter.info.capabilities
+    assert capabilities.builder_precision_flags == (name in FLAGS_OF_BUILDER)
+    assert capabilities.explicit_batch_flag == (name in EXPLICIT_BATCH)
+    assert capabilities.timing_cache == ("rtx" not in name)
+    assert capabilities.progress_monitor == (name != "tensorrt-8.6.0")
+    assert capabilities.parser_node_names == (name != "tensorrt-8.6.0")
+    assert capabilities.supports_model_v2 == (name != "tensorrt-8.6.0")
+    assert capabilities.builds_without_gpu == ("rtx" in name)
+
+
+def test_a_refusal_that_only_the_log_explains_is_explained(adapter: Adapter, script: Script) -> None:
+    script.silent = True
+    issues = adapter.parse(two_nodes(), Path("model.onnx"))
+    assert isinstance(issues, tuple)
+    assert [issue.message for issue in issues] == ["the log alone knows"]
+
+
+def test_networks_have_an_explicit_batch_where_that_must_be_said(name: str, adapter: Adapter, script: Script) -> None:
+    adapter.parse(two_nodes(), Path("model.onnx"))
+    known = fake_module(name, script).NetworkDefinitionCreationFlag
+    wanted = {"tensorrt-8.6.0": ["EXPLICIT_BATCH"], "tensorrt-10.16.1": ["EXPLICIT_BATCH", "STRONGLY_TYPED"]}
+    assert script.network_flags[0] == sum(1 << int(known[flag]) for flag in wanted.get(name, []))
+
+
+@pytest.mark.parametrize(("precision", "flags"), [("fp16", ["FP16"]), ("int8", ["INT8", "FP16"])])
+def test_precision_is_a_builder_flag_or_refused(
+    name: str, adapter: Adapter, script: Script, precision: str, flags: list[str]
+) -> None:
+    if name in FLAGS_OF_BUILDER:
+        build(adapter, precision)
+        assert script.flags == flags
+    else:
+        with pytest.raises(EnvironmentMissing, match=precision) as caught:
+            build(adapter, precision)
+        assert "Convert" in caught.value.hint
+
+
+def test_bf16_is_no_builder_flag(adapter: Adapter) -> None:
+    # Only versions that are typed strongly have it, and there the graph says it.
+    with pytest.raises(EnvironmentMissing):
+        build(adapter, "bf16")
+
+
+def test_the_types_of_the_graph_are_allowed_to_the_builder(name: str, adapter: Adapter, script: Script) -> None:
+    script.dtype = "HALF"
+    script.layers = ["QUANTIZE", "DEQUANTIZE", "DECONVOLUTION"]
+    fresh = Adapter("tensorrt", fake_module(name, script))
+    build(fresh)
+    assert script.flags == (["INT8", "FP16"] if name in FLAGS_OF_BUILDER else [])
+
+
+def test_every_refused_node_is_named_though_the_parser_stops_at_the_first(adapter: Adapter, script: Script) -> None:
+    script.refused = {"first": "Invalid Node - first\nno", "second": "not me either In validate at /_src/x.cpp:1"}
+    issues = adapter.parse(two_nodes(), Path("model.onnx"))
+    assert issues == (ParserIssue(0, "first", "Relu", "no"), ParserIssue(1, "second", "Tanh", "not me either"))
+
+
+def test_a_refusal_of_no_node_is_passed_on(adapter: Adapter, script: Script) -> None:
+    script.complaint = "bad input"
+    assert adapter.parse(two_nodes(), Path("model.onnx")) == (ParserIssue(-1, "", "", "bad input"),)
+
+
+def test_a_refused_build_says_why(adapter: Adapter, script: Script) -> None:
+    script.builds = False
+    script.logs = [("ERROR", "cannot"), ("ERROR", "cannot"), ("INFO", "hello"), ("VERBOSE", "chatter")]
+    with pytest.raises(BuildFailed) as caught:
+        build(adapter)
+    assert [(f.code, f.message) for f in caught.value.findings] == [("TC403", "cannot")]  # type: ignore[attr-defined]
+
+
+def test_warnings_come_with_the_engine(adapter: Adapter, script: Script) -> None:
+    script.logs = [("WARNING", "slow"), ("INFO", "hello")]
+    assert build(adapter).warnings == ("slow",)
+
+
+@pytest.mark.parametrize("error", [MemoryError("std::bad_alloc"), RuntimeError("broken"), TypeError("null")])
+def test_an_exception_of_the_builder_is_a_failed_build(adapter: Adapter, script: Script, error: Exception) -> None:
+    script.raises = error
+    with pytest.raises(BuildFailed) as caught:
+        build(adapter)
+    assert caught.value.__cause__ is error
+    assert "TC403" in [f.code for f in caught.value.findings]  # type: ignore[attr-defined]
+
+
+def test_a_monitor_that_says_no_cancels(name: str, adapter: Adapter) -> None:
+    if name == "tensorrt-8.6.0":
+        assert build(adapter, monitor=lambda *_: False).data
+    else:
+        with pytest.raises(BuildFailed, match="cancelled"):
+            build(adapter, monitor=lambda *_: False)
+
+
+def test_a_monitor_that_raises_raises_from_build(name: str, adapter: Adapter) -> None:
+    def monitor(*_: object) -> bool:
+        raise KeyboardInterrupt
+
+    if name != "tensorrt-8.6.0":
+        with pytest.raises(KeyboardInterrupt):
+            build(adapter, monitor=monitor)
+
+
+def test_a_profile_without_a_dynamic_input_is_refused(adapter: Adapter) -> None:
+    network = adapter.parse(two_nodes(), Path("model.onnx"))
+    assert not isinstance(network, tuple)
+    with pytest.raises(InputError, match="'x'"):
+        network.build(plan(inputs=("other",)))
+
+
+def test_a_layer_without_a_bias_has_none(name: str, script: Script) -> None:
+    script.bias = None  # type: ignore[assignment]
+    network = Adapter("tensorrt", fake_module(name, script)).parse(two_nodes(), Path("model.onnx"))
+    assert not isinstance(network, tuple)
+    assert not network.deconvolutions[0].has_bias
+
+
+def test_the_fake_has_only_what_the_surface_has(name: str, script: Script) -> None:
+    trt = fake_module(name, script)
+    with pytest.raises(AttributeError):
+        trt.IBuilderConfig().no_such_thing = 1
+    with pytest.raises(AttributeError):
+        trt.Builder(None).no_such_thing  # noqa: B018
+    assert hasattr(trt.BuilderFlag, "FP16") == (name in EXPLICIT_BATCH)
+    assert hasattr(trt, "IProgressMonitor") == (name != "tensorrt-8.6.0")
+
+
+RTX = "tensorrt-rtx-1.7.1"
+TEN, ELEVEN = "tensorrt-10.16.1", "tensorrt-11.4.0"
+EIGHT = "tensorrt-8.6.0"
+
+
+def build_with(adapter: Adapter, options: BuilderOptions, cache: Path | None = None) -> EngineBlob:
+    network = adapter.parse(two_nodes(), Path("model.onnx"))
+    assert not isinstance(network, tuple)
+    return network.build(dataclasses.replace(plan(), options=options, timing_cache=cache))
+
+
+def test_options_are_set_on_every_version(adapter: Adapter, script: Script) -> None:
+    options = BuilderOptions(
+        workspace_bytes=1 << 30, optimization_level=5, sparsity=True, tf32=False, profiling_verbosity="detailed"
+    )
+    build_with(adapter, options)
+    assert (script.flags, script.cleared) == (["SPARSE_WEIGHTS"], ["TF32"])
+    config = script.config
+    assert config.state["pool"] == ("WORKSPACE", 1 << 30)
+    assert (config.builder_optimization_level, config.profiling_verbosity.name) == (5, "DETAILED")
+
+
+def test_defaults_leave_the_config_alone(adapter: Adapter, script: Script) -> None:
+    build_with(adapter, BuilderOptions())
+    assert (script.flags, script.cleared, script.caches, script.config.state) == ([], [], [], {})
+
+
+@pytest.mark.parametrize(
+    ("options", "flags", "has"),
+    [
+        (BuilderOptions(version_compatible=True), ["VERSION_COMPATIBLE"], {EIGHT, TEN, ELEVEN}),
+        (BuilderOptions(strip_weights=True), ["STRIP_PLAN", "REFIT_IDENTICAL"], {TEN, ELEVEN, RTX}),
+        (BuilderOptions(strip_weights=True, refittable=True), ["STRIP_PLAN", "REFIT"], {TEN, ELEVEN, RTX}),
+        (BuilderOptions(refittable=True), ["REFIT"], {EIGHT, TEN, ELEVEN, RTX}),
+        (BuilderOptions(weight_streaming=True), ["WEIGHT_STREAMING"], {TEN, ELEVEN, RTX}),
+        (BuilderOptions(tf32=True), ["TF32"], {EIGHT, TEN, ELEVEN, RTX}),
+        (BuilderOptions(hardware="ampere+"), [], {EIGHT, TEN, ELEVEN}),
+        (BuilderOptions(hardware="same-compute-capability"), [], {TEN, ELEVEN}),
+        (BuilderOptions(compute_capabilities=("7.5",)), [], {RTX}),
+    ],
+)
+def test_what_a_version_lacks_is_a_finding_that_names_one_that_has_it(
+    name: str,
+    adapter: Adapter,
+    script: Script,
+    monkeypatch: pytest.MonkeyPatch,
+    options: BuilderOptions,
+    flags: list[str],
+    has: set[str],
+) -> None:
+    monkeypatch.setattr(network_module, "gpu_name", lambda: "NVIDIA RTX")
+    if name in has:
+        build_with(adapter, options)
+        assert script.flags == flags
+        return
+    with pytest.raises(BuildFailed) as caught:
+        build_with(adapter, options)
+    (finding,) = caught.value.findings
+    assert finding.code == "TC405"  # type: ignore[attr-defined]
+    assert "TensorRT" in finding.fix  # type: ignore[attr-defined]
+    assert script.config is None
+
+
+def test_compute_capabilities_are_set_in_order(script: Script) -> None:
+    adapter = Adapter("rtx", fake_module(RTX, script))
+    blob = build_with(adapter, BuilderOptions(compute_capabilities=("12.0", "7.5"), tf32=True))
+    assert script.config.num_compute_capabilities == 2
+    assert script.config.state["capabilities"] == {0: "SM120", 1: "SM75"}
+    assert [(f.code, f.severity.value) for f in blob.findings] == [("TC406", "warning"), ("TC406", "warning")]
+
+
+def test_an_unknown_compute_capability_lists_the_known_ones(script: Script) -> None:
+    adapter = Adapter("rtx", fake_module(RTX, script))
+    with pytest.raises(BuildFailed) as caught:
+        build_with(adapter, BuilderOptions(compute_capabilities=("9.0",)))
+    (finding,) = caught.value.findings
+    assert "7.5, 8.0, 8.6, 8.9, 12.0, 12.1" in finding.fix  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "capability", "refused"),
+    [
+        ("BF16", "7.5", True),
+        ("BF16", "8.6", False),
+        ("FP8", "8.6", True),
+        ("FP8", "8.9", False),
+        ("HALF", "7.5", False),
+    ],
+)
+def test_a_gpu_that_lacks_a_type_is_refused(script: Script, dtype: str, capability: str, refused: bool) -> None:
+    script.dtype = dtype
+    adapter = Adapter("rtx", fake_module(RTX, script))
+    options = BuilderOptions(compute_capabilities=(capability,))
+    if not refused:
+        assert build_with(adapter, options).findings == ()
+        return
+    with pytest.raises(BuildFailed) as caught:
+        build_with(adapter, options)
+    assert [f.code for f in caught.value.findings] == ["TC406"]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("options", [BuilderOptions(refittable=True), BuilderOptions(strip_weights=True)])
+def test_rtx_refits_only_where_there_is_a_gpu(
+    script: Script, monkeypatch: pytest.MonkeyPatch, options: BuilderOptions
+) -> None:
+    monkeypatch.setattr(network_module, "gpu_name", lambda: None)
+    with pytest.raises(EnvironmentMissing, match="GPU"):
+        build_with(Adapter("rtx", fake_module(RTX, script)), options)
+
+
+@pytest.fixture(params=[EIGHT, TEN, ELEVEN])
+def caching(request: pytest.FixtureRequest, script: Script) -> Adapter:
+    """A TensorRT that has a timing cache."""
+    return Adapter("tensorrt", fake_module(request.param, script))
+
+
+def test_a_timing_cache_is_read_and_written(caching: Adapter, script: Script, tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "t.timing"
+    assert build_with(caching, BuilderOptions(), path).findings == ()
+    assert path.read_bytes() == b"measured"
+    script.measured = b"more"
+    build_with(caching, BuilderOptions(), path)
+    assert path.read_bytes() == b"measured,more"
+    assert [each.name for each in path.parent.iterdir()] == ["t.timing"]
+
+
+def test_what_another_build_wrote_meanwhile_is_kept(caching: Adapter, script: Script, tmp_path: Path) -> None:
+    path = tmp_path / "t.timing"
+    path.write_bytes(b"old")
+    script.meanwhile = lambda: path.write_bytes(b"old,theirs")
+    build_with(caching, BuilderOptions(), path)
+    assert path.read_bytes() == b"measured,old,theirs"
+
+
+@pytest.mark.parametrize("content", [b"broken", b"other"])
+def test_a_cache_that_does_not_fit_is_replaced(
+    caching: Adapter, script: Script, tmp_path: Path, content: bytes
+) -> None:
+    path = tmp_path / "t.timing"
+    path.write_bytes(content)
+    build_with(caching, BuilderOptions(), path)
+    assert b"measured" in path.read_bytes()
+    assert script.cache.state["data"] >= {b"measured"}
+
+
+def test_a_cache_that_cannot_be_written_is_told(caching: Adapter, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    blob = build_with(caching, BuilderOptions(), tmp_path / "file" / "t.timing")
+    assert [(f.code, f.severity.value) for f in blob.findings] == [("TC407", "info")]
+    assert bytes(blob.data) == b"engine"

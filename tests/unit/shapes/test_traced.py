@@ -1,0 +1,268 @@
+"""Baked sizes are found and repaired: equal at the traced size, and the right function at others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from support.paths import MODELS
+from support.sizes import HEADER, parse, save
+from trtconv.cli.formats.text import rewrite_text
+from trtconv.core.requests.rewrite import RewriteRequest
+from trtconv.core.target import Target
+from trtconv.graph.model import OnnxModel
+from trtconv.passes import run_passes
+from trtconv.passes.restore_sizes import RestorePixelShuffle, RestoreReshapeTarget, RestoreResizeScales
+from trtconv.pipeline.rewriting import rewrite
+from trtconv.rules import run_rules
+from trtconv.shapes.traced.search import Baked
+
+onnxruntime = pytest.importorskip("onnxruntime")
+RTX = Target("rtx", (1, 7))
+PASSES = (RestorePixelShuffle(), RestoreReshapeTarget(), RestoreResizeScales())
+
+
+def _run(model: OnnxModel, shape: tuple[int, ...]) -> np.ndarray:
+    proto = onnx.ModelProto()
+    proto.CopyFrom(model.proto)
+    for value in proto.graph.output:
+        value.type.tensor_type.ClearField("shape")
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    result: np.ndarray = session.run(None, {"x": x})[0]
+    return result
+
+
+# name: the baked model, the same with dynamic sizes, the traced shape, what repairs it
+CASES = {
+    "pixel shuffle": (
+        """g (float[n,8,h,w] x) => (float[n,2,a,b] y) <int64[6] s = {1,2,2,2,16,24}, int64[4] t = {1,2,32,48}> {
+            r = Reshape (x, s) q = Transpose <perm = [0,1,4,2,5,3]> (r) y = Reshape (q, t) }""",
+        'g (float[n,8,h,w] x) => (float[n,2,a,b] y) { y = DepthToSpace <blocksize = 2, mode = "CRD"> (x) }',
+        (1, 8, 16, 24),
+        "restore-pixel-shuffle",
+    ),
+    "depth to space": (
+        """g (float[n,18,h,w] x) => (float[n,2,a,b] y) <int64[6] s = {-1,3,3,2,8,8}, int64[4] t = {-1,2,24,24}> {
+            r = Reshape (x, s) q = Transpose <perm = [0,3,4,1,5,2]> (r) y = Reshape (q, t) }""",
+        "g (float[n,18,h,w] x) => (float[n,2,a,b] y) { y = DepthToSpace <blocksize = 3> (x) }",
+        (2, 18, 8, 8),
+        "restore-pixel-shuffle",
+    ),
+    "space to depth": (
+        """g (float[n,3,h,w] x) => (float[n,12,a,b] y) <int64[6] s = {1,3,8,2,12,2}, int64[4] t = {1,12,8,12}> {
+            r = Reshape (x, s) q = Transpose <perm = [0,3,5,1,2,4]> (r) y = Reshape (q, t) }""",
+        "g (float[n,3,h,w] x) => (float[n,12,a,b] y) { y = SpaceToDepth <blocksize = 2> (x) }",
+        (1, 3, 16, 24),
+        "restore-pixel-shuffle",
+    ),
+    "pixel unshuffle": (
+        """g (float[n,3,h,w] x) => (float[n,12,a,b] y) <int64[6] s = {1,3,8,2,12,2}, int64[4] t = {1,12,8,12}> {
+            r = Reshape (x, s) q = Transpose <perm = [0,1,3,5,2,4]> (r) y = Reshape (q, t) }""",
+        """g (float[n,3,h,w] x) => (float[n,12,a,b] y) <int64[12] i = {0,3,6,9,1,4,7,10,2,5,8,11}> {
+            r = SpaceToDepth <blocksize = 2> (x) y = Gather <axis = 1> (r, i) }""",
+        (1, 3, 16, 24),
+        "restore-pixel-shuffle",
+    ),
+    "resize": (
+        """g (float[n,2,h,w] x) => (float[n,2,a,b] y) <int64[4] s = {1,2,32,48}> {
+            m = MaxPool <kernel_shape = [2,2], strides = [2,2]> (x)
+            r = Resize <mode = "linear"> (m, , , s) y = Add (r, x) }""",
+        """g (float[n,2,h,w] x) => (float[n,2,a,b] y) <float[4] s = {1.0,1.0,2.0,2.0}> {
+            m = MaxPool <kernel_shape = [2,2], strides = [2,2]> (x)
+            r = Resize <mode = "linear"> (m, , s) y = Add (r, x) }""",
+        (1, 2, 32, 48),
+        "restore-resize-scales",
+    ),
+    "batch": (
+        "g (float[n,4,6] x) => (float[n,24] y) <int64[2] s = {1,24}> { y = Reshape (x, s) }",
+        "g (float[n,4,6] x) => (float[n,24] y) <int64[2] s = {0,-1}> { y = Reshape (x, s) }",
+        (1, 4, 6),
+        "restore-reshape-target",
+    ),
+    "flatten and back": (
+        """g (float[n,4,h,w] x) => (float[n,4,a,b] y)
+            <int64[3] s = {1,4,384}, int64[4] t = {1,4,16,24}> {
+            f = Reshape (x, s) m = Softmax <axis = 2> (f) r = Reshape (m, t) y = Add (r, x) }""",
+        """g (float[n,4,h,w] x) => (float[n,4,a,b] y) <int64[3] s = {0,0,-1}> {
+            f = Reshape (x, s) m = Softmax <axis = 2> (f) t = Shape (x) r = Reshape (m, t) y = Add (r, x) }""",
+        (1, 4, 16, 24),
+        "restore-reshape-target",
+    ),
+    "a batch of two": (
+        "g (float[n,4,6] x) => (float[n,24] y) <int64[2] s = {2,24}> { y = Reshape (x, s) }",
+        "g (float[n,4,6] x) => (float[n,24] y) <int64[2] s = {0,-1}> { y = Reshape (x, s) }",
+        (2, 4, 6),
+        "restore-reshape-target",
+    ),
+    "a batch of three, and ones at the end": (
+        """g (float[n,5,h,w] x) => (float[n,5,a,b] y) <int64[2] s = {3,5}, int64[4] t = {3,5,1,1}> {
+            m = ReduceMean <axes = [2,3], keepdims = 0> (x) r = Reshape (m, s) q = Relu (r) y = Reshape (q, t) }""",
+        """g (float[n,5,h,w] x) => (float[n,5,a,b] y) { m = ReduceMean <axes = [2,3]> (x) y = Relu (m) }""",
+        (3, 5, 8, 8),
+        "restore-reshape-target",
+    ),
+    "a shuffle of channels in portrait": (
+        """g (float[n,6,h,w] x) => (float[n,6,a,b] y) <int64[5] s = {1,3,2,16,12}, int64[4] t = {1,6,16,12}> {
+            r = Reshape (x, s) q = Transpose <perm = [0,2,1,3,4]> (r) y = Reshape (q, t) }""",
+        """g (float[n,6,h,w] x) => (float[n,6,a,b] y) <int64[6] i = {0,2,4,1,3,5}> { y = Gather <axis = 1> (x, i) }""",
+        (1, 6, 16, 12),
+        "restore-reshape-target",
+    ),
+    "rows in portrait": (
+        """g (float[n,h,w,3] x) => (float[n,a,b,3] y) <int64[3] s = {16,12,3}, int64[4] t = {1,16,12,3}> {
+            r = Reshape (x, s) q = Softmax <axis = 1> (r) y = Reshape (q, t) }""",
+        "g (float[n,h,w,3] x) => (float[n,a,b,3] y) { y = Softmax <axis = 2> (x) }",
+        (1, 16, 12, 3),
+        "restore-reshape-target",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_repairs(name: str) -> None:
+    text, wanted, shape, expected = CASES[name]
+    model, original, dynamic = parse(text), parse(text), parse(wanted)
+    done = run_passes(model, PASSES, RTX)
+    assert {edit.pass_name for edit in done.edits} == {expected}
+    np.testing.assert_array_equal(_run(model, shape), _run(original, shape))
+    dynamic_axes = {axis for axis, dim in enumerate(original.inputs[0].dims) if isinstance(dim, str)}
+    for batch, factor in ((1, 2), (2, 1), (3, 3), (2, 2)):
+        other = (batch, *(n * factor if axis in dynamic_axes else n for axis, n in enumerate(shape) if axis))
+        np.testing.assert_array_equal(_run(model, other), _run(dynamic, other))
+
+
+KEPT_ALONE = {
+    "a Resize to the size that a network works at": """
+        g (float[n,1,h,w] x) => (float[n,1,a,b] y) <int64[4] s = {1,1,32,32}, float[1,1,32,32] p> {
+            r = Resize <mode = "linear"> (x, , , s) y = Relu (r) }""",
+    "a Reshape of static sizes": """
+        g (float[n,4,h] x, float[2,6] z) => (float[a,b] y) <int64[2] s = {4,3}> { y = Reshape (z, s) }""",
+    "a Reshape that takes any batch": """
+        g (float[n,4,6] x) => (float[a,b] y) <int64[2] s = {-1,24}> { y = Reshape (x, s) }""",
+    "another transposition": """
+        g (float[n,8,h,w] x) => (float[a,b,c,d] y) <int64[6] s = {1,2,2,2,16,16}, int64[4] t = {1,2,32,32}> {
+            r = Reshape (x, s) q = Transpose <perm = [0,1,5,2,4,3]> (r) y = Reshape (q, t) }""",
+    "channels that do not divide so": """
+        g (float[n,8,h,w] x) => (float[a,b,c,d] y) <int64[6] s = {1,1,2,2,32,16}, int64[4] t = {1,1,64,32}> {
+            r = Reshape (x, s) q = Transpose <perm = [0,1,4,2,5,3]> (r) y = Reshape (q, t) }""",
+}
+
+
+@pytest.mark.parametrize("name", KEPT_ALONE)
+def test_what_is_no_pixel_shuffle_or_not_baked_stays(name: str) -> None:
+    text = KEPT_ALONE[name].replace(", float[1,1,32,32] p", "")
+    assert run_passes(parse(text), (PASSES[0], PASSES[2]), RTX).edits == ()
+
+
+# name: a model of whose sizes it cannot be told what they are, the node that says so, and what is said of it
+DOUBTFUL = {
+    "a size beside -1 at the end": (
+        """g (float[n,3,h,w] x) => (float[1,3,32,16] y) <int64[4] s = {1,3,-1,16}, int64[4] t = {1,3,32,16}> {
+            r = Reshape (x, s) q = Softmax <axis = 3> (r) y = Reshape (q, t) }""",
+        "Reshape",
+        "beside -1, 16 may as well be a constant of the network",
+    ),
+    "a size beside -1 in the middle": (
+        """g (float[n,3,h,w] x) => (float[1,3,16,24] y) <int64[4] s = {1,3,16,-1}, int64[4] t = {1,3,16,24}> {
+            r = Reshape (x, s) q = Softmax <axis = 3> (r) y = Reshape (q, t) }""",
+        "Reshape",
+        "beside -1, 16 may as well be a constant of the network",
+    ),
+    "a batch that -1 would take up": (
+        """g (float[n,6,h,4] x) => (float[a,b,8] y, float[1,6,c] z) <int64[3] s = {1,-1,8}, int64[3] t = {1,6,64}> {
+            y = Reshape (x, s) z = Reshape (x, t) }""",
+        "Reshape",
+        "at another batch than 1, -1 would take it up",
+    ),
+    "two ways to split": (
+        "g (float[n,h,4,w] x) => (float[a,b,c] y) <int64[3] s = {1,16,64}> { y = Reshape (x, s) }",
+        "Reshape",
+        "has constants that fit an example of n 1, h 16, w 16 as well as n 1, h 4, w 64",
+    ),
+    "a constant of the example's size": (
+        """g (float[n,1,h,w] x) => (float[a,b,c] y) <int64[3] s = {1,1,64}, int64[3] e = {1,2,64}> {
+            p = Reshape (x, s) k = ConstantOfShape (e) y = Concat <axis = 1> (p, k) }""",
+        "Concat",
+        "joins sizes 2 and 1 at axis 0",
+    ),
+    "a Resize of a known batch": (
+        """g (float[n,2,h,w] x) => (float[a,b,c,d] y) <int64[4] s = {1,2,8,8}, int64[4] t = {1,2,1,1}> {
+            r = Resize <mode = "nearest"> (x, , , s) m = ReduceMean <axes = [2,3], keepdims = 0> (x)
+            p = Reshape (m, t) y = Add (r, p) }""",
+        "Resize",
+        "may be meant so",
+    ),
+    "a Resize that may be meant so": (
+        """g (float[n,2,h,w] x) => (float[a,b,c,d] y)
+            <int64[3] s = {1,2,1024}, int64[4] t = {1,2,32,32}, int64[4] u = {1,2,64,64}> {
+            f = Reshape (x, s) q = Softmax <axis = 2> (f) r = Reshape (q, t)
+            y = Resize <mode = "nearest"> (r, , , u) }""",
+        "Resize",
+        "may be meant so",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DOUBTFUL)
+def test_what_cannot_be_told_is_named_and_stays(name: str) -> None:
+    text, op, said = DOUBTFUL[name]
+    done = run_passes(parse(text), PASSES, RTX)
+    assert done.edits == ()
+    (refusal,) = Baked(parse(text)).refusals()
+    assert refusal.node.op == op
+    assert said in refusal.why
+    assert [skip.reason for skip in done.skipped] == [refusal.why]
+    (finding,) = run_rules(parse(text), RTX)
+    assert finding.code == ("TC212" if op == "Resize" else "TC213")
+    assert refusal.node.label in finding.message and refusal.why in finding.message
+
+
+def test_shuffles_behind_shuffles_are_found_at_once() -> None:
+    text = """g (float[n,3,h,w] x) => (float[n,3,c,d] y)
+        <int64[6] s = {1,3,8,2,12,2}, int64[4] t = {1,12,8,12}, int64[6] u = {1,3,2,2,8,12}, int64[4] v = {1,3,16,24}> {
+        a = Reshape (x, s) b = Transpose <perm = [0,1,3,5,2,4]> (a) m = Reshape (b, t) k = Relu (m)
+        p = Reshape (k, u) q = Transpose <perm = [0,1,4,2,5,3]> (p) y = Reshape (q, v) }"""
+    baked = Baked(parse(text))
+    assert [shuffle.op for shuffle in baked.shuffles()] == ["SpaceToDepth", "DepthToSpace"]
+    assert baked.refusals() == []
+    assert [dict(each.point) for each in baked.examples()] == [{"n": 1, "h": 16, "w": 24}]
+
+
+@pytest.mark.parametrize("batch", [1, 2, 3])
+def test_rewrite_compares_where_the_model_was_traced(tmp_path: Path, batch: int) -> None:
+    """Other sizes with as many elements run as well, and are scrambled by the original."""
+    text, _, _, _ = CASES["pixel shuffle"]
+    save(text.replace("{1,2", f"{{{batch},2"), tmp_path / "m.onnx")
+    request = RewriteRequest(model=tmp_path / "m.onnx", output=tmp_path / "o.onnx", target=RTX)
+    report = rewrite(request)
+    assert (report.exit_code, report.verified["max_relative_error"]) == (0, 0.0)
+    assert report.verified["inputs"] == {"x": [batch, 8, 16, 24]}
+    assert len(report.verified["alone"]) == 5
+    assert "baked into the original; the rewritten model also runs at 5 larger sizes" in rewrite_text(report)
+
+
+def test_a_long_chain_is_repaired_to_its_end() -> None:
+    """Each repair lays open the next: more of them than any fixed number of rounds."""
+    count = 140
+    nodes = [f"r{i} = Reshape (q{i}, s) q{i + 1} = Relu (r{i})" for i in range(count)]
+    text = f"g (float[n,4,h,16] q0) => (float[a,b,c,d] q{count}) <int64[4] s = {{1,4,16,16}}> {{ {' '.join(nodes)} }}"
+    assert len(run_passes(parse(text), PASSES, RTX).edits) == count
+
+
+@pytest.mark.parametrize("path", sorted(MODELS.glob("*.onnx")), ids=lambda path: path.stem)
+def test_kept_models_have_nothing_baked(path: Path) -> None:
+    baked = Baked(OnnxModel.load(path))
+    assert (baked.shuffles(), baked.scalings(), baked.targets()) == ([], [], [])
+
+
+def test_the_pytorch_line_is_named() -> None:
+    text, _, _, _ = CASES["resize"]
+    model = parse(text, HEADER)
+    trace = 'File "/home/me/net.py", line 7, in forward\n    y = up(x)\nFile "/home/me/unet.py", line 47, in forward'
+    model.proto.graph.node[1].metadata_props.add(key="pkg.torch.onnx.stack_trace", value=trace)
+    done = run_passes(model, PASSES, RTX)
+    assert done.edits[0].what.endswith("(unet.py:47)")
