@@ -7,14 +7,15 @@
 # make venv    just the virtual environment, with everything that developers need
 # make clean   removes what the others made, the virtual environment too
 #
-# make test-export   installs torch too (some gigabytes), runs the tests of trtconv export
+# make test-export          installs torch too, runs the tests of trtconv export
+# make test-architectures   installs public packages of networks too, exports some of them
 # make bench-gpu     deconvolutions and trtconv's own adapter on TensorRT 8.6, into bench/results/; needs a GPU, and a
 #                    CPython 3.10 that has tensorrt 8.6 and trtconv's dependencies: make bench-gpu GPU_PYTHON=...
 # make suite-gpu     every network of models/ built, verified and timed on the GPU, beside raw TensorRT, into
 #                    bench/results/; the same Python, with cuda-bindings
 # make test-gpu      the tests that need a GPU; the same Python, with pytest and hypothesis
 #
-# Everything but these three is set up in .venv, once; again only when pyproject.toml has changed.
+# Everything but the last three is set up in .venv, once; again only when pyproject.toml has changed.
 
 PYTHON ?= python3
 GPU_PYTHON ?= python3.10
@@ -24,7 +25,9 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 SIZES := --dim batch=1:1:4 --dim height=64:256:512 --dim width=64:256:512
 
-.PHONY: demo test test-export check lint types bench bench-gpu suite-gpu test-gpu docs fuzz venv clean
+PACKAGES := timm segmentation-models-pytorch monai diffusers transformers spandrel
+
+.PHONY: demo test test-export test-architectures check lint types bench bench-gpu suite-gpu test-gpu docs fuzz venv clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/run.stamp
@@ -39,6 +42,9 @@ test: $(VENV)/dev.stamp
 
 test-export: $(VENV)/export.stamp
 	$(BIN)/python -m pytest -n $(JOBS) tests/unit/exporter tests/cli/test_export_command.py $(PYTEST_ARGS)
+
+test-architectures: $(VENV)/architectures.stamp
+	$(BIN)/python -m pytest -m architectures -n $(JOBS) tests/unit/test_export_architectures.py $(PYTEST_ARGS)
 
 check: lint types test
 
@@ -88,8 +94,14 @@ $(VENV)/dev.stamp: pyproject.toml | $(BIN)/python
 
 $(VENV)/export.stamp: pyproject.toml | $(BIN)/python
 	@echo 'Installing the tools for development and torch into $(VENV)'
-	$(PIP) --editable '.[export,dev]'
+	$(PIP) --editable '.[export-tests,dev]'
 	@touch $(VENV)/run.stamp $(VENV)/dev.stamp $@
+
+# Without their dependencies: none of them may bring another torch.
+$(VENV)/architectures.stamp: $(VENV)/export.stamp
+	@echo 'Installing public packages of networks into $(VENV)'
+	$(PIP) --no-deps $(PACKAGES)
+	@touch $@
 
 clean:
 	rm -rf $(VENV) out build dist *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache

@@ -280,7 +280,7 @@ def test_a_saved_program(tmp_path: Path) -> None:
         export_spec(wanted)
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning", "ignore:.*torch.jit:FutureWarning")
 def test_torchscript(tmp_path: Path) -> None:
     torch.jit.save(torch.jit.script(nets.Skip()), tmp_path / "m.pt")
     request = ExportRequest(

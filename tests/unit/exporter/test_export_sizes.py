@@ -159,7 +159,7 @@ def test_fake_quantised_modules_are_tried_without_values() -> None:
     assert not trials.subject.symbolic
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning", "ignore:.*torch.jit:FutureWarning")
 def test_torchscript_is_tried_too() -> None:
     trials = _trials(torch.jit.script(nets.Skip()), (1, 3, 16, 16))
     assert trials.meta
