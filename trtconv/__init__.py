@@ -20,7 +20,6 @@ if TYPE_CHECKING:
         ExportFailed,
         InputError,
         TrtconvError,
-        VerifyFailed,
     )
     from trtconv.core.progress import NullProgress, Progress
     from trtconv.core.requests.build import BuildReport, BuildRequest
@@ -71,7 +70,6 @@ __all__ = [
     "SizesRequest",
     "Target",
     "TrtconvError",
-    "VerifyFailed",
     "VerifyReport",
     "VerifyRequest",
     "__version__",
@@ -97,7 +95,6 @@ _HOMES = {
         "ExportFailed",
         "InputError",
         "TrtconvError",
-        "VerifyFailed",
     ),
     "trtconv.exporter": (
         "ConvertReport",

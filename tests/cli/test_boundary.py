@@ -11,13 +11,13 @@ import pytest
 
 from support.cli import FINDING, build_report, check_report
 from trtconv.cli.process.boundary import wants_json
-from trtconv.core.errors import BuildFailed, EnvironmentMissing, InputError, VerifyFailed
+from trtconv.core.errors import BuildFailed, EngineFailed, EnvironmentMissing, InputError
 
 FAILURES = [
     (InputError("no such file: m.onnx", "Check the path."), 2, "InputError"),
     (EnvironmentMissing("no TensorRT here", "pip install tensorrt-rtx"), 4, "EnvironmentMissing"),
     (BuildFailed("the builder refused", "", (FINDING,)), 1, "BuildFailed"),
-    (VerifyFailed("outputs differ by 0.69"), 1, "VerifyFailed"),
+    (EngineFailed("the engine does not run"), 1, "EngineFailed"),
     (MemoryError(), 4, "EnvironmentMissing"),
 ]
 

@@ -84,7 +84,7 @@ def only_deconv(rtx: Runtime, data: bytes) -> DeconvLayer:
 
 def plan(*profiles: tuple[Any, Any, Any], precision: str = "as-is") -> BuildPlan:
     made = tuple(ShapeProfile({"x": InputRange(*shapes)}, {}) for shapes in profiles)
-    return BuildPlan(Target("rtx"), made, precision)
+    return BuildPlan(Target("rtx"), made, precision=precision)
 
 
 def failure(network: ParsedNetwork, asked: BuildPlan) -> tuple[list[Finding], BuildFailed]:

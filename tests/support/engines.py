@@ -83,7 +83,7 @@ def build(
     path.write_bytes(data)
     report = BuildReport(
         model={"path": str(model), "sha256": loaded.digest()},
-        plan=BuildPlan(Target("tensorrt", (8, 6)), profiles, precision),
+        plan=BuildPlan(Target("tensorrt", (8, 6)), profiles, precision=precision),
         runtime=dict(runtime),
         engine={"path": str(path), "sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)},
         inputs=loaded.inputs,

@@ -8,6 +8,7 @@ from typing import Any
 
 from trtconv.core.errors import InputError
 from trtconv.core.frozen import frozen
+from trtconv.core.options import option
 
 HARDWARE = ("none", "ampere+", "same-compute-capability")
 VERBOSITIES = ("none", "layer-names", "detailed")
@@ -15,35 +16,95 @@ _MOST_BYTES = 2**63 - 1
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
+def parse_bytes(text: str) -> int:
+    """Reads a size such as 512M, 2G or 1000000 (bytes).
+
+    Raises:
+        InputError: It is none.
+    """
+    match = re.fullmatch(r"(\d{1,12}(?:\.\d{1,6})?)\s*([KMG]?)(?:i?B)?", text.strip(), re.IGNORECASE)
+    size = int(float(match[1]) * _UNITS[match[2].upper()]) if match else 0
+    if not 0 < size <= _MOST_BYTES:
+        raise InputError(f"{text!r} is no size", "Write it as in 512M or 2G.")
+    return size
+
+
 @frozen
 class BuilderOptions:
-    """Options of TensorRT's builder; None leaves TensorRT's own default.
+    """Options of TensorRT's builder; None leaves TensorRT's own default."""
 
-    Args:
-        workspace_bytes: Most memory that a layer may use for scratch, in bytes.
-        optimization_level: 0 (builds fastest) to 5 (searches longest).
-        version_compatible: The engine also runs on other versions of TensorRT.
-        hardware: One of `HARDWARE`: on which other GPUs the engine runs.
-        strip_weights: Leave out the weights; they are given when the engine is used.
-        refittable: Weights can be replaced later.
-        weight_streaming: Weights may stay in host memory while the engine runs.
-        sparsity: Allow kernels for weights with 2:4 sparsity.
-        tf32: Compute float32 convolutions and matrix products in TF32 where the GPU has it.
-        profiling_verbosity: One of `VERBOSITIES`: what the engine tells of its layers.
-        compute_capabilities: GPUs to build for, such as ("7.5", "8.9"); TensorRT-RTX alone.
-    """
-
-    workspace_bytes: int | None = None
-    optimization_level: int | None = None
-    version_compatible: bool = False
-    hardware: str = "none"
-    strip_weights: bool = False
-    refittable: bool = False
-    weight_streaming: bool = False
-    sparsity: bool = False
-    tf32: bool | None = None
-    profiling_verbosity: str | None = None
-    compute_capabilities: tuple[str, ...] = ()
+    workspace_bytes: int | None = option(
+        "--workspace",
+        "Most scratch memory that a layer may use, such as 512M or 2G.",
+        metavar="SIZE",
+        default=None,
+        read=parse_bytes,
+        key="workspace",
+        about="Most scratch memory of a layer: 512M, 2G.",
+        schema={"type": ["string", "integer"]},
+        load=lambda size: parse_bytes(str(size)),
+    )
+    optimization_level: int | None = option(
+        "--optimization-level",
+        "How long TensorRT looks for fast kernels; its default is 3.",
+        metavar="0-5",
+        takes=int,
+        least=0,
+        most=5,
+        default=None,
+        key="optimization-level",
+        about="0 to 5; TensorRT's default is 3.",
+    )
+    version_compatible: bool = option(
+        "--version-compatible",
+        "Make an engine that newer versions of TensorRT run too.",
+        default=False,
+        key="version-compatible",
+    )
+    hardware: str = option(
+        "--hardware-compatibility",
+        "On which other GPUs the engine runs.",
+        takes=HARDWARE,
+        default="none",
+        key="hardware-compatibility",
+    )
+    strip_weights: bool = option(
+        "--strip-weights", "Leave the weights out; refitting puts them back.", default=False, key="strip-weights"
+    )
+    refittable: bool = option(
+        "--refittable", "Make an engine whose weights can be replaced.", default=False, key="refittable"
+    )
+    weight_streaming: bool = option(
+        "--weight-streaming",
+        "Let weights stay in host memory while the engine runs.",
+        default=False,
+        key="weight-streaming",
+    )
+    sparsity: bool = option("--sparsity", "Allow kernels for weights with 2:4 sparsity.", default=False, key="sparsity")
+    tf32: bool | None = option(
+        "--tf32/--no-tf32",
+        "Compute float32 in TF32 where the GPU has it; the default is yes.",
+        default=None,
+        key="tf32",
+    )
+    profiling_verbosity: str | None = option(
+        "--profiling-verbosity",
+        "What the engine tells of its layers; TensorRT's default is layer-names.",
+        takes=VERBOSITIES,
+        default=None,
+        key="profiling-verbosity",
+    )
+    compute_capabilities: tuple[str, ...] = option(
+        "--compute-capability",
+        "Build for this GPU, such as 8.9; TensorRT-RTX only. Repeatable. 7.5 must be asked for.",
+        metavar="X.Y",
+        many=True,
+        default=(),
+        key="compute-capabilities",
+        about="GPUs to build for, such as 7.5; TensorRT-RTX only.",
+        schema={"type": "array", "items": {"type": "string", "pattern": r"^\d{1,2}\.\d$"}},
+        load=tuple,
+    )
 
     def __post_init__(self) -> None:
         if self.hardware not in HARDWARE:
@@ -73,16 +134,3 @@ class BuilderOptions:
 
 DEFAULTS = BuilderOptions()
 """TensorRT as it is."""
-
-
-def parse_bytes(text: str) -> int:
-    """Reads a size such as 512M, 2G or 1000000 (bytes).
-
-    Raises:
-        InputError: It is none.
-    """
-    match = re.fullmatch(r"(\d{1,12}(?:\.\d{1,6})?)\s*([KMG]?)(?:i?B)?", text.strip(), re.IGNORECASE)
-    size = int(float(match[1]) * _UNITS[match[2].upper()]) if match else 0
-    if not 0 < size <= _MOST_BYTES:
-        raise InputError(f"{text!r} is no size", "Write it as in 512M or 2G.")
-    return size

@@ -11,16 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from trtconv.core.builder_options import HARDWARE, VERBOSITIES, BuilderOptions, parse_bytes
-from trtconv.core.dim_flags import parse_values
-from trtconv.core.dims import Range
 from trtconv.core.errors import InputError
-from trtconv.core.findings import Severity
 from trtconv.core.frozen import frozen
+from trtconv.core.options import of_settings, schemas
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.requests.check import CheckRequest
-from trtconv.core.requests.common import PRECISIONS, Bounds
-from trtconv.core.selection import Selection
 from trtconv.core.target import Target
 
 if sys.version_info >= (3, 11):
@@ -31,86 +26,7 @@ else:
 FILE = "trtconv.toml"
 PYPROJECT = "pyproject.toml"
 
-_DIMS = {
-    "type": "object",
-    "description": "Dimension name, or INPUT:AXIS, to its bounds: MIN:OPT:MAX, MIN:MAX or N.",
-    "additionalProperties": {"type": ["string", "integer"], "pattern": r"^\d+(:\d+){0,2}$"},
-}
-_SETTINGS: dict[str, Any] = {
-    "targets": {
-        "type": "array",
-        "items": {"type": "string", "pattern": r"^(auto|(rtx|tensorrt)(-\d+(\.\d+)*)?)$"},
-        "minItems": 1,
-        "description": "What to check against and build for; default: auto, the TensorRT that is installed.",
-    },
-    "dims": _DIMS,
-    "profiles": {
-        "type": "array",
-        "items": _DIMS,
-        "description": "One entry an optimization profile, each laid over dims.",
-    },
-    "values": {
-        "type": "object",
-        "description": "Input that holds a shape or a count to the bounds of its elements, as --value takes them.",
-        "additionalProperties": {"type": ["string", "integer"]},
-    },
-    "round": {"type": "boolean", "description": "Move sizes that the network does not accept; default: false."},
-    "split": {
-        "type": ["string", "integer"],
-        "pattern": r"^(auto|[1-9]\d*)$",
-        "description": "Divide the ranges into that many profiles, or auto.",
-    },
-    "precision": {"type": "string", "enum": list(PRECISIONS), "description": "What to compute in; default: as-is."},
-    "cast-io": {"type": "boolean", "description": "Cast inputs and outputs to the precision too; default: false."},
-    "options": {
-        "type": "object",
-        "description": "How TensorRT's builder works, as the flags of build of the same names.",
-        "properties": {
-            "workspace": {"type": ["string", "integer"], "description": "Most scratch memory of a layer: 512M, 2G."},
-            "optimization-level": {"type": "integer", "description": "0 to 5; TensorRT's default is 3."},
-            "version-compatible": {"type": "boolean"},
-            "hardware-compatibility": {"type": "string", "enum": list(HARDWARE)},
-            "strip-weights": {"type": "boolean"},
-            "refittable": {"type": "boolean"},
-            "weight-streaming": {"type": "boolean"},
-            "sparsity": {"type": "boolean"},
-            "tf32": {"type": "boolean"},
-            "profiling-verbosity": {"type": "string", "enum": list(VERBOSITIES)},
-            "compute-capabilities": {
-                "type": "array",
-                "items": {"type": "string", "pattern": r"^\d{1,2}\.\d$"},
-                "description": "GPUs to build for, such as 7.5; TensorRT-RTX only.",
-            },
-        },
-        "additionalProperties": False,
-    },
-    "rewrite": {"type": "boolean", "description": "Whether the passes run; default: true."},
-    "requantize": {"type": "boolean", "description": "Requantise asymmetric tensors symmetrically; default: false."},
-    "thorough": {"type": "boolean", "description": "Whether check builds engines to be sure; default: false."},
-    "fail-on": {
-        "type": "string",
-        "enum": ["error", "warning", "never"],
-        "description": "Lowest severity of a finding that fails; default: error.",
-    },
-    "select": {
-        "type": "array",
-        "items": {"type": "string"},
-        "description": "Rule codes, beginnings of codes (TC3) or rule names that count; default: all.",
-    },
-    "ignore": {
-        "type": "array",
-        "description": "Findings that are known and accepted.",
-        "items": {
-            "type": "object",
-            "properties": {
-                "code": {"type": "string", "description": "A rule code, the beginning of one, or a rule name."},
-                "reason": {"type": "string", "minLength": 1, "description": "Why it is accepted."},
-            },
-            "required": ["code", "reason"],
-            "additionalProperties": False,
-        },
-    },
-}
+_SETTINGS = {**schemas(BuildRequest), **schemas(CheckRequest)}
 SCHEMA: dict[str, Any] = {
     "$schema": "http://json-schema.org/draft-07/schema#",
     "title": "trtconv.toml",
@@ -229,60 +145,9 @@ def _entry(model: Mapping[str, Any], folder: Path, target: Target | None, severa
     engine = folder / model["engine"] if "engine" in model else path.with_suffix(".engine")
     if several:
         engine = engine.with_suffix(f".{target or 'auto'}{engine.suffix}")
-    fail_on = model.get("fail-on", "error")
-    check = CheckRequest(
-        model=path,
-        dims=_bounds(model.get("dims", {})),
-        profiles=tuple(_bounds(profile) for profile in model.get("profiles", ())),
-        target=target,
-        rewrite=model.get("rewrite", True),
-        requantize=model.get("requantize", False),
-        fail_on=None if fail_on == "never" else Severity(fail_on),
-        selection=Selection(
-            tuple(model.get("select", ())), {each["code"]: each["reason"] for each in model.get("ignore", ())}
-        ),
-        thorough=model.get("thorough", False),
-        values=parse_values([f"{name}={text}" for name, text in model.get("values", {}).items()]),
-    )
-    build = BuildRequest(
-        model=path,
-        engine=engine,
-        dims=check.dims,
-        profiles=check.profiles,
-        target=target,
-        precision=model.get("precision", "as-is"),
-        rewrite=check.rewrite,
-        requantize=check.requantize,
-        fail_on=check.fail_on,
-        selection=check.selection,
-        values=check.values,
-        rounded=model.get("round", False),
-        split=str(model["split"]) if "split" in model else None,
-        cast_interface=model.get("cast-io", False),
-        options=_options(model.get("options", {})),
-    )
-    return Entry(check, build)
-
-
-def _options(table: Mapping[str, Any]) -> BuilderOptions:
-    """Reads the table `options`; its keys are the flags' names."""
-    return BuilderOptions(
-        workspace_bytes=parse_bytes(str(table["workspace"])) if "workspace" in table else None,
-        optimization_level=table.get("optimization-level"),
-        version_compatible=table.get("version-compatible", False),
-        hardware=table.get("hardware-compatibility", "none"),
-        strip_weights=table.get("strip-weights", False),
-        refittable=table.get("refittable", False),
-        weight_streaming=table.get("weight-streaming", False),
-        sparsity=table.get("sparsity", False),
-        tf32=table.get("tf32"),
-        profiling_verbosity=table.get("profiling-verbosity"),
-        compute_capabilities=tuple(table.get("compute-capabilities", ())),
-    )
-
-
-def _bounds(dims: Mapping[str, str | int]) -> Bounds:
-    return {name: Range.parse(str(text)) for name, text in dims.items()}
+    table = {**model, "targets": [str(target or "auto")]}
+    check = CheckRequest(path, **of_settings(CheckRequest, table))
+    return Entry(check, BuildRequest(path, engine, **of_settings(BuildRequest, table)))
 
 
 _TYPES: dict[str, type | tuple[type, ...]] = {

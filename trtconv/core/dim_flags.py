@@ -40,6 +40,14 @@ def parse_values(items: Sequence[str]) -> dict[str, InputRange]:
     return values
 
 
+def write_values(values: Mapping[str, InputRange]) -> list[str]:
+    """Returns what `parse_values` reads."""
+    return [
+        f"{name}={':'.join('x'.join(map(str, pick)) for pick in (bounds.min, bounds.opt, bounds.max))}"
+        for name, bounds in values.items()
+    ]
+
+
 def _parse_elements(text: str) -> Shape | None:
     parts = text.strip().split("x")
     if not all(part.removeprefix("-").isdecimal() and part.isascii() and len(part) < 20 for part in parts):
@@ -60,6 +68,29 @@ def parse_dims(items: Sequence[str]) -> dict[str, Range]:
         InputError: For an item that is no such thing, or a name given twice with different ranges.
     """
     return _parse_bounds("--dim", items)
+
+
+def write_bounds(bounds: Mapping[str, Range]) -> list[str]:
+    """Returns what `parse_dims` reads."""
+    return [f"{name}={bound}" for name, bound in bounds.items()]
+
+
+def parse_profiles(
+    profiles: Sequence[str], min_shapes: str | None, opt_shapes: str | None, max_shapes: str | None
+) -> tuple[dict[str, Range], ...]:
+    """Reads all values of `--profile`, or the one profile of trtexec's three flags.
+
+    Raises:
+        InputError: As `parse_profile` and `parse_trtexec`, and where both are given.
+    """
+    if min_shapes is opt_shapes is max_shapes is None:
+        return tuple(parse_profile(text) for text in profiles)
+    if profiles:
+        raise InputError(
+            "--profile does not go together with --minShapes, --optShapes and --maxShapes",
+            "Use --profile once for each optimization profile, or trtexec's three flags for a single one.",
+        )
+    return (parse_trtexec(min_shapes, opt_shapes, max_shapes),)
 
 
 def parse_profile(text: str) -> dict[str, Range]:

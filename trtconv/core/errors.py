@@ -7,8 +7,7 @@ A problem *in the model* is a `trtconv.core.findings.Finding`, a value. A proble
     |-- EnvironmentMissing      4   this machine cannot: runtime, GPU or capability missing
     |-- BuildFailed             1   TensorRT refused to parse or build the model
     |-- ExportFailed            1   the module cannot be exported as asked
-    |-- EngineFailed            1   an engine does not load or does not run
-    `-- VerifyFailed            1   two models that should agree do not
+    `-- EngineFailed            1   an engine does not load or does not run
 
 Anything else that escapes is a bug in trtconv (exit code 3).
 """
@@ -66,11 +65,5 @@ class ExportFailed(TrtconvError):
 
 class EngineFailed(TrtconvError):
     """An engine does not load, or does not run to its end."""
-
-    exit_code = 1
-
-
-class VerifyFailed(TrtconvError):
-    """Two models that should compute the same do not."""
 
     exit_code = 1

@@ -9,6 +9,8 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from trtconv.core.options import Option
+
 if TYPE_CHECKING:
     from typing_extensions import dataclass_transform
 else:
@@ -21,7 +23,13 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field,))
 def frozen(cls: type[T]) -> type[T]:
-    """Makes a class a dataclass whose instances do not change, and are equal where their fields are."""
+    """Makes a class a dataclass whose instances do not change, and are equal where their fields are.
+
+    A field whose default is an `Option` has the option's default, and the option in its metadata.
+    """
+    for name, value in list(vars(cls).items()):
+        if isinstance(value, Option):
+            setattr(cls, name, _field(value))
     made = dataclasses.dataclass(eq=False, repr=False)(cls)
     fields = dataclasses.fields(made)  # type: ignore[arg-type]
     compared = [field.name for field in fields if field.compare]
@@ -48,6 +56,13 @@ def frozen(cls: type[T]) -> type[T]:
     made.__setattr__ = _set_once  # type: ignore[method-assign]
     made.__delattr__ = _refuse_delete  # type: ignore[method-assign]
     return made
+
+
+def _field(option: Option) -> Any:
+    metadata = {"option": option}
+    if isinstance(option.default, dict):
+        return dataclasses.field(default_factory=dict, metadata=metadata)
+    return dataclasses.field(default=option.default, metadata=metadata)
 
 
 def _set_once(self: object, name: str, value: object) -> None:

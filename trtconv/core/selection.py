@@ -31,6 +31,13 @@ class Selection:
             if not _CODE.fullmatch(asked) and not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)+", asked):
                 raise InputError(f"{asked!r} is no rule code", _HINT)
 
+    @classmethod
+    def parse(cls, select: Iterable[str], ignore: Iterable[str]) -> Selection:
+        """Reads what `--select` and `--ignore` were given; codes may be joined by commas."""
+        chosen = [code.strip() for text in select for code in text.split(",")]
+        left_out = [code.strip() for text in ignore for code in text.split(",")]
+        return cls(tuple(chosen), dict.fromkeys(left_out, ""))
+
     def require(self, rules: Mapping[str, str]) -> None:
         """Refuses to select what no rule can find: a misspelt code would let everything pass.
 

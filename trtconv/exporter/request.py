@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import ast
-import dataclasses
 import difflib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from trtconv.core.dim_flags import parse_dims
 from trtconv.core.dims import Range, Shape
 from trtconv.core.errors import InputError
 from trtconv.core.findings import Severity
 from trtconv.core.frozen import frozen
+from trtconv.core.options import group, option
+from trtconv.core.requests.common import FAIL_ON, TARGET, as_paths
 from trtconv.core.target import Target
 
 DTYPES = ("float32", "float16", "bfloat16", "float64", "int64", "int32", "int16", "int8", "uint8", "bool")
@@ -59,20 +61,22 @@ class ExportOptions:
     Args:
         outputs: Names of the outputs, in order; empty: the module's own (keys of a dict), else "output".
         target: What the file is for: decides opset and IR version. None: any TensorRT from 10.0 and RTX.
-        static: Leave every dimension static, whatever was named: the recommended first step.
-        proof: Compare PyTorch with ONNX Runtime.
-        check: Run `trtconv check` on the file.
-        fail_on: Lowest severity of a finding of `check` that fails the export; None: never.
-        exporter: One of `EXPORTERS`.
     """
 
-    outputs: tuple[str, ...] = ()
-    target: Target | None = None
-    static: bool = False
-    proof: bool = True
-    check: bool = True
-    fail_on: Severity | None = Severity.ERROR
-    exporter: str = "auto"
+    static: bool = option("--static", "Leave every dimension static, whatever --dynamic and --dim say.", default=False)
+    outputs: tuple[str, ...] = option(
+        "--output-name", "Name of an output. Repeatable.", metavar="NAME", many=True, default=()
+    )
+    exporter: str = option(
+        "--exporter",
+        "auto: torch.export's; the tracing one where the first cannot, or loses quantisation.",
+        takes=EXPORTERS,
+        default="auto",
+    )
+    proof: bool = option("--no-proof", "Do not compare PyTorch with ONNX Runtime.", default=True)
+    check: bool = option("--no-check", "Do not run check on the file.", default=True)
+    target: Target | None = TARGET
+    fail_on: Severity | None = FAIL_ON
 
 
 @frozen
@@ -92,12 +96,48 @@ class ExportRequest:
 
     spec: str
     output: Path
-    inputs: tuple[InputDecl, ...] = ()
-    dynamic: Mapping[str, AxisNames] = dataclasses.field(default_factory=dict)
-    dims: Mapping[str, Range] = dataclasses.field(default_factory=dict)
-    arguments: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    weights: Path | None = None
-    options: ExportOptions = ExportOptions()
+    inputs: tuple[InputDecl, ...] = option(
+        "--input",
+        "One input: its name (forward's parameter), the example's shape, its type (default float32). Repeatable.",
+        metavar="NAME=1x3x64x64[:DTYPE]",
+        many=True,
+        default=(),
+        read=lambda texts: tuple(parse_input(text) for text in texts),
+    )
+    dynamic: Mapping[str, AxisNames] = option(
+        "--dynamic",
+        "Name the dynamic axes of an input; _ is a static one. Repeatable.",
+        metavar="NAME=batch,_,height,width",
+        many=True,
+        default={},
+        read=lambda texts: dict(parse_dynamic(text) for text in texts),
+    )
+    dims: Mapping[str, Range] = option(
+        "--dim",
+        "Bound a dynamic dimension; MIN:OPT:MAX as in build is taken too. Repeatable.",
+        metavar="NAME=MIN:MAX",
+        many=True,
+        default={},
+        read=parse_dims,
+    )
+    arguments: Mapping[str, Any] = option(
+        "--arg",
+        "Keyword argument of the factory. Repeatable.",
+        metavar="KEY=VALUE",
+        many=True,
+        default={},
+        read=lambda texts: dict(parse_argument(text) for text in texts),
+    )
+    weights: Path | None = option(
+        "--weights",
+        "State dict to load, .pt or .safetensors; nothing is unpickled.",
+        metavar="FILE",
+        default=None,
+    )
+    options: ExportOptions = group(ExportOptions)
+
+    def __post_init__(self) -> None:
+        as_paths(self)
 
 
 def parse_input(text: str) -> InputDecl:

@@ -11,8 +11,9 @@ from pathlib import Path
 from trtconv.core.dims import ShapeProfile
 from trtconv.core.errors import BuildFailed, InputError
 from trtconv.core.findings import Finding, Severity
+from trtconv.core.options import shared
 from trtconv.core.progress import Progress
-from trtconv.core.requests.build import BuildPlan, BuildReport, BuildRequest
+from trtconv.core.requests.build import BuildPlan, BuildReport, BuildRequest, BuildSettings
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.graph.model import OnnxModel
 from trtconv.pipeline.outputs import (
@@ -203,19 +204,8 @@ def _plan(request: BuildRequest, engine: Runtime, profiles: tuple[ShapeProfile, 
     # A family alone means the version that is installed: the plan is then the same however it was asked for.
     target = request.target if request.target and request.target.version else engine.info.target
     asked = profiles if request.rounded or request.split is not None else None
-    return BuildPlan(
-        target=target,
-        profiles=profiles,
-        precision=request.precision,
-        rewrite=request.rewrite,
-        requantize=request.requantize,
-        rounded=request.rounded,
-        split=request.split,
-        asked=asked,
-        options=request.options,
-        cast_interface=request.cast_interface,
-        cast_by=apply.tools() if apply.casts(request.precision, engine.info.capabilities) else {},
-    )
+    cast_by = apply.tools() if apply.casts(request.precision, engine.info.capabilities) else {}
+    return BuildPlan(target, profiles, asked, cast_by, **shared(request, BuildSettings))
 
 
 def _failed(report: BuildReport, findings: Iterable[Finding]) -> BuildReport:

@@ -21,6 +21,7 @@ from trtconv.core.dims import ShapeProfile, dynamic_dims
 from trtconv.core.errors import EnvironmentMissing, InputError, TrtconvError
 from trtconv.core.files import check_writable, real_path, sha256_of
 from trtconv.core.findings import Finding, Severity
+from trtconv.core.options import command_line, shared
 from trtconv.core.progress import NullProgress, Progress
 from trtconv.core.requests.build import BuildReport, BuildRequest
 from trtconv.core.requests.check import FailedRun
@@ -170,18 +171,7 @@ class _Trials:
 
     def _build_request(self, path: Path) -> BuildRequest:
         asked = self._request
-        return BuildRequest(
-            path,
-            self._folder / "part.engine",
-            asked.dims,
-            asked.profiles,
-            asked.target,
-            asked.precision,
-            asked.rewrite,
-            asked.requantize,
-            force=True,
-            values=asked.values,
-        )
+        return BuildRequest(path, self._folder / "part.engine", force=True, **shared(asked, BuildRequest))
 
     def _failures(self, request: BuildRequest, raising: bool = False) -> Iterator[Failure]:
         """Yields how a model fails: what a build finds, worst first; where that is nothing, what a rewrite breaks."""
@@ -194,7 +184,7 @@ class _Trials:
             yield from map(_of_finding, _worst_first(getattr(built, "findings", ())))
         elif request.rewrite and built.edits:
             output = self._folder / "rewritten.onnx"
-            asked = RewriteRequest(request.model, output, target=request.target, requantize=request.requantize)
+            asked = RewriteRequest(request.model, output, **shared(request, RewriteRequest))
             done = self._worker.run(asked, self._request.timeout)
             if isinstance(done, FailedRun):
                 yield _of_run(done)
@@ -257,18 +247,8 @@ def _gist(message: str) -> str:
 
 def _command(request: BuildRequest, failure: Failure) -> str:
     """Returns the command that shows the failure."""
-    words = ["trtconv", "rewrite" if failure.code == "verify" else "build", str(request.model)]
+    path = request.model
     if failure.code == "verify":
-        words += ["-o", str(request.model.with_suffix(".rewritten.onnx"))]
-    else:
-        words += [word for name, bound in request.dims.items() for word in ("--dim", f"{name}={bound}")]
-        for profile in request.profiles:
-            words += ["--profile", ",".join(f"{name}={bound}" for name, bound in profile.items())]
-        for name, bounds in request.values.items():
-            picks = ("x".join(map(str, pick)) for pick in (bounds.min, bounds.opt, bounds.max))
-            words += ["--value", f"{name}={':'.join(picks)}"]
-        words += [] if request.precision == "as-is" else ["--precision", request.precision]
-        words += [] if request.rewrite else ["--no-rewrite"]
-    words += ["--requantize"] if request.requantize else []
-    words += [] if request.target is None else ["--target", str(request.target)]
-    return shlex.join(words)
+        words = ["rewrite", str(path), "-o", str(path.with_suffix(".rewritten.onnx"))]
+        return shlex.join(["trtconv", *words, *command_line(request, RewriteRequest)])
+    return shlex.join(["trtconv", "build", str(path), *command_line(request, ReduceRequest)])

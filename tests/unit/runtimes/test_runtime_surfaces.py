@@ -305,7 +305,7 @@ def two_nodes() -> bytes:
 
 def plan(precision: str = "as-is", inputs: tuple[str, ...] = ("x",)) -> BuildPlan:
     sizes = InputRange((1, 3, 8, 8), (1, 3, 8, 8), (1, 3, 16, 16))
-    return BuildPlan(Target("rtx"), (ShapeProfile(dict.fromkeys(inputs, sizes), {}),), precision)
+    return BuildPlan(Target("rtx"), (ShapeProfile(dict.fromkeys(inputs, sizes), {}),), precision=precision)
 
 
 def build(adapter: Adapter, precision: str = "as-is", **kwargs: Any) -> EngineBlob:

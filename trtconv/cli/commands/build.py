@@ -2,38 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Any
 
 import click
 
 from trtconv.cli import options
-from trtconv.cli.builder_flags import NO_BUILDER_FLAGS, BuilderFlags, builder_options, timing_folder
+from trtconv.cli.commands.many import ManyFlags, build_all
 from trtconv.cli.process import status
 from trtconv.cli.process.isolated import IsolatedCommand, follow_log
 from trtconv.cli.process.outcome import Outcome
 from trtconv.cli.progress import show_progress
-from trtconv.core.frozen import frozen
-
-
-@frozen
-class BuildFlags(options.ManyModels, options.ShapeFlags, BuilderFlags):
-    """The command's flags."""
-
-    model: str | None
-    output: str | None
-    target: str
-    precision: str
-    cast_io: bool
-    report: str | None
-    output_format: str
-    no_rewrite: bool
-    requantize: bool
-    fail_on: str
-    force: bool
-    split: str | None
-    rounded: bool
-    quiet: bool
-    verbose: bool
+from trtconv.cli.timing_folder import timing_folder
+from trtconv.core.requests.build import BuildRequest
 
 
 @click.command(
@@ -66,26 +46,11 @@ Exit status: 0 built, or up to date; 1 the model failed; 2 a bad call or an unre
 4 the runtime or GPU is missing.
 """,
 )
-@options.optional_model_argument
-@click.option("-o", "--output", metavar="ENGINE", help="Where the engine goes. Default: MODEL with the suffix .engine.")
-@options.shape_options
-@options.split_option
-@options.round_option
-@options.target_option
-@options.precision_option
-@click.option("--cast-io", is_flag=True, help="Give inputs and outputs the precision too; they keep theirs otherwise.")
-@click.option("--report", metavar="FILE", help="Where the report goes. Default: ENGINE.json.")
+@click.argument("model", metavar="[MODEL]", required=False)
+@options.asking(BuildRequest)
 @options.format_option("text", "json")
-@options.no_rewrite_option
-@options.requantize_option
-@options.fail_on_option
-@click.option("--force", is_flag=True, help="Build even where model, plan and runtime have not changed.")
-@builder_options
 @options.many_options
-@options.quiet_option
-@options.verbose_option
-@options.packed(BuildFlags)
-def command(flags: BuildFlags) -> Outcome:
+def command(asked: options.Asked[BuildRequest], model: str | None, **many: Any) -> Outcome:
     """Convert an ONNX model into a TensorRT engine.
 
     MODEL is an .onnx file, with its external data beside it; it is never written. It is rewritten in memory where
@@ -98,34 +63,16 @@ def command(flags: BuildFlags) -> Outcome:
     not changed is kept. Every dynamic dimension needs bounds; without them the command lists the dimensions and what
     to add.
     """
-    from trtconv.cli.formats import json, text
-    from trtconv.core.requests.build import BuildRequest
-
-    if flags.model is None or flags.config is not None:
-        return _build_all(flags)
-    dims, profiles = flags.bounds()
-    request = BuildRequest(
-        model=Path(flags.model),
-        engine=_path(flags.output),
-        dims=dims,
-        profiles=profiles,
-        target=options.parse_target(flags.target),
-        precision=flags.precision,
-        cast_interface=flags.cast_io,
-        rewrite=not flags.no_rewrite,
-        requantize=flags.requantize,
-        fail_on=options.severity(flags.fail_on),
-        force=flags.force,
-        report=_path(flags.report),
-        rounded=flags.rounded,
-        split=options.parse_split(flags.split),
-        values=flags.values(),
-        options=flags.builder(),
-        timing_cache=flags.cache_file(),
-        timing_folder=flags.cache_folder(),
-    )
+    flags = ManyFlags(**many)
+    if model is None or flags.config is not None:
+        asked.refuse_single(allowed="force")
+        return build_all(flags, asked.values["force"], timing_folder())
     from trtconv import pipeline
+    from trtconv.cli.formats import json, text
 
+    request = asked.request(
+        model=model, timing_folder=timing_folder() if asked.values["timing_cache"] == "auto" else None
+    )
     follow_log()
     for path in (request.engine_path, request.report_path):
         status.announce(status.OUTPUT, str(path.absolute()))
@@ -133,32 +80,3 @@ def command(flags: BuildFlags) -> Outcome:
         report = pipeline.build(request, progress)
     render = json.render(report.to_json()) if flags.output_format == "json" else text.build_text(report, flags.verbose)
     return Outcome(render, report.exit_code)
-
-
-_OF_ONE_MODEL: dict[str, object] = {
-    **options.NO_SHAPES,
-    **NO_BUILDER_FLAGS,
-    "model": None,
-    "output": None,
-    "split": None,
-    "rounded": False,
-    "target": "auto",
-    "precision": "as-is",
-    "cast_io": False,
-    "report": None,
-    "no_rewrite": False,
-    "requantize": False,
-    "fail_on": "error",
-}
-
-
-def _build_all(flags: BuildFlags) -> Outcome:
-    from trtconv.cli.commands.many import ManyFlags, build_all
-
-    options.refuse_single_flags(flags, _OF_ONE_MODEL)
-    many = ManyFlags(flags.config, flags.jobs, flags.output_format, flags.quiet, flags.verbose)
-    return build_all(many, flags.force, timing_folder())
-
-
-def _path(text: str | None) -> Path | None:
-    return None if text is None else Path(text)

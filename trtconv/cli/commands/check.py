@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,37 +14,16 @@ from trtconv.cli.process.isolated import IsolatedCommand, follow_log
 from trtconv.cli.process.outcome import FailedWithResult, Outcome
 from trtconv.cli.progress import show_progress
 from trtconv.core.errors import TrtconvError
-from trtconv.core.frozen import frozen
+from trtconv.core.requests.check import CheckRequest
 
 if TYPE_CHECKING:
     from trtconv.core.requests.check import CheckReport
 
 
-@frozen
-class CheckFlags(options.ManyModels, options.ShapeFlags):
-    """The command's flags."""
-
-    models: tuple[str, ...]
-    target: str
-    output_format: str
-    no_rewrite: bool
-    requantize: bool
-    fail_on: str
-    select: tuple[str, ...]
-    ignore: tuple[str, ...]
-    thorough: bool
-    quiet: bool
-    verbose: bool
-
-    def many(self) -> ManyFlags:
-        """Returns the flags that say how several models are done."""
-        return ManyFlags(self.config, self.jobs, self.output_format, self.quiet, self.verbose)
-
-
 FORMATS = ("text", "json", *CI_FORMATS)
 
 
-def _render(report: CheckReport, flags: CheckFlags) -> str:
+def _render(report: CheckReport, flags: ManyFlags) -> str:
     if flags.output_format == "text":
         from trtconv.cli.formats.text import check_text
 
@@ -84,21 +63,11 @@ Exit status: 0 no finding at or above --fail-on; 1 there is one; 2 a bad call or
 4 the runtime asked for is missing. 'trtconv rule TC101' explains a finding.
 """,
 )
-@options.models_argument
-@options.shape_options
-@options.target_option
+@click.argument("models", metavar="[MODEL]...", nargs=-1)
+@options.asking(CheckRequest)
 @options.format_option(*FORMATS)
-@options.no_rewrite_option
-@options.requantize_option
-@options.fail_on_option
-@click.option("--select", multiple=True, metavar="CODE", help="Let only these findings count. TC3 means all TC3xx.")
-@click.option("--ignore", multiple=True, metavar="CODE", help="Leave these findings out. Repeatable, as --select is.")
-@click.option("--thorough", is_flag=True, help="Build an engine, and throw it away, to be sure of the verdict.")
 @options.many_options
-@options.quiet_option
-@options.verbose_option
-@options.packed(CheckFlags)
-def command(flags: CheckFlags) -> Outcome:
+def command(asked: options.Asked[CheckRequest], models: tuple[str, ...], **many: Any) -> Outcome:
     """Tell what TensorRT will not take, or will get wrong, in a model.
 
     MODEL is an .onnx file, with its external data beside it. Runs every rule and TensorRT's own parser, and lists
@@ -118,25 +87,13 @@ def command(flags: CheckFlags) -> Outcome:
     and not for others are refused, as build refuses them. A --target with a version that is not installed is judged by
     rules alone, and the result says so; one without a version must be installed.
     """
-    from trtconv.core.requests.check import CheckRequest
-
-    if not flags.models or flags.config is not None:
-        return _check_all(flags)
-    dims, profiles = flags.bounds()
-    request = CheckRequest(
-        model=Path(flags.models[0]),
-        dims=dims,
-        profiles=profiles,
-        target=options.parse_target(flags.target),
-        rewrite=not flags.no_rewrite,
-        requantize=flags.requantize,
-        fail_on=options.severity(flags.fail_on),
-        selection=options.selection(flags.select, flags.ignore),
-        thorough=flags.thorough,
-        values=flags.values(),
-    )
-    if len(flags.models) > 1:
-        return check_each([dataclasses.replace(request, model=Path(model)) for model in flags.models], flags.many())
+    flags = ManyFlags(**many)
+    if not models or flags.config is not None:
+        asked.refuse_single()
+        return check_all(flags)
+    request = asked.request(model=models[0])
+    if len(models) > 1:
+        return check_each([dataclasses.replace(request, model=Path(model)) for model in models], flags)
     from trtconv import pipeline
 
     follow_log()
@@ -151,21 +108,3 @@ def command(flags: CheckFlags) -> Outcome:
         # What reads these wants a document also of a model that could not be checked.
         raise FailedWithResult(ci_format(flags.output_format, [failed_run(request, error)]), error) from error
     return Outcome(_render(report, flags), report.exit_code)
-
-
-_OF_ONE_MODEL: dict[str, object] = {
-    **options.NO_SHAPES,
-    "models": (),
-    "target": "auto",
-    "no_rewrite": False,
-    "requantize": False,
-    "fail_on": "error",
-    "select": (),
-    "ignore": (),
-    "thorough": False,
-}
-
-
-def _check_all(flags: CheckFlags) -> Outcome:
-    options.refuse_single_flags(flags, _OF_ONE_MODEL)
-    return check_all(flags.many())

@@ -8,6 +8,7 @@ import click
 
 from trtconv.cli import options
 from trtconv.cli.process.outcome import Command, Outcome
+from trtconv.core.requests.explain import ExplainRequest
 
 
 @click.command(
@@ -31,9 +32,9 @@ Exit status: 0 explained; 2 a bad call, an unreadable model, or a node that is n
 )
 @options.model_argument
 @click.argument("node", required=False, metavar="[NODE]")
-@options.target_option
+@options.asking(ExplainRequest)
 @options.format_option("text", "json")
-def command(model: str, node: str | None, target: str, output_format: str) -> Outcome:
+def command(asked: options.Asked[ExplainRequest], model: str, node: str | None, output_format: str) -> Outcome:
     """Explain one ConvTranspose in words and a drawing, or list them all.
 
     MODEL is an .onnx file, with its external data beside it. NODE is a name, an index among the graph's nodes, a place
@@ -45,10 +46,9 @@ def command(model: str, node: str | None, target: str, output_format: str) -> Ou
     int8, and what to think about (checkerboard artefacts, gaps). Needs no GPU; without a TensorRT, only its parser's
     verdict is missing.
     """
-    from trtconv.core.requests.explain import ExplainRequest
     from trtconv.explainer.node import explain
 
-    report = explain(ExplainRequest(Path(model), node or "", options.parse_target(target)))
+    report = explain(asked.request(model=Path(model), node=node or ""))
     if output_format == "json":
         from trtconv.cli.formats.json import render
 

@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from trtconv.cli import options
 from trtconv.cli.process.outcome import Command, Outcome
 from trtconv.cli.progress import show_progress
-from trtconv.core.frozen import frozen
-
-
-@frozen
-class InspectFlags:
-    """The command's flags."""
-
-    file: str
-    report: str | None
-    no_times: bool
-    trust: bool
-    time_limit: float
-    output_format: str
-    quiet: bool
+from trtconv.core.requests.engine import InspectRequest
 
 
 @click.command(
@@ -46,14 +31,10 @@ report; 4 an engine without a report cannot be loaded here.
 """,
 )
 @click.argument("file", metavar="FILE")
-@options.report_option
-@click.option("--no-times", is_flag=True, help="Do not run the engine to time its layers.")
-@options.trust_option
-@options.time_limit_option(120)
+@options.asking(InspectRequest)
 @options.format_option("text", "json")
 @options.quiet_option
-@options.packed(InspectFlags)
-def command(flags: InspectFlags) -> Outcome:
+def command(asked: options.Asked[InspectRequest], file: str, output_format: str, quiet: bool) -> Outcome:
     """Show what is in an engine, its report, or an ONNX file.
 
     Loading an engine runs code that is in it: it is loaded only where its SHA-256 is the one in its report, or with
@@ -61,19 +42,12 @@ def command(flags: InspectFlags) -> Outcome:
 
     Layers tell their precision, memory formats and kernels only where the engine was built with details.
     """
-    from trtconv import engine
     from trtconv.cli.formats import json
     from trtconv.cli.formats.inspection import inspect_text
-    from trtconv.core.requests.engine import InspectRequest
+    from trtconv.engine import inspect
 
-    request = InspectRequest(
-        path=Path(flags.file),
-        report=options.optional_path(flags.report),
-        trust=flags.trust,
-        times=not flags.no_times,
-        seconds=flags.time_limit,
-    )
-    with show_progress(flags.quiet) as progress:
-        document = engine.inspect(request, progress)
-    render = json.render(document) if flags.output_format == "json" else inspect_text(document)
+    request = asked.request(path=file)
+    with show_progress(quiet) as progress:
+        document = inspect(request, progress)
+    render = json.render(document) if output_format == "json" else inspect_text(document)
     return Outcome(render, int(document["exit_code"]))

@@ -33,11 +33,11 @@ class ManyFlags:
         jobs: Number of processes; None: as many as fit.
     """
 
+    output_format: str
     config: str | None
     jobs: int | None
-    output_format: str
     quiet: bool
-    verbose: bool = False
+    verbose: bool
 
 
 def check_all(flags: ManyFlags) -> Outcome:

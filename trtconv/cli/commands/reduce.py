@@ -9,23 +9,7 @@ import click
 from trtconv.cli import options
 from trtconv.cli.process.outcome import Command, Outcome
 from trtconv.cli.progress import show_progress
-from trtconv.core.frozen import frozen
-
-
-@frozen
-class ReduceFlags(options.ShapeFlags):
-    """The command's flags."""
-
-    model: str
-    output: str | None
-    precision: str
-    no_rewrite: bool
-    requantize: bool
-    target: str
-    trials: int
-    timeout: float
-    output_format: str
-    quiet: bool
+from trtconv.core.requests.reduce import ReduceRequest
 
 
 @click.command(
@@ -47,31 +31,12 @@ runtime asked for is missing.
 )
 @options.model_argument
 @click.option("-o", "--output", metavar="OUT.onnx", help="Where the part goes; default: MODEL with .reduced.onnx.")
-@options.shape_options
-@options.precision_option
-@options.no_rewrite_option
-@options.requantize_option
-@options.target_option
-@click.option(
-    "--trials",
-    type=click.IntRange(min=1),
-    default=1000,
-    show_default=True,
-    metavar="N",
-    help="Try at most so many parts.",
-)
-@click.option(
-    "--timeout",
-    type=options.FiniteRange(min=0, min_open=True),
-    default=120.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Take a part that is not built after so long for one that hangs.",
-)
+@options.asking(ReduceRequest)
 @options.format_option("text", "json")
 @options.quiet_option
-@options.packed(ReduceFlags)
-def command(flags: ReduceFlags) -> Outcome:
+def command(
+    asked: options.Asked[ReduceRequest], model: str, output: str | None, output_format: str, quiet: bool
+) -> Outcome:
     """Find the smallest part of a model that still fails.
 
     MODEL is an .onnx file, with its external data beside it; it is never written. It must fail with these flags as
@@ -82,25 +47,10 @@ def command(flags: ReduceFlags) -> Outcome:
     """
     from trtconv.cli.formats import json
     from trtconv.cli.formats.reduce import reduce_text
-    from trtconv.core.requests.reduce import ReduceRequest
     from trtconv.pipeline.reduce import reduce
 
-    dims, profiles = flags.bounds()
-    model = Path(flags.model)
-    request = ReduceRequest(
-        model,
-        model.with_suffix(".reduced.onnx") if flags.output is None else Path(flags.output),
-        dims,
-        profiles,
-        target=options.parse_target(flags.target),
-        precision=flags.precision,
-        rewrite=not flags.no_rewrite,
-        requantize=flags.requantize,
-        values=flags.values(),
-        trials=flags.trials,
-        timeout=flags.timeout,
-    )
-    with show_progress(flags.quiet) as progress:
+    request = asked.request(model=model, output=output or Path(model).with_suffix(".reduced.onnx"))
+    with show_progress(quiet) as progress:
         report = reduce(request, progress)
-    render = json.render(report.to_json()) if flags.output_format == "json" else reduce_text(report)
+    render = json.render(report.to_json()) if output_format == "json" else reduce_text(report)
     return Outcome(render, report.exit_code)

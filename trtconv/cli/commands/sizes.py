@@ -8,16 +8,6 @@ import click
 
 from trtconv.cli import options
 from trtconv.cli.process.outcome import Command, Outcome
-from trtconv.core.frozen import frozen
-
-
-@frozen
-class SizesFlags:
-    """The command's flags."""
-
-    model: str
-    dim: tuple[str, ...]
-    output_format: str
 
 
 @click.command(
@@ -44,8 +34,7 @@ Exit status: 0 found; 1 no size in range is accepted; 2 a bad call or an unreada
     "(x:2). Repeatable.",
 )
 @options.format_option("text", "json")
-@options.packed(SizesFlags)
-def command(flags: SizesFlags) -> Outcome:
+def command(model: str, dim: tuple[str, ...], output_format: str) -> Outcome:
     """List the sizes that a model accepts, and the nodes that say so.
 
     A profile is a box of sizes, but a network accepts only some of those in it: a U-Net that halves three times only
@@ -56,6 +45,6 @@ def command(flags: SizesFlags) -> Outcome:
     from trtconv.core.dim_flags import parse_dims
     from trtconv.shapes.report import SizesRequest, sizes
 
-    report = sizes(SizesRequest(Path(flags.model), parse_dims(flags.dim)))
+    report = sizes(SizesRequest(Path(model), parse_dims(dim)))
     document = report.to_json()
-    return Outcome(json.render(document) if flags.output_format == "json" else sizes_text(document), report.exit_code)
+    return Outcome(json.render(document) if output_format == "json" else sizes_text(document), report.exit_code)

@@ -2,37 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from trtconv.cli import options
 from trtconv.cli.process.outcome import Command, Outcome
 from trtconv.cli.progress import show_progress
-from trtconv.core.frozen import frozen
-
-
-@frozen
-class VerifyFlags:
-    """The command's flags."""
-
-    model: str
-    engine: str | None
-    dim: tuple[str, ...]
-    report: str | None
-    inputs: str | None
-    generator: str | None
-    seed: int
-    random: int
-    tolerance: float | None
-    cosine: float | None
-    mismatches: float | None
-    bisect: bool
-    trust: bool
-    require_engine: bool
-    time_limit: float
-    output_format: str
-    quiet: bool
+from trtconv.core.requests.engine import VerifyRequest
 
 
 @click.command(
@@ -59,43 +34,12 @@ files that do not belong together; 4 not all could be compared on this machine.
 )
 @options.model_argument
 @click.argument("engine", metavar="[ENGINE]", required=False)
-@click.option(
-    "--dim",
-    multiple=True,
-    metavar="NAME=MIN:OPT:MAX",
-    help="Run at these sizes instead of those of the profiles; NAME=N is one size. Repeatable.",
-)
-@options.report_option
-@click.option("--inputs", metavar="FILE.npz", help="Run with these inputs alone, one array for each input by name.")
-@click.option("--generator", metavar="FILE.py:FUNC", help="Make inputs with FUNC(shapes, seed); its code is run.")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of inputs and random sizes.")
-@click.option(
-    "--random", type=click.IntRange(0, 1000), default=2, show_default=True, help="Random sizes of each profile."
-)
-@click.option(
-    "--tolerance",
-    type=options.FiniteRange(0),
-    metavar="X",
-    help="Largest difference of an element, as a part of the output's largest magnitude. Default: by precision "
-    "(float32 1e-4, tf32 2e-2, fp16 2e-2, int8 5e-2, bf16 1e-1).",
-)
-@click.option("--cosine", type=options.FiniteRange(-1, 1), metavar="X", help="Smallest cosine similarity of an output.")
-@click.option(
-    "--mismatches",
-    type=options.FiniteRange(0, 1),
-    metavar="X",
-    help="Share of the elements that may be beyond. Default: 0.",
-)
-@click.option("--bisect", is_flag=True, help="On failure, look for the first tensor that diverges.")
-@options.trust_option
-@click.option(
-    "--require-engine", is_flag=True, help="Fail (exit 4) where the engine cannot be run here, as without a GPU."
-)
-@options.time_limit_option(600)
+@options.asking(VerifyRequest)
 @options.format_option("text", "json")
 @options.quiet_option
-@options.packed(VerifyFlags)
-def command(flags: VerifyFlags) -> Outcome:
+def command(
+    asked: options.Asked[VerifyRequest], model: str, engine: str | None, output_format: str, quiet: bool
+) -> Outcome:
     """Prove that an engine computes what its model means.
 
     MODEL is the .onnx file, ENGINE what build made of it (default: MODEL with the suffix .engine), with its report
@@ -105,29 +49,13 @@ def command(flags: VerifyFlags) -> Outcome:
     Where the engine cannot be run, as on a machine without a GPU, the model as build hands it to TensorRT, rewritten
     and cast, is compared instead. The output says so, and that the engine was not run.
     """
-    from trtconv import engine
     from trtconv.cli.formats import json
     from trtconv.cli.formats.engine import verify_text
-    from trtconv.core.dim_flags import parse_dims
-    from trtconv.core.requests.engine import Limits, VerifyRequest
+    from trtconv.engine import verify
 
-    request = VerifyRequest(
-        model=Path(flags.model),
-        engine=options.optional_path(flags.engine),
-        report=options.optional_path(flags.report),
-        dims=parse_dims(flags.dim),
-        inputs=options.optional_path(flags.inputs),
-        generator=flags.generator,
-        seed=flags.seed,
-        random=flags.random,
-        limits=Limits(flags.tolerance, flags.cosine, flags.mismatches),
-        bisect=flags.bisect,
-        trust=flags.trust,
-        require_engine=flags.require_engine,
-        seconds=flags.time_limit,
-    )
-    with show_progress(flags.quiet) as progress:
-        report = engine.verify(request, progress)
+    request = asked.request(model=model, engine=engine)
+    with show_progress(quiet) as progress:
+        report = verify(request, progress)
     document = report.to_json()
-    render = json.render(document) if flags.output_format == "json" else verify_text(document)
+    render = json.render(document) if output_format == "json" else verify_text(document)
     return Outcome(render, report.exit_code)

@@ -1,4 +1,4 @@
-"""What is asked (`Target`, `BuildPlan`) and what happened (`BuildReport`), and their JSON."""
+"""What is asked (`BuildRequest`), what is decided (`BuildPlan`) and what happened (`BuildReport`), and their JSON."""
 
 from __future__ import annotations
 
@@ -7,46 +7,105 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from trtconv.core.builder_options import DEFAULTS, BuilderOptions
+from trtconv.core.builder_options import BuilderOptions
 from trtconv.core.dims import InputRange, InputSpec, Range, ShapeProfile
+from trtconv.core.errors import InputError
 from trtconv.core.findings import Finding, Ignored, Severity
 from trtconv.core.frozen import frozen
-from trtconv.core.requests.common import SCHEMA, Bounds, TensorInfo, as_paths
+from trtconv.core.options import group, option, reported
+from trtconv.core.requests.common import (
+    DIMS,
+    FAIL_ON,
+    PRECISION,
+    PROFILES,
+    REQUANTIZE,
+    REWRITE,
+    SCHEMA,
+    SELECTION,
+    TARGET,
+    VALUES,
+    Bounds,
+    TensorInfo,
+    as_paths,
+)
 from trtconv.core.requests.rewrite import Edit, Skip
 from trtconv.core.selection import Selection
 from trtconv.core.target import Target
 from trtconv.core.version import __version__
 
+_MOST_PROFILES = 9999
+
+
+def _split(text: str | int) -> str:
+    """Reads `--split`.
+
+    Raises:
+        InputError: It is neither a number above 0 nor auto.
+    """
+    text = str(text)
+    if text == "auto" or (text.isascii() and text.isdecimal() and 0 < int(text[:9]) <= _MOST_PROFILES):
+        return text
+    raise InputError(
+        f"--split {text!r} is neither a number of profiles (1 to {_MOST_PROFILES}) nor auto",
+        "Write --split 3 or --split auto.",
+    )
+
 
 @frozen
-class BuildPlan:
+class BuildSettings:
+    """What of a request decides what the engine is."""
+
+    _: dataclasses.KW_ONLY
+    precision: str = PRECISION
+    rewrite: bool = REWRITE
+    requantize: bool = REQUANTIZE
+    rounded: bool = option(
+        "--round",
+        "Move min, opt and max to sizes that the network accepts: min down, max up, opt to the nearest.",
+        default=False,
+        key="round",
+        about="Move sizes that the network does not accept; default: false.",
+    )
+    split: str | None = option(
+        "--split",
+        "Divide the ranges into N optimization profiles, equal factors apart, at sizes that the network accepts; "
+        "auto makes one for the opt and each of its halves and doubles. The batch is divided only where nothing else "
+        "ranges.",
+        metavar="N|auto",
+        default=None,
+        read=_split,
+        key="split",
+        about="Divide the ranges into that many profiles, or auto.",
+        schema={"type": ["string", "integer"], "pattern": r"^(auto|[1-9]\d*)$"},
+        load=_split,
+    )
+    options: BuilderOptions = group(
+        BuilderOptions, "options", "How TensorRT's builder works, as the flags of build of the same names."
+    )
+    cast_interface: bool = option(
+        "--cast-io",
+        "Give inputs and outputs the precision too; they keep theirs otherwise.",
+        default=False,
+        key="cast-io",
+        about="Cast inputs and outputs to the precision too; default: false.",
+    )
+
+
+@frozen
+class BuildPlan(BuildSettings):
     """Everything that decides what the engine is.
 
     Args:
         target: Runtime that is asked for.
         profiles: One optimization profile or more; the order is the engine's.
-        precision: One of `PRECISIONS`.
-        rewrite: Whether the passes run.
-        requantize: Whether asymmetric tensors are requantised symmetrically, which changes numbers.
-        rounded: Whether sizes that the network does not accept are moved.
-        split: Into how many profiles the one is divided: a number, "auto" or None.
         asked: The profiles before rounding and splitting; None where nothing of the kind was asked for.
-        options: How the builder is to work.
-        cast_interface: Whether inputs and outputs are cast to the precision too.
         cast_by: Versions of what a cast depends on; empty where the graph is not cast.
         timing_cache: File of the timing cache, which does not decide what the engine is; None for none.
     """
 
     target: Target
     profiles: tuple[ShapeProfile, ...]
-    precision: str = "as-is"
-    rewrite: bool = True
-    requantize: bool = False
-    rounded: bool = False
-    split: str | None = None
     asked: tuple[ShapeProfile, ...] | None = None
-    options: BuilderOptions = DEFAULTS
-    cast_interface: bool = False
     cast_by: Mapping[str, str] = dataclasses.field(default_factory=dict)
     timing_cache: Path | None = None
 
@@ -55,13 +114,7 @@ class BuildPlan:
         asked = self.profiles if self.asked is None else self.asked
         return {
             "target": str(self.target),
-            "precision": self.precision,
-            "rewrite": self.rewrite,
-            "requantize": self.requantize,
-            "round": self.rounded,
-            "split": self.split,
-            "options": self.options.to_json(),
-            "cast_io": self.cast_interface,
+            **reported(self, BuildSettings),
             "cast_by": dict(self.cast_by),
             "dims": [{name: str(r) for name, r in p.dims.items()} for p in asked],
             "values": [{name: bounds.to_json() for name, bounds in p.values.items()} for p in asked],
@@ -173,53 +226,47 @@ def profiles_from_json(report: Mapping[str, Any]) -> tuple[ShapeProfile, ...]:
 
 
 @frozen
-class BuildRequest:
+class BuildRequest(BuildSettings):
     """A call of `trtconv build`.
 
     Args:
         model: The .onnx file; never written.
         engine: Where the engine goes; default: the model's path with the suffix .engine.
-        dims: Bounds that hold in every profile.
-        profiles: One entry an optimization profile, each laid over `dims`; empty means one profile from `dims`.
-        target: None picks the installed runtime.
-        precision: One of `PRECISIONS`.
-        rewrite: Whether the passes run.
-        requantize: Whether asymmetric tensors are requantised symmetrically in int8, which changes numbers.
-        fail_on: Lowest severity of a finding that fails the build; None: never.
-        selection: Which findings count.
-        force: Build even where the engine is up to date.
         report: Where the report goes; default: the engine's path with ".json" appended.
-        rounded: Move sizes that the network does not accept to the nearest that it does.
-        split: Divide the one profile into this many, or "auto"; None: do not.
-        values: Bounds of the elements of inputs that hold shapes or counts.
-        options: How the builder is to work.
         timing_cache: File of TensorRT's timing cache.
-        cast_interface: Whether inputs and outputs are cast to the precision too.
         timing_folder: Folder for one such file a version and GPU, where no file is given. None of both: no cache.
     """
 
     model: Path
-    engine: Path | None = None
-    dims: Bounds = dataclasses.field(default_factory=dict)
-    profiles: tuple[Bounds, ...] = ()
-    target: Target | None = None
-    precision: str = "as-is"
-    rewrite: bool = True
-    requantize: bool = False
-    fail_on: Severity | None = Severity.ERROR
-    selection: Selection = dataclasses.field(default_factory=Selection)
-    force: bool = False
-    report: Path | None = None
-    rounded: bool = False
-    split: str | None = None
-    values: Mapping[str, InputRange] = dataclasses.field(default_factory=dict)
-    options: BuilderOptions = DEFAULTS
-    timing_cache: Path | None = None
+    engine: Path | None = option(
+        "-o --output",
+        "Where the engine goes. Default: MODEL with the suffix .engine.",
+        metavar="ENGINE",
+        default=None,
+    )
+    dims: Bounds = DIMS
+    profiles: tuple[Bounds, ...] = PROFILES
+    values: Mapping[str, InputRange] = VALUES
+    target: Target | None = TARGET
+    fail_on: Severity | None = FAIL_ON
+    selection: Selection = SELECTION._replace(flags=())
+    report: Path | None = option(
+        "--report", "Where the report goes. Default: ENGINE.json.", metavar="FILE", default=None
+    )
+    force: bool = option("--force", "Build even where model, plan and runtime have not changed.", default=False)
+    timing_cache: Path | None = option(
+        "--timing-cache",
+        "Where TensorRT keeps what it measured, which later builds need not measure again. auto: the user's cache "
+        "folder, a file for each version and GPU. TensorRT-RTX measures nothing and has none.",
+        metavar="FILE|auto|none",
+        default=None,
+        absent="auto",
+        read=lambda text: None if text == "none" else text,
+    )
     timing_folder: Path | None = None
-    cast_interface: bool = False
 
     def __post_init__(self) -> None:
-        as_paths(self, "model", "engine", "report", "timing_cache", "timing_folder")
+        as_paths(self)
 
     @property
     def engine_path(self) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,33 +9,47 @@ from typing import Any
 from trtconv.core.dims import InputRange
 from trtconv.core.findings import Finding, Ignored, Severity, summarize
 from trtconv.core.frozen import frozen
-from trtconv.core.requests.common import SCHEMA, Bounds, as_paths
+from trtconv.core.options import option
+from trtconv.core.requests.common import (
+    DIMS,
+    FAIL_ON,
+    PROFILES,
+    REQUANTIZE,
+    REWRITE,
+    SCHEMA,
+    SELECTION,
+    TARGET,
+    VALUES,
+    Bounds,
+    as_paths,
+)
 from trtconv.core.selection import Selection
 from trtconv.core.target import Target
 
 
 @frozen
 class CheckRequest:
-    """A call of `trtconv check`; fields as in `BuildRequest`. Bounds may be left out: sizes are then not checked.
-
-    Args:
-        thorough: Whether an engine is built, and thrown away, whatever it costs; a small one is in any case where that
-            needs no GPU.
-    """
+    """A call of `trtconv check`. Bounds may be left out: sizes are then not checked."""
 
     model: Path
-    dims: Bounds = dataclasses.field(default_factory=dict)
-    profiles: tuple[Bounds, ...] = ()
-    target: Target | None = None
-    rewrite: bool = True
-    requantize: bool = False
-    fail_on: Severity | None = Severity.ERROR
-    selection: Selection = dataclasses.field(default_factory=Selection)
-    thorough: bool = False
-    values: Mapping[str, InputRange] = dataclasses.field(default_factory=dict)
+    dims: Bounds = DIMS
+    profiles: tuple[Bounds, ...] = PROFILES
+    values: Mapping[str, InputRange] = VALUES
+    target: Target | None = TARGET
+    rewrite: bool = REWRITE
+    requantize: bool = REQUANTIZE
+    fail_on: Severity | None = FAIL_ON
+    selection: Selection = SELECTION
+    thorough: bool = option(
+        "--thorough",
+        "Build an engine, and throw it away, to be sure of the verdict.",
+        default=False,
+        key="thorough",
+        about="Whether check builds engines to be sure; default: false.",
+    )
 
     def __post_init__(self) -> None:
-        as_paths(self, "model")
+        as_paths(self)
 
 
 @frozen

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from trtconv.core.dim_flags import (
+    parse_dims,
+    parse_profiles,
+    parse_values,
+    write_bounds,
+    write_values,
+)
 from trtconv.core.dims import Range
+from trtconv.core.findings import Severity
 from trtconv.core.frozen import frozen
+from trtconv.core.options import Flag, Option, option
+from trtconv.core.selection import Selection
+from trtconv.core.target import Target
 
 SCHEMA = 1
 """Version of every JSON document that trtconv writes; raised when a key changes its meaning."""
@@ -34,9 +46,197 @@ Bounds = Mapping[str, Range]
 """Dimension name or INPUT:AXIS to its range."""
 
 
-def as_paths(request: object, *names: str) -> None:
+def as_paths(request: Any) -> None:
     """Lets callers of the Python API write paths as text."""
-    for name in names:
-        value = getattr(request, name)
-        if isinstance(value, str):
-            object.__setattr__(request, name, Path(value))
+    for field in dataclasses.fields(request):
+        value = getattr(request, field.name)
+        if isinstance(value, str) and field.type in ("Path", "Path | None"):
+            object.__setattr__(request, field.name, Path(value))
+
+
+def _bounds(dims: Mapping[str, str | int]) -> Bounds:
+    return {name: Range.parse(str(text)) for name, text in dims.items()}
+
+
+def _severity(text: str) -> Severity | None:
+    return None if text == "never" else Severity(text)
+
+
+_DIMS_SCHEMA = {
+    "type": "object",
+    "description": "Dimension name, or INPUT:AXIS, to its bounds: MIN:OPT:MAX, MIN:MAX or N.",
+    "additionalProperties": {"type": ["string", "integer"], "pattern": r"^\d+(:\d+){0,2}$"},
+}
+
+DIMS: Any = option(
+    "--dim",
+    "Bound a dynamic dimension everywhere it occurs; NAME=N fixes it. NAME is the dimension's name in the model, or "
+    "INPUT:AXIS (x:2) for one without a name. Repeatable.",
+    metavar="NAME=MIN:OPT:MAX",
+    many=True,
+    default={},
+    read=parse_dims,
+    write=write_bounds,
+    key="dims",
+    schema=_DIMS_SCHEMA,
+    load=_bounds,
+)
+"""Bounds that hold in every profile."""
+
+PROFILES: Any = Option(
+    (),
+    (
+        Flag(
+            "--profile",
+            "Make one optimization profile with these bounds, laid over those of --dim. Repeatable.",
+            metavar="NAME=MIN:OPT:MAX,...",
+            many=True,
+            absent=(),
+        ),
+        Flag(
+            "--minShapes",
+            "trtexec's spelling of a single profile: smallest shapes, such as x:1x3x64x64.",
+            metavar="INPUT:SHAPE,...",
+        ),
+        Flag(
+            "--optShapes",
+            "Shapes to optimize for. Alone, without the other two: the only shapes.",
+            metavar="INPUT:SHAPE,...",
+        ),
+        Flag("--maxShapes", "Largest shapes.", metavar="INPUT:SHAPE,..."),
+    ),
+    read=parse_profiles,
+    write=lambda profiles: [",".join(write_bounds(profile)) for profile in profiles],
+    settings={
+        "profiles": {
+            "type": "array",
+            "items": _DIMS_SCHEMA,
+            "description": "One entry an optimization profile, each laid over dims.",
+        }
+    },
+    load=lambda profiles: tuple(_bounds(profile) for profile in profiles),
+)
+"""One entry an optimization profile, each laid over `dims`; empty means one profile from `dims`."""
+
+VALUES: Any = option(
+    "--value",
+    "Bound the elements of an integer input that holds a shape or a count: size=64x64:128x128:256x256. Repeatable.",
+    metavar="INPUT=MIN:OPT:MAX",
+    many=True,
+    default={},
+    read=parse_values,
+    write=write_values,
+    key="values",
+    schema={
+        "type": "object",
+        "description": "Input that holds a shape or a count to the bounds of its elements, as --value takes them.",
+        "additionalProperties": {"type": ["string", "integer"]},
+    },
+    load=lambda table: parse_values([f"{name}={text}" for name, text in table.items()]),
+)
+"""Bounds of the elements of inputs that hold shapes or counts."""
+
+TARGET: Any = option(
+    "--target",
+    "auto (the installed tensorrt if it works here, else rtx), rtx, tensorrt, or a version to check against, such "
+    "as tensorrt-8.6.",
+    metavar="TARGET",
+    default=None,
+    absent="auto",
+    read=Target.asked,
+    key="targets",
+    schema={
+        "type": "array",
+        "items": {"type": "string", "pattern": r"^(auto|(rtx|tensorrt)(-\d+(\.\d+)*)?)$"},
+        "minItems": 1,
+        "description": "What to check against and build for; default: auto, the TensorRT that is installed.",
+    },
+    load=lambda targets: Target.asked(targets[0]),
+)
+"""None picks the installed runtime."""
+
+PRECISION: Any = option(
+    "--precision",
+    "What to compute in; the same meaning in every TensorRT version. as-is: as the model says; int8: its quantised "
+    "layers in int8, the rest in float16.",
+    takes=PRECISIONS,
+    default="as-is",
+    key="precision",
+    about="What to compute in; default: as-is.",
+)
+"""One of `PRECISIONS`."""
+
+REWRITE: Any = option(
+    "--no-rewrite",
+    "Hand the model to TensorRT as it is.",
+    default=True,
+    key="rewrite",
+    about="Whether the passes run; default: true.",
+)
+"""Whether the passes run."""
+
+REQUANTIZE: Any = option(
+    "--requantize",
+    "Requantise asymmetric tensors symmetrically in int8. Changes numbers, by at most what the edits state; without "
+    "it such tensors are computed in float, bit for bit.",
+    default=False,
+    key="requantize",
+    about="Requantise asymmetric tensors symmetrically; default: false.",
+)
+"""Whether asymmetric tensors are requantised symmetrically in int8, which changes numbers."""
+
+FAIL_ON: Any = option(
+    "--fail-on",
+    "Exit with 1 where a finding is at least this bad.",
+    takes=("error", "warning", "never"),
+    default=Severity.ERROR,
+    absent="error",
+    read=_severity,
+    key="fail-on",
+    about="Lowest severity of a finding that fails; default: error.",
+    load=_severity,
+)
+"""Lowest severity of a finding that fails; None: never."""
+
+SELECTION: Any = Option(
+    Selection(),
+    (
+        Flag(
+            "--select",
+            "Let only these findings count. TC3 means all TC3xx.",
+            metavar="CODE",
+            many=True,
+            absent=(),
+        ),
+        Flag(
+            "--ignore",
+            "Leave these findings out. Repeatable, as --select is.",
+            metavar="CODE",
+            many=True,
+            absent=(),
+        ),
+    ),
+    read=Selection.parse,
+    settings={
+        "select": {
+            "type": "array",
+            "items": {"type": "string"},
+            "description": "Rule codes, beginnings of codes (TC3) or rule names that count; default: all.",
+        },
+        "ignore": {
+            "type": "array",
+            "description": "Findings that are known and accepted.",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "code": {"type": "string", "description": "A rule code, the beginning of one, or a rule name."},
+                    "reason": {"type": "string", "minLength": 1, "description": "Why it is accepted."},
+                },
+                "required": ["code", "reason"],
+                "additionalProperties": False,
+            },
+        },
+    },
+    load=lambda select, ignore: Selection(tuple(select or ()), {each["code"]: each["reason"] for each in ignore or ()}),
+)
+"""Which findings count."""

@@ -7,24 +7,63 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from trtconv.core.dim_flags import parse_dims, parse_shapes
 from trtconv.core.dims import Shape
 from trtconv.core.frozen import frozen
+from trtconv.core.options import group, option
 from trtconv.core.requests.common import SCHEMA, Bounds, as_paths
+
+REPORT: Any = option("--report", "The engine's report. Default: ENGINE.json.", metavar="FILE", default=None)
+TRUST: Any = option(
+    "--trust",
+    "Load an engine that has no report, or another one. Loading an engine runs code that is in it.",
+    default=False,
+)
+TIME_LIMIT: Any = option(
+    "--time-limit",
+    "Seconds after which it ends, whatever it is at.",
+    metavar="S",
+    takes=float,
+    least=1,
+    default=600,
+)
+
+
+def _dims(help: str) -> Any:
+    return option("--dim", help, metavar="NAME=MIN:OPT:MAX", many=True, default={}, read=parse_dims)
 
 
 @frozen
 class Limits:
-    """Tolerances that replace the usual ones; None keeps those of the precision.
+    """Tolerances that replace the usual ones; None keeps those of the precision."""
 
-    Args:
-        relative: As in `trtconv.runtimes.compare.Tolerance`.
-        cosine: Likewise.
-        mismatches: Likewise.
-    """
-
-    relative: float | None = None
-    cosine: float | None = None
-    mismatches: float | None = None
+    relative: float | None = option(
+        "--tolerance",
+        "Largest difference of an element, as a part of the output's largest magnitude. Default: by precision "
+        "(float32 1e-4, tf32 2e-2, fp16 2e-2, int8 5e-2, bf16 1e-1).",
+        metavar="X",
+        takes=float,
+        least=0,
+        default=None,
+    )
+    cosine: float | None = option(
+        "--cosine",
+        "Smallest cosine similarity of an output.",
+        metavar="X",
+        takes=float,
+        least=-1,
+        most=1,
+        default=None,
+    )
+    mismatches: float | None = option(
+        "--mismatches",
+        "Share of the elements that may be beyond. Default: 0.",
+        metavar="X",
+        takes=float,
+        least=0,
+        most=1,
+        default=None,
+    )
 
 
 @frozen
@@ -38,31 +77,39 @@ class VerifyRequest:
         dims: Bounds that replace those of the report.
         inputs: An .npz file with values of every input; these alone are then run.
         generator: "FILE.py:FUNCTION", called as FUNCTION(shapes, seed), which returns {input: array}.
-        seed: Of the inputs and the random sizes.
-        random: How many random sizes of each profile.
         limits: How far the outputs may be off.
-        bisect: Where they are too far, look for the first tensor that is.
-        trust: Load an engine that has no report, or another one.
         require_engine: Raise where the engine cannot be run here, instead of comparing the rewritten model.
         seconds: How long all of it may take.
     """
 
     model: Path
     engine: Path | None = None
-    report: Path | None = None
-    dims: Bounds = dataclasses.field(default_factory=dict)
-    inputs: Path | None = None
-    generator: str | None = None
-    seed: int = 0
-    random: int = 2
-    limits: Limits = dataclasses.field(default_factory=Limits)
-    bisect: bool = False
-    trust: bool = False
-    require_engine: bool = False
-    seconds: float = 600.0
+    dims: Bounds = _dims("Run at these sizes instead of those of the profiles; NAME=N is one size. Repeatable.")
+    report: Path | None = REPORT
+    inputs: Path | None = option(
+        "--inputs",
+        "Run with these inputs alone, one array for each input by name.",
+        metavar="FILE.npz",
+        default=None,
+    )
+    generator: str | None = option(
+        "--generator",
+        "Make inputs with FUNC(shapes, seed); its code is run.",
+        metavar="FILE.py:FUNC",
+        default=None,
+    )
+    seed: int = option("--seed", "Seed of inputs and random sizes.", takes=int, least=0, default=0)
+    random: int = option("--random", "Random sizes of each profile.", takes=int, least=0, most=1000, default=2)
+    limits: Limits = group(Limits)
+    bisect: bool = option("--bisect", "On failure, look for the first tensor that diverges.", default=False)
+    trust: bool = TRUST
+    require_engine: bool = option(
+        "--require-engine", "Fail (exit 4) where the engine cannot be run here, as without a GPU.", default=False
+    )
+    seconds: float = TIME_LIMIT
 
     def __post_init__(self) -> None:
-        as_paths(self, "model", "engine", "report", "inputs")
+        as_paths(self)
 
     @property
     def engine_path(self) -> Path:
@@ -151,29 +198,42 @@ class BenchRequest:
     Args:
         engine: The engine.
         report: Its report; default: the engine's path with ".json" appended.
-        versus: Another engine, run in turns with it.
-        dims: Sizes to time instead of each profile's min, opt and max.
-        shapes: The same as whole shapes, {input: shape}, for an engine without a report.
+        shapes: The same as `dims` as whole shapes, {input: shape}, for an engine without a report.
         warmup: Seconds of inferences before any is timed.
         duration: Seconds that each row is timed for.
-        trust: Load engines that have no report, or another one.
         cache: A file that keeps what TensorRT-RTX compiles at run time.
         seconds: How long all of it may take.
     """
 
     engine: Path
-    report: Path | None = None
-    versus: Path | None = None
-    dims: Bounds = dataclasses.field(default_factory=dict)
-    shapes: Mapping[str, Shape] = dataclasses.field(default_factory=dict)
-    warmup: float = 0.3
-    duration: float = 1.0
-    trust: bool = False
-    cache: Path | None = None
-    seconds: float = 600.0
+    dims: Bounds = _dims("Time at these sizes instead of those of the profiles; NAME=N is one size. Repeatable.")
+    shapes: Mapping[str, Shape] = option(
+        "--shapes",
+        "Time at these shapes, as x:1x3x256x256,y:1x8.",
+        metavar="INPUT:SHAPE,...",
+        default={},
+        absent=None,
+        read=lambda text: parse_shapes("--shapes", text),
+    )
+    versus: Path | None = option(
+        "--vs", "Time another engine in turns with it, at the same sizes.", metavar="OTHER", default=None
+    )
+    report: Path | None = REPORT
+    warmup: float = option("--warmup", "Seconds run first.", metavar="S", takes=float, least=0, most=600, default=0.3)
+    duration: float = option(
+        "--duration", "Seconds of each row.", metavar="S", takes=float, least=0.01, most=600, default=1.0
+    )
+    cache: Path | None = option(
+        "--runtime-cache",
+        "Keep what TensorRT-RTX compiles while it runs; others have no such cache.",
+        metavar="FILE",
+        default=None,
+    )
+    trust: bool = TRUST
+    seconds: float = TIME_LIMIT
 
     def __post_init__(self) -> None:
-        as_paths(self, "engine", "report", "versus", "cache")
+        as_paths(self)
 
 
 @frozen
@@ -222,16 +282,15 @@ class InspectRequest:
     Args:
         path: An engine, the report of one, or an .onnx file.
         report: Report of the engine; default: the engine's path with ".json" appended.
-        trust: Load an engine that has no report, or another one.
         times: Run the engine at its first profile's opt, to time its layers.
         seconds: How long all of it may take.
     """
 
     path: Path
-    report: Path | None = None
-    trust: bool = False
-    times: bool = True
-    seconds: float = 120.0
+    report: Path | None = REPORT
+    times: bool = option("--no-times", "Do not run the engine to time its layers.", default=True)
+    trust: bool = TRUST
+    seconds: float = TIME_LIMIT.defaulting(120)
 
     def __post_init__(self) -> None:
-        as_paths(self, "path", "report")
+        as_paths(self)

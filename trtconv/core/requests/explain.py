@@ -9,7 +9,7 @@ from typing import Any
 
 from trtconv.core.findings import Finding
 from trtconv.core.frozen import frozen
-from trtconv.core.requests.common import SCHEMA
+from trtconv.core.requests.common import SCHEMA, TARGET
 from trtconv.core.requests.rewrite import Edit, Skip
 from trtconv.core.target import Target
 
@@ -24,12 +24,11 @@ class ExplainRequest:
         model: The .onnx file; never written.
         node: Name, index, place ("graph/node[5]") or output tensor of a ConvTranspose; empty for the only one there is,
             or for a list of several.
-        target: None picks the installed runtime.
     """
 
     model: Path
     node: str = ""
-    target: Target | None = None
+    target: Target | None = TARGET
 
 
 @frozen

@@ -9,13 +9,25 @@ from typing import Any
 
 from trtconv.core.dims import InputRange
 from trtconv.core.frozen import frozen
-from trtconv.core.requests.common import SCHEMA, Bounds, as_paths
+from trtconv.core.options import option
+from trtconv.core.requests.common import (
+    DIMS,
+    PRECISION,
+    PROFILES,
+    REQUANTIZE,
+    REWRITE,
+    SCHEMA,
+    TARGET,
+    VALUES,
+    Bounds,
+    as_paths,
+)
 from trtconv.core.target import Target
 
 
 @frozen
 class ReduceRequest:
-    """A call of `trtconv reduce`; fields as in `BuildRequest` where not told.
+    """A call of `trtconv reduce`.
 
     Args:
         model: The failing .onnx file; never written.
@@ -26,18 +38,25 @@ class ReduceRequest:
 
     model: Path
     output: Path
-    dims: Bounds = dataclasses.field(default_factory=dict)
-    profiles: tuple[Bounds, ...] = ()
-    target: Target | None = None
-    precision: str = "as-is"
-    rewrite: bool = True
-    requantize: bool = False
-    values: Mapping[str, InputRange] = dataclasses.field(default_factory=dict)
-    trials: int = 1000
-    timeout: float = 120.0
+    dims: Bounds = DIMS
+    profiles: tuple[Bounds, ...] = PROFILES
+    values: Mapping[str, InputRange] = VALUES
+    precision: str = PRECISION
+    rewrite: bool = REWRITE
+    requantize: bool = REQUANTIZE
+    target: Target | None = TARGET
+    trials: int = option("--trials", "Try at most so many parts.", metavar="N", takes=int, least=1, default=1000)
+    timeout: float = option(
+        "--timeout",
+        "Take a part that is not built after so long for one that hangs.",
+        metavar="SECONDS",
+        takes=float,
+        above=0,
+        default=120.0,
+    )
 
     def __post_init__(self) -> None:
-        as_paths(self, "model", "output")
+        as_paths(self)
 
 
 @frozen

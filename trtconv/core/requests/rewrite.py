@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from trtconv.core.frozen import frozen
-from trtconv.core.requests.common import SCHEMA, as_paths
+from trtconv.core.options import option
+from trtconv.core.requests.common import REQUANTIZE, SCHEMA, TARGET, as_paths
 from trtconv.core.target import Target
 
 
@@ -51,19 +52,19 @@ class RewriteRequest:
         output: Where the rewritten model goes.
         only: Names of the only passes to run; empty means all.
         skip: Names of passes to leave out.
-        target: None picks the installed runtime.
-        requantize: Whether asymmetric tensors are requantised symmetrically in int8, which changes numbers.
     """
 
     model: Path
     output: Path
-    only: tuple[str, ...] = ()
-    skip: tuple[str, ...] = ()
-    target: Target | None = None
-    requantize: bool = False
+    only: tuple[str, ...] = option(
+        "--only", "Run this pass and no other. Repeatable.", metavar="PASS", many=True, default=()
+    )
+    skip: tuple[str, ...] = option("--skip", "Leave this pass out. Repeatable.", metavar="PASS", many=True, default=())
+    target: Target | None = TARGET
+    requantize: bool = REQUANTIZE
 
     def __post_init__(self) -> None:
-        as_paths(self, "model", "output")
+        as_paths(self)
 
 
 @frozen

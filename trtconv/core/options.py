@@ -1,0 +1,197 @@
+"""One declaration of an option: a field of a request whose default is an `Option`.
+
+The flag with its help and validation, the default, the key of trtconv.toml with its schema and, in a class whose
+settings are reported, the entry of the report are all made of it. docs/extending.md shows how to add one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+
+class Flag(NamedTuple):
+    """One flag of the command line.
+
+    Args:
+        names: As they are written: "--force", "-o --output", "--tf32/--no-tf32".
+        help: Its text on the help page.
+        metavar: What stands for its value there.
+        takes: bool: it is given or not; str, int or float: a value; a tuple: one of these words.
+        many: Whether it may be given several times; what is read is then a tuple.
+        absent: What is read where it is not given; shown on the help page where it says something.
+        least: Smallest number.
+        most: Largest number.
+        above: Number that it must be above.
+    """
+
+    names: str
+    help: str
+    metavar: str | None = None
+    takes: type | tuple[str, ...] = str
+    many: bool = False
+    absent: Any = None
+    least: Any = None
+    most: Any = None
+    above: Any = None
+
+    @property
+    def name(self) -> str:
+        """What the value is called: "cast_io" for "--cast-io"."""
+        return self.names.split()[-1].partition("/")[0].lstrip("-").replace("-", "_")
+
+
+class Option(NamedTuple):
+    """What a field of a request is on the command line and in trtconv.toml.
+
+    Args:
+        default: The field's value where nothing says otherwise.
+        flags: The flags that it is made of; none where the command line cannot say it.
+        read: Makes the field's value of the flags' values; called where one of them is given.
+        write: Makes the values of the first flag of the field's value, to repeat a call; default: its text.
+        settings: Keys of trtconv.toml that it is made of, with their JSON schemas.
+        load: Makes the field's value of the settings' values, None for one that is left out; called where one is
+            there. The schema has been checked.
+        group: A class whose fields are options; the only setting, if any, is the table that has theirs.
+    """
+
+    default: Any
+    flags: tuple[Flag, ...] = ()
+    read: Callable[..., Any] | None = None
+    write: Callable[[Any], list[str]] | None = None
+    settings: Mapping[str, Mapping[str, Any]] = {}
+    load: Callable[..., Any] | None = None
+    group: type | None = None
+
+    def defaulting(self, default: Any) -> Option:
+        """Returns the same option, which is one flag, with another default."""
+        return self._replace(default=default, flags=(self.flags[0]._replace(absent=default),))
+
+    def of_flags(self, values: Mapping[str, Any]) -> Any:
+        """Returns the field's value.
+
+        Args:
+            values: Name of every flag to its value.
+        """
+        if self.group is not None:
+            return self.group(**of_flags(self.group, values))
+        given = [values[flag.name] for flag in self.flags]
+        if given == [flag.absent for flag in self.flags]:
+            return self.default
+        if self.read is not None:
+            return self.read(*given)
+        return False if self.default is True else given[0]
+
+    def of_settings(self, table: Mapping[str, Any]) -> Any:
+        """Returns the field's value; one of `settings` must be in the table."""
+        given: list[Any] = [table.get(key) for key in self.settings]
+        if self.group is not None:
+            return self.group(**of_settings(self.group, given[0]))
+        return given[0] if self.load is None else self.load(*given)
+
+
+def option(names: str, help: str, *, default: Any, key: str = "", about: str = "", **extra: Any) -> Any:
+    """Declares an option that is one flag and, where it has a key, one setting.
+
+    Args:
+        names: The flag, as in `Flag`; that of a field that is true by default switches it off ("--no-rewrite").
+        help: Its text on the help page.
+        default: The field's value where nothing says otherwise.
+        key: The setting's name in trtconv.toml; empty: it is none.
+        about: The setting's description.
+        extra: More of `Flag` and `Option`; `schema` is the setting's schema where `takes` does not say it, and `read`
+            serves as `load` too where a setting is text.
+    """
+    many = bool(extra.pop("many", False))
+    taken = bool if isinstance(default, bool) or "/" in names else str
+    flag_only = {name: extra.pop(name) for name in Flag._fields if name in extra}
+    flag_only.setdefault("takes", taken)
+    flag_only.setdefault("absent", () if many else _absent(default, flag_only["takes"]))
+    flag = Flag(names, help, many=many, **flag_only)
+    schema = {**extra.pop("schema", _schema(flag)), **({"description": about} if about else {})}
+    return Option(default, (flag,), settings={key: schema} if key else {}, **extra)
+
+
+def group(of: type, key: str = "", about: str = "") -> Any:
+    """Declares a field that is an object whose fields are options, with the table of their settings."""
+    table = {"type": "object", "description": about, "properties": schemas(of), "additionalProperties": False}
+    return Option(of(), settings={key: table} if key else {}, group=of)
+
+
+def options(kind: type) -> Iterator[tuple[str, Option]]:
+    """Yields the options of a class with the names of their fields: its own, then those of the classes above it."""
+    inherited = {name for above in kind.__mro__[1:] for name in getattr(above, "__dataclass_fields__", ())}
+    declared = [(f.name, f.metadata["option"]) for f in dataclasses.fields(kind) if "option" in f.metadata]
+    yield from sorted(declared, key=lambda each: each[0] in inherited)
+
+
+def flags(kind: type) -> Iterator[Flag]:
+    """Yields the flags of a class, in the order of the help page."""
+    for _, each in options(kind):
+        yield from each.flags if each.group is None else flags(each.group)
+
+
+def schemas(kind: type) -> dict[str, Any]:
+    """Returns the keys of trtconv.toml that say what a class holds, each with its JSON schema."""
+    return {key: schema for _, each in options(kind) for key, schema in each.settings.items()}
+
+
+def of_flags(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the fields that the command line says.
+
+    Args:
+        kind: The class whose options they are.
+        values: Name of every flag to its value.
+
+    Raises:
+        InputError: A value cannot be read.
+    """
+    return {name: each.of_flags(values) for name, each in options(kind) if each.flags or each.group}
+
+
+def of_settings(kind: type, table: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the fields that a table of trtconv.toml says; one that it leaves out is not among them.
+
+    Raises:
+        InputError: A value cannot be read.
+    """
+    return {name: each.of_settings(table) for name, each in options(kind) if each.settings.keys() & table.keys()}
+
+
+def shared(request: object, kind: type) -> dict[str, Any]:
+    """Returns the fields of a request that are options of another class too, to make one of that."""
+    return {name: getattr(request, name) for name, _ in options(kind) if hasattr(request, name)}
+
+
+def reported(held: object, kind: type) -> dict[str, Any]:
+    """Returns what an object has for the settings of a class, each under its key of trtconv.toml, for a report."""
+    found: dict[str, Any] = {}
+    for name, each in options(kind):
+        value = getattr(held, name)
+        for key in each.settings:
+            found[key.replace("-", "_")] = value.to_json() if each.group is not None else value
+    return found
+
+
+def command_line(request: object, kind: type) -> list[str]:
+    """Returns the flags that make a request what it is: those of `kind` alone, and of these no default."""
+    words: list[str] = []
+    for name, each in options(kind):
+        value = getattr(request, name, each.default)
+        if each.flags and value != each.default:
+            flag = each.flags[0]
+            texts = [str(value)] if each.write is None else each.write(value)
+            own = flag.names.split()[-1]
+            words += [own] if flag.takes is bool else [word for text in texts for word in (own, text)]
+    return words
+
+
+def _absent(default: Any, takes: Any) -> Any:
+    return False if takes is bool and isinstance(default, bool) else default
+
+
+def _schema(flag: Flag) -> dict[str, Any]:
+    if isinstance(flag.takes, tuple):
+        return {"type": "string", "enum": list(flag.takes)}
+    return {"type": {bool: "boolean", int: "integer", float: "number", str: "string"}[flag.takes]}
