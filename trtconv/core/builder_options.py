@@ -8,7 +8,7 @@ from typing import Any
 
 from trtconv.core.errors import InputError
 from trtconv.core.frozen import frozen
-from trtconv.core.options import option
+from trtconv.core.options import option, validate
 
 HARDWARE = ("none", "ampere+", "same-compute-capability")
 VERBOSITIES = ("none", "layer-names", "detailed")
@@ -107,15 +107,7 @@ class BuilderOptions:
     )
 
     def __post_init__(self) -> None:
-        if self.hardware not in HARDWARE:
-            raise InputError(
-                f"hardware compatibility {self.hardware!r} is unknown", f"Use one of {', '.join(HARDWARE)}."
-            )
-        if self.profiling_verbosity not in (None, *VERBOSITIES):
-            known = ", ".join(VERBOSITIES)
-            raise InputError(f"profiling verbosity {self.profiling_verbosity!r} is unknown", f"Use one of {known}.")
-        if self.optimization_level is not None and not 0 <= self.optimization_level <= 5:
-            raise InputError(f"optimization level {self.optimization_level} is not 0 to 5", "3 is TensorRT's default.")
+        validate(self)
         if self.workspace_bytes is not None and not 0 < self.workspace_bytes <= _MOST_BYTES:
             raise InputError(f"{self.workspace_bytes} bytes are no workspace", "Give 1 to 2**63 - 1 bytes.")
         for text in self.compute_capabilities:

@@ -10,6 +10,8 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from trtconv.core.errors import InputError
+
 
 class Flag(NamedTuple):
     """One flag of the command line.
@@ -37,9 +39,14 @@ class Flag(NamedTuple):
     above: Any = None
 
     @property
+    def option(self) -> str:
+        """How it is written in full: "--output" for "-o --output"."""
+        return self.names.split()[-1].partition("/")[0]
+
+    @property
     def name(self) -> str:
         """What the value is called: "cast_io" for "--cast-io"."""
-        return self.names.split()[-1].partition("/")[0].lstrip("-").replace("-", "_")
+        return self.option.lstrip("-").replace("-", "_")
 
 
 class Option(NamedTuple):
@@ -159,6 +166,22 @@ def of_settings(kind: type, table: Mapping[str, Any]) -> dict[str, Any]:
     return {name: each.of_settings(table) for name, each in options(kind) if each.settings.keys() & table.keys()}
 
 
+def validate(held: object) -> None:
+    """Holds the fields of an object to what their flags take.
+
+    Raises:
+        InputError: One is none of the words, or out of the range.
+    """
+    for name, each in options(type(held)):
+        value, flag = getattr(held, name), each.flags[0]
+        if value in (each.default, None):
+            continue
+        if isinstance(flag.takes, tuple) and value not in flag.takes:
+            raise InputError(f"{flag.option} {value!r} is unknown", f"Use one of {', '.join(flag.takes)}.")
+        if flag.takes is int and not flag.least <= value <= flag.most:
+            raise InputError(f"{flag.option} {value} is not {flag.least} to {flag.most}", "Leave it out, or change it.")
+
+
 def shared(request: object, kind: type) -> dict[str, Any]:
     """Returns the fields of a request that are options of another class too, to make one of that."""
     return {name: getattr(request, name) for name, _ in options(kind) if hasattr(request, name)}
@@ -182,8 +205,7 @@ def command_line(request: object, kind: type) -> list[str]:
         if each.flags and value != each.default:
             flag = each.flags[0]
             texts = [str(value)] if each.write is None else each.write(value)
-            own = flag.names.split()[-1]
-            words += [own] if flag.takes is bool else [word for text in texts for word in (own, text)]
+            words += [flag.option] if flag.takes is bool else [word for text in texts for word in (flag.option, text)]
     return words
 
 
@@ -194,4 +216,6 @@ def _absent(default: Any, takes: Any) -> Any:
 def _schema(flag: Flag) -> dict[str, Any]:
     if isinstance(flag.takes, tuple):
         return {"type": "string", "enum": list(flag.takes)}
+    if flag.takes is int and flag.most is not None:
+        return {"type": "integer", "minimum": flag.least, "maximum": flag.most}
     return {"type": {bool: "boolean", int: "integer", float: "number", str: "string"}[flag.takes]}
