@@ -87,6 +87,17 @@ class BuilderOptions:
         default=None,
         key="tf32",
     )
+    max_aux_streams: int | None = option(
+        "--max-aux-streams",
+        "Most streams that the engine runs layers on beside its own; 0 for none. The default is TensorRT's guess.",
+        metavar="N",
+        takes=int,
+        least=0,
+        most=128,
+        default=None,
+        key="max-aux-streams",
+        about="Most streams that the engine runs layers on beside its own; default: TensorRT's guess.",
+    )
     profiling_verbosity: str | None = option(
         "--profiling-verbosity",
         "What the engine tells of its layers; TensorRT's default is layer-names.",

@@ -193,6 +193,7 @@ def of_building(trt: Any, script: Script) -> dict[str, dict[str, Any]]:
             "clear_flag": lambda self, flag: script.cleared.append(flag.name),
             "num_compute_capabilities": 0,
             "builder_optimization_level": 3,
+            "max_aux_streams": -1,
             "hardware_compatibility_level": None,
             "profiling_verbosity": None,
             "add_optimization_profile": lambda self, profile: 0,
@@ -468,13 +469,19 @@ def build_with(adapter: Adapter, options: BuilderOptions, cache: Path | None = N
 
 def test_options_are_set_on_every_version(adapter: Adapter, script: Script) -> None:
     options = BuilderOptions(
-        workspace_bytes=1 << 30, optimization_level=5, sparsity=True, tf32=False, profiling_verbosity="detailed"
+        workspace_bytes=1 << 30,
+        optimization_level=5,
+        sparsity=True,
+        tf32=False,
+        profiling_verbosity="detailed",
+        max_aux_streams=0,
     )
     build_with(adapter, options)
     assert (script.flags, script.cleared) == (["SPARSE_WEIGHTS"], ["TF32"])
     config = script.config
     assert config.state["pool"] == ("WORKSPACE", 1 << 30)
     assert (config.builder_optimization_level, config.profiling_verbosity.name) == (5, "DETAILED")
+    assert config.max_aux_streams == 0
 
 
 def test_defaults_leave_the_config_alone(adapter: Adapter, script: Script) -> None:

@@ -113,6 +113,7 @@ def test_no_sizes(text: str) -> None:
         {"hardware": "all"},
         {"profiling_verbosity": "loud"},
         {"optimization_level": 6},
+        {"max_aux_streams": -1},
         {"workspace_bytes": 0},
         {"workspace_bytes": 2**63},
         {"compute_capabilities": ("75",)},

@@ -153,6 +153,8 @@ def apply(trt: Any, config: Any, options: BuilderOptions) -> None:
         config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, options.workspace_bytes)
     if options.optimization_level is not None:
         config.builder_optimization_level = options.optimization_level
+    if options.max_aux_streams is not None:
+        config.max_aux_streams = options.max_aux_streams
     if options.hardware != "none":
         config.hardware_compatibility_level = getattr(trt.HardwareCompatibilityLevel, _HARDWARE[options.hardware])
     if options.profiling_verbosity is not None:
