@@ -129,14 +129,16 @@ def test_jobs_are_bounded(tmp_path: Path) -> None:
 
 def test_crash_of_a_worker_fails_its_model_only(spawn, project: Path) -> None:
     code = """
-import sys
+import os, sys
+from trtconv.core.requests.check import CheckRequest
 from trtconv.pipeline import batch
 from trtconv.cli import main
+class Deadly(CheckRequest):
+    def __reduce__(self):
+        return os.abort, ()
 class Killer(batch.Worker):
     def run(self, request):
-        if request.model.name == "unet.onnx":
-            self._start().kill()
-        return super().run(request)
+        return super().run(Deadly(request.model) if request.model.name == "unet.onnx" else request)
 batch.Worker = Killer
 sys.exit(main())
 """
@@ -160,18 +162,16 @@ def test_a_bug_in_a_worker_is_called_one(
 
 def test_interruption_ends_the_workers(spawn, project: Path) -> None:
     code = """
-import sys
+import os, sys
+from trtconv.core.requests.check import CheckRequest
 from trtconv.pipeline import batch
 from trtconv.cli import main
+class Sleepy(CheckRequest):
+    def __reduce__(self):
+        return os.system, ("echo $PPID >&2; exec sleep 321",)
 class Slow(batch.Worker):
-    def _start(self):
-        import subprocess
-        with self._lock:
-            if self._closed:
-                return None
-            self._process = subprocess.Popen(["sleep", "321"], stdin=-1, stdout=-1, start_new_session=True)
-            print(self._process.pid, file=sys.stderr, flush=True)
-        return self._process
+    def run(self, request):
+        return super().run(Sleepy(request.model))
 batch.Worker = Slow
 sys.exit(main())
 """

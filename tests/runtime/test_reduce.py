@@ -17,6 +17,7 @@ from trtconv.cli.group import cli
 from trtconv.core.bounds import make_profile
 from trtconv.core.dims import Range
 from trtconv.core.errors import EnvironmentMissing, InputError
+from trtconv.core.process import Cause
 from trtconv.core.requests.build import BuildReport, BuildRequest
 from trtconv.core.requests.check import FailedRun
 from trtconv.core.requests.reduce import ReduceRequest
@@ -163,13 +164,13 @@ class Scripted:
         pass
 
 
-@pytest.mark.parametrize(("message", "code"), [("DIED", "crash"), ("TOO_SLOW", "timeout")])
+@pytest.mark.parametrize(("cause", "code"), [("crash", "crash"), ("time", "timeout"), ("memory", "memory")])
 def test_crashes_and_hangs_are_reduced_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, message: str, code: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cause: Cause, code: str
 ) -> None:
     from trtconv.pipeline import batch
 
-    worker = Scripted(getattr(batch, message), "relu3")
+    worker = Scripted(batch.LOST[cause], "relu3")
     monkeypatch.setattr("trtconv.pipeline.reduce.Worker", lambda: worker)
     path = saved(tmp_path, chain(8, 5, "Abs"))
     dims = {**SIZES, "w": Range(16, 16, 16)}

@@ -1,13 +1,14 @@
-"""A function called in a process of its own, with a time limit.
+"""Functions called in a process of their own, with limits of time and memory.
 
-Engines are native code that somebody else may have made, and ONNX Runtime is ended by some models: neither may take
-the caller with it, or keep it waiting for ever.
+Engines and models are somebody else's: native code that reads them may crash, hang, or take all memory there is. It may
+take neither the caller with it, nor keep it waiting for ever.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import pickle
 import queue
@@ -19,7 +20,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, Literal
 
 from trtconv.core import errors
 from trtconv.core.errors import TrtconvError
@@ -27,29 +28,39 @@ from trtconv.core.errors import TrtconvError
 Tell = Callable[[dict[str, Any]], None]
 """Tells the caller of something that happened, as plain JSON values."""
 
+Cause = Literal["time", "memory", "crash"]
+"""Why a process ended before it was done: it took too long, wanted too much memory, or broke down."""
+
 _LENGTH_BYTES = 8
 _TAIL = 1500
 _POLL_SECONDS = 0.2
+# What C and C++ libraries, and the loader of libraries, say where memory is refused.
+_WANT_OF_MEMORY = ("bad_alloc", "annot allocate memory", "ut of memory", "failed to map segment", "MemoryError")
 
 
 class Lost(Exception):
     """The process ended, or was ended, before it was done.
 
     Args:
-        why: "took longer than 60 s", "signal 11", "status 1".
+        why: "it took longer than 60 s", "it ran out of memory", "signal 11", "status 1".
+        cause: The kind of it.
         said: The end of what it wrote to stderr.
-        late: Whether it was ended because its time was up.
     """
 
-    def __init__(self, why: str, said: str = "", late: bool = False) -> None:
+    def __init__(self, why: str, cause: Cause = "crash", said: str = "") -> None:
         super().__init__(why)
         self.why = why
+        self.cause = cause
         self.said = said
-        self.late = late
 
 
 class WorkerBug(Exception):
     """The function raised what it should not; the message is its traceback."""
+
+    @property
+    def summary(self) -> str:
+        """The last line of the traceback: the exception alone."""
+        return str(self).strip().rpartition("\n")[2]
 
 
 _START = """
@@ -96,145 +107,256 @@ def _trusted_path() -> list[str]:
     return [entry for entry in sys.path if is_trusted(entry)]
 
 
-def call(task: str, argument: object, seconds: float, tell: Tell) -> Any:
-    """Calls a function in a process of its own.
-
-    Args:
-        task: "module:function"; the function takes the argument and a `Tell`, and returns plain JSON values.
-        argument: Anything that can be pickled.
-        seconds: How long it may take.
-        tell: Hears what the function tells, in this thread.
+def call(task: str, argument: object, seconds: float, tell: Tell | None = None, megabytes: float | None = None) -> Any:
+    """Calls a function in a process of its own; all but `seconds` and `argument` is as for `Process`.
 
     Returns:
         What the function returns.
 
     Raises:
         TrtconvError: What the function raised.
-        Lost: The process crashed, or took too long.
+        Lost: The process crashed, took too long, or wanted too much memory.
         WorkerBug: The function raised anything else.
     """
-    data = pickle.dumps((task, argument))
-    deadline = time.monotonic() + seconds
-    with tempfile.TemporaryFile() as said:
-        # A session of its own, so that what it starts ends with it.
-        process = subprocess.Popen(
+    with Process(task, megabytes) as process:
+        return process.call(argument, seconds, tell)
+
+
+class Process(contextlib.AbstractContextManager["Process"]):
+    """A process that answers calls, one after another; started with the first, and again after it was lost.
+
+    Args:
+        task: "module:function"; the function takes the argument and a `Tell`, and returns plain JSON values. Of a
+            class one instance is made, and called: it may keep something from one call to the next.
+        megabytes: How much address space the process may have, in MiB, which is more than the memory that it touches
+            (CUDA alone takes more than there is memory); None, and where the system has no such limit: any.
+        quiet: Whether what it writes to stderr is kept for `Lost.said`, rather than passed on.
+    """
+
+    def __init__(self, task: str, megabytes: float | None = None, *, quiet: bool = True) -> None:
+        self._greeting = pickle.dumps((task, megabytes))
+        self._quiet = quiet
+        self._running: _Running | None = None
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def call(self, argument: object, seconds: float | None = None, tell: Tell | None = None) -> Any:
+        """Calls the function.
+
+        Args:
+            argument: Anything that can be pickled.
+            seconds: How long it may take, the start of the process included; None: for ever.
+            tell: Hears what the function tells, in this thread.
+
+        Returns:
+            What the function returns.
+
+        Raises:
+            TrtconvError: What the function raised.
+            Lost: The process crashed, took too long, wanted too much memory, or was closed meanwhile.
+            WorkerBug: The function raised anything else.
+        """
+        deadline = math.inf if seconds is None else time.monotonic() + seconds
+        request = pickle.dumps(argument)
+        healthy = False
+        try:
+            running = self._start()
+            running.send(request)
+            while (event := running.hear(deadline))["event"] not in _ENDINGS:
+                if tell is not None:
+                    tell(event)
+            healthy = event["event"] != "memory"
+            return _value(event)
+        except TimeoutError:
+            raise Lost(f"it took longer than {seconds:g} s", "time") from None
+        finally:
+            if not healthy:
+                self._end()
+
+    def close(self) -> None:
+        """Ends the process and those that it started, in the middle of a call too; a further call is lost."""
+        with self._lock:
+            self._closed = True
+        self._end()
+
+    def _start(self) -> _Running:
+        with self._lock:
+            if self._closed:
+                raise Lost("it was ended")
+            if self._running is None:
+                self._running = _Running(self._quiet)
+                self._running.send(self._greeting)
+            return self._running
+
+    def _end(self) -> None:
+        with self._lock:
+            running, self._running = self._running, None
+        if running is not None:
+            running.end()
+
+
+class _Running:
+    """One process that runs `serve`, and the pipes to it."""
+
+    def __init__(self, quiet: bool) -> None:
+        self._said = tempfile.TemporaryFile() if quiet else None  # noqa: SIM115
+        # A session of its own, so that what it starts ends with it, and that Ctrl-C is the caller's alone.
+        self._process = subprocess.Popen(
             python("trtconv.core.process:serve"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=said,
+            stderr=self._said,
             start_new_session=True,
         )
-        assert process.stdin is not None
-        assert process.stdout is not None
-        try:
-            with contextlib.suppress(BrokenPipeError):
-                # Left open: its end tells the process that nobody waits for it any more.
-                process.stdin.write(len(data).to_bytes(_LENGTH_BYTES, "big") + data)
-                process.stdin.flush()
-            return _listen(process, process.stdout, deadline, seconds, tell)
-        except Lost as lost:
-            raise Lost(lost.why, _tail(said), lost.late) from None
-        finally:
-            _end(process.pid, "SIGKILL")
-            process.kill()
-            process.wait()
-            process.stdout.close()
-            with contextlib.suppress(OSError):
-                process.stdin.close()
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._requests, self._answers = self._process.stdin, self._process.stdout
+        self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        threading.Thread(target=self._read, daemon=True).start()
 
-
-def _listen(process: subprocess.Popen[bytes], pipe: IO[bytes], deadline: float, seconds: float, tell: Tell) -> Any:
-    lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-
-    def read() -> None:
+    def _read(self) -> None:
         with contextlib.suppress(ValueError, OSError):
-            for line in pipe:
-                lines.put(line)
-        lines.put(b"")
+            for line in self._answers:
+                self._lines.put(line)
+        self._lines.put(b"")
 
-    threading.Thread(target=read, daemon=True).start()
-    while True:
-        # Also where the process talks without a pause.
-        if time.monotonic() > deadline:
-            raise Lost(f"it took longer than {seconds:g} s", late=True)
-        try:
+    def send(self, data: bytes) -> None:
+        """Sends a document; where the process is gone, `hear` will say so."""
+        with contextlib.suppress(OSError, ValueError):
+            self._requests.write(len(data).to_bytes(_LENGTH_BYTES, "big") + data)
+            self._requests.flush()
+
+    def hear(self, deadline: float) -> dict[str, Any]:
+        """Returns what the process tells next.
+
+        Raises:
+            TimeoutError: It is too late, also where the process talks without a pause.
+            Lost: The process ended.
+        """
+        line = None
+        while line is None:
+            if time.monotonic() > deadline:
+                raise TimeoutError
             # In short waits, so that Ctrl-C is heard.
-            line = lines.get(timeout=_POLL_SECONDS)
-        except queue.Empty:
-            continue
+            with contextlib.suppress(queue.Empty):
+                line = self._lines.get(timeout=_POLL_SECONDS)
         if not line:
-            code = process.wait()
-            raise Lost(f"signal {-code}" if code < 0 else f"status {code}")
-        event = json.loads(line)
-        if event["event"] == "result":
-            return event["value"]
-        if event["event"] == "error":
-            raise _rebuilt(event)
-        tell(event)
+            raise self._lost(self._process.wait())
+        event: dict[str, Any] = json.loads(line)
+        return event
+
+    def _lost(self, code: int) -> Lost:
+        said = ""
+        # Another thread may have ended it, and closed its files.
+        with contextlib.suppress(ValueError):
+            if self._said is not None:
+                self._said.seek(max(0, self._said.seek(0, os.SEEK_END) - _TAIL))
+                said = self._said.read().decode(errors="replace").strip()
+        if any(sign in said for sign in _WANT_OF_MEMORY):
+            return Lost(_OUT_OF_MEMORY, "memory", said)
+        return Lost(f"signal {-code}" if code < 0 else f"status {code}", "crash", said)
+
+    def end(self) -> None:
+        """Ends the process and those that it started."""
+        _end(self._process.pid, "SIGKILL")
+        self._process.kill()
+        self._process.wait()
+        for file in (self._requests, self._answers, self._said):
+            # What is still buffered for a dead process cannot be flushed.
+            with contextlib.suppress(OSError):
+                if file is not None:
+                    file.close()
 
 
-def _rebuilt(event: dict[str, Any]) -> Exception:
-    if event["type"] is None:
-        return WorkerBug(event["message"])
+_OUT_OF_MEMORY = "it ran out of memory"
+_ENDINGS = ("result", "error", "bug", "memory")
+"""Events that end a call; all others are told."""
+
+
+def _value(event: dict[str, Any]) -> Any:
+    """Returns what a function returned, or raises what became of it instead."""
+    if event["event"] == "result":
+        return event["value"]
+    if event["event"] == "memory":
+        raise Lost(_OUT_OF_MEMORY, "memory")
+    if event["event"] == "bug":
+        raise WorkerBug(event["message"])
     known: type[TrtconvError] = getattr(errors, event["type"])
-    return known(event["message"], event["hint"])
-
-
-def _tail(said: IO[bytes]) -> str:
-    size = said.seek(0, os.SEEK_END)
-    said.seek(max(0, size - _TAIL))
-    return said.read().decode(errors="replace").strip()
+    raise known(event["message"], event["hint"])
 
 
 def serve() -> None:
-    """Is the other process: takes a call from stdin, and writes what happens to stdout, one JSON document a line."""
+    """Is the other process: takes calls from stdin, and writes what happens to stdout, one JSON document a line."""
     # Ctrl-C goes to the whole group of processes; the caller decides what becomes of this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # What libraries print goes to stderr, not between the lines.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    size = int.from_bytes(sys.stdin.buffer.read(_LENGTH_BYTES), "big")
-    task, argument = pickle.loads(sys.stdin.buffer.read(size))
-    threading.Thread(target=_end_with_caller, daemon=True).start()
+    requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    threading.Thread(target=_receive, args=(requests,), daemon=True).start()
+    task, megabytes = pickle.loads(requests.get())
+    _limit_memory(megabytes)
+    function: Callable[[object, Tell], Any] | None = None
 
     def tell(event: dict[str, Any]) -> None:
         answers.write(json.dumps(event) + "\n")
         answers.flush()
 
-    tell(_outcome(task, argument, tell))
+    def answer(request: bytes) -> Any:
+        nonlocal function
+        function = function or _found(task)
+        return function(pickle.loads(request), tell)
+
+    while True:
+        tell(_outcome(answer, requests.get()))
 
 
-def _outcome(task: str, argument: object, tell: Tell) -> dict[str, Any]:
+def _receive(requests: queue.SimpleQueue[bytes]) -> None:
+    """Hands requests on, and ends this process when the caller is gone."""
+    with contextlib.suppress(OSError):
+        while length := sys.stdin.buffer.read(_LENGTH_BYTES):
+            requests.put(sys.stdin.buffer.read(int.from_bytes(length, "big")))
+    _end(os.getpid(), "SIGTERM")
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _limit_memory(megabytes: float | None) -> None:
+    if megabytes is None:
+        return
+    # Windows has no such module, and macOS does not keep to the limit.
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource
+
+        most = int(megabytes * (1 << 20))
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+
+def _found(task: str) -> Callable[[object, Tell], Any]:
     import importlib
 
-    module, _, function = task.partition(":")
+    module, _, name = task.partition(":")
+    found: Any = getattr(importlib.import_module(module), name)
+    function: Callable[[object, Tell], Any] = found() if isinstance(found, type) else found
+    return function
+
+
+def _outcome(answer: Callable[[bytes], Any], request: bytes) -> dict[str, Any]:
     try:
-        return {"event": "result", "value": getattr(importlib.import_module(module), function)(argument, tell)}
+        return {"event": "result", "value": answer(request)}
     except TrtconvError as error:
         name = type(error).__name__
         # A subclass of its own is told as what it is one of.
         known = name if hasattr(errors, name) else type(error).__mro__[1].__name__
         return {"event": "error", "type": known, "message": error.message, "hint": error.hint}
     except MemoryError:
-        return {
-            "event": "error",
-            "type": "EnvironmentMissing",
-            "message": "out of memory",
-            "hint": "Use smaller sizes.",
-        }
+        return {"event": "memory"}
     except Exception:
         import traceback
 
-        return {"event": "error", "type": None, "message": traceback.format_exc(), "hint": ""}
-
-
-def _end_with_caller() -> None:
-    """Ends this process when the caller is gone."""
-    with contextlib.suppress(OSError):
-        while os.read(0, 4096):
-            pass
-    _end(os.getpid(), "SIGTERM")
-    os.kill(os.getpid(), signal.SIGTERM)
+        return {"event": "bug", "message": traceback.format_exc()}
 
 
 def _end(leader: int, name: str) -> None:

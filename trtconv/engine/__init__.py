@@ -78,9 +78,9 @@ def verify(request: VerifyRequest, progress: Progress | None = None) -> VerifyRe
     try:
         seconds = call("trtconv.engine.verifying:serve", request, request.seconds, hearing)
     except Lost as lost:
-        if hearing.opening is None:
+        if hearing.opening is None or lost.cause == "memory":
             raise _lost(lost, f"reading {request.model} and its engine", request.seconds) from lost
-        if not lost.late and hearing.doing == "engine":
+        if lost.cause != "time" and hearing.doing == "engine":
             raise _crashed(lost, hearing) from lost
         incomplete = f"{hearing.doing}: {lost.why}"
     finally:
@@ -116,7 +116,7 @@ def bench(request: BenchRequest, progress: Progress | None = None) -> BenchRepor
     try:
         seconds = call("trtconv.engine.benching:serve", request, request.seconds, hearing)
     except Lost as lost:
-        if hearing.opening is None or not lost.late:
+        if hearing.opening is None or lost.cause != "time":
             raise _lost(lost, f"running {request.engine}", request.seconds) from lost
         hearing.why = lost.why
     finally:
@@ -177,18 +177,17 @@ def _bisect(request: VerifyRequest, report: VerifyReport, seconds: float, progre
     except (Lost, TrtconvError) as error:
         return {"tensor": None, "why": f"the search failed: {error}"}
     except WorkerBug as bug:
-        return {
-            "tensor": None,
-            "why": f"the search failed: {str(bug).strip().rpartition(chr(10))[2]} (a bug in trtconv)",
-        }
+        return {"tensor": None, "why": f"the search failed: {bug.summary} (a bug in trtconv)"}
     finally:
         hearing.close()
     return found
 
 
 def _lost(lost: Lost, doing: str, seconds: float) -> Exception:
-    if lost.late:
+    if lost.cause == "time":
         return EnvironmentMissing(f"{doing} took longer than {seconds:g} s", "Give it more time: --time-limit.")
+    if lost.cause == "memory":
+        return EnvironmentMissing(f"{doing}: out of memory", "Use smaller sizes.")
     said = f"\n{lost.said}" if lost.said else ""
     return EngineFailed(f"{doing} ended its process ({lost.why}){said}")
 

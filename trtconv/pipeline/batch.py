@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
+import base64
 import concurrent.futures
 import contextlib
 import dataclasses
 import os
 import pickle
 import queue
-import signal
-import subprocess
-import sys
-import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, overload
 
 from trtconv.core.errors import BuildFailed, TrtconvError
-from trtconv.core.process import python
+from trtconv.core.process import Cause, Lost, Process, Tell
 from trtconv.core.progress import NullProgress, Progress
 from trtconv.core.requests.build import BuildReport, BuildRequest
 from trtconv.core.requests.check import CheckReport, CheckRequest, FailedRun
@@ -27,8 +24,11 @@ from trtconv.core.requests.rewrite import RewriteReport, RewriteRequest
 Request = CheckRequest | BuildRequest
 Result = CheckReport | BuildReport | FailedRun
 
-DIED = "TensorRT ended the process (a crash in native code, or too little memory)"
-TOO_SLOW = "it took longer than allowed"
+LOST: Mapping[Cause, str] = {
+    "crash": "TensorRT ended the process (a crash in native code, or too little memory)",
+    "time": "it took longer than allowed",
+    "memory": "it took more memory than there is",
+}
 """What a `FailedRun` says where the worker, not trtconv, failed."""
 
 _WORKER_BYTES = 1 << 30
@@ -130,9 +130,8 @@ class Worker:
     """A process that runs requests one after another; started with the first, and again after it died."""
 
     def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
-        self._lock = threading.Lock()
-        self._closed = False
+        # Bugs of ours and native code write to the command's own stderr.
+        self._process = Process("trtconv.pipeline.batch:serve", quiet=False)
 
     @overload
     def run(self, request: Request, limit_s: float | None = None) -> Result: ...
@@ -145,75 +144,21 @@ class Worker:
             request: What to do.
             limit_s: Seconds after which the process is ended; None: never.
         """
-        process = self._start()
-        late = threading.Event()
-
-        def end() -> None:
-            late.set()
-            self._end()
-
-        clock = threading.Timer(limit_s, end) if limit_s is not None else None
-        if clock is not None:
-            clock.start()
         try:
-            assert process is not None
-            assert process.stdin is not None
-            assert process.stdout is not None
-            pickle.dump(request, process.stdin)
-            process.stdin.flush()
-            return pickle.load(process.stdout)
-        except (OSError, EOFError, ValueError, AssertionError, pickle.UnpicklingError):
-            self._end()
-            message = TOO_SLOW if late.is_set() else DIED
-            return failed_run(request, BuildFailed(message, "Run it by itself, and report the model to NVIDIA."))
-        finally:
-            if clock is not None:
-                clock.cancel()
+            return pickle.loads(base64.b64decode(self._process.call(request, limit_s)))
+        except Lost as lost:
+            return failed_run(
+                request, BuildFailed(LOST[lost.cause], "Run it by itself, and report the model to NVIDIA.")
+            )
 
     def close(self) -> None:
         """Ends the process, in the middle of a request too."""
-        with self._lock:
-            self._closed = True
-        self._end()
-
-    def _start(self) -> subprocess.Popen[bytes] | None:
-        with self._lock:
-            if self._process is None and not self._closed:
-                # A session of its own: Ctrl-C is for the parent, which ends its workers.
-                self._process = subprocess.Popen(
-                    python("trtconv.pipeline.batch:serve"),
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    start_new_session=True,
-                )
-            return self._process
-
-    def _end(self) -> None:
-        with self._lock:
-            process, self._process = self._process, None
-        if process is not None:
-            # What it started too, such as a comparison that hangs. Windows has no groups of processes.
-            with contextlib.suppress(ProcessLookupError, PermissionError, AttributeError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.kill()
-            process.wait()
-            for pipe in (process.stdin, process.stdout):
-                if pipe is not None:
-                    # What is still buffered for a dead process cannot be flushed.
-                    with contextlib.suppress(OSError):
-                        pipe.close()
+        self._process.close()
 
 
-def serve() -> None:
-    """Answers requests on stdin, until it ends, with results on stdout; both pickled."""
-    answers = os.fdopen(os.dup(1), "wb")
-    # Native code may print: that is for stderr.
-    os.dup2(2, 1)
-    with contextlib.suppress(EOFError, BrokenPipeError):
-        while True:
-            request = pickle.load(sys.stdin.buffer)
-            pickle.dump(_run(request), answers)
-            answers.flush()
+def serve(request: Request | RewriteRequest, _: Tell) -> str:
+    """Runs a request in the process of a `Worker`; returns the result, pickled, as text."""
+    return base64.b64encode(pickle.dumps(_run(request))).decode()
 
 
 def _run(request: Request | RewriteRequest) -> Result | RewriteReport:

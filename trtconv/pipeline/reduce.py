@@ -29,7 +29,7 @@ from trtconv.core.requests.reduce import Failure, ReduceReport, ReduceRequest
 from trtconv.core.requests.rewrite import RewriteRequest
 from trtconv.graph.extract import Cutter
 from trtconv.graph.model import OnnxModel
-from trtconv.pipeline.batch import DIED, TOO_SLOW, Worker
+from trtconv.pipeline.batch import LOST, Worker
 
 # What differs between the same refusal of two models: names, shapes and numbers.
 _DETAIL = re.compile(r"\{[^}]*\}|\[[^\]]*\]|\([^)]*\)|'[^']*'|\"[^\"]*\"|\S*\d\S*")
@@ -219,7 +219,7 @@ def _of_finding(finding: Finding) -> Failure:
 
 
 def _of_run(run: FailedRun) -> Failure:
-    kinds = {DIED: "crash", TOO_SLOW: "timeout"}
+    kinds = {LOST["crash"]: "crash", LOST["time"]: "timeout", LOST["memory"]: "memory"}
     return Failure(kinds.get(run.message, run.kind), run.kind, run.message)
 
 

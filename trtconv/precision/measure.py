@@ -1,4 +1,4 @@
-"""Runs a model and its cast on ONNX Runtime: what ranges its tensors have, and how far the cast is from it.
+"""OriginalAndCast a model and its cast on ONNX Runtime: what ranges its tensors have, and how far the cast is from it.
 
 It happens in a process of its own, because some models end the process that ONNX Runtime runs in. The process keeps the
 original's results between the two questions, so that the original runs once.
@@ -8,11 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-import pickle
-import subprocess
-import sys
-import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +19,7 @@ from onnx import helper
 
 from trtconv.core.dims import ShapeProfile
 from trtconv.core.frozen import frozen
-from trtconv.core.process import python
+from trtconv.core.process import Lost, Process, Tell, WorkerBug
 from trtconv.graph.model import OnnxModel
 from trtconv.runtimes import onnxruntime
 
@@ -51,23 +47,13 @@ class Referee(contextlib.AbstractContextManager["Referee"]):
     """A process that runs a model and then its cast on the same inputs."""
 
     def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            python("trtconv.precision.measure:serve"),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
+        self._process = Process("trtconv.precision.measure:OriginalAndCast")
 
     def __exit__(self, *_: object) -> None:
-        self._process.kill()
-        self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                with contextlib.suppress(OSError):
-                    pipe.close()
+        self._process.close()
 
     def measure(self, model: OnnxModel, profile: ShapeProfile) -> Ranges:
-        """Runs the model on seeded inputs of the profile's optimal sizes.
+        """OriginalAndCast the model on seeded inputs of the profile's optimal sizes.
 
         Args:
             model: The model in float32.
@@ -75,11 +61,10 @@ class Referee(contextlib.AbstractContextManager["Referee"]):
         """
         shapes = {name: bounds.opt for name, bounds in profile.inputs.items()}
         values = {name: bounds.opt for name, bounds in profile.values.items()}
-        answer = self._ask((model.serialize(), str(model.path), shapes, values))
-        return answer if isinstance(answer, Ranges) else Ranges({}, str(answer))
+        return Ranges(**self._ask(model, (shapes, values), lambda why: {"largest": {}, "why": why}))
 
     def compare(self, cast: OnnxModel) -> dict[str, Any]:
-        """Runs the cast on the inputs of `measure`.
+        """OriginalAndCast the cast on the inputs of `measure`.
 
         Args:
             cast: The model after the cast, with the original's inputs and outputs.
@@ -89,50 +74,49 @@ class Referee(contextlib.AbstractContextManager["Referee"]):
             "outputs": {name: relative error, or share of integers that differ}}. An error is infinite where one of
             the two has values that are not finite.
         """
-        answer = self._ask((cast.serialize(), str(cast.path)))
-        return answer if isinstance(answer, dict) else _not_run(str(answer))
+        return self._ask(cast, None, _not_run)
 
-    def _ask(self, task: tuple[Any, ...]) -> Any:
-        """Sends a task. Returns the answer, or why there is none as a text."""
-        process = self._process
-        assert process.stdin is not None
-        assert process.stdout is not None
-        watch = threading.Timer(SECONDS, process.kill)
-        watch.start()
+    def _ask(self, model: OnnxModel, sizes: Any, unanswered: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
         try:
-            pickle.dump(task, process.stdin)
-            process.stdin.flush()
-            return pickle.load(process.stdout)
-        except (OSError, EOFError, pickle.UnpicklingError):
-            late = not watch.is_alive()
-            return f"ONNX Runtime took more than {SECONDS:.0f} s" if late else "ONNX Runtime broke down on the model"
-        finally:
-            watch.cancel()
+            answer: dict[str, Any] = self._process.call((model.serialize(), str(model.path), sizes), SECONDS)
+        except Lost as lost:
+            why = {
+                "time": f"took more than {SECONDS:.0f} s",
+                "memory": "ran out of memory",
+                "crash": "broke down on the model",
+            }
+            return unanswered(f"ONNX Runtime {why[lost.cause]}")
+        except WorkerBug as bug:
+            return unanswered(f"ONNX Runtime broke down on the model ({bug.summary})")
+        return answer
 
 
 def _not_run(why: str) -> dict[str, Any]:
     return {"max_relative_error": None, "why": why, "outputs": {}}
 
 
-def serve() -> None:
-    """Answers the two tasks of a `Referee`, on stdin and stdout."""
-    feeds: dict[str, NDArray[Any]] = {}
-    expected: dict[str, Any] = {}
-    answers = sys.stdout.buffer
-    with contextlib.suppress(EOFError):
-        data, path, shapes, values = pickle.load(sys.stdin.buffer)
+class OriginalAndCast:
+    """The two tasks of a `Referee`, in its process: the first call runs the original, the second one the cast."""
+
+    def __init__(self) -> None:
+        self._feeds: dict[str, NDArray[Any]] = {}
+        self._expected: dict[str, Any] = {}
+        self._why = "the original was not run"
+
+    def __call__(self, task: tuple[bytes, str, Any], _: Tell) -> dict[str, Any]:
+        """Answers as `measure` or, without sizes, as `compare`."""
+        data, path, sizes = task
         model = OnnxModel(onnx.load_model_from_string(data), Path(path))
+        if sizes is None:
+            return _compare(model, self._feeds, self._expected) if self._expected else _not_run(self._why)
+        largest: dict[str, float] = {}
         try:
-            feeds = _feeds(model, shapes, values)
-            ranges, expected = _measure(model, feeds)
-        except (RuntimeError, MemoryError, ValueError, KeyError) as error:
-            ranges = Ranges({}, onnxruntime.first_line(error))
-        pickle.dump(ranges, answers)
-        answers.flush()
-        data, path = pickle.load(sys.stdin.buffer)
-        cast = OnnxModel(onnx.load_model_from_string(data), Path(path))
-        pickle.dump(_compare(cast, feeds, expected) if expected else _not_run(ranges.why), answers)
-        answers.flush()
+            self._feeds = _feeds(model, *sizes)
+            largest, self._expected = _measure(model, self._feeds)
+            self._why = ""
+        except (RuntimeError, ValueError, KeyError) as error:
+            self._why = onnxruntime.first_line(error)
+        return {"largest": largest, "why": self._why}
 
 
 def _feeds(
@@ -148,8 +132,8 @@ def _feeds(
     return feeds
 
 
-def _measure(model: OnnxModel, feeds: dict[str, NDArray[Any]]) -> tuple[Ranges, dict[str, Any]]:
-    """Runs the model with the largest magnitude of every tensor as further outputs, which take no memory."""
+def _measure(model: OnnxModel, feeds: dict[str, NDArray[Any]]) -> tuple[dict[str, float], dict[str, Any]]:
+    """OriginalAndCast the model with the largest magnitude of every tensor as further outputs, which take no memory."""
     outputs = list(model.outputs)
     names = _measurable(model)
     why = ""
@@ -166,7 +150,7 @@ def _measure(model: OnnxModel, feeds: dict[str, NDArray[Any]]) -> tuple[Ranges, 
             continue
         measured = [float(value) for value in results[len(outputs) :]]
         largest = {name: value for name, value in zip(names, measured, strict=True) if value != -math.inf}
-        return Ranges(largest), dict(zip(outputs, results, strict=False))
+        return largest, dict(zip(outputs, results, strict=False))
     raise RuntimeError(why)
 
 

@@ -188,15 +188,16 @@ def compare_safely(
     options = {"resized": resized, "traced": list(traced), "further": list(further)}
     task = (str(original.path), options, original.serialize(), rewritten.serialize())
     try:
-        result: dict[str, Any] = process.call(
-            "trtconv.runtimes.onnxruntime:serve", task, _LONGEST_SECONDS, lambda _: None
-        )
+        result: dict[str, Any] = process.call("trtconv.runtimes.onnxruntime:serve", task, _LONGEST_SECONDS)
     except process.Lost as lost:
-        if lost.late:
-            return _unknown(f"ONNX Runtime took longer than {_LONGEST_SECONDS:.0f} s over the models")
-        return _unknown(f"ONNX Runtime broke down on the models ({lost.why})")
+        why = {
+            "time": f"took longer than {_LONGEST_SECONDS:.0f} s over the models",
+            "memory": "ran out of memory on the models",
+            "crash": f"broke down on the models ({lost.why})",
+        }
+        return _unknown(f"ONNX Runtime {why[lost.cause]}")
     except process.WorkerBug as bug:
-        return _unknown(f"ONNX Runtime broke down on the models ({str(bug).strip().rpartition(chr(10))[2]})")
+        return _unknown(f"ONNX Runtime broke down on the models ({bug.summary})")
     return result
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from trtconv.core.errors import BuildFailed, InputError
-from trtconv.core.process import Lost, Tell, WorkerBug, call
+from trtconv.core.process import Lost, Process, Tell, WorkerBug, call
 
 HERE = Path(__file__).stem
 
@@ -61,6 +61,28 @@ def talking(argument: Any, tell: Tell) -> Any:
         time.sleep(0.01)
 
 
+def greedy(argument: Any, tell: Tell) -> Any:
+    return len(bytearray(argument))
+
+
+def native_greedy(argument: Any, tell: Tell) -> Any:
+    os.write(2, b"terminate called after throwing an instance of 'std::bad_alloc'\n")
+    os.abort()
+
+
+class Counter:
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, argument: Any, tell: Tell) -> Any:
+        self.calls += 1
+        if argument == "die":
+            os.abort()
+        if argument == "refuse":
+            raise BuildFailed("no")
+        return [self.calls, os.getpid()]
+
+
 def starting(argument: Any, tell: Tell) -> Any:
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     tell({"event": "pid", "pid": child.pid})
@@ -94,7 +116,7 @@ def test_a_crash_is_told_with_what_was_said(number: int) -> None:
         call(f"{HERE}:dying", int(number), 30, heard.append)
     assert caught.value.why == f"signal {int(number)}"
     assert "native code says goodbye" in caught.value.said
-    assert not caught.value.late
+    assert caught.value.cause == "crash"
     assert heard == [{"event": "last words"}]
 
 
@@ -110,9 +132,9 @@ def alive(pid: int) -> bool:
 def test_it_ends_when_its_time_is_up() -> None:
     heard: list[dict[str, Any]] = []
     with pytest.raises(Lost) as caught:
-        call(f"{HERE}:sleeping", 600, 1.0, heard.append)
-    assert caught.value.late
-    assert caught.value.why == "it took longer than 1 s"
+        call(f"{HERE}:sleeping", 600, 3.0, heard.append)
+    assert caught.value.cause == "time"
+    assert caught.value.why == "it took longer than 3 s"
     assert not alive(heard[0]["pid"])
 
 
@@ -120,14 +142,14 @@ def test_it_ends_when_its_time_is_up_whatever_it_tells() -> None:
     started = time.monotonic()
     with pytest.raises(Lost) as caught:
         call(f"{HERE}:talking", 30, 1.0, lambda event: None)
-    assert caught.value.late
+    assert caught.value.cause == "time"
     assert time.monotonic() - started < 15
 
 
 def test_what_it_started_ends_with_it() -> None:
     heard: list[dict[str, Any]] = []
     with pytest.raises(Lost):
-        call(f"{HERE}:starting", 600, 1.5, heard.append)
+        call(f"{HERE}:starting", 600, 4.0, heard.append)
     until = time.monotonic() + 20
     while alive(heard[0]["pid"]) and time.monotonic() < until:
         time.sleep(0.05)
@@ -165,3 +187,52 @@ def test_it_ends_when_the_caller_is_killed() -> None:
     while alive(pid) and time.monotonic() < until:
         time.sleep(0.05)
     assert not alive(pid)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not keep to the limit")
+def test_too_much_memory_is_told_apart() -> None:
+    with pytest.raises(Lost) as caught:
+        call(f"{HERE}:greedy", 1 << 32, 60, megabytes=1024)
+    assert (caught.value.cause, caught.value.why) == ("memory", "it ran out of memory")
+    assert call(f"{HERE}:greedy", 1 << 20, 60, megabytes=1024) == 1 << 20
+
+
+def test_native_code_that_gets_no_memory_is_told_apart() -> None:
+    with pytest.raises(Lost) as caught:
+        call(f"{HERE}:native_greedy", None, 60)
+    assert caught.value.cause == "memory"
+    assert "bad_alloc" in caught.value.said
+
+
+def test_one_process_answers_many_calls_and_keeps_what_it_has() -> None:
+    with Process(f"{HERE}:Counter") as process:
+        first, pid = process.call(None, 30)
+        with pytest.raises(BuildFailed):
+            process.call("refuse")
+        assert (first, process.call(None)) == (1, [3, pid])
+
+
+def test_after_a_crash_another_process_answers() -> None:
+    with Process(f"{HERE}:Counter") as process:
+        _, pid = process.call(None, 30)
+        with pytest.raises(Lost) as caught:
+            process.call("die", 30)
+        assert caught.value.why == f"signal {int(signal.SIGABRT)}"
+        count, another = process.call(None, 30)
+    assert (count, another != pid) == (1, True)
+    assert not alive(another)
+
+
+def test_closing_ends_a_call_in_its_middle_and_lets_none_begin() -> None:
+    process = Process(f"{HERE}:sleeping")
+    heard: list[dict[str, Any]] = []
+
+    def close(event: dict[str, Any]) -> None:
+        heard.append(event)
+        threading.Timer(0.2, process.close).start()
+
+    with pytest.raises(Lost):
+        process.call(600, 60, close)
+    with pytest.raises(Lost, match="it was ended"):
+        process.call(0)
+    assert not alive(heard[0]["pid"])

@@ -7,7 +7,6 @@ import json
 import platform
 import shlex
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -17,6 +16,8 @@ from typing import Any
 from trtconv.cli.versions import versions
 from trtconv.core import process
 from trtconv.core.errors import TrtconvError
+from trtconv.core.requests.rewrite import RewriteRequest
+from trtconv.core.target import Target
 
 MODEL = "model.onnx"
 """What the model is called in the folder, where no file has a name that a stranger chose."""
@@ -67,7 +68,7 @@ def _keep_model(source: Path, folder: Path) -> str:
     task = {"source": str(source), "target": str(folder / MODEL), "most_bytes": COPIED_BYTES}
     try:
         # In a process of its own: the model has just ended one.
-        files = process.call("trtconv.cli.process.reproduction:copy_model", task, REWRITE_SECONDS, lambda event: None)
+        files = process.call("trtconv.cli.process.reproduction:copy_model", task, REWRITE_SECONDS)
     except (process.Lost, process.WorkerBug, TrtconvError):
         files = _copy_alone(source, folder)
     if not files:
@@ -135,21 +136,18 @@ def _rewrite(folder: Path, model: str, params: dict[str, Any]) -> None:
     """Adds what the passes make of the model, which is what TensorRT was given, and their report."""
     if params.get("no_rewrite") or Path(model).is_absolute():
         return
-    command = ["rewrite", str(folder / model), "-o", str(folder / "rewritten.onnx"), "--format", "json", "-q"]
-    target = params.get("target", "auto")
-    if target != "auto":
-        command += ["--target", target]
+    target = Target.asked(params.get("target", "auto"))
+    request = RewriteRequest(folder / model, folder / "rewritten.onnx", target=target)
     try:
-        done = subprocess.run(
-            [*process.python("trtconv.cli:run"), *command],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=REWRITE_SECONDS,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        passes = process.call("trtconv.cli.process.reproduction:rewrite_model", request, REWRITE_SECONDS)
+    except (process.Lost, process.WorkerBug, TrtconvError):
         return
-    if done.stdout:
-        _write(folder / "passes.json", done.stdout.rstrip())
+    _write(folder / "passes.json", passes)
+
+
+def rewrite_model(request: RewriteRequest, _: process.Tell) -> str:
+    """Rewrites a model in a process of its own; returns the report as JSON."""
+    from trtconv import pipeline
+    from trtconv.cli.formats import json
+
+    return json.render(pipeline.rewrite(request).to_json())

@@ -64,8 +64,8 @@ class Failure:
     """One way in which a model fails on a target.
 
     Args:
-        code: Rule code of the finding, "crash", "timeout", "verify" (the rewritten model computes something else), or
-            the name of another exception.
+        code: Rule code of the finding, "crash", "timeout", "memory", "verify" (the rewritten model computes something
+            else), or the name of another exception.
         name: Name of the rule or kind.
         message: What was said.
         op: Operator of the node that it is about, possibly empty.
