@@ -18,7 +18,8 @@ FLAGS = {
     "build": "-o --output --dim --profile --minShapes --optShapes --maxShapes --value --split --round --target "
     "--precision --report --format --no-rewrite --requantize --fail-on --force --config --jobs -q --quiet -v --verbose "
     "--workspace --optimization-level --timing-cache --version-compatible --hardware-compatibility --strip-weights "
-    "--max-aux-streams --refittable --weight-streaming --sparsity --tf32 --profiling-verbosity --compute-capability --cast-io",
+    "--max-aux-streams --refittable --weight-streaming --sparsity --tf32 --profiling-verbosity --compute-capability "
+    "--cast-io",
     "check": "--dim --profile --minShapes --optShapes --maxShapes --value --target --no-rewrite --requantize --format "
     "--fail-on --select --ignore --thorough --config --jobs -q --quiet -v --verbose",
     "export": "-o --output --input --dynamic --dim --static --arg --weights --output-name --exporter --no-proof "
