@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import onnx_graphsurgeon as gs
@@ -81,8 +81,8 @@ class ComputeAsymmetricInFloat(_AsymmetricPass):
     on other numbers.
     """
 
-    name: ClassVar[str] = "compute-asymmetric-in-float"
-    fixes: ClassVar[tuple[str, ...]] = ("TC306", "TC308")
+    name = "compute-asymmetric-in-float"
+    fixes = ("TC306", "TC308")
 
     def _obstacle(self, field: Field, group: Group) -> str:
         for each in group.linears:
@@ -217,11 +217,11 @@ class RequantizeSymmetric(_AsymmetricPass):
     and half a new step; the edit says how much that is.
     """
 
-    name: ClassVar[str] = "requantize-symmetric"
-    fixes: ClassVar[tuple[str, ...]] = ("TC306", "TC308")
-    safety: ClassVar[str] = "changes numbers, only when asked"
-    on_request: ClassVar[bool] = True
-    flag: ClassVar[str] = "requantize"
+    name = "requantize-symmetric"
+    fixes = ("TC306", "TC308")
+    safety = "changes numbers, only when asked"
+    on_request = True
+    flag = "requantize"
 
     def _obstacle(self, field: Field, group: Group) -> str:
         if any(True for _ in each_pad(group)):

@@ -41,7 +41,7 @@ class Pass:
     """
 
     name: ClassVar[str]
-    fixes: ClassVar[tuple[str, ...]]
+    fixes: ClassVar[tuple[str, ...]] = ()
     safety: ClassVar[str] = "exact"
     on_request: ClassVar[bool] = False
     flag: ClassVar[str] = ""
@@ -180,11 +180,6 @@ def _fingerprint(model: OnnxModel) -> int:
     Nodes hold the graphs inside them.
     """
     return hash(tuple(node.SerializeToString() for node in model.proto.graph.node))
-
-
-def checker_complaint(model: OnnxModel) -> str | None:
-    """Returns what ONNX's checker has against the model (weights aside), or None."""
-    return _complaint(model.without_weights())
 
 
 def _complaint(model: bytes) -> str | None:

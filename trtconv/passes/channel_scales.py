@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import onnx_graphsurgeon as gs
@@ -46,10 +46,10 @@ class MoveChannelScales(NodePass):
     quantiser only rounds them, else from the dequantised ones. The edit says how far those are from the model's own.
     """
 
-    name: ClassVar[str] = "move-channel-scales"
-    fixes: ClassVar[tuple[str, ...]] = ("TC301",)
-    safety: ClassVar[str] = "within tolerance"
-    ops: ClassVar[frozenset[str]] = frozenset(OUTPUT_AXIS)
+    name = "move-channel-scales"
+    fixes = ("TC301",)
+    safety = "within tolerance"
+    ops = frozenset(OUTPUT_AXIS)
 
     def may_act(self, model: OnnxModel, target: Target) -> bool:
         return super().may_act(model, target) and has_linear(model)

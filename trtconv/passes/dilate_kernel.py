@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 import onnx_graphsurgeon as gs
 
@@ -24,11 +22,10 @@ class DilateDeconvKernel(NodePass):
     TensorRT-RTX parses a deconvolution with stride and dilation and then fails to build it.
     """
 
-    name: ClassVar[str] = "dilate-deconv-kernel"
-    fixes: ClassVar[tuple[str, ...]] = ("TC104",)
-    ops: ClassVar[frozenset[str]] = frozenset({"ConvTranspose"})
-
-    looks_around: ClassVar[bool] = False
+    name = "dilate-deconv-kernel"
+    fixes = ("TC104",)
+    ops = frozenset({"ConvTranspose"})
+    looks_around = False
 
     def may_act(self, model: OnnxModel, target: Target) -> bool:
         return not target.strided_dilated_deconv and super().may_act(model, target)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import onnx_graphsurgeon as gs
@@ -29,11 +29,10 @@ class MakeDeconvExplicit(NodePass):
         in_half: Whether the engine computes float32 layers in a type of 16 or 8 bits.
     """
 
-    name: ClassVar[str] = "make-deconv-explicit"
-    fixes: ClassVar[tuple[str, ...]] = ("TC101", "TC102", "TC103", "TC106", "TC107")
-    ops: ClassVar[frozenset[str]] = frozenset({"ConvTranspose"})
-
-    looks_around: ClassVar[bool] = False
+    name = "make-deconv-explicit"
+    fixes = ("TC101", "TC102", "TC103", "TC106", "TC107")
+    ops = frozenset({"ConvTranspose"})
+    looks_around = False
 
     def __init__(self, *, in_half: bool = False) -> None:
         self.in_half = in_half

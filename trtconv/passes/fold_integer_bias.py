@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import onnx_graphsurgeon as gs
 
 from trtconv.graph.quantization import dequantize
@@ -17,9 +15,9 @@ class FoldIntegerBias(NodePass):
     ONNX Runtime's quantizer writes biases that way; TensorRT's parser refuses int32 there.
     """
 
-    name: ClassVar[str] = "fold-integer-bias"
-    fixes: ClassVar[tuple[str, ...]] = ("TC309",)
-    ops: ClassVar[frozenset[str]] = frozenset({"DequantizeLinear"})
+    name = "fold-integer-bias"
+    fixes = ("TC309",)
+    ops = frozenset({"DequantizeLinear"})
 
     def visit(self, operation: Operation) -> str | Refusal | None:
         field, node = operation.field, operation.node

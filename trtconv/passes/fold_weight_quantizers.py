@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import onnx_graphsurgeon as gs
@@ -23,9 +23,8 @@ class FoldWeightQuantizers(NodePass):
     takes the weights in front of their quantiser: up to 2e-2 relative error. The folded weights are what ONNX means.
     """
 
-    name: ClassVar[str] = "fold-weight-quantizers"
-    fixes: ClassVar[tuple[str, ...]] = ()
-    ops: ClassVar[frozenset[str]] = frozenset({"ConvTranspose"})
+    name = "fold-weight-quantizers"
+    ops = frozenset({"ConvTranspose"})
 
     def may_act(self, model: OnnxModel, target: Target) -> bool:
         return target.before(9) and super().may_act(model, target) and has_linear(model)

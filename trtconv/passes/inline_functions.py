@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from trtconv.core.requests.rewrite import Edit, Skip
 from trtconv.core.target import Target
 from trtconv.graph.functions import UnsupportedFunctions
@@ -19,8 +17,7 @@ class InlineDeconvFunctions(Pass):
     other passes can work on it. Done by ONNX's own inliner.
     """
 
-    name: ClassVar[str] = "inline-deconv-functions"
-    fixes: ClassVar[tuple[str, ...]] = ()
+    name = "inline-deconv-functions"
 
     def may_act(self, model: OnnxModel, target: Target) -> bool:
         return bool(model.proto.functions)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import onnx_graphsurgeon as gs
@@ -83,10 +83,10 @@ class ExpandIntegerOperators(NodePass):
     Resize that interpolates integers drops fractions, so it is written with a Floor, and runs in float.
     """
 
-    name: ClassVar[str] = "expand-integer-operators"
-    fixes: ClassVar[tuple[str, ...]] = ("TC310",)
-    safety: ClassVar[str] = "within tolerance"
-    ops: ClassVar[frozenset[str]] = frozenset({*_SIGNATURES, *_ACCUMULATORS, "QLinearConcat", "Resize"})
+    name = "expand-integer-operators"
+    fixes = ("TC310",)
+    safety = "within tolerance"
+    ops = frozenset({*_SIGNATURES, *_ACCUMULATORS, "QLinearConcat", "Resize"})
 
     def visit(self, operation: Operation) -> str | Refusal | None:
         field, node = operation.field, operation.node

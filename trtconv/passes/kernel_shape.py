@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import onnx_graphsurgeon as gs
 
 from trtconv.core.target import Target
@@ -18,11 +16,10 @@ class WriteKernelShape(NodePass):
     Without it the parser takes the size from an initializer; where the weight is none, it refuses the node.
     """
 
-    name: ClassVar[str] = "write-kernel-shape"
-    fixes: ClassVar[tuple[str, ...]] = ("TC110",)
-    ops: ClassVar[frozenset[str]] = frozenset({"Conv", "ConvTranspose"})
-
-    looks_around: ClassVar[bool] = False
+    name = "write-kernel-shape"
+    fixes = ("TC110",)
+    ops = frozenset({"Conv", "ConvTranspose"})
+    looks_around = False
 
     def may_act(self, model: OnnxModel, target: Target) -> bool:
         # RTX infers it; which version of the full TensorRT began to is not known, and writing it is harmless.

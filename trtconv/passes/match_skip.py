@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 import onnx_graphsurgeon as gs
 from numpy.typing import NDArray
@@ -24,10 +22,9 @@ class MatchSkipSize(Pass):
     sizes a network is good for is its owner's to say.
     """
 
-    name: ClassVar[str] = "match-skip-size"
-    fixes: ClassVar[tuple[str, ...]] = ()
-    on_request: ClassVar[bool] = True
-    frees_sizes: ClassVar[bool] = True
+    name = "match-skip-size"
+    on_request = True
+    frees_sizes = True
 
     def may_act(self, model: OnnxModel, target: Target) -> bool:
         return model.has({"ConvTranspose"}) and model.opset >= 10

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 import onnx_graphsurgeon as gs
 
@@ -20,9 +18,9 @@ class NormalizeQuantizers(NodePass):
     point; a QuantizeLinear without one means uint8 in ONNX and is read as int8; scales must be initializers.
     """
 
-    name: ClassVar[str] = "normalize-quantizers"
-    fixes: ClassVar[tuple[str, ...]] = ("TC304", "TC305", "TC306", "TC312")
-    ops: ClassVar[frozenset[str]] = frozenset({"QuantizeLinear", "DequantizeLinear"})
+    name = "normalize-quantizers"
+    fixes = ("TC304", "TC305", "TC306", "TC312")
+    ops = frozenset({"QuantizeLinear", "DequantizeLinear"})
 
     def visit(self, operation: Operation) -> str | Refusal | None:
         field, node = operation.field, operation.node

@@ -11,7 +11,6 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import onnx_graphsurgeon as gs
 from numpy.typing import NDArray
 
@@ -266,8 +265,3 @@ def pad_value(field: Field, node: gs.Node) -> gs.Tensor | None:
 def each_pad(group: Group) -> Iterator[gs.Node]:
     """Yields the Pad nodes of a group that fill with a constant."""
     return (n for n in group.movers if n.op == "Pad" and n.attrs.get("mode", "constant") == "constant")
-
-
-def as_array(value: Any, dtype: str) -> NDArray[Any]:
-    """Returns a value as an array of a type, scalars included."""
-    return np.array(value, dtype=dtype)

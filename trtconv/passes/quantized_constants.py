@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import onnx_graphsurgeon as gs
@@ -21,8 +21,7 @@ class DequantizeConstants(Pass):
     TensorRT's builder takes them in front of a DequantizeLinear only ("Quantized constant is only allowed before DQ").
     """
 
-    name: ClassVar[str] = "dequantize-constants"
-    fixes: ClassVar[tuple[str, ...]] = ()
+    name = "dequantize-constants"
 
     def may_act(self, model: OnnxModel, target: Target) -> bool:
         return has_linear(model)

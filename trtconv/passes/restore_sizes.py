@@ -28,7 +28,7 @@ class _BakedPass(Pass):
         ops: Operators that the field is opened for.
     """
 
-    frees_sizes: ClassVar[bool] = True
+    frees_sizes = True
     ops: ClassVar[frozenset[str]]
 
     def may_act(self, model: OnnxModel, target: Target) -> bool:
@@ -75,9 +75,9 @@ class RestorePixelShuffle(_BakedPass):
     PyTorch's unshuffle orders channels before blocks, SpaceToDepth after them: a Gather of the channels follows there.
     """
 
-    name: ClassVar[str] = "restore-pixel-shuffle"
-    fixes: ClassVar[tuple[str, ...]] = ("TC211",)
-    ops: ClassVar[frozenset[str]] = frozenset({"Reshape"})
+    name = "restore-pixel-shuffle"
+    fixes = ("TC211",)
+    ops = frozenset({"Reshape"})
 
     def find(self, baked: Baked, opset: int) -> Sequence[Shuffle]:
         # DepthToSpace has a mode from opset 11 on; before, it is DCR.
@@ -106,9 +106,9 @@ class RestorePixelShuffle(_BakedPass):
 class RestoreResizeScales(_BakedPass):
     """Turns the baked sizes of a Resize into the scales that they were computed with."""
 
-    name: ClassVar[str] = "restore-resize-scales"
-    fixes: ClassVar[tuple[str, ...]] = ("TC212",)
-    ops: ClassVar[frozenset[str]] = frozenset({"Resize"})
+    name = "restore-resize-scales"
+    fixes = ("TC212",)
+    ops = frozenset({"Resize"})
 
     def find(self, baked: Baked, opset: int) -> Sequence[Scaling]:
         return baked.scalings() if opset >= 11 else []
@@ -128,9 +128,9 @@ class RestoreResizeScales(_BakedPass):
 class RestoreReshapeTarget(_BakedPass):
     """Turns baked sizes in the target of a Reshape into 0, -1 or sizes that are read where they come from."""
 
-    name: ClassVar[str] = "restore-reshape-target"
-    fixes: ClassVar[tuple[str, ...]] = ("TC213",)
-    ops: ClassVar[frozenset[str]] = frozenset({"Reshape"})
+    name = "restore-reshape-target"
+    fixes = ("TC213",)
+    ops = frozenset({"Reshape"})
 
     def find(self, baked: Baked, opset: int) -> Sequence[BakedTarget]:
         return baked.targets() if opset >= 5 else []

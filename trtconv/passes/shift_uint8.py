@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 import onnx_graphsurgeon as gs
 from onnx import TensorProto
@@ -24,8 +22,8 @@ class ShiftUint8(Pass):
     TensorRT refuses zero points other than 0, and uint8 altogether before 10.
     """
 
-    name: ClassVar[str] = "shift-uint8-to-int8"
-    fixes: ClassVar[tuple[str, ...]] = ("TC307",)
+    name = "shift-uint8-to-int8"
+    fixes = ("TC307",)
 
     def may_act(self, model: OnnxModel, target: Target) -> bool:
         return has_linear(model)

@@ -40,9 +40,6 @@ HALF = Kind("fp16", TensorProto.FLOAT16, "tensor(float16)", 65504.0, 2.0**-24)
 BFLOAT = Kind("bf16", TensorProto.BFLOAT16, "tensor(bfloat16)", 3.3895e38, 2.0**-133)
 
 
-KINDS = {kind.name: kind for kind in (HALF, BFLOAT)}
-
-
 class Slots:
     """Which inputs and outputs of an operator may have the lower precision."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 import onnx
 
@@ -40,10 +38,10 @@ class AsymmetricZeroPoint(LinearRule):
         Parsers of 8.6, 10.1 and RTX 1.7.
     """
 
-    code: ClassVar[str] = "TC308"
-    name: ClassVar[str] = "asymmetric-zero-point"
-    fix: ClassVar[str] = "Calibrate symmetrically; else trtconv computes it in float, or in int8 with --requantize."
-    by_hand: ClassVar[str] = "Calibrate symmetrically."
+    code = "TC308"
+    name = "asymmetric-zero-point"
+    fix = "Calibrate symmetrically; else trtconv computes it in float, or in int8 with --requantize."
+    by_hand = "Calibrate symmetrically."
 
     def fault(self, linear: Linear, target: Target) -> str | None:
         if not linear.has_zero_point:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from trtconv.core.target import Target
 from trtconv.graph.deconv import Geometry
 from trtconv.graph.views import Deconv
@@ -34,9 +32,9 @@ class AutoPadWithOutputPadding(DeconvRule):
         Measured, see docs/deconvolution.md.
     """
 
-    code: ClassVar[str] = "TC102"
-    name: ClassVar[str] = "auto-pad-with-output-padding"
-    fix: ClassVar[str] = "Let trtconv build or rewrite write explicit pads."
+    code = "TC102"
+    name = "auto-pad-with-output-padding"
+    fix = "Let trtconv build or rewrite write explicit pads."
 
     def fault(self, deconv: Deconv, geometry: Geometry, target: Target) -> str | None:
         if geometry.auto_pad == "NOTSET" or geometry.output_shape is not None or not any(geometry.output_padding):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from trtconv.core.findings import Severity
 from trtconv.core.target import Target
 from trtconv.graph.views import Linear
@@ -37,11 +35,11 @@ class AxisNotWritten(LinearRule):
         onnx-tensorrt, importers of QuantizeLinear and DequantizeLinear.
     """
 
-    code: ClassVar[str] = "TC305"
-    name: ClassVar[str] = "axis-not-written"
-    severity: ClassVar[Severity] = Severity.ERROR
-    fix: ClassVar[str] = "Let trtconv build or rewrite write the axis."
-    by_hand: ClassVar[str] = "Write the axis in the file."
+    code = "TC305"
+    name = "axis-not-written"
+    severity = Severity.ERROR
+    fix = "Let trtconv build or rewrite write the axis."
+    by_hand = "Write the axis in the file."
 
     def fault(self, linear: Linear, target: Target) -> str | None:
         if not target.before(10, 15) or linear.scale is None or linear.scale.size == 1:

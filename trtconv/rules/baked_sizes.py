@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import ClassVar
 
 from trtconv.core.findings import Finding, Severity
 from trtconv.core.target import Target
@@ -38,10 +37,10 @@ class BakedPixelShuffle(Rule):
         pytorch/TensorRT issue 1568.
     """
 
-    code: ClassVar[str] = "TC211"
-    name: ClassVar[str] = "baked-pixel-shuffle"
-    severity: ClassVar[Severity] = Severity.WARNING
-    fix: ClassVar[str] = "Let trtconv build or rewrite put DepthToSpace there, or export with dynamic height and width."
+    code = "TC211"
+    name = "baked-pixel-shuffle"
+    severity = Severity.WARNING
+    fix = "Let trtconv build or rewrite put DepthToSpace there, or export with dynamic height and width."
 
     def check(self, view: ModelView, target: Target) -> Iterator[Finding]:
         for found in view.baked.shuffles():
@@ -79,10 +78,10 @@ class BakedResize(Rule):
         See docs/sizes.md.
     """
 
-    code: ClassVar[str] = "TC212"
-    name: ClassVar[str] = "baked-resize"
-    severity: ClassVar[Severity] = Severity.WARNING
-    fix: ClassVar[str] = "Let trtconv build or rewrite put scales there, or export with dynamic height and width."
+    code = "TC212"
+    name = "baked-resize"
+    severity = Severity.WARNING
+    fix = "Let trtconv build or rewrite put scales there, or export with dynamic height and width."
 
     def check(self, view: ModelView, target: Target) -> Iterator[Finding]:
         for found in view.baked.scalings():
@@ -114,10 +113,10 @@ class BakedReshape(Rule):
         See docs/sizes.md.
     """
 
-    code: ClassVar[str] = "TC213"
-    name: ClassVar[str] = "baked-reshape"
-    severity: ClassVar[Severity] = Severity.WARNING
-    fix: ClassVar[str] = "Let trtconv build or rewrite read the sizes where they are, or export with dynamic shapes."
+    code = "TC213"
+    name = "baked-reshape"
+    severity = Severity.WARNING
+    fix = "Let trtconv build or rewrite read the sizes where they are, or export with dynamic shapes."
 
     def check(self, view: ModelView, target: Target) -> Iterator[Finding]:
         for found in view.baked.targets():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import onnx
 
 from trtconv.core.target import Target
@@ -35,9 +33,9 @@ class Bfloat16Deconv(DeconvRule):
         Builds on TensorRT-RTX 1.7.1.
     """
 
-    code: ClassVar[str] = "TC109"
-    name: ClassVar[str] = "bfloat16-deconv"
-    fix: ClassVar[str] = "Keep this deconvolution in float16 or float32."
+    code = "TC109"
+    name = "bfloat16-deconv"
+    fix = "Keep this deconvolution in float16 or float32."
 
     def fault(self, deconv: Deconv, geometry: Geometry, target: Target) -> str | None:
         if target.family != "rtx" and not target.before(9):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from trtconv.core.target import Target
 from trtconv.graph.deconv import Geometry
 from trtconv.graph.views import Deconv
@@ -35,9 +33,9 @@ class BiasMissedByFill(DeconvRule):
         onnx-tensorrt, importer of ConvTranspose.
     """
 
-    code: ClassVar[str] = "TC107"
-    name: ClassVar[str] = "bias-missed-by-fill"
-    fix: ClassVar[str] = "Let trtconv build or rewrite take it into the deconvolution."
+    code = "TC107"
+    name = "bias-missed-by-fill"
+    fix = "Let trtconv build or rewrite take it into the deconvolution."
 
     def fault(self, deconv: Deconv, geometry: Geometry, target: Target) -> str | None:
         if geometry.auto_pad != "NOTSET" or geometry.output_shape is not None:

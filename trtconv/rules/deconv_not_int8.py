@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from trtconv.core.findings import Severity
 from trtconv.core.target import Target
 from trtconv.graph.deconv import Geometry
@@ -42,10 +40,10 @@ class DeconvNotInt8(DeconvRule):
         Measured, see docs/quantization.md; TensorRT developer guide, working with INT8.
     """
 
-    code: ClassVar[str] = "TC311"
-    name: ClassVar[str] = "deconv-not-int8"
-    severity: ClassVar[Severity] = Severity.INFO
-    fix: ClassVar[str] = "Give the layer what the message names, or leave it in float."
+    code = "TC311"
+    name = "deconv-not-int8"
+    severity = Severity.INFO
+    fix = "Give the layer what the message names, or leave it in float."
 
     def fault(self, deconv: Deconv, geometry: Geometry, target: Target) -> str | None:
         if not is_quantized(deconv):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import onnx
 
 from trtconv.core.target import Target
@@ -42,10 +40,10 @@ class InputChannelScales(LinearRule):
         Measured, see docs/quantization.md; pytorch/TensorRT issue 2723.
     """
 
-    code: ClassVar[str] = "TC301"
-    name: ClassVar[str] = "input-channel-scales"
-    fix: ClassVar[str] = "Let trtconv build or rewrite move the scales, or quantise by output channel."
-    by_hand: ClassVar[str] = "Quantise by output channel."
+    code = "TC301"
+    name = "input-channel-scales"
+    fix = "Let trtconv build or rewrite move the scales, or quantise by output channel."
+    by_hand = "Quantise by output channel."
 
     def fault(self, linear: Linear, target: Target) -> str | None:
         # Layers may share a DequantizeLinear that is right for one of them only.

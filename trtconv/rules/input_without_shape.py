@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar
 
 from trtconv.core.findings import Finding, Location
 from trtconv.core.target import Target
@@ -32,9 +31,9 @@ class InputWithoutShape(Rule):
         TensorRT developer guide, working with dynamic shapes.
     """
 
-    code: ClassVar[str] = "TC002"
-    name: ClassVar[str] = "input-without-shape"
-    fix: ClassVar[str] = "Export the model with the rank of every input; give dynamic sizes a name each."
+    code = "TC002"
+    name = "input-without-shape"
+    fix = "Export the model with the rank of every input; give dynamic sizes a name each."
 
     def check(self, view: ModelView, target: Target) -> Iterator[Finding]:
         for value in view.model.proto.graph.input:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from trtconv.core.target import Target
 from trtconv.graph.views import Linear
 from trtconv.rules.base import LinearRule
@@ -33,10 +31,10 @@ class IntegerBias(LinearRule):
         Parser of RTX 1.7; NVIDIA/TensorRT issue 1694.
     """
 
-    code: ClassVar[str] = "TC309"
-    name: ClassVar[str] = "integer-bias"
-    fix: ClassVar[str] = "Let trtconv build or rewrite fold it, or quantise with float biases."
-    by_hand: ClassVar[str] = "Quantise with float biases."
+    code = "TC309"
+    name = "integer-bias"
+    fix = "Let trtconv build or rewrite fold it, or quantise with float biases."
+    by_hand = "Quantise with float biases."
 
     def fault(self, linear: Linear, target: Target) -> str | None:
         if linear.quantizes or linear.scope.dtype(linear.node.input[0]) != "int32":

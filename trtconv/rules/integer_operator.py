@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar
 
 import onnx
 
@@ -43,10 +42,10 @@ class IntegerOperator(Rule):
         Operator tables of the TensorRT ONNX parser.
     """
 
-    code: ClassVar[str] = "TC310"
-    name: ClassVar[str] = "integer-operator"
-    fix: ClassVar[str] = "Let trtconv build or rewrite write it with Q/DQ, or quantise with quant_format=QDQ."
-    by_hand: ClassVar[str] = "Quantise with quant_format=QDQ."
+    code = "TC310"
+    name = "integer-operator"
+    fix = "Let trtconv build or rewrite write it with Q/DQ, or quantise with quant_format=QDQ."
+    by_hand = "Quantise with quant_format=QDQ."
 
     def check(self, view: ModelView, target: Target) -> Iterator[Finding]:
         for scope in view.model.scopes:

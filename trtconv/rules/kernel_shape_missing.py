@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar
 
 from trtconv.core.findings import Finding
 from trtconv.core.target import Target
@@ -36,9 +35,9 @@ class KernelShapeMissing(Rule):
         Measured on 8.6; onnx-tensorrt, importer of Conv.
     """
 
-    code: ClassVar[str] = "TC110"
-    name: ClassVar[str] = "kernel-shape-missing"
-    fix: ClassVar[str] = "Let trtconv build or rewrite write kernel_shape."
+    code = "TC110"
+    name = "kernel-shape-missing"
+    fix = "Let trtconv build or rewrite write kernel_shape."
 
     def check(self, view: ModelView, target: Target) -> Iterator[Finding]:
         if not target.before(9):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar
 
 from trtconv.core.findings import Finding
 from trtconv.core.target import Target
@@ -36,9 +35,9 @@ class MalformedDeconv(Rule):
         ONNX operator ConvTranspose.
     """
 
-    code: ClassVar[str] = "TC108"
-    name: ClassVar[str] = "malformed-deconv"
-    fix: ClassVar[str] = "Correct the node's attributes, or export the model again."
+    code = "TC108"
+    name = "malformed-deconv"
+    fix = "Correct the node's attributes, or export the model again."
 
     def check(self, view: ModelView, target: Target) -> Iterator[Finding]:
         for deconv in view.deconvs:

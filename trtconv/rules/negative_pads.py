@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from trtconv.core.target import Target
 from trtconv.graph.deconv import Geometry
 from trtconv.graph.views import Deconv
@@ -34,9 +32,9 @@ class NegativePads(DeconvRule):
         Parser of 8.6 and RTX 1.7.
     """
 
-    code: ClassVar[str] = "TC106"
-    name: ClassVar[str] = "negative-pads"
-    fix: ClassVar[str] = "Let trtconv build or rewrite take it into the deconvolution."
+    code = "TC106"
+    name = "negative-pads"
+    fix = "Let trtconv build or rewrite take it into the deconvolution."
 
     def fault(self, deconv: Deconv, geometry: Geometry, target: Target) -> str | None:
         if geometry.auto_pad != "NOTSET" or geometry.output_shape is not None:

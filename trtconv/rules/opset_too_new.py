@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar
 
 from trtconv.core.findings import Finding, Location, Severity
 from trtconv.core.target import Target
@@ -32,10 +31,10 @@ class OpsetTooNew(Rule):
         Operator tables of the TensorRT ONNX parser, 8.6 to 11.
     """
 
-    code: ClassVar[str] = "TC001"
-    name: ClassVar[str] = "opset-too-new"
-    severity: ClassVar[Severity] = Severity.WARNING
-    fix: ClassVar[str] = "Export with an opset that the target reads (torch.onnx.export(..., opset_version=17))."
+    code = "TC001"
+    name = "opset-too-new"
+    severity = Severity.WARNING
+    fix = "Export with an opset that the target reads (torch.onnx.export(..., opset_version=17))."
 
     def check(self, view: ModelView, target: Target) -> Iterator[Finding]:
         if view.model.opset > target.max_opset:

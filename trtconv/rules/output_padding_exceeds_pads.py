@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from trtconv.core.findings import Severity
 from trtconv.core.target import Target
 from trtconv.graph.deconv import Geometry
@@ -39,10 +37,10 @@ class OutputPaddingExceedsPads(DeconvRule):
         Measured, see docs/deconvolution.md; pytorch/TensorRT issue 3352.
     """
 
-    code: ClassVar[str] = "TC101"
-    name: ClassVar[str] = "output-padding-exceeds-pads"
-    severity: ClassVar[Severity] = Severity.WARNING
-    fix: ClassVar[str] = "Let trtconv build or rewrite take it into the deconvolution."
+    code = "TC101"
+    name = "output-padding-exceeds-pads"
+    severity = Severity.WARNING
+    fix = "Let trtconv build or rewrite take it into the deconvolution."
 
     def fault(self, deconv: Deconv, geometry: Geometry, target: Target) -> str | None:
         if geometry.auto_pad != "NOTSET" or geometry.output_shape is not None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from trtconv.core.target import Target
 from trtconv.graph.deconv import Geometry
 from trtconv.graph.views import Deconv
@@ -35,9 +33,9 @@ class OutputPaddingTooLarge(DeconvRule):
         torch.nn.ConvTranspose2d; ONNX operator ConvTranspose.
     """
 
-    code: ClassVar[str] = "TC105"
-    name: ClassVar[str] = "output-padding-too-large"
-    fix: ClassVar[str] = "Use an output_padding smaller than stride or dilation, or an explicit pad behind the layer."
+    code = "TC105"
+    name = "output-padding-too-large"
+    fix = "Use an output_padding smaller than stride or dilation, or an explicit pad behind the layer."
 
     def fault(self, deconv: Deconv, geometry: Geometry, target: Target) -> str | None:
         axes = geometry.excess_axes(deconv.sizes if geometry.output_shape else None)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from trtconv.core.target import Target
 from trtconv.graph.deconv import Geometry, crops
 from trtconv.graph.views import Deconv
@@ -35,9 +33,9 @@ class OutputShapeMisread(DeconvRule):
         ONNX operator ConvTranspose; measured, see docs/deconvolution.md.
     """
 
-    code: ClassVar[str] = "TC103"
-    name: ClassVar[str] = "output-shape-misread"
-    fix: ClassVar[str] = "Let trtconv build or rewrite write explicit pads."
+    code = "TC103"
+    name = "output-shape-misread"
+    fix = "Let trtconv build or rewrite write explicit pads."
 
     def fault(self, deconv: Deconv, geometry: Geometry, target: Target) -> str | None:
         if geometry.output_shape is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 import onnx
 
@@ -40,9 +39,9 @@ class ScaleLength(LinearRule):
         ONNX operator DequantizeLinear; parser of RTX 1.7.
     """
 
-    code: ClassVar[str] = "TC302"
-    name: ClassVar[str] = "scale-length"
-    fix: ClassVar[str] = "Write the axis that the scales are for, or quantise again with one scale a channel."
+    code = "TC302"
+    name = "scale-length"
+    fix = "Write the axis that the scales are for, or quantise again with one scale a channel."
 
     def fault(self, linear: Linear, target: Target) -> str | None:
         scale = linear.scale

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from trtconv.core.target import Target
 from trtconv.graph.views import Linear
 from trtconv.rules.base import LinearRule
@@ -35,9 +33,9 @@ class ScaleNotConstant(LinearRule):
         Parser and builder of RTX 1.7.
     """
 
-    code: ClassVar[str] = "TC304"
-    name: ClassVar[str] = "scale-not-constant"
-    fix: ClassVar[str] = "Calibrate statically, so that scales and zero points are constants."
+    code = "TC304"
+    name = "scale-not-constant"
+    fix = "Calibrate statically, so that scales and zero points are constants."
 
     def fault(self, linear: Linear, target: Target) -> str | None:
         if linear.scale is None:

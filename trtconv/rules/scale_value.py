@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from trtconv.core.target import Target
 from trtconv.graph.quantization import scale_fault
 from trtconv.graph.views import Linear
@@ -35,9 +33,9 @@ class ScaleValue(LinearRule):
         ONNX operator QuantizeLinear.
     """
 
-    code: ClassVar[str] = "TC303"
-    name: ClassVar[str] = "scale-value"
-    fix: ClassVar[str] = "Calibrate again; give channels of zeros any positive scale."
+    code = "TC303"
+    name = "scale-value"
+    fix = "Calibrate again; give channels of zeros any positive scale."
 
     def fault(self, linear: Linear, target: Target) -> str | None:
         return None if linear.scale is None else scale_fault(linear.scale)

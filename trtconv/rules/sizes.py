@@ -6,7 +6,6 @@ The first ones need a profile beside the model, so they are no `Rule`s of a mode
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar
 
 from trtconv.core.dims import Range, ShapeProfile
 from trtconv.core.findings import Finding, Location, Severity
@@ -19,7 +18,7 @@ from trtconv.shapes.view import SizesView
 class SizeRule(Page):
     """A check of a model's profiles."""
 
-    fix: ClassVar[str] = ""
+    fix = ""
 
     def check(self, view: SizesView) -> Iterator[Finding]:
         """Yields what is wrong with the profiles."""
@@ -68,9 +67,9 @@ class SizeOffLattice(SizeRule):
         Measured on 8.6 and RTX 1.7; see docs/sizes.md.
     """
 
-    code: ClassVar[str] = "TC201"
-    name: ClassVar[str] = "size-off-lattice"
-    fix: ClassVar[str] = "Use accepted sizes, or let --round move them."
+    code = "TC201"
+    name = "size-off-lattice"
+    fix = "Use accepted sizes, or let --round move them."
 
     def check(self, view: SizesView) -> Iterator[Finding]:
         if all(fault is None for fault in view.faults) or view.lattice.empty:
@@ -152,9 +151,9 @@ class DimensionsTied(SizeRule):
         See docs/sizes.md.
     """
 
-    code: ClassVar[str] = "TC202"
-    name: ClassVar[str] = "dimensions-tied"
-    fix: ClassVar[str] = "Give the dimensions sizes that go together, or add --round."
+    code = "TC202"
+    name = "dimensions-tied"
+    fix = "Give the dimensions sizes that go together, or add --round."
 
     def check(self, view: SizesView) -> Iterator[Finding]:
         if all(fault is None for fault in view.faults) or view.lattice.empty:
@@ -207,9 +206,9 @@ class NoValidSize(SizeRule):
         See docs/sizes.md.
     """
 
-    code: ClassVar[str] = "TC203"
-    name: ClassVar[str] = "no-valid-size"
-    fix: ClassVar[str] = "Choose another range, or export the model again with dynamic shapes."
+    code = "TC203"
+    name = "no-valid-size"
+    fix = "Choose another range, or export the model again with dynamic shapes."
 
     def check(self, view: SizesView) -> Iterator[Finding]:
         if all(fault is None for fault in view.faults) or (view.lattice.dims and not view.lattice.empty):
@@ -255,9 +254,9 @@ class SizesNotKnown(SizeRule):
         See docs/sizes.md.
     """
 
-    code: ClassVar[str] = "TC206"
-    name: ClassVar[str] = "sizes-not-known"
-    fix: ClassVar[str] = "Try the engine at min, opt and max."
+    code = "TC206"
+    name = "sizes-not-known"
+    fix = "Try the engine at min, opt and max."
 
     def check(self, view: SizesView) -> Iterator[Finding]:
         if all(bound.min == bound.max for profile in view.profiles for bound in profile.dims.values()):
@@ -304,10 +303,10 @@ class DataDependentShape(Rule):
         TensorRT developer guide, data-dependent shapes.
     """
 
-    code: ClassVar[str] = "TC204"
-    name: ClassVar[str] = "data-dependent-shape"
-    severity: ClassVar[Severity] = Severity.WARNING
-    fix: ClassVar[str] = "Leave the selection to the code behind the engine, or use a TopK of fixed size."
+    code = "TC204"
+    name = "data-dependent-shape"
+    severity = Severity.WARNING
+    fix = "Leave the selection to the code behind the engine, or use a TopK of fixed size."
 
     def check(self, view: ModelView, target: Target) -> Iterator[Finding]:
         for scope, index, node in view.model.nodes(*_WHAT):

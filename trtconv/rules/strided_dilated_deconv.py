@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from trtconv.core.target import Target
 from trtconv.graph.deconv import Geometry
 from trtconv.graph.views import Deconv
@@ -33,9 +31,9 @@ class StridedDilatedDeconv(DeconvRule):
         Builds on TensorRT-RTX 1.7.1.
     """
 
-    code: ClassVar[str] = "TC104"
-    name: ClassVar[str] = "strided-dilated-deconv"
-    fix: ClassVar[str] = "Let trtconv build or rewrite write the dilation into the kernel."
+    code = "TC104"
+    name = "strided-dilated-deconv"
+    fix = "Let trtconv build or rewrite write the dilation into the kernel."
 
     def fault(self, deconv: Deconv, geometry: Geometry, target: Target) -> str | None:
         if target.strided_dilated_deconv or not geometry.is_strided_and_dilated:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 
 from trtconv.core.target import Target
@@ -37,10 +35,10 @@ class Uint8Around128(LinearRule):
         Parsers of 8.6, 10.1 and RTX 1.7.
     """
 
-    code: ClassVar[str] = "TC307"
-    name: ClassVar[str] = "uint8-around-128"
-    fix: ClassVar[str] = "Let trtconv build or rewrite shift it to int8."
-    by_hand: ClassVar[str] = "Quantise to int8 symmetrically."
+    code = "TC307"
+    name = "uint8-around-128"
+    fix = "Let trtconv build or rewrite shift it to int8."
+    by_hand = "Quantise to int8 symmetrically."
 
     def fault(self, linear: Linear, target: Target) -> str | None:
         point = linear.zero_point

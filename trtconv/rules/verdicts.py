@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from trtconv.rules.base import Page
 
 
@@ -23,8 +21,8 @@ class ParserRefused(Page):
         The parser's message.
     """
 
-    code: ClassVar[str] = "TC401"
-    name: ClassVar[str] = "parser-refused"
+    code = "TC401"
+    name = "parser-refused"
 
 
 class NetworkDiffers(Page):
@@ -43,8 +41,8 @@ class NetworkDiffers(Page):
         docs/deconvolution.md.
     """
 
-    code: ClassVar[str] = "TC402"
-    name: ClassVar[str] = "network-differs"
+    code = "TC402"
+    name = "network-differs"
 
 
 class BuilderRefused(Page):
@@ -63,8 +61,8 @@ class BuilderRefused(Page):
         The builder's log.
     """
 
-    code: ClassVar[str] = "TC403"
-    name: ClassVar[str] = "builder-refused"
+    code = "TC403"
+    name = "builder-refused"
 
 
 class ProfileInconsistent(Page):
@@ -84,8 +82,8 @@ class ProfileInconsistent(Page):
         Measured on 8.6 and RTX 1.7; no false alarm in some 600 networks.
     """
 
-    code: ClassVar[str] = "TC404"
-    name: ClassVar[str] = "profile-inconsistent"
+    code = "TC404"
+    name = "profile-inconsistent"
 
 
 class ShapeTensorInput(Page):
@@ -103,8 +101,8 @@ class ShapeTensorInput(Page):
         TensorRT developer guide, shape tensor I/O.
     """
 
-    code: ClassVar[str] = "TC205"
-    name: ClassVar[str] = "shape-tensor-input"
+    code = "TC205"
+    name = "shape-tensor-input"
 
 
 class OptionMissing(Page):
@@ -122,8 +120,8 @@ class OptionMissing(Page):
         The Python interfaces of TensorRT 8.6, 10.16, 11.4 and TensorRT-RTX 1.7; warnings of the TensorRT-RTX builder.
     """
 
-    code: ClassVar[str] = "TC405"
-    name: ClassVar[str] = "option-missing"
+    code = "TC405"
+    name = "option-missing"
 
 
 class GpuLimit(Page):
@@ -141,8 +139,8 @@ class GpuLimit(Page):
         Support matrix of TensorRT-RTX 1.5.
     """
 
-    code: ClassVar[str] = "TC406"
-    name: ClassVar[str] = "gpu-limit"
+    code = "TC406"
+    name = "gpu-limit"
 
 
 class TimingCacheUnused(Page):
@@ -160,8 +158,8 @@ class TimingCacheUnused(Page):
         TensorRT-RTX documentation; the message of the operating system.
     """
 
-    code: ClassVar[str] = "TC407"
-    name: ClassVar[str] = "timing-cache-unused"
+    code = "TC407"
+    name = "timing-cache-unused"
 
 
 class CastNotVerified(Page):
@@ -179,8 +177,8 @@ class CastNotVerified(Page):
         docs/building.md.
     """
 
-    code: ClassVar[str] = "TC511"
-    name: ClassVar[str] = "cast-not-verified"
+    code = "TC511"
+    name = "cast-not-verified"
 
 
 class CastNotFinite(Page):
@@ -198,8 +196,8 @@ class CastNotFinite(Page):
         docs/building.md.
     """
 
-    code: ClassVar[str] = "TC512"
-    name: ClassVar[str] = "cast-not-finite"
+    code = "TC512"
+    name = "cast-not-finite"
 
 
 class CastInaccurate(Page):
@@ -218,5 +216,5 @@ class CastInaccurate(Page):
         docs/building.md.
     """
 
-    code: ClassVar[str] = "TC513"
-    name: ClassVar[str] = "cast-inaccurate"
+    code = "TC513"
+    name = "cast-inaccurate"

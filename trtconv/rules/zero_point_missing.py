@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from trtconv.core.target import Target
 from trtconv.graph.views import Linear
 from trtconv.rules.base import LinearRule
@@ -35,10 +33,10 @@ class ZeroPointMissing(LinearRule):
         ONNX operator QuantizeLinear; parsers of 8.6 and RTX 1.7.
     """
 
-    code: ClassVar[str] = "TC306"
-    name: ClassVar[str] = "zero-point-missing"
-    fix: ClassVar[str] = "Let trtconv build or rewrite write the zero point."
-    by_hand: ClassVar[str] = "Write the zero point in the file."
+    code = "TC306"
+    name = "zero-point-missing"
+    fix = "Let trtconv build or rewrite write the zero point."
+    by_hand = "Write the zero point in the file."
 
     def fault(self, linear: Linear, target: Target) -> str | None:
         if linear.has_zero_point:

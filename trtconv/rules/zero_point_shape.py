@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from trtconv.core.target import Target
 from trtconv.graph.views import Linear
 from trtconv.rules.base import LinearRule
@@ -36,9 +34,9 @@ class ZeroPointShape(LinearRule):
         ONNX operator DequantizeLinear.
     """
 
-    code: ClassVar[str] = "TC312"
-    name: ClassVar[str] = "zero-point-shape"
-    fix: ClassVar[str] = "Export one zero point a scale."
+    code = "TC312"
+    name = "zero-point-shape"
+    fix = "Export one zero point a scale."
 
     def fault(self, linear: Linear, target: Target) -> str | None:
         scale, point = linear.scale, linear.zero_point

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from trtconv.core.target import Target
 from trtconv.graph.views import Linear
 from trtconv.rules.base import LinearRule
@@ -37,9 +35,9 @@ class ZeroPointType(LinearRule):
         ONNX operator DequantizeLinear; ONNX Runtime 1.31.
     """
 
-    code: ClassVar[str] = "TC313"
-    name: ClassVar[str] = "zero-point-type"
-    fix: ClassVar[str] = "Export the zero point in the type of the quantised values."
+    code = "TC313"
+    name = "zero-point-type"
+    fix = "Export the zero point in the type of the quantised values."
 
     def fault(self, linear: Linear, target: Target) -> str | None:
         types = linear.clash

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from trtconv.shapes.lattice.number import ONE, UNKNOWN, Num, ceil_div, combine, larger, select, smaller
+from trtconv.shapes.lattice.number import ONE, UNKNOWN, Num, ceil_div, combine, is_just, larger, select, smaller
 from trtconv.shapes.lattice.registry import Inputs, axis_of, given, ints_of, like, normal, operator, shape_of, tensor
-from trtconv.shapes.lattice.reshaping import FAR, is_all
+from trtconv.shapes.lattice.reshaping import FAR
 from trtconv.shapes.lattice.tensor import Elements, Tensor, boxed
 from trtconv.shapes.lattice.trial import Node, Opaque, Trial
 
@@ -51,8 +51,8 @@ def _sliced(data: Elements, axis: int, start: Num, end: Num, step: Num) -> Eleme
 
 
 def _slice_size(dim: Num, start: Num, end: Num, step: Num) -> Num:
-    whole = is_all(start, 0) and (end is dim or (end.constant and end.value >= FAR))
-    if whole and is_all(step, 1):
+    whole = is_just(start, 0) and (end is dim or (end.constant and end.value >= FAR))
+    if whole and is_just(step, 1):
         return dim
     if not all(num.known for num in (dim, start, end)) or not step.constant or step.value == 0:
         return UNKNOWN

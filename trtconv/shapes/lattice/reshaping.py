@@ -14,6 +14,7 @@ from trtconv.shapes.lattice.number import (
     ceil_div,
     combine,
     floor_div,
+    is_just,
     larger,
     product,
     same,
@@ -79,7 +80,7 @@ def _target_shape(trial: Trial, dims: Sequence[Num], asked: Sequence[Num], allow
         return shape
     # Zero elements leave the size open; what is asked for then is an error in ONNX Runtime as well.
     divides = combine(np.equal, above % below, Num(0))
-    if not is_all(below, 1):
+    if not is_just(below, 1):
         trial.require(divides, _elements(dims, above, "splits {0} elements into rows of {1}"), above, below)
     shape[inferred] = floor_div(above, below)
     return shape
@@ -220,11 +221,6 @@ def _split_sizes(trial: Trial, node: Node, inputs: Inputs, whole: Num) -> list[N
     return [each] * (count - 1) + [last if not same(last, each) else each]
 
 
-def is_all(num: Num, value: int) -> bool:
-    """Whether a number is this constant."""
-    return num.constant and bool(num.value == value)
-
-
 @operator("Expand")
 def _expand(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
     source, target = tensor(inputs), tensor(inputs, 1).nums
@@ -282,7 +278,7 @@ def _pad(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
 
 def _check_reflection(trial: Trial, pad: Num, dim: Num, axis: int) -> None:
     """A reflection has no more elements to offer than there are beside the edge; ONNX Runtime reads beyond them."""
-    if not (is_all(pad, 0) or same(pad, Num(0))):
+    if not (is_just(pad, 0) or same(pad, Num(0))):
         trial.require(combine(np.less, pad, dim), f"reflects {{0}} of {{1}} elements at axis {axis}", pad, dim)
 
 
@@ -307,7 +303,7 @@ def _range(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
     if any(t.data is None for t in ends):
         raise Opaque("its ends are not known")
     start, limit, delta = (next(iter(t.data.flat)) for t in ends if t.data is not None)
-    if is_all(start, 0) and is_all(delta, 1) and limit.known and np.asarray(limit.value).dtype.kind in "iu":
+    if is_just(start, 0) and is_just(delta, 1) and limit.known and np.asarray(limit.value).dtype.kind in "iu":
         size = limit
     else:
         size = combine(lambda a, b: np.ceil(a / b).astype(np.int64), combine(np.subtract, limit, start), delta)

@@ -67,12 +67,6 @@ class Tensor:
         """Makes a vector of int64."""
         return cls([Num(len(nums))], boxed(nums, (len(nums),)), np.dtype(np.int64))
 
-    @classmethod
-    def of_elements(cls, data: Elements, dtype: np.dtype[Any] | None) -> Tensor:
-        """Makes a tensor of elements; too many are dropped."""
-        kept = data if data.size <= MAX_ELEMENTS else None
-        return cls([Num(n) for n in data.shape], kept, dtype)
-
 
 def _each(values: NDArray[Any]) -> list[Num]:
     if values.dtype.kind == "f":
