@@ -113,7 +113,7 @@ def marked(model: OnnxModel, names: Sequence[str]) -> OnnxModel:
     known = {value.name for value in proto.graph.value_info}
     proto.graph.value_info.extend(value for value in proto.graph.output if value.name not in known)
     changed = ModifyOutputs(proto, outputs=outputs)()
-    types = model.inferred_types[0]
+    types = model.main.types
     for value in changed.graph.output:
         # TensorRT 8.6 refuses outputs that do not say their type.
         if not value.type.tensor_type.elem_type and value.name in types:

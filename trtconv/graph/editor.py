@@ -18,6 +18,7 @@ from onnx_graphsurgeon.ir.tensor import LazyValues
 
 from trtconv.core.errors import InputError
 from trtconv.core.findings import Location
+from trtconv.graph.model import OnnxModel
 from trtconv.graph.nodes import Columns
 from trtconv.graph.scope import Scope
 from trtconv.graph.splice import drop, prune, splice
@@ -40,7 +41,8 @@ class Field:
     (weights, biases, scales) come from. Edit it in graph-surgeon's ways, hand the result to `replace`, then `close`.
 
     Args:
-        scope: The graph.
+        model: The model.
+        scope: One of its graphs.
         ops: Operators that the pass is about.
         concerns: Picks among the nodes of these operators, by position; None takes all.
         looks_around: Whether the neighbours are needed.
@@ -48,12 +50,13 @@ class Field:
 
     def __init__(
         self,
+        model: OnnxModel,
         scope: Scope,
         ops: Collection[str],
         concerns: Callable[[int], bool] | None = None,
         looks_around: bool = True,
     ) -> None:
-        self.model = scope.model
+        self.model = model
         self.scope = scope
         self._tensors: dict[str, gs.Tensor] = {}
         self._index: dict[int, int] = {}
@@ -189,7 +192,7 @@ class Field:
         graph = self.scope.graph
         if any(value.name == tensor.name for value in (*graph.value_info, *graph.output)):
             return
-        known = (value for value in self.model.inferred[self.scope.position] if value.name == tensor.name)
+        known = (value for value in self.scope.whole.inferred[self.scope.position] if value.name == tensor.name)
         graph.value_info.extend(itertools.islice(known, 1))
 
     def replace(self, node: gs.Node, by: Sequence[gs.Node]) -> None:
@@ -211,7 +214,7 @@ class Field:
 
     def _write(self) -> set[str]:
         """Writes the replacements into the graph; returns the tensors that the replaced nodes took."""
-        graph, columns, uses = self.scope.graph, self.scope.columns, self.model.uses
+        graph, columns, uses = self.scope.graph, self.scope.columns, self.scope.whole.uses
         dropped: set[str] = set()
         fresh: dict[int, list[onnx.NodeProto]] = {}
         for index, nodes in self._replaced.items():

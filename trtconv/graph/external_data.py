@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import onnx
+from onnx.external_data_helper import uses_external_data
 
 from trtconv.core.errors import InputError
 from trtconv.graph import checker
 
 EXTERNAL = onnx.TensorProto.EXTERNAL
-
-
 SMALL_BYTES = 1 << 10
 """Tensors up to this size stay in the model's file when the others move out of it."""
-
-
 ALIGNMENT = 1 << 12
 """Readers map external data into memory, by pages."""
 
@@ -90,6 +87,33 @@ def read_chunks(path: Path, begin: int, end: int) -> Iterator[bytes]:
         while begin < end and (chunk := file.read(min(1 << 20, end - begin))):
             yield chunk
             begin += len(chunk)
+
+
+def raw_chunks(tensor: onnx.TensorProto, path: Path) -> Iterator[bytes]:
+    """Yields the bytes of a tensor of the model at `path`, as many as its file has for it."""
+    if not uses_external_data(tensor):
+        yield tensor.raw_data
+        return
+    begin, end = external_range(tensor)
+    yield from read_chunks(path.parent / external_entry(tensor)["location"], begin, end)
+
+
+def raw_bytes(tensor: onnx.TensorProto, path: Path) -> bytes:
+    """Returns the bytes of external data; onnx's own reader refuses links, as which caches keep large files."""
+    begin, _ = external_range(tensor)
+    parts = read_chunks(path.parent / external_entry(tensor)["location"], begin, begin + checker.nbytes(tensor))
+    return b"".join(parts)
+
+
+def used_parts(tensors: Iterable[onnx.TensorProto]) -> list[tuple[str, int, int]]:
+    """Returns the parts of external files that tensors lie in: file, begin, end; none overlap, in order."""
+    merged: list[tuple[str, int, int]] = []
+    for name, begin, end in sorted((external_entry(t)["location"], *external_range(t)) for t in tensors):
+        if merged and merged[-1][0] == name and begin <= merged[-1][2]:
+            merged[-1] = (name, merged[-1][1], max(end, merged[-1][2]))
+        else:
+            merged.append((name, begin, end))
+    return merged
 
 
 def refer_to(tensor: onnx.TensorProto, location: str, offset: int, length: int) -> None:

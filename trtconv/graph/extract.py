@@ -35,7 +35,7 @@ class Cutter:
         self._profiles = tuple(profiles)
         self._columns = model.main.columns
         self._reads = [reads(node) for node in self._columns.nodes]
-        self._elements = model.inferred_types[0]
+        self._elements = model.main.types
         self._shapes = [_shapes(model, profile, pick) for profile in self._profiles for pick in _PICKS]
         # Axes with the same sizes are one dimension, as they are in the model more often than not.
         self._names: dict[Sizes, str] = {}
@@ -126,7 +126,7 @@ class Cutter:
         if not element:
             return None
         if not self._profiles:
-            shape = self._model.inferred_shapes[0].get(name)
+            shape = self._model.main.shapes.get(name)
             known = {value.name: value for value in self._model.proto.graph.input}.get(name)
             return known or (None if shape is None else helper.make_tensor_value_info(name, element, shape))
         shapes = [found.get(name) for found in self._shapes]
@@ -152,4 +152,4 @@ def _shapes(model: OnnxModel, profile: ShapeProfile, pick: str) -> Mapping[str, 
     del proto.graph.value_info[:]
     for value in proto.graph.output:
         value.type.tensor_type.ClearField("shape")
-    return OnnxModel(proto, model.path).inferred_shapes[0]
+    return OnnxModel(proto, model.path).main.shapes

@@ -1,35 +1,90 @@
-"""Shapes that ONNX's inference finds, and what it gets wrong mended."""
+"""What ONNX's inference finds out about types and shapes, and what it gets wrong mended."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import math
+from collections.abc import Callable
 
 import onnx
+from onnx.external_data_helper import uses_external_data
 
+from trtconv.graph.checker import data_can_be_propagated
 from trtconv.graph.deconv import crops, geometry_of
-from trtconv.graph.scope import Scope
+from trtconv.graph.scope import Inferred, Scope, Whole
+from trtconv.graph.walk import inner_graphs
+
+SMALL_ELEMENTS = 64
+"""Integer tensors up to this size are read from external data at once: shape inference needs their values."""
 
 
-class InferredShapes(Mapping[str, "tuple[int | None, ...]"]):
-    """Tensor name to shape; each is worked out when it is asked for, which few are."""
+def infer(whole: Whole, model: Callable[[], onnx.ModelProto], light: Callable[[], bytes]) -> Inferred:
+    """Runs ONNX's inference over a model.
 
-    def __init__(self, values: Iterable[onnx.ValueInfoProto]) -> None:
-        self._values = {value.name: value for value in values}
+    Args:
+        whole: Its graphs.
+        model: Returns a copy that may be changed, without weights.
+        light: Returns the model as bytes, its weights only if they are small.
+    """
+    data = _without_misread_pads(whole, model) or light()
+    # Inference gives up with an exception on some models that are valid otherwise; little is then known.
+    for data_prop in (True, False) if data_can_be_propagated(whole.scopes[0].graph) else (False,):
+        try:
+            inferred = onnx.shape_inference.infer_shapes(data, data_prop=data_prop)
+            break
+        except Exception:
+            continue
+    else:
+        inferred = onnx.ModelProto.FromString(data)
+    graphs = [inferred.graph, *(inner_graphs(inferred.graph.node) if len(whole.scopes) > 1 else ())]
+    return tuple([*graph.input, *graph.value_info, *graph.output] for graph in graphs)
 
-    def __getitem__(self, name: str) -> tuple[int | None, ...]:
-        shape = _value_shape(self._values[name])
-        if shape is None:
-            raise KeyError(name)
-        return shape
 
-    def __iter__(self) -> Iterator[str]:
-        return (name for name, value in self._values.items() if value.type.tensor_type.HasField("shape"))
+def _without_misread_pads(whole: Whole, model: Callable[[], onnx.ModelProto]) -> bytes | None:
+    """Returns a copy with auto_pad SAME_* beside output_padding written as pads; None where there is no such node.
 
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
+    ONNX's shape inference (1.23) adds the output_padding to the size that SAME asks for. Sizes that the file itself
+    states may come from the same inference, so they are left out then.
+    """
+    places = ((scope, index, _same_pads(scope, index)) for scope, index, _ in whole.nodes("ConvTranspose"))
+    wrong = [(scope.position, index, pads) for scope, index, pads in places if pads]
+    if not wrong:
+        return None
+    copy = model()
+    twins = [copy.graph, *inner_graphs(copy.graph.node)]
+    for position, index, pads in wrong:
+        twin = twins[position].node[index]
+        kept = [a for a in twin.attribute if a.name not in ("auto_pad", "pads")]
+        twin.ClearField("attribute")
+        twin.attribute.extend([*kept, onnx.helper.make_attribute("pads", pads)])
+    for graph in twins:
+        del graph.value_info[:]
+    data: bytes = copy.SerializeToString()
+    return data
 
 
-def same_pads(scope: Scope, index: int) -> list[int] | None:
+def skeleton(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """Returns a copy whose large initializers are graph inputs: same shapes and types, no weights."""
+    copy = onnx.ModelProto()
+    copy.ir_version = proto.ir_version
+    copy.opset_import.extend(proto.opset_import)
+    copy.functions.extend(proto.functions)
+    graph, source = copy.graph, proto.graph
+    graph.name = source.name
+    graph.node.extend(source.node)
+    graph.input.extend(source.input)
+    graph.output.extend(source.output)
+    graph.value_info.extend(source.value_info)
+    graph.sparse_initializer.extend(source.sparse_initializer)
+    declared = {value.name for value in source.input}
+    for tensor in source.initializer:
+        if not uses_external_data(tensor) and math.prod(tensor.dims) <= SMALL_ELEMENTS:
+            graph.initializer.append(tensor)
+        elif tensor.name not in declared:
+            graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+    return copy
+
+
+def _same_pads(scope: Scope, index: int) -> list[int] | None:
     """Returns the pads that SAME_* beside an output_padding means; None for any other ConvTranspose."""
     node, attributes = scope.columns.nodes[index], scope.columns.attributes[index]
     if not any(a.name == "auto_pad" and a.s.startswith(b"SAME") for a in attributes):
@@ -44,10 +99,3 @@ def same_pads(scope: Scope, index: int) -> list[int] | None:
     if isinstance(geometry, str) or window is None:
         return None
     return [c.begin for c in window] + [c.end + o for c, o in zip(window, geometry.output_padding, strict=True)]
-
-
-def _value_shape(value: onnx.ValueInfoProto) -> tuple[int | None, ...] | None:
-    if not value.type.tensor_type.HasField("shape"):
-        return None
-    dims = value.type.tensor_type.shape.dim
-    return tuple(d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else None for d in dims)

@@ -14,9 +14,9 @@ import itertools
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import onnx
 from google.protobuf.message import DecodeError, EncodeError
@@ -36,15 +36,17 @@ from trtconv.graph.external_data import (
     check_external,
     data_path,
     external_entry,
-    external_range,
+    raw_bytes,
+    raw_chunks,
     read_chunks,
     read_file,
     refer_to,
+    used_parts,
 )
 from trtconv.graph.functions import UnsupportedFunctions, called_functions, functions_with
-from trtconv.graph.inference import InferredShapes, same_pads
+from trtconv.graph.inference import SMALL_ELEMENTS, infer, skeleton
 from trtconv.graph.nodes import Columns
-from trtconv.graph.scope import Scope, inner_scopes, used_names
+from trtconv.graph.scope import Scope, Whole
 from trtconv.graph.types import ONNX_DOMAINS, PROTOBUF_LIMIT, dtype_name
 from trtconv.graph.walk import all_nodes, inner_graphs, tensors
 
@@ -54,8 +56,6 @@ G_LOGGER.severity = G_LOGGER.CRITICAL
 _UNTRACEABLE = re.compile(r" \| |\](?=[^\]\w])")
 """What TensorRT's layer metadata, "[ONNX Layer: name | inside]", could not be read back from if a name had it."""
 _UNUSABLE_NAMES = ("", "?", "-1", "None", "unk")
-_SMALL_ELEMENTS = 64
-"""Integer tensors up to this size are read from external data at once: shape inference needs their values."""
 _UNREADABLE_HINT = "Export the model again, or copy the file again: it may be truncated or a Git LFS pointer."
 _LIGHT_BYTES = 1 << 24
 """Up to this size a model is handed over with its weights: to take them out costs more than to copy them."""
@@ -93,7 +93,7 @@ class OnnxModel:
         examined = checker.examine(model.proto)
         if isinstance(examined, str):
             raise InputError(f"{path} is not a valid ONNX model: {examined}", _UNREADABLE_HINT)
-        model.__dict__["scopes"] = model._find_scopes(examined)
+        model.whole = model._whole_of(examined)
         model._check_external_data()
         model._embed_small_tensors()
         return model
@@ -115,17 +115,19 @@ class OnnxModel:
         return tuple(value.name for value in self.proto.graph.output)
 
     @functools.cached_property
+    def whole(self) -> Whole:
+        """All graphs together."""
+        return self._whole_of(Columns(self.proto.graph.node))
+
+    def _whole_of(self, columns: Columns) -> Whole:
+        return Whole(
+            self.proto.graph, columns, self.array, lambda whole: infer(whole, self.skeleton, self.without_weights)
+        )
+
+    @property
     def scopes(self) -> tuple[Scope, ...]:
         """Every graph, the main graph first, each after the graph around it."""
-        return self._find_scopes(Columns(self.proto.graph.node))
-
-    def _find_scopes(self, columns: Columns) -> tuple[Scope, ...]:
-        main = Scope(self, self.proto.graph, "", None)
-        main.columns = columns
-        found = (main, *inner_scopes(main))
-        for position, scope in enumerate(found):
-            scope.position = position
-        return found
+        return self.whole.scopes
 
     @property
     def main(self) -> Scope:
@@ -134,10 +136,7 @@ class OnnxModel:
 
     def nodes(self, *ops: str) -> Iterator[tuple[Scope, int, onnx.NodeProto]]:
         """Yields every node of these standard operators, in every graph."""
-        for scope in self.scopes:
-            for index in sorted(index for op in set(ops) for index in scope.by_op.get(op, ())):
-                if scope.columns.domains[index] in ONNX_DOMAINS:
-                    yield scope, index, scope.columns.nodes[index]
+        return self.whole.nodes(*ops)
 
     def has(self, ops: Collection[str]) -> bool:
         """Whether a node of one of these operators is in a graph of the model; functions are not looked into."""
@@ -152,101 +151,16 @@ class OnnxModel:
         try:
             if uses_external_data(tensor):
                 inside = onnx.TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
-                inside.raw_data = self._raw(tensor)
+                inside.raw_data = raw_bytes(tensor, self.path)
                 tensor = inside
             values: NDArray[Any] = numpy_helper.to_array(tensor)
             return values
         except Exception as error:
             raise InputError(f"{self.path}: the values of tensor {tensor.name!r} cannot be read: {error}") from error
 
-    @functools.cached_property
-    def uses(self) -> Counter[str]:
-        """How often each tensor is an input of a node or an output of a graph, in all graphs."""
-        return Counter(itertools.chain.from_iterable(used_names(scope) for scope in self.scopes))
-
-    @functools.cached_property
-    def derived(self) -> dict[str, Any]:
-        """What other modules found out about the graph, by a name of theirs; forgotten when the graph changes."""
-        return {}
-
-    @functools.cached_property
-    def mentions(self) -> dict[str, list[Scope]]:
-        """Tensor name to the graphs in which a node takes it, or whose input or output it is."""
-        found: dict[str, list[Scope]] = {}
-        for scope in self.scopes:
-            ends = (value.name for value in (*scope.graph.output, *scope.graph.input))
-            for name in {*scope.consumers, *ends}:
-                found.setdefault(name, []).append(scope)
-        return found
-
-    @functools.cached_property
-    def inferred(self) -> tuple[list[onnx.ValueInfoProto], ...]:
-        """The tensors whose types ONNX's inference knows, one list a scope."""
-        data = self._without_misread_pads() or self.without_weights()
-        # Inference gives up with an exception on some models that are valid otherwise; little is then known.
-        for data_prop in (True, False) if checker.data_can_be_propagated(self.proto.graph) else (False,):
-            try:
-                inferred = onnx.shape_inference.infer_shapes(data, data_prop=data_prop)
-                break
-            except Exception:
-                continue
-        else:
-            inferred = onnx.ModelProto.FromString(data)
-        graphs = (s.graph for s in OnnxModel(inferred, self.path).scopes) if len(self.scopes) > 1 else (inferred.graph,)
-        return tuple([*graph.input, *graph.value_info, *graph.output] for graph in graphs)
-
-    def _without_misread_pads(self) -> bytes | None:
-        """Returns a copy with auto_pad SAME_* beside output_padding written as pads; None where there is no such node.
-
-        ONNX's shape inference (1.23) adds the output_padding to the size that SAME asks for. Sizes that the file itself
-        states may come from the same inference, so they are left out then.
-        """
-        places = ((scope, index, same_pads(scope, index)) for scope, index, _ in self.nodes("ConvTranspose"))
-        wrong = [(scope.position, index, pads) for scope, index, pads in places if pads]
-        if not wrong:
-            return None
-        copy = self.skeleton()
-        twins = OnnxModel(copy, self.path).scopes
-        for position, index, pads in wrong:
-            twin = twins[position].graph.node[index]
-            kept = [a for a in twin.attribute if a.name not in ("auto_pad", "pads")]
-            twin.ClearField("attribute")
-            twin.attribute.extend([*kept, onnx.helper.make_attribute("pads", pads)])
-        for scope in twins:
-            del scope.graph.value_info[:]
-        data: bytes = copy.SerializeToString()
-        return data
-
-    @functools.cached_property
-    def inferred_shapes(self) -> tuple[Mapping[str, tuple[int | None, ...]], ...]:
-        """Tensor name to shape, one entry a scope, by ONNX shape inference; what it cannot tell is left out."""
-        return tuple(InferredShapes(values) for values in self.inferred)
-
-    @functools.cached_property
-    def inferred_types(self) -> tuple[dict[str, int], ...]:
-        """Tensor name to ONNX element type, one entry a scope."""
-        return tuple({v.name: v.type.tensor_type.elem_type for v in values} for values in self.inferred)
-
     def skeleton(self) -> onnx.ModelProto:
         """Returns a copy whose large initializers are graph inputs: same shapes and types, no weights."""
-        copy = onnx.ModelProto()
-        copy.ir_version = self.proto.ir_version
-        copy.opset_import.extend(self.proto.opset_import)
-        copy.functions.extend(self.proto.functions)
-        graph, source = copy.graph, self.proto.graph
-        graph.name = source.name
-        graph.node.extend(source.node)
-        graph.input.extend(source.input)
-        graph.output.extend(source.output)
-        graph.value_info.extend(source.value_info)
-        graph.sparse_initializer.extend(source.sparse_initializer)
-        declared = {value.name for value in source.input}
-        for tensor in source.initializer:
-            if not uses_external_data(tensor) and math.prod(tensor.dims) <= _SMALL_ELEMENTS:
-                graph.initializer.append(tensor)
-            elif tensor.name not in declared:
-                graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
-        return copy
+        return skeleton(self.proto)
 
     def without_weights(self) -> bytes:
         """Returns the model as bytes, for onnx to look at: with its weights where they are small, else a skeleton."""
@@ -256,15 +170,13 @@ class OnnxModel:
 
     def touch(self) -> None:
         """Forgets what was derived from the graph; call after changing it."""
-        self.__dict__.pop("scopes", None)
-        self.__dict__.pop("uses", None)
-        self.__dict__.pop("mentions", None)
-        self.forget_shapes()
+        self.__dict__.pop("whole", None)
+        self.__dict__.pop("inputs", None)
 
     def forget_shapes(self) -> None:
         """Forgets what is known of inputs, shapes and types, and what was derived from them."""
-        for cached in ("inputs", "inferred", "inferred_shapes", "inferred_types", "derived"):
-            self.__dict__.pop(cached, None)
+        self.__dict__.pop("inputs", None)
+        self.whole.forget_shapes()
 
     def serialize(self) -> bytes:
         """Returns the model as bytes; external data stays beside `path`.
@@ -321,18 +233,10 @@ class OnnxModel:
             for tensor in (*self._external_tensors(), *large):
                 file.write(bytes(-file.tell() % ALIGNMENT))
                 begin = file.tell()
-                self._copy_raw(tensor, file)
+                file.writelines(raw_chunks(tensor, self.path))
                 refer_to(tensor, data.name, begin, file.tell() - begin)
             # An older model there would take the new weights for its own.
             path.unlink(missing_ok=True)
-
-    def _copy_raw(self, tensor: onnx.TensorProto, file: BinaryIO) -> None:
-        if not uses_external_data(tensor):
-            file.write(tensor.raw_data)
-            return
-        begin, end = external_range(tensor)
-        for chunk in read_chunks(self.path.parent / external_entry(tensor)["location"], begin, end):
-            file.write(chunk)
 
     def embed(self) -> None:
         """Reads all external data into the model.
@@ -342,37 +246,19 @@ class OnnxModel:
         """
         for tensor in self._external_tensors():
             try:
-                tensor.raw_data = self._raw(tensor)
+                tensor.raw_data = raw_bytes(tensor, self.path)
             except OSError as error:
                 raise InputError(f"{self.path}: tensor {tensor.name!r} cannot be read: {error.strerror}") from error
             tensor.data_location = onnx.TensorProto.DEFAULT
             del tensor.external_data[:]
 
-    def _raw(self, tensor: onnx.TensorProto) -> bytes:
-        """Returns the bytes of external data; onnx's own reader refuses links, as which caches keep large files."""
-        begin, _ = external_range(tensor)
-        path = self.path.parent / external_entry(tensor)["location"]
-        return b"".join(read_chunks(path, begin, begin + checker.nbytes(tensor)))
-
     def digest(self) -> str:
         """Returns the SHA-256 of the model file followed by what it uses of its external data files."""
         sha = hashlib.sha256(read_file(self.path)) if self._sha is None else self._sha.copy()
-        for name, begin, end in self._external_ranges:
+        for name, begin, end in used_parts(self._external_tensors()):
             for chunk in read_chunks(self.path.parent / name, begin, end):
                 sha.update(chunk)
         return sha.hexdigest()
-
-    @property
-    def _external_ranges(self) -> list[tuple[str, int, int]]:
-        """The parts of external files that tensors lie in: file, begin, end; none overlap, in order."""
-        merged: list[tuple[str, int, int]] = []
-        parts = ((external_entry(t)["location"], *external_range(t)) for t in self._external_tensors())
-        for name, begin, end in sorted(parts):
-            if merged and merged[-1][0] == name and begin <= merged[-1][2]:
-                merged[-1] = (name, merged[-1][1], max(end, merged[-1][2]))
-            else:
-                merged.append((name, begin, end))
-        return merged
 
     @property
     def external_files(self) -> tuple[Path, ...]:
@@ -386,7 +272,7 @@ class OnnxModel:
 
     def _embed_small_tensors(self) -> None:
         for tensor in [t for t in self.proto.graph.initializer if t.data_location == EXTERNAL]:
-            if math.prod(tensor.dims) <= _SMALL_ELEMENTS and tensor.data_type == onnx.TensorProto.INT64:
+            if math.prod(tensor.dims) <= SMALL_ELEMENTS and tensor.data_type == onnx.TensorProto.INT64:
                 tensor.CopyFrom(numpy_helper.from_array(self.array(tensor), tensor.name))
 
     @functools.cached_property
@@ -433,17 +319,16 @@ class OnnxModel:
         Raises:
             UnsupportedFunctions: ONNX's inliner refuses.
         """
-        if not self.proto.functions:
-            return
+        if self.proto.functions:
+            self._inline(lambda inliner: inliner.inline_local_functions(self.proto))
+
+    def _inline(self, inlined: Callable[[Any], onnx.ModelProto]) -> None:
         from onnx import inliner
 
         try:
-            self.proto = inliner.inline_local_functions(self.proto)
+            self.proto = inlined(inliner)
         except RuntimeError as error:
             raise UnsupportedFunctions(str(error)) from error
-        self._forget_names()
-
-    def _forget_names(self) -> None:
         self.__dict__.pop("_names", None)
         self.touch()
 
@@ -461,13 +346,8 @@ class OnnxModel:
         called = called_functions(self.proto) if self.proto.functions else set()
         holders = [f for f in functions_with(self.proto.functions, ops) if (f.domain, f.name) in called]
         if holders:
-            from onnx import inliner
-
-            try:
-                self.proto = inliner.inline_selected_functions(self.proto, [(f.domain, f.name) for f in holders])
-            except RuntimeError as error:
-                raise UnsupportedFunctions(str(error)) from error
-            self._forget_names()
+            keys = [(f.domain, f.name) for f in holders]
+            self._inline(lambda inliner: inliner.inline_selected_functions(self.proto, keys))
         return tuple(function.name for function in holders)
 
 

@@ -5,45 +5,39 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 import onnx
 from numpy.typing import NDArray
 
 from trtconv.core.findings import Location
 from trtconv.graph.nodes import Columns
-from trtconv.graph.types import known_dtype_name
+from trtconv.graph.types import ONNX_DOMAINS, known_dtype_name
 from trtconv.graph.walk import constant_of
 
-if TYPE_CHECKING:
-    from trtconv.graph.model import OnnxModel
-
 _STACK_TRACES = ("pkg.torch.onnx.stack_trace", "pkg.onnxscript.stack_trace")
-
-
 SOURCE_KEY = "trtconv.source"
 """Node metadata that `trtconv export` writes: the line of Python, "models/unet.py:31"."""
-
-
 _SOURCE = re.compile(r"[^\n]+:[1-9]\d*")
-
-
 _FRAME = re.compile(r'File "([^"\n]+)", line (\d+)')
+Inferred = tuple[list[onnx.ValueInfoProto], ...]
+"""The tensors whose types are known, one list a graph."""
 
 
 class Scope:
     """One graph of a model - the main graph or the body of an If, Loop or Scan - and the names that it sees.
 
     Args:
-        model: The model it belongs to.
+        whole: All graphs of its model.
         graph: The live GraphProto.
         path: "" for the main graph, "loop_node/body" for a subgraph; need not be unique.
         parent: The graph around it.
     """
 
-    def __init__(self, model: OnnxModel, graph: onnx.GraphProto, path: str, parent: Scope | None) -> None:
-        self.model = model
+    def __init__(self, whole: Whole, graph: onnx.GraphProto, path: str, parent: Scope | None) -> None:
+        self.whole = whole
         self.graph = graph
         self.path = path
         self.parent = parent
@@ -59,7 +53,7 @@ class Scope:
         """Forgets what was derived from the nodes' columns and the initializers."""
         for cached in ("initializers", "producers", "by_op", "consumers"):
             self.__dict__.pop(cached, None)
-        self.model.__dict__.pop("mentions", None)
+        self.whole.__dict__.pop("mentions", None)
 
     @functools.cached_property
     def initializers(self) -> dict[str, onnx.TensorProto]:
@@ -89,7 +83,7 @@ class Scope:
     def values(self, name: str) -> NDArray[Any] | None:
         """Returns the values of an initializer or of a Constant node's output; None for anything computed."""
         tensor = self.constant(name)
-        return None if tensor is None else self.model.array(tensor)
+        return None if tensor is None else self.whole.array(tensor)
 
     def producer(self, name: str) -> onnx.NodeProto | None:
         """Returns the node of this graph that makes a tensor."""
@@ -115,7 +109,7 @@ class Scope:
 
     def seen_from(self, name: str) -> Iterator[Scope]:
         """Yields the graphs that mention a tensor of this graph: not those that have another one so named."""
-        return (scope for scope in self.model.mentions.get(name, ()) if scope._means(name, self))
+        return (scope for scope in self.whole.mentions.get(name, ()) if scope._means(name, self))
 
     def _means(self, name: str, owner: Scope) -> bool:
         """Whether a name is, in this graph, that of a tensor of `owner`."""
@@ -131,8 +125,8 @@ class Scope:
 
         Branches of one If may use the same names for tensors of their own, which are then told apart.
         """
-        if len(self.model.scopes) == 1 or (name not in self.producers and name not in self.initializers):
-            return self.model.uses[name]
+        if len(self.whole.scopes) == 1 or (name not in self.producers and name not in self.initializers):
+            return self.whole.uses[name]
         return sum(
             len(scope.consumers.get(name, ()))
             + sum(value.name == name for value in (*scope.graph.output, *scope.graph.input))
@@ -144,12 +138,22 @@ class Scope:
         node = self.columns.nodes[index]
         return Location(self.path, index, node.name, node.op_type, tensor, python_line(node))
 
+    @property
+    def types(self) -> Mapping[str, int]:
+        """Tensor name to ONNX element type, as inference knows them."""
+        return self.whole.inferred_types[self.position]
+
+    @property
+    def shapes(self) -> Mapping[str, tuple[int | None, ...]]:
+        """Tensor name to shape, as inference knows them; what it cannot tell is left out."""
+        return self.whole.inferred_shapes[self.position]
+
     def dtype(self, name: str) -> str | None:
         """Returns the element type of a tensor as numpy names it, or None where it is not known."""
         tensor = self.initializer(name)
         if tensor is not None:
             return known_dtype_name(tensor.data_type)
-        known = known_dtype_name(self.model.inferred_types[self.position].get(name, 0))
+        known = known_dtype_name(self.types.get(name, 0))
         return known if known is not None or self.parent is None else self.parent.dtype(name)
 
     def shape(self, name: str) -> tuple[int | None, ...] | None:
@@ -157,7 +161,7 @@ class Scope:
         tensor = self.initializer(name)
         if tensor is not None:
             return tuple(tensor.dims)
-        known = self.model.inferred_shapes[self.position].get(name)
+        known = self.shapes.get(name)
         return known if known is not None or self.parent is None else self.parent.shape(name)
 
 
@@ -174,18 +178,113 @@ def python_line(node: onnx.NodeProto) -> str:
     return own[-1] if own else ""
 
 
-def inner_scopes(scope: Scope) -> Iterator[Scope]:
+def _inner_scopes(scope: Scope) -> Iterator[Scope]:
     """Yields the graphs inside a graph, each after the graph around it."""
     columns = scope.columns
     for index, name, body in columns.bodies():
         path = f"{columns.names[index] or f'{columns.ops[index]}[{index}]'}/{name}"
-        inner = Scope(scope.model, body, f"{scope.path}/{path}" if scope.path else path, scope)
+        inner = Scope(scope.whole, body, f"{scope.path}/{path}" if scope.path else path, scope)
         yield inner
-        yield from inner_scopes(inner)
+        yield from _inner_scopes(inner)
 
 
-def used_names(scope: Scope) -> Iterator[str]:
+def _used_names(scope: Scope) -> Iterator[str]:
     """Yields every name that the nodes and outputs of a graph read."""
     yield from itertools.chain.from_iterable(scope.columns.inputs)
     for value in (*scope.graph.output, *scope.graph.input):
         yield value.name
+
+
+class InferredShapes(Mapping[str, "tuple[int | None, ...]"]):
+    """Tensor name to shape; each is worked out when it is asked for, which few are."""
+
+    def __init__(self, values: Iterable[onnx.ValueInfoProto]) -> None:
+        self._values = {value.name: value for value in values}
+
+    def __getitem__(self, name: str) -> tuple[int | None, ...]:
+        tensor = self._values[name].type.tensor_type
+        if not tensor.HasField("shape"):
+            raise KeyError(name)
+        return tuple(d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else None for d in tensor.shape.dim)
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name, value in self._values.items() if value.type.tensor_type.HasField("shape"))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class Whole:
+    """All graphs of a model, and what they know of each other's tensors.
+
+    Args:
+        graph: The main graph.
+        columns: Its nodes.
+        array: Returns the values of a tensor, wherever they are.
+        infer: Returns the tensors whose types inference knows, one list a graph.
+
+    Attributes:
+        scopes: Every graph, the main graph first, each after the graph around it.
+    """
+
+    def __init__(
+        self,
+        graph: onnx.GraphProto,
+        columns: Columns,
+        array: Callable[[onnx.TensorProto], NDArray[Any]],
+        infer: Callable[[Whole], Inferred],
+    ) -> None:
+        self.array = array
+        self._infer = infer
+        main = Scope(self, graph, "", None)
+        main.columns = columns
+        self.scopes = (main, *_inner_scopes(main))
+        for position, scope in enumerate(self.scopes):
+            scope.position = position
+
+    def nodes(self, *ops: str) -> Iterator[tuple[Scope, int, onnx.NodeProto]]:
+        """Yields every node of these standard operators, in every graph."""
+        for scope in self.scopes:
+            for index in sorted(index for op in set(ops) for index in scope.by_op.get(op, ())):
+                if scope.columns.domains[index] in ONNX_DOMAINS:
+                    yield scope, index, scope.columns.nodes[index]
+
+    @functools.cached_property
+    def uses(self) -> Counter[str]:
+        """How often each tensor is an input of a node or an output of a graph, in all graphs."""
+        return Counter(itertools.chain.from_iterable(_used_names(scope) for scope in self.scopes))
+
+    @functools.cached_property
+    def mentions(self) -> dict[str, list[Scope]]:
+        """Tensor name to the graphs in which a node takes it, or whose input or output it is."""
+        found: dict[str, list[Scope]] = {}
+        for scope in self.scopes:
+            ends = (value.name for value in (*scope.graph.output, *scope.graph.input))
+            for name in {*scope.consumers, *ends}:
+                found.setdefault(name, []).append(scope)
+        return found
+
+    @functools.cached_property
+    def derived(self) -> dict[str, Any]:
+        """What other modules found out about the graphs, by a name of theirs; forgotten when these change."""
+        return {}
+
+    @functools.cached_property
+    def inferred(self) -> Inferred:
+        """The tensors whose types ONNX's inference knows, one list a graph."""
+        return self._infer(self)
+
+    @functools.cached_property
+    def inferred_shapes(self) -> tuple[InferredShapes, ...]:
+        """Tensor name to shape, one entry a graph; what inference cannot tell is left out."""
+        return tuple(InferredShapes(values) for values in self.inferred)
+
+    @functools.cached_property
+    def inferred_types(self) -> tuple[dict[str, int], ...]:
+        """Tensor name to ONNX element type, one entry a graph."""
+        return tuple({v.name: v.type.tensor_type.elem_type for v in values} for values in self.inferred)
+
+    def forget_shapes(self) -> None:
+        """Forgets what is known of shapes and types, and what was derived from them."""
+        for cached in ("inferred", "inferred_shapes", "inferred_types", "derived"):
+            self.__dict__.pop(cached, None)

@@ -44,14 +44,14 @@ def prune(model: OnnxModel, dropped: dict[int, set[str]]) -> None:
     """Removes initializers and nodes that nothing uses any more.
 
     Args:
-        model: The model; its `uses` are up to date.
+        model: The model; what its graphs know of `uses` is up to date.
         dropped: Position of a scope to tensors that lost a use there.
     """
     lost_bodies = False
     # Inner graphs first: what they leave may be the last use of a tensor outside.
     for scope in reversed(model.scopes):
         names = dropped.pop(scope.position, set())
-        foreign, bodies = _prune_scope(scope, names, model.uses) if names else (set(), False)
+        foreign, bodies = _prune_scope(scope, names, model.whole.uses) if names else (set(), False)
         lost_bodies |= bodies
         if scope.parent is not None and foreign:
             dropped.setdefault(scope.parent.position, set()).update(foreign)

@@ -84,7 +84,7 @@ class NodePass(Pass):
     def run(self, model: OnnxModel, target: Target) -> PassResult:
         edits: list[Edit] = []
         skips: list[Skip] = []
-        fields = [self._field(scope, target) for scope in model.scopes]
+        fields = [self._field(model, scope, target) for scope in model.scopes]
         for field in fields:
             for node in field.candidates:
                 done = self.visit(Operation(field, node, target))
@@ -95,8 +95,8 @@ class NodePass(Pass):
         close_all(fields)
         return PassResult(tuple(edits), tuple(skips))
 
-    def _field(self, scope: Scope, target: Target) -> Field:
-        return Field(scope, self.ops, lambda index: self.concerns(scope, index, target), self.looks_around)
+    def _field(self, model: OnnxModel, scope: Scope, target: Target) -> Field:
+        return Field(model, scope, self.ops, lambda index: self.concerns(scope, index, target), self.looks_around)
 
     def concerns(self, scope: Scope, index: int, target: Target) -> bool:
         """Whether `visit` might have something to do; only such nodes are opened, which costs far more than to look.

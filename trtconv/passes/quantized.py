@@ -179,7 +179,7 @@ class Group:
 
 def each_group(model: OnnxModel) -> Iterator[tuple[Field, Group]]:
     """Yields the groups of all graphs; what was replaced in their fields is written when the last one is done."""
-    fields = [Field(scope, LINEAR | MOVERS) for scope in model.scopes]
+    fields = [Field(model, scope, LINEAR | MOVERS) for scope in model.scopes]
     for field in fields:
         for group in groups(field):
             yield field, group

@@ -44,7 +44,7 @@ class _BakedPass(Pass):
             if not found:
                 skips = [Skip(self.name, _named(each), each.why) for each in baked.refusals() if self.tells(each)]
                 break
-            field = Field(model.main, self.ops)
+            field = Field(model, model.main, self.ops)
             nodes = {field.location(node).index: node for node in field.graph.nodes}
             for each in found:
                 said = self.repair(field, nodes, each) + line_of(each.node)

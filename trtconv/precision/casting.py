@@ -28,7 +28,7 @@ from onnx import TensorProto
 from trtconv.core.frozen import frozen
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.order import sort
-from trtconv.precision.lowered import LoweredGraph
+from trtconv.precision.lowered import LoweredGraph, Lowering
 from trtconv.precision.regions import data_names, quantized_nodes
 from trtconv.precision.schemas import FLOAT, Kind, Slots, slots_of
 
@@ -90,46 +90,41 @@ def cast(
             cast, on runtimes that have no kernels for the type.
     """
     sort(model)
-    return Caster(model, kind, hot, kept, stored, emulated).run()
+    return _Caster(Lowering(model, kind, stored, emulated), hot, kept).run()
 
 
-class Caster:
+class _Caster:
     """One cast of one model.
 
     Casts that are needed behind a tensor are collected by the graph that the tensor is of, and put in at the end.
     """
 
-    def __init__(
-        self, model: OnnxModel, kind: Kind, hot: frozenset[str], kept: frozenset[str], stored: bool, emulated: bool
-    ) -> None:
-        self.model = model
-        self.kind = kind
+    def __init__(self, lowering: Lowering, hot: frozenset[str], kept: frozenset[str]) -> None:
+        self.lowering = lowering
         self.hot = hot
         self.kept_ops = kept
-        self.stored = stored
-        self.emulated = emulated
+        model = lowering.model
         self.opset = model.opset
         self.data = data_names(model)
         self.quantized = quantized_nodes(model)
-        self.graphs: dict[int, LoweredGraph] = {}
         self.cast = 0
         self.kept: dict[str, int] = {}
         self.hot_nodes: list[str] = []
 
     def run(self) -> Casting:
         """Does it all."""
-        model = self.model
-        self.graphs = {scope.position: LoweredGraph(self, scope) for scope in model.scopes}
+        model = self.lowering.model
+        graphs = [LoweredGraph(self.lowering, scope) for scope in model.scopes]
+        self.lowering.graphs = dict(enumerate(graphs))
+        for graph in graphs:
+            self._visit(graph)
         # A graph inside another may ask for casts in it, so outer ones are written last.
-        for scope in model.scopes:
-            self._visit(self.graphs[scope.position])
-        graphs = list(self.graphs.values())
         read = {name for graph in graphs for name in graph.reads()}
         for graph in reversed(graphs):
             graph.write(read)
         model.proto.ir_version = max(model.proto.ir_version, 4)
         model.touch()
-        return Casting(self.cast, self.kept, tuple(self.hot_nodes), self.graphs[model.main.position].raised())
+        return Casting(self.cast, self.kept, tuple(self.hot_nodes), graphs[0].raised())
 
     def _visit(self, graph: LoweredGraph) -> None:
         for index, node in enumerate(graph.nodes):
@@ -141,7 +136,7 @@ class Caster:
 
     def _cast_node(self, graph: LoweredGraph, index: int, node: onnx.NodeProto) -> str:
         """Casts a node if it can be. Returns why not, for a node with a float32 output."""
-        slots = slots_of(node.op_type, self.opset, self.kind) if node.domain in _STANDARD else None
+        slots = slots_of(node.op_type, self.opset, self.lowering.kind) if node.domain in _STANDARD else None
         outputs = [i for i, name in enumerate(node.output) if name and graph.element(name) == FLOAT]
         if slots is None:
             return FOREIGN if outputs else ""
@@ -153,9 +148,9 @@ class Caster:
         if why or not cast:
             return why or UNDEFINED
         if node.op_type == "Cast":
-            _set_to(node, self.kind.code)
+            _set_to(node, self.lowering.kind.code)
         # Emulated, a Cast to the type is one to float32 that is rounded behind.
-        if node.op_type == "Cast" and self.emulated:
+        if node.op_type == "Cast" and self.lowering.emulated:
             _set_to(node, FLOAT)
         for i, name in enumerate(node.input):
             if name and slots.input(i) and graph.element(name) == FLOAT:

@@ -2,28 +2,45 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from trtconv.graph.model import OnnxModel
 from trtconv.graph.scope import Scope
 from trtconv.graph.walk import constant_of
 from trtconv.precision.regions import is_repeated
-from trtconv.precision.schemas import FLOAT
+from trtconv.precision.schemas import FLOAT, Kind
 
-if TYPE_CHECKING:
-    from trtconv.precision.casting import Caster
+
+@dataclasses.dataclass
+class Lowering:
+    """What a model is cast to, and how.
+
+    Args:
+        model: The model.
+        kind: What to cast to.
+        stored: Whether weights are stored in the lower precision.
+        emulated: Whether all is computed in float32 and rounded.
+        graphs: Its graphs, by the position of their scope.
+    """
+
+    model: OnnxModel
+    kind: Kind
+    stored: bool
+    emulated: bool
+    graphs: dict[int, LoweredGraph] = dataclasses.field(default_factory=dict)
 
 
 class LoweredGraph:
     """One graph while it is cast: which of its tensors exist in the lower precision, under which name."""
 
-    def __init__(self, caster: Caster, scope: Scope) -> None:
-        self.caster = caster
+    def __init__(self, lowering: Lowering, scope: Scope) -> None:
+        self.lowering = lowering
         self.scope = scope
         self.nodes = list(scope.graph.node)
         self._lower: dict[str, str] = {}
@@ -39,7 +56,7 @@ class LoweredGraph:
         """Returns the graph that a tensor is of."""
         scope: Scope | None = self.scope
         while scope is not None:
-            graph = self.caster.graphs.get(scope.position)
+            graph = self.lowering.graphs.get(scope.position)
             if graph is not None and graph.has(name):
                 return graph
             scope = scope.parent
@@ -59,13 +76,12 @@ class LoweredGraph:
     def element(self, name: str) -> int:
         """Returns the element type of a tensor as it was before, 0 where it is not known."""
         scope: Scope | None = self.scope
-        types = self.caster.model.inferred_types
         while scope is not None:
             tensor = scope.initializers.get(name)
             if tensor is not None:
                 return int(tensor.data_type)
-            if types[scope.position].get(name):
-                return types[scope.position][name]
+            if scope.types.get(name):
+                return scope.types[name]
             scope = scope.parent
         return 0
 
@@ -106,7 +122,7 @@ class LoweredGraph:
         tensor = self._constant(name)
         if tensor is None or tensor.data_type != FLOAT:
             return False
-        values, largest = self.caster.model.array(tensor), self.caster.kind.largest
+        values, largest = self.lowering.model.array(tensor), self.lowering.kind.largest
         # Two passes without a copy say it of nearly all weights.
         if values.size == 0 or (values.max() <= largest and values.min() >= -largest):
             return False
@@ -122,12 +138,12 @@ class LoweredGraph:
         return owner._lower[name]
 
     def _fresh(self, name: str) -> str:
-        return self.caster.model.fresh_name(f"{name}_{self.caster.kind.name}")
+        return self.lowering.model.fresh_name(f"{name}_{self.lowering.kind.name}")
 
     def _make_lower(self, name: str) -> str:
         constant = self._constant(name)
         made = self._fresh(name)
-        if constant is not None and self.caster.stored:
+        if constant is not None and self.lowering.stored:
             self._weights[made] = self._stored(constant, made)
         else:
             self._behind.setdefault(self._own[name], []).extend(self._casts(name, made))
@@ -135,9 +151,9 @@ class LoweredGraph:
 
     def _casts(self, name: str, made: str) -> list[onnx.NodeProto]:
         """Makes what rounds a float32 tensor."""
-        fresh = self.caster.model.fresh_name
-        code = self.caster.kind.code
-        if not self.caster.emulated:
+        fresh = self.lowering.model.fresh_name
+        code = self.lowering.kind.code
+        if not self.lowering.emulated:
             return [helper.make_node("Cast", [name], [made], to=code, name=fresh(f"{made}_cast"))]
         between = fresh(f"{made}_rounded")
         return [
@@ -150,14 +166,14 @@ class LoweredGraph:
 
         Zero is what a divisor's epsilon must not become.
         """
-        kind = self.caster.kind
-        values = self.caster.model.array(tensor)
+        kind = self.lowering.kind
+        values = self.lowering.model.array(tensor)
         tiny = (np.abs(values) < kind.smallest) & (values != 0)
         if tiny.any():
             values = np.where(tiny, np.copysign(np.float32(kind.smallest), values), values)
         dtype = helper.tensor_dtype_to_np_dtype(kind.code)
         lowered = values.astype(dtype)
-        return numpy_helper.from_array(lowered.astype(np.float32) if self.caster.emulated else lowered, name)
+        return numpy_helper.from_array(lowered.astype(np.float32) if self.lowering.emulated else lowered, name)
 
     def write_lower(self, index: int, node: onnx.NodeProto, position: int) -> None:
         """Makes an output of a node one of the lower precision; the old name is made of it where it is still read."""
@@ -165,11 +181,11 @@ class LoweredGraph:
         made = self._lower[name] = self._fresh(name)
         self._raised_by.setdefault(index, []).append(name)
         node.output[position] = made
-        if self.caster.emulated:
-            exact = self.caster.model.fresh_name(f"{made}_exact")
+        if self.lowering.emulated:
+            exact = self.lowering.model.fresh_name(f"{made}_exact")
             node.output[position] = exact
             self._behind.setdefault(index, []).extend(self._casts(exact, made))
-        fresh = self.caster.model.fresh_name(f"{name}_cast")
+        fresh = self.lowering.model.fresh_name(f"{name}_cast")
         self._raised[name] = helper.make_node("Cast", [made], [name], to=FLOAT, name=fresh)
 
     def write(self, read: set[str]) -> None:

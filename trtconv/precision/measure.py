@@ -156,7 +156,7 @@ def _measure(model: OnnxModel, feeds: dict[str, NDArray[Any]]) -> tuple[dict[str
 
 def _measurable(model: OnnxModel) -> list[str]:
     """Returns the float32 tensors of the main graph that inputs or nodes make."""
-    types = model.inferred_types[0]
+    types = model.main.types
     given = [spec.name for spec in model.inputs]
     made = [name for node in model.proto.graph.node for name in node.output if name and node.op_type != "Constant"]
     return [name for name in (*given, *made) if types.get(name) == onnx.TensorProto.FLOAT]

@@ -69,7 +69,7 @@ def _quantized_in(scope: Scope) -> Iterator[int]:
         node = nodes[index]
         read = [consumer for name in node.output for consumer in scope.consumers.get(name, ())]
         ends = read and all(c.op_type == "QuantizeLinear" or before.issuperset(filter(None, c.output)) for c in read)
-        inner = any(scope.model.uses[n] != len(scope.consumers.get(n, ())) for n in node.output if n)
+        inner = any(scope.whole.uses[n] != len(scope.consumers.get(n, ())) for n in node.output if n)
         if ends and not inner and outputs.isdisjoint(node.output):
             before.update(name for name in node.output if name)
             if index in behind:

@@ -309,7 +309,7 @@ def test_names_are_made_unique() -> None:
 
 def test_a_field_closed_without_a_replacement_changes_nothing() -> None:
     model = OnnxModel(rich(), Path("m.onnx"))
-    field = Field(model.main, {"ConvTranspose"})
+    field = Field(model, model.main, {"ConvTranspose"})
     assert [node.name for node in field.candidates] == ["up"]
     assert not field.close()
     assert model.proto == rich()

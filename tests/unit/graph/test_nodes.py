@@ -38,7 +38,9 @@ def assert_true(model: OnnxModel) -> None:
         for derived in ("initializers", "producers", "by_op"):
             assert getattr(mine, derived) == getattr(theirs, derived)
     # An empty count is one that is no longer there.
-    assert +Counter({k: v for k, v in model.uses.items() if k}) == Counter({k: v for k, v in fresh.uses.items() if k})
+    assert +Counter({k: v for k, v in model.whole.uses.items() if k}) == Counter(
+        {k: v for k, v in fresh.whole.uses.items() if k}
+    )
 
 
 @given(st.dictionaries(st.integers(0, 11), st.integers(0, 3), max_size=12), st.data())
@@ -59,8 +61,8 @@ def test_columns_follow_any_replacement(made: dict[int, int], data: st.DataObjec
 @given(st.dictionaries(st.integers(0, 9), st.integers(1, 3), min_size=1, max_size=10))
 def test_a_model_stays_true_when_nodes_become_several(made: dict[int, int]) -> None:
     model = OnnxModel(chain(10), Path("m.onnx"))
-    _ = model.uses
-    field = Field(model.main, {"Relu"}, lambda index: index in made)
+    _ = model.whole.uses
+    field = Field(model, model.main, {"Relu"}, lambda index: index in made)
     for node in list(field.candidates):
         number = made[int(node.name[1:])]
         output, tensor, nodes = node.outputs[0], node.inputs[0], [node]
@@ -92,4 +94,4 @@ def test_graphs_inside_a_graph_are_edited_together_and_stay_where_they_are() -> 
     # The last use of both weights, one of them from inside the branches, went.
     assert not {tensor.name for tensor in proto.graph.initializer} & {"w", "v"}
     assert_true(model)
-    assert not close_all([Field(scope, {"ConvTranspose"}) for scope in model.scopes])
+    assert not close_all([Field(model, scope, {"ConvTranspose"}) for scope in model.scopes])

@@ -125,7 +125,7 @@ class Program:
         blamed = any(t is not None and t.shape is None for t in inputs)
         if not blamed:
             trial.opaque.setdefault(node.label, reason)
-        shapes = self._model.inferred_shapes[0] if not node.location.graph else {}
+        shapes = self._model.main.shapes if not node.location.graph else {}
         outputs = []
         for name in node.outputs:
             shape = shapes.get(name)

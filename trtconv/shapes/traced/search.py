@@ -57,9 +57,9 @@ class _Verdict:
 
 def baked_in(model: OnnxModel) -> Baked:
     """Returns what is baked into a model as it is now; asked by a rule and by every pass in turn, found out once."""
-    if "baked" not in model.derived:
-        model.derived["baked"] = Baked(model)
-    found: Baked = model.derived["baked"]
+    if "baked" not in model.whole.derived:
+        model.whole.derived["baked"] = Baked(model)
+    found: Baked = model.whole.derived["baked"]
     return found
 
 
