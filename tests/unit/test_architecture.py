@@ -40,7 +40,6 @@ DOORS = {
     "google": ["graph/*"],
     "onnx": [
         "explainer/isolate.py",
-        "explainer/quantizers.py",
         "exporter/finish.py",
         "exporter/job.py",
         "exporter/run.py",

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from trtconv.core.errors import InputError
-from trtconv.explainer.place import place_of
+from trtconv.explainer.around import place_of
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.views import Deconv
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -64,20 +65,20 @@ def _layers(name: str, parsed: ParsedNetwork, differences: tuple[str, ...]) -> L
 
 def isolate(model: OnnxModel, node: Deconv) -> ModelProto | None:
     """Returns a model of one node: same attributes, types, shapes and kinds of weight and bias; zeros for weights."""
-    shape = node.scope.shape(node.node.input[1])
+    shape = node.weight_shape
     geometry = node.geometry
     if isinstance(geometry, str) or shape is None or len(shape) != geometry.rank + 2 or None in shape:
         return None
     weight = tuple(size for size in shape if size is not None)
-    tensors = {"w": (node.node.input[1], weight)}
+    tensors = {"w": (node.inputs[1], weight)}
     if node.bias:
         tensors["b"] = (node.bias, (weight[1] * geometry.group,))
-    element, width = _ELEMENT_TYPES.get(node.scope.dtype(node.node.input[1]) or "", _ELEMENT_TYPES["float32"])
+    element, width = _ELEMENT_TYPES.get(node.scope.dtype(node.inputs[1]) or "", _ELEMENT_TYPES["float32"])
     inputs = [helper.make_tensor_value_info("x", element, _data_shape(node, weight))]
     initializers = []
     for name, (source, dims) in tensors.items():
         if _is_constant(node.scope, source):
-            initializers.append(helper.make_tensor(name, element, dims, bytes(_product(dims) * width), raw=True))
+            initializers.append(helper.make_tensor(name, element, dims, bytes(math.prod(dims) * width), raw=True))
         else:
             inputs.append(helper.make_tensor_value_info(name, element, dims))
     output = helper.make_tensor_value_info("y", element, [None] * len(weight))
@@ -87,16 +88,9 @@ def isolate(model: OnnxModel, node: Deconv) -> ModelProto | None:
 
 
 def _data_shape(node: Deconv, weight: Sequence[int]) -> list[int | str]:
-    shape = node.scope.shape(node.node.input[0]) or ()
+    shape = node.input_shape or ()
     sizes = [*shape[2:], *[None] * len(weight)][: len(weight) - 2]
     return ["n", weight[0], *(f"d{axis}" if size is None else size for axis, size in enumerate(sizes))]
-
-
-def _product(sizes: Sequence[int]) -> int:
-    count = 1
-    for size in sizes:
-        count *= size
-    return count
 
 
 def _renamed(node: NodeProto, inputs: Sequence[str]) -> NodeProto:

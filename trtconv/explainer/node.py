@@ -4,26 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from trtconv.core.errors import EnvironmentMissing
 from trtconv.core.findings import Finding, Severity
 from trtconv.core.requests.explain import (
     Axis,
     ExplainReport,
     ExplainRequest,
     Explanation,
+    Layers,
     Listed,
     Parser,
 )
+from trtconv.core.target import Target
+from trtconv.explainer.around import attributes_of, findings_at, group_of, place_of
 from trtconv.explainer.axis import describe_axes, describe_node, joint_advice
-from trtconv.explainer.context import After, Before, Desk, attributes_of
 from trtconv.explainer.find import find
-from trtconv.explainer.place import place_of, spatial_shape
+from trtconv.explainer.isolate import parse_alone
 from trtconv.explainer.quantizers import quantization_of
 from trtconv.explainer.rewritten import rewrite_of
-from trtconv.graph.deconv import Geometry
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.types import CONCERNED
 from trtconv.graph.views import Deconv
+from trtconv.passes import PassResult, passes_for, run_passes
 from trtconv.rules.base import ModelView
+from trtconv.runtimes import tensorrt
+from trtconv.runtimes.tensorrt import Runtime
 
 
 def explain(request: ExplainRequest) -> ExplainReport:
@@ -43,10 +48,10 @@ def explain(request: ExplainRequest) -> ExplainReport:
     model.inline_functions_with(*CONCERNED)
     nodes = ModelView(model).deconvs
     asked = find(model, nodes, request.node) if request.node else nodes[0] if len(nodes) == 1 else None
-    desk = Desk.at(request.target)
+    target, engine, why_not = _parser_for(request.target)
     listed = tuple(_listed(node) for node in nodes)
-    explanation = None if asked is None else _explain(model, asked, desk)
-    return ExplainReport(str(request.model), desk.target, listed, explanation)
+    explanation = None if asked is None else _explain(model, asked, target, engine, why_not)
+    return ExplainReport(str(request.model), target, listed, explanation)
 
 
 def _listed(node: Deconv) -> Listed:
@@ -64,7 +69,7 @@ def _listed(node: Deconv) -> Listed:
         geometry.output_padding,
         geometry.auto_pad,
         geometry.output_shape,
-        _sizes_text(describe_axes(geometry, spatial_shape(node))),
+        _sizes_text(describe_axes(geometry, (node.input_shape or ())[2:])),
     )
 
 
@@ -75,28 +80,53 @@ def _sizes_text(axes: Sequence[Axis]) -> str:
     return ", ".join(dict.fromkeys(formulas))
 
 
-def _explain(model: OnnxModel, node: Deconv, desk: Desk) -> Explanation:
-    geometry = node.geometry
-    before = Before.of(model, node, desk)
-    after = After.of(model, node, desk)
+def _parser_for(target: Target | None) -> tuple[Target, Runtime | None, str]:
+    """Returns what a node is explained for, whose parser can be asked, and why none can.
+
+    Args:
+        target: None is for the TensorRT that is installed.
+    """
+    try:
+        engine = tensorrt.load(target)
+    except EnvironmentMissing as error:
+        return target or Target("tensorrt"), None, error.message
+    return target if target is not None and target.version else engine.info.target, engine, ""
+
+
+def _explain(model: OnnxModel, node: Deconv, target: Target, engine: Runtime | None, why_not: str) -> Explanation:
+    geometry, weight = node.geometry, node.weight_shape
     fault = geometry if isinstance(geometry, str) else ""
-    axes = describe_axes(geometry, before.spatial) if isinstance(geometry, Geometry) else ()
+    axes = () if isinstance(geometry, str) else describe_axes(geometry, (node.input_shape or ())[2:])
+    findings = findings_at(model, target, node, group_of(node))
+    layers = None if engine is None else parse_alone(model, node, engine)
+    rewritten = model.copy()
+    done, made = _rewritten(rewritten, node, target)
+    left = () if made is None else findings_at(rewritten, target, made, {made.index})
+    new_layers = None if made is None or engine is None else parse_alone(rewritten, made, engine)
     advice = [f"{', '.join(names)}: {text}" for text, names in _by_text(axes).items()]
     return Explanation(
-        place=before.place,
-        name=before.name,
-        output=before.output,
+        place=place_of(node),
+        name=node.node.name,
+        output=node.node.output[0],
         fault=fault,
-        attributes=attributes_of(geometry) if isinstance(geometry, Geometry) else {},
-        input_shape=before.input_shape,
-        weight=before.weight,
+        attributes={} if isinstance(geometry, str) else attributes_of(geometry),
+        input_shape=node.input_shape,
+        weight=weight,
         axes=axes,
-        parts=describe_node(geometry, before.weight, before.has_bias) if isinstance(geometry, Geometry) else (),
-        parser=_parser(fault, before, desk),
-        rewrite=rewrite_of(before, after, geometry),
-        quantization=quantization_of(before, after),
+        parts=() if isinstance(geometry, str) else describe_node(geometry, weight, bool(node.bias)),
+        parser=_parser(fault, findings, layers, why_not),
+        rewrite=rewrite_of(node, done, made, left, new_layers),
+        quantization=quantization_of(node, findings, made, left),
         advice=(*advice, *joint_advice(axes)),
     )
+
+
+def _rewritten(model: OnnxModel, node: Deconv, target: Target) -> tuple[PassResult, Deconv | None]:
+    """Runs the passes on a copy of a node's model; returns what they did, and the node there, if it is still there."""
+    model.name_nodes("ConvTranspose")
+    name = model.scopes[node.scope.position].columns.names[node.index]
+    done = run_passes(model, passes_for("as-is"), target)
+    return done, next((each for each in ModelView(model).deconvs if each.node.name == name), None)
 
 
 def _by_text(axes: Sequence[Axis]) -> dict[str, list[str]]:
@@ -108,19 +138,17 @@ def _by_text(axes: Sequence[Axis]) -> dict[str, list[str]]:
     return found
 
 
-def _parser(fault: str, before: Before, desk: Desk) -> Parser:
-    findings = tuple(f for f in before.findings if f.code.startswith("TC1"))
+def _parser(fault: str, found: Sequence[Finding], layers: Layers | None, why_not: str) -> Parser:
+    findings = tuple(f for f in found if f.code.startswith("TC1"))
     if fault:
         expected = "reads the node as something, or fails"
     elif findings:
         expected = "; ".join(f.message for f in findings)
     else:
         expected = "reads the node as it is meant: one deconvolution, with the crops above as its pre and post padding"
-        expected += _but_quantizers(before.findings)
-    why_not = desk.why_not
-    if before.layers is None and not why_not:
-        why_not = fault or "the weight's shape is not known, so the node cannot be parsed by itself"
-    return Parser(expected, findings, before.layers, "" if before.layers else why_not)
+        expected += _but_quantizers(found)
+    unknown = fault or "the weight's shape is not known, so the node cannot be parsed by itself"
+    return Parser(expected, findings, layers, "" if layers else why_not or unknown)
 
 
 def _but_quantizers(findings: Sequence[Finding]) -> str:

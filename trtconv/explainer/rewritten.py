@@ -4,38 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from trtconv.core.requests.explain import Axis, Rewrite
+from trtconv.core.findings import Finding
+from trtconv.core.requests.explain import Axis, Layers, Rewrite
+from trtconv.explainer.around import attributes_of, labels_of
 from trtconv.explainer.axis import describe_axes, elements
-from trtconv.explainer.context import After, Before, attributes_of
-from trtconv.explainer.place import Shape, weight_shape
 from trtconv.graph import deconv
 from trtconv.graph.deconv import Crop, Geometry
-from trtconv.graph.views import Deconv
+from trtconv.graph.views import Deconv, Shape
+from trtconv.passes import PassResult
 
 
-def rewrite_of(before: Before, after: After, old: Geometry | str) -> Rewrite:
-    """Tells what the passes did to a node."""
-    made = after.node
-    named = before.related if made is None else before.related | {made.node.name}
-    edits = tuple(edit for edit in after.done.edits if edit.node in named)
-    skipped = tuple(skip for skip in after.done.skipped if skip.node in named)
+def rewrite_of(
+    node: Deconv, done: PassResult, made: Deconv | None, left: tuple[Finding, ...], layers: Layers | None
+) -> Rewrite:
+    """Tells what the passes did to a node.
+
+    Args:
+        node: The node as it was.
+        done: What they did to the whole model.
+        made: The node afterwards; None where it is gone.
+        left: What the rules still have against it.
+        layers: What the installed parser makes of it.
+    """
+    named = labels_of(node) | ({made.node.name} if made is not None else set())
+    edits = tuple(edit for edit in done.edits if edit.node in named)
+    skipped = tuple(skip for skip in done.skipped if skip.node in named)
     if made is None or isinstance(made.geometry, str):
-        return Rewrite(edits, skipped, {}, None, (), (), after.findings)
-    behind = tuple(_behind(made, before.output))
-    producer = made.scope.producer(made.node.input[0])
-    padded = made.node.input[0] != before.input and producer is not None and producer.op_type == "Pad"
-    return Rewrite(
-        edits=edits,
-        skipped=skipped,
-        attributes=attributes_of(made.geometry),
-        weight=weight_shape(made),
-        behind=behind,
-        why=()
-        if isinstance(old, str)
-        else tuple(_why(old, before.spatial, made.geometry, behind, padded, bool(edits))),
-        findings=after.findings,
-        layers=after.layers,
-    )
+        return Rewrite(edits, skipped, {}, None, (), (), left)
+    behind = tuple(_behind(made, node.node.output[0]))
+    why = [] if isinstance(node.geometry, str) else list(_why(node, node.geometry, made, behind, bool(edits)))
+    attributes = attributes_of(made.geometry)
+    return Rewrite(edits, skipped, attributes, made.weight_shape, behind, tuple(why), left, layers)
 
 
 def _behind(node: Deconv, output: str) -> Iterator[str]:
@@ -52,10 +51,10 @@ def _behind(node: Deconv, output: str) -> Iterator[str]:
         seen.add(current)
 
 
-def _why(
-    old: Geometry, sizes: Shape, new: Geometry, behind: Sequence[str], padded: bool, edited: bool
-) -> Iterator[str]:
+def _why(node: Deconv, old: Geometry, made: Deconv, behind: Sequence[str], edited: bool) -> Iterator[str]:
     """Yields why a rewritten node computes the same."""
+    new = made.geometry
+    assert isinstance(new, Geometry)
     if old == new:
         what = "the attributes stay as they are" if edited else "nothing had to change"
         yield f"{what}: the pads say by themselves which part of the full result is returned"
@@ -66,7 +65,8 @@ def _why(
             " cut or add the rest, and the bias comes last, so that it is in every element"
         )
     elif old.begin_pads + old.end_pads != new.begin_pads + new.end_pads or not old.is_explicit:
-        yield from _why_same_window(old, sizes, padded)
+        padded = made.inputs[0] != node.inputs[0] and made.producer(0, "Pad") is not None
+        yield from _why_same_window(old, (node.input_shape or ())[2:], padded)
     if old.dilations != new.dilations:
         yield (
             f"dilation {list(old.dilations)} is in the kernel now, as zeros between its taps:"

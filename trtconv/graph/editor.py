@@ -96,9 +96,13 @@ class Field:
             self._bare.add(id(node))
             return node
 
-    def location(self, node: gs.Node, tensor: str = "") -> Location:
+    def index(self, node: gs.Node) -> int:
+        """Returns the position of a node in the graph as it was opened."""
+        return self._index[id(node)]
+
+    def location(self, node: gs.Node) -> Location:
         """Returns where a node was in the graph as it was opened."""
-        return self.scope.location(self._index[id(node)], tensor)
+        return self.scope.location(self.index(node))
 
     def values(self, tensor: gs.Tensor) -> NDArray[Any] | None:
         """Returns a constant's values: an initializer's or a Constant node's; None for anything computed."""
@@ -118,7 +122,7 @@ class Field:
         cone = self._constant_cone(tensor)
         if cone is None:
             return None
-        nodes = [self.scope.columns.nodes[self._index[id(n)]] for n in cone]
+        nodes = [self.scope.columns.nodes[self.index(n)] for n in cone]
         constants = (t for n in cone for t in n.inputs if isinstance(t, gs.Constant))
         feeds = {t.name: v for t in constants if (v := self.values(t)) is not None}
         return _evaluate(nodes, feeds, tensor.name, self.model.proto.opset_import)
@@ -197,7 +201,7 @@ class Field:
 
     def replace(self, node: gs.Node, by: Sequence[gs.Node]) -> None:
         """Puts nodes, in topological order, where a node was; `by` may contain the node itself, changed."""
-        self._replaced[self._index[id(node)]] = list(by)
+        self._replaced[self.index(node)] = list(by)
 
     def fold_into(self, node: gs.Node, values: NDArray[Any]) -> None:
         """Makes an initializer of a node's output, under the same name; the node goes."""

@@ -150,7 +150,7 @@ class Scope:
 
     def dtype(self, name: str) -> str | None:
         """Returns the element type of a tensor as numpy names it, or None where it is not known."""
-        tensor = self.initializer(name)
+        tensor = self.constant(name)
         if tensor is not None:
             return known_dtype_name(tensor.data_type)
         known = known_dtype_name(self.types.get(name, 0))
@@ -158,7 +158,7 @@ class Scope:
 
     def shape(self, name: str) -> tuple[int | None, ...] | None:
         """Returns the shape of a tensor, None for each size that is not known, or None where the rank is not."""
-        tensor = self.initializer(name)
+        tensor = self.constant(name)
         if tensor is not None:
             return tuple(tensor.dims)
         known = self.shapes.get(name)

@@ -16,7 +16,7 @@ from trtconv.graph.editor import Field
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.quantization import EMULATED, along, dequantize, limits, quantize_symmetric, symmetric_cover
 from trtconv.passes.base import Pass, PassResult
-from trtconv.passes.quantized import Group, Linear, each_group, each_pad, has_linear, pad_value
+from trtconv.passes.quantized import Group, Quantizer, each_group, each_pad, has_linear, pad_value
 from trtconv.passes.rounding import ROUND_OPSET, round_clipped
 from trtconv.passes.shift_uint8 import substitute
 
@@ -129,13 +129,13 @@ def _half(group: Group) -> str:
     return next(str(each.scale.dtype) for each in group.linears if each.scale.dtype != np.float32)
 
 
-def _point(each: Linear) -> NDArray[np.float32]:
+def _point(each: Quantizer) -> NDArray[np.float32]:
     """Returns a node's zero point, shaped to broadcast."""
     assert each.zero_point is not None
     return along(each.zero_point.astype(np.float32), each.axis, each.rank or 1)
 
 
-def _origin(group: Group, each: Linear) -> NDArray[np.float32]:
+def _origin(group: Group, each: Quantizer) -> NDArray[np.float32]:
     """Returns what was subtracted from the quantised values that a DequantizeLinear reads.
 
     Only a group of one QuantizeLinear has several zero points; in others all nodes have the same one.
@@ -143,7 +143,7 @@ def _origin(group: Group, each: Linear) -> NDArray[np.float32]:
     return next((_point(other) for other in group.linears if other.quantizes), _point(each))
 
 
-def _emulate(field: Field, each: Linear, group: Group) -> list[gs.Node]:
+def _emulate(field: Field, each: Quantizer, group: Group) -> list[gs.Node]:
     """Returns float nodes in place of a QuantizeLinear or DequantizeLinear; between them goes q - zero_point."""
     node, name = each.node, each.node.name or each.node.op
     rank = each.rank or 1
@@ -169,7 +169,7 @@ def _emulate(field: Field, each: Linear, group: Group) -> list[gs.Node]:
     return [*cast, divide, rounded, capped, field.node("Max", f"{name}/Max", [capped.outputs[0], lowest], output)]
 
 
-def _widen(field: Field, each: Linear, name: str) -> list[gs.Node]:
+def _widen(field: Field, each: Quantizer, name: str) -> list[gs.Node]:
     """Returns the Cast that makes the input of a QuantizeLinear float32, if it is not.
 
     ONNX Runtime divides and multiplies in float32 whatever the type of the scale. Where the quotient is rounded to
@@ -181,7 +181,7 @@ def _widen(field: Field, each: Linear, name: str) -> list[gs.Node]:
     return [field.node("Cast", f"{name}/Cast", [source], f"{name}.float", to=int(TensorProto.FLOAT))]
 
 
-def _dequantize(field: Field, each: Linear, scale: gs.Tensor, distance: NDArray[np.float32]) -> list[gs.Node]:
+def _dequantize(field: Field, each: Quantizer, scale: gs.Tensor, distance: NDArray[np.float32]) -> list[gs.Node]:
     """Returns float nodes in place of a DequantizeLinear; the distance is from its zero point to the quantiser's."""
     node, name = each.node, each.node.name or each.node.op
     output, source = node.outputs[0], node.inputs[0]
@@ -203,7 +203,7 @@ def _scalar(value: Any) -> NDArray[Any]:
     return array.reshape(())
 
 
-def _fold_weight(field: Field, each: Linear) -> None:
+def _fold_weight(field: Field, each: Quantizer) -> None:
     values = field.values(each.node.inputs[0])
     assert values is not None
     field.fold_into(each.node, dequantize(values, each.scale, each.zero_point, each.axis))
@@ -243,7 +243,7 @@ class RequantizeSymmetric(_AsymmetricPass):
         points = sorted(group.zero_points)
         return f"{group.dtype} around {points} requantised in int8: values move by at most {_up(worst)}"
 
-    def _requantize(self, field: Field, each: Linear, dtype: str) -> float:
+    def _requantize(self, field: Field, each: Quantizer, dtype: str) -> float:
         """Gives a node its symmetric scale; returns by how much a value may move, in the tensor's own unit."""
         old, cover = _covers(each, dtype)
         scale = cover.reshape(each.scale.shape).astype(each.scale.dtype)
@@ -260,7 +260,7 @@ class RequantizeSymmetric(_AsymmetricPass):
         return float((old + cover).max() / 2)
 
 
-def _covers(each: Linear, dtype: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _covers(each: Quantizer, dtype: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Returns the scales of a quantiser, and the int8 scales that cover their ranges; one entry a channel."""
     assert each.zero_point is not None
     old = each.scale.astype(np.float64).reshape(-1)
@@ -268,7 +268,7 @@ def _covers(each: Linear, dtype: str) -> tuple[NDArray[np.float64], NDArray[np.f
     return old, np.array([symmetric_cover(s, int(z), dtype) for s, z in zip(old, points, strict=True)])
 
 
-def _cut_range(field: Field, each: Linear, dtype: str) -> list[gs.Node]:
+def _cut_range(field: Field, each: Quantizer, dtype: str) -> list[gs.Node]:
     """Cuts the input of a QuantizeLinear to the range that its new scale would exceed; returns the new nodes."""
     assert each.zero_point is not None
     node, name = each.node, each.node.name or each.node.op

@@ -8,14 +8,13 @@ import numpy as np
 import onnx_graphsurgeon as gs
 from numpy.typing import NDArray
 
-from trtconv.core.frozen import frozen
 from trtconv.core.target import Target
 from trtconv.graph.editor import Field
 from trtconv.graph.model import OnnxModel
-from trtconv.graph.quantization import EMULATED, along, dequantize, quantize, quantize_symmetric, symmetric_scale
+from trtconv.graph.quantization import along, dequantize, quantize_symmetric, symmetric_scale
 from trtconv.graph.scope import Scope
 from trtconv.passes.base import NodePass, Operation, Refusal
-from trtconv.passes.quantized import Linear, has_linear, read_linear
+from trtconv.passes.quantized import Quantizer, Weights, has_linear, read_linear, read_weights
 
 OUTPUT_AXIS = {"Conv": 0, "ConvTranspose": 1}
 """Axis of the output channels in the weight. ConvTranspose weights are (C_in, C_out/group, k...)."""
@@ -23,19 +22,6 @@ OUTPUT_AXIS = {"Conv": 0, "ConvTranspose": 1}
 
 _ROUNDED = 0.55
 """How many steps rounding to integers may move a value: a half, and what a scale in float16 adds."""
-
-
-@frozen
-class _Weights:
-    """The weights of a layer.
-
-    Args:
-        computed: What the model multiplies with.
-        original: What it quantises, where that is within rounding of `computed`; else None.
-    """
-
-    computed: NDArray[Any]
-    original: NDArray[Any] | None
 
 
 class MoveChannelScales(NodePass):
@@ -85,39 +71,22 @@ def _shares_scales(node: gs.Node, target: Target) -> bool:
     return bool(node.op == "ConvTranspose" and node.attrs.get("group", 1) > 1 and target.before(10))
 
 
-def _weights(field: Field, linear: Linear) -> _Weights | str:
-    """Returns the weights behind a DequantizeLinear, or why they cannot be had."""
-    source = linear.node.inputs[0]
-    values = field.fold(source)
-    if values is not None:
-        return _Weights(_real(values, linear), None)
-    quantizer = source.inputs[0] if source.inputs else None
-    if quantizer is None or quantizer.op != "QuantizeLinear":
-        return "its weight is computed at run time"
-    writer = read_linear(field, quantizer)
-    if isinstance(writer, str):
-        return writer
-    original = field.fold(quantizer.inputs[0])
-    if original is None:
-        return "its weight is computed at run time"
-    point = np.zeros(1, np.uint8) if writer.zero_point is None else writer.zero_point
-    if str(point.dtype) not in EMULATED:
-        return f"its weight is quantised to {point.dtype}"
-    computed = _real(quantize(original, writer.scale, point, writer.axis), linear)
-    near = np.abs(computed.astype(np.float32) - original.astype(np.float32)) <= _step(linear, computed) * _ROUNDED
-    return _Weights(computed, original if near.all() else None)
+def _weights(field: Field, linear: Quantizer) -> Weights | str:
+    """Returns the weights behind a DequantizeLinear; float ones only where its quantiser does no more than round."""
+    found = read_weights(field, linear)
+    if isinstance(found, str) or found.original is None:
+        return found
+    away = np.abs(found.computed.astype(np.float32) - found.original.astype(np.float32))
+    near = away <= _step(linear, found.computed) * _ROUNDED
+    return found if near.all() else Weights(found.computed, None)
 
 
-def _real(integers: NDArray[Any], linear: Linear) -> NDArray[Any]:
-    return dequantize(integers, linear.scale, linear.zero_point, linear.axis)
-
-
-def _step(linear: Linear, weights: NDArray[Any]) -> NDArray[np.float32]:
+def _step(linear: Quantizer, weights: NDArray[Any]) -> NDArray[np.float32]:
     """Returns a quantiser's scales, shaped to broadcast."""
     return along(linear.scale.astype(np.float32), linear.axis, weights.ndim)
 
 
-def _requantize(field: Field, node: gs.Node, linear: Linear, weights: _Weights, axis: int | None) -> str | Refusal:
+def _requantize(field: Field, node: gs.Node, linear: Quantizer, weights: Weights, axis: int | None) -> str | Refusal:
     name = node.name or node.op
     real = weights.computed if weights.original is None else weights.original
     scales = symmetric_scale(real, axis, linear.scale.dtype)

@@ -11,8 +11,8 @@ from trtconv.graph.deconv import Geometry
 from trtconv.graph.editor import Field
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.scope import Scope
+from trtconv.graph.views import Deconv
 from trtconv.passes.base import NodePass, Operation, Refusal
-from trtconv.passes.explicit_deconv import read_geometry
 from trtconv.passes.kernel import find_kernel, replace_kernel
 
 
@@ -38,7 +38,7 @@ class DilateDeconvKernel(NodePass):
     def visit(self, operation: Operation) -> str | Refusal | None:
         field, node = operation.field, operation.node
         assert isinstance(node, gs.Node)
-        geometry = read_geometry(field, node)
+        geometry = Deconv(field.scope, field.index(node)).geometry
         if isinstance(geometry, str):
             return Refusal(geometry)
         if not geometry.is_strided_and_dilated:

@@ -11,9 +11,10 @@ import onnx_graphsurgeon as gs
 
 from trtconv.core.target import Target
 from trtconv.graph import deconv
-from trtconv.graph.deconv import Crop, Geometry, geometry_of
+from trtconv.graph.deconv import Crop, Geometry
 from trtconv.graph.editor import Field
 from trtconv.graph.scope import Scope
+from trtconv.graph.views import Deconv
 from trtconv.passes.base import NodePass, Operation, Refusal
 from trtconv.passes.kernel import Kernel, find_kernel, replace_kernel
 
@@ -49,12 +50,13 @@ class MakeDeconvExplicit(NodePass):
     def visit(self, operation: Operation) -> str | Refusal | None:
         field, node = operation.field, operation.node
         assert isinstance(node, gs.Node)
-        geometry = read_geometry(field, node)
+        view = Deconv(field.scope, field.index(node))
+        geometry = view.geometry
         if isinstance(geometry, str):
             return Refusal(geometry)
         if geometry.is_explicit:
             return None
-        sizes = spatial_sizes(field, node) if geometry.output_shape else None
+        sizes = view.sizes if geometry.output_shape else None
         if geometry.excess_axes(sizes):
             return Refusal("it asks for as many extra elements as its stride and dilation, or more (see TC105)")
         window = deconv.crops(geometry, sizes)
@@ -109,25 +111,6 @@ class _Place(enum.Enum):
     KERNEL = enum.auto()
     INPUT = enum.auto()
     BEHIND = enum.auto()
-
-
-def read_geometry(field: Field, node: gs.Node) -> Geometry | str:
-    """Returns a ConvTranspose's geometry, or why it has none."""
-    if len(node.inputs) < 2:
-        return "it has no weight"
-    weight = node.inputs[1]
-    # Shapes of computed tensors cost an inference over the whole model: asked only where the node does not say.
-    known = isinstance(weight, gs.Constant) or "kernel_shape" not in node.attrs
-    return geometry_of(node.attrs, field.shape(weight) if known else None)
-
-
-def spatial_sizes(field: Field, node: gs.Node) -> tuple[int, ...] | None:
-    """Returns the spatial sizes of a ConvTranspose's input where all are static."""
-    shape = field.shape(node.inputs[0])
-    if shape is None:
-        return None
-    sizes = tuple(n for n in shape[2:] if n is not None)
-    return sizes if len(sizes) == len(shape) - 2 else None
 
 
 def _set_pads(node: gs.Node, kernel: Sequence[int], window: Sequence[Crop]) -> None:

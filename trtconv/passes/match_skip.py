@@ -49,7 +49,7 @@ def _name(found: Unmatched) -> str:
 
 def _match(model: OnnxModel, found: Unmatched) -> str:
     field = Field(model, model.main, {"ConvTranspose"})
-    node = next(n for n in field.graph.nodes if field.location(n).index == found.index)
+    node = next(n for n in field.graph.nodes if field.index(n) == found.index)
     output, name = node.outputs[0], node.name or "ConvTranspose"
     full = field.variable(f"{name}.full")
     node.outputs = [full]

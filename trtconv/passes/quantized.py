@@ -11,15 +11,18 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import onnx_graphsurgeon as gs
 from numpy.typing import NDArray
 
 from trtconv.core.frozen import frozen
 from trtconv.graph.editor import Field, close_all
 from trtconv.graph.model import OnnxModel
-from trtconv.graph.quantization import scale_fault
+from trtconv.graph.quantization import EMULATED, dequantize, quantize
+from trtconv.graph.types import KNOWN_DOMAINS
+from trtconv.graph.views import QUANTIZERS, Linear
 
-LINEAR = frozenset({"QuantizeLinear", "DequantizeLinear"})
+LINEAR = frozenset(QUANTIZERS)
 MOVERS = frozenset(
     {"Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "Identity", "MaxPool", "Pad", "Reshape", "Resize"}
     | {"Slice", "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze"}
@@ -27,13 +30,12 @@ MOVERS = frozenset(
 """Operators that pass quantised values on without computing with them (Resize: to the nearest)."""
 _MEASURES = frozenset({"Shape", "Size"})
 """Operators that do not look at values: whatever type these have then is all the same."""
-_DOMAINS = ("", "ai.onnx", "com.microsoft")
 _DATA_INPUTS = {"Concat": None}
 """How many leading inputs are data; one for operators not listed, None for all."""
 
 
 @frozen
-class Linear:
+class Quantizer:
     """A QuantizeLinear or DequantizeLinear with constant scale and zero point.
 
     Args:
@@ -64,7 +66,7 @@ class Linear:
 def has_linear(model: OnnxModel) -> bool:
     """Whether a model quantises anything; ONNX Runtime's quantiser writes 16-bit Q/DQ in its own domain."""
     return any(
-        scope.columns.domains[index] in _DOMAINS
+        scope.columns.domains[index] in KNOWN_DOMAINS
         for scope in model.scopes
         for op in LINEAR
         for index in scope.by_op.get(op, ())
@@ -79,62 +81,49 @@ def moves(node: gs.Node) -> bool:
     return bool(node.attrs.get("mode", "nearest") == "nearest" and not crops)
 
 
-def read_linear(field: Field, node: gs.Node) -> Linear | str:
+def read_linear(field: Field, node: gs.Node) -> Quantizer | str:
     """Reads a node, or says why it cannot be read, or why its scales make no sense."""
-    if node.attrs.get("block_size"):
-        return "it quantises in blocks"
-    scale = field.values(node.inputs[1])
-    if scale is None:
-        return f"its scale {node.inputs[1].name!r} is computed at run time"
-    if not scale.size:
-        return f"its scale {node.inputs[1].name!r} holds no value"
-    point = None
-    if len(node.inputs) > 2 and not node.inputs[2].is_empty():
-        point = field.values(node.inputs[2])
-        if point is None:
-            return f"its zero point {node.inputs[2].name!r} is computed at run time"
-    clash = _clash(field, node.inputs[0], point) if node.op == "DequantizeLinear" else None
-    if clash:
-        return clash
-    fault = scale_fault(scale)
-    if fault:
-        return f"its {fault}"
-    if point is not None and point.size not in (1, scale.size):
-        return f"it has {point.size} zero points for {scale.size} scales"
-    shape = _shape(field, node.inputs[0]) if scale.size > 1 else None
-    if shape is None:
-        return Linear(node, scale, point, int(node.attrs.get("axis", 1)), None)
-    axis = _channel_axis(node, shape, scale)
-    return axis if isinstance(axis, str) else Linear(node, scale, point, axis, len(shape))
+    linear = Linear(field.scope, field.index(node))
+    if linear.problem or linear.scale is None or isinstance(linear.channels, str):
+        return str(linear.problem)
+    return Quantizer(node, linear.scale, linear.zero_point, *linear.channels)
 
 
-def _clash(field: Field, tensor: gs.Tensor, point: NDArray[Any] | None) -> str | None:
-    """Returns how a constant's type differs from that of its zero point, or None."""
-    values = field.values(tensor)
-    if values is None or point is None or values.dtype == point.dtype:
-        return None
-    return f"its input is {values.dtype} and its zero point {point.dtype}"
+COMPUTED = "its weight is computed at run time"
 
 
-def _channel_axis(node: gs.Node, shape: tuple[int | None, ...], scale: NDArray[Any]) -> int | str:
-    """Returns the axis that several scales are for, counted from the front, or why they fit none."""
-    axis = int(node.attrs.get("axis", 1))
-    if len(shape) == 1 and "axis" not in node.attrs:
-        axis = 0
-    if not -len(shape) <= axis < len(shape):
-        return f"its axis {axis} does not exist in {list(shape)}"
-    if shape[axis] not in (None, scale.size):
-        return f"it has {scale.size} scales for {shape[axis]} channels (axis {axis} of {list(shape)})"
-    return axis % len(shape)
+@frozen
+class Weights:
+    """The weights behind a DequantizeLinear.
+
+    Args:
+        computed: What the model multiplies with.
+        original: What it quantises; None where it holds integers.
+    """
+
+    computed: NDArray[Any]
+    original: NDArray[Any] | None
 
 
-def _shape(field: Field, tensor: gs.Tensor) -> tuple[int | None, ...] | None:
-    """Returns a tensor's shape; quantising does not change it, and a constant's costs no inference."""
-    values = field.values(tensor)
-    if values is not None:
-        return values.shape
-    quantizer = tensor.inputs[0] if tensor.inputs and tensor.inputs[0].op == "QuantizeLinear" else None
-    return field.shape(tensor if quantizer is None else quantizer.inputs[0])
+def read_weights(field: Field, reader: Quantizer) -> Weights | str:
+    """Returns the weights behind a DequantizeLinear, or why they cannot be had: `COMPUTED`, for one."""
+    source = reader.node.inputs[0]
+    integers, original = field.fold(source), None
+    if integers is None:
+        quantizer = source.inputs[0] if source.inputs else None
+        if quantizer is None or quantizer.op != "QuantizeLinear":
+            return COMPUTED
+        writer = read_linear(field, quantizer)
+        if isinstance(writer, str):
+            return writer
+        original = field.fold(quantizer.inputs[0])
+        if original is None:
+            return COMPUTED
+        point = np.zeros(1, np.uint8) if writer.zero_point is None else writer.zero_point
+        if str(point.dtype) not in EMULATED:
+            return f"its weight is quantised to {point.dtype}"
+        integers = quantize(original, writer.scale, point, writer.axis)
+    return Weights(dequantize(integers, reader.scale, reader.zero_point, reader.axis), original)
 
 
 @dataclasses.dataclass
@@ -150,7 +139,7 @@ class Group:
     """
 
     first: gs.Node
-    linears: list[Linear] = dataclasses.field(default_factory=list)
+    linears: list[Quantizer] = dataclasses.field(default_factory=list)
     movers: list[gs.Node] = dataclasses.field(default_factory=list)
     constants: list[gs.Tensor] = dataclasses.field(default_factory=list)
     obstacle: str = ""

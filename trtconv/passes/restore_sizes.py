@@ -45,7 +45,7 @@ class _BakedPass(Pass):
                 skips = [Skip(self.name, _named(each), each.why) for each in baked.refusals() if self.tells(each)]
                 break
             field = Field(model, model.main, self.ops)
-            nodes = {field.location(node).index: node for node in field.graph.nodes}
+            nodes = {field.index(node): node for node in field.graph.nodes}
             for each in found:
                 said = self.repair(field, nodes, each) + line_of(each.node)
                 edits.append(Edit(self.name, _named(each), said))
@@ -60,7 +60,7 @@ class _BakedPass(Pass):
         """Whether it is this pass that says why nothing was repaired."""
         return False
 
-    def repair(self, field: Field, nodes: dict[int | None, gs.Node], what: Any) -> str:
+    def repair(self, field: Field, nodes: dict[int, gs.Node], what: Any) -> str:
         """Repairs one of them; returns what was done."""
         raise NotImplementedError
 
@@ -83,7 +83,7 @@ class RestorePixelShuffle(_BakedPass):
         # DepthToSpace has a mode from opset 11 on; before, it is DCR.
         return [s for s in baked.shuffles() if opset >= 11 or s.mode != "CRD"]
 
-    def repair(self, field: Field, nodes: dict[int | None, gs.Node], what: Shuffle) -> str:
+    def repair(self, field: Field, nodes: dict[int, gs.Node], what: Shuffle) -> str:
         first, turn, last = (nodes[index] for index in what.nodes)
         source, output, name = first.inputs[0], last.outputs[0], last.name or what.op
         last.outputs.clear()
@@ -116,7 +116,7 @@ class RestoreResizeScales(_BakedPass):
     def tells(self, refusal: Refusal) -> bool:
         return refusal.node.op == "Resize"
 
-    def repair(self, field: Field, nodes: dict[int | None, gs.Node], what: Scaling) -> str:
+    def repair(self, field: Field, nodes: dict[int, gs.Node], what: Scaling) -> str:
         node = nodes[what.index]
         scales = field.constant(f"{node.name or 'Resize'}.scales", np.array(what.scales, np.float32))
         kept = list(node.inputs)[:2]
@@ -138,7 +138,7 @@ class RestoreReshapeTarget(_BakedPass):
     def tells(self, refusal: Refusal) -> bool:
         return refusal.node.op != "Resize"
 
-    def repair(self, field: Field, nodes: dict[int | None, gs.Node], what: BakedTarget) -> str:
+    def repair(self, field: Field, nodes: dict[int, gs.Node], what: BakedTarget) -> str:
         node = nodes[what.index]
         made: list[gs.Node] = []
         node.inputs[1] = _target(field, node, what, made)

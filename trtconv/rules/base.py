@@ -11,7 +11,8 @@ from trtconv.core.findings import Finding, Location, Severity
 from trtconv.core.target import Target
 from trtconv.graph.deconv import Geometry
 from trtconv.graph.model import OnnxModel
-from trtconv.graph.views import Deconv, Linear
+from trtconv.graph.types import KNOWN_DOMAINS
+from trtconv.graph.views import QUANTIZERS, Deconv, Linear
 from trtconv.shapes.traced.search import Baked, baked_in
 
 
@@ -62,9 +63,6 @@ class Rule(Page):
         return Finding(self.code, self.name, message, severity or self.severity, location, self.fix)
 
 
-_LINEAR = ("QuantizeLinear", "DequantizeLinear")
-
-
 class ModelView:
     """A model as the rules see it: what several of them need is worked out once.
 
@@ -83,16 +81,16 @@ class ModelView:
     @functools.cached_property
     def deconvs(self) -> tuple[Deconv, ...]:
         """Every ConvTranspose, in every graph."""
-        return tuple(Deconv(scope, index, node) for scope, index, node in self.model.nodes("ConvTranspose"))
+        return tuple(Deconv(scope, index) for scope, index, _ in self.model.nodes("ConvTranspose"))
 
     @functools.cached_property
     def linears(self) -> tuple[Linear, ...]:
         """Every QuantizeLinear and DequantizeLinear (blocked ones aside), in every graph; ONNX Runtime's own too."""
         found = (
-            Linear(scope, index, scope.columns.nodes[index])
+            Linear(scope, index)
             for scope in self.model.scopes
-            for index in sorted(i for op in _LINEAR for i in scope.by_op.get(op, ()))
-            if scope.columns.domains[index] in ("", "ai.onnx", "com.microsoft")
+            for index in sorted(i for op in QUANTIZERS for i in scope.by_op.get(op, ()))
+            if scope.columns.domains[index] in KNOWN_DOMAINS
         )
         return tuple(linear for linear in found if not linear.attributes.get("block_size"))
 

@@ -54,28 +54,23 @@ class DeconvNotInt8(DeconvRule):
 
 def is_quantized(deconv: Deconv) -> bool:
     """Whether a deconvolution's weight is dequantised."""
-    weight = deconv.scope.producer(deconv.node.input[1]) if len(deconv.node.input) > 1 else None
-    return weight is not None and weight.op_type == "DequantizeLinear"
+    return deconv.dequantizer(1) is not None
 
 
 def _reasons(deconv: Deconv, geometry: Geometry) -> list[str]:
-    scope, node = deconv.scope, deconv.node
     reasons = []
-    source = scope.producer(node.input[0])
-    if source is None or source.op_type != "DequantizeLinear":
+    given = deconv.dequantizer(0)
+    if given is None:
         reasons.append(FLOAT_INPUT)
-    else:
-        point = scope.values(source.input[2]) if len(source.input) > 2 and source.input[2] else None
-        if point is not None and point.any():
-            reasons.append("its input is quantised asymmetrically")
-    shape = scope.shape(node.input[1])
+    elif given.zero_point is not None and given.zero_point.any():
+        reasons.append("its input is quantised asymmetrically")
+    shape = deconv.weight_shape
     if shape is not None and shape[0] is not None and shape[1] is not None:
         ins, outs = shape[0] // geometry.group, shape[1]
         if ins % _INT8_CHANNELS or outs % _INT8_CHANNELS:
             reasons.append(f"{ins} input and {outs} output channels a group are not multiples of {_INT8_CHANNELS}")
     if geometry.group > 1:
         reasons.append(f"it has {geometry.group} groups")
-    behind = scope.consumers.get(node.output[0], ())
-    if geometry.rank == 3 and not any(n.op_type == "QuantizeLinear" for n in behind):
+    if geometry.rank == 3 and not deconv.is_quantized_behind:
         reasons.append("it is 3-D and its output is not quantised")
     return reasons
