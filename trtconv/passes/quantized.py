@@ -109,6 +109,8 @@ def read_weights(field: Field, reader: Quantizer) -> Weights | str:
     """Returns the weights behind a DequantizeLinear, or why they cannot be had: `COMPUTED`, for one."""
     source = reader.node.inputs[0]
     integers, original = field.fold(source), None
+    if integers is not None and reader.zero_point is not None and integers.dtype != reader.zero_point.dtype:
+        return f"its input is {integers.dtype} and its zero point {reader.zero_point.dtype}"
     if integers is None:
         quantizer = source.inputs[0] if source.inputs else None
         if quantizer is None or quantizer.op != "QuantizeLinear":
