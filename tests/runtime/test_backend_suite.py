@@ -13,7 +13,8 @@ from onnx.backend.test.case import node as suite
 from onnx.reference import ReferenceEvaluator
 
 import trtconv
-from support.onnx_models import RTX, TENSORRT_8, assert_equal, rewritten, run, wrap
+from support.onnx_models import RTX, TENSORRT_8, assert_equal, rewritten, wrap
+from support.session import run
 from trtconv.rules.base import ModelView
 
 # collect_testcases would make all 1,884 tests, which takes seconds; this makes the ones of one operator.

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 
 from support.paths import SURFACES
+from support.session import session
 from trtconv.core.dims import InputRange
 
 VERSION = "8.6.0"
@@ -280,7 +280,7 @@ class Engine(Played):
     def __init__(self, data: bytes) -> None:
         model, self._profiles, self._faults, self._told, *rest = pickle.loads(data)
         self._us, self._memory, self._late, self._on_host = rest
-        self._session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+        self._session = session(model, optimised=True)
         values = (*self._session.get_inputs(), *self._session.get_outputs())
         self._io = [value.name for value in values]
         self._inputs = {value.name for value in self._session.get_inputs()}

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
-from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper, parser
 
+from support.session import Array
 from support.tolerances import RELATIVE
 from trtconv.core.target import Target
 from trtconv.graph.model import OnnxModel
 from trtconv.passes import PASSES, Pass, PassResult, run_passes
 from trtconv.runtimes.onnxruntime import relative_error
-
-Array = NDArray[Any]
 
 RTX = Target("rtx", (1, 7))
 TENSORRT_8 = Target("tensorrt", (8, 6))
@@ -318,16 +315,6 @@ def rewritten(
     """Runs the passes on a copy of a model."""
     model = wrap(proto, folder)
     return model, run_passes(model, passes, target)
-
-
-def run(proto: onnx.ModelProto, feeds: Mapping[str, Array]) -> list[Array]:
-    """Runs a model on ONNX Runtime, its own optimisations off."""
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.log_severity_level = 4
-    options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return list(session.run(None, dict(feeds)))
 
 
 def assert_equal(expected: Sequence[Array], got: Sequence[Array]) -> None:

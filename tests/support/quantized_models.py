@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
-from support.onnx_models import Array
+from support.session import Array, run
 from trtconv.passes import PASSES
 
 _EXACT = ("expand-integer-operators", "normalize-quantizers", "fold-integer-bias", "shift-uint8-to-int8")
@@ -246,13 +245,7 @@ class Mover:
 
 def run_bitwise(proto: onnx.ModelProto, feeds: Mapping[str, Array]) -> list[Array]:
     """Runs a model on ONNX Runtime so that constant and computed weights take the same kernels."""
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.log_severity_level = 4
-    options.intra_op_num_threads = 1
-    options.add_session_config_entry("session.disable_prepacking", "1")
-    session = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return list(session.run(None, dict(feeds)))
+    return run(proto, feeds, prepacked=False)
 
 
 def weight_parts(net: Net) -> tuple[Array, Array]:

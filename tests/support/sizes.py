@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import onnx
 import onnx.parser
-import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
+from support.session import session
 from trtconv.core.dims import dynamic_dims
 from trtconv.core.expressions import derived
 from trtconv.graph.model import OnnxModel
@@ -81,18 +81,9 @@ class Brute:
     """Tells by running a model on ONNX Runtime which sizes it accepts."""
 
     def __init__(self, model: OnnxModel) -> None:
-        options = onnxruntime.SessionOptions()
-        options.log_severity_level = 4
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-        proto = onnx.ModelProto()
-        proto.CopyFrom(model.proto)
-        # Declared sizes would only add warnings.
-        for value in proto.graph.output:
-            value.type.tensor_type.ClearField("shape")
         self.inputs = model.inputs
-        self.session = onnxruntime.InferenceSession(
-            proto.SerializeToString(), options, providers=["CPUExecutionProvider"]
-        )
+        # Declared sizes would only add warnings.
+        self.session = session(model.proto, sized=False)
         self.expressions = derived(list(dynamic_dims(model.inputs)))
 
     def shape(self, point: Mapping[str, int]) -> tuple[int, ...] | None:

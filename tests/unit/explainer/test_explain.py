@@ -25,9 +25,9 @@ from support.onnx_models import (
     full_sizes,
     make,
     parse,
-    run,
     window,
 )
+from support.session import run
 from trtconv.cli.formats.explain import explain_text
 from trtconv.cli.formats.json import render
 from trtconv.core.errors import EnvironmentMissing, InputError

@@ -9,13 +9,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("onnxscript")
-ort = pytest.importorskip("onnxruntime")
 
 import numpy as np  # noqa: E402
 import onnx  # noqa: E402
 
 import trtconv  # noqa: E402
 from support import export_nets as nets  # noqa: E402
+from support.session import session  # noqa: E402
 from trtconv import BuildRequest, ExportOptions, Range, Target  # noqa: E402
 from trtconv.core.errors import EnvironmentMissing  # noqa: E402
 
@@ -33,12 +33,12 @@ def _export(module, path: Path, shape, axes, exporter: str) -> trtconv.ExportRep
 
 def _worst(module, path: Path, shapes: Iterable[tuple[int, ...]]) -> float:
     """Returns the largest difference to PyTorch over shapes that PyTorch takes, all of the same shape."""
-    session, worst = ort.InferenceSession(path), 0.0
+    loaded, worst = session(path, optimised=True), 0.0
     for shape in shapes:
         x = torch.randn(shape)
         with torch.no_grad():
             wanted = module(x).numpy()
-        (got,) = session.run(None, {"x": x.numpy()})
+        (got,) = loaded.run(None, {"x": x.numpy()})
         assert got.shape == wanted.shape, shape
         worst = max(worst, float(np.abs(got - wanted).max()))
     return worst

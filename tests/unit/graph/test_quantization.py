@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import helper, numpy_helper
 
-from support.onnx_models import Array, run
+from support.session import Array, run
 from trtconv.graph.quantization import (
     along,
     dequantize,

@@ -7,7 +7,8 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from support.onnx_models import RTX, TENSORRT_8, Layer, assert_equal, attributes, deconvs, make, parse, rewritten, run
+from support.onnx_models import RTX, TENSORRT_8, Layer, assert_equal, attributes, deconvs, make, parse, rewritten
+from support.session import run
 from trtconv.passes import PASSES, PassResult
 
 DILATE = tuple(each for each in PASSES if each.name == "dilate-deconv-kernel")

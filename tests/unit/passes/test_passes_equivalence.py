@@ -14,15 +14,14 @@ from support.onnx_models import (
     RTX,
     TENSORRT_8,
     WEIGHTS,
-    Array,
     Layer,
     assert_equal,
     conv_transpose,
     full_sizes,
     make,
     rewritten,
-    run,
 )
+from support.session import Array, run
 from support.strategies import layers
 from trtconv.core.target import Target
 from trtconv.rules.base import ModelView

@@ -7,7 +7,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from support.onnx_models import RTX, TENSORRT_8, Array, assert_equal, attributes, deconvs, parse, rewritten, run, wrap
+from support.onnx_models import RTX, TENSORRT_8, assert_equal, attributes, deconvs, parse, rewritten, wrap
+from support.session import Array, run
 from trtconv.graph.model import OnnxModel
 from trtconv.passes import PASSES, PassResult, passes_for
 from trtconv.passes.base import run_passes

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 
 from support.onnx_models import RTX
 from support.paths import MODELS
+from support.session import Array, run
 from support.sizes import unet
 from trtconv.graph.model import OnnxModel
 from trtconv.passes import PASSES, PassResult, run_passes
@@ -25,10 +25,8 @@ def matched(proto: onnx.ModelProto) -> tuple[OnnxModel, PassResult]:
     return model, run_passes(model, [PASS], RTX)
 
 
-def run(proto: onnx.ModelProto, x: np.ndarray) -> np.ndarray:
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    return onnxruntime.InferenceSession(proto.SerializeToString(), options).run(None, {"x": x})[0]  # type: ignore[no-any-return]
+def outputs(x: Array, *models: onnx.ModelProto) -> list[Array]:
+    return [run(model, {"x": x})[0] for model in models]
 
 
 def needed(size: int, pooled: bool) -> list[int]:
@@ -53,7 +51,7 @@ def test_every_size(pooled: bool, join: str) -> None:
             x = random.standard_normal((1, 2, height, width)).astype(np.float32)
             own = [list(pair) for pair in zip(needed(height, pooled), needed(width, pooled), strict=True)]
             np.testing.assert_allclose(
-                run(model.proto, x), run(unet(pooled, join=join, paddings=own), x), rtol=1e-5, atol=1e-5
+                *outputs(x, model.proto, unet(pooled, join=join, paddings=own)), rtol=1e-5, atol=1e-5
             )
 
 
@@ -64,7 +62,7 @@ def test_other_ranks(rank: int) -> None:
     for size in (8, 9, 10, 11):
         x = np.ones((1, 2, *[size] * rank), np.float32)
         own = [[n] * rank for n in needed(size, False)]
-        np.testing.assert_allclose(run(model.proto, x), run(unet(False, rank, paddings=own), x), rtol=1e-5, atol=1e-4)
+        np.testing.assert_allclose(*outputs(x, model.proto, unet(False, rank, paddings=own)), rtol=1e-5, atol=1e-4)
 
 
 def test_what_an_example_of_odd_size_left() -> None:

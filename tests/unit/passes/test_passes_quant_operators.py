@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from support.onnx_models import RTX, Array, parse, rewritten, run
+from support.onnx_models import RTX, parse, rewritten
+from support.session import Array, run
 from trtconv.passes import PASSES
 
 EXPAND = tuple(p for p in PASSES if p.name in ("expand-integer-operators", "normalize-quantizers"))

@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import numpy_helper
 
-from support.onnx_models import RTX, TENSORRT_8, assert_equal, parse, rewritten, run
+from support.onnx_models import RTX, TENSORRT_8, assert_equal, parse, rewritten
 from support.quantized_models import EXACT, Net, Quantiser, make_net, run_bitwise, weight_parts
+from support.session import run
 from trtconv.core.target import Target
 from trtconv.graph.quantization import EMULATED, limits
 from trtconv.passes import PASSES, PassResult

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from support.onnx_models import RTX, Array, parse, rewritten, run
+from support.onnx_models import RTX, parse, rewritten
+from support.session import Array, run
 from trtconv.passes import PASSES
 
 IN_FLOAT = tuple(p for p in PASSES if p.name in ("normalize-quantizers", "compute-asymmetric-in-float"))

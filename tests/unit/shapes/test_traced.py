@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import onnx
 import pytest
 
 from support.paths import MODELS
+from support.session import Array, run
 from support.sizes import HEADER, parse, save
 from trtconv.cli.formats.text import rewrite_text
 from trtconv.core.requests.rewrite import RewriteRequest
@@ -20,20 +20,13 @@ from trtconv.pipeline.rewriting import rewrite
 from trtconv.rules import run_rules
 from trtconv.shapes.traced.search import Baked
 
-onnxruntime = pytest.importorskip("onnxruntime")
 RTX = Target("rtx", (1, 7))
 PASSES = (RestorePixelShuffle(), RestoreReshapeTarget(), RestoreResizeScales())
 
 
-def _run(model: OnnxModel, shape: tuple[int, ...]) -> np.ndarray:
-    proto = onnx.ModelProto()
-    proto.CopyFrom(model.proto)
-    for value in proto.graph.output:
-        value.type.tensor_type.ClearField("shape")
-    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+def _run(model: OnnxModel, shape: tuple[int, ...]) -> Array:
     x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
-    result: np.ndarray = session.run(None, {"x": x})[0]
-    return result
+    return run(model.proto, {"x": x}, sized=False)[0]
 
 
 # name: the baked model, the same with dynamic sizes, the traced shape, what repairs it
