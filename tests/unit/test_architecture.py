@@ -1,10 +1,11 @@
-"""Who may import whom. The table is the one of docs/architecture.md; each module may use only modules above it."""
+"""How the house is built: who may import whom, by the table of docs/architecture.md, and how large things may be."""
 
 from __future__ import annotations
 
 import ast
 import fnmatch
 import re
+import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -170,3 +171,25 @@ def test_import_trtconv_loads_nothing_heavy() -> None:
     code = "import sys, trtconv, trtconv.cli; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not heavy & set(done.stdout.split())
+
+
+MOST_ENTRIES = 14
+MOST_LINES_OF_A_FUNCTION = 50
+MEDIAN_LINES_OF_A_FUNCTION = 7
+
+TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in SOURCES}
+
+
+def test_few_entries_stand_at_the_top() -> None:
+    assert len({module_of(path) for path in SOURCES}) <= MOST_ENTRIES
+
+
+def test_functions_are_short() -> None:
+    lengths = {
+        f"{path.relative_to(PACKAGE)}:{node.lineno} {node.name}": (node.end_lineno or 0) - node.lineno + 1
+        for path, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    assert [name for name, lines in lengths.items() if lines > MOST_LINES_OF_A_FUNCTION] == []
+    assert statistics.median(lengths.values()) <= MEDIAN_LINES_OF_A_FUNCTION
