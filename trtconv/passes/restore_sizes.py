@@ -13,8 +13,7 @@ from trtconv.core.target import Target
 from trtconv.graph.editor import Field
 from trtconv.graph.model import OnnxModel
 from trtconv.passes.base import Pass, PassResult
-from trtconv.shapes.traced.interpret import Refusal, Scaling, Shuffle, line_of, word
-from trtconv.shapes.traced.interpret import Target as BakedTarget
+from trtconv.shapes.traced.repairs import ReshapeTarget, Scaling, Shuffle, Unrepaired, line_of, word
 from trtconv.shapes.traced.search import Baked, baked_in
 
 _SPARE_ROUNDS = 64
@@ -56,7 +55,7 @@ class _BakedPass(Pass):
         """Returns what there is to repair."""
         raise NotImplementedError
 
-    def tells(self, refusal: Refusal) -> bool:
+    def tells(self, refusal: Unrepaired) -> bool:
         """Whether it is this pass that says why nothing was repaired."""
         return False
 
@@ -65,7 +64,7 @@ class _BakedPass(Pass):
         raise NotImplementedError
 
 
-def _named(what: Shuffle | Scaling | BakedTarget | Refusal) -> str:
+def _named(what: Shuffle | Scaling | ReshapeTarget | Unrepaired) -> str:
     return what.node.location.node or what.node.label
 
 
@@ -113,7 +112,7 @@ class RestoreResizeScales(_BakedPass):
     def find(self, baked: Baked, opset: int) -> Sequence[Scaling]:
         return baked.scalings() if opset >= 11 else []
 
-    def tells(self, refusal: Refusal) -> bool:
+    def tells(self, refusal: Unrepaired) -> bool:
         return refusal.node.op == "Resize"
 
     def repair(self, field: Field, nodes: dict[int, gs.Node], what: Scaling) -> str:
@@ -132,13 +131,13 @@ class RestoreReshapeTarget(_BakedPass):
     fixes = ("TC213",)
     ops = frozenset({"Reshape"})
 
-    def find(self, baked: Baked, opset: int) -> Sequence[BakedTarget]:
+    def find(self, baked: Baked, opset: int) -> Sequence[ReshapeTarget]:
         return baked.targets() if opset >= 5 else []
 
-    def tells(self, refusal: Refusal) -> bool:
+    def tells(self, refusal: Unrepaired) -> bool:
         return refusal.node.op != "Resize"
 
-    def repair(self, field: Field, nodes: dict[int, gs.Node], what: BakedTarget) -> str:
+    def repair(self, field: Field, nodes: dict[int, gs.Node], what: ReshapeTarget) -> str:
         node = nodes[what.index]
         made: list[gs.Node] = []
         node.inputs[1] = _target(field, node, what, made)
@@ -146,7 +145,7 @@ class RestoreReshapeTarget(_BakedPass):
         return f"target {list(what.old)} is now [{', '.join(word(entry) for entry in what.new)}]"
 
 
-def _target(field: Field, node: gs.Node, what: BakedTarget, made: list[gs.Node]) -> gs.Tensor:
+def _target(field: Field, node: gs.Node, what: ReshapeTarget, made: list[gs.Node]) -> gs.Tensor:
     name = node.name or "Reshape"
     if all(isinstance(entry, int) for entry in what.new):
         return field.constant(f"{name}.target", np.array(what.new, np.int64))

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from trtconv.core.findings import Finding, Severity
 from trtconv.core.target import Target
 from trtconv.rules.base import ModelView, Rule
-from trtconv.shapes.traced.interpret import Refusal, line_of
+from trtconv.shapes.traced.repairs import Unrepaired, line_of
 
 
 class BakedPixelShuffle(Rule):
@@ -127,7 +127,7 @@ class BakedReshape(Rule):
                 yield _refused(self, refusal)
 
 
-def _refused(rule: Rule, refusal: Refusal) -> Finding:
+def _refused(rule: Rule, refusal: Unrepaired) -> Finding:
     node = refusal.node
     message = f"the example's sizes are constants here and not repaired: {node.label}{line_of(node)} {refusal.why}"
     found = rule.finding(message, node.location)

@@ -15,7 +15,7 @@ from trtconv.shapes.lattice import Check, DimLattice
 from trtconv.shapes.view import SizesView
 
 
-class SizeRule(Page):
+class ProfileRule(Page):
     """A check of a model's profiles."""
 
     fix = ""
@@ -29,7 +29,7 @@ class SizeRule(Page):
         return Finding(self.code, self.name, message, severity, location, fix or self.fix)
 
 
-class SizeOffLattice(SizeRule):
+class SizeOffLattice(ProfileRule):
     """A profile's min, opt or max is a size that the network does not accept.
 
     What it checks:
@@ -122,7 +122,7 @@ def _offer(profile: ShapeProfile, dim: DimLattice, pick: str, offered: Sequence[
     return f"The nearest sizes are {' and '.join(map(str, offered))}: use {' or '.join(lines)}, or add --round."
 
 
-class DimensionsTied(SizeRule):
+class DimensionsTied(ProfileRule):
     """A profile gives sizes that are fine alone and not together.
 
     What it checks:
@@ -177,7 +177,7 @@ class DimensionsTied(SizeRule):
             yield self.finding(message, node.location, fix)
 
 
-class NoValidSize(SizeRule):
+class NoValidSize(ProfileRule):
     """The network accepts no size in the range that was asked for.
 
     What it checks:
@@ -231,7 +231,7 @@ class NoValidSize(SizeRule):
             yield self.finding(message, fault.node.location, "Export the model again.", Severity.WARNING)
 
 
-class SizesNotKnown(SizeRule):
+class SizesNotKnown(ProfileRule):
     """The sizes that a network accepts could not be told in full.
 
     What it checks:
@@ -269,7 +269,7 @@ class SizesNotKnown(SizeRule):
             yield self.finding(message, Location(), "", Severity.INFO)
 
 
-SIZE_CHECKS: tuple[SizeRule, ...] = (SizeOffLattice(), DimensionsTied(), NoValidSize(), SizesNotKnown())
+SIZE_CHECKS: tuple[ProfileRule, ...] = (SizeOffLattice(), DimensionsTied(), NoValidSize(), SizesNotKnown())
 MISFITS = frozenset({SizeOffLattice.code, DimensionsTied.code, NoValidSize.code})
 """Codes that say of a size that the network does not accept it."""
 

@@ -15,7 +15,7 @@ from trtconv.core.target import Target
 from trtconv.graph.model import OnnxModel
 from trtconv.passes import PASSES, run_passes
 from trtconv.rules import CHECKS, run_rules
-from trtconv.rules.sizes import SIZE_CHECKS, SizeRule
+from trtconv.rules.sizes import SIZE_CHECKS, ProfileRule
 from trtconv.shapes.view import SizesView
 
 RTX = Target("rtx", (1, 7))
@@ -34,7 +34,7 @@ def _model(text: str) -> OnnxModel:
 
 @pytest.mark.parametrize("rule", SIZE_CHECKS, ids=lambda rule: rule.code)
 @pytest.mark.parametrize("title", ["Before", "After"])
-def test_profile_rules(rule: SizeRule, title: str) -> None:
+def test_profile_rules(rule: ProfileRule, title: str) -> None:
     model = _model(_section(rule.page, title))
     dims = [item for item in _section(rule.page, "Dims").split() if f"{item.partition('=')[0]}" in str(model.inputs)]
     view = SizesView(model, [make_profile(model.inputs, parse_dims(dims))])

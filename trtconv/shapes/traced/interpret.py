@@ -7,7 +7,6 @@ sizes are wrong, or that something is baked in that trtconv cannot repair; its r
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -16,69 +15,10 @@ import numpy as np
 from trtconv.core.frozen import frozen
 from trtconv.shapes.lattice import Num, Sizes, Tensor, Trial
 from trtconv.shapes.lattice.trial import Node
+from trtconv.shapes.traced.repairs import ReshapeTarget, Scaling, Shuffle, Unrepaired, asked_of, freed, ints_of
 
 Point = Mapping[str, int]
 _GENERIC = (1, 8, 64, 120, 128, 256)
-
-
-@frozen
-class Refusal:
-    """Why the sizes that are baked into a model are left alone: what a node does."""
-
-    node: Node
-    why: str
-
-
-@frozen
-class Shuffle:
-    """A pixel shuffle spelled as Reshape, Transpose, Reshape.
-
-    Args:
-        node: The first Reshape.
-        nodes: Positions of the three nodes.
-        op: "DepthToSpace" or "SpaceToDepth".
-        mode: DepthToSpace's mode; for SpaceToDepth "torch" where the channels come before the block.
-        block: Block size.
-        channels: Channels at full resolution.
-        split: What the first Reshape asks for.
-        positions: Where channels, first block, second block, height and width are in it.
-    """
-
-    node: Node
-    nodes: tuple[int, int, int]
-    op: str
-    mode: str
-    block: int
-    channels: int
-    split: tuple[int, ...]
-    positions: tuple[int, int, int, int, int]
-
-
-@frozen
-class Scaling:
-    """A Resize to constant sizes that is a scaling by constant factors."""
-
-    node: Node
-    index: int
-    scales: tuple[float, ...]
-    sizes: tuple[int, ...]
-
-
-@frozen
-class Target:
-    """A Reshape to a constant shape.
-
-    Args:
-        node: The Reshape.
-        index: Its position.
-        old: The constant.
-        new: What to ask for instead: integers, 0 and -1 with ONNX's meaning, or tensor name and axis whose size it is.
-    """
-
-    node: Node
-    index: int
-    old: tuple[int, ...]
-    new: tuple[int | tuple[str, int], ...]
 
 
 @frozen
@@ -134,10 +74,10 @@ class Reading:
         outputs: Sequence[str],
     ) -> None:
         self.example = example
-        self.repairs: list[Scaling | Target] = []
+        self.repairs: list[Scaling | ReshapeTarget] = []
         self.fixed: list[Node] = []
         self.loosened = False
-        self.refusal: Refusal | None = None
+        self.refusal: Unrepaired | None = None
         self._scale = scale
         self._bits = sum(1 << bit for bit, name in enumerate(sizes.names) if name in example.batch)
         self._shuffled: dict[int, Sequence[Num] | None] = dict.fromkeys(n for s in shuffles for n in s.nodes)
@@ -151,7 +91,7 @@ class Reading:
     @property
     def plan(self) -> tuple[Any, ...]:
         """What tells two readings with different repairs apart."""
-        return tuple((each.index, each.new if isinstance(each, Target) else each.scales) for each in self.repairs)
+        return tuple((each.index, each.scales if isinstance(each, Scaling) else each.new) for each in self.repairs)
 
     def _revise(self, index: int, node: Node, tensors: Mapping[str, Tensor]) -> Mapping[int, Tensor | None]:
         if node.op not in ("Reshape", "Resize"):
@@ -179,7 +119,7 @@ class Reading:
         return {3: Tensor.of_nums([dims[0], *sizes[1:]])}
 
     def _refuse(self, node: Node, why: str) -> None:
-        self.refusal = self.refusal or Refusal(node, why)
+        self.refusal = self.refusal or Unrepaired(node, why)
 
     def _fits(self, shuffle: Shuffle) -> bool:
         before = self._sizes_at(shuffle.node.inputs[0])
@@ -191,15 +131,15 @@ class Reading:
         spatial = (asked[height] * coarse, asked[width] * coarse) == (before[2], before[3])
         return spatial and asked[0] in (-1, 0, before[0])
 
-    def _stuck(self, trial: Trial) -> Refusal | None:
+    def _stuck(self, trial: Trial) -> Unrepaired | None:
         """Tells of a node that still does not accept other sizes."""
         for check in trial.checks:
             failed = np.flatnonzero(~check.holds[len(_GENERIC) :])
             if len(failed):
-                return Refusal(check.node, f"{check.evidence(len(_GENERIC) + int(failed[0]))} at larger sizes")
+                return Unrepaired(check.node, f"{check.evidence(len(_GENERIC) + int(failed[0]))} at larger sizes")
         return None
 
-    def _astray(self, sizes: Sizes, trial: Trial, outputs: Sequence[str]) -> Refusal | None:
+    def _astray(self, sizes: Sizes, trial: Trial, outputs: Sequence[str]) -> Unrepaired | None:
         """Tells of an output whose first axis does not grow with the batch, or that grows elsewhere."""
         if not self.example.batch:
             return None
@@ -213,7 +153,7 @@ class Reading:
             once, twice = ([int(column[len(_GENERIC) + row]) for column in columns] for row in (0, 1))
             if twice != [once[0] * 2, *once[1:]]:
                 says = f"returns {twice} for twice the batch, where {once} was returned for the batch once"
-                return Refusal(makers[name], says)
+                return Unrepaired(makers[name], says)
         return None
 
     def _entry(self, entry: int | tuple[str, int]) -> Num:
@@ -251,7 +191,7 @@ class Reading:
             scales.append(new / old)
         return Scaling(node, index, tuple(scales), tuple(sizes))
 
-    def _target(self, index: int, node: Node) -> Target | None:
+    def _target(self, index: int, node: Node) -> ReshapeTarget | None:
         asked, dims, before = ints_of(node, self._seen), self._dims(node.inputs[0]), self._sizes_at(node.inputs[0])
         after = self._sizes_at(node.outputs[0])
         if asked is None or dims is None or before is None or after is None or node.attrs.get("allowzero", 0):
@@ -266,7 +206,7 @@ class Reading:
         changed = [axis for axis, old in enumerate(asked) if new is not None and new[axis] != old]
         if -1 in asked:
             self._doubt(node, asked, dims, changed)
-        return Target(node, index, tuple(asked), new) if new is not None and changed else None
+        return ReshapeTarget(node, index, tuple(asked), new) if new is not None and changed else None
 
     def _doubt(self, node: Node, asked: Sequence[int], dims: Sequence[Num], changed: Sequence[int]) -> None:
         """Refuses a target whose -1 takes up whatever its constants leave: these may be the network's own."""
@@ -361,45 +301,6 @@ def _blocks(atoms: Sequence[_Atom], after: Sequence[int]) -> list[tuple[range, r
     return blocks if plain and all(n == 1 for n in (*before[i:], *after[j:])) else None
 
 
-def asked_of(node: Node, tensors: Mapping[str, Tensor]) -> list[int | None] | None:
-    """Returns the sizes that a Reshape or Resize asks for, None for those that are computed from the inputs'."""
-    position = {"Reshape": 1, "Resize": 3}.get(node.op, 99)
-    tensor = tensors.get(node.inputs[position]) if position < len(node.inputs) else None
-    if tensor is None or tensor.data is None:
-        return None
-    return [int(num.value) if num.constant and math.isfinite(num.value) else None for num in tensor.data.flat]
-
-
-def ints_of(node: Node, tensors: Mapping[str, Tensor]) -> list[int] | None:
-    """Returns the sizes that a node asks for where all are constant."""
-    asked = asked_of(node, tensors)
-    return None if asked is None or None in asked else [n for n in asked if n is not None]
-
-
-def freed(shuffle: Shuffle, dims: Sequence[Num] | None) -> dict[int, Sequence[Num]]:
-    """Returns what the Reshape nodes of a pixel shuffle ask for when no size is baked in, by their positions."""
-    if dims is None or len(dims) != 4:
-        return {}
-    block, deep = shuffle.block, shuffle.op == "DepthToSpace"
-    height, width = (dims[2], dims[3]) if deep else (dims[2] // block, dims[3] // block)
-    split = [Num(n) for n in shuffle.split]
-    for position, num in zip((0, *shuffle.positions[3:]), (dims[0], height, width), strict=True):
-        split[position] = num
-    channels = shuffle.channels if deep else shuffle.channels * block * block
-    spatial = [height * block, width * block] if deep else [height, width]
-    return {shuffle.nodes[0]: split, shuffle.nodes[2]: [dims[0], Num(channels), *spatial]}
-
-
 def generic(names: Sequence[str]) -> list[dict[str, int]]:
     """Returns sizes that show which dimensions are dynamic, and which are the same."""
     return [{name: size + shift for shift, name in enumerate(names)} for size in _GENERIC]
-
-
-def line_of(node: Node) -> str:
-    """Returns " (unet.py:47)" where the exporter left the PyTorch line, else nothing."""
-    return f" ({node.source})" if node.source else ""
-
-
-def word(entry: Any) -> str:
-    """Returns an entry of a rewritten target in words."""
-    return f"size of {entry[0]} at axis {entry[1]}" if isinstance(entry, tuple) else str(entry)

@@ -18,19 +18,8 @@ from trtconv.core.frozen import frozen
 from trtconv.graph.model import OnnxModel
 from trtconv.shapes.lattice import Num, Sizes, Tensor
 from trtconv.shapes.lattice.trial import Node
-from trtconv.shapes.traced.interpret import (
-    Example,
-    Point,
-    Reading,
-    Refusal,
-    Scaling,
-    Shuffle,
-    Target,
-    asked_of,
-    freed,
-    generic,
-    ints_of,
-)
+from trtconv.shapes.traced.interpret import Example, Point, Reading, generic
+from trtconv.shapes.traced.repairs import ReshapeTarget, Scaling, Shuffle, Unrepaired, asked_of, freed, ints_of
 
 _MOST_SIZES = 48
 _MOST_POINTS = 512
@@ -49,9 +38,9 @@ _SHUFFLES = {
 
 
 @frozen
-class _Verdict:
-    repairs: tuple[Scaling | Target, ...]
-    refusals: tuple[Refusal, ...]
+class _Found:
+    repairs: tuple[Scaling | ReshapeTarget, ...]
+    refusals: tuple[Unrepaired, ...]
     examples: tuple[Example, ...]
 
 
@@ -111,29 +100,33 @@ class Baked:
 
     def scalings(self) -> list[Scaling]:
         """Finds Resize nodes whose sizes are baked in."""
-        return [each for each in self._verdict.repairs if isinstance(each, Scaling)] if self._may_have("Resize") else []
+        return [each for each in self._found.repairs if isinstance(each, Scaling)] if self._may_have("Resize") else []
 
-    def targets(self) -> list[Target]:
+    def targets(self) -> list[ReshapeTarget]:
         """Finds Reshape nodes whose sizes are baked in."""
-        return [each for each in self._verdict.repairs if isinstance(each, Target)] if self._may_have("Reshape") else []
+        return (
+            [each for each in self._found.repairs if isinstance(each, ReshapeTarget)]
+            if self._may_have("Reshape")
+            else []
+        )
 
-    def refusals(self) -> list[Refusal]:
+    def refusals(self) -> list[Unrepaired]:
         """Tells why sizes that are baked into Reshape and Resize nodes are not to be repaired."""
-        return list(self._verdict.refusals) if self._may_have("Reshape") or self._may_have("Resize") else []
+        return list(self._found.refusals) if self._may_have("Reshape") or self._may_have("Resize") else []
 
     def examples(self) -> list[Example]:
         """Finds sizes at which the repaired model computes what the model does; likely ones first.
 
         Where `refusals` is empty, and all is repaired, the repaired model accepts the multiples of each as well.
         """
-        return list(self._verdict.examples) if self._may_have("Reshape") or self._may_have("Resize") else []
+        return list(self._found.examples) if self._may_have("Reshape") or self._may_have("Resize") else []
 
     def accepted(self, points: Sequence[Point]) -> list[Point]:
         """Returns those of some sizes that the model as it is accepts, as far as shapes tell."""
         return [point for point, fine in zip(points, self._accepted(points), strict=True) if fine]
 
     @functools.cached_property
-    def _verdict(self) -> _Verdict:
+    def _found(self) -> _Found:
         points = self._points
         before = self._sizes.run(points, keep=True).tensors if points else {}
         batch = self._batch(self._sizes.names)
@@ -149,13 +142,13 @@ class Baked:
                 break  # whatever else there is, it is ambiguous
         fitting = tuple(reading.example for reading in readings)
         if len({reading.plan for reading in whole}) == 1:
-            return _Verdict(tuple(whole[0].repairs), (), tuple(reading.example for reading in whole))
+            return _Found(tuple(whole[0].repairs), (), tuple(reading.example for reading in whole))
         if whole:
-            return _Verdict((), (_ambiguous(whole),), fitting)
+            return _Found((), (_ambiguous(whole),), fitting)
         # Where nothing would be repaired there is nothing to refuse.
         likely = [r for r in readings if r.repairs or (r.refusal is not None and r.refusal.node.op == "Reshape")]
         best = max(likely, key=lambda reading: len(reading.repairs), default=None)
-        return _Verdict((), (_explained(best),) if best else (), fitting)
+        return _Found((), (_explained(best),) if best else (), fitting)
 
     def _read(self, example: Example) -> Reading:
         """Reads the model as traced at an example, with no more Resize nodes scaled than it takes."""
@@ -165,14 +158,14 @@ class Baked:
         if plain.refusal is None:
             # A Resize to a fixed size in a network that accepts other sizes is meant so.
             if plain.loosened or not self._accepts_others(example):
-                plain.refusal = Refusal(plain.fixed[0], _MEANT)
+                plain.refusal = Unrepaired(plain.fixed[0], _MEANT)
             return plain
         full = self._reading(example, lambda index: True)
         if full.refusal is None:
             scaled = [each for each in full.repairs if isinstance(each, Scaling)]
             standing = (each.node for each in scaled if self._stands(example, each.index))
             loose = next(itertools.chain(full.fixed, standing), None)
-            full.refusal = Refusal(loose, _MEANT) if loose else None
+            full.refusal = Unrepaired(loose, _MEANT) if loose else None
         return full
 
     def _stands(self, example: Example, index: int) -> bool:
@@ -335,17 +328,17 @@ def _spoken(point: Point) -> str:
     return ", ".join(f"{name} {size}" for name, size in point.items())
 
 
-def _ambiguous(whole: Sequence[Reading]) -> Refusal:
+def _ambiguous(whole: Sequence[Reading]) -> Unrepaired:
     """Says that two examples explain the constants, and names a node that they repair in different ways."""
     one = whole[0]
     two = next(reading for reading in whole if reading.plan != one.plan)
     nodes = {each.index: each.node for each in (*two.repairs, *one.repairs)}
     index = min(dict(set(one.plan) ^ set(two.plan)))
     points = f"{_spoken(one.example.point)} as well as {_spoken(two.example.point)}"
-    return Refusal(nodes[index], f"has constants that fit an example of {points}")
+    return Unrepaired(nodes[index], f"has constants that fit an example of {points}")
 
 
-def _explained(reading: Reading) -> Refusal:
+def _explained(reading: Reading) -> Unrepaired:
     assert reading.refusal is not None
     node, why = reading.refusal.node, reading.refusal.why
-    return Refusal(node, f"{why}; the other constants fit an example of {_spoken(reading.example.point)}")
+    return Unrepaired(node, f"{why}; the other constants fit an example of {_spoken(reading.example.point)}")
