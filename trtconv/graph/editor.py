@@ -13,8 +13,6 @@ from google.protobuf.message import EncodeError
 from numpy.typing import NDArray
 from onnx import numpy_helper
 from onnx_graphsurgeon.exporters.onnx_exporter import OnnxExporter
-from onnx_graphsurgeon.importers.onnx_importer import OnnxImporter
-from onnx_graphsurgeon.ir.tensor import LazyValues
 
 from trtconv.core.errors import InputError
 from trtconv.core.findings import Location
@@ -29,9 +27,9 @@ _MAX_CONE = 32
 
 
 _LISTS = {onnx.AttributeProto.INTS: "ints", onnx.AttributeProto.FLOATS: "floats"}
-
-
-_SINGLE = frozenset(getattr(onnx.AttributeProto, name) for name in ("INT", "FLOAT", "TENSOR"))
+_SINGLE = frozenset({onnx.AttributeProto.INT, onnx.AttributeProto.FLOAT})
+_CONSTANTS = frozenset({"Constant", "ConstantOfShape"})
+"""Operators whose attribute is a tensor; they are opened without it, since no pass edits them."""
 
 
 class Field:
@@ -58,11 +56,8 @@ class Field:
     ) -> None:
         self.model = model
         self.scope = scope
-        self._tensors: dict[str, gs.Tensor] = {}
-        self._index: dict[int, int] = {}
         self._replaced: dict[int, list[gs.Node]] = {}
         self._ours: dict[int, gs.Constant] = {}
-        self._bare: set[int] = set()
         self._folded: dict[str, NDArray[Any]] = {}
         wanted = {
             index
@@ -70,31 +65,24 @@ class Field:
             for index in scope.by_op.get(op, ())
             if scope.columns.domains[index] in KNOWN_DOMAINS and (concerns is None or concerns(index))
         }
-        nodes = [self._import(index) for index in _field_indices(scope, wanted, looks_around)]
-        self.graph = gs.Graph(nodes=nodes, opset=self.model.opset)
-        self.candidates = [n for n in nodes if self._index[id(n)] in wanted and id(n) not in self._bare]
+        opened = _field_indices(scope, wanted, looks_around)
+        self.graph = self._open(opened)
+        self._tensors: dict[str, gs.Tensor] = self.graph.tensors()
+        self._index = {id(node): index for node, index in zip(self.graph.nodes, opened, strict=True)}
+        self.candidates = [n for n, index in zip(self.graph.nodes, opened, strict=True) if index in wanted]
 
-    def _import(self, index: int) -> gs.Node:
-        proto = self.scope.columns.nodes[index]
-        for name in self.scope.columns.inputs[index]:
-            if name and name not in self._tensors:
-                tensor = None if name in self.scope.producers else self.scope.constant(name)
-                self._tensors[name] = gs.Variable(name) if tensor is None else gs.Constant(name, LazyValues(tensor))
-        node = self._import_node(proto)
-        self._index[id(node)] = index
-        return node
-
-    def _import_node(self, proto: onnx.NodeProto) -> gs.Node:
-        """Imports a node; one that graph-surgeon cannot read (as for strings that are no UTF-8) without attributes."""
-        try:
-            return OnnxImporter.import_node(proto, {}, self._tensors, self.model.opset, None)
-        except Exception:
-            bare = onnx.NodeProto()
-            bare.CopyFrom(proto)
-            del bare.attribute[:]
-            node = OnnxImporter.import_node(bare, {}, self._tensors, self.model.opset, None)
-            self._bare.add(id(node))
-            return node
+    def _open(self, opened: Sequence[int]) -> gs.Graph:
+        columns, constant = self.scope.columns, self.scope.constant
+        nodes = [_bare(columns.nodes[i]) if columns.ops[i] in _CONSTANTS else columns.nodes[i] for i in opened]
+        taken = {name for i in opened for name in columns.inputs[i] if name and name not in self.scope.producers}
+        # Empty tensors stand for weights, of which `values` reads those that are asked for.
+        weights = [
+            onnx.TensorProto(name=name, data_type=onnx.TensorProto.FLOAT, dims=[0])
+            for name in taken
+            if constant(name) is not None
+        ]
+        graph = onnx.GraphProto(node=nodes, initializer=weights)
+        return gs.import_onnx(onnx.ModelProto(graph=graph, opset_import=self.model.proto.opset_import))
 
     def index(self, node: gs.Node) -> int:
         """Returns the position of a node in the graph as it was opened."""
@@ -106,9 +94,8 @@ class Field:
 
     def values(self, tensor: gs.Tensor) -> NDArray[Any] | None:
         """Returns a constant's values: an initializer's or a Constant node's; None for anything computed."""
-        if isinstance(tensor, gs.Constant):
-            lazy = tensor._values  # the public `.values` reads neither external data nor bfloat16
-            return self.model.array(lazy.tensor) if isinstance(lazy, LazyValues) else np.asarray(lazy)
+        if id(tensor) in self._ours:
+            return np.asarray(tensor.values)
         return self.scope.values(tensor.name)
 
     def fold(self, tensor: gs.Tensor) -> NDArray[Any] | None:
@@ -119,34 +106,12 @@ class Field:
         known = self.values(tensor)
         if known is not None:
             return known
-        cone = self._constant_cone(tensor)
+        cone = _constant_cone(self.scope, tensor.name)
         if cone is None:
             return None
-        nodes = [self.scope.columns.nodes[self.index(n)] for n in cone]
-        constants = (t for n in cone for t in n.inputs if isinstance(t, gs.Constant))
-        feeds = {t.name: v for t in constants if (v := self.values(t)) is not None}
+        nodes = [self.scope.columns.nodes[index] for index in cone]
+        feeds = {n: v for node in nodes for n in node.input if n and (v := self.scope.values(n)) is not None}
         return _evaluate(nodes, feeds, tensor.name, self.model.proto.opset_import)
-
-    def _constant_cone(self, tensor: gs.Tensor) -> list[gs.Node] | None:
-        """Returns the nodes that compute a tensor from constants, in order, or None if anything else goes in."""
-        order: dict[int, gs.Node] = {}
-
-        def visit(current: gs.Tensor) -> bool:
-            if isinstance(current, gs.Constant) or current.is_empty():
-                return True
-            if not current.inputs or len(order) >= _MAX_CONE:
-                return False
-            node = current.inputs[0]
-            if id(node) in order:
-                return True
-            if node.op in _NEVER_FOLDED or (node.domain or "") not in ONNX_DOMAINS:
-                return False
-            if not all(visit(t) for t in node.inputs):
-                return False
-            order[id(node)] = node
-            return True
-
-        return list(order.values()) if visit(tensor) else None
 
     def constant(self, name: str, values: NDArray[Any]) -> gs.Constant:
         """Makes a new initializer; it is added to the graph when the field closes, if a node uses it."""
@@ -296,7 +261,7 @@ def _field_indices(scope: Scope, wanted: Collection[int], looks_around: bool) ->
         if looks_around:
             field.update(_sources(scope, columns.inputs[index][:1], 1))
         field.update(_sources(scope, columns.inputs[index][1:], _MAX_CONE))
-    return sorted(i for i in field if all(_survives(a) for a in columns.attributes[i]))
+    return sorted(i for i in field if columns.ops[i] in _CONSTANTS or all(_survives(a) for a in columns.attributes[i]))
 
 
 def _survives(attribute: onnx.AttributeProto) -> bool:
@@ -307,6 +272,13 @@ def _survives(attribute: onnx.AttributeProto) -> bool:
     if attribute.type == onnx.AttributeProto.STRING:
         return _is_text(attribute.s)
     return bool(attribute.type in _SINGLE)
+
+
+def _bare(node: onnx.NodeProto) -> onnx.NodeProto:
+    """Returns a node without its attributes."""
+    return onnx.NodeProto(
+        op_type=node.op_type, domain=node.domain, name=node.name, input=node.input, output=node.output
+    )
 
 
 def _is_text(data: bytes) -> bool:
@@ -329,6 +301,29 @@ def _sources(scope: Scope, names: Iterable[str], limit: int) -> set[int]:
             found.add(index)
             queue.extend(scope.columns.inputs[index])
     return found
+
+
+def _constant_cone(scope: Scope, name: str) -> list[int] | None:
+    """Returns the nodes that compute a tensor from constants, in order, or None if anything else goes in."""
+    order: dict[int, None] = {}
+
+    def visit(name: str) -> bool:
+        if not name or scope.constant(name) is not None:
+            return True
+        index = scope.producers.get(name)
+        if index is None or len(order) >= _MAX_CONE:
+            return False
+        if index in order:
+            return True
+        columns = scope.columns
+        if columns.ops[index] in _NEVER_FOLDED or columns.domains[index] not in ONNX_DOMAINS:
+            return False
+        if not all(visit(each) for each in columns.inputs[index]):
+            return False
+        order[index] = None
+        return True
+
+    return list(order) if visit(name) else None
 
 
 def _carry_over(old: onnx.NodeProto, new: onnx.NodeProto) -> onnx.NodeProto:
