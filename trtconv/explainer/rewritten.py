@@ -92,13 +92,11 @@ def _why_on_axis(axis: Axis, window: Crop, padded: bool) -> str:
     if min(window.begin, window.end) >= 0:
         full = axis.full_formula if axis.full is None else axis.full
         return f"pads {window.begin}, {window.end} cut the same window out of the same full result of {full} elements"
+    growth = deconv.lengthen(line, (window,)) if padded else deconv.fold(line, (window,))
+    (before,), (after,), (crop,) = growth.low, growth.high, growth.crops
     if padded:
-        longer = deconv.lengthen(line, (window,))
-        (before,), (after,), (crop,) = longer.before, longer.after, longer.crops
         grown, step = f"the input is lengthened by zeros, {_ends(before, after)}. A zero", axis.stride
     else:
-        folding = deconv.fold(line, (window,))
-        (before,), (after,), (crop,) = folding.low, folding.high, folding.crops
         taps = axis.kernel + before + after
         grown = f"the kernel is zero-extended from {axis.kernel} to {taps} taps, {_ends(before, after)}. A zero tap"
         step = axis.dilation

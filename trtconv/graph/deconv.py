@@ -209,13 +209,13 @@ def output_sizes(geometry: Geometry, sizes: Sequence[int]) -> Sizes:
 
 
 @frozen
-class Folding:
-    """How a kernel is enlarged so that every crop is >= 0.
+class Growth:
+    """How a kernel or an input is lengthened by zeros so that every crop is >= 0.
 
     Args:
-        low: Zero taps put before the kernel, an entry a spatial axis.
-        high: Zero taps put after it.
-        crops: The crops that go with the enlarged kernel.
+        low: Zeros put before it, an entry a spatial axis.
+        high: Zeros put after it.
+        crops: The crops that go with the longer kernel or input.
     """
 
     low: Sizes
@@ -224,11 +224,11 @@ class Folding:
 
     @property
     def is_needed(self) -> bool:
-        """Whether any tap is added."""
+        """Whether any zero is added."""
         return any(self.low) or any(self.high)
 
 
-def fold(geometry: Geometry, window: Sequence[Crop]) -> Folding:
+def fold(geometry: Geometry, window: Sequence[Crop]) -> Growth:
     """Turns negative crops into zero taps of the kernel.
 
     A zero tap lengthens the full result by one dilation and adds nothing but zeros there, so
@@ -239,42 +239,12 @@ def fold(geometry: Geometry, window: Sequence[Crop]) -> Folding:
         window: Its crops.
 
     Returns:
-        The folding; it adds no tap where no crop is negative.
+        The taps; none where no crop is negative.
     """
-    return Folding(*_grown(window, geometry.dilations))
+    return _grown(window, geometry.dilations)
 
 
-def _grown(window: Sequence[Crop], steps: Sizes) -> tuple[Sizes, Sizes, tuple[Crop, ...]]:
-    """Returns how many zeros make every crop >= 0, before and after, and the crops then; a zero is worth one step."""
-    before = tuple(_zeros(c.begin, step) for c, step in zip(window, steps, strict=True))
-    after = tuple(_zeros(c.end, step) for c, step in zip(window, steps, strict=True))
-    grown = tuple(
-        Crop(c.begin + low * step, c.end + high * step)
-        for c, low, high, step in zip(window, before, after, steps, strict=True)
-    )
-    return before, after, grown
-
-
-def _zeros(crop: int, step: int) -> int:
-    return -(min(crop, 0) // step)
-
-
-@frozen
-class Lengthening:
-    """How the input is lengthened so that every crop is >= 0.
-
-    Args:
-        before: Zeros put before the input, an entry a spatial axis.
-        after: Zeros put after it.
-        crops: The crops that go with the longer input.
-    """
-
-    before: Sizes
-    after: Sizes
-    crops: tuple[Crop, ...]
-
-
-def lengthen(geometry: Geometry, window: Sequence[Crop]) -> Lengthening:
+def lengthen(geometry: Geometry, window: Sequence[Crop]) -> Growth:
     """Turns negative crops into zeros around the input.
 
     A zero at an end of the input lengthens the full result by one stride there and adds nothing but zeros, so
@@ -284,10 +254,22 @@ def lengthen(geometry: Geometry, window: Sequence[Crop]) -> Lengthening:
         geometry: The node.
         window: Its crops.
     """
-    return Lengthening(*_grown(window, geometry.strides))
+    return _grown(window, geometry.strides)
 
 
-def extend_kernel(weights: NDArray[Any], folding: Folding, fill: NDArray[Any] | int = 0) -> NDArray[Any]:
+def _grown(window: Sequence[Crop], steps: Sizes) -> Growth:
+    """Returns how many zeros make every crop >= 0; each is worth one step."""
+    low = tuple(_zeros(c.begin, step) for c, step in zip(window, steps, strict=True))
+    high = tuple(_zeros(c.end, step) for c, step in zip(window, steps, strict=True))
+    rows = zip(window, low, high, steps, strict=True)
+    return Growth(low, high, tuple(Crop(c.begin + a * step, c.end + b * step) for c, a, b, step in rows))
+
+
+def _zeros(crop: int, step: int) -> int:
+    return -(min(crop, 0) // step)
+
+
+def extend_kernel(weights: NDArray[Any], folding: Growth, fill: NDArray[Any] | int = 0) -> NDArray[Any]:
     """Returns weights (C_in, C_out/group, k...) with the folding's taps added.
 
     Args:

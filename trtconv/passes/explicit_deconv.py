@@ -15,7 +15,7 @@ from trtconv.graph.deconv import Crop, Geometry
 from trtconv.graph.editor import Field
 from trtconv.graph.scope import Scope
 from trtconv.graph.views import Deconv
-from trtconv.passes.base import NodePass, Operation, Refusal
+from trtconv.passes.base import NodePass, Refusal
 from trtconv.passes.kernel import Kernel, find_kernel, replace_kernel
 
 
@@ -47,9 +47,7 @@ class MakeDeconvExplicit(NodePass):
             for a in scope.columns.attributes[index]
         )
 
-    def visit(self, operation: Operation) -> str | Refusal | None:
-        field, node = operation.field, operation.node
-        assert isinstance(node, gs.Node)
+    def visit(self, field: Field, node: gs.Node, target: Target) -> str | Refusal | None:
         view = Deconv(field.scope, field.index(node))
         geometry = view.geometry
         if isinstance(geometry, str):
@@ -68,7 +66,7 @@ class MakeDeconvExplicit(NodePass):
             field.replace(node, [node])
             return f"{_asked(geometry)} written as pads {_pads(window)}"
         kernel = find_kernel(field, node.inputs[1])
-        place = self._place(operation.target, geometry, kernel)
+        place = self._place(target, geometry, kernel)
         if place is _Place.BEHIND:
             return _pad_behind(field, node, geometry, window)
         if place is _Place.INPUT or isinstance(kernel, str):
@@ -147,11 +145,11 @@ def _pad_input(field: Field, node: gs.Node, geometry: Geometry, window: Sequence
     if field.model.opset < 2:
         return Refusal(f"{reason}, and opset {field.model.opset} has no Pad that says where")
     longer = deconv.lengthen(geometry, window)
-    padded = _pad(field, node, "input", node.inputs[0], [0, 0, *longer.before, 0, 0, *longer.after])
+    padded = _pad(field, node, "input", node.inputs[0], [0, 0, *longer.low, 0, 0, *longer.high])
     node.inputs[0] = padded.outputs[0]
     _set_pads(node, geometry.kernel, longer.crops)
     field.replace(node, [padded, node])
-    ends = f"{list(longer.before)} and {list(longer.after)}" if any(longer.before) else f"{list(longer.after)}"
+    ends = f"{list(longer.low)} and {list(longer.high)}" if any(longer.low) else f"{list(longer.high)}"
     return f"{_asked(geometry)} put into the input as {ends} zeros, pads {_pads(longer.crops)}: {reason}"
 
 
