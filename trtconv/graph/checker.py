@@ -197,27 +197,11 @@ def _order_faults(columns: Columns, given: set[str]) -> Iterator[str]:
             made.update(columns.outputs[index])
         else:
             waiting.append(index)
-    yield from _cycle_faults(columns, waiting, made, produced)
-
-
-def _cycle_faults(columns: Columns, waiting: list[int], made: set[str], produced: set[str]) -> Iterator[str]:
-    """Takes the nodes that stand before what they read, in the order in which they can run (Kahn's algorithm)."""
-    if not waiting:
-        return
-    missing = {index: {n for n in columns.inputs[index] if n in produced and n not in made} for index in waiting}
-    readers: dict[str, list[int]] = {}
-    for index in waiting:
-        for name in missing[index]:
-            readers.setdefault(name, []).append(index)
-    ready = [index for index in waiting if not missing[index]]
-    # What became known after a node was put aside counts as known now.
-    for index in ready:
-        for output in columns.outputs[index]:
-            for reader in readers.get(output, ()):
-                missing[reader].discard(output)
-                if not missing[reader]:
-                    ready.append(reader)
-    if len(set(ready)) < len(waiting):
+    makers = {name: index for index in waiting for name in columns.outputs[index] if name}
+    needs = {index: [makers[name] for name in columns.inputs[index] if name in makers] for index in waiting}
+    try:
+        graphlib.TopologicalSorter(needs).prepare()
+    except graphlib.CycleError:
         yield "nodes wait for each other's results: the graph has a cycle"
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 import onnx
+import onnx_graphsurgeon as gs
 
 from trtconv.core.errors import InputError
 from trtconv.core.frozen import frozen
@@ -87,7 +88,7 @@ class NodePass(Pass):
         fields = [self._field(model, scope, target) for scope in model.scopes]
         for field in fields:
             for node in field.candidates:
-                done = self.visit(Operation(field, node, target))
+                done = self.visit(field, node, target)
                 if isinstance(done, str):
                     edits.append(Edit(self.name, node.name or str(field.location(node)), done))
                 elif done is not None:
@@ -108,8 +109,13 @@ class NodePass(Pass):
         """
         return True
 
-    def visit(self, operation: Operation) -> str | Refusal | None:
+    def visit(self, field: Field, node: gs.Node, target: Target) -> str | Refusal | None:
         """Rewrites one node.
+
+        Args:
+            field: The field that it was opened in.
+            node: The node.
+            target: What the model is meant for.
 
         Returns:
             What was done in words, why it was refused, or None where there is nothing to do.
@@ -122,15 +128,6 @@ class Refusal:
     """Why a pass leaves a node alone that it would otherwise rewrite."""
 
     reason: str
-
-
-@frozen
-class Operation:
-    """A node on the table: the opened field, the node (an onnx-graphsurgeon node), and the target."""
-
-    field: Field
-    node: object
-    target: Target
 
 
 def run_passes(model: OnnxModel, passes: Sequence[Pass], target: Target) -> PassResult:

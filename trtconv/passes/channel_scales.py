@@ -13,7 +13,7 @@ from trtconv.graph.editor import Field
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.quantization import along, dequantize, quantize_symmetric, symmetric_scale
 from trtconv.graph.scope import Scope
-from trtconv.passes.base import NodePass, Operation, Refusal
+from trtconv.passes.base import NodePass, Refusal
 from trtconv.passes.quantized import Quantizer, Weights, has_linear, read_linear, read_weights
 
 OUTPUT_AXIS = {"Conv": 0, "ConvTranspose": 1}
@@ -45,9 +45,7 @@ class MoveChannelScales(NodePass):
         source = scope.producers.get(inputs[1]) if len(inputs) > 1 else None
         return source is not None and scope.columns.ops[source] == "DequantizeLinear"
 
-    def visit(self, operation: Operation) -> str | Refusal | None:
-        field, node = operation.field, operation.node
-        assert isinstance(node, gs.Node)
+    def visit(self, field: Field, node: gs.Node, target: Target) -> str | Refusal | None:
         dequantizer = node.inputs[1].inputs[0] if len(node.inputs) > 1 and node.inputs[1].inputs else None
         if dequantizer is None or dequantizer.op != "DequantizeLinear":
             return None
@@ -62,7 +60,7 @@ class MoveChannelScales(NodePass):
         weights = _weights(field, linear)
         if isinstance(weights, str):
             return Refusal(weights)
-        axis = None if _shares_scales(node, operation.target) else wanted
+        axis = None if _shares_scales(node, target) else wanted
         return _requantize(field, node, linear, weights, axis)
 
 

@@ -12,7 +12,7 @@ from trtconv.graph.editor import Field
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.scope import Scope
 from trtconv.graph.views import Deconv
-from trtconv.passes.base import NodePass, Operation, Refusal
+from trtconv.passes.base import NodePass, Refusal
 from trtconv.passes.kernel import find_kernel, replace_kernel
 
 
@@ -35,9 +35,7 @@ class DilateDeconvKernel(NodePass):
         largest = {a.name: max(a.ints, default=1) for a in attributes if a.name in ("strides", "dilations")}
         return len(largest) == 2 and min(largest.values()) > 1
 
-    def visit(self, operation: Operation) -> str | Refusal | None:
-        field, node = operation.field, operation.node
-        assert isinstance(node, gs.Node)
+    def visit(self, field: Field, node: gs.Node, target: Target) -> str | Refusal | None:
         geometry = Deconv(field.scope, field.index(node)).geometry
         if isinstance(geometry, str):
             return Refusal(geometry)

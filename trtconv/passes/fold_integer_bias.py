@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import onnx_graphsurgeon as gs
 
+from trtconv.core.target import Target
+from trtconv.graph.editor import Field
 from trtconv.graph.quantization import dequantize
-from trtconv.passes.base import NodePass, Operation, Refusal
+from trtconv.passes.base import NodePass, Refusal
 from trtconv.passes.quantized import read_linear
 
 
@@ -19,9 +21,7 @@ class FoldIntegerBias(NodePass):
     fixes = ("TC309",)
     ops = frozenset({"DequantizeLinear"})
 
-    def visit(self, operation: Operation) -> str | Refusal | None:
-        field, node = operation.field, operation.node
-        assert isinstance(node, gs.Node)
+    def visit(self, field: Field, node: gs.Node, target: Target) -> str | Refusal | None:
         tensor = node.inputs[0]
         values = field.fold(tensor)
         if values is None:

@@ -7,7 +7,7 @@ import onnx_graphsurgeon as gs
 from trtconv.core.target import Target
 from trtconv.graph.editor import Field
 from trtconv.graph.model import OnnxModel
-from trtconv.passes.base import NodePass, Operation, Refusal
+from trtconv.passes.base import NodePass, Refusal
 from trtconv.passes.quantized import COMPUTED, has_linear, read_linear, read_weights
 
 
@@ -24,9 +24,7 @@ class FoldWeightQuantizers(NodePass):
     def may_act(self, model: OnnxModel, target: Target) -> bool:
         return target.before(9) and super().may_act(model, target) and has_linear(model)
 
-    def visit(self, operation: Operation) -> str | Refusal | None:
-        field, node = operation.field, operation.node
-        assert isinstance(node, gs.Node)
+    def visit(self, field: Field, node: gs.Node, target: Target) -> str | Refusal | None:
         if len(node.inputs) < 2:
             return None
         dequantizer = _producer(node.inputs[1], "DequantizeLinear")

@@ -9,10 +9,11 @@ import onnx_graphsurgeon as gs
 from numpy.typing import NDArray
 
 from trtconv.core.frozen import frozen
+from trtconv.core.target import Target
 from trtconv.graph.editor import Field
 from trtconv.graph.quantization import along, dequantize
 from trtconv.graph.scope import Scope
-from trtconv.passes.base import NodePass, Operation, Refusal
+from trtconv.passes.base import NodePass, Refusal
 from trtconv.passes.quantized import MOVERS, moves
 
 _DROPPED = frozenset({"channels_last", "opset"})
@@ -88,9 +89,7 @@ class ExpandIntegerOperators(NodePass):
     safety = "within tolerance"
     ops = frozenset({*_SIGNATURES, *_ACCUMULATORS, "QLinearConcat", "Resize"})
 
-    def visit(self, operation: Operation) -> str | Refusal | None:
-        field, node = operation.field, operation.node
-        assert isinstance(node, gs.Node)
+    def visit(self, field: Field, node: gs.Node, target: Target) -> str | Refusal | None:
         if node.attrs.get("channels_last"):
             return Refusal("its channels come last")
         if node.op == "Resize" and (moves(node) or _unit_of(field.scope, node.inputs[0].name) is None):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import onnx_graphsurgeon as gs
 
 from trtconv.core.target import Target
+from trtconv.graph.editor import Field
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.scope import Scope
-from trtconv.passes.base import NodePass, Operation, Refusal
+from trtconv.passes.base import NodePass, Refusal
 
 
 class WriteKernelShape(NodePass):
@@ -31,9 +32,7 @@ class WriteKernelShape(NodePass):
             return False
         return all(attribute.name != "kernel_shape" for attribute in scope.columns.attributes[index])
 
-    def visit(self, operation: Operation) -> str | Refusal | None:
-        field, node = operation.field, operation.node
-        assert isinstance(node, gs.Node)
+    def visit(self, field: Field, node: gs.Node, target: Target) -> str | Refusal | None:
         if "kernel_shape" in node.attrs or len(node.inputs) < 2 or isinstance(node.inputs[1], gs.Constant):
             return None
         shape = field.shape(node.inputs[1])

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import onnx_graphsurgeon as gs
 
+from trtconv.core.target import Target
 from trtconv.graph.editor import Field
-from trtconv.passes.base import NodePass, Operation, Refusal
+from trtconv.passes.base import NodePass, Refusal
 
 _INTEGERS = ("int8", "uint8", "int16", "uint16")
 
@@ -22,9 +23,7 @@ class NormalizeQuantizers(NodePass):
     fixes = ("TC304", "TC305", "TC306", "TC312")
     ops = frozenset({"QuantizeLinear", "DequantizeLinear"})
 
-    def visit(self, operation: Operation) -> str | Refusal | None:
-        field, node = operation.field, operation.node
-        assert isinstance(node, gs.Node)
+    def visit(self, field: Field, node: gs.Node, target: Target) -> str | Refusal | None:
         if node.attrs.get("block_size"):
             return None
         done = _fold_parameters(field, node)
