@@ -10,9 +10,9 @@
 # make test-export          installs torch too, runs the tests of trtconv export
 # make test-architectures   installs public packages of networks too, exports some of them
 # make bench-gpu     deconvolutions and trtconv's own adapter on TensorRT 8.6, into bench/results/; needs a GPU, and a
-#                    CPython 3.10 that has tensorrt 8.6 and trtconv's dependencies: make bench-gpu GPU_PYTHON=...
+#                    CPython 3.10 with tensorrt 8.6, cuda-bindings, trtconv's dependencies: make bench-gpu GPU_PYTHON=...
 # make suite-gpu     every network of models/ built, verified and timed on the GPU, beside raw TensorRT, into
-#                    bench/results/; the same Python, with cuda-bindings
+#                    bench/results/; the same Python
 # make test-gpu      the tests that need a GPU; the same Python, with pytest and hypothesis
 #
 # Everything but the last three is set up in .venv, once; again only when pyproject.toml has changed.

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 import onnx
-from cases import EXACT, Case, Sample, run_onnx
+from cases import EXACT, Case
+from nets import Sample, run_onnx
 from numpy.typing import NDArray
 from trt86 import Engine, Options, Refused, TensorRT, race
 
@@ -123,9 +124,9 @@ class Bench:
         """Returns the versions that only this process knows."""
         found = {"tensorrt": self.plain.version if self.plain else "none"}
         if self.backend == "tensorrt":
-            from cuda import Cuda
+            from device import versions
 
-            found |= {f"cuda_{name}": version for name, version in Cuda().versions().items()}
+            found |= {f"cuda_{name}": version for name, version in versions().items()}
         return found
 
     def examine(self, case: Case) -> Row:

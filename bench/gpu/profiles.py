@@ -11,25 +11,25 @@ A U-Net with ConvTranspose decoder, fp16, from 64 to 1024 in both dimensions, bu
 and timed at 64, 128, 256, 384, 512, 768 and 1024. Each latency is the median over rounds in which all engines of a size
 take turns; `graph_us` is of a captured CUDA graph (GPU time without launch costs), `launch_us` of plain launches. The
 ratio is to the static engine. The results are written after every engine, so that a run that is cut short leaves what
-it has. Needs tensorrt 8.6 with its CUDA libraries, numpy, onnx and trtconv; no torch, no pycuda.
+it has. Needs tensorrt 8.6, cuda-bindings, numpy, onnx and trtconv; no torch.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import ctypes
 import datetime
 import json
 import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
+from device import Buffer, Stream
 from onnx import TensorProto, helper, numpy_helper
 
 import trtconv
@@ -87,75 +87,11 @@ def unet(width: int, convolutions: int, size: int | None, levels: int = 3) -> on
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
-class Cuda:
-    """The few CUDA calls that timing an engine takes, through ctypes."""
-
-    def __init__(self) -> None:
-        self.library = _cudart()
-        self.stream = self._make("cudaStreamCreateWithFlags", ctypes.c_uint(1))
-        self.start, self.end = self._make("cudaEventCreate"), self._make("cudaEventCreate")
-
-    def call(self, name: str, *arguments: Any) -> None:
-        code = getattr(self.library, name)(*arguments)
-        if code:
-            raise RuntimeError(f"{name} returned CUDA error {code}")
-
-    def _make(self, name: str, *arguments: Any) -> ctypes.c_void_p:
-        handle = ctypes.c_void_p()
-        self.call(name, ctypes.byref(handle), *arguments)
-        return handle
-
-    def allocate(self, size_bytes: int) -> int:
-        return int(self._make("cudaMalloc", ctypes.c_size_t(size_bytes)).value or 0)
-
-    def fill(self, address: int, values: np.ndarray) -> None:
-        pointer = values.ctypes.data_as(ctypes.c_void_p)
-        self.call("cudaMemcpy", ctypes.c_void_p(address), pointer, ctypes.c_size_t(values.nbytes), 1)
-
-    def wait(self) -> None:
-        self.call("cudaStreamSynchronize", self.stream)
-
-    def capture(self, work: Any) -> ctypes.c_void_p:
-        self.call("cudaStreamBeginCapture", self.stream, 1)
-        graph = ctypes.c_void_p()
-        try:
-            work()
-        finally:
-            self.call("cudaStreamEndCapture", self.stream, ctypes.byref(graph))
-        return self._make("cudaGraphInstantiateWithFlags", graph, ctypes.c_ulonglong(0))
-
-    def microseconds(self, work: Any, times: int) -> float:
-        """Returns the GPU's time for one call of `work`, averaged over some in a row."""
-        self.call("cudaEventRecord", self.start, self.stream)
-        for _ in range(times):
-            work()
-        self.call("cudaEventRecord", self.end, self.stream)
-        self.call("cudaEventSynchronize", self.end)
-        elapsed = ctypes.c_float()
-        self.call("cudaEventElapsedTime", ctypes.byref(elapsed), self.start, self.end)
-        return elapsed.value * 1000 / times
-
-
-def _cudart() -> ctypes.CDLL:
-    shipped = [p for entry in sys.path for p in Path(entry).glob("nvidia/cuda_runtime/lib/libcudart.so.*")]
-    folders = [str(path) for path in shipped]
-    for name in (
-        "libcudart.so.12",
-        *folders,
-        "/usr/local/cuda/lib64/libcudart.so",
-        "libcudart.so.11.0",
-        "libcudart.so",
-    ):
-        with contextlib.suppress(OSError):
-            return ctypes.CDLL(name)
-    raise SystemExit("libcudart is neither on LD_LIBRARY_PATH nor in the nvidia-cuda-runtime package")
-
-
 class Engine:
     """A built engine, ready to be timed at a size with a profile."""
 
-    def __init__(self, trt: Any, cuda: Cuda, path: Path, buffers: tuple[int, int]) -> None:
-        self.cuda = cuda
+    def __init__(self, trt: Any, stream: Stream, path: Path, buffers: tuple[Buffer, Buffer]) -> None:
+        self.stream = stream
         self.runtime = trt.Runtime(trt.Logger(trt.Logger.ERROR))
         self.engine = self.runtime.deserialize_cuda_engine(path.read_bytes())
         self.context = self.engine.create_execution_context()
@@ -163,26 +99,25 @@ class Engine:
 
     def prepare(self, size: int, profile: int) -> tuple[Any, Any]:
         """Returns two ways to run it: by launches, and by a CUDA graph (None where it cannot be captured)."""
-        stream = int(self.cuda.stream.value or 0)
-        self.context.set_optimization_profile_async(profile, stream)
-        self.cuda.wait()
+        handle = self.stream.handle
+        self.context.set_optimization_profile_async(profile, handle)
+        self.stream.wait()
         if not self.context.set_input_shape("x", (1, 3, size, size)):
             raise RuntimeError(f"size {size} is refused by profile {profile}")
-        self.context.set_tensor_address("x", self.buffers[0])
-        self.context.set_tensor_address("y", self.buffers[1])
+        for name, buffer in zip("xy", self.buffers, strict=True):
+            self.context.set_tensor_address(name, buffer.pointer)
 
         def launch() -> None:
-            if not self.context.execute_async_v3(stream):
+            if not self.context.execute_async_v3(handle):
                 raise RuntimeError("execute_async_v3 failed")
 
         for _ in range(3):
             launch()
-        self.cuda.wait()
+        self.stream.wait()
         try:
-            graph = self.cuda.capture(launch)
+            return launch, self.stream.capture(launch).launch
         except RuntimeError:
             return launch, None
-        return launch, lambda: self.cuda.call("cudaGraphLaunch", graph, self.cuda.stream)
 
 
 class Bench:
@@ -250,10 +185,10 @@ class Bench:
         return {name: path for name, path in made.items() if path is not None}
 
     def time_all(self, engines: dict[str, Path]) -> None:
-        cuda = Cuda()
-        x, y = cuda.allocate(4 * 3 * 1024 * 1024), cuda.allocate(4 * CLASSES * 1024 * 1024)
-        cuda.fill(x, np.random.default_rng(0).standard_normal(3 * 1024 * 1024).astype(np.float32))
-        loaded = {name: Engine(self.trt, cuda, path, (x, y)) for name, path in engines.items()}
+        stream = Stream()
+        x, y = (Buffer(stream, 4 * channels * 1024 * 1024) for channels in (3, CLASSES))
+        x.fill(np.random.default_rng(0).standard_normal(3 * 1024 * 1024).astype(np.float32))
+        loaded = {name: Engine(self.trt, stream, path, (x, y)) for name, path in engines.items()}
         reports = {name: trtconv.load_report(f"{path}.json") for name, path in engines.items()}
         for size in SIZES:
             names = [name for name in loaded if not name.startswith("static") or name == f"static {size}"]
@@ -261,7 +196,7 @@ class Bench:
             runs = {name: loaded[name].prepare(size, profiles[name]) for name in names}
             row: dict[str, Any] = {"size": size, "profiles": profiles}
             for kind, position in (("launch_us", 0), ("graph_us", 1)):
-                row[kind] = _turns(cuda, {n: run[position] for n, run in runs.items() if run[position]})
+                row[kind] = _turns(stream, {n: run[position] for n, run in runs.items() if run[position]})
                 static = row[kind].get(f"static {size}")
                 row[kind.replace("us", "ratio")] = (
                     {n: round(t / static, 3) for n, t in row[kind].items()} if static else {}
@@ -271,15 +206,25 @@ class Bench:
             self.save()
 
 
-def _turns(cuda: Cuda, runs: dict[str, Any], rounds: int = 21) -> dict[str, float]:
+def _mean(stream: Stream, work: Callable[[], None], times: int) -> float:
+    """Returns the GPU's time for one call of `work`, averaged over some in a row, in microseconds."""
+
+    def repeat() -> None:
+        for _ in range(times):
+            work()
+
+    return stream.microseconds(repeat) / times
+
+
+def _turns(stream: Stream, runs: dict[str, Any], rounds: int = 21) -> dict[str, float]:
     """Times all in turns; the median of each, in microseconds."""
     times: dict[str, list[float]] = {name: [] for name in runs}
     for number in range(rounds):
         # The order changes from round to round, so that none always follows the same other.
         names = list(runs)[number % max(1, len(runs)) :] + list(runs)[: number % max(1, len(runs))]
         for name in names:
-            cuda.microseconds(runs[name], 3)
-            times[name].append(cuda.microseconds(runs[name], 20))
+            _mean(stream, runs[name], 3)
+            times[name].append(_mean(stream, runs[name], 20))
     return {name: round(statistics.median(values), 2) for name, values in times.items()}
 
 

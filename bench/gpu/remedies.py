@@ -27,8 +27,8 @@ from onnx import helper, numpy_helper
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from cases import Layer, Quant, make_layer, run_onnx  # noqa: E402
 from deconv import driver  # noqa: E402
+from nets import Layer, Quant, make_layer, run_onnx  # noqa: E402
 from trt86 import Options, Refused, TensorRT, race  # noqa: E402
 
 from trtconv.runtimes.onnxruntime import relative_error  # noqa: E402

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from cuda import Buffer, Cuda, CudaError, Graph, Stream
+from device import Buffer, CudaError, Graph, Stream
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
@@ -172,7 +172,7 @@ class Engine:
         self._context: Any = self._engine.create_execution_context() if self._engine is not None else None
         if self._context is None:
             raise Refused("run", owner._said())
-        self.stream = Stream(Cuda())
+        self.stream = Stream()
         self._buffers: dict[str, Buffer] = {}
         self._graph: Graph | None = None
         names = [self._engine.get_tensor_name(i) for i in range(self._engine.num_io_tensors)]
