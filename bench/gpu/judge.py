@@ -25,7 +25,7 @@ from trtconv.passes import PassResult, passes_for, run_passes
 from trtconv.pipeline.audit import audit
 from trtconv.rules import run_rules
 from trtconv.runtimes import tensorrt
-from trtconv.runtimes.onnxruntime import relative_error
+from trtconv.runtimes.compare import relative_error
 
 Array = NDArray[Any]
 Row = dict[str, Any]

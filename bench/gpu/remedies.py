@@ -31,7 +31,7 @@ from deconv import driver  # noqa: E402
 from nets import Layer, Quant, make_layer, run_onnx  # noqa: E402
 from trt86 import Options, Refused, TensorRT, race  # noqa: E402
 
-from trtconv.runtimes.onnxruntime import relative_error  # noqa: E402
+from trtconv.runtimes.compare import relative_error  # noqa: E402
 from trtconv.runtimes.tensorrt.gpu import gpu_name  # noqa: E402
 
 NAME = "gpu-remedies-8.6.json"

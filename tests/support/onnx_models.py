@@ -17,7 +17,7 @@ from support.tolerances import RELATIVE
 from trtconv.core.target import Target
 from trtconv.graph.model import OnnxModel
 from trtconv.passes import PASSES, Pass, PassResult, run_passes
-from trtconv.runtimes.onnxruntime import relative_error
+from trtconv.runtimes.compare import relative_error
 
 RTX = Target("rtx", (1, 7))
 TENSORRT_8 = Target("tensorrt", (8, 6))

@@ -55,7 +55,7 @@ DOORS = {
         "shapes/lattice/program.py",
     ],
     "onnx_graphsurgeon": ["graph/*", "passes/*"],
-    "onnxruntime": ["exporter/proof.py", "runtimes/onnxruntime.py"],
+    "onnxruntime": ["runtimes/onnxruntime.py"],
     "polygraphy": ["engine/bisecting.py"],
     "cuda": ["runtimes/tensorrt/device.py"],
     "ml_dtypes": ["runtimes/tensorrt/engine.py"],

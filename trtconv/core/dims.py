@@ -118,6 +118,11 @@ class ShapeProfile:
         return found
 
 
+def times(shape: Sequence[int]) -> str:
+    """Writes a shape as people do: "2x3x64x64"; that of a scalar has no sizes."""
+    return "x".join(str(size) for size in shape) or "scalar"
+
+
 def dynamic_dims(inputs: Sequence[InputSpec]) -> dict[str, list[str]]:
     """Returns each dynamic dimension's name with the places (`INPUT:AXIS`) where it occurs, in order."""
     found: dict[str, list[str]] = {}

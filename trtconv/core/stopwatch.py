@@ -5,8 +5,12 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from trtconv.core.progress import NullProgress, Progress
+
+if TYPE_CHECKING:
+    from trtconv.core.process import Tell
 
 
 class Stopwatch:
@@ -25,3 +29,15 @@ class Stopwatch:
                 yield
         finally:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started
+
+
+class ToldProgress(NullProgress):
+    """Tells of stages across the border of a process, as events {"event": "stage", "name"}."""
+
+    def __init__(self, tell: Tell) -> None:
+        self._tell = tell
+
+    def stage(self, name: str) -> contextlib.AbstractContextManager[None]:
+        """Tells of a stage as it begins."""
+        self._tell({"event": "stage", "name": name})
+        return super().stage(name)

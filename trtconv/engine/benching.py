@@ -19,9 +19,9 @@ from trtconv.core.files import atomic_write, check_writable, real_path
 from trtconv.core.frozen import frozen
 from trtconv.core.process import Tell
 from trtconv.core.requests.engine import BenchRequest
+from trtconv.core.stopwatch import Stopwatch, ToldProgress
 from trtconv.engine.opening import Subject, load_into, read_engine, require_machine
 from trtconv.engine.profiles import PICKS, inputs_of, narrowed, profile_for, profiles_of, shapes_at
-from trtconv.engine.stages import Clock
 from trtconv.runtimes.tensorrt import Engine, EngineLoader, Execution, load_engines
 
 _WAYS = tuple((graph, copies) for graph in (True, False) for copies in (False, True))
@@ -79,7 +79,7 @@ def serve(request: BenchRequest, tell: Tell) -> dict[str, float]:
     Returns:
         Seconds by stage.
     """
-    clock = Clock(tell)
+    clock = Stopwatch(ToldProgress(tell))
     with clock.stage("load"):
         _check_cache(request)
         # What can be wrong with the files is said before anything is loaded.

@@ -20,11 +20,11 @@ from trtconv.core.process import Tell
 from trtconv.core.requests.build import BuildPlan
 from trtconv.core.requests.build_report import SavedReport
 from trtconv.core.requests.engine import VerifyRequest
+from trtconv.core.stopwatch import Stopwatch, ToldProgress
 from trtconv.core.target import Target
 from trtconv.engine.cases import Case, Feeds, make_feeds, read_inputs, values_at
 from trtconv.engine.opening import read_engine
 from trtconv.engine.rebuilding import as_built, rewritten_as_built
-from trtconv.engine.stages import Clock
 from trtconv.engine.verifying import CannotRun, OnnxRuns
 from trtconv.graph.model import OnnxModel
 from trtconv.runtimes.compare import Difference, Tolerance, compare
@@ -48,7 +48,7 @@ def serve(asked: tuple[VerifyRequest, dict[str, Any]], tell: Tell) -> dict[str, 
         `differences` (of the tensors that were looked at).
     """
     request, known = asked
-    clock = Clock(tell)
+    clock = Stopwatch(ToldProgress(tell))
     with clock.stage("load"):
         model = OnnxModel.load(request.model)
         report = _report(request)

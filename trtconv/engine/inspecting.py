@@ -12,11 +12,11 @@ from trtconv.core.files import sha256_of
 from trtconv.core.process import Tell
 from trtconv.core.requests.build_report import load_report
 from trtconv.core.requests.engine import InspectRequest
+from trtconv.core.stopwatch import Stopwatch, ToldProgress
 from trtconv.engine.benching import make_inputs
 from trtconv.engine.layers import has_details, read_layers, summary
 from trtconv.engine.opening import Subject, load_into, read_engine, require_machine
 from trtconv.engine.profiles import inputs_of, profiles_of, shapes_at
-from trtconv.engine.stages import Clock
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.types import dtype_name
 from trtconv.runtimes.tensorrt import Engine, load_engines
@@ -26,7 +26,7 @@ _NO_LAYERS = {"layers": None, "details": None, "summary": None, "time": None}
 
 def serve(request: InspectRequest, tell: Tell) -> dict[str, Any]:
     """Looks into a file; returns a document without `schema` and `exit_code`."""
-    clock = Clock(tell)
+    clock = Stopwatch(ToldProgress(tell))
     path = request.path
     if not path.is_file():
         raise InputError(f"{path}: no such file", "Give an engine, its report, or an .onnx file.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from trtconv.core.bounds import make_profile
-from trtconv.core.dims import InputRange, InputSpec, Range, Shape, ShapeProfile
+from trtconv.core.dims import InputRange, InputSpec, Range, Shape, ShapeProfile, times
 from trtconv.core.errors import InputError
 from trtconv.core.requests.common import Bounds
 from trtconv.engine.opening import Subject
@@ -103,16 +103,12 @@ def profile_for(profiles: Sequence[ShapeProfile], shapes: Mapping[str, Shape]) -
     for index, profile in enumerate(profiles):
         if contains(profile, shapes):
             return index
-    raise _outside(", ".join(f"{name} {_times(shape)}" for name, shape in shapes.items()), profiles)
+    raise _outside(", ".join(f"{name} {times(shape)}" for name, shape in shapes.items()), profiles)
 
 
 def _outside(given: str, profiles: Sequence[ShapeProfile]) -> InputError:
     listed = "; ".join(
-        ", ".join(f"{name} {_times(r.min)} to {_times(r.max)}" for name, r in profile.inputs.items())
+        ", ".join(f"{name} {times(r.min)} to {times(r.max)}" for name, r in profile.inputs.items())
         for profile in profiles
     )
     return InputError(f"no profile of the engine contains {given}", f"The profiles are {listed or 'none'}.")
-
-
-def _times(shape: Shape) -> str:
-    return "x".join(str(n) for n in shape) or "scalar"

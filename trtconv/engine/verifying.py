@@ -15,12 +15,12 @@ from trtconv.core.frozen import frozen
 from trtconv.core.process import Tell
 from trtconv.core.requests.build_report import SavedReport
 from trtconv.core.requests.engine import VerifyRequest
+from trtconv.core.stopwatch import Stopwatch, ToldProgress
 from trtconv.engine.cases import Case, Feeds, cases_of_profiles, load_generator, make_feeds, read_inputs
 from trtconv.engine.memory import available_bytes, too_large
 from trtconv.engine.opening import Subject, load_into, read_engine, require_machine, require_model
 from trtconv.engine.profiles import named, narrowed, profile_for
 from trtconv.engine.rebuilding import as_built
-from trtconv.engine.stages import Clock
 from trtconv.graph.model import OnnxModel
 from trtconv.pipeline.profiles import settle
 from trtconv.runtimes.compare import TOLERANCES, Tolerance, compare
@@ -138,7 +138,7 @@ def serve(request: VerifyRequest, tell: Tell) -> dict[str, float]:
     Returns:
         Seconds by stage.
     """
-    clock = Clock(tell)
+    clock = Stopwatch(ToldProgress(tell))
     with clock.stage("load"):
         setting = prepare(request)
         cases = choose_cases(request, setting)
@@ -298,7 +298,7 @@ def _told(case: Case, skipped: str | None = None) -> dict[str, Any]:
 
 
 def _compare(
-    request: VerifyRequest, setting: Setting, reference: Runs, runs: Runs, case: Case, clock: Clock
+    request: VerifyRequest, setting: Setting, reference: Runs, runs: Runs, case: Case, clock: Stopwatch
 ) -> dict[str, Any]:
     """Runs a case on both; returns it as plain JSON values."""
     told = _told(case)

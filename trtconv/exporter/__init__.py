@@ -72,20 +72,20 @@ def export(
         EnvironmentMissing: torch is not installed.
     """
     require_torch()
+    from trtconv.core.stopwatch import Stopwatch
     from trtconv.exporter import run, torch_module
-    from trtconv.exporter.job import Stages
 
     path, options = Path(output), options or ExportOptions()
     check_writable(path)
     torch_module.refuse_train_mode(module)
     named = _named_example(module, example)
     inputs = tuple(InputDecl(name, tuple(tensor.shape), _dtype(name, tensor)) for name, tensor in named.items())
-    stages = Stages(progress)
-    with stages("run"):
+    clock = Stopwatch(progress)
+    with clock.stage("run"):
         ready = torch_module.prepare(module, inputs, options.outputs, tuple(named.values()))
     axes: dict[str, AxisNames] = {name: tuple(names) for name, names in (dynamic or {}).items()}
     bounds = {name: _range(bound) for name, bound in (dims or {}).items()}
-    return run.export_subject(ready, type(module).__qualname__, path, axes, bounds, options, stages)
+    return run.export_subject(ready, type(module).__qualname__, path, axes, bounds, options, clock)
 
 
 def convert(

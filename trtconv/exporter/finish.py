@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import onnx
-from onnx.external_data_helper import uses_external_data
 
 from trtconv.core.errors import ExportFailed
 from trtconv.core.requests.export import Blame, SizeRule
@@ -180,11 +179,6 @@ def check_proto(path: Path, proto: onnx.ModelProto) -> None:
         onnx.checker.check_model(path)
     except Exception as error:
         raise ExportFailed(f"the exporter wrote an invalid model: {first_line(error)}") from error
-
-
-def external_tensors(proto: onnx.ModelProto) -> list[onnx.TensorProto]:
-    """Returns the initializers whose values are beside the file."""
-    return [tensor for tensor in proto.graph.initializer if uses_external_data(tensor)]
 
 
 def custom_domains(proto: onnx.ModelProto) -> tuple[str, ...]:

@@ -2,41 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import onnx
 
 from trtconv.core.frozen import frozen
-from trtconv.core.progress import NullProgress, Progress
 from trtconv.core.requests.export import Attempt, Proof, SizeRule
+from trtconv.core.stopwatch import Stopwatch
 from trtconv.exporter import finish, writers
 from trtconv.exporter.request import Axes, ExportOptions
 from trtconv.exporter.sizes import output_dims
 from trtconv.exporter.torch_module import Subject
 from trtconv.exporter.trials import Trials
 from trtconv.exporter.validate import Objection
-
-
-class Stages:
-    """Times the stages and tells the progress of them."""
-
-    def __init__(self, progress: Progress | None) -> None:
-        self.progress = progress or NullProgress()
-        self.seconds: dict[str, float] = {}
-
-    @contextlib.contextmanager
-    def __call__(self, name: str) -> Iterator[None]:
-        """Wraps one stage."""
-        started = time.perf_counter()
-        try:
-            with self.progress.stage(name):
-                yield
-        finally:
-            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started
 
 
 @dataclasses.dataclass
@@ -49,7 +28,7 @@ class Job:
         trials: Its behaviour at other sizes.
         rules: What the trials showed.
         options: What was asked.
-        stages: The clock.
+        clock: Times the stages.
         folder: Where files may lie while they are made.
     """
 
@@ -58,7 +37,7 @@ class Job:
     trials: Trials
     rules: tuple[SizeRule, ...]
     options: ExportOptions
-    stages: Stages
+    clock: Stopwatch
     folder: Path
     joint: tuple[str, ...] = ()
     attempts: list[Attempt] = dataclasses.field(default_factory=list)

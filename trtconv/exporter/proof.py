@@ -11,14 +11,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from trtconv.core.dims import Shape
+from trtconv.core.dims import times
 from trtconv.core.requests.export import Proof, ProofRun, SizeRule
 from trtconv.exporter.request import Axes
 from trtconv.exporter.sizes import size_at, with_tied
 from trtconv.exporter.source_line import first_line
 from trtconv.exporter.torch_module import Subject, random_inputs
 from trtconv.exporter.trials import Trials
-from trtconv.runtimes.onnxruntime import QUANTIZED_TOLERANCE, TOLERANCES, relative_error
+from trtconv.runtimes.compare import relative_error, same_network
+from trtconv.runtimes.onnxruntime import session_of
 
 FURTHER = 3
 _GROWTH = 16
@@ -28,8 +29,7 @@ _GROWTH = 16
 def tolerance(subject: Subject, quantized: bool) -> float:
     """Returns the tolerance for a subject, by its coarsest type."""
     types = {str(t.dtype).removeprefix("torch.") for t in (*subject.module.parameters(), *subject.example)}
-    coarsest = max((TOLERANCES[t] for t in types if t in TOLERANCES), default=TOLERANCES["float32"])
-    return max(coarsest, QUANTIZED_TOLERANCE) if quantized else coarsest
+    return same_network(types, quantized)
 
 
 def proof_sizes(subject: Subject, axes: Axes, rules: Sequence[SizeRule], trials: Trials) -> list[Mapping[str, int]]:
@@ -89,10 +89,9 @@ def prove(path: Path, subject: Subject, axes: Axes, sizes: Sequence[Mapping[str,
         What came of each run. A run that ONNX Runtime refuses where PyTorch does not counts as an infinite error; a
         model that it cannot load at all is not compared.
     """
-    try:
-        session = _session(path)
-    except Exception as error:  # ONNX Runtime raises its own types, one for each status
-        return Proof((), limit, f"ONNX Runtime does not load the file: {first_line(error)}")
+    session = session_of(path, path.parent)
+    if isinstance(session, str):
+        return Proof((), limit, f"ONNX Runtime does not load the file: {session}")
     if any(each.dtype == "bfloat16" for each in subject.inputs):
         return Proof((), limit, "NumPy has no bfloat16 to hand to ONNX Runtime")
     runs = []
@@ -103,16 +102,6 @@ def prove(path: Path, subject: Subject, axes: Axes, sizes: Sequence[Mapping[str,
         named = dict(zip((each.name for each in subject.inputs), shapes, strict=True))
         runs.append(ProofRun(named, difference, why))
     return Proof(tuple(runs), limit)
-
-
-def _session(path: Path) -> Any:
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    # Optimizations may themselves change a deconvolution's pads.
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
 
 def _compare(session: Any, subject: Subject, tensors: Sequence[torch.Tensor]) -> tuple[float | None, str]:
@@ -129,7 +118,7 @@ def _compare(session: Any, subject: Subject, tensors: Sequence[torch.Tensor]) ->
         return math.inf, f"ONNX Runtime fails: {first_line(error)}"
     for name, a, b in zip(subject.outputs, expected, got, strict=True):
         if a.shape != b.shape:
-            return math.inf, f"output {name} is {_shape(b.shape)}, PyTorch makes {_shape(a.shape)}"
+            return math.inf, f"output {name} is {times(b.shape)}, PyTorch makes {times(a.shape)}"
         if a.dtype != b.dtype:
             return math.inf, f"output {name} is {b.dtype}, PyTorch makes {a.dtype}"
     return max((relative_error(a, b) for a, b in zip(expected, got, strict=True)), default=0.0), ""
@@ -141,7 +130,3 @@ def _array(tensor: torch.Tensor) -> NDArray[Any]:
         tensor = tensor.float()
     # ascontiguousarray would make a vector of a scalar.
     return np.array(tensor.numpy(), order="C")
-
-
-def _shape(shape: Shape) -> str:
-    return "x".join(map(str, shape)) or "scalar"

@@ -11,9 +11,10 @@ from trtconv.core.dims import Range
 from trtconv.core.errors import EnvironmentMissing
 from trtconv.core.findings import worst
 from trtconv.core.requests.export import ExportReport, SizeRule
+from trtconv.core.stopwatch import Stopwatch
 from trtconv.exporter import finish
 from trtconv.exporter.agreement import disagreements
-from trtconv.exporter.job import Draft, Job, Stages, interface_of
+from trtconv.exporter.job import Draft, Job, interface_of
 from trtconv.exporter.request import ExportOptions
 
 
@@ -27,7 +28,7 @@ def report_of(job: Job, spec: str, draft: Draft) -> ExportReport:
             "output_padding and a Slice to the size"
         )
     notes += [f"the operator {name} is not ONNX's own" for name in finish.custom_domains(draft.proto)]
-    with job.stages("sizes"):
+    with job.clock.stage("sizes"):
         notes += disagreements(draft.path, job.rules)
     notes += [n for rule in job.rules for n in (rule.remark, _range_note(rule)) if n]
     if job.trials.exhausted:
@@ -45,7 +46,7 @@ def report_of(job: Job, spec: str, draft: Draft) -> ExportReport:
         attempts=tuple(job.attempts),
         notes=tuple(notes),
         proof=draft.proof,
-        seconds=job.stages.seconds,
+        seconds=job.clock.seconds,
     )
 
 
@@ -68,12 +69,12 @@ def model_identity(path: Path) -> dict[str, Any]:
     return {"path": str(path), "sha256": digest.hexdigest(), "bytes": size}
 
 
-def checked_export(report: ExportReport, output: Path, options: ExportOptions, stages: Stages) -> ExportReport:
+def checked_export(report: ExportReport, output: Path, options: ExportOptions, clock: Stopwatch) -> ExportReport:
     """Runs `trtconv check` on the file; a machine without a runtime is no failure of the export."""
     from trtconv import pipeline
     from trtconv.core.requests.check import CheckRequest
 
-    with stages("check"):
+    with clock.stage("check"):
         try:
             dims = _bounds(report)
             found = pipeline.check(CheckRequest(output, dims, target=options.target, fail_on=options.fail_on))

@@ -17,8 +17,9 @@ from trtconv.core.errors import ExportFailed, InputError, TrtconvError
 from trtconv.core.files import check_writable
 from trtconv.core.progress import Progress
 from trtconv.core.requests.export import Attempt, ExportReport, Proof, SizeRule
+from trtconv.core.stopwatch import Stopwatch
 from trtconv.exporter import finish, proof, write, writers
-from trtconv.exporter.job import Draft, Job, Stages, interface_of
+from trtconv.exporter.job import Draft, Job, interface_of
 from trtconv.exporter.report import checked_export, model_identity, report_of
 from trtconv.exporter.request import Axes, AxisNames, ExportOptions, ExportRequest, InputDecl, plan_axes
 from trtconv.exporter.sizes import find_rules, joint_failure
@@ -42,9 +43,9 @@ def run(request: ExportRequest, progress: Progress | None = None) -> ExportRepor
         ExportFailed: The module cannot be exported as asked; the message has the line of Python.
         EnvironmentMissing: A package is missing.
     """
-    stages = Stages(progress)
+    clock = Stopwatch(progress)
     with module_path(request.spec):
-        with stages("load"):
+        with clock.stage("load"):
             check_writable(request.output)
             loaded = load_spec(request.spec, request.arguments)
             notes: tuple[str, ...] = ()
@@ -53,14 +54,14 @@ def run(request: ExportRequest, progress: Progress | None = None) -> ExportRepor
                     raise InputError("--weights goes with a module; a .pt2 file has its own", "Leave out --weights.")
                 notes = load_weights(loaded, request.weights)
         asked = plan_axes(request.inputs, request.dynamic, request.dims) if request.inputs else None
-        with stages("run"):
+        with clock.stage("run"):
             try:
                 subject = prepare(loaded, request.inputs, request.options.outputs, None)
             except InputError as error:
                 raise _with_near_sizes(error, loaded, request.inputs, asked) from error
         subject.notes.extend(notes)
         return export_subject(
-            subject, request.spec, request.output, request.dynamic, request.dims, request.options, stages
+            subject, request.spec, request.output, request.dynamic, request.dims, request.options, clock
         )
 
 
@@ -71,25 +72,25 @@ def export_subject(
     dynamic: Mapping[str, AxisNames],
     dims: Mapping[str, Range],
     options: ExportOptions,
-    stages: Stages,
+    clock: Stopwatch,
 ) -> ExportReport:
     """Exports a module that is ready."""
     axes = _axes(subject, dynamic, dims, options.static)
-    with stages("sizes"), quiet_torch():
+    with clock.stage("sizes"), quiet_torch():
         trials = Trials(subject, axes)
         rules = find_rules(trials)
         joint = _joint(trials, rules)
     _refuse_empty_ranges(rules)
     with tempfile.TemporaryDirectory(prefix="trtconv-export-") as folder:
-        job = Job(subject, axes, trials, rules, options, stages, Path(folder), joint)
+        job = Job(subject, axes, trials, rules, options, clock, Path(folder), joint)
         draft = _best_draft(job)
         report = report_of(job, spec, draft)
         if draft.proof.failed:
             return dataclasses.replace(report, exit_code=1)
-        with stages("write"):
+        with clock.stage("write"):
             write.write_model(draft.proto, draft.path.parent, output)
     report = dataclasses.replace(report, output=model_identity(output))
-    return checked_export(report, output, options, stages) if options.check else report
+    return checked_export(report, output, options, clock) if options.check else report
 
 
 def _axes(subject: Subject, dynamic: Mapping[str, AxisNames], dims: Mapping[str, Range], static: bool) -> Axes:
@@ -186,12 +187,12 @@ def _order(job: Job) -> list[str]:
 
 def _draft(job: Job, exporter: str) -> Draft:
     raw = _raw_program(job) if exporter == "torch.export" else _raw_trace(job)
-    with job.stages("finish"):
+    with job.clock.stage("finish"):
         proto = _finished(job, raw, exporter)
         finish.check_proto(raw, proto)
     found = Proof(why="not asked for")
     if job.options.proof:
-        with job.stages("proof"), quiet_torch():
+        with job.clock.stage("proof"), quiet_torch():
             quantized = any(node.op_type == "QuantizeLinear" for node in proto.graph.node)
             sizes = proof.proof_sizes(job.subject, job.axes, job.rules, job.trials)
             if job.objection is not None and exporter == "torchscript":
@@ -203,7 +204,7 @@ def _draft(job: Job, exporter: str) -> Draft:
 
 def _raw_program(job: Job) -> Path:
     """Writes by way of torch.export, which also validates the dynamic dimensions."""
-    with job.stages("validate"), quiet_torch():
+    with job.clock.stage("validate"), quiet_torch():
         found = export_program(job.subject, job.axes, job.rules, job.trials)
         if isinstance(found, Objection) and job.subject.program is not None:
             # Exported anew first: torch 2.13 cannot decompose a loaded program whose sizes are expressions (8*s0).
@@ -212,7 +213,7 @@ def _raw_program(job: Job) -> Path:
         job.objection = found
         raise ExportFailed(found.message)
     job.rules = found.rules
-    with job.stages("export"), quiet_torch():
+    with job.clock.stage("export"), quiet_torch():
         return writers.write_program(found.program, job.subject, job.opset, job.folder)
 
 
@@ -220,7 +221,7 @@ def _raw_trace(job: Job) -> Path:
     if job.objection is not None and job.objection.kind == "data":
         # A trace would keep one branch and say nothing.
         raise ExportFailed("not tried: a trace would keep one branch and say nothing")
-    with job.stages("export"), quiet_torch():
+    with job.clock.stage("export"), quiet_torch():
         return writers.write_trace(job.subject, job.axes, job.opset, job.folder)
 
 

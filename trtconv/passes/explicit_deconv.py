@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import onnx_graphsurgeon as gs
 
+from trtconv.core.dims import times
 from trtconv.core.target import Target
 from trtconv.graph import deconv
 from trtconv.graph.deconv import Crop, Geometry
@@ -80,7 +81,7 @@ class MakeDeconvExplicit(NodePass):
         _set_pads(node, size, folding.crops)
         field.replace(node, [*nodes, node])
         return (
-            f"{_asked(geometry)} put into the kernel: {_times(geometry.kernel)} zero-extended to {_times(size)},"
+            f"{_asked(geometry)} put into the kernel: {times(geometry.kernel)} zero-extended to {times(size)},"
             f" pads {_pads(folding.crops)}"
         )
 
@@ -120,10 +121,6 @@ def _set_pads(node: gs.Node, kernel: Sequence[int], window: Sequence[Crop]) -> N
 
 def _pads(window: Sequence[Crop]) -> list[int]:
     return [c.begin for c in window] + [c.end for c in window]
-
-
-def _times(sizes: Sequence[int]) -> str:
-    return "x".join(str(size) for size in sizes)
 
 
 def _asked(geometry: Geometry) -> str:

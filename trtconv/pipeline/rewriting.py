@@ -18,7 +18,8 @@ from trtconv.graph.model import OnnxModel
 from trtconv.passes import PASSES, Pass, PassResult, run_passes, select
 from trtconv.pipeline.checking import target_and_runtime
 from trtconv.pipeline.outputs import model_identity, protect_data
-from trtconv.runtimes.onnxruntime import QUANTIZED_TOLERANCE, compare_safely, tolerance
+from trtconv.runtimes.compare import TOLERANCES
+from trtconv.runtimes.onnxruntime import compare_safely, tolerance
 from trtconv.shapes.traced.search import baked_in
 
 
@@ -88,7 +89,7 @@ def _tolerance(original: OnnxModel, edited: Sequence[Pass]) -> float:
     """Returns the relative error beyond which a rewrite is none; infinite where numbers were asked to change."""
     # Another order of float sums, which is all that an exact pass makes, moves a value that is then quantised by a step
     # here and there, as passes within tolerance do.
-    safe = {"exact": tolerance(original), "within tolerance": QUANTIZED_TOLERANCE}
+    safe = {"exact": tolerance(original), "within tolerance": TOLERANCES["int8"].relative}
     return max((safe.get(each.safety, math.inf) for each in edited), default=0.0)
 
 

@@ -27,7 +27,7 @@ from trtconv.precision import casting
 from trtconv.precision.io import cast_interface
 from trtconv.precision.measure import Ranges, Referee
 from trtconv.precision.schemas import BFLOAT, HALF, Kind
-from trtconv.runtimes.onnxruntime import TOLERANCES
+from trtconv.runtimes.compare import TOLERANCES
 from trtconv.runtimes.tensorrt import Capabilities
 
 _QUANTIZERS = ("QuantizeLinear", "DequantizeLinear")
@@ -37,7 +37,6 @@ _MARGIN = 4.0
 _TRIGONOMETRY = frozenset({"Sin", "Cos", "Tan"})
 _LARGEST_ANGLE = 32.0
 """Radians up to which 11 bits tell angles apart well enough."""
-_TOLERANCES = {"fp16": TOLERANCES["float16"], "bf16": TOLERANCES["bfloat16"], "int8": TOLERANCES["float16"]}
 
 
 @frozen
@@ -225,7 +224,7 @@ def _edits(done: casting.Casting, kind: Kind, interface: bool, error: float | No
 
 
 def _findings(done: casting.Casting, verified: dict[str, Any], precision: str) -> list[Finding]:
-    error, allowed = verified["max_relative_error"], _TOLERANCES[precision]
+    error, allowed = verified["max_relative_error"], TOLERANCES[_KINDS[precision].name].relative
     found = []
     unable = [why for why in (casting.FOREIGN, casting.UNDEFINED, casting.UNKNOWN) if why in done.kept]
     if not done.cast and unable:

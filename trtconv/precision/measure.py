@@ -22,6 +22,7 @@ from trtconv.core.frozen import frozen
 from trtconv.core.process import Lost, Process, Tell, WorkerBug
 from trtconv.graph.model import OnnxModel
 from trtconv.runtimes import onnxruntime
+from trtconv.runtimes.compare import relative_error
 
 SECONDS = 600.0
 """How long the original and the cast may each run."""
@@ -199,6 +200,6 @@ def _difference(expected: Any, got: Any) -> float:
     if not isinstance(expected, np.ndarray) or not isinstance(got, np.ndarray):
         return 0.0
     if expected.dtype.kind == "f":
-        return onnxruntime.relative_error(expected, got)
+        return relative_error(expected, got)
     # How many there are may depend on the values, as of the boxes that a detector finds.
     return float(np.mean(expected != got)) if expected.shape == got.shape and expected.size else 0.0

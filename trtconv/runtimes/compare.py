@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trtconv.core.dims import times
 from trtconv.core.frozen import frozen
 
 _CHUNK = 1 << 17
@@ -42,11 +43,32 @@ TOLERANCES = {
     "bf16": Tolerance(1e-1, 0.99),
     "int8": Tolerance(5e-2, 0.999),
 }
-"""What a network may lose by computing in a type.
+"""What a network may lose by computing in a type; `relative` also where it only adds in another order.
 
 tf32 is what TensorRT makes of float32 unless it is told not to. It has as many bits in a product's factors as fp16: a
 U-Net of 20 layers was off by 6e-3 in tf32 and by 4e-3 in fp16 on an H100.
 """
+_DOUBLE = 1e-9
+_OF_TYPES = {
+    "double": _DOUBLE,
+    "float64": _DOUBLE,
+    "float": TOLERANCES["float32"].relative,
+    "float32": TOLERANCES["float32"].relative,
+    "float16": TOLERANCES["fp16"].relative,
+    "bfloat16": TOLERANCES["bf16"].relative,
+}
+
+
+def same_network(types: Iterable[str], quantized: bool) -> float:
+    """Returns the relative error up to which two networks are the same, sums in another order.
+
+    Args:
+        types: Of the network's weights and inputs, as ONNX or NumPy name them; the coarsest counts.
+        quantized: Whether it rounds values to steps: one on the border between two may fall to either side, and steps
+            add up through a network.
+    """
+    coarsest = max((_OF_TYPES[each] for each in types if each in _OF_TYPES), default=_OF_TYPES["float32"])
+    return max(coarsest, TOLERANCES["int8"].relative) if quantized else coarsest
 
 
 @frozen
@@ -102,12 +124,25 @@ def compare(name: str, expected: Any, got: Any, tolerance: Tolerance) -> Differe
         return Difference(name, type(expected).__name__, np.shape(expected), why=why)
     blank = Difference(name, str(expected.dtype), expected.shape)
     if not isinstance(got, np.ndarray) or got.shape != expected.shape:
-        return dataclasses.replace(
-            blank, why=f"its shape is {_times(np.shape(got))} instead of {_times(expected.shape)}"
-        )
+        return dataclasses.replace(blank, why=f"its shape is {times(np.shape(got))} instead of {times(expected.shape)}")
     if expected.size == 0:
         return dataclasses.replace(blank, max_abs=0.0, max_rel=0.0, cosine=1.0, psnr=math.inf, mismatches=0.0)
     return _judge(blank, _Sums.of(expected, got, tolerance.relative), tolerance)
+
+
+def relative_error(expected: Any, got: Any) -> float:
+    """Returns the largest difference over the largest magnitude of `expected`; infinite where shapes or types differ.
+
+    It is infinite too where the two are not the same NaN and infinities, or values that are no numbers differ.
+    """
+    if not isinstance(expected, np.ndarray):
+        return 0.0 if expected == got else math.inf
+    if expected.shape != got.shape or expected.dtype != got.dtype:
+        return math.inf
+    if expected.dtype.kind not in "fiub" or expected.size == 0:
+        return 0.0 if np.array_equal(expected, got) else math.inf
+    sums = _Sums.of(expected, got, 0.0)
+    return math.inf if sums.broken or sums.nonfinite != sums.same_nonfinite else sums.max_rel
 
 
 @dataclasses.dataclass
@@ -202,10 +237,6 @@ def _chunks(one: NDArray[Any], two: NDArray[Any]) -> Iterator[tuple[NDArray[np.f
     for start in range(0, one.size, _CHUNK):
         part = slice(start, start + _CHUNK)
         yield one[part].astype(np.float64), two[part].astype(np.float64)
-
-
-def _times(shape: tuple[int, ...]) -> str:
-    return "x".join(str(n) for n in shape) or "scalar"
 
 
 def _dot(one: NDArray[np.float64], two: NDArray[np.float64]) -> float:

@@ -18,12 +18,7 @@ from trtconv.core.dims import InputSpec, dynamic_dims
 from trtconv.core.frozen import frozen
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.types import dtype_name
-
-TOLERANCES = {"float64": 1e-9, "float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1}
-"""Relative error up to which two models that compute in a type compute the same, sums in another order."""
-QUANTIZED_TOLERANCE = 5e-2
-"""The same where values are quantised: one on the border between two steps may fall to either side, and steps add up
-through a network."""
+from trtconv.runtimes.compare import relative_error, same_network
 
 _SIZES = (64, 32, 48, 128, 16, 8, 4, 2, 1, 256)
 """Sizes tried for dynamic dimensions, the first that the original accepts is used."""
@@ -31,7 +26,6 @@ _BATCHES = (2, 1)
 """Batch sizes tried, 1 for models that have it written into them."""
 _QUANTIZERS = ("QuantizeLinear", "DynamicQuantizeLinear", "QLinear")
 """What the operators that round to steps begin with."""
-_NUMPY_NAMES = {"float": "float32", "double": "float64"}
 _MOST_ELEMENTS = 1 << 26
 """Elements of all inputs together beyond which nothing is run."""
 _PATIENCE_SECONDS = 15.0
@@ -44,9 +38,7 @@ _NEWEST_IR = 10
 
 def tolerance(model: OnnxModel) -> float:
     """Returns how far an exact rewrite of a model may be from it, by the coarsest type of its weights and inputs."""
-    named = (_NUMPY_NAMES.get(each, each) for each in element_types(model))
-    coarsest = max((TOLERANCES[each] for each in named if each in TOLERANCES), default=TOLERANCES["float32"])
-    return max(coarsest, QUANTIZED_TOLERANCE) if quantizes(model) else coarsest
+    return same_network(element_types(model), quantizes(model))
 
 
 def element_types(model: OnnxModel) -> set[str]:
@@ -208,23 +200,6 @@ def serve(task: tuple[str, dict[str, Any], bytes, bytes], _: process.Tell) -> di
     return compare_models(original, rewritten, **options)
 
 
-def relative_error(expected: Any, got: Any) -> float:
-    """Returns the largest difference over the largest magnitude of `expected`; infinite where shapes differ."""
-    if not isinstance(expected, np.ndarray):
-        return 0.0 if expected == got else math.inf
-    if expected.shape != got.shape or expected.dtype != got.dtype:
-        return math.inf
-    if expected.dtype.kind not in "fiub" or expected.size == 0:
-        return 0.0 if np.array_equal(expected, got) else math.inf
-    a, b = expected.astype(np.float64), got.astype(np.float64)
-    finite = np.isfinite(a)
-    if not np.array_equal(finite, np.isfinite(b)) or not np.array_equal(a[~finite], b[~finite], equal_nan=True):
-        return math.inf
-    scale = float(np.abs(a[finite]).max(initial=0.0))
-    difference = float(np.abs(a[finite] - b[finite]).max(initial=0.0))
-    return difference / scale if scale else (0.0 if difference == 0 else math.inf)
-
-
 def _unknown(why: str, error: float | None = None, inputs: Mapping[str, list[int]] | None = None) -> dict[str, Any]:
     return {"max_relative_error": error, "why": why, "inputs": dict(inputs or {})}
 
@@ -236,8 +211,6 @@ def first_line(error: BaseException) -> str:
 
 def session(model: OnnxModel) -> Any:
     """Returns a model in ONNX Runtime as an InferenceSession, or, as a text, why that does not load it."""
-    import onnxruntime
-
     proto = onnx.ModelProto()
     proto.CopyFrom(model.proto)
     proto.ir_version = min(proto.ir_version, _NEWEST_IR)
@@ -245,14 +218,25 @@ def session(model: OnnxModel) -> Any:
     for scope in OnnxModel(proto, model.path).scopes:
         for node in scope.graph.node:
             node.name = ""
+    return session_of(proto.SerializeToString(), Path(model.path).parent)
+
+
+def session_of(model: Path | bytes, folder: Path) -> Any:
+    """Does as `session` for a model as it is, in a file or serialized.
+
+    Args:
+        model: The model.
+        folder: Where its external data lies.
+    """
+    import onnxruntime
+
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     # Optimizations may themselves change a deconvolution's pads.
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    folder = str(Path(model.path).parent.absolute())
-    options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
+    options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder.absolute()))
     try:
-        return onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # It raises its own types, one for each status.
         return first_line(error)
 

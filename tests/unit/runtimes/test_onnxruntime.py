@@ -10,7 +10,8 @@ import onnx
 import pytest
 
 from support.onnx_models import parse, wrap
-from trtconv.runtimes.onnxruntime import QUANTIZED_TOLERANCE, TOLERANCES, compare_models, relative_error, tolerance
+from trtconv.runtimes.compare import TOLERANCES, relative_error
+from trtconv.runtimes.onnxruntime import compare_models, tolerance
 
 
 def compare(before: str, after: str) -> dict[str, Any]:
@@ -175,12 +176,12 @@ def test_traced_sizes_are_taken_and_further_ones_run() -> None:
 @pytest.mark.parametrize(
     ("dtype", "node", "limit"),
     [
-        ("float", "y = Relu (x)", TOLERANCES["float32"]),
-        ("double", "y = Relu (x)", TOLERANCES["float64"]),
-        ("float16", "y = Relu (x)", TOLERANCES["float16"]),
-        ("float", "q = QuantizeLinear (x, s) y = DequantizeLinear (q, s)", QUANTIZED_TOLERANCE),
-        ("float", "q, s, z = DynamicQuantizeLinear (x) y = DequantizeLinear (q, s, z)", QUANTIZED_TOLERANCE),
-        ("float", "y = local.Rounded (x)", QUANTIZED_TOLERANCE),
+        ("float", "y = Relu (x)", TOLERANCES["float32"].relative),
+        ("double", "y = Relu (x)", 1e-9),
+        ("float16", "y = Relu (x)", TOLERANCES["fp16"].relative),
+        ("float", "q = QuantizeLinear (x, s) y = DequantizeLinear (q, s)", TOLERANCES["int8"].relative),
+        ("float", "q, s, z = DynamicQuantizeLinear (x) y = DequantizeLinear (q, s, z)", TOLERANCES["int8"].relative),
+        ("float", "y = local.Rounded (x)", TOLERANCES["int8"].relative),
     ],
 )
 def test_tolerance(dtype: str, node: str, limit: float) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from trtconv.core.dims import InputSpec, Range, ShapeProfile
+from trtconv.core.dims import InputSpec, Range, ShapeProfile, times
 from trtconv.core.errors import InputError
 from trtconv.core.frozen import frozen
 from trtconv.core.requests.build import profiles_from_json
@@ -53,9 +53,9 @@ class SavedReport:
             self._check_input(name, shape)
         fitting = {i: _distance(p, shapes) for i, p in enumerate(self.profiles) if _contains(p, shapes)}
         if not fitting:
-            asked = ", ".join(f"{name} {_times(shape)}" for name, shape in shapes.items())
+            asked = ", ".join(f"{name} {times(shape)}" for name, shape in shapes.items())
             listed = "; ".join(
-                f"{i}: " + ", ".join(f"{n} {_times(p.inputs[n].min)} to {_times(p.inputs[n].max)}" for n in shapes)
+                f"{i}: " + ", ".join(f"{n} {times(p.inputs[n].min)} to {times(p.inputs[n].max)}" for n in shapes)
                 for i, p in enumerate(self.profiles)
             )
             raise InputError(f"no profile contains {asked}", f"The profiles are {listed}.")
@@ -91,8 +91,8 @@ class SavedReport:
             raise InputError(f"the engine has no input {name!r}", f"It has: {', '.join(known) or 'none'}.")
         if len(shape) != len(known[name].min):
             raise InputError(
-                f"input {name} has {len(known[name].min)} dimensions, {_times(shape)} has {len(shape)}",
-                f"Its smallest shape is {_times(known[name].min)}.",
+                f"input {name} has {len(known[name].min)} dimensions, {times(shape)} has {len(shape)}",
+                f"Its smallest shape is {times(known[name].min)}.",
             )
 
 
@@ -163,7 +163,3 @@ def _distance(profile: ShapeProfile, shapes: Mapping[str, Sequence[int]]) -> flo
         for name, shape in shapes.items()
         for size, best in zip(shape, profile.inputs[name].opt, strict=True)
     )
-
-
-def _times(shape: Sequence[int]) -> str:
-    return "x".join(str(n) for n in shape)

@@ -8,7 +8,7 @@ from trtconv.runtimes.tensorrt.base import BuildMonitor
 from trtconv.runtimes.tensorrt.logger import Session
 
 
-class Progress:
+class BuildProgress:
     """Follows the phases of one build and remembers whether it was asked to stop.
 
     Args:
@@ -45,7 +45,7 @@ class Progress:
             self.cancelled = True
 
 
-def make_progress_monitor(trt: Any, progress: Progress) -> Any:
+def make_progress_monitor(trt: Any, progress: BuildProgress) -> Any:
     """Makes the IProgressMonitor; it must be kept alive until the build is over."""
 
     class ForwardingMonitor(trt.IProgressMonitor):  # type: ignore[misc]

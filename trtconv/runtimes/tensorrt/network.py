@@ -16,7 +16,7 @@ from trtconv.runtimes.tensorrt import builder_config, layers, messages
 from trtconv.runtimes.tensorrt.base import BuildMonitor, Capabilities, DeconvLayer, EngineBlob
 from trtconv.runtimes.tensorrt.gpu import gpu_name
 from trtconv.runtimes.tensorrt.logger import Log, Session
-from trtconv.runtimes.tensorrt.monitor import Progress, make_progress_monitor
+from trtconv.runtimes.tensorrt.monitor import BuildProgress, make_progress_monitor
 from trtconv.runtimes.tensorrt.timing_cache import TimingCache
 
 # Which builder flags a precision means, and which ONNX element types need which flag to be honoured at all.
@@ -110,7 +110,7 @@ class Network:
         self._refuse_shape_inputs(plan.profiles)
         notes = self._check_options(plan)
         with self._log.session() as session:
-            progress = Progress(session, monitor)
+            progress = BuildProgress(session, monitor)
             blob, kept = self._run(plan, session, progress)
         if progress.cancelled:
             raise BuildFailed("the build was cancelled")
@@ -146,7 +146,7 @@ class Network:
             session.records
         )
 
-    def _run(self, plan: BuildPlan, session: Session, progress: Progress) -> tuple[Any, tuple[Finding, ...]]:
+    def _run(self, plan: BuildPlan, session: Session, progress: BuildProgress) -> tuple[Any, tuple[Finding, ...]]:
         """Configures and runs the builder. Returns its IHostMemory, or None where it refused, and what to know."""
         builder = self._handles.builder
         config = builder.create_builder_config()
