@@ -11,7 +11,7 @@ from support.paths import ROOT
 from trtconv.core.dims import InputRange, Range, ShapeProfile
 from trtconv.core.findings import Finding, Location, Severity
 from trtconv.core.requests.build import BuildPlan, BuildReport
-from trtconv.core.requests.check import CheckReport
+from trtconv.core.requests.check import CheckReport, ParserVerdict
 from trtconv.core.requests.common import TensorInfo
 from trtconv.core.requests.rewrite import Edit, RewriteReport, Skip
 from trtconv.core.target import Target
@@ -44,7 +44,7 @@ def build_report(**changes: Any) -> BuildReport:
 
 
 def check_report(**changes: Any) -> CheckReport:
-    parser = {"runtime": "rtx", "version": "1.7.1.116", "accepted": True}
+    parser = ParserVerdict("rtx", "1.7.1.116", True)
     return dataclasses.replace(CheckReport(MODEL, TARGET, (FINDING,), parser, 1), **changes)
 
 

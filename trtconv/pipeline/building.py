@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import re
 import time
-from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from trtconv.core.dims import ShapeProfile
 from trtconv.core.errors import BuildFailed, InputError
@@ -16,6 +16,7 @@ from trtconv.core.progress import Progress
 from trtconv.core.requests.build import BuildPlan, BuildReport, BuildRequest, BuildSettings
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.graph.model import OnnxModel
+from trtconv.graph.provenance import Origin
 from trtconv.pipeline.outputs import (
     asked_profiles,
     check_outputs,
@@ -30,9 +31,8 @@ from trtconv.pipeline.parse import build_in_thread, fails, findings_of, parse_mo
 from trtconv.pipeline.prepare import chosen_passes, prepare
 from trtconv.pipeline.profiles import Sized, settle
 from trtconv.precision import apply
-from trtconv.precision.apply import Applied
 from trtconv.runtimes import tensorrt
-from trtconv.runtimes.tensorrt import EngineBlob, Runtime, RuntimeInfo
+from trtconv.runtimes.tensorrt import EngineBlob, ParsedNetwork, Runtime, RuntimeInfo
 from trtconv.shapes.profiles import narrower
 
 _PATIENCE_SECONDS = 60.0
@@ -59,83 +59,115 @@ def build(request: BuildRequest, progress: Progress | None = None) -> BuildRepor
         check_outputs(request)
         model = OnnxModel.load(request.model, hashed=True)
         protect_data(model, request.engine_path, request.report_path, *named_cache(request))
-        profiles = asked_profiles(model, request)
         engine = tensorrt.load(request.target)
-        plan = _plan(request, engine, profiles)
-        report = BuildReport(
-            model_identity(model), plan, engine.info.to_json(), seconds=clock.seconds, inputs=model.inputs
-        )
-        kept = None if request.force else up_to_date(request, report)
+        plan = _plan(request, engine, asked_profiles(model, request))
+        told = {"model": model_identity(model), "runtime": engine.info.to_json(), "inputs": model.inputs}
+        work = _Work(request, model, engine, plan, clock, told)
+        kept = None if request.force else up_to_date(request, work.report())
     if kept is not None:
         return kept
-    report, blob = _build(request, model, engine, report, clock)
-    found, ignored = request.selection.divide(report.findings)
-    report = dataclasses.replace(report, findings=found, ignored=ignored)
+    blob = work.run()
+    report = work.report(exit_code=0 if blob is not None else 1)
     if blob is not None or request.report is not None:
         write_engine(request, report, blob, clock)
     return report
 
 
-def _build(
-    request: BuildRequest, model: OnnxModel, engine: Runtime, report: BuildReport, clock: Stopwatch
-) -> tuple[BuildReport, EngineBlob | None]:
-    """Does the work of `build` after loading; every failure of the model becomes findings in the report."""
-    done, findings, origin = prepare(model, engine.info.target, chosen_passes(request), clock)
-    with clock.stage("sizes"):
-        asked = request.dims if request.profiles else None
-        sized = settle(model, report.plan.profiles, rounded=request.rounded, split=request.split, asked=asked)
-    report = dataclasses.replace(
-        report,
-        plan=dataclasses.replace(report.plan, profiles=sized.profiles),
-        edits=done.edits,
-        skipped=done.skipped,
-        findings=findings + sized.findings,
-        lattice=sized.lattice.to_json() if sized.lattice.dims else None,
-        notes=sized.notes,
-    )
-    findings = report.findings
-    if fails(request.selection.divide(findings)[0], request.fail_on):
-        return dataclasses.replace(report, exit_code=1), None
-    with clock.stage("cast"):
-        done_cast = _apply_precision(model, request, report, engine)
-    report = dataclasses.replace(
-        report,
-        edits=report.edits + done_cast.edits,
-        findings=report.findings + done_cast.findings,
-        cast=done_cast.report,
-    )
-    if fails(request.selection.divide(done_cast.findings)[0], request.fail_on):
-        return dataclasses.replace(report, exit_code=1), None
-    network, refused = parse_model(model, engine, clock)
-    if network is None:
-        return _failed(report, origin.place(refused, model)), None
-    plan = _builder_plan(report.plan, request, engine)
-    try:
-        blob = build_in_thread(network, plan, clock)
-    except BuildFailed as error:
-        narrower_too = _with_narrower(findings_of(error), model, sized, plan, engine, clock)
-        return _failed(report, narrower_too), None
-    report = dataclasses.replace(
-        report,
-        findings=report.findings + blob.findings + _cache_findings(request, engine.info),
-        engine=file_identity(request.engine_path, blob.data),
-        io=(*network.inputs, *network.outputs),
-    )
-    return report, blob
+@dataclasses.dataclass
+class _Work:
+    """A build on its way.
 
+    Args:
+        request: What was asked.
+        model: The model, which the stages change.
+        engine: The TensorRT that builds.
+        plan: What is built; its profiles are settled on the way.
+        clock: Times the stages.
+        told: What the report will say, by its fields.
+        findings: What was found so far.
+    """
 
-def _apply_precision(model: OnnxModel, request: BuildRequest, report: BuildReport, engine: Runtime) -> Applied:
-    info = engine.info
-    if request.cast_interface and not apply.casts(request.precision, info.capabilities):
-        raise InputError(
-            "inputs and outputs are cast only with --precision fp16, bf16 or int8, and not on TensorRT 8",
-            "Leave out --cast-io.",
+    request: BuildRequest
+    model: OnnxModel
+    engine: Runtime
+    plan: BuildPlan
+    clock: Stopwatch
+    told: dict[str, Any]
+    findings: list[Finding] = dataclasses.field(default_factory=list)
+
+    def run(self) -> EngineBlob | None:
+        """Goes through the stages. Returns the engine; None where the model failed, and the findings say why."""
+        origin = self._rewrite()
+        sized = self._settle_sizes()
+        if self._fails():
+            return None
+        self._cast()
+        if self._fails():
+            return None
+        network, refused = parse_model(self.model, self.engine, self.clock)
+        if network is None:
+            self.findings += origin.place(refused, self.model)
+            return None
+        return self._build(network, sized)
+
+    def report(self, exit_code: int = 0) -> BuildReport:
+        """Returns the report of what was done so far."""
+        found, ignored = self.request.selection.divide(self.findings)
+        return BuildReport(
+            plan=self.plan,
+            findings=found,
+            ignored=ignored,
+            seconds=self.clock.seconds,
+            exit_code=exit_code,
+            **self.told,
         )
-    # The optimum of the first profile is what its author thinks typical.
-    profile = report.plan.profiles[0] if report.plan.profiles else None
-    return apply.apply_precision(
-        model, request.precision, info.target, info.capabilities, profile, interface=request.cast_interface
-    )
+
+    def _rewrite(self) -> Origin:
+        done, findings, origin = prepare(self.model, self.engine.info.target, chosen_passes(self.request), self.clock)
+        self.findings += findings
+        self.told |= {"edits": done.edits, "skipped": done.skipped}
+        return origin
+
+    def _settle_sizes(self) -> Sized:
+        request = self.request
+        with self.clock.stage("sizes"):
+            asked = request.dims if request.profiles else None
+            sized = settle(self.model, self.plan.profiles, rounded=request.rounded, split=request.split, asked=asked)
+        self.plan = dataclasses.replace(self.plan, profiles=sized.profiles)
+        self.findings += sized.findings
+        self.told |= {"lattice": sized.lattice.to_json() if sized.lattice.dims else None, "notes": sized.notes}
+        return sized
+
+    def _fails(self) -> bool:
+        return fails(self.request.selection.divide(self.findings)[0], self.request.fail_on)
+
+    def _cast(self) -> None:
+        info, request = self.engine.info, self.request
+        if request.cast_interface and not apply.casts(request.precision, info.capabilities):
+            raise InputError(
+                "inputs and outputs are cast only with --precision fp16, bf16 or int8, and not on TensorRT 8",
+                "Leave out --cast-io.",
+            )
+        # The optimum of the first profile is what its author thinks typical.
+        profile = self.plan.profiles[0] if self.plan.profiles else None
+        with self.clock.stage("cast"):
+            done = apply.apply_precision(
+                self.model, request.precision, info.target, info.capabilities, profile, interface=request.cast_interface
+            )
+        self.findings += done.findings
+        self.told |= {"edits": self.told["edits"] + done.edits, "cast": done.report}
+
+    def _build(self, network: ParsedNetwork, sized: Sized) -> EngineBlob | None:
+        plan = _builder_plan(self.plan, self.request, self.engine)
+        try:
+            blob = build_in_thread(network, plan, self.clock)
+        except BuildFailed as error:
+            self.findings += _with_narrower(findings_of(error), self.model, sized, plan, self.engine, self.clock)
+            return None
+        self.findings += (*blob.findings, *_cache_findings(self.request, self.engine.info))
+        self.told["engine"] = file_identity(self.request.engine_path, blob.data)
+        self.told["io"] = (*network.inputs, *network.outputs)
+        return blob
 
 
 def _builder_plan(plan: BuildPlan, request: BuildRequest, engine: Runtime) -> BuildPlan:
@@ -206,7 +238,3 @@ def _plan(request: BuildRequest, engine: Runtime, profiles: tuple[ShapeProfile, 
     asked = profiles if request.rounded or request.split is not None else None
     cast_by = apply.tools() if apply.casts(request.precision, engine.info.capabilities) else {}
     return BuildPlan(target, profiles, asked, cast_by, **shared(request, BuildSettings))
-
-
-def _failed(report: BuildReport, findings: Iterable[Finding]) -> BuildReport:
-    return dataclasses.replace(report, findings=report.findings + tuple(findings), exit_code=1)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from trtconv.core.dims import dynamic_dims
 from trtconv.core.errors import BuildFailed, EnvironmentMissing
 from trtconv.core.findings import Finding, Severity
-from trtconv.core.frozen import frozen
 from trtconv.core.progress import Progress
 from trtconv.core.requests.build import BuildPlan
-from trtconv.core.requests.check import CheckReport, CheckRequest
+from trtconv.core.requests.check import CheckReport, CheckRequest, ParserVerdict
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.core.target import Target
 from trtconv.graph.model import OnnxModel
@@ -59,19 +59,11 @@ def check(request: CheckRequest, progress: Progress | None = None) -> CheckRepor
     if profiles and dims:
         with clock.stage("sizes"):
             findings += settle(model, profiles, asked=request.dims if request.profiles else None).findings
-    parser: dict[str, Any] = {"runtime": None, "version": None, "accepted": None, "built": None, "why": None}
     if isinstance(engine, str):
-        parser["why"] = engine
+        parser = ParserVerdict(why=engine)
     else:
-        plan = BuildPlan(target, profiles)
-        verdict = _try_out(model, engine, plan, request.thorough, clock)
-        findings += _not_told_yet(origin.place(verdict.findings, model), findings)
-        parser |= {
-            "runtime": engine.info.family,
-            "version": engine.info.version,
-            "accepted": verdict.accepted,
-            "built": verdict.built,
-        }
+        told, parser = _try_out(model, engine, BuildPlan(target, profiles), request.thorough, clock)
+        findings += _not_told_yet(origin.place(told, model), findings)
     kept, ignored = request.selection.divide(sorted(findings, key=_worst_first))
     exit_code = 1 if fails(kept, request.fail_on) else 0
     unbounded = () if bounded else tuple(dims)
@@ -84,33 +76,25 @@ def _not_told_yet(found: Iterable[Finding], told: Sequence[Finding]) -> tuple[Fi
     return tuple(f for f in found if not (refused and f.code == ProfileInconsistent.code))
 
 
-@frozen
-class _Verdict:
-    """What the installed TensorRT says of a model: whether it parses, and whether it builds (None: not tried)."""
-
-    findings: tuple[Finding, ...]
-    accepted: bool
-    built: bool | None = None
-
-
-def _try_out(model: OnnxModel, engine: Runtime, plan: BuildPlan, thorough: bool, clock: Stopwatch) -> _Verdict:
+def _try_out(
+    model: OnnxModel, engine: Runtime, plan: BuildPlan, thorough: bool, clock: Stopwatch
+) -> tuple[tuple[Finding, ...], ParserVerdict]:
     """Goes as far towards an engine as is cheap, or all the way: parses, audits, asks the builder, builds."""
+    verdict = functools.partial(ParserVerdict, engine.info.family, engine.info.version)
     network, refused = parse_model(model, engine, clock)
     if network is None:
-        return _Verdict(refused, not any(finding.code == ParserRefused.code for finding in refused))
-    if not plan.profiles:
-        return _Verdict((), True)
-    faults = network.faults(plan)
+        return refused, verdict(not any(finding.code == ParserRefused.code for finding in refused))
+    faults = network.faults(plan) if plan.profiles else ()
     if faults:
-        return _Verdict(faults, True, False)
+        return faults, verdict(True, False)
     cheap = engine.info.capabilities.builds_without_gpu and network.layer_count <= _SMALL_NETWORK
-    if not thorough and not cheap:
-        return _Verdict((), True)
+    if not plan.profiles or not (thorough or cheap):
+        return (), verdict(True)
     try:
         build_in_thread(network, plan, clock)
     except BuildFailed as error:
-        return _Verdict(findings_of(error), True, False)
-    return _Verdict((), True, True)
+        return findings_of(error), verdict(True, False)
+    return (), verdict(True, True)
 
 
 def target_and_runtime(target: Target | None) -> tuple[Target, Runtime | str]:

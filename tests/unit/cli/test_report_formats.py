@@ -15,7 +15,7 @@ from trtconv.cli.formats.github import check_github
 from trtconv.cli.formats.junit import check_junit
 from trtconv.cli.formats.sarif import check_sarif, relative_path
 from trtconv.core.findings import Finding, Ignored, Location, Severity
-from trtconv.core.requests.check import CheckReport
+from trtconv.core.requests.check import CheckReport, ParserVerdict
 from trtconv.core.target import Target
 from trtconv.rules import RULES
 
@@ -37,7 +37,7 @@ ODD = Finding("TC999", "from-the-future", "x", Severity.ERROR)
 
 
 def report(*findings: Finding, ignored: tuple[Ignored, ...] = (), path: str = "/checkout/m 1.onnx") -> CheckReport:
-    parser = {"runtime": "rtx", "version": "1.7.1.116", "accepted": True, "built": True}
+    parser = ParserVerdict("rtx", "1.7.1.116", True, True)
     return CheckReport({"path": path, "sha256": "0" * 64}, Target("rtx", (1, 7)), findings, parser, 1, ignored)
 
 
@@ -148,7 +148,7 @@ def test_junit_follows_fail_on() -> None:
 
 
 def test_junit_skips_what_was_not_asked() -> None:
-    parser = {"runtime": None, "version": None, "accepted": None, "built": None}
+    parser = ParserVerdict()
     root = ElementTree.fromstring(check_junit([dataclasses.replace(report(), parser=parser)], RULES))
     skipped = {case.get("name", "")[:5] for case in root.iter("testcase") if case.find("skipped") is not None}
     assert {"TC401", "TC402", "TC403", "TC404", "TC205"} <= skipped

@@ -13,7 +13,7 @@ from trtconv.core.builder_options import BuilderOptions
 from trtconv.core.dims import InputRange, Range, ShapeProfile
 from trtconv.core.findings import Finding, Ignored, Location, Severity
 from trtconv.core.requests.build import BuildPlan, BuildReport
-from trtconv.core.requests.check import CheckReport
+from trtconv.core.requests.check import CheckReport, ParserVerdict
 from trtconv.core.requests.common import TensorInfo
 from trtconv.core.requests.rewrite import Edit, RewriteReport, Skip
 from trtconv.core.target import Target
@@ -39,8 +39,8 @@ FINDINGS = (
 
 
 def check(findings: tuple[Finding, ...], **parser: Any) -> str:
-    parser = {"runtime": "rtx", "version": "1.7.1", "accepted": True} | parser
-    return check_text(CheckReport(MODEL, TARGET, findings, parser, 1))
+    verdict = ParserVerdict(**{"runtime": "rtx", "version": "1.7.1", "accepted": True, **parser})
+    return check_text(CheckReport(MODEL, TARGET, findings, verdict, 1))
 
 
 def test_check_groups_by_node_worst_first() -> None:
@@ -78,13 +78,13 @@ def test_of_many_findings_of_one_rule_the_first_are_listed() -> None:
     assert all(f'"q{n}"' in text for n in range(3))
     assert "TC101" in text
     assert text.endswith("m.onnx: 100 errors, 1 info for rtx-1.7")
-    report = CheckReport(MODEL, TARGET, many, {"accepted": True}, 1)
+    report = CheckReport(MODEL, TARGET, many, ParserVerdict(accepted=True), 1)
     assert check_text(report, verbose=True).count("TC305") == 100
     assert check(many[:10]).count("TC305") == 10
 
 
 def test_sizes_that_were_not_checked_are_told() -> None:
-    report = CheckReport(MODEL, TARGET, (), {"accepted": True}, 0, unbounded=("height", "width"))
+    report = CheckReport(MODEL, TARGET, (), ParserVerdict(accepted=True), 0, unbounded=("height", "width"))
     assert "no sizes checked: no bounds were given for height, width (--dim)" in check_text(report)
 
 
@@ -269,10 +269,8 @@ def test_wording() -> None:
 
 
 def test_several_runs() -> None:
-    asked = CheckReport(
-        MODEL, TARGET, FINDINGS[3:4], {"runtime": "rtx", "version": "1.7.1", "accepted": True}, 1, unbounded=("h",)
-    )
-    told = CheckReport(MODEL, Target("tensorrt", (8, 6)), FINDINGS[3:4], {"accepted": None}, 1)
+    asked = CheckReport(MODEL, TARGET, FINDINGS[3:4], ParserVerdict("rtx", "1.7.1", True), 1, unbounded=("h",))
+    told = CheckReport(MODEL, Target("tensorrt", (8, 6)), FINDINGS[3:4], ParserVerdict(), 1)
     known = dataclasses.replace(
         asked,
         model={"path": "b.onnx"},

@@ -23,6 +23,7 @@ from trtconv.core.builder_options import BuilderOptions
 from trtconv.core.errors import BuildFailed, EnvironmentMissing, InputError
 from trtconv.core.findings import Finding, Severity
 from trtconv.core.requests.build import BuildReport
+from trtconv.core.requests.check import ParserVerdict
 from trtconv.core.requests.rewrite import Edit
 from trtconv.passes import PASSES, Pass, PassResult
 from trtconv.pipeline import building, rewriting
@@ -433,7 +434,7 @@ def test_check_against_a_target_that_is_not_installed(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(tensorrt, "load", missing)
     report = pipeline.check(CheckRequest(model, target=Target("tensorrt", (8, 6))))
-    assert report.parser == dict.fromkeys(("runtime", "version", "accepted", "built")) | {"why": "not here"}
+    assert report.parser == ParserVerdict(why="not here")
     # A family alone means the version that is installed; there is none to judge by.
     for target in (None, Target("tensorrt"), Target("rtx")):
         with pytest.raises(EnvironmentMissing):

@@ -88,8 +88,8 @@ def _was_asked(report: CheckReport, code: str) -> bool:
     if code in _FROM_SIZES:
         return not report.unbounded
     if code in _FROM_BUILDER:
-        return report.parser.get("built") is not None
-    return not code.startswith("TC4") or report.parser.get("accepted") is not None
+        return report.parser.built is not None
+    return not code.startswith("TC4") or report.parser.accepted is not None
 
 
 def _plain(text: str) -> str:

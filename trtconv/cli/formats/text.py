@@ -11,7 +11,7 @@ from trtconv.cli.formats.wording import byte_size, clean, count, indented, shape
 from trtconv.core.dims import ShapeProfile
 from trtconv.core.findings import Finding, Ignored, Location, summarize, worst
 from trtconv.core.requests.build import BuildReport
-from trtconv.core.requests.check import CheckReport, FailedRun
+from trtconv.core.requests.check import CheckReport, FailedRun, ParserVerdict
 from trtconv.core.requests.common import TensorInfo
 from trtconv.core.requests.rewrite import Edit, RewriteReport, Skip
 
@@ -48,7 +48,7 @@ def check_summary(report: CheckReport) -> str:
 def run_summary(report: CheckReport) -> str:
     """Returns the outcome of a check in one line that stands by itself: it says what was not asked, too."""
     notes = ["no sizes checked"] if report.unbounded else []
-    notes += ["by rules alone"] if report.parser.get("accepted") is None else []
+    notes += ["by rules alone"] if report.parser.accepted is None else []
     return "; ".join([check_summary(report), *notes])
 
 
@@ -138,13 +138,13 @@ def _summary(findings: Sequence[Finding]) -> str:
     return ", ".join(said) or "nothing to report"
 
 
-def _parser_line(parser: dict[str, Any]) -> str:
-    name = " ".join(str(parser[key]) for key in ("runtime", "version") if parser.get(key))
-    if parser.get("accepted") is None:
-        why = parser.get("why") or "that TensorRT is not installed here"
+def _parser_line(parser: ParserVerdict) -> str:
+    if parser.accepted is None:
+        why = parser.why or "that TensorRT is not installed here"
         return clean(f"parser: not asked, by rules alone: {why}")
-    built = {None: "", True: " and builds it", False: " and does not build it"}[parser.get("built")]
-    return f"parser: {clean(name)} {'accepts' if parser['accepted'] else 'refuses'} the model{built}"
+    built = {None: "", True: " and builds it", False: " and does not build it"}[parser.built]
+    name = clean(f"{parser.runtime} {parser.version}")
+    return f"parser: {name} {'accepts' if parser.accepted else 'refuses'} the model{built}"
 
 
 def build_text(report: BuildReport, verbose: bool = False) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,25 @@ class CheckRequest:
 
 
 @frozen
+class ParserVerdict:
+    """What the installed TensorRT says of a model.
+
+    Args:
+        runtime: Its family; None where there is none for the target.
+        version: Full version string.
+        accepted: Whether its parser takes the model; None where it was not asked.
+        built: Whether its builder does; None where no engine was tried.
+        why: Why it was not asked.
+    """
+
+    runtime: str | None = None
+    version: str | None = None
+    accepted: bool | None = None
+    built: bool | None = None
+    why: str | None = None
+
+
+@frozen
 class CheckReport:
     """What `trtconv check` found.
 
@@ -60,8 +80,7 @@ class CheckReport:
         model: Path and SHA-256.
         target: What was checked against.
         findings: Worst first, then by place.
-        parser: {"runtime", "version", "accepted", "built", "why"}; accepted is None where the target's parser is not
-            installed, which why then says; built is None where no engine was tried.
+        parser: What TensorRT says of the model, where it is installed.
         exit_code: 0, or 1 where a finding is at or above `fail_on`.
         ignored: Findings that were asked to be left out.
         fail_on: As in the request.
@@ -71,7 +90,7 @@ class CheckReport:
     model: dict[str, Any]
     target: Target
     findings: tuple[Finding, ...]
-    parser: dict[str, Any]
+    parser: ParserVerdict
     exit_code: int
     ignored: tuple[Ignored, ...] = ()
     fail_on: Severity | None = Severity.ERROR
@@ -87,7 +106,7 @@ class CheckReport:
             "findings": [finding.to_json() for finding in self.findings],
             "ignored": [each.to_json() for each in self.ignored],
             "summary": summarize(self.findings),
-            "parser": self.parser,
+            "parser": dataclasses.asdict(self.parser),
             "fail_on": "never" if self.fail_on is None else self.fail_on.value,
             "exit_code": self.exit_code,
         }
