@@ -174,6 +174,7 @@ def test_import_trtconv_loads_nothing_heavy() -> None:
 
 
 MOST_ENTRIES = 14
+MOST_LINES_OF_A_MODULE = 400
 MOST_LINES_OF_A_FUNCTION = 50
 MEDIAN_LINES_OF_A_FUNCTION = 7
 
@@ -193,3 +194,8 @@ def test_functions_are_short() -> None:
     }
     assert [name for name, lines in lengths.items() if lines > MOST_LINES_OF_A_FUNCTION] == []
     assert statistics.median(lengths.values()) <= MEDIAN_LINES_OF_A_FUNCTION
+
+
+def test_modules_are_short() -> None:
+    lines = {str(path.relative_to(PACKAGE)): len(path.read_text(encoding="utf-8").splitlines()) for path in SOURCES}
+    assert {path: count for path, count in lines.items() if count > MOST_LINES_OF_A_MODULE} == {}
