@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from trtconv.core.encode import Document, plain
 from trtconv.core.errors import InputError
 from trtconv.core.frozen import frozen
 
@@ -41,6 +42,8 @@ class Range:
 
     def __str__(self) -> str:
         return f"{self.min}:{self.opt}:{self.max}"
+
+    to_json = __str__
 
     @classmethod
     def parse(cls, text: str) -> Range:
@@ -79,21 +82,12 @@ class InputSpec:
 
 
 @frozen
-class InputRange:
+class InputRange(Document):
     """The min, opt and max shape of one input in one profile."""
 
     min: Shape
     opt: Shape
     max: Shape
-
-    def to_json(self) -> dict[str, list[int]]:
-        """Returns the three shapes as lists."""
-        return {"min": list(self.min), "opt": list(self.opt), "max": list(self.max)}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> InputRange:
-        """Reads what `to_json` wrote."""
-        return cls(*(tuple(int(n) for n in data[pick]) for pick in ("min", "opt", "max")))
 
 
 @frozen
@@ -112,7 +106,7 @@ class ShapeProfile:
 
     def to_json(self) -> dict[str, dict[str, Any]]:
         """Returns input name to its shapes, and to its "values" where they are bounded."""
-        found: dict[str, dict[str, Any]] = {name: dict(shapes.to_json()) for name, shapes in self.inputs.items()}
+        found: dict[str, dict[str, Any]] = plain(self.inputs)
         for name, values in self.values.items():
             found[name]["values"] = values.to_json()
         return found

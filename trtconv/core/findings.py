@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 from collections.abc import Iterable
 from typing import Any
 
+from trtconv.core.encode import Document
 from trtconv.core.frozen import frozen
 
 
@@ -60,7 +60,7 @@ class Location:
 
 
 @frozen
-class Finding:
+class Finding(Document):
     """One verdict about a model.
 
     Args:
@@ -81,17 +81,6 @@ class Finding:
     fix: str = ""
     mended_by: str | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """Returns the finding as plain JSON values."""
-        data = dataclasses.asdict(self)
-        data["severity"] = self.severity.value
-        return data
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Finding:
-        """Reads what `to_json` wrote."""
-        return cls(**{**data, "severity": Severity(data["severity"]), "location": Location(**data["location"])})
-
 
 @frozen
 class Ignored:
@@ -107,13 +96,6 @@ class Ignored:
     def to_json(self) -> dict[str, Any]:
         """Returns the finding as plain JSON values, with the reason."""
         return {**self.finding.to_json(), "reason": self.reason}
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Ignored:
-        """Reads what `to_json` wrote."""
-        finding = dict(data)
-        reason = finding.pop("reason")
-        return cls(Finding.from_json(finding), reason)
 
 
 def worst(findings: Iterable[Finding]) -> Severity | None:

@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from trtconv.core.encode import plain
 from trtconv.core.errors import InputError
 
 
@@ -191,9 +192,8 @@ def reported(held: object, kind: type) -> dict[str, Any]:
     """Returns what an object has for the settings of a class, each under its key of trtconv.toml, for a report."""
     found: dict[str, Any] = {}
     for name, each in options(kind):
-        value = getattr(held, name)
         for key in each.settings:
-            found[key.replace("-", "_")] = value.to_json() if each.group is not None else value
+            found[key.replace("-", "_")] = plain(getattr(held, name))
     return found
 
 

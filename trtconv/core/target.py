@@ -31,6 +31,8 @@ class Target:
             return self.family
         return f"{self.family}-{'.'.join(str(part) for part in self.version)}"
 
+    to_json = __str__
+
     def before(self, *version: int) -> bool:
         """True for the full TensorRT in a version older than the given one."""
         return self.family == "tensorrt" and self.version is not None and self.version < version

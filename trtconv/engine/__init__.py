@@ -12,10 +12,10 @@ import math
 import time
 from typing import Any
 
+from trtconv.core.encode import SCHEMA
 from trtconv.core.errors import EngineFailed, EnvironmentMissing, TrtconvError
 from trtconv.core.process import Lost, WorkerBug, call
 from trtconv.core.progress import NullProgress, Progress
-from trtconv.core.requests.common import SCHEMA
 from trtconv.core.requests.engine import BenchReport, BenchRequest, InspectRequest, VerifyReport, VerifyRequest
 
 

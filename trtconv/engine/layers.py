@@ -6,11 +6,11 @@ An engine that was built without details has the names of its layers alone, in e
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from trtconv.core.encode import Document
 from trtconv.core.frozen import frozen
 
 _TYPES = {
@@ -39,7 +39,7 @@ _NARROW = ("int4", "float4", "int8", "float8", "float16", "bfloat16", "float32")
 
 
 @frozen
-class Layer:
+class Layer(Document):
     """One layer of an engine.
 
     Args:
@@ -77,10 +77,6 @@ class Layer:
         if self.is_quantizer:
             return False
         return self.type == "Reformat" or bool(_REFORMAT_NAME.match(self.name))
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the layer as plain JSON values."""
-        return dataclasses.asdict(self)
 
 
 def read_layers(information: Mapping[str, Any]) -> tuple[Layer, ...]:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtconv.core.dims import times
+from trtconv.core.encode import Document
 from trtconv.core.frozen import frozen
 
 _CHUNK = 1 << 17
@@ -18,7 +19,7 @@ _CHUNK = 1 << 17
 
 
 @frozen
-class Tolerance:
+class Tolerance(Document):
     """How far the outputs of an engine may be from those of its model.
 
     Args:
@@ -30,10 +31,6 @@ class Tolerance:
     relative: float
     cosine: float
     mismatches: float = 0.0
-
-    def to_json(self) -> dict[str, float]:
-        """Returns the limits as plain JSON values."""
-        return dataclasses.asdict(self)
 
 
 TOLERANCES = {
@@ -72,7 +69,7 @@ def same_network(types: Iterable[str], quantized: bool) -> float:
 
 
 @frozen
-class Difference:
+class Difference(Document, keys="name dtype shape max_abs max_rel cosine psnr mismatches why passed"):
     """How far an output is from what it should be. Numbers are about the elements that are finite in the reference.
 
     Args:
@@ -102,10 +99,6 @@ class Difference:
     def passed(self) -> bool:
         """Whether the output is within the tolerance."""
         return not self.why
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the difference as plain JSON values."""
-        return {**dataclasses.asdict(self), "shape": list(self.shape), "passed": self.passed}
 
 
 def compare(name: str, expected: Any, got: Any, tolerance: Tolerance) -> Difference:

@@ -9,10 +9,10 @@ from typing import Any
 
 from trtconv.core.bounds import bounds_by_name
 from trtconv.core.dims import Range, dynamic_dims
+from trtconv.core.encode import SCHEMA, plain
 from trtconv.core.errors import InputError
 from trtconv.core.expressions import derived
 from trtconv.core.frozen import frozen
-from trtconv.core.requests.common import SCHEMA
 from trtconv.graph.model import OnnxModel
 from trtconv.shapes.lattice import SizeLattice, Sizes
 
@@ -55,14 +55,8 @@ class SizesReport:
 
     def to_json(self) -> dict[str, Any]:
         """Returns the report as plain JSON values."""
-        return {
-            "schema": SCHEMA,
-            "model": {"path": self.model},
-            **self.lattice.to_json(),
-            "nearest": {name: dict(near) for name, near in self.nearest.items()},
-            "unasked": list(self.unasked),
-            "exit_code": self.exit_code,
-        }
+        about = {"nearest": plain(self.nearest), "unasked": list(self.unasked), "exit_code": self.exit_code}
+        return {"schema": SCHEMA, "model": {"path": self.model}, **self.lattice.to_json(), **about}
 
 
 def sizes(request: SizesRequest) -> SizesReport:

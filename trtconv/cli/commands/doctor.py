@@ -50,7 +50,7 @@ def command(output_format: str) -> Outcome:
 
 
 def _document(statuses: Sequence[RuntimeStatus], gpu: str | None, exit_code: int) -> dict[str, Any]:
-    from trtconv.core.requests.common import SCHEMA
+    from trtconv.core.encode import SCHEMA
 
     return {
         "schema": SCHEMA,

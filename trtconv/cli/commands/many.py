@@ -106,7 +106,7 @@ def _render(flags: ManyFlags, config: Config | None, results: list[Result]) -> s
 
 def _json(config: Config | None, results: list[Result]) -> str:
     from trtconv.cli.formats.json import render
-    from trtconv.core.requests.common import SCHEMA
+    from trtconv.core.encode import SCHEMA
     from trtconv.pipeline.batch import summarize_runs
 
     summary = summarize_runs(results)

@@ -29,7 +29,7 @@ def command(output_format: str) -> Outcome:
 
     if output_format == "json":
         from trtconv.cli.formats.json import render
-        from trtconv.core.requests.common import SCHEMA
+        from trtconv.core.encode import SCHEMA
 
         passes = [
             {

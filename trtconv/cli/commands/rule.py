@@ -38,7 +38,7 @@ def command(code: str | None, output_format: str) -> Outcome:
     chosen = list(RULES) if code is None else [_find(RULES, code)]
     if output_format == "json":
         from trtconv.cli.formats.json import render
-        from trtconv.core.requests.common import SCHEMA
+        from trtconv.core.encode import SCHEMA
 
         rules = [{"code": r.code, "name": r.name, "summary": r.summary, "page": r.page} for r in chosen]
         return Outcome(render({"schema": SCHEMA, "rules": rules, "exit_code": 0}))

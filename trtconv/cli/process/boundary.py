@@ -172,8 +172,8 @@ def error_document(failure: TrtconvError, kind: str) -> str:
         kind: Name of the exception's class.
     """
     from trtconv.cli.formats.json import render
+    from trtconv.core.encode import SCHEMA
     from trtconv.core.findings import Finding
-    from trtconv.core.requests.common import SCHEMA
 
     findings = [item.to_json() for item in getattr(failure, "findings", ()) if isinstance(item, Finding)]
     error = {"type": kind, "message": failure.message, "hint": failure.hint}

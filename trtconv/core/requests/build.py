@@ -9,6 +9,7 @@ from typing import Any
 
 from trtconv.core.builder_options import BuilderOptions
 from trtconv.core.dims import InputRange, InputSpec, Range, ShapeProfile
+from trtconv.core.encode import Document, decoded, plain
 from trtconv.core.errors import InputError
 from trtconv.core.findings import Finding, Ignored, Severity
 from trtconv.core.frozen import frozen
@@ -20,7 +21,6 @@ from trtconv.core.requests.common import (
     PROFILES,
     REQUANTIZE,
     REWRITE,
-    SCHEMA,
     SELECTION,
     TARGET,
     VALUES,
@@ -31,7 +31,6 @@ from trtconv.core.requests.common import (
 from trtconv.core.requests.rewrite import Edit, Skip
 from trtconv.core.selection import Selection
 from trtconv.core.target import Target
-from trtconv.core.version import __version__
 
 _MOST_PROFILES = 9999
 
@@ -116,13 +115,17 @@ class BuildPlan(BuildSettings):
             "target": str(self.target),
             **reported(self, BuildSettings),
             "cast_by": dict(self.cast_by),
-            "dims": [{name: str(r) for name, r in p.dims.items()} for p in asked],
-            "values": [{name: bounds.to_json() for name, bounds in p.values.items()} for p in asked],
+            "dims": plain([profile.dims for profile in asked]),
+            "values": plain([profile.values for profile in asked]),
         }
 
 
 @frozen
-class BuildReport:
+class BuildReport(
+    Document,
+    keys="schema trtconv model plan profiles dims lattice notes cast edits skipped findings ignored runtime engine "
+    "seconds io inputs up_to_date exit_code",
+):
     """What a build did. `to_json` is the document beside the engine; its keys are documented in docs/reports.md.
 
     Args:
@@ -161,30 +164,15 @@ class BuildReport:
     cast: dict[str, Any] | None = None
     ignored: tuple[Ignored, ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
-        """Returns the report as plain JSON values."""
-        return {
-            "schema": SCHEMA,
-            "trtconv": __version__,
-            "model": self.model,
-            "plan": self.plan.to_json(),
-            "profiles": [profile.to_json() for profile in self.plan.profiles],
-            "dims": [{name: str(r) for name, r in p.dims.items()} for p in self.plan.profiles],
-            "lattice": self.lattice,
-            "notes": list(self.notes),
-            "cast": self.cast,
-            "edits": [edit.to_json() for edit in self.edits],
-            "skipped": [skip.to_json() for skip in self.skipped],
-            "findings": [finding.to_json() for finding in self.findings],
-            "ignored": [each.to_json() for each in self.ignored],
-            "runtime": self.runtime,
-            "engine": self.engine,
-            "seconds": {stage: round(value, 4) for stage, value in self.seconds.items()},
-            "io": [tensor.to_json() for tensor in self.io],
-            "inputs": [{"name": s.name, "dtype": s.dtype, "dims": list(s.dims)} for s in self.inputs],
-            "up_to_date": self.up_to_date,
-            "exit_code": self.exit_code,
-        }
+    @property
+    def profiles(self) -> tuple[ShapeProfile, ...]:
+        """The engine's optimization profiles."""
+        return self.plan.profiles
+
+    @property
+    def dims(self) -> list[Bounds]:
+        """The named dimensions of each profile."""
+        return [profile.dims for profile in self.profiles]
 
     def kept(self, old: Mapping[str, Any]) -> BuildReport:
         """Returns this report with the results of an earlier one, whose engine is kept.
@@ -199,14 +187,14 @@ class BuildReport:
             self,
             edits=tuple(Edit(e["pass"], e["node"], e["what"]) for e in old["edits"]),
             skipped=tuple(Skip(s["pass"], s["node"], s["reason"]) for s in old["skipped"]),
-            findings=tuple(Finding.from_json(f) for f in old["findings"]),
-            io=tuple(TensorInfo(t["name"], t["kind"], t["dtype"], tuple(t["shape"])) for t in old["io"]),
+            findings=tuple(decoded(Finding, f) for f in old["findings"]),
+            io=tuple(decoded(TensorInfo, t) for t in old["io"]),
             engine=dict(old["engine"]),
             plan=dataclasses.replace(self.plan, profiles=profiles_from_json(old)),
             lattice=old["lattice"],
             notes=tuple(old["notes"]),
             cast=old["cast"],
-            ignored=tuple(Ignored.from_json(each) for each in old["ignored"]),
+            ignored=tuple(Ignored(decoded(Finding, each), each["reason"]) for each in old["ignored"]),
             up_to_date=True,
         )
 
@@ -219,8 +207,8 @@ def profiles_from_json(report: Mapping[str, Any]) -> tuple[ShapeProfile, ...]:
     """
     profiles = []
     for inputs, dims in zip(report["profiles"], report["dims"], strict=True):
-        shapes = {name: InputRange.from_json(entry) for name, entry in inputs.items()}
-        values = {name: InputRange.from_json(e["values"]) for name, e in inputs.items() if "values" in e}
+        shapes = {name: decoded(InputRange, entry) for name, entry in inputs.items()}
+        values = {name: decoded(InputRange, e["values"]) for name, e in inputs.items() if "values" in e}
         profiles.append(ShapeProfile(shapes, {name: Range.parse(text) for name, text in dims.items()}, values))
     return tuple(profiles)
 

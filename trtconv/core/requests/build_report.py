@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from trtconv.core.dims import InputSpec, Range, ShapeProfile, times
+from trtconv.core.encode import SCHEMA, decoded
 from trtconv.core.errors import InputError
 from trtconv.core.frozen import frozen
 from trtconv.core.requests.build import profiles_from_json
-from trtconv.core.requests.common import PRECISIONS, SCHEMA
+from trtconv.core.requests.common import PRECISIONS
 from trtconv.core.target import FAMILIES
 
 
@@ -34,7 +35,7 @@ class SavedReport:
     def inputs(self) -> tuple[InputSpec, ...]:
         """The model's inputs with the names of their dimensions; empty where an older trtconv wrote the report."""
         listed = self.document.get("inputs") or ()
-        return tuple(InputSpec(i["name"], i["dtype"], tuple(i["dims"])) for i in listed)
+        return tuple(decoded(InputSpec, each) for each in listed)
 
     def profile_for(self, shapes: Mapping[str, Sequence[int]]) -> int:
         """Returns the index of the profile to run inputs of these shapes with.

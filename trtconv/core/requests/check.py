@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from trtconv.core.dims import InputRange
+from trtconv.core.encode import SCHEMA, Document
 from trtconv.core.findings import Finding, Ignored, Severity, summarize
 from trtconv.core.frozen import frozen
 from trtconv.core.options import option
@@ -17,7 +17,6 @@ from trtconv.core.requests.common import (
     PROFILES,
     REQUANTIZE,
     REWRITE,
-    SCHEMA,
     SELECTION,
     TARGET,
     VALUES,
@@ -73,7 +72,7 @@ class ParserVerdict:
 
 
 @frozen
-class CheckReport:
+class CheckReport(Document, keys="schema model target unbounded findings ignored summary parser fail_on exit_code"):
     """What `trtconv check` found.
 
     Args:
@@ -98,18 +97,11 @@ class CheckReport:
 
     def to_json(self) -> dict[str, Any]:
         """Returns the report as plain JSON values."""
-        return {
-            "schema": SCHEMA,
-            "model": self.model,
-            "target": str(self.target),
-            "unbounded": list(self.unbounded),
-            "findings": [finding.to_json() for finding in self.findings],
-            "ignored": [each.to_json() for each in self.ignored],
-            "summary": summarize(self.findings),
-            "parser": dataclasses.asdict(self.parser),
-            "fail_on": "never" if self.fail_on is None else self.fail_on.value,
-            "exit_code": self.exit_code,
-        }
+        return {**super().to_json(), "fail_on": "never" if self.fail_on is None else self.fail_on.value}
+
+    def summary(self) -> dict[str, int]:
+        """Counts the findings by severity."""
+        return summarize(self.findings)
 
 
 @frozen

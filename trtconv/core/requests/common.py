@@ -15,31 +15,24 @@ from trtconv.core.dim_flags import (
     write_values,
 )
 from trtconv.core.dims import Range
+from trtconv.core.encode import Document
 from trtconv.core.findings import Severity
 from trtconv.core.frozen import frozen
 from trtconv.core.options import Flag, Option, option
 from trtconv.core.selection import Selection
 from trtconv.core.target import Target
 
-SCHEMA = 1
-"""Version of every JSON document that trtconv writes; raised when a key changes its meaning."""
-
-
 PRECISIONS = ("as-is", "fp16", "bf16", "int8")
 
 
 @frozen
-class TensorInfo:
+class TensorInfo(Document):
     """An input or output of an engine. `shape` has -1 where the size is dynamic."""
 
     name: str
     kind: str
     dtype: str
     shape: tuple[int, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the tensor as plain JSON values."""
-        return {"name": self.name, "kind": self.kind, "dtype": self.dtype, "shape": list(self.shape)}
 
 
 Bounds = Mapping[str, Range]

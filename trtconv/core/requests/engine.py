@@ -9,9 +9,10 @@ from typing import Any
 
 from trtconv.core.dim_flags import parse_dims, parse_shapes
 from trtconv.core.dims import Shape
+from trtconv.core.encode import Document
 from trtconv.core.frozen import frozen
 from trtconv.core.options import group, option
-from trtconv.core.requests.common import SCHEMA, Bounds, as_paths
+from trtconv.core.requests.common import Bounds, as_paths
 
 REPORT: Any = option("--report", "The engine's report. Default: ENGINE.json.", metavar="FILE", default=None)
 TRUST: Any = option(
@@ -118,7 +119,11 @@ class VerifyRequest:
 
 
 @frozen
-class VerifyReport:
+class VerifyReport(
+    Document,
+    keys="schema model engine ran why_not_run runtime precision tolerance verified "
+    " incomplete? worst cases bisect seconds exit_code",
+):
     """What `trtconv verify` found.
 
     Args:
@@ -170,26 +175,6 @@ class VerifyReport:
         ]
         return max(found, key=lambda each: float(each["max_rel"]), default=None)
 
-    def to_json(self) -> dict[str, Any]:
-        """Returns the report as plain JSON values."""
-        return {
-            "schema": SCHEMA,
-            "model": self.model,
-            "engine": self.engine,
-            "ran": self.ran,
-            "why_not_run": self.why_not_run,
-            "runtime": self.runtime,
-            "precision": self.precision,
-            "tolerance": self.tolerance,
-            "verified": self.verified,
-            "incomplete": self.incomplete or None,
-            "worst": self.worst,
-            "cases": list(self.cases),
-            "bisect": self.bisect,
-            "seconds": {stage: round(value, 4) for stage, value in self.seconds.items()},
-            "exit_code": self.exit_code,
-        }
-
 
 @frozen
 class BenchRequest:
@@ -237,7 +222,10 @@ class BenchRequest:
 
 
 @frozen
-class BenchReport:
+class BenchReport(
+    Document,
+    keys="schema engines runtime rows ratios incomplete? seconds exit_code",
+):
     """What `trtconv bench` measured.
 
     Args:
@@ -260,19 +248,6 @@ class BenchReport:
     def exit_code(self) -> int:
         """4 where not all was timed, else 0."""
         return 4 if self.incomplete or not self.rows else 0
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the report as plain JSON values."""
-        return {
-            "schema": SCHEMA,
-            "engines": list(self.engines),
-            "runtime": self.runtime,
-            "rows": list(self.rows),
-            "ratios": list(self.ratios),
-            "incomplete": self.incomplete or None,
-            "seconds": {stage: round(value, 4) for stage, value in self.seconds.items()},
-            "exit_code": self.exit_code,
-        }
 
 
 @frozen

@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+from trtconv.core.encode import Document
 from trtconv.core.findings import Finding
 from trtconv.core.frozen import frozen
-from trtconv.core.requests.common import SCHEMA, TARGET
+from trtconv.core.requests.common import TARGET
 from trtconv.core.requests.rewrite import Edit, Skip
 from trtconv.core.target import Target
 
@@ -239,13 +240,9 @@ class Explanation:
     quantization: Quantization | None
     advice: tuple[str, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        """Returns the explanation as plain JSON values."""
-        return {field.name: _plain(getattr(self, field.name)) for field in dataclasses.fields(self)}
-
 
 @frozen
-class ExplainReport:
+class ExplainReport(Document, keys="schema model target deconvolutions explanation exit_code"):
     """What `trtconv explain` found.
 
     Args:
@@ -259,26 +256,4 @@ class ExplainReport:
     target: Target
     deconvolutions: tuple[Listed, ...]
     explanation: Explanation | None
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the report as plain JSON values."""
-        return {
-            "schema": SCHEMA,
-            "model": self.model,
-            "target": str(self.target),
-            "deconvolutions": _plain(self.deconvolutions),
-            "explanation": _plain(self.explanation),
-            "exit_code": 0,
-        }
-
-
-def _plain(value: Any) -> Any:
-    if hasattr(value, "to_json"):
-        return value.to_json()
-    if dataclasses.is_dataclass(value):
-        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    if isinstance(value, tuple | list):
-        return [_plain(item) for item in value]
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    return value
+    exit_code: ClassVar[int] = 0

@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from trtconv.core.dims import Range, Shape
+from trtconv.core.encode import Document
 from trtconv.core.frozen import frozen
 from trtconv.core.requests.build import BuildReport
 from trtconv.core.requests.check import CheckReport
-from trtconv.core.requests.common import SCHEMA
-from trtconv.core.version import __version__
 
 
 @frozen
@@ -35,7 +34,7 @@ class Blame:
 
 
 @frozen
-class SizeRule:
+class SizeRule(Document, keys="min max step? offset valid=listed tied from=blame rule=sentence"):
     """Which sizes of one dimension a module takes, as trying it at many sizes has shown.
 
     Args:
@@ -103,22 +102,14 @@ class SizeRule:
         first = low + (self.offset - low) % step if self.step else self.example
         return range(first, high + 1, step)
 
-    def to_json(self) -> dict[str, Any]:
-        """Returns the rule as plain JSON values."""
-        return {
-            "min": self.min,
-            "max": self.max,
-            "step": self.step or None,
-            "offset": self.offset,
-            "valid": list(self.valid) if self.valid is not None else ([self.example] if self.baked else None),
-            "tied": self.tied,
-            "from": None if self.blame is None else dataclasses.asdict(self.blame),
-            "rule": self.sentence(),
-        }
+    @property
+    def listed(self) -> tuple[int, ...] | None:
+        """Every valid size, where they follow no step."""
+        return (self.example,) if self.baked and self.valid is None else self.valid
 
 
 @frozen
-class ProofRun:
+class ProofRun(Document, keys="inputs max_relative_error why?"):
     """One comparison of PyTorch with ONNX Runtime.
 
     Args:
@@ -131,14 +122,9 @@ class ProofRun:
     max_relative_error: float | None
     why: str = ""
 
-    def to_json(self) -> dict[str, Any]:
-        """Returns the run as plain JSON values."""
-        shapes = {name: list(shape) for name, shape in self.inputs.items()}
-        return {"inputs": shapes, "max_relative_error": self.max_relative_error, "why": self.why or None}
-
 
 @frozen
-class Proof:
+class Proof(Document, keys="max_relative_error=worst tolerance why? runs"):
     """PyTorch against ONNX Runtime, at several sizes.
 
     Args:
@@ -162,15 +148,6 @@ class Proof:
         worst = self.worst
         return worst is not None and not worst <= self.tolerance
 
-    def to_json(self) -> dict[str, Any]:
-        """Returns the proof as plain JSON values."""
-        return {
-            "max_relative_error": self.worst,
-            "tolerance": self.tolerance,
-            "why": self.why or None,
-            "runs": [run.to_json() for run in self.runs],
-        }
-
 
 @frozen
 class Attempt:
@@ -186,7 +163,11 @@ class Attempt:
 
 
 @frozen
-class ExportReport:
+class ExportReport(
+    Document,
+    keys="schema trtconv spec output exporter opset ir_version inputs outputs dims=rules joint attempts notes proof "
+    "check seconds exit_code",
+):
     """What an export did.
 
     Args:
@@ -223,31 +204,14 @@ class ExportReport:
     seconds: dict[str, float] = dataclasses.field(default_factory=dict)
     exit_code: int = 0
 
-    def to_json(self) -> dict[str, Any]:
-        """Returns the report as plain JSON values."""
-        return {
-            "schema": SCHEMA,
-            "trtconv": __version__,
-            "spec": self.spec,
-            "output": self.output,
-            "exporter": self.exporter,
-            "opset": self.opset,
-            "ir_version": self.ir_version,
-            "inputs": {name: list(dims) for name, dims in self.inputs.items()},
-            "outputs": {name: list(dims) for name, dims in self.outputs.items()},
-            "dims": {rule.name: rule.to_json() for rule in self.sizes},
-            "joint": list(self.joint),
-            "attempts": [dataclasses.asdict(attempt) for attempt in self.attempts],
-            "notes": list(self.notes),
-            "proof": self.proof.to_json(),
-            "check": None if self.check is None else self.check.to_json(),
-            "seconds": {stage: round(value, 4) for stage, value in self.seconds.items()},
-            "exit_code": self.exit_code,
-        }
+    @property
+    def rules(self) -> dict[str, SizeRule]:
+        """Name of each dynamic dimension to what is known of it."""
+        return {rule.name: rule for rule in self.sizes}
 
 
 @frozen
-class ConvertReport:
+class ConvertReport(Document, keys="schema export build exit_code"):
     """What `trtconv.convert` did: the export, and the build where the export succeeded."""
 
     export: ExportReport
@@ -257,8 +221,3 @@ class ConvertReport:
     def exit_code(self) -> int:
         """As the command line would end."""
         return self.export.exit_code if self.build is None else self.build.exit_code
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns both reports as plain JSON values."""
-        build = None if self.build is None else self.build.to_json()
-        return {"schema": SCHEMA, "export": self.export.to_json(), "build": build, "exit_code": self.exit_code}

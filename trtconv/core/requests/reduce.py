@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from trtconv.core.dims import InputRange
+from trtconv.core.encode import Document
 from trtconv.core.frozen import frozen
 from trtconv.core.options import option
 from trtconv.core.requests.common import (
@@ -16,7 +16,6 @@ from trtconv.core.requests.common import (
     PROFILES,
     REQUANTIZE,
     REWRITE,
-    SCHEMA,
     TARGET,
     VALUES,
     Bounds,
@@ -80,7 +79,7 @@ class Failure:
 
 
 @frozen
-class ReduceReport:
+class ReduceReport(Document, keys="schema model output failure nodes=counts trials minimal command exit_code"):
     """What `trtconv reduce` found.
 
     Args:
@@ -104,16 +103,7 @@ class ReduceReport:
     command: str
     exit_code: int = 0
 
-    def to_json(self) -> dict[str, Any]:
-        """Returns the report as plain JSON values."""
-        return {
-            "schema": SCHEMA,
-            "model": self.model,
-            "output": self.output,
-            "failure": dataclasses.asdict(self.failure),
-            "nodes": {"before": self.nodes_before, "after": self.nodes},
-            "trials": self.trials,
-            "minimal": self.minimal,
-            "command": self.command,
-            "exit_code": self.exit_code,
-        }
+    @property
+    def counts(self) -> dict[str, int]:
+        """Nodes of the whole and of the part."""
+        return {"before": self.nodes_before, "after": self.nodes}

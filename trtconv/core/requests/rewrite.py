@@ -5,14 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from trtconv.core.encode import Document
 from trtconv.core.frozen import frozen
 from trtconv.core.options import option
-from trtconv.core.requests.common import REQUANTIZE, SCHEMA, TARGET, as_paths
+from trtconv.core.requests.common import REQUANTIZE, TARGET, as_paths
 from trtconv.core.target import Target
 
 
 @frozen
-class Edit:
+class Edit(Document, keys="pass=pass_name node what"):
     """One change that a pass made.
 
     Args:
@@ -25,22 +26,14 @@ class Edit:
     node: str
     what: str
 
-    def to_json(self) -> dict[str, str]:
-        """Returns the edit as plain JSON values."""
-        return {"pass": self.pass_name, "node": self.node, "what": self.what}
-
 
 @frozen
-class Skip:
+class Skip(Document, keys="pass=pass_name node reason"):
     """A node that a pass looked at and left alone, and why."""
 
     pass_name: str
     node: str
     reason: str
-
-    def to_json(self) -> dict[str, str]:
-        """Returns the skip as plain JSON values."""
-        return {"pass": self.pass_name, "node": self.node, "reason": self.reason}
 
 
 @frozen
@@ -68,7 +61,9 @@ class RewriteRequest:
 
 
 @frozen
-class RewriteReport:
+class RewriteReport(
+    Document, keys="schema model output edits skipped verified=largest_error verification=verified exit_code"
+):
     """What `trtconv rewrite` did.
 
     Args:
@@ -86,15 +81,8 @@ class RewriteReport:
     verified: dict[str, Any]
     exit_code: int = 0
 
-    def to_json(self) -> dict[str, Any]:
-        """Returns the report as plain JSON values."""
-        return {
-            "schema": SCHEMA,
-            "model": self.model,
-            "output": self.output,
-            "edits": [edit.to_json() for edit in self.edits],
-            "skipped": [skip.to_json() for skip in self.skipped],
-            "verified": self.verified["max_relative_error"],
-            "verification": self.verified,
-            "exit_code": self.exit_code,
-        }
+    @property
+    def largest_error(self) -> float | None:
+        """Largest relative error against the original; None where they were not compared."""
+        error: float | None = self.verified["max_relative_error"]
+        return error

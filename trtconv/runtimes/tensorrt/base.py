@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from trtconv.core.dims import InputRange
+from trtconv.core.encode import Document
 from trtconv.core.findings import Finding
 from trtconv.core.frozen import frozen
 from trtconv.core.requests.build import BuildPlan
@@ -45,7 +45,7 @@ class Capabilities:
 
 
 @frozen
-class RuntimeStatus:
+class RuntimeStatus(Document):
     """Whether one family of TensorRT can be used here.
 
     Args:
@@ -64,13 +64,9 @@ class RuntimeStatus:
     why: str
     install: str
 
-    def to_json(self) -> dict[str, object]:
-        """Returns the status as plain JSON values."""
-        return dataclasses.asdict(self)
-
 
 @frozen
-class RuntimeInfo:
+class RuntimeInfo(Document, keys="family version gpu"):
     """An installed runtime.
 
     Args:
@@ -90,10 +86,6 @@ class RuntimeInfo:
         """The target that this runtime is: its family and (major, minor)."""
         parts = self.version.split(".")[:2]
         return Target(self.family, tuple(int(part) for part in parts if part.isdigit()))
-
-    def to_json(self) -> dict[str, object]:
-        """Returns what a report says of the runtime."""
-        return {"family": self.family, "version": self.version, "gpu": self.gpu}
 
 
 @frozen

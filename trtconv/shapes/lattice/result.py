@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from trtconv.core.encode import Document
 from trtconv.core.findings import Location
 from trtconv.core.frozen import frozen
 from trtconv.shapes.lattice.number import distinct
@@ -17,7 +18,7 @@ from trtconv.shapes.lattice.wording import listed, periodic
 
 
 @frozen
-class DimLattice:
+class DimLattice(Document, keys="min max step offset valid accepted=describe"):
     """The sizes of one dimension that the network accepts.
 
     Args:
@@ -84,20 +85,9 @@ class DimLattice:
         plus = f" plus {self.offset}" if self.offset else ""
         return f"multiples of {self.step}{plus} from {low} to {high}"
 
-    def to_json(self) -> dict[str, Any]:
-        """Returns the sizes as plain JSON values."""
-        return {
-            "min": self.min,
-            "max": self.max,
-            "step": self.step,
-            "offset": self.offset,
-            "valid": None if self.valid is None else list(self.valid),
-            "accepted": self.describe(),
-        }
-
 
 @frozen
-class Imposed:
+class Imposed(Document, keys="dims needs evidence source? location text=__str__"):
     """What one node asks of the sizes.
 
     Args:
@@ -122,21 +112,9 @@ class Imposed:
             return f"{node}{source} needs {self.dims[0]} to be {self.needs}: it {self.evidence}"
         return f"{node}{source} needs {self.needs}: it {self.evidence}"
 
-    def to_json(self) -> dict[str, Any]:
-        """Returns the demand as plain JSON values."""
-        place = dataclasses.asdict(self.location)
-        return {
-            "dims": list(self.dims),
-            "needs": self.needs,
-            "evidence": self.evidence,
-            "source": self.source or None,
-            "location": place,
-            "text": str(self),
-        }
-
 
 @frozen
-class SizeLattice:
+class SizeLattice(Document, keys="dims joint imposed unknown=unknown_nodes data_dependent exact"):
     """The sizes that a network accepts.
 
     Args:
@@ -157,6 +135,10 @@ class SizeLattice:
     data_dependent: tuple[Location, ...] = ()
     exact: bool = True
     tables: tuple[Table, ...] = ()
+
+    def unknown_nodes(self) -> list[dict[str, str]]:
+        """Returns the nodes behind which shapes cannot be told, and why."""
+        return [{"node": node, "why": why} for node, why in self.unknown.items()]
 
     @property
     def empty(self) -> bool:
@@ -190,17 +172,6 @@ class SizeLattice:
                 row = _nearest_row(table.columns, sizes, up)
                 moved.update({name: int(column[row]) for name, column in table.columns.items()})
         return {**sizes, **moved}
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the lattice as plain JSON values."""
-        return {
-            "dims": {name: dim.to_json() for name, dim in self.dims.items()},
-            "joint": list(self.joint),
-            "imposed": [imposed.to_json() for imposed in self.imposed],
-            "unknown": [{"node": node, "why": why} for node, why in self.unknown.items()],
-            "data_dependent": [dataclasses.asdict(place) for place in self.data_dependent],
-            "exact": self.exact,
-        }
 
 
 def _has(sizes: Sequence[int], size: int) -> bool:
