@@ -9,7 +9,7 @@ A problem *in the model* is a `trtconv.core.findings.Finding`, a value. A proble
     |-- ExportFailed            1   the module cannot be exported as asked
     `-- EngineFailed            1   an engine does not load or does not run
 
-Anything else that escapes is a bug in trtconv (exit code 3).
+Anything else that escapes is a bug in trtconv (exit code 3), and told as `Bug`.
 """
 
 from __future__ import annotations
@@ -50,8 +50,6 @@ class BuildFailed(TrtconvError):
         findings: Why, one finding a cause.
     """
 
-    exit_code = 1
-
     def __init__(self, message: str, hint: str = "", findings: tuple[object, ...] = ()) -> None:
         super().__init__(message, hint)
         self.findings = findings
@@ -60,10 +58,12 @@ class BuildFailed(TrtconvError):
 class ExportFailed(TrtconvError):
     """A PyTorch module cannot be exported as it was asked for."""
 
-    exit_code = 1
-
 
 class EngineFailed(TrtconvError):
     """An engine does not load, or does not run to its end."""
 
-    exit_code = 1
+
+class Bug(TrtconvError):
+    """Something in trtconv itself broke."""
+
+    exit_code = 3

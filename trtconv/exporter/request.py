@@ -14,7 +14,7 @@ from trtconv.core.errors import InputError
 from trtconv.core.findings import Severity
 from trtconv.core.frozen import frozen
 from trtconv.core.options import group, option
-from trtconv.core.requests.common import FAIL_ON, TARGET, as_paths
+from trtconv.core.requests.common import FAIL_ON, TARGET, Paths
 from trtconv.core.target import Target
 
 DTYPES = ("float32", "float16", "bfloat16", "float64", "int64", "int32", "int16", "int8", "uint8", "bool")
@@ -80,7 +80,7 @@ class ExportOptions:
 
 
 @frozen
-class ExportRequest:
+class ExportRequest(Paths):
     """A call of `trtconv export`.
 
     Args:
@@ -135,9 +135,6 @@ class ExportRequest:
         default=None,
     )
     options: ExportOptions = group(ExportOptions)
-
-    def __post_init__(self) -> None:
-        as_paths(self)
 
 
 def parse_input(text: str) -> InputDecl:

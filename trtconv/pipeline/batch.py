@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, overload
 
-from trtconv.core.errors import BuildFailed, TrtconvError
+from trtconv.core.errors import Bug, BuildFailed, TrtconvError
 from trtconv.core.process import Cause, Lost, Process, Tell
 from trtconv.core.progress import NullProgress, Progress
 from trtconv.core.requests.build import BuildReport, BuildRequest
@@ -35,12 +35,6 @@ _WORKER_BYTES = 1 << 30
 """Memory that a worker takes besides the model: TensorRT itself, mostly."""
 _MODEL_COPIES = 4
 _BUG_HINT = "This is a bug in trtconv. Please report it with the traceback on stderr."
-
-
-class _Bug(TrtconvError):
-    """Something in trtconv itself broke."""
-
-    exit_code = 3
 
 
 def run_all(requests: Sequence[Request], jobs: int | None = None, progress: Progress | None = None) -> list[Result]:
@@ -176,7 +170,7 @@ def _run(request: Request | RewriteRequest) -> Result | RewriteReport:
         # A bug of ours is not to pass for a crash of TensorRT. Stderr is the command's own.
         traceback.print_exc()
         kind = type(error).__name__
-        failed = failed_run(request, _Bug(f"internal error: {kind}: {error}", _BUG_HINT))
+        failed = failed_run(request, Bug(f"internal error: {kind}: {error}", _BUG_HINT))
         return dataclasses.replace(failed, kind=kind)
 
 

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
-from trtconv.cli.formats.pages import RulePage
 from trtconv.cli.formats.text import findings_text, ignored_lines
 from trtconv.core.findings import Finding, Severity
 from trtconv.core.requests.check import CheckReport, FailedRun
+
+if TYPE_CHECKING:
+    from trtconv.rules import Page
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _FROM_SIZES = ("TC201", "TC202", "TC203", "TC206")
@@ -22,7 +25,7 @@ _FROM_BUILDER = ("TC205", "TC403", "TC404", "TC405", "TC406")
 """Codes that need more than the parser."""
 
 
-def check_junit(reports: Sequence[CheckReport], pages: Sequence[RulePage], failures: Sequence[FailedRun] = ()) -> str:
+def check_junit(reports: Sequence[CheckReport], pages: Sequence[Page], failures: Sequence[FailedRun] = ()) -> str:
     """Renders checks as JUnit XML.
 
     Args:
@@ -39,7 +42,7 @@ def check_junit(reports: Sequence[CheckReport], pages: Sequence[RulePage], failu
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode")
 
 
-def _suite(report: CheckReport, pages: Sequence[RulePage]) -> ElementTree.Element:
+def _suite(report: CheckReport, pages: Sequence[Page]) -> ElementTree.Element:
     path = _plain(str(report.model["path"]))
     cases = [_case(report, page, path) for page in pages]
     suite = ElementTree.Element("testsuite", name=f"{path} for {report.target}")
@@ -60,7 +63,7 @@ def _failed_suite(failure: FailedRun) -> ElementTree.Element:
     return suite
 
 
-def _case(report: CheckReport, page: RulePage, path: str) -> ElementTree.Element:
+def _case(report: CheckReport, page: Page, path: str) -> ElementTree.Element:
     case = ElementTree.Element("testcase", classname=path, name=f"{page.code} {page.name}")
     found = [finding for finding in report.findings if finding.code == page.code]
     failing = [finding for finding in found if _fails(report, finding)]

@@ -1,30 +1,13 @@
-"""What renderers need to know of a rule. They get the pages handed in, so that they need not import the rules."""
+"""The pages of rules as Markdown."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-
-class RulePage(Protocol):
-    """A rule code and its page, as `trtconv.rules` has them."""
-
-    @property
-    def code(self) -> str:
-        """For example "TC101"."""
-
-    @property
-    def name(self) -> str:
-        """For example "output-padding-exceeds-pads"."""
-
-    @property
-    def page(self) -> str:
-        """The docstring: a summary line, then sections "Title:" with indented text."""
-
-    @property
-    def summary(self) -> str:
-        """The page's first line."""
+if TYPE_CHECKING:
+    from trtconv.rules import Page
 
 
 def sections(page: str) -> list[tuple[str, str]]:
@@ -47,7 +30,7 @@ _LITERAL_SECTIONS = ("Before", "After", "Dims")
 """First words of the sections that hold a model in ONNX's text format, or flags."""
 
 
-def markdown(rule: RulePage) -> str:
+def markdown(rule: Page) -> str:
     """Returns a rule's page as Markdown."""
     blocks = [f"# {rule.code} {rule.name}", rule.summary]
     for title, text in sections(rule.page):
@@ -57,7 +40,7 @@ def markdown(rule: RulePage) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
-def index(rules: Iterable[RulePage]) -> str:
+def index(rules: Iterable[Page]) -> str:
     """Returns the table of all rules as Markdown."""
     rows = [f"| [{r.code}]({r.code}.md) | {r.name} | {r.summary.replace('|', chr(92) + '|')} |" for r in rules]
     head = [

@@ -11,13 +11,16 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from trtconv.cli.formats.pages import RulePage, markdown
+from trtconv.cli.formats.pages import markdown
 from trtconv.core.findings import Finding, Ignored, Location, Severity
 from trtconv.core.requests.check import CheckReport, FailedRun
 from trtconv.core.version import __version__
+
+if TYPE_CHECKING:
+    from trtconv.rules import Page
 
 SCHEMA_URI = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/os/schemas/sarif-schema-2.1.0.json"
 _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
@@ -26,7 +29,7 @@ _ROOT = "SRCROOT"
 
 def check_sarif(
     reports: Sequence[CheckReport],
-    pages: Sequence[RulePage],
+    pages: Sequence[Page],
     root: Path | None = None,
     failures: Sequence[FailedRun] = (),
 ) -> str:
@@ -73,7 +76,7 @@ def _items(report: CheckReport) -> list[Finding | Ignored]:
     return [*report.findings, *report.ignored]
 
 
-def _rule(page: RulePage) -> dict[str, Any]:
+def _rule(page: Page) -> dict[str, Any]:
     text = page.page.strip()
     return {
         "id": page.code,

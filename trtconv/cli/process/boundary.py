@@ -21,11 +21,10 @@ from trtconv.cli.process.outcome import (
     stdout_failures_named,
     write_result,
 )
-from trtconv.core.errors import EnvironmentMissing, InputError, TrtconvError
+from trtconv.core.errors import Bug, EnvironmentMissing, InputError, TrtconvError
 
 INTERRUPTED = 130
 TERMINATED = 143
-BUG = 3
 COLLECT_EVERY = 200_000
 """Objects that the process makes between two searches for cycles; Python's own 700 makes large models superlinear."""
 
@@ -98,7 +97,7 @@ def _report(error: Exception, arguments: list[str]) -> int:
     if isinstance(error, click.UsageError) and not as_json and error.ctx is not None:
         _say(error.ctx.get_usage() + "\n")
     failure = _as_failure(error)
-    kind = type(error).__name__ if failure.exit_code == BUG else type(failure).__name__
+    kind = type(error).__name__ if failure.exit_code == Bug.exit_code else type(failure).__name__
     _say_failure(failure)
     if as_json or document:
         try:
@@ -106,10 +105,6 @@ def _report(error: Exception, arguments: list[str]) -> int:
         except OutputLost as lost:
             _say_failure(InputError(str(lost)))
     return failure.exit_code
-
-
-class _Bug(TrtconvError):
-    exit_code = BUG
 
 
 class UsageError(InputError):
@@ -135,7 +130,7 @@ def _as_failure(error: Exception) -> TrtconvError:
 
     summary = f"{type(error).__name__}: {error}".partition("\n")[0][:300]
     where = save_traceback(error)
-    return _Bug(f"internal error: {summary}", f"This is a bug in trtconv. Please report it with {where}")
+    return Bug(f"internal error: {summary}", f"This is a bug in trtconv. Please report it with {where}")
 
 
 def _in_a_folder() -> bool:

@@ -25,8 +25,8 @@ from trtconv.core.requests.common import (
     TARGET,
     VALUES,
     Bounds,
+    Paths,
     TensorInfo,
-    as_paths,
 )
 from trtconv.core.requests.rewrite import Edit, Skip
 from trtconv.core.selection import Selection
@@ -214,7 +214,7 @@ def profiles_from_json(report: Mapping[str, Any]) -> tuple[ShapeProfile, ...]:
 
 
 @frozen
-class BuildRequest(BuildSettings):
+class BuildRequest(BuildSettings, Paths):
     """A call of `trtconv build`.
 
     Args:
@@ -252,9 +252,6 @@ class BuildRequest(BuildSettings):
         read=lambda text: None if text == "none" else text,
     )
     timing_folder: Path | None = None
-
-    def __post_init__(self) -> None:
-        as_paths(self)
 
     @property
     def engine_path(self) -> Path:

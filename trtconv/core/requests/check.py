@@ -21,14 +21,14 @@ from trtconv.core.requests.common import (
     TARGET,
     VALUES,
     Bounds,
-    as_paths,
+    Paths,
 )
 from trtconv.core.selection import Selection
 from trtconv.core.target import Target
 
 
 @frozen
-class CheckRequest:
+class CheckRequest(Paths):
     """A call of `trtconv check`. Bounds may be left out: sizes are then not checked."""
 
     model: Path
@@ -47,9 +47,6 @@ class CheckRequest:
         key="thorough",
         about="Whether check builds engines to be sure; default: false.",
     )
-
-    def __post_init__(self) -> None:
-        as_paths(self)
 
 
 @frozen

@@ -39,12 +39,14 @@ Bounds = Mapping[str, Range]
 """Dimension name or INPUT:AXIS to its range."""
 
 
-def as_paths(request: Any) -> None:
-    """Lets callers of the Python API write paths as text."""
-    for field in dataclasses.fields(request):
-        value = getattr(request, field.name)
-        if isinstance(value, str) and field.type in ("Path", "Path | None"):
-            object.__setattr__(request, field.name, Path(value))
+class Paths:
+    """A dataclass whose paths may be given as text, which callers of the Python API like to write."""
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+            value = getattr(self, field.name)
+            if isinstance(value, str) and field.type in ("Path", "Path | None"):
+                object.__setattr__(self, field.name, Path(value))
 
 
 def _bounds(dims: Mapping[str, str | int]) -> Bounds:

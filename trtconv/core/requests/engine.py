@@ -12,7 +12,7 @@ from trtconv.core.dims import Shape
 from trtconv.core.encode import Document
 from trtconv.core.frozen import frozen
 from trtconv.core.options import group, option
-from trtconv.core.requests.common import Bounds, as_paths
+from trtconv.core.requests.common import Bounds, Paths
 
 REPORT: Any = option("--report", "The engine's report. Default: ENGINE.json.", metavar="FILE", default=None)
 TRUST: Any = option(
@@ -68,7 +68,7 @@ class Limits:
 
 
 @frozen
-class VerifyRequest:
+class VerifyRequest(Paths):
     """A call of `trtconv verify`.
 
     Args:
@@ -108,9 +108,6 @@ class VerifyRequest:
         "--require-engine", "Fail (exit 4) where the engine cannot be run here, as without a GPU.", default=False
     )
     seconds: float = TIME_LIMIT
-
-    def __post_init__(self) -> None:
-        as_paths(self)
 
     @property
     def engine_path(self) -> Path:
@@ -177,7 +174,7 @@ class VerifyReport(
 
 
 @frozen
-class BenchRequest:
+class BenchRequest(Paths):
     """A call of `trtconv bench`.
 
     Args:
@@ -217,9 +214,6 @@ class BenchRequest:
     trust: bool = TRUST
     seconds: float = TIME_LIMIT
 
-    def __post_init__(self) -> None:
-        as_paths(self)
-
 
 @frozen
 class BenchReport(
@@ -251,7 +245,7 @@ class BenchReport(
 
 
 @frozen
-class InspectRequest:
+class InspectRequest(Paths):
     """A call of `trtconv inspect`.
 
     Args:
@@ -266,6 +260,3 @@ class InspectRequest:
     times: bool = option("--no-times", "Do not run the engine to time its layers.", default=True)
     trust: bool = TRUST
     seconds: float = TIME_LIMIT.defaulting(120)
-
-    def __post_init__(self) -> None:
-        as_paths(self)

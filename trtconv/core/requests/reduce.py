@@ -19,13 +19,13 @@ from trtconv.core.requests.common import (
     TARGET,
     VALUES,
     Bounds,
-    as_paths,
+    Paths,
 )
 from trtconv.core.target import Target
 
 
 @frozen
-class ReduceRequest:
+class ReduceRequest(Paths):
     """A call of `trtconv reduce`.
 
     Args:
@@ -53,9 +53,6 @@ class ReduceRequest:
         above=0,
         default=120.0,
     )
-
-    def __post_init__(self) -> None:
-        as_paths(self)
 
 
 @frozen

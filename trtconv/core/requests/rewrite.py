@@ -8,7 +8,7 @@ from typing import Any
 from trtconv.core.encode import Document
 from trtconv.core.frozen import frozen
 from trtconv.core.options import option
-from trtconv.core.requests.common import REQUANTIZE, TARGET, as_paths
+from trtconv.core.requests.common import REQUANTIZE, TARGET, Paths
 from trtconv.core.target import Target
 
 
@@ -37,7 +37,7 @@ class Skip(Document, keys="pass=pass_name node reason"):
 
 
 @frozen
-class RewriteRequest:
+class RewriteRequest(Paths):
     """A call of `trtconv rewrite`.
 
     Args:
@@ -55,9 +55,6 @@ class RewriteRequest:
     skip: tuple[str, ...] = option("--skip", "Leave this pass out. Repeatable.", metavar="PASS", many=True, default=())
     target: Target | None = TARGET
     requantize: bool = REQUANTIZE
-
-    def __post_init__(self) -> None:
-        as_paths(self)
 
 
 @frozen
