@@ -44,7 +44,7 @@ test-export: $(VENV)/export.stamp
 	$(BIN)/python -m pytest -n $(JOBS) tests/unit/exporter tests/cli/test_export_command.py $(PYTEST_ARGS)
 
 test-architectures: $(VENV)/architectures.stamp
-	$(BIN)/python -m pytest -m architectures -n $(JOBS) tests/unit/test_export_architectures.py $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m architectures -n $(JOBS) tests/unit/exporter/test_export_architectures.py $(PYTEST_ARGS)
 
 check: lint types test
 
