@@ -7,11 +7,30 @@ import re
 from trtconv.core.errors import InputError
 from trtconv.core.frozen import frozen
 
-FAMILIES = ("rtx", "tensorrt")
+
+@frozen
+class Family:
+    """One of NVIDIA's products that build engines.
+
+    Args:
+        product: Its name.
+        module: The Python module.
+        install: The command that installs it.
+        majors: Versions whose rules are known. Which parser reads what differs from one to the next, so none is
+            guessed.
+    """
+
+    product: str
+    module: str
+    install: str
+    majors: range
 
 
-_MAJORS = {"tensorrt": range(8, 12), "rtx": range(1, 2)}
-"""Versions whose rules are known. Which parser reads what differs from one to the next, so none is guessed."""
+FAMILIES = {
+    "tensorrt": Family("TensorRT", "tensorrt", "pip install tensorrt", range(8, 12)),
+    "rtx": Family("TensorRT-RTX", "tensorrt_rtx", "pip install tensorrt-rtx", range(1, 2)),
+}
+"""In the order in which the one to use is looked for."""
 
 
 @frozen
@@ -56,7 +75,7 @@ class Target:
         """Reads a `--target`: "auto" (None), "rtx", "tensorrt", "tensorrt-8.6", "rtx-1.7"."""
         if text == "auto":
             return None
-        match = re.fullmatch(r"(rtx|tensorrt)(?:-(\d+(?:\.\d+)*))?", text)
+        match = re.fullmatch(rf"({'|'.join(FAMILIES)})(?:-(\d+(?:\.\d+)*))?", text)
         if match is None:
             raise InputError(f"--target {text!r} is unknown", "Use auto, rtx, tensorrt or a version: tensorrt-8.6.")
         version = tuple(int(part) for part in match[2].split(".")) if match[2] else None
@@ -70,7 +89,8 @@ class Target:
             InputError: The version is one whose rules are not known.
         """
         target = cls.parse(text)
-        if target is not None and target.version is not None and target.version[0] not in _MAJORS[target.family]:
-            known = ", ".join(f"{family}-{major}" for family, majors in _MAJORS.items() for major in majors)
-            raise InputError(f"--target {text!r}: that version's rules are not known", f"Known are {known}.")
+        version = None if target is None else target.version
+        if target is not None and version is not None and version[0] not in FAMILIES[target.family].majors:
+            listed = ", ".join(f"{family}-{major}" for family, known in FAMILIES.items() for major in known.majors)
+            raise InputError(f"--target {text!r}: that version's rules are not known", f"Known are {listed}.")
         return target

@@ -20,7 +20,7 @@ from trtconv.core.frozen import frozen
 from trtconv.core.process import Tell
 from trtconv.core.requests.engine import BenchRequest
 from trtconv.core.stopwatch import Stopwatch, ToldProgress
-from trtconv.engine.opening import Subject, load_into, read_engine, require_machine
+from trtconv.engine.opening import EngineFile, load_into, read_engine, require_machine
 from trtconv.engine.profiles import PICKS, inputs_of, narrowed, profile_for, profiles_of, shapes_at
 from trtconv.runtimes.tensorrt import Engine, EngineLoader, Execution, load_engines
 
@@ -41,7 +41,7 @@ class Loaded:
         used_bytes: GPU memory that loading it took.
     """
 
-    subject: Subject
+    subject: EngineFile
     engine: Engine
     profiles: tuple[ShapeProfile, ...]
     used_bytes: int
@@ -126,7 +126,7 @@ def _require_same_inputs(engines: Sequence[Loaded]) -> None:
         )
 
 
-def _load(runtime: EngineLoader, subject: Subject) -> Loaded:
+def _load(runtime: EngineLoader, subject: EngineFile) -> Loaded:
     before, _ = runtime.memory()
     engine = load_into(runtime, subject)
     after, _ = runtime.memory()

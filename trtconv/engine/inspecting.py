@@ -15,7 +15,7 @@ from trtconv.core.requests.engine import InspectRequest
 from trtconv.core.stopwatch import Stopwatch, ToldProgress
 from trtconv.engine.benching import make_inputs
 from trtconv.engine.layers import has_details, read_layers, summary
-from trtconv.engine.opening import Subject, load_into, read_engine, require_machine
+from trtconv.engine.opening import EngineFile, load_into, read_engine, require_machine
 from trtconv.engine.profiles import inputs_of, profiles_of, shapes_at
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.types import dtype_name
@@ -89,7 +89,7 @@ def _engine(request: InspectRequest) -> dict[str, Any]:
     }
 
 
-def _layers(request: InspectRequest, subject: Subject, engine: Engine) -> dict[str, Any]:
+def _layers(request: InspectRequest, subject: EngineFile, engine: Engine) -> dict[str, Any]:
     """Returns the layers, with their times where the engine is run: at opt of its first profile."""
     times: dict[str, float] = {}
     time, information = None, engine.information()
@@ -108,7 +108,7 @@ def _rounded(us: float | None) -> float | None:
     return None if us is None else round(us, 3)
 
 
-def _run(subject: Subject, engine: Engine) -> tuple[dict[str, Any], dict[str, float], dict[str, Any]]:
+def _run(subject: EngineFile, engine: Engine) -> tuple[dict[str, Any], dict[str, float], dict[str, Any]]:
     profiles = profiles_of(subject, engine, inputs_of(subject, engine))
     shapes = shapes_at(profiles[0], "opt")
     values = {name: bounds.opt for name, bounds in profiles[0].values.items()}

@@ -14,7 +14,7 @@ from trtconv.runtimes.tensorrt import Engine, EngineLoader
 
 
 @frozen
-class Subject:
+class EngineFile:
     """An engine file.
 
     Args:
@@ -49,7 +49,7 @@ class Subject:
         return {"path": str(self.path), "sha256": self.sha256, "bytes": len(self.data)}
 
 
-def read_engine(path: Path, report: Path | None, *, trust: bool) -> Subject:
+def read_engine(path: Path, report: Path | None, *, trust: bool) -> EngineFile:
     """Reads an engine file and its report. Nothing of the engine is run.
 
     Args:
@@ -74,7 +74,7 @@ def read_engine(path: Path, report: Path | None, *, trust: bool) -> Subject:
     beside = report or path.with_name(path.name + ".json")
     if report is None and not beside.exists():
         if trust:
-            return Subject(path, data, sha256, None)
+            return EngineFile(path, data, sha256, None)
         raise InputError(
             f"{path} has no report {beside.name}, and loading an engine runs code that is in it",
             "Give its report with --report, or --trust if you know where the engine comes from.",
@@ -82,9 +82,9 @@ def read_engine(path: Path, report: Path | None, *, trust: bool) -> Subject:
     saved = load_report(beside)
     known = _text(saved.document, "engine", "sha256")
     if known == sha256:
-        return Subject(path, data, sha256, saved)
+        return EngineFile(path, data, sha256, saved)
     if trust:
-        return Subject(path, data, sha256, None)
+        return EngineFile(path, data, sha256, None)
     size = (saved.document.get("engine") or {}).get("bytes")
     cut = f"; it has {len(data)} bytes instead of {size}" if isinstance(size, int) and size != len(data) else ""
     raise InputError(
@@ -93,7 +93,7 @@ def read_engine(path: Path, report: Path | None, *, trust: bool) -> Subject:
     )
 
 
-def require_model(subject: Subject, model: Path, sha256: str) -> None:
+def require_model(subject: EngineFile, model: Path, sha256: str) -> None:
     """Checks that an engine was built from a model.
 
     Raises:
@@ -110,7 +110,7 @@ def require_model(subject: Subject, model: Path, sha256: str) -> None:
         )
 
 
-def require_machine(subject: Subject, engines: EngineLoader) -> None:
+def require_machine(subject: EngineFile, engines: EngineLoader) -> None:
     """Checks that an engine was built for the TensorRT and the GPU that are here.
 
     Raises:
@@ -141,7 +141,7 @@ def require_machine(subject: Subject, engines: EngineLoader) -> None:
         )
 
 
-def load_into(engines: EngineLoader, subject: Subject) -> Engine:
+def load_into(engines: EngineLoader, subject: EngineFile) -> Engine:
     """Loads an engine that was checked, or is trusted.
 
     Raises:

@@ -8,13 +8,13 @@ from trtconv.core.bounds import make_profile
 from trtconv.core.dims import InputRange, InputSpec, Range, Shape, ShapeProfile, times
 from trtconv.core.errors import InputError
 from trtconv.core.requests.common import Bounds
-from trtconv.engine.opening import Subject
+from trtconv.engine.opening import EngineFile
 from trtconv.runtimes.tensorrt import Engine
 
 PICKS = ("min", "opt", "max")
 
 
-def inputs_of(subject: Subject, engine: Engine) -> tuple[InputSpec, ...]:
+def inputs_of(subject: EngineFile, engine: Engine) -> tuple[InputSpec, ...]:
     """Returns the inputs of an engine; without a report, dynamic dimensions are named INPUT:AXIS."""
     if subject.report is not None and subject.report.inputs:
         return subject.report.inputs
@@ -25,7 +25,7 @@ def inputs_of(subject: Subject, engine: Engine) -> tuple[InputSpec, ...]:
     )
 
 
-def profiles_of(subject: Subject, engine: Engine, inputs: Sequence[InputSpec]) -> tuple[ShapeProfile, ...]:
+def profiles_of(subject: EngineFile, engine: Engine, inputs: Sequence[InputSpec]) -> tuple[ShapeProfile, ...]:
     """Returns the profiles of an engine."""
     if subject.report is not None:
         return subject.report.profiles

@@ -18,7 +18,7 @@ from trtconv.core.requests.engine import VerifyRequest
 from trtconv.core.stopwatch import Stopwatch, ToldProgress
 from trtconv.engine.cases import Case, Feeds, cases_of_profiles, load_generator, make_feeds, read_inputs
 from trtconv.engine.memory import available_bytes, too_large
-from trtconv.engine.opening import Subject, load_into, read_engine, require_machine, require_model
+from trtconv.engine.opening import EngineFile, load_into, read_engine, require_machine, require_model
 from trtconv.engine.profiles import named, narrowed, profile_for
 from trtconv.engine.rebuilding import as_built
 from trtconv.graph.model import OnnxModel
@@ -101,7 +101,7 @@ class Setting:
 
     model: OnnxModel
     digest: str
-    subject: Subject | None
+    subject: EngineFile | None
     engine: Engine | None
     runtime: EngineLoader | None
     why_not: str | None
@@ -198,7 +198,7 @@ def prepare(request: VerifyRequest) -> Setting:
     return Setting(model, digest, subject, engine, runtime, why_not, precision, _tolerance(request, precision))
 
 
-def precision_of(model: OnnxModel, subject: Subject | None, *, on_gpu: bool) -> str:
+def precision_of(model: OnnxModel, subject: EngineFile | None, *, on_gpu: bool) -> str:
     """Returns whose tolerances hold: the coarsest of what was asked for and of what is in the model."""
     types = element_types(model)
     found = {str(subject.plan.get("precision")) if subject is not None else ""} & set(TOLERANCES)

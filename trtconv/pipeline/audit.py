@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from trtconv.core.findings import Finding, Location, Severity
+from trtconv.core import codes
+from trtconv.core.findings import Finding, Location
 from trtconv.graph import deconv
 from trtconv.graph.deconv import Crop, Geometry
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.scope import Scope
 from trtconv.graph.views import Deconv
 from trtconv.rules.base import ModelView
-from trtconv.rules.verdicts import NetworkDiffers
 from trtconv.runtimes.tensorrt import DeconvLayer, ParsedNetwork
 
 _FIX = "Build without --no-rewrite; if the passes were on, please report this model."
@@ -45,10 +45,7 @@ def audit(model: OnnxModel, network: ParsedNetwork) -> tuple[Finding, ...]:
         if name not in known
         for layer in made
     ]
-    return tuple(
-        Finding(NetworkDiffers.code, NetworkDiffers.name, difference, Severity.ERROR, place, _FIX)
-        for place, difference in differences
-    )
+    return tuple(codes.NETWORK_DIFFERS.finding(difference, place=place, fix=_FIX) for place, difference in differences)
 
 
 def _compare(node: Deconv, layers: Sequence[DeconvLayer]) -> Iterator[str]:

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from trtconv.core import codes
 from trtconv.core.dims import ShapeProfile
 from trtconv.core.errors import BuildFailed, InputError
 from trtconv.core.findings import Finding, Severity
@@ -194,7 +195,7 @@ def _cache_findings(request: BuildRequest, info: RuntimeInfo) -> tuple[Finding, 
         return ()
     message = "TensorRT-RTX has no timing cache: it chooses kernels on the machine that runs the engine"
     fix = "Leave out --timing-cache; TensorRT has one."
-    return (Finding("TC407", "timing-cache-unused", message, Severity.INFO, fix=fix),)
+    return (codes.TIMING_CACHE_UNUSED.finding(message, Severity.INFO, fix=fix),)
 
 
 def _with_narrower(
@@ -210,7 +211,7 @@ def _with_narrower(
     Everything fixed is tried first: where that fails too, the ranges are not to blame.
     """
     started = time.monotonic()
-    refused = [finding for finding in findings if finding.code == "TC403"]
+    refused = [finding for finding in findings if finding.code == codes.BUILDER_REFUSED.code]
     if not refused or clock.seconds["build"] > _PATIENCE_SECONDS:
         return findings
     built: list[str] = []

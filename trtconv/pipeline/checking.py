@@ -6,6 +6,7 @@ import functools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from trtconv.core import codes
 from trtconv.core.dims import dynamic_dims
 from trtconv.core.errors import BuildFailed, EnvironmentMissing
 from trtconv.core.findings import Finding, Severity
@@ -21,7 +22,6 @@ from trtconv.pipeline.prepare import chosen_passes, prepare
 from trtconv.pipeline.profiles import settle
 from trtconv.rules import RULES, STANDING
 from trtconv.rules.sizes import MISFITS
-from trtconv.rules.verdicts import ParserRefused, ProfileInconsistent
 from trtconv.runtimes import tensorrt
 from trtconv.runtimes.tensorrt import Runtime
 
@@ -73,7 +73,7 @@ def check(request: CheckRequest, progress: Progress | None = None) -> CheckRepor
 def _not_told_yet(found: Iterable[Finding], told: Sequence[Finding]) -> tuple[Finding, ...]:
     """Leaves out what the builder says of sizes that the lattice has refused already, with the nearest good ones."""
     refused = any(f.code in MISFITS and f.severity is Severity.ERROR for f in told)
-    return tuple(f for f in found if not (refused and f.code == ProfileInconsistent.code))
+    return tuple(f for f in found if not (refused and f.code == codes.PROFILE_INCONSISTENT.code))
 
 
 def _try_out(
@@ -83,7 +83,7 @@ def _try_out(
     verdict = functools.partial(ParserVerdict, engine.info.family, engine.info.version)
     network, refused = parse_model(model, engine, clock)
     if network is None:
-        return refused, verdict(not any(finding.code == ParserRefused.code for finding in refused))
+        return refused, verdict(not any(finding.code == codes.PARSER_REFUSED.code for finding in refused))
     faults = network.faults(plan) if plan.profiles else ()
     if faults:
         return faults, verdict(True, False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable
 
+from trtconv.core import codes
 from trtconv.core.errors import BuildFailed
 from trtconv.core.findings import Finding, Location, Severity, worst
 from trtconv.core.requests.build import BuildPlan
@@ -13,7 +14,6 @@ from trtconv.graph.functions import UnsupportedFunctions
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.scope import python_line
 from trtconv.pipeline.audit import audit
-from trtconv.rules.verdicts import ParserRefused
 from trtconv.runtimes.tensorrt import EngineBlob, ParsedNetwork, ParserIssue, Runtime
 
 
@@ -42,7 +42,7 @@ def _refusal(model: OnnxModel, issue: ParserIssue) -> Finding:
     place = Location(index=index, node=issue.node_name, op=issue.op, source=source)
     fix = "Replace the operator, or change what the message names."
     message = f"TensorRT's parser refuses it{inside}: {issue.message}"
-    return Finding(ParserRefused.code, ParserRefused.name, message, Severity.ERROR, place, fix)
+    return codes.PARSER_REFUSED.finding(message, place=place, fix=fix)
 
 
 def build_in_thread(network: ParsedNetwork, plan: BuildPlan, clock: Stopwatch) -> EngineBlob:
@@ -70,7 +70,7 @@ def build_in_thread(network: ParsedNetwork, plan: BuildPlan, clock: Stopwatch) -
 def findings_of(error: BuildFailed) -> tuple[Finding, ...]:
     """Returns what the builder said against the network, as findings."""
     found = tuple(f for f in error.findings if isinstance(f, Finding))
-    return found or (Finding("TC403", "builder-refused", error.message, Severity.ERROR, fix=error.hint),)
+    return found or (codes.BUILDER_REFUSED.finding(error.message, fix=error.hint),)
 
 
 def fails(findings: Iterable[Finding], fail_on: Severity | None) -> bool:

@@ -15,6 +15,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from trtconv.core import codes
 from trtconv.core.dims import ShapeProfile
 from trtconv.core.errors import InputError
 from trtconv.core.findings import Finding, Severity
@@ -230,22 +231,22 @@ def _findings(done: casting.Casting, verified: dict[str, Any], precision: str) -
     if not done.cast and unable:
         text = f"no node could be cast ({', '.join(unable)}): the engine computes in the types of the model"
         fix = "Export the model in a newer opset, or cast it where it is made."
-        found.append(Finding("TC511", "cast-not-verified", text, Severity.WARNING, fix=fix))
+        found.append(codes.CAST_NOT_VERIFIED.finding(text, Severity.WARNING, fix=fix))
     if error is None:
         found.append(_not_verified(f"the cast was not compared with the original: {verified['why']}"))
     elif math.isinf(error):
         names = [name for name, each in verified["outputs"].items() if math.isinf(each)]
         text = f"output {names[0]!r} is not finite, or has another shape, after the cast"
         fix = "Build as-is, or in bf16, which holds larger values."
-        found.append(Finding("TC512", "cast-not-finite", text, Severity.ERROR, fix=fix))
+        found.append(codes.CAST_NOT_FINITE.finding(text, fix=fix))
     elif error > allowed:
         name = max(verified["outputs"], key=lambda each: float(verified["outputs"][each]))
         text = f"output {name!r} is off by {error:.2g} of its largest value after the cast; {allowed:g} is usual"
         fix = "Compare it on real data: the inputs here were random. Build as-is where it matters."
-        found.append(Finding("TC513", "cast-inaccurate", text, Severity.WARNING, fix=fix))
+        found.append(codes.CAST_INACCURATE.finding(text, Severity.WARNING, fix=fix))
     return found
 
 
 def _not_verified(why: str) -> Finding:
     fix = "Compare the engine's results with the model's."
-    return Finding("TC511", "cast-not-verified", why, Severity.INFO, fix=fix)
+    return codes.CAST_NOT_VERIFIED.finding(why, Severity.INFO, fix=fix)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from trtconv.core import codes
 from trtconv.rules.base import Page
 
 
@@ -21,8 +22,7 @@ class ParserRefused(Page):
         The parser's message.
     """
 
-    code = "TC401"
-    name = "parser-refused"
+    code, name = codes.PARSER_REFUSED
 
 
 class NetworkDiffers(Page):
@@ -41,8 +41,7 @@ class NetworkDiffers(Page):
         docs/deconvolution.md.
     """
 
-    code = "TC402"
-    name = "network-differs"
+    code, name = codes.NETWORK_DIFFERS
 
 
 class BuilderRefused(Page):
@@ -61,8 +60,7 @@ class BuilderRefused(Page):
         The builder's log.
     """
 
-    code = "TC403"
-    name = "builder-refused"
+    code, name = codes.BUILDER_REFUSED
 
 
 class ProfileInconsistent(Page):
@@ -82,8 +80,7 @@ class ProfileInconsistent(Page):
         Measured on 8.6 and RTX 1.7; no false alarm in some 600 networks.
     """
 
-    code = "TC404"
-    name = "profile-inconsistent"
+    code, name = codes.PROFILE_INCONSISTENT
 
 
 class ShapeTensorInput(Page):
@@ -101,8 +98,7 @@ class ShapeTensorInput(Page):
         TensorRT developer guide, shape tensor I/O.
     """
 
-    code = "TC205"
-    name = "shape-tensor-input"
+    code, name = codes.SHAPE_TENSOR_INPUT
 
 
 class OptionMissing(Page):
@@ -120,8 +116,7 @@ class OptionMissing(Page):
         The Python interfaces of TensorRT 8.6, 10.16, 11.4 and TensorRT-RTX 1.7; warnings of the TensorRT-RTX builder.
     """
 
-    code = "TC405"
-    name = "option-missing"
+    code, name = codes.OPTION_MISSING
 
 
 class GpuLimit(Page):
@@ -139,8 +134,7 @@ class GpuLimit(Page):
         Support matrix of TensorRT-RTX 1.5.
     """
 
-    code = "TC406"
-    name = "gpu-limit"
+    code, name = codes.GPU_LIMIT
 
 
 class TimingCacheUnused(Page):
@@ -158,8 +152,7 @@ class TimingCacheUnused(Page):
         TensorRT-RTX documentation; the message of the operating system.
     """
 
-    code = "TC407"
-    name = "timing-cache-unused"
+    code, name = codes.TIMING_CACHE_UNUSED
 
 
 class CastNotVerified(Page):
@@ -177,8 +170,7 @@ class CastNotVerified(Page):
         docs/building.md.
     """
 
-    code = "TC511"
-    name = "cast-not-verified"
+    code, name = codes.CAST_NOT_VERIFIED
 
 
 class CastNotFinite(Page):
@@ -196,8 +188,7 @@ class CastNotFinite(Page):
         docs/building.md.
     """
 
-    code = "TC512"
-    name = "cast-not-finite"
+    code, name = codes.CAST_NOT_FINITE
 
 
 class CastInaccurate(Page):
@@ -216,5 +207,4 @@ class CastInaccurate(Page):
         docs/building.md.
     """
 
-    code = "TC513"
-    name = "cast-inaccurate"
+    code, name = codes.CAST_INACCURATE

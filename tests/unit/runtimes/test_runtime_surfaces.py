@@ -24,7 +24,7 @@ from trtconv.core.errors import BuildFailed, EnvironmentMissing, InputError
 from trtconv.core.requests.build import BuildPlan
 from trtconv.core.target import Target
 from trtconv.runtimes.tensorrt import network as network_module
-from trtconv.runtimes.tensorrt.adapter import Adapter
+from trtconv.runtimes.tensorrt.adapter import Installed
 from trtconv.runtimes.tensorrt.base import EngineBlob, ParserIssue
 
 onnx = pytest.importorskip("onnx")
@@ -291,8 +291,8 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def adapter(name: str, script: Script) -> Adapter:
-    return Adapter("rtx" if "rtx" in name else "tensorrt", fake_module(name, script))
+def adapter(name: str, script: Script) -> Installed:
+    return Installed("rtx" if "rtx" in name else "tensorrt", fake_module(name, script))
 
 
 def two_nodes() -> bytes:
@@ -309,13 +309,13 @@ def plan(precision: str = "as-is", inputs: tuple[str, ...] = ("x",)) -> BuildPla
     return BuildPlan(Target("rtx"), (ShapeProfile(dict.fromkeys(inputs, sizes), {}),), precision=precision)
 
 
-def build(adapter: Adapter, precision: str = "as-is", **kwargs: Any) -> EngineBlob:
+def build(adapter: Installed, precision: str = "as-is", **kwargs: Any) -> EngineBlob:
     network = adapter.parse(two_nodes(), Path("model.onnx"))
     assert not isinstance(network, tuple)
     return network.build(plan(precision), **kwargs)
 
 
-def test_a_model_is_parsed_read_and_built(adapter: Adapter, script: Script) -> None:
+def test_a_model_is_parsed_read_and_built(adapter: Installed, script: Script) -> None:
     network = adapter.parse(two_nodes(), Path("model.onnx"))
     assert not isinstance(network, tuple)
     assert network.layer_types == ("DECONVOLUTION",)
@@ -330,7 +330,7 @@ def test_a_model_is_parsed_read_and_built(adapter: Adapter, script: Script) -> N
     assert script.flags == []
 
 
-def test_capabilities_are_those_of_the_surface(name: str, adapter: Adapter) -> None:
+def test_capabilities_are_those_of_the_surface(name: str, adapter: Installed) -> None:
     capabilities = adapter.info.capabilities
     assert capabilities.builder_precision_flags == (name in FLAGS_OF_BUILDER)
     assert capabilities.explicit_batch_flag == (name in EXPLICIT_BATCH)
@@ -341,14 +341,14 @@ def test_capabilities_are_those_of_the_surface(name: str, adapter: Adapter) -> N
     assert capabilities.builds_without_gpu == ("rtx" in name)
 
 
-def test_a_refusal_that_only_the_log_explains_is_explained(adapter: Adapter, script: Script) -> None:
+def test_a_refusal_that_only_the_log_explains_is_explained(adapter: Installed, script: Script) -> None:
     script.silent = True
     issues = adapter.parse(two_nodes(), Path("model.onnx"))
     assert isinstance(issues, tuple)
     assert [issue.message for issue in issues] == ["the log alone knows"]
 
 
-def test_networks_have_an_explicit_batch_where_that_must_be_said(name: str, adapter: Adapter, script: Script) -> None:
+def test_networks_have_an_explicit_batch_where_that_must_be_said(name: str, adapter: Installed, script: Script) -> None:
     adapter.parse(two_nodes(), Path("model.onnx"))
     known = fake_module(name, script).NetworkDefinitionCreationFlag
     wanted = {"tensorrt-8.6.0": ["EXPLICIT_BATCH"], "tensorrt-10.16.1": ["EXPLICIT_BATCH", "STRONGLY_TYPED"]}
@@ -357,7 +357,7 @@ def test_networks_have_an_explicit_batch_where_that_must_be_said(name: str, adap
 
 @pytest.mark.parametrize(("precision", "flags"), [("fp16", ["FP16"]), ("int8", ["INT8", "FP16"])])
 def test_precision_is_a_builder_flag_or_refused(
-    name: str, adapter: Adapter, script: Script, precision: str, flags: list[str]
+    name: str, adapter: Installed, script: Script, precision: str, flags: list[str]
 ) -> None:
     if name in FLAGS_OF_BUILDER:
         build(adapter, precision)
@@ -368,32 +368,32 @@ def test_precision_is_a_builder_flag_or_refused(
         assert "Convert" in caught.value.hint
 
 
-def test_bf16_is_no_builder_flag(adapter: Adapter) -> None:
+def test_bf16_is_no_builder_flag(adapter: Installed) -> None:
     # Only versions that are typed strongly have it, and there the graph says it.
     with pytest.raises(EnvironmentMissing):
         build(adapter, "bf16")
 
 
-def test_the_types_of_the_graph_are_allowed_to_the_builder(name: str, adapter: Adapter, script: Script) -> None:
+def test_the_types_of_the_graph_are_allowed_to_the_builder(name: str, adapter: Installed, script: Script) -> None:
     script.dtype = "HALF"
     script.layers = ["QUANTIZE", "DEQUANTIZE", "DECONVOLUTION"]
-    fresh = Adapter("tensorrt", fake_module(name, script))
+    fresh = Installed("tensorrt", fake_module(name, script))
     build(fresh)
     assert script.flags == (["INT8", "FP16"] if name in FLAGS_OF_BUILDER else [])
 
 
-def test_every_refused_node_is_named_though_the_parser_stops_at_the_first(adapter: Adapter, script: Script) -> None:
+def test_every_refused_node_is_named_though_the_parser_stops_at_the_first(adapter: Installed, script: Script) -> None:
     script.refused = {"first": "Invalid Node - first\nno", "second": "not me either In validate at /_src/x.cpp:1"}
     issues = adapter.parse(two_nodes(), Path("model.onnx"))
     assert issues == (ParserIssue(0, "first", "Relu", "no"), ParserIssue(1, "second", "Tanh", "not me either"))
 
 
-def test_a_refusal_of_no_node_is_passed_on(adapter: Adapter, script: Script) -> None:
+def test_a_refusal_of_no_node_is_passed_on(adapter: Installed, script: Script) -> None:
     script.complaint = "bad input"
     assert adapter.parse(two_nodes(), Path("model.onnx")) == (ParserIssue(-1, "", "", "bad input"),)
 
 
-def test_a_refused_build_says_why(adapter: Adapter, script: Script) -> None:
+def test_a_refused_build_says_why(adapter: Installed, script: Script) -> None:
     script.builds = False
     script.logs = [("ERROR", "cannot"), ("ERROR", "cannot"), ("INFO", "hello"), ("VERBOSE", "chatter")]
     with pytest.raises(BuildFailed) as caught:
@@ -401,13 +401,13 @@ def test_a_refused_build_says_why(adapter: Adapter, script: Script) -> None:
     assert [(f.code, f.message) for f in caught.value.findings] == [("TC403", "cannot")]  # type: ignore[attr-defined]
 
 
-def test_warnings_come_with_the_engine(adapter: Adapter, script: Script) -> None:
+def test_warnings_come_with_the_engine(adapter: Installed, script: Script) -> None:
     script.logs = [("WARNING", "slow"), ("INFO", "hello")]
     assert build(adapter).warnings == ("slow",)
 
 
 @pytest.mark.parametrize("error", [MemoryError("std::bad_alloc"), RuntimeError("broken"), TypeError("null")])
-def test_an_exception_of_the_builder_is_a_failed_build(adapter: Adapter, script: Script, error: Exception) -> None:
+def test_an_exception_of_the_builder_is_a_failed_build(adapter: Installed, script: Script, error: Exception) -> None:
     script.raises = error
     with pytest.raises(BuildFailed) as caught:
         build(adapter)
@@ -415,7 +415,7 @@ def test_an_exception_of_the_builder_is_a_failed_build(adapter: Adapter, script:
     assert "TC403" in [f.code for f in caught.value.findings]  # type: ignore[attr-defined]
 
 
-def test_a_monitor_that_says_no_cancels(name: str, adapter: Adapter) -> None:
+def test_a_monitor_that_says_no_cancels(name: str, adapter: Installed) -> None:
     if name == "tensorrt-8.6.0":
         assert build(adapter, monitor=lambda *_: False).data
     else:
@@ -423,7 +423,7 @@ def test_a_monitor_that_says_no_cancels(name: str, adapter: Adapter) -> None:
             build(adapter, monitor=lambda *_: False)
 
 
-def test_a_monitor_that_raises_raises_from_build(name: str, adapter: Adapter) -> None:
+def test_a_monitor_that_raises_raises_from_build(name: str, adapter: Installed) -> None:
     def monitor(*_: object) -> bool:
         raise KeyboardInterrupt
 
@@ -432,7 +432,7 @@ def test_a_monitor_that_raises_raises_from_build(name: str, adapter: Adapter) ->
             build(adapter, monitor=monitor)
 
 
-def test_a_profile_without_a_dynamic_input_is_refused(adapter: Adapter) -> None:
+def test_a_profile_without_a_dynamic_input_is_refused(adapter: Installed) -> None:
     network = adapter.parse(two_nodes(), Path("model.onnx"))
     assert not isinstance(network, tuple)
     with pytest.raises(InputError, match="'x'"):
@@ -441,7 +441,7 @@ def test_a_profile_without_a_dynamic_input_is_refused(adapter: Adapter) -> None:
 
 def test_a_layer_without_a_bias_has_none(name: str, script: Script) -> None:
     script.bias = None  # type: ignore[assignment]
-    network = Adapter("tensorrt", fake_module(name, script)).parse(two_nodes(), Path("model.onnx"))
+    network = Installed("tensorrt", fake_module(name, script)).parse(two_nodes(), Path("model.onnx"))
     assert not isinstance(network, tuple)
     assert not network.deconvolutions[0].has_bias
 
@@ -461,13 +461,13 @@ TEN, ELEVEN = "tensorrt-10.16.1", "tensorrt-11.4.0"
 EIGHT = "tensorrt-8.6.0"
 
 
-def build_with(adapter: Adapter, options: BuilderOptions, cache: Path | None = None) -> EngineBlob:
+def build_with(adapter: Installed, options: BuilderOptions, cache: Path | None = None) -> EngineBlob:
     network = adapter.parse(two_nodes(), Path("model.onnx"))
     assert not isinstance(network, tuple)
     return network.build(dataclasses.replace(plan(), options=options, timing_cache=cache))
 
 
-def test_options_are_set_on_every_version(adapter: Adapter, script: Script) -> None:
+def test_options_are_set_on_every_version(adapter: Installed, script: Script) -> None:
     options = BuilderOptions(
         workspace_bytes=1 << 30,
         optimization_level=5,
@@ -484,7 +484,7 @@ def test_options_are_set_on_every_version(adapter: Adapter, script: Script) -> N
     assert config.max_aux_streams == 0
 
 
-def test_defaults_leave_the_config_alone(adapter: Adapter, script: Script) -> None:
+def test_defaults_leave_the_config_alone(adapter: Installed, script: Script) -> None:
     build_with(adapter, BuilderOptions())
     assert (script.flags, script.cleared, script.caches, script.config.state) == ([], [], [], {})
 
@@ -505,7 +505,7 @@ def test_defaults_leave_the_config_alone(adapter: Adapter, script: Script) -> No
 )
 def test_what_a_version_lacks_is_a_finding_that_names_one_that_has_it(
     name: str,
-    adapter: Adapter,
+    adapter: Installed,
     script: Script,
     monkeypatch: pytest.MonkeyPatch,
     options: BuilderOptions,
@@ -526,7 +526,7 @@ def test_what_a_version_lacks_is_a_finding_that_names_one_that_has_it(
 
 
 def test_compute_capabilities_are_set_in_order(script: Script) -> None:
-    adapter = Adapter("rtx", fake_module(RTX, script))
+    adapter = Installed("rtx", fake_module(RTX, script))
     blob = build_with(adapter, BuilderOptions(compute_capabilities=("12.0", "7.5"), tf32=True))
     assert script.config.num_compute_capabilities == 2
     assert script.config.state["capabilities"] == {0: "SM120", 1: "SM75"}
@@ -534,7 +534,7 @@ def test_compute_capabilities_are_set_in_order(script: Script) -> None:
 
 
 def test_an_unknown_compute_capability_lists_the_known_ones(script: Script) -> None:
-    adapter = Adapter("rtx", fake_module(RTX, script))
+    adapter = Installed("rtx", fake_module(RTX, script))
     with pytest.raises(BuildFailed) as caught:
         build_with(adapter, BuilderOptions(compute_capabilities=("9.0",)))
     (finding,) = caught.value.findings
@@ -553,7 +553,7 @@ def test_an_unknown_compute_capability_lists_the_known_ones(script: Script) -> N
 )
 def test_a_gpu_that_lacks_a_type_is_refused(script: Script, dtype: str, capability: str, refused: bool) -> None:
     script.dtype = dtype
-    adapter = Adapter("rtx", fake_module(RTX, script))
+    adapter = Installed("rtx", fake_module(RTX, script))
     options = BuilderOptions(compute_capabilities=(capability,))
     if not refused:
         assert build_with(adapter, options).findings == ()
@@ -569,16 +569,16 @@ def test_rtx_refits_only_where_there_is_a_gpu(
 ) -> None:
     monkeypatch.setattr(network_module, "gpu_name", lambda: None)
     with pytest.raises(EnvironmentMissing, match="GPU"):
-        build_with(Adapter("rtx", fake_module(RTX, script)), options)
+        build_with(Installed("rtx", fake_module(RTX, script)), options)
 
 
 @pytest.fixture(params=[EIGHT, TEN, ELEVEN])
-def caching(request: pytest.FixtureRequest, script: Script) -> Adapter:
+def caching(request: pytest.FixtureRequest, script: Script) -> Installed:
     """A TensorRT that has a timing cache."""
-    return Adapter("tensorrt", fake_module(request.param, script))
+    return Installed("tensorrt", fake_module(request.param, script))
 
 
-def test_a_timing_cache_is_read_and_written(caching: Adapter, script: Script, tmp_path: Path) -> None:
+def test_a_timing_cache_is_read_and_written(caching: Installed, script: Script, tmp_path: Path) -> None:
     path = tmp_path / "deep" / "t.timing"
     assert build_with(caching, BuilderOptions(), path).findings == ()
     assert path.read_bytes() == b"measured"
@@ -588,7 +588,7 @@ def test_a_timing_cache_is_read_and_written(caching: Adapter, script: Script, tm
     assert [each.name for each in path.parent.iterdir()] == ["t.timing"]
 
 
-def test_what_another_build_wrote_meanwhile_is_kept(caching: Adapter, script: Script, tmp_path: Path) -> None:
+def test_what_another_build_wrote_meanwhile_is_kept(caching: Installed, script: Script, tmp_path: Path) -> None:
     path = tmp_path / "t.timing"
     path.write_bytes(b"old")
     script.meanwhile = lambda: path.write_bytes(b"old,theirs")
@@ -598,7 +598,7 @@ def test_what_another_build_wrote_meanwhile_is_kept(caching: Adapter, script: Sc
 
 @pytest.mark.parametrize("content", [b"broken", b"other"])
 def test_a_cache_that_does_not_fit_is_replaced(
-    caching: Adapter, script: Script, tmp_path: Path, content: bytes
+    caching: Installed, script: Script, tmp_path: Path, content: bytes
 ) -> None:
     path = tmp_path / "t.timing"
     path.write_bytes(content)
@@ -607,7 +607,7 @@ def test_a_cache_that_does_not_fit_is_replaced(
     assert script.cache.state["data"] >= {b"measured"}
 
 
-def test_a_cache_that_cannot_be_written_is_told(caching: Adapter, tmp_path: Path) -> None:
+def test_a_cache_that_cannot_be_written_is_told(caching: Installed, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     blob = build_with(caching, BuilderOptions(), tmp_path / "file" / "t.timing")
     assert [(f.code, f.severity.value) for f in blob.findings] == [("TC407", "info")]

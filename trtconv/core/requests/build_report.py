@@ -142,7 +142,7 @@ def _foreign(document: Mapping[str, Any]) -> Iterator[str]:
         yield "options"
     if parts["plan"].get("precision", PRECISIONS[0]) not in PRECISIONS:
         yield "precision"
-    if parts["runtime"].get("family", FAMILIES[0]) not in FAMILIES:
+    if parts["runtime"].get("family", "rtx") not in FAMILIES:
         yield "runtime"
     for key, names in _LISTED.items():
         entries = document.get(key) or []

@@ -44,7 +44,7 @@ def probe(trt: Any) -> Capabilities:
     )
 
 
-class Adapter:
+class Installed:
     """A TensorRT that is installed and works here; implements `Runtime`.
 
     Args:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from trtconv.core import codes
 from trtconv.core.builder_options import BuilderOptions
 from trtconv.core.findings import Finding, Severity
 from trtconv.core.frozen import frozen
@@ -108,7 +109,7 @@ def lacking(trt: Any, product: str, options: BuilderOptions) -> tuple[Finding, .
 
 def _lacks(flag: str, product: str, where: str, *, known: bool = False) -> Finding:
     fix = f"Leave it out: {where}." if known else f"Leave it out, or build with what has it: {where}."
-    return Finding("TC405", "option-missing", f"{product} has no {flag}", Severity.ERROR, fix=fix)
+    return codes.OPTION_MISSING.finding(f"{product} has no {flag}", fix=fix)
 
 
 def _capabilities(trt: Any) -> list[str]:
@@ -140,7 +141,7 @@ def limits(options: BuilderOptions, dtypes: set[str]) -> Iterator[Finding]:
 
 
 def _cannot(message: str, severity: Severity, fix: str = "Use another precision, or leave that GPU out.") -> Finding:
-    return Finding("TC406", "gpu-limit", message, severity, fix=fix)
+    return codes.GPU_LIMIT.finding(message, severity, fix=fix)
 
 
 def apply(trt: Any, config: Any, options: BuilderOptions) -> None:

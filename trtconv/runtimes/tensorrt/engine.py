@@ -13,7 +13,7 @@ from trtconv.core.dims import InputRange
 from trtconv.core.errors import EngineFailed, EnvironmentMissing
 from trtconv.core.requests.common import TensorInfo
 from trtconv.runtimes.tensorrt.device import Gpu
-from trtconv.runtimes.tensorrt.execution import Execution
+from trtconv.runtimes.tensorrt.execution import ExecutionContext
 from trtconv.runtimes.tensorrt.layers import dtype_name
 from trtconv.runtimes.tensorrt.logger import Log, logged_errors
 
@@ -206,7 +206,7 @@ class LoadedEngine:
             raise EngineFailed(f"TensorRT's inspector does not describe the engine in JSON: {error}") from error
         return document if isinstance(document, dict) else {"Layers": document}
 
-    def open(self, profile: int = 0, cache: bytes | None = None) -> Execution:
+    def open(self, profile: int = 0, cache: bytes | None = None) -> ExecutionContext:
         """Makes ready to run with an optimization profile.
 
         Args:
@@ -216,4 +216,4 @@ class LoadedEngine:
         Raises:
             EnvironmentMissing: The GPU's memory does not suffice.
         """
-        return Execution(self._trt, self, profile, cache)
+        return ExecutionContext(self._trt, self, profile, cache)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 
-class Execution:
+class ExecutionContext:
     """An execution context with its stream and buffers; implements `Execution` of base.
 
     Args:

@@ -8,27 +8,12 @@ import importlib.util
 from typing import Any
 
 from trtconv.core.errors import EnvironmentMissing
-from trtconv.core.frozen import frozen
-from trtconv.core.target import Target
+from trtconv.core.target import FAMILIES, Target
 from trtconv.runtimes.tensorrt.base import EngineLoader, Runtime, RuntimeStatus
 from trtconv.runtimes.tensorrt.messages import clean
 
 # A stub package without its libraries, a library without its driver, a foreign package of the same name.
 _IMPORT_FAILURES = (ImportError, OSError, RuntimeError, AttributeError, TypeError)
-
-
-@frozen
-class _Family:
-    module: str
-    product: str
-    install: str
-
-
-_FAMILIES = {
-    "tensorrt": _Family("tensorrt", "TensorRT", "pip install tensorrt"),
-    "rtx": _Family("tensorrt_rtx", "TensorRT-RTX", "pip install tensorrt-rtx"),
-}
-_AUTO = ("tensorrt", "rtx")
 
 
 def available() -> tuple[RuntimeStatus, ...]:
@@ -37,7 +22,7 @@ def available() -> tuple[RuntimeStatus, ...]:
     Returns:
         One status a family, in the order in which `load(None)` tries them.
     """
-    return tuple(_try(family)[0] for family in _AUTO)
+    return tuple(_try(family)[0] for family in FAMILIES)
 
 
 def load(target: Target | None) -> Runtime:
@@ -53,7 +38,7 @@ def load(target: Target | None) -> Runtime:
         EnvironmentMissing: It is not installed, does not work on this machine, or has another version than was asked
             for. The hint says what to install or use instead.
     """
-    families = _AUTO if target is None else (target.family,)
+    families = tuple(FAMILIES) if target is None else (target.family,)
     tried = [_try(family) for family in families]
     for status, runtime in tried:
         if runtime is not None:
@@ -73,13 +58,13 @@ def load_engines(family: str | None) -> EngineLoader:
     Raises:
         EnvironmentMissing: It is not installed, or there is no GPU that it could run on.
     """
-    installed = [each for each in (_AUTO if family is None else (family,)) if _installed(_FAMILIES[each].module)]
+    installed = [each for each in (FAMILIES if family is None else (family,)) if _installed(FAMILIES[each].module)]
     if not installed:
-        wanted = _FAMILIES[family or "tensorrt"]
+        wanted = FAMILIES[family or "tensorrt"]
         raise EnvironmentMissing(f"{wanted.product} is not installed", f"Install it: {wanted.install}.")
     chosen = installed[0]
     try:
-        trt = importlib.import_module(_FAMILIES[chosen].module)
+        trt = importlib.import_module(FAMILIES[chosen].module)
         from trtconv.runtimes.tensorrt.engine import Engines
         from trtconv.runtimes.tensorrt.logger import Log
 
@@ -87,24 +72,24 @@ def load_engines(family: str | None) -> EngineLoader:
     except _IMPORT_FAILURES as error:
         why = clean(str(error)) or type(error).__name__
         raise EnvironmentMissing(
-            f"{_FAMILIES[chosen].product} does not work here: {why}", "trtconv doctor says more."
+            f"{FAMILIES[chosen].product} does not work here: {why}", "trtconv doctor says more."
         ) from error
 
 
 @functools.cache
 def _try(family: str) -> tuple[RuntimeStatus, Runtime | None]:
     """Imports one family and makes its adapter, once a process: TensorRT keeps one logger for good."""
-    module = _FAMILIES[family].module
-    install = _FAMILIES[family].install
+    module = FAMILIES[family].module
+    install = FAMILIES[family].install
     if not _installed(module):
         return RuntimeStatus(family, False, None, False, f"{module} is not installed", install), None
     trt: Any = None
     try:
         trt = importlib.import_module(module)
         # The adapter needs TensorRT's own attributes in place, so it is imported only now.
-        from trtconv.runtimes.tensorrt.adapter import Adapter
+        from trtconv.runtimes.tensorrt.adapter import Installed
 
-        runtime = Adapter(family, trt)
+        runtime = Installed(family, trt)
     except _IMPORT_FAILURES as error:
         why = clean(str(error)) or type(error).__name__
         return RuntimeStatus(family, True, _version(trt), False, why, install), None
@@ -130,14 +115,14 @@ def _require_version(target: Target | None, status: RuntimeStatus) -> None:
     asked = [str(part) for part in target.version]
     if parts[: len(asked)] != asked:
         raise EnvironmentMissing(
-            f"{target} was asked for, but {_FAMILIES[status.family].product} {status.version} is installed",
+            f"{target} was asked for, but {FAMILIES[status.family].product} {status.version} is installed",
             f"Install it ({_install(target)}), or use --target {status.family}.",
         )
 
 
 def _install(target: Target) -> str:
     """Returns the command that installs what a target asks for."""
-    command = _FAMILIES[target.family].install
+    command = FAMILIES[target.family].install
     if target.version is None:
         return command
     if target.family == "tensorrt" and target.version[:2] == (8, 6):
@@ -147,7 +132,7 @@ def _install(target: Target) -> str:
 
 def _missing(target: Target | None, statuses: list[RuntimeStatus]) -> EnvironmentMissing:
     reasons = "; ".join(
-        f"{_FAMILIES[s.family].product} {'does not work here: ' + s.why if s.installed else 'is not installed'}"
+        f"{FAMILIES[s.family].product} {'does not work here: ' + s.why if s.installed else 'is not installed'}"
         for s in statuses
     )
     wanted = target or Target("rtx")

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from trtconv.core.findings import Finding, Location, Severity
+from trtconv.core import codes
+from trtconv.core.findings import Finding, Location
 from trtconv.core.frozen import frozen
 
 # Said on every failure of a machine without a GPU, next to the real reason.
@@ -135,18 +136,12 @@ def _inconsistent(which: str, profile: int | None, reason: str) -> Finding:
 
 
 def _finding(message: str, location: Location) -> Finding:
-    return Finding(
-        "TC404",
-        "profile-inconsistent",
-        message,
-        Severity.ERROR,
-        location,
-        "Choose sizes that the network accepts at min, opt and max; `trtconv sizes MODEL` lists them.",
-    )
+    fix = "Choose sizes that the network accepts at min, opt and max; `trtconv sizes MODEL` lists them."
+    return codes.PROFILE_INCONSISTENT.finding(message, place=location, fix=fix)
 
 
 def refusal_findings(records: Sequence[Record]) -> tuple[Finding, ...]:
     """Makes one TC403 finding a distinct error that the builder logged; one that says so where it logged none."""
     texts = distinct(record.text for record in records if record.is_error)
     texts = texts or ["TensorRT's builder refused the network without giving a reason"]
-    return tuple(Finding("TC403", "builder-refused", text, Severity.ERROR) for text in texts)
+    return tuple(codes.BUILDER_REFUSED.finding(text) for text in texts)

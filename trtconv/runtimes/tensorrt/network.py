@@ -6,6 +6,7 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
+from trtconv.core import codes
 from trtconv.core.dims import ShapeProfile
 from trtconv.core.errors import BuildFailed, EnvironmentMissing, InputError
 from trtconv.core.findings import Finding, Location, Severity
@@ -195,13 +196,10 @@ class Network:
 
     def _refuse_shape_inputs(self, profiles: tuple[ShapeProfile, ...]) -> None:
         findings = tuple(
-            Finding(
-                "TC205",
-                "shape-tensor-input",
+            codes.SHAPE_TENSOR_INPUT.finding(
                 f"input {name!r} holds a shape or a count, and its values have no bounds",
-                Severity.ERROR,
-                Location(tensor=name),
-                f"Add --value {name}=MIN:OPT:MAX, or make {name!r} a constant in the model.",
+                place=Location(tensor=name),
+                fix=f"Add --value {name}=MIN:OPT:MAX, or make {name!r} a constant in the model.",
             )
             for name in self.shape_inputs
             if not profiles or any(name not in profile.values for profile in profiles)
@@ -219,7 +217,7 @@ class Network:
         except (RuntimeError, TypeError, ValueError) as error:
             # Sizes beyond TensorRT's integers, or another number of axes than the parser made of the input.
             message = f"TensorRT does not take the profile's sizes: {messages.clean(str(error))}"
-            raise _failed((Finding("TC404", "profile-inconsistent", message, Severity.ERROR),)) from error
+            raise _failed((codes.PROFILE_INCONSISTENT.finding(message),)) from error
 
     def _profile(self, shapes: ShapeProfile, dynamic: list[TensorInfo]) -> Any:
         profile = self._handles.builder.create_optimization_profile()
@@ -276,7 +274,7 @@ def _not_kept(why: str, path: str) -> tuple[Finding, ...]:
         return ()
     message = f"the timing cache {path} was not written: {why}"
     fix = "Give another file with --timing-cache, or none."
-    return (Finding("TC407", "timing-cache-unused", message, Severity.INFO, fix=fix),)
+    return (codes.TIMING_CACHE_UNUSED.finding(message, Severity.INFO, fix=fix),)
 
 
 def _outputs(layer: Any) -> Iterator[Any]:
@@ -294,11 +292,5 @@ def _out_of_memory(session: Session) -> BuildFailed:
 def _broke_down(reason: str, session: Session) -> BuildFailed:
     text = f"TensorRT's builder broke down: {messages.clean(reason)}"
     said = messages.distinct(r.text for r in session.records if r.is_error)
-    finding = Finding(
-        "TC403",
-        "builder-refused",
-        "\n".join([text, *said]),
-        Severity.ERROR,
-        fix="Give the dynamic dimensions narrower ranges, or fix one of them.",
-    )
-    return _failed((finding,))
+    fix = "Give the dynamic dimensions narrower ranges, or fix one of them."
+    return _failed((codes.BUILDER_REFUSED.finding("\n".join([text, *said]), fix=fix),))

@@ -1,0 +1,38 @@
+"""Codes of the findings that no rule makes: what TensorRT, its builder and the cast say. Rules hold their own."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from trtconv.core.findings import Finding, Location, Severity
+
+
+class Code(NamedTuple):
+    """A kind of finding.
+
+    Args:
+        code: "TCnnn"; never reused.
+        name: The fault, in a few words joined by hyphens.
+    """
+
+    code: str
+    name: str
+
+    def finding(
+        self, message: str, severity: Severity = Severity.ERROR, place: Location | None = None, fix: str = ""
+    ) -> Finding:
+        """Makes a finding of this kind; arguments as of `Finding`."""
+        return Finding(self.code, self.name, message, severity, place or Location(), fix)
+
+
+SHAPE_TENSOR_INPUT = Code("TC205", "shape-tensor-input")
+PARSER_REFUSED = Code("TC401", "parser-refused")
+NETWORK_DIFFERS = Code("TC402", "network-differs")
+BUILDER_REFUSED = Code("TC403", "builder-refused")
+PROFILE_INCONSISTENT = Code("TC404", "profile-inconsistent")
+OPTION_MISSING = Code("TC405", "option-missing")
+GPU_LIMIT = Code("TC406", "gpu-limit")
+TIMING_CACHE_UNUSED = Code("TC407", "timing-cache-unused")
+CAST_NOT_VERIFIED = Code("TC511", "cast-not-verified")
+CAST_NOT_FINITE = Code("TC512", "cast-not-finite")
+CAST_INACCURATE = Code("TC513", "cast-inaccurate")
