@@ -3,7 +3,7 @@
 # make check   format, lint, types, tests
 # make bench   side-by-side benchmarks on the CPU, into bench/results/cpu.json
 # make docs    docs/rules/ and docs/trtconv.schema.json, from the sources
-# make fuzz    ten minutes of broken models against check, rewrite and build
+# make fuzz    ten minutes of hostile files against every command: make fuzz MINUTES=60 SEED=1
 # make venv    just the virtual environment, with everything that developers need
 # make clean   removes what the others made, the virtual environment too
 #
@@ -73,8 +73,11 @@ docs: $(VENV)/dev.stamp
 	$(BIN)/python docs/make_rules.py
 	$(BIN)/python docs/make_schema.py
 
+MINUTES ?= 10
+SEED ?= $(shell date +%s)
+
 fuzz: $(VENV)/dev.stamp
-	$(BIN)/python tests/fuzz/run.py --minutes 10
+	$(BIN)/python tests/fuzz/run.py --minutes $(MINUTES) --seed $(SEED)
 
 venv: $(VENV)/dev.stamp
 

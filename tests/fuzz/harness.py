@@ -1,20 +1,30 @@
-"""Hands broken models to check, rewrite and build in worker processes, and says what went wrong."""
+"""Runs commands in worker processes, and says what went wrong."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import os
+import re
 import selectors
 import subprocess
 import sys
+import unicodedata
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parents[2]
-HANG_SECONDS = 30.0
-GROWTH_MEGABYTES = 1500.0
-FINE = (0, 1, 2)
+PATIENCE_SECONDS = 60.0
+"""How long the worker may be silent; it ends what takes too long itself."""
+MOST_MEGABYTES = 2000.0
+FINE = (0, 1, 2, 4)
+POISON = "FORGED"
+"""What every hostile name has at the start of whatever it would make a line of."""
+_COMMAND = re.compile(r"::(error|warning|notice) (file|title)=[^:]*::")
+_ANYWHERE = re.compile(r"##\[|##vso\[")
+_HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +44,8 @@ class Fault:
     stderr: str
 
     def __str__(self) -> str:
-        return f"{self.case}: {self.what}: trtconv {' '.join(self.command)}\n{self.stderr[-3000:]}"
+        said = f"{self.case}: {self.what}: trtconv {' '.join(map(repr, self.command))}\n{self.stderr[-3000:]}"
+        return said.encode("utf-8", "backslashreplace").decode()
 
 
 class Worker:
@@ -43,20 +54,31 @@ class Worker:
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
 
-    def run(self, case: str, *command: str) -> Fault | None:
-        """Runs one command; returns what is wrong with how it ended, or None."""
+    def run(self, case: str, *command: str, folder: Path | None = None, whole: bool = False) -> Fault | None:
+        """Runs one command; returns the worst of what is wrong with how it ended, or None.
+
+        Args:
+            case: What the fault is told under.
+            *command: Its arguments.
+            folder: Where it runs.
+            whole: Whether it runs as a user would run it, isolated; else so only where it dies or hangs.
+        """
+        answer = self.answer(command, folder or ROOT, whole)
+        if answer is None:
+            return Fault(case, command, "the worker itself died", "")
+        return next(iter(judge(case, command, answer)), None)
+
+    def answer(self, command: Iterable[str], folder: Path, whole: bool = False, **extra: Any) -> dict[str, Any] | None:
+        """Runs one command; returns code, stdout, stderr, seconds, megabytes and so on."""
         process = self._process or self._start()
         assert process.stdin is not None
-        process.stdin.write(json.dumps(command).encode() + b"\n")
+        request = {"args": list(command), "folder": str(folder), "whole": whole, **extra}
+        process.stdin.write(json.dumps(request).encode() + b"\n")
         process.stdin.flush()
-        answer = self._answer(process)
+        answer = self._heard(process)
         if answer is None:
-            hung = process.poll() is None
             self.close()
-            code = process.returncode
-            what = f"hang: no answer in {HANG_SECONDS:.0f} s" if hung else f"crash: the process ended with {code}"
-            return Fault(case, command, what, "")
-        return _judge(case, command, answer)
+        return answer
 
     def close(self) -> None:
         """Ends the process."""
@@ -75,7 +97,8 @@ class Worker:
         self.close()
 
     def _start(self) -> subprocess.Popen[bytes]:
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONFAULTHANDLER": ""}
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONFAULTHANDLER": "", "NO_COLOR": "1"}
+        environment.pop("GITHUB_ACTIONS", None)
         self._process = subprocess.Popen(
             [sys.executable, str(Path(__file__).with_name("worker.py"))],
             stdin=subprocess.PIPE,
@@ -86,38 +109,91 @@ class Worker:
         )
         return self._process
 
-    def _answer(self, process: subprocess.Popen[bytes]) -> dict[str, Any] | None:
+    def _heard(self, process: subprocess.Popen[bytes]) -> dict[str, Any] | None:
         """Waits for a line; None where the process died or takes too long."""
         assert process.stdout is not None
-        line = b""
+        parts = []
         with selectors.DefaultSelector() as selector:
             selector.register(process.stdout, selectors.EVENT_READ)
-            while not line.endswith(b"\n"):
-                if not selector.select(HANG_SECONDS):
+            while not parts or not parts[-1].endswith(b"\n"):
+                if not selector.select(PATIENCE_SECONDS):
                     return None
-                part = os.read(process.stdout.fileno(), 1 << 16)
+                part = os.read(process.stdout.fileno(), 1 << 20)
                 if not part:
                     process.wait()
                     return None
-                line += part
-        answer: dict[str, Any] = json.loads(line)
+                parts.append(part)
+        answer: dict[str, Any] = json.loads(b"".join(parts))
         return answer
 
 
-def _judge(case: str, command: tuple[str, ...], answer: dict[str, Any]) -> Fault | None:
-    said = str(answer["stderr"])
-    too_large = answer["code"] == 4 and "out of memory" in said
-    if answer["code"] not in FINE and not too_large:
-        return Fault(case, command, f"exit code {answer['code']}", said)
-    if "Traceback (most recent call last)" in said:
-        return Fault(case, command, "traceback", said)
-    if answer["megabytes"] > GROWTH_MEGABYTES:
-        return Fault(case, command, f"memory grew by {answer['megabytes']:.0f} MB", said)
-    return None
+def judge(case: str, command: tuple[str, ...], answer: dict[str, Any]) -> list[Fault]:
+    """Returns what is wrong with how a command ended."""
+    return [Fault(case, command, what, str(answer["stderr"])) for what in _faults(command, answer)]
+
+
+def _faults(command: tuple[str, ...], answer: dict[str, Any]) -> Iterable[str]:
+    if answer.get("hung"):
+        yield f"hang: no end after {answer['seconds']:.0f} s"
+        return
+    if answer["code"] not in FINE:
+        yield f"exit code {answer['code']}" if answer["code"] >= 0 else f"crash (signal {-answer['code']})"
+    if "Traceback (most recent call last)" in answer["stderr"]:
+        yield "traceback"
+    if answer["megabytes"] > MOST_MEGABYTES:
+        yield f"{answer['megabytes']:.0f} MB of memory"
+    if answer["code"] in (2, 4) and "hint:" not in answer["stderr"]:
+        yield "no hint"
+    form = format_of(command)
+    for stream in ("stdout", "stderr"):
+        yield from text_faults(answer[stream], stream, commands=form == "github" and stream == "stdout")
+    said = document_fault(form, command, answer["stdout"], answer["code"])
+    if said:
+        yield said
+
+
+def text_faults(text: str, stream: str, commands: bool = False) -> Iterable[str]:
+    """Yields what must not be in a command's output.
+
+    Args:
+        text: The output.
+        stream: Its name.
+        commands: Whether lines may be annotations of GitHub's.
+    """
+    hidden = {c for c in set(text) - {"\n"} if not c.isascii() or not c.isprintable()}
+    for character in sorted(c for c in hidden if unicodedata.category(c) in _HIDDEN):
+        yield f"raw {character!r} on {stream}"
+    for line in re.split(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]", text):
+        told = line.strip()
+        if told.startswith(POISON):
+            yield f"a forged line on {stream}: {told[:80]!r}"
+        if told.startswith("::") and not (commands and line.startswith("::") and _COMMAND.match(told)):
+            yield f"a workflow command on {stream}: {told[:80]!r}"
+        if _ANYWHERE.search(line):
+            yield f"a logging command on {stream}: {told[:80]!r}"
+
+
+def format_of(command: tuple[str, ...]) -> str:
+    """Returns the value of --format."""
+    return command[command.index("--format") + 1] if "--format" in command[:-1] else "text"
+
+
+def document_fault(form: str, command: tuple[str, ...], stdout: str, code: int) -> str:
+    """Returns why stdout is not the document that was asked for, or ''."""
+    try:
+        if form in ("json", "sarif") and (stdout or form == "json") and "--help" not in command:
+            document = json.loads(stdout)
+            if form == "json" and document.get("exit_code", code) != code:
+                return f"the document says exit code {document['exit_code']}, not {code}"
+        elif form == "junit" and stdout:
+            ElementTree.fromstring(stdout)
+    except (ValueError, ElementTree.ParseError) as error:
+        return f"stdout is no {form}: {error}"
+    return ""
 
 
 def commands(model: Path, dims: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
-    """Returns what every case goes through."""
+    """Returns what every case of `broken` goes through."""
     bounds = tuple(part for dim in dims for part in ("--dim", dim))
     out = model.parent / "out"
     return [

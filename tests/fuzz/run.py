@@ -1,89 +1,195 @@
-"""Fuzzes check, rewrite and build.
+"""Fuzzes every command: broken models, functions and subgraphs, reports beside engines, trtconv.toml, arguments.
 
-python tests/fuzz/run.py [--minutes 10] [--first 0] [--jobs 2]     until the time is up
+python tests/fuzz/run.py [--minutes 10] [--seed N] [--jobs 2]      until the time is up
 python tests/fuzz/run.py --case 1234 [--keep FOLDER]               one case again
 """
 
 from __future__ import annotations
 
 import argparse
-import concurrent.futures
+import contextlib
 import itertools
+import multiprocessing
+import queue
+import shutil
 import sys
 import tempfile
-import threading
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import broken
-from harness import Fault, Worker, commands
+import cases
+import seeds
+from harness import Fault, Worker, commands, judge
+
+STRIDE = 1_000_000_000
+_TOLD_SECONDS = 60.0
+_LISTED = 5
+"""So many faults of one kind are listed; all are counted."""
 
 
 def run_case(number: int, worker: Worker, keep: Path | None = None) -> list[Fault]:
-    """Runs every command on one case."""
+    """Runs the four commands of a case of `broken`."""
     with tempfile.TemporaryDirectory() as folder:
         path, dims = broken.make(number, keep or Path(folder))
         what = (path.parent / "what.txt").read_text()
         name = f"case {number} ({what})"
-        return [fault for command in commands(path, dims) if (fault := worker.run(name, *command)) is not None]
+        told = ((command, worker.answer(command, path.parent)) for command in commands(path, dims))
+        return [fault for command, answer in told if answer for fault in judge(name, command, answer)]
 
 
-def fuzz(numbers: Iterable[int], deadline: float, jobs: int) -> Iterator[Fault]:
-    """Runs cases on several workers until a time of `time.monotonic`; yields what is wrong as it comes."""
-    queue = iter(numbers)
-    lock = threading.Lock()
-    found: list[Fault] = []
-    count = itertools.count()
+def fuzz_case(number: int, worker: Worker, folder: Path, engine: Path | None, counts: Counter[str]) -> Iterator[Fault]:
+    """Makes a case, runs its commands, and yields what is wrong."""
+    case = cases.make(number, folder, engine)
+    counts["models"] += 1
+    before = set(cases.files(folder))
+    name = f"case {number} ({case.what})"
+    for command in case.commands:
+        answer = worker.answer(command, folder)
+        counts["commands"] += 1
+        if answer is None:
+            yield Fault(name, command, "the worker itself died", "")
+            continue
+        counts[f"{command[0] if command else ''} {answer['code']}"] += 1
+        counts["run again, isolated"] += bool(answer.get("whole"))
+        yield from judge(name, command, answer)
+        left = [each for each in cases.leftovers(case, before) if not each.startswith("trtconv-crash")]
+        if left:
+            yield Fault(name, command, f"left behind: {left[:3]}", answer["stderr"])
+            before.update(left)
 
-    def serve() -> None:
-        with Worker() as worker:
-            while time.monotonic() < deadline:
-                with lock:
-                    number = next(queue, None)
-                if number is None:
-                    return
-                found.extend(run_case(number, worker))
-                next(count)
 
-    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        running = [pool.submit(serve) for _ in range(jobs)]
-        while not all(future.done() for future in running):
-            concurrent.futures.wait(running, timeout=1)
-            while found:
-                yield found.pop(0)
-        for future in running:
-            future.result()
-    yield from found
-    sys.stderr.write(f"{next(count)} cases\n")
+def serve(numbers: Iterable[int], deadline: float, engine: Path | None, found: Any) -> None:
+    """Is one process of the fuzzer: tells faults, and counts every second or so."""
+    counts: Counter[str] = Counter()
+    told = time.monotonic()
+    with Worker() as worker, tempfile.TemporaryDirectory() as root:
+        for number in numbers:
+            if time.monotonic() > deadline:
+                break
+            folder = Path(root) / "case"
+            folder.mkdir()
+            for fault in fuzz_case(number, worker, folder, engine, counts):
+                found.put(fault)
+            _remove(folder)
+            if time.monotonic() - told > 1:
+                found.put(counts)
+                counts, told = Counter(), time.monotonic()
+    found.put(counts)
+    found.put(None)
+
+
+def _remove(folder: Path) -> None:
+    with contextlib.suppress(OSError):
+        for path in folder.rglob("*"):
+            if path.is_dir() and not path.is_symlink():
+                path.chmod(0o755)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def fuzz(first: int, minutes: float, jobs: int) -> Iterator[Fault | Counter[str]]:
+    """Runs cases in several processes; yields faults and counts as they come."""
+    seeds.seeds()
+    context = multiprocessing.get_context("fork")
+    found: Any = context.Queue()
+    with tempfile.TemporaryDirectory() as folder:
+        engine = _engine(Path(folder))
+        deadline = time.monotonic() + minutes * 60
+        processes = [
+            context.Process(target=serve, args=(itertools.count(first + job, jobs), deadline, engine, found))
+            for job in range(jobs)
+        ]
+        for process in processes:
+            process.start()
+        left = jobs
+        while left:
+            with contextlib.suppress(queue.Empty):
+                each = found.get(timeout=1)
+                left -= each is None
+                if each is not None:
+                    yield each
+            left = 0 if not any(process.is_alive() for process in processes) and found.empty() else left
+        for process in processes:
+            process.join()
+
+
+def _engine(folder: Path) -> Path | None:
+    """Builds an engine, for the cases that spoil its report."""
+    engine = folder / "e.engine"
+    model = str(seeds.ROOT / "models" / "unet.onnx")
+    with Worker() as worker:
+        worker.answer(("build", model, *cases.ENGINE, "--target", "rtx", "-o", str(engine), "-q"), folder)
+    return engine if engine.is_file() else None
 
 
 def main() -> int:
     """Returns 1 where something went wrong."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=10)
-    parser.add_argument("--first", type=int, default=None, help="number of the first case; default: by the clock")
+    parser.add_argument("--seed", type=int, default=None, help="default: by the clock")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--case", type=int)
     parser.add_argument("--keep", type=Path)
     arguments = parser.parse_args()
     if arguments.case is not None:
-        if arguments.keep is not None:
-            arguments.keep.mkdir(parents=True, exist_ok=True)
-        with Worker() as worker:
-            faults: Iterable[Fault] = run_case(arguments.case, worker, arguments.keep)
-    else:
-        first = int(time.time()) * 1000 if arguments.first is None else arguments.first
-        faults = fuzz(itertools.count(first), time.monotonic() + arguments.minutes * 60, arguments.jobs)
-    number = 0
-    for fault in faults:
-        number += 1
-        sys.stdout.write(f"{fault}\n\n")
+        return _one_case(arguments.case, arguments.keep)
+    seed = int(time.time()) if arguments.seed is None else arguments.seed
+    return _many(fuzz(seed * STRIDE, arguments.minutes, arguments.jobs), seed)
+
+
+def _one_case(number: int, keep: Path | None) -> int:
+    wrong = 0
+    with tempfile.TemporaryDirectory() as folder, Worker() as worker:
+        if keep is not None:
+            keep.mkdir(parents=True, exist_ok=True)
+        path = keep or Path(folder) / "case"
+        path.mkdir(exist_ok=True)
+        (Path(folder) / "engine").mkdir()
+        for fault in fuzz_case(number, worker, path, _engine(Path(folder) / "engine"), Counter()):
+            wrong += 1
+            sys.stdout.write(f"{fault}\n\n")
+    sys.stdout.write(f"{wrong} faults\n")
+    return 1 if wrong else 0
+
+
+def _many(found: Iterable[Fault | Counter[str]], seed: int) -> int:
+    counts: Counter[str] = Counter()
+    kinds: Counter[str] = Counter()
+    started = told = time.monotonic()
+    for each in found:
+        if isinstance(each, Fault):
+            kind = each.what.partition(":")[0]
+            kinds[kind] += 1
+            if kinds[kind] <= _LISTED:
+                sys.stdout.write(f"{each}\n\n")
+        else:
+            counts += each
+        if time.monotonic() - told > _TOLD_SECONDS:
+            told = time.monotonic()
+            sys.stdout.write(f"{(told - started) / 60:.0f} min: {_summary(counts, kinds)}\n")
         sys.stdout.flush()
-    sys.stdout.write(f"{number} faults\n")
-    return 1 if number else 0
+    statuses = ", ".join(f"{key}: {number}" for key, number in sorted(counts.items()) if key[-1:].isdigit())
+    sys.stdout.write(f"exit statuses: {statuses}\nseed {seed}: {_summary(counts, kinds)}\n")
+    return 1 if kinds else 0
+
+
+def _summary(counts: Counter[str], kinds: Counter[str]) -> str:
+    def number(*begins: str) -> int:
+        return sum(times for kind, times in kinds.items() if kind.startswith(begins))
+
+    faults = (
+        f"{number('exit code', 'crash', 'traceback')} internal errors, {number('hang')} hangs, "
+        f"{number('a forged', 'a workflow', 'a logging', 'raw')} forged lines, {number('left')} left-over files"
+    )
+    other = ", ".join(
+        f"{times} {kind}" for kind, times in kinds.items() if kind.startswith(("no ", "stdout", "the ")) or "MB" in kind
+    )
+    return f"{counts['models']} models, {counts['commands']} commands: {faults}" + (f", {other}" if other else "")
 
 
 if __name__ == "__main__":
