@@ -4,13 +4,17 @@ set -u
 
 trtconv=${TRTCONV:-$RUNNER_TEMP/trtconv/bin/trtconv}
 args=()
-if [[ -n $ARGS ]]; then
-  # xargs reads quotes as a shell does, and runs nothing of what it reads.
-  while IFS= read -r -d '' arg; do args+=("$arg"); done < <(printf '%s' "$ARGS" | xargs printf '%s\0')
+if [[ $ARGS =~ [^[:space:]] ]]; then
+  # xargs reads quotes as a shell does, and runs nothing of what it reads; it fails where a quote has no end.
+  if ! split=$(printf '%s' "$ARGS" | xargs printf '%s\n'); then
+    echo "error: the input 'args' of the action cannot be read: is a quote without its end?" >&2
+    exit 2
+  fi
+  while IFS= read -r arg; do args+=("$arg"); done <<< "$split"
 fi
 models=()
 while IFS= read -r model; do
-  if [[ -n $model ]]; then models+=("$model"); fi
+  if [[ $model =~ [^[:space:]] ]]; then models+=("$model"); fi
 done <<< "$MODELS"
 if (( ${#models[@]} )); then
   args+=(--fail-on "$FAIL_ON" -- "${models[@]}")

@@ -19,21 +19,21 @@ FLAGS = {
     "--precision --report --format --no-rewrite --requantize --fail-on --force --config --jobs -q --quiet -v --verbose "
     "--workspace --optimization-level --timing-cache --version-compatible --hardware-compatibility --strip-weights "
     "--max-aux-streams --refittable --weight-streaming --sparsity --tf32 --profiling-verbosity --compute-capability "
-    "--cast-io",
+    "--cast-io --budget --follow-links",
     "check": "--dim --profile --minShapes --optShapes --maxShapes --value --target --no-rewrite --requantize --format "
-    "--fail-on --select --ignore --thorough --config --jobs -q --quiet -v --verbose",
+    "--fail-on --select --ignore --thorough --config --jobs -q --quiet -v --verbose --budget --follow-links",
     "export": "-o --output --input --dynamic --dim --static --arg --weights --output-name --exporter --no-proof "
     "--no-check --target --format --fail-on -q --quiet",
     "verify": "--dim --report --inputs --generator --seed --random --tolerance --cosine --mismatches --bisect --trust "
-    "--require-engine --time-limit --format -q --quiet",
+    "--require-engine --time-limit --format -q --quiet --budget --follow-links",
     "bench": "--dim --shapes --vs --report --warmup --duration --plot --runtime-cache --trust --time-limit --format -q "
     "--quiet",
-    "inspect": "--report --no-times --trust --time-limit --format -q --quiet",
-    "rewrite": "-o --output --only --skip --requantize --target --format -q --quiet",
+    "inspect": "--report --no-times --trust --time-limit --format -q --quiet --budget --follow-links",
+    "rewrite": "-o --output --only --skip --requantize --target --format -q --quiet --budget --follow-links",
     "reduce": "-o --output --dim --profile --minShapes --optShapes --maxShapes --value --precision --no-rewrite "
-    "--requantize --target --trials --timeout --format -q --quiet",
-    "explain": "--target --format",
-    "sizes": "--dim --format",
+    "--requantize --target --trials --timeout --format -q --quiet --budget --follow-links",
+    "explain": "--target --format --budget --follow-links",
+    "sizes": "--dim --format --budget --follow-links",
     "doctor": "--format",
     "passes": "--format",
     "rule": "--format",
@@ -119,7 +119,14 @@ def test_help_and_version_load_no_command_and_no_core(spawn) -> None:
     for flag in ("--help", "--version"):
         loaded = _modules_after(spawn, f"from trtconv.cli import main; main([{flag!r}])")
         ours = {name for name in loaded if name.startswith("trtconv")}
-        small = {"trtconv", "trtconv.core", "trtconv.core.version", "trtconv.core.errors", "trtconv.cli"}
+        small = {
+            "trtconv",
+            "trtconv.core",
+            "trtconv.core.version",
+            "trtconv.core.errors",
+            "trtconv.core.text",
+            "trtconv.cli",
+        }
         small |= {"trtconv.cli.group", "trtconv.cli.process"}
         assert ours == small | {f"trtconv.cli.process.{name}" for name in ("boundary", "outcome", "signals", "status")}
 

@@ -183,7 +183,7 @@ def test_out_of_memory_in_python_is_no_crash(start: Start, tmp_path: Path) -> No
 def test_a_death_after_the_result_adds_no_second_document(start: Start, tmp_path: Path) -> None:
     death = (
         "import trtconv.cli.process.outcome as o; write = o.write_result;"
-        "o.write_result = lambda text: (write(text), os.kill(os.getpid(), 9))"
+        "o.write_result = lambda *args: (write(*args), os.kill(os.getpid(), 9))"
     )
     process = start(death, "--format", "json")
     out, _ = process.communicate(timeout=60)

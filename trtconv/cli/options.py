@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import click
 
 from trtconv.cli.process.outcome import Outcome
 from trtconv.core.errors import InputError
 from trtconv.core.options import Flag, flags, of_flags
+
+if TYPE_CHECKING:
+    from trtconv.core.budget import Budget
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 Request = TypeVar("Request")
@@ -117,6 +121,50 @@ class FiniteRange(click.FloatRange):
 
 model_argument = click.argument("model", metavar="MODEL")
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="Show no progress on stderr.")
+
+
+def _enter(change: Callable[[str], Budget]) -> Callable[..., None]:
+    """Returns a click callback that lets a changed budget count until the command has ended."""
+
+    def callback(context: click.Context, parameter: click.Parameter, value: str | bool | None) -> None:
+        if value:
+            from trtconv.core import budget
+
+            context.with_resource(budget.allowed(change(str(value))))
+
+    return callback
+
+
+def _allowed(text: str) -> Budget:
+    from trtconv.core import budget
+
+    return budget.parse(text)
+
+
+def _links_followed(_: str) -> Budget:
+    from trtconv.core import budget
+
+    return dataclasses.replace(budget.current(), follow_links=True)
+
+
+def for_models(command: Decorated) -> Decorated:
+    """Adds the flags of every command that reads a model: what it may cost, and where its weights may lie."""
+    limits = click.option(
+        "--budget",
+        metavar="N|NAME=N,...",
+        expose_value=False,
+        callback=_enter(_allowed),
+        help="What a model may cost: N times as much as usual, or limits: nodes, elements, candidates, bytes, seconds, "
+        "megabytes (TC408).",
+    )
+    links = click.option(
+        "--follow-links",
+        is_flag=True,
+        expose_value=False,
+        callback=_enter(_links_followed),
+        help="Read external data also through links that leave the model's folder.",
+    )
+    return limits(links(command))
 
 
 def format_option(*formats: str) -> Callable[[Decorated], Decorated]:

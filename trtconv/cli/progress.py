@@ -10,9 +10,9 @@ import time
 from collections.abc import Iterator
 from typing import TextIO
 
-from trtconv.cli.formats.wording import clean
 from trtconv.cli.process import status
 from trtconv.core.progress import NullProgress, Progress
+from trtconv.core.text import clean
 
 LINE_SECONDS = 10.0
 TERMINAL_SECONDS = 0.2

@@ -5,6 +5,7 @@ pyproject.toml; docs/config.md describes it and docs/trtconv.schema.json is `SCH
 from __future__ import annotations
 
 import difflib
+import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from trtconv.core.errors import InputError
+from trtconv.core.files import real_path
 from trtconv.core.frozen import frozen
 from trtconv.core.options import of_settings, schemas
 from trtconv.core.requests.build import BuildRequest
@@ -84,15 +86,34 @@ class Config:
     entries: tuple[Entry, ...]
 
 
+_LONGEST = 1 << 20
+_MOST_PARTS = 1000
+
+
 def find(folder: Path) -> Path | None:
-    """Returns the configuration for a folder: the nearest in it or above it; trtconv.toml before pyproject.toml."""
+    """Returns the configuration for a folder: the nearest in it or above it; trtconv.toml before pyproject.toml.
+
+    Looked for up to the root of the repository or the home folder, and not in a file of somebody else's above `folder`:
+    whoever may write to /tmp says nothing of what is done below it.
+    """
     for place in (folder, *folder.parents):
-        if (place / FILE).is_file():
+        if _counts(place / FILE, place == folder):
             return place / FILE
         pyproject = place / PYPROJECT
-        if pyproject.is_file() and "trtconv" in _read(pyproject).get("tool", {}):
+        if _counts(pyproject, place == folder) and "trtconv" in _read(pyproject).get("tool", {}):
             return pyproject
+        if (place / ".git").exists() or place == Path.home():
+            return None
     return None
+
+
+def _counts(path: Path, is_here: bool) -> bool:
+    try:
+        owner = path.stat().st_uid
+    except OSError:
+        return False
+    ours = is_here or not hasattr(os, "geteuid") or owner in (0, os.geteuid())
+    return path.is_file() and ours
 
 
 def load(path: Path) -> Config:
@@ -118,13 +139,18 @@ def load(path: Path) -> Config:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        with path.open("rb") as file:
-            document: dict[str, Any] = tomllib.load(file)
-            return document
+        if not path.is_file():
+            raise InputError(f"{path} cannot be read: it is missing, or no file", "Check its path.")
+        text = path.read_bytes().decode()
+        # Some of what TOML allows takes its reader a time that is quadratic in its length.
+        if len(text) > _LONGEST or any(line.count(".") > _MOST_PARTS for line in text.splitlines()):
+            raise InputError(f"{path} is too long, or has a key of too many parts", "Write it by hand.")
+        document: dict[str, Any] = tomllib.loads(text)
+        return document
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}", "Check the path of the configuration.") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is no TOML: {error}", "Correct the file.") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} is no TOML: {str(error)[:300]}", "Correct the file.") from error
 
 
 def _defaults(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -138,6 +164,10 @@ def _entries(model: Mapping[str, Any], file: Path) -> Iterator[Entry]:
             yield _entry(model, file.parent, target, several=len(targets) > 1)
     except InputError as error:
         raise InputError(f"{file}: {model['path']}: {error.message}", error.hint) from error
+    except ValueError as error:
+        raise InputError(
+            f"{file}: {model['path']!r}: {error}", "Correct the paths and numbers of this entry."
+        ) from error
 
 
 def _entry(model: Mapping[str, Any], folder: Path, target: Target | None, several: bool) -> Entry:
@@ -145,6 +175,9 @@ def _entry(model: Mapping[str, Any], folder: Path, target: Target | None, severa
     engine = folder / model["engine"] if "engine" in model else path.with_suffix(".engine")
     if several:
         engine = engine.with_suffix(f".{target or 'auto'}{engine.suffix}")
+    if not real_path(engine).is_relative_to(real_path(folder)):
+        hint = "Keep it inside; or build the model by itself, with -o."
+        raise InputError(f"the engine {engine} would be written outside the folder of the configuration", hint)
     table = {**model, "targets": [str(target or "auto")]}
     check = CheckRequest(path, **of_settings(CheckRequest, table))
     return Entry(check, BuildRequest(path, engine, **of_settings(BuildRequest, table)))

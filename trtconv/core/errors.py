@@ -24,23 +24,26 @@ class TrtconvError(Exception):
     """
 
     exit_code = 1
+    usual_hint = ""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
         self.message = message
-        self.hint = hint
+        self.hint = hint or self.usual_hint
 
 
 class InputError(TrtconvError):
     """A bad call, or an input file that cannot be read."""
 
     exit_code = 2
+    usual_hint = "Check the path, the file and the options; --help after a command lists what it takes."
 
 
 class EnvironmentMissing(TrtconvError):
     """This machine lacks the runtime, GPU or capability that the call needs."""
 
     exit_code = 4
+    usual_hint = "Ask 'trtconv doctor' what this machine has."
 
 
 class BuildFailed(TrtconvError):

@@ -14,6 +14,8 @@ from typing import BinaryIO
 
 from trtconv.core.errors import InputError
 
+_PART = ".part"
+_LONG_NAME = 180
 LOCK_SECONDS = 60.0
 """How long a lock is waited for."""
 _LOCK_POLL_SECONDS = 0.02
@@ -21,6 +23,12 @@ _LOCK_POLL_SECONDS = 0.02
 
 def check_writable(path: Path) -> None:
     """Raises InputError unless a file can be made at `path`; asked before work that takes long."""
+    try:
+        path.stat()
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be written: {_why(error)}", "Choose another output path.") from error
     if path.is_dir():
         raise InputError(f"{path} is a folder", "Give the path of a file to write.")
     if path.exists() and not path.is_file():
@@ -64,8 +72,10 @@ def atomic_stream(path: Path) -> Iterator[BinaryIO]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         # The number says who may remove it: a process that was killed cannot.
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.{os.getpid()}.", suffix=".part")
+        _remove_abandoned(path)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f"{_beginning(path)}{os.getpid()}.", suffix=_PART)
         temporary = Path(name)
+        _mark_as_held(handle)
         with os.fdopen(handle, "wb") as file:
             yield file
             file.flush()
@@ -114,9 +124,54 @@ def remove_temporaries(pid: int, outputs: Iterable[Path]) -> None:
         outputs: The files that it was to write.
     """
     for path in map(real_path, outputs):
-        for left in path.parent.glob(f".{glob.escape(path.name)}.{pid}.*.part"):
+        for left in path.parent.glob(f"{glob.escape(_beginning(path))}{pid}.*{_PART}"):
             with contextlib.suppress(OSError):
                 left.unlink()
+
+
+def _beginning(path: Path) -> str:
+    """Returns what the names of temporary files for `path` begin with; a long name is not made longer."""
+    name = path.name if len(os.fsencode(path.name)) < _LONG_NAME else hashlib.sha256(os.fsencode(path.name)).hexdigest()
+    return f".{name}."
+
+
+def _mark_as_held(handle: int) -> None:
+    """Locks a temporary file for as long as its writer lives."""
+    with contextlib.suppress(ImportError, OSError):
+        import fcntl
+
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _remove_abandoned(path: Path) -> None:
+    """Removes temporary files for `path` whose writers are dead: killed together with whoever would have cleaned up."""
+    begin = _beginning(path)
+    for left in path.parent.glob(f"{glob.escape(begin)}*{_PART}"):
+        pid = left.name.removeprefix(begin).partition(".")[0]
+        if pid.isdecimal() and not _is_alive(int(pid)) and _is_let_go(left):
+            with contextlib.suppress(OSError):
+                left.unlink()
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _is_let_go(path: Path) -> bool:
+    """Whether nobody holds a temporary file; a writer in another container has another process number."""
+    with contextlib.suppress(ImportError, OSError):
+        import fcntl
+
+        with path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+    return False
 
 
 def sha256_of(path: Path) -> str:
@@ -129,10 +184,18 @@ def sha256_of(path: Path) -> str:
 
 
 def _umask() -> int:
-    mask = os.umask(0)
+    # To ask the system is to set it, for all threads at once.
+    with contextlib.suppress(OSError, ValueError, StopIteration):
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return int(next(line for line in lines if line.startswith("Umask:")).split()[1], 8)
+    mask = os.umask(0o077)
     os.umask(mask)
     return mask
 
 
 def _cannot_write(path: Path, error: OSError) -> InputError:
-    return InputError(f"{path} cannot be written: {error.strerror or error}", "Choose another output path.")
+    return InputError(f"{path} cannot be written: {_why(error)}", "Choose another output path.")
+
+
+def _why(error: Exception) -> str:
+    return str(getattr(error, "strerror", None) or error)

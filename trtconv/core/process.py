@@ -22,7 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
-from trtconv.core import errors
+from trtconv.core import budget, errors
 from trtconv.core.errors import TrtconvError
 
 Tell = Callable[[dict[str, Any]], None]
@@ -128,13 +128,13 @@ class Process(contextlib.AbstractContextManager["Process"]):
     Args:
         task: "module:function"; the function takes the argument and a `Tell`, and returns plain JSON values. Of a
             class one instance is made, and called: it may keep something from one call to the next.
-        megabytes: How much address space the process may have, in MiB, which is more than the memory that it touches
-            (CUDA alone takes more than there is memory); None, and where the system has no such limit: any.
+        megabytes: How much memory the process may take beyond what it begins with, in MiB; None, and where the system
+            has no such limit: any.
         quiet: Whether what it writes to stderr is kept for `Lost.said`, rather than passed on.
     """
 
     def __init__(self, task: str, megabytes: float | None = None, *, quiet: bool = True) -> None:
-        self._greeting = pickle.dumps((task, megabytes))
+        self._greeting = pickle.dumps((task, megabytes, budget.current()))
         self._quiet = quiet
         self._running: _Running | None = None
         self._lock = threading.Lock()
@@ -297,7 +297,7 @@ def serve() -> None:
     os.dup2(2, 1)
     requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_receive, args=(requests,), daemon=True).start()
-    task, megabytes = pickle.loads(requests.get())
+    task, megabytes, allowed = pickle.loads(requests.get())
     _limit_memory(megabytes)
     function: Callable[[object, Tell], Any] | None = None
 
@@ -310,8 +310,9 @@ def serve() -> None:
         function = function or _found(task)
         return function(pickle.loads(request), tell)
 
-    while True:
-        tell(_outcome(answer, requests.get()))
+    with budget.allowed(allowed):
+        while True:
+            tell(_outcome(answer, requests.get()))
 
 
 def _receive(requests: queue.SimpleQueue[bytes]) -> None:
@@ -330,8 +331,10 @@ def _limit_memory(megabytes: float | None) -> None:
     with contextlib.suppress(ImportError, OSError, ValueError):
         import resource
 
-        most = int(megabytes * (1 << 20))
-        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+        held = int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
+        most = int(held + megabytes * (1 << 20))
+        # Not the address space, of which CUDA takes more than there is memory.
+        resource.setrlimit(resource.RLIMIT_DATA, (most, most))
 
 
 def _found(task: str) -> Callable[[object, Tell], Any]:
@@ -347,9 +350,8 @@ def _outcome(answer: Callable[[bytes], Any], request: bytes) -> dict[str, Any]:
     try:
         return {"event": "result", "value": answer(request)}
     except TrtconvError as error:
-        name = type(error).__name__
         # A subclass of its own is told as what it is one of.
-        known = name if hasattr(errors, name) else type(error).__mro__[1].__name__
+        known = next(base.__name__ for base in type(error).__mro__ if hasattr(errors, base.__name__))
         return {"event": "error", "type": known, "message": error.message, "hint": error.hint}
     except MemoryError:
         return {"event": "memory"}

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trtconv.core import budget
 from trtconv.core.bounds import make_profile
 from trtconv.core.dims import InputSpec, Range, Shape, ShapeProfile
 from trtconv.core.errors import InputError
@@ -125,6 +126,8 @@ def read_inputs(model: OnnxModel, path: Path) -> Feeds:
         if isinstance(loaded, np.ndarray):
             raise InputError(f"{path} holds one array without a name", "Write it with numpy.savez(PATH, NAME=array).")
         with loaded as file:
+            held = sum(entry.file_size for entry in file.zip.infolist()) / 1e6
+            budget.spend("megabytes", held, f"{path}: its arrays")
             arrays = {name: file[name] for name in file.files}
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}", "Give an .npz file.") from error

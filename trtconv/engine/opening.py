@@ -22,12 +22,14 @@ class EngineFile:
         data: Its content.
         sha256: Of the content.
         report: What `trtconv build` wrote of it; None where there is no such report, and the engine is trusted.
+        trusted: Whether the user vouches for it; a report does not: who can replace one file can replace both.
     """
 
     path: Path
     data: bytes
     sha256: str
     report: SavedReport | None
+    trusted: bool = False
 
     @property
     def plan(self) -> Mapping[str, Any]:
@@ -74,7 +76,7 @@ def read_engine(path: Path, report: Path | None, *, trust: bool) -> EngineFile:
     beside = report or path.with_name(path.name + ".json")
     if report is None and not beside.exists():
         if trust:
-            return EngineFile(path, data, sha256, None)
+            return EngineFile(path, data, sha256, None, trust)
         raise InputError(
             f"{path} has no report {beside.name}, and loading an engine runs code that is in it",
             "Give its report with --report, or --trust if you know where the engine comes from.",
@@ -82,9 +84,9 @@ def read_engine(path: Path, report: Path | None, *, trust: bool) -> EngineFile:
     saved = load_report(beside)
     known = _text(saved.document, "engine", "sha256")
     if known == sha256:
-        return EngineFile(path, data, sha256, saved)
+        return EngineFile(path, data, sha256, saved, trust)
     if trust:
-        return EngineFile(path, data, sha256, None)
+        return EngineFile(path, data, sha256, None, trust)
     size = (saved.document.get("engine") or {}).get("bytes")
     cut = f"; it has {len(data)} bytes instead of {size}" if isinstance(size, int) and size != len(data) else ""
     raise InputError(
@@ -146,9 +148,16 @@ def load_into(engines: EngineLoader, subject: EngineFile) -> Engine:
 
     Raises:
         EngineFailed: TensorRT does not take it.
+        InputError: It brings code for the host, and nobody vouches for it.
     """
-    # One that runs on other versions brings the code that it needs for that.
-    return engines.load(subject.data, host_code=bool(subject.options.get("version_compatible")))
+    # One that runs on other versions brings the code that it needs for that. Its report says so, and is no signature.
+    wanted = bool(subject.options.get("version_compatible"))
+    if wanted and not subject.trusted:
+        raise InputError(
+            f"{subject.path} is version-compatible: it brings code that runs on this machine outside the GPU",
+            "If you know where the engine comes from, --trust loads it.",
+        )
+    return engines.load(subject.data, host_code=wanted)
 
 
 def _text(document: Mapping[str, Any], *keys: str) -> str | None:

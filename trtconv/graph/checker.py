@@ -11,7 +11,7 @@ import functools
 import graphlib
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import onnx
@@ -47,7 +47,21 @@ _FOREIGN: dict[tuple[str, str], tuple[int, dict[str, int], int]] = {
 }
 """What `_signature` would say of operators of other domains that are read as ONNX's own."""
 _LONGEST_VECTOR = 1 << 16
-_TYPED_DATA = ("float_data", "int32_data", "int64_data", "double_data", "uint64_data")
+Names = tuple[Collection[str], ...]
+"""The tensors that a graph makes, then those that the graphs around it make."""
+_TYPED_DATA = {
+    **dict.fromkeys((TensorProto.FLOAT, TensorProto.COMPLEX64), "float_data"),
+    **dict.fromkeys((TensorProto.DOUBLE, TensorProto.COMPLEX128), "double_data"),
+    **dict.fromkeys((TensorProto.UINT32, TensorProto.UINT64), "uint64_data"),
+    TensorProto.INT64: "int64_data",
+}
+"""The field that holds a tensor's values where they are not bytes; the other types have int32_data."""
+MOST_CALLS = 90
+"""Functions that call each other in a chain; ONNX gives up at 100."""
+MOST_DIMENSIONS = 32
+"""NumPy's own limit, before version 2; TensorRT's is 8."""
+MOST_ELEMENTS = 1 << 62
+"""Elements of a tensor that can be counted in any language that reads ONNX."""
 _STANDARD = ("", "ai.onnx")
 
 
@@ -89,13 +103,20 @@ def _faults(proto: onnx.ModelProto, main: Columns) -> Iterator[str]:
     versions = {o.domain: o.version for o in proto.opset_import}
     opset = versions.get("", versions.get("ai.onnx", 0))
     yield from _function_faults(proto)
-    yield from _graph_faults(proto.graph, main, frozenset(), opset)
+    yield from _graph_faults(proto.graph, main, (), opset)
     for function in proto.functions:
         own = {o.domain: o.version for o in function.opset_import}
         version = own.get("", own.get("ai.onnx", opset))
         columns = Columns(function.node)
-        yield from _node_faults(columns, version)
+        yield from _node_faults(columns, version, in_function=True)
         yield from _order_faults(columns, set(function.input))
+        made = set(itertools.chain(function.input, *columns.outputs))
+        yield from _reading_faults(columns, (made,))
+        for name in function.output:
+            if name not in made:
+                yield f"nothing makes the output {name!r} of function {function.name!r}"
+        for _, _, body in columns.bodies():
+            yield from _graph_faults(body, Columns(body.node), (made,), version, in_function=True)
 
 
 def _collect_texts(proto: onnx.ModelProto, main: Columns, texts: list[str]) -> None:
@@ -141,13 +162,20 @@ def _function_faults(proto: onnx.ModelProto) -> Iterator[str]:
     if len(known) < len(proto.functions):
         yield "it has two functions of the same name"
     calls = {(f.domain, f.name): operators(f.node) & known for f in proto.functions}
+    depths: dict[tuple[str, str], int] = {}
     try:
-        graphlib.TopologicalSorter(calls).prepare()
+        for key in graphlib.TopologicalSorter(calls).static_order():
+            depths[key] = 1 + max((depths[called] for called in calls[key]), default=0)
     except graphlib.CycleError as error:
         yield f"function {error.args[1][0][1]!r} calls itself"
+    deepest = max(depths.values(), default=0)
+    if deepest > MOST_CALLS:
+        yield f"its functions call each other {deepest} deep, more than {MOST_CALLS}"
 
 
-def _graph_faults(graph: onnx.GraphProto, columns: Columns, outside: frozenset[str], opset: int) -> Iterator[str]:
+def _graph_faults(
+    graph: onnx.GraphProto, columns: Columns, outside: Names, opset: int, in_function: bool = False
+) -> Iterator[str]:
     given: set[str] = set()
     weights = [tensor.name for tensor in graph.initializer]
     weights += [sparse.values.name for sparse in graph.sparse_initializer]
@@ -158,14 +186,28 @@ def _graph_faults(graph: onnx.GraphProto, columns: Columns, outside: frozenset[s
             yield f"one of the {what} of a graph has no name"
         given.update(names)
     yield from _value_faults(graph)
-    yield from _node_faults(columns, opset)
+    yield from _node_faults(columns, opset, in_function)
     yield from _order_faults(columns, given)
-    seen = outside.union(given, *columns.outputs)
+    seen = (given.union(*columns.outputs), *outside)
+    yield from _reading_faults(columns, seen)
     for value in graph.output:
-        if value.name not in seen:
+        if not _is_known(value.name, seen):
             yield f"nothing makes the output {value.name!r}"
     for _, _, body in columns.bodies():
-        yield from _graph_faults(body, Columns(body.node), seen, opset)
+        yield from _graph_faults(body, Columns(body.node), seen, opset, in_function)
+
+
+def _is_known(name: str, seen: Names) -> bool:
+    return any(name in names for names in seen)
+
+
+def _reading_faults(columns: Columns, seen: Names) -> Iterator[str]:
+    """Finds nodes that read what nobody makes: TensorRT's parser falls over some of them."""
+    for index, inputs in enumerate(columns.inputs):
+        if not all(name in seen[0] for name in inputs):
+            for name in inputs:
+                if name and not _is_known(name, seen):
+                    yield f"{_label(columns.nodes[index])} reads {name!r}, which nothing makes"
 
 
 def _value_faults(graph: onnx.GraphProto) -> Iterator[str]:
@@ -177,9 +219,15 @@ def _value_faults(graph: onnx.GraphProto) -> Iterator[str]:
             if len(tensor.raw_data) * 8 == math.prod(dims) * bits and min(dims, default=0) >= 0:
                 continue
         yield from _tensor_faults(tensor)
-    for value in graph.input:
-        if value.type.tensor_type.elem_type not in _KNOWN_TYPES:
-            yield f"input {value.name!r} has the unknown element type {value.type.tensor_type.elem_type}"
+    for sparse in graph.sparse_initializer:
+        yield from _sparse_faults(sparse)
+    for what, values in (("input", graph.input), ("output", graph.output), ("tensor", graph.value_info)):
+        for value in values:
+            tensor = value.type.tensor_type
+            if tensor.elem_type not in _KNOWN_TYPES:
+                yield f"{what} {value.name!r} has the unknown element type {tensor.elem_type}"
+            if len(tensor.shape.dim) > MOST_DIMENSIONS:
+                yield f"{what} {value.name!r} has {len(tensor.shape.dim)} dimensions, more than {MOST_DIMENSIONS}"
 
 
 def _order_faults(columns: Columns, given: set[str]) -> Iterator[str]:
@@ -205,7 +253,7 @@ def _order_faults(columns: Columns, given: set[str]) -> Iterator[str]:
         yield "nodes wait for each other's results: the graph has a cycle"
 
 
-def _node_faults(columns: Columns, opset: int) -> Iterator[str]:
+def _node_faults(columns: Columns, opset: int, in_function: bool = False) -> Iterator[str]:
     signatures = {op: _signature(op, opset) or _UNKNOWN for op in set(columns.ops)}
     rows = zip(columns.ops, columns.domains, columns.inputs, columns.outputs, columns.attributes, strict=True)
     for index, (op, domain, inputs, outputs, attributes) in enumerate(rows):
@@ -215,8 +263,8 @@ def _node_faults(columns: Columns, opset: int) -> Iterator[str]:
         for attribute in attributes:
             kind = attribute.type
             # Most attributes are lists of the numbers that they should be.
-            if kind not in _PLAIN_KINDS or types.get(attribute.name) != kind:
-                yield from _attribute_faults(attribute, _label(columns.nodes[index]), types)
+            if kind not in _PLAIN_KINDS or types.get(attribute.name) != kind or attribute.ref_attr_name:
+                yield from _attribute_faults(attribute, _label(columns.nodes[index]), types, in_function)
         if len(attributes) > 1 and len({attribute.name for attribute in attributes}) < len(attributes):
             yield f"{_label(columns.nodes[index])} has an attribute twice"
 
@@ -236,9 +284,13 @@ def _shape_of_node(node: onnx.NodeProto, least: int) -> str:
     return f"{_label(node)} lacks an input that it must have"
 
 
-def _attribute_faults(attribute: onnx.AttributeProto, label: str, types: dict[str, Any]) -> Iterator[str]:
+def _attribute_faults(
+    attribute: onnx.AttributeProto, label: str, types: dict[str, Any], in_function: bool
+) -> Iterator[str]:
     kind = attribute.type
     if attribute.ref_attr_name:
+        if not in_function:
+            yield f"{label} has an attribute {attribute.name!r} that refers to one of a function, which it is not in"
         return
     wanted = types.get(attribute.name)
     # TensorRT's parser looks for some attributes also on operators that do not have them.
@@ -247,13 +299,22 @@ def _attribute_faults(attribute: onnx.AttributeProto, label: str, types: dict[st
         yield f"{label} has an attribute {attribute.name!r} of the wrong type"
     if attribute.name == "output_padding" and types and wanted is None:
         yield f"{label} has an output_padding, which is an attribute of ConvTranspose alone"
+    if kind == AttributeProto.STRING and attribute.name == "auto_pad" and not attribute.s.isascii():
+        yield f"{label} has an auto_pad that is no text"
+    yield from _held_faults(attribute)
+
+
+def _held_faults(attribute: onnx.AttributeProto) -> Iterator[str]:
+    """Finds faults of the tensors that an attribute holds."""
+    kind = attribute.type
     if kind == AttributeProto.TENSOR:
         yield from _tensor_faults(attribute.t)
     elif kind == AttributeProto.TENSORS:
         for tensor in attribute.tensors:
             yield from _tensor_faults(tensor)
-    elif kind == AttributeProto.STRING and attribute.name == "auto_pad" and not attribute.s.isascii():
-        yield f"{label} has an auto_pad that is no text"
+    elif kind in (AttributeProto.SPARSE_TENSOR, AttributeProto.SPARSE_TENSORS):
+        for sparse in attribute.sparse_tensors or (attribute.sparse_tensor,):
+            yield from _sparse_faults(sparse)
 
 
 @functools.cache
@@ -292,16 +353,43 @@ def _signature(op: str, opset: int) -> tuple[int, dict[str, int], int] | None:
     return schema.min_input, types, named
 
 
+def _sparse_faults(sparse: onnx.SparseTensorProto) -> Iterator[str]:
+    for part in (sparse.values, sparse.indices):
+        yield from _tensor_faults(part)
+    if any(size < 0 for size in sparse.dims) or _is_beyond_counting(sparse.dims):
+        yield f"tensor {sparse.values.name!r} has sizes that no tensor can have"
+
+
+def _is_beyond_counting(dims: Sequence[int]) -> bool:
+    """Whether a tensor has more dimensions or elements than anything can be done with."""
+    if len(dims) > MOST_DIMENSIONS:
+        return True
+    return 0 not in dims and math.prod(dims) > MOST_ELEMENTS
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def _tensor_faults(tensor: onnx.TensorProto) -> Iterator[str]:
     dims = tensor.dims
     label = f"tensor {tensor.name!r}"
     if any(size < 0 for size in dims):
-        yield f"{label} has a negative size: {list(dims)}"
+        yield f"{label} has a negative size: {list(dims[:MOST_DIMENSIONS])}"
+        return
+    if _is_beyond_counting(dims):
+        yield f"{label} has more dimensions or elements than a tensor can have"
         return
     elements = math.prod(tensor.dims)
     if tensor.data_type == TensorProto.STRING:
         if len(tensor.string_data) != elements:
             yield f"{label} holds {len(tensor.string_data)} strings, not {elements}"
+        if not all(map(_is_text, tensor.string_data)):
+            yield f"{label} holds a text that is not UTF-8"
         return
     if tensor.data_type not in _BITS:
         yield f"{label} has the unknown element type {tensor.data_type}"
@@ -316,11 +404,11 @@ def _tensor_faults(tensor: onnx.TensorProto) -> Iterator[str]:
 
 
 def _typed_data_faults(tensor: onnx.TensorProto, elements: int, label: str) -> Iterator[str]:
-    held = sum(len(getattr(tensor, name)) for name in _TYPED_DATA)
+    held = len(getattr(tensor, _TYPED_DATA.get(tensor.data_type, "int32_data")))
     bits = _BITS[tensor.data_type]
     # Types below a byte are packed; complex numbers are two entries each.
     packed = -(-elements * bits // 8) if bits < 8 else elements
     complex_types = (TensorProto.COMPLEX64, TensorProto.COMPLEX128)
     wanted = 2 * elements if tensor.data_type in complex_types else packed
-    if held not in (wanted, elements):
+    if held != wanted:
         yield f"{label} holds {held} values, not {wanted}"

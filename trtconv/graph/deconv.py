@@ -19,12 +19,14 @@ Source: ONNX operator ConvTranspose (opset 1, 11, 22); ONNX Runtime 1.23 where t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trtconv.core import budget
 from trtconv.core.frozen import frozen
 
 Sizes = tuple[int, ...]
@@ -105,7 +107,7 @@ class Geometry:
         Source: torch.nn.ConvTranspose2d ("output padding must be smaller than either stride or dilation").
         """
         extra = self.output_padding
-        if self.output_shape is not None and sizes is not None:
+        if self.output_shape is not None and sizes is not None and len(sizes) == self.rank:
             extra = tuple(out - full for out, full in zip(self.output_shape, self.full(sizes), strict=True))
         rows = zip(extra, self.strides, self.dilations, strict=True)
         return tuple(axis for axis, (more, stride, dilation) in enumerate(rows) if more >= max(stride, dilation))
@@ -169,7 +171,9 @@ def crops(geometry: Geometry, sizes: Sequence[int] | None) -> tuple[Crop, ...] |
         The crops, or None where they depend on sizes that are not known.
     """
     if geometry.output_shape is not None:
-        return None if sizes is None else _crops_for_output_shape(geometry, sizes)
+        # A malformed node may have an input of another rank than its kernel.
+        fits = sizes is not None and len(sizes) == geometry.rank
+        return _crops_for_output_shape(geometry, sizes) if sizes is not None and fits else None
     if geometry.auto_pad in ("SAME_UPPER", "SAME_LOWER"):
         return tuple(_same_crop(geometry, axis) for axis in range(geometry.rank))
     zeros = (0,) * geometry.rank
@@ -295,6 +299,7 @@ def dilate_kernel(weights: NDArray[Any], dilations: Sequence[int], fill: NDArray
 
 
 def _filled(shape: Sizes, like: NDArray[Any], fill: NDArray[Any] | int) -> NDArray[Any]:
+    budget.spend("elements", math.prod(shape), f"a kernel of {list(shape)}")
     grown = np.empty(shape, dtype=like.dtype)
     grown[...] = fill
     return grown
@@ -329,7 +334,10 @@ def tap_cycle(kernel: int, stride: int, dilation: int) -> Sizes:
 
     Equal counts mean an even result; a stride that does not divide the kernel makes them differ (checkerboard).
     """
+    budget.spend("elements", stride, "a stride")
+    # Taps t and t + period meet in the same element.
+    period = stride // math.gcd(dilation, stride)
     counts = [0] * stride
-    for tap in range(kernel):
-        counts[tap * dilation % stride] += 1
+    for tap in range(min(kernel, period)):
+        counts[tap * dilation % stride] = (kernel - tap - 1) // period + 1
     return tuple(counts)

@@ -16,6 +16,7 @@ from onnx_graphsurgeon.exporters.onnx_exporter import OnnxExporter
 
 from trtconv.core.errors import InputError
 from trtconv.core.findings import Location
+from trtconv.graph.folding import evaluate
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.nodes import Columns
 from trtconv.graph.scope import Scope
@@ -111,7 +112,7 @@ class Field:
             return None
         nodes = [self.scope.columns.nodes[index] for index in cone]
         feeds = {n: v for node in nodes for n in node.input if n and (v := self.scope.values(n)) is not None}
-        return _evaluate(nodes, feeds, tensor.name, self.model.proto.opset_import)
+        return evaluate(nodes, feeds, tensor.name, self.model.proto.opset_import)
 
     def constant(self, name: str, values: NDArray[Any]) -> gs.Constant:
         """Makes a new initializer; it is added to the graph when the field closes, if a node uses it."""
@@ -332,19 +333,3 @@ def _carry_over(old: onnx.NodeProto, new: onnx.NodeProto) -> onnx.NodeProto:
     if hasattr(old, "metadata_props"):
         new.metadata_props.extend(old.metadata_props)
     return new
-
-
-def _evaluate(
-    nodes: Sequence[onnx.NodeProto], feeds: dict[str, NDArray[Any]], output: str, opsets: Iterable[Any]
-) -> NDArray[Any] | None:
-    """Runs a few nodes on ONNX's reference implementation; None where it cannot."""
-    from onnx.reference import ReferenceEvaluator
-
-    inputs = [onnx.ValueInfoProto(name=name) for name in feeds]
-    graph = onnx.GraphProto(name="constants", node=nodes, input=inputs, output=[onnx.ValueInfoProto(name=output)])
-    proto = onnx.ModelProto(ir_version=8, graph=graph, opset_import=opsets)
-    # Whatever an evaluation of unknown operators raises means one thing here: not foldable.
-    try:
-        return np.asarray(ReferenceEvaluator(proto).run(None, feeds)[0])
-    except Exception:
-        return None

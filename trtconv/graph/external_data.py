@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import onnx
 from onnx.external_data_helper import uses_external_data
 
+from trtconv.core import budget
 from trtconv.core.errors import InputError
+from trtconv.core.files import real_path
 from trtconv.graph import checker
 
 EXTERNAL = onnx.TensorProto.EXTERNAL
 SMALL_BYTES = 1 << 10
 """Tensors up to this size stay in the model's file when the others move out of it."""
+LARGEST_BYTES = (1 << 31) - 1
+"""What protobuf reads."""
 ALIGNMENT = 1 << 12
 """Readers map external data into memory, by pages."""
 
@@ -23,16 +29,33 @@ def read_file(path: Path) -> bytes:
     """Returns a file's content.
 
     Raises:
-        InputError: It is missing, a folder or unreadable.
+        InputError: It is missing, a folder, a device or a pipe, unreadable, or larger than an ONNX file can be.
     """
     try:
-        return path.read_bytes()
+        # A pipe must not be waited for, and nothing be read of what is too large or has no end.
+        with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)), "rb") as file:  # noqa: PTH123
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
+                raise InputError(f"{path} is a device or a pipe, no file", "Write it into a file first.")
+            if found.st_size > LARGEST_BYTES:
+                hint = "Keep its weights beside it: onnx.save_model(..., save_as_external_data=True)."
+                raise InputError(f"{path} has {found.st_size} bytes; an ONNX file has at most {LARGEST_BYTES}", hint)
+            return file.read()
     except FileNotFoundError as error:
         raise InputError(f"{path}: no such file", "Check the path of the model.") from error
     except IsADirectoryError as error:
         raise InputError(f"{path} is a folder", "Give the .onnx file in it.") from error
     except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from error
+        raise InputError(f"{path} cannot be read: {error.strerror}", "Check the path of the model.") from error
+    except ValueError as error:
+        raise InputError(f"{str(path)!r} is no path: {error}", "Check the path of the model.") from error
+
+
+def _is_within(path: Path, location: str) -> bool:
+    """Whether a data file lies in the model's folder, or where the model itself is a link to, as caches have it."""
+    real = real_path(path.parent / location)
+    homes = (real_path(path.parent), real_path(path).parent)
+    return budget.current().follow_links or any(real.is_relative_to(home) for home in homes)
 
 
 def external_entry(tensor: onnx.TensorProto) -> dict[str, str]:
@@ -48,9 +71,16 @@ def check_external(tensor: onnx.TensorProto, path: Path) -> None:
     parts = Path(location).parts
     if not location or Path(location).is_absolute() or ".." in parts or "\\" in location:
         raise InputError(f"{where} points outside the model's folder", "Keep external data beside the model.")
-    if not (path.parent / location).is_file():
-        raise InputError(f"{where} is missing", f"Put {location} beside {path.name}.")
-    size = (path.parent / location).stat().st_size
+    try:
+        found = (path.parent / location).stat()
+    except (OSError, ValueError) as error:
+        raise InputError(f"{where} is missing", f"Put {location} beside {path.name}.") from error
+    if not stat.S_ISREG(found.st_mode):
+        raise InputError(f"{where} is missing: it is no file", f"Put {location} beside {path.name}.")
+    if not _is_within(path, location):
+        hint = "Copy the file; or, where the link is meant so, let --follow-links allow it."
+        raise InputError(f"{where} is a link that leaves the model's folder", hint)
+    size = found.st_size
     try:
         _, end = external_range(tensor, where)
     except ValueError as error:

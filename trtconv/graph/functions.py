@@ -6,12 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import onnx
 
+from trtconv.core.errors import InputError
+from trtconv.core.findings import Location
 from trtconv.graph.types import KNOWN_DOMAINS
 from trtconv.graph.walk import operators
 
 
-class UnsupportedFunctions(Exception):
+class UnsupportedFunctions(InputError):
     """Model-local functions cannot be inlined."""
+
+    usual_hint = "Export the model again without functions, or with those of one opset."
 
 
 def functions_with(functions: Iterable[onnx.FunctionProto], ops: Sequence[str]) -> list[onnx.FunctionProto]:
@@ -43,3 +47,32 @@ def _reached(
         found |= fresh
         queue += fresh
     return found
+
+
+def inlined_nodes(proto: onnx.ModelProto) -> tuple[int, Location]:
+    """Counts the nodes that a model has once its functions are inlined; they must not call themselves.
+
+    Returns:
+        Their number, and the place of the call that most of them come from.
+    """
+    if not proto.functions:
+        return len(proto.graph.node), Location()
+    bodies = {(f.domain, f.name): f.node for f in proto.functions}
+    counts: dict[tuple[str, str], int] = {}
+
+    def count(nodes: Iterable[onnx.NodeProto]) -> int:
+        return sum(cost(node) for node in nodes)
+
+    def cost(node: onnx.NodeProto) -> int:
+        inner = sum(count(g.node) for a in node.attribute for g in (*([a.g] if a.HasField("g") else []), *a.graphs))
+        key = (node.domain, node.op_type)
+        if key in bodies and key not in counts:
+            counts[key] = count(bodies[key])
+        return 1 + inner + counts.get(key, 0)
+
+    costs = [cost(node) for node in proto.graph.node]
+    most = max(range(len(costs)), key=costs.__getitem__, default=None)
+    if most is None:
+        return 0, Location()
+    node = proto.graph.node[most]
+    return sum(costs), Location(index=most, node=node.name, op=node.op_type)

@@ -25,6 +25,7 @@ from onnx import numpy_helper
 from onnx.external_data_helper import uses_external_data
 from onnx_graphsurgeon.logger import G_LOGGER
 
+from trtconv.core import budget
 from trtconv.core.dims import InputSpec
 from trtconv.core.errors import InputError
 from trtconv.core.files import atomic_stream, atomic_write
@@ -43,7 +44,7 @@ from trtconv.graph.external_data import (
     refer_to,
     used_parts,
 )
-from trtconv.graph.functions import UnsupportedFunctions, called_functions, functions_with
+from trtconv.graph.functions import UnsupportedFunctions, called_functions, functions_with, inlined_nodes
 from trtconv.graph.inference import SMALL_ELEMENTS, infer, skeleton
 from trtconv.graph.nodes import Columns
 from trtconv.graph.scope import Scope, Whole
@@ -93,6 +94,7 @@ class OnnxModel:
         examined = checker.examine(model.proto)
         if isinstance(examined, str):
             raise InputError(f"{path} is not a valid ONNX model: {examined}", _UNREADABLE_HINT)
+        model._check_budget()
         model.whole = model._whole_of(examined)
         model._check_external_data()
         model._embed_small_tensors()
@@ -266,7 +268,14 @@ class OnnxModel:
         names = {external_entry(t)["location"] for t in self._external_tensors()}
         return tuple(self.path.parent / name for name in sorted(names))
 
+    def _check_budget(self) -> None:
+        """Asks for what the model costs whoever reads it: its functions are inlined again and again."""
+        nodes, place = inlined_nodes(self.proto)
+        budget.spend("nodes", nodes, "with its functions inlined it", place)
+
     def _check_external_data(self) -> None:
+        total = sum(checker.nbytes(tensor) for tensor in self._external_tensors())
+        budget.spend("bytes", total, "its external data")
         for tensor in self._external_tensors():
             check_external(tensor, self.path)
 
@@ -327,8 +336,9 @@ class OnnxModel:
 
         try:
             self.proto = inlined(inliner)
-        except RuntimeError as error:
-            raise UnsupportedFunctions(str(error)) from error
+        except (RuntimeError, onnx.checker.ValidationError) as error:
+            said = str(error).strip().partition("\n")[0]
+            raise UnsupportedFunctions(f"{self.path}: its functions cannot be inlined: {said}") from error
         self.__dict__.pop("_names", None)
         self.touch()
 

@@ -83,7 +83,8 @@ class Deconv(NodeView):
         if shape is None:
             return None
         sizes = tuple(n for n in shape[2:] if n is not None)
-        return sizes if len(sizes) == len(shape) - 2 else None
+        fits = not isinstance(self.geometry, Geometry) or len(sizes) == self.geometry.rank
+        return sizes if len(sizes) == len(shape) - 2 and fits else None
 
     @property
     def out_channels(self) -> int | None:

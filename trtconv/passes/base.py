@@ -9,6 +9,7 @@ from typing import ClassVar
 import onnx
 import onnx_graphsurgeon as gs
 
+from trtconv.core import budget
 from trtconv.core.errors import InputError
 from trtconv.core.frozen import frozen
 from trtconv.core.requests.rewrite import Edit, Skip
@@ -88,7 +89,8 @@ class NodePass(Pass):
         fields = [self._field(model, scope, target) for scope in model.scopes]
         for field in fields:
             for node in field.candidates:
-                done = self.visit(field, node, target)
+                with budget.at(field.location(node)):
+                    done = self.visit(field, node, target)
                 if isinstance(done, str):
                     edits.append(Edit(self.name, node.name or str(field.location(node)), done))
                 elif done is not None:

@@ -108,6 +108,9 @@ class ExpandIntegerOperators(NodePass):
         return f"{node.op} written as {'/'.join(n.op for n in work.nodes)}"
 
 
+_INCOMPLETE = "it lacks an input that it must have"
+
+
 class _Expansion:
     """The nodes that take the place of one integer operator."""
 
@@ -120,7 +123,8 @@ class _Expansion:
 
     def expand(self, signature: _Signature) -> str | None:
         """Puts DequantizeLinear before and QuantizeLinear behind the float operator; returns why it cannot."""
-        reason = self._obstacle(signature)
+        slots = (*signature.plain, *(slot for value, scale, _ in signature.data for slot in (value, scale)))
+        reason = self._obstacle(signature) if self._has(*slots) else _INCOMPLETE
         if reason:
             return reason
         if signature.op == "AveragePool" and self.attrs.get("ceil_mode") and self.attrs.get("count_include_pad"):
@@ -142,6 +146,8 @@ class _Expansion:
     def concat(self) -> str | None:
         """QLinearConcat: (y_scale, y_zero_point, then x, scale, zero point of each input)."""
         data = range(2, len(self.node.inputs), 3)
+        if not self._has(0, *(slot for at in data for slot in (at, at + 1))):
+            return _INCOMPLETE
         inputs = [self._dequantized(at, at + 1, at + 2, axis=None) for at in data]
         self._finish("Concat", inputs, (0, 1))
         return None
@@ -190,7 +196,7 @@ class _Expansion:
 
     def accumulate(self, op: str) -> str | None:
         """ConvInteger and MatMulInteger: exact in float32 while sums stay below 2**24, so the kernel must be known."""
-        weight = self.field.values(self.node.inputs[1])
+        weight = self.field.values(self.node.inputs[1]) if self._has(0, 1) else None
         if weight is None:
             return "its weight is computed at run time"
         if weight.ndim < 2 or not weight.size:
@@ -280,6 +286,10 @@ class _Expansion:
     def _slot(self, slot: int) -> gs.Tensor | None:
         inputs = self.node.inputs
         return inputs[slot] if slot < len(inputs) and not inputs[slot].is_empty() else None
+
+    def _has(self, *slots: int) -> bool:
+        """Whether the node has these inputs."""
+        return all(self._slot(slot) is not None for slot in slots)
 
     def _dequantized(self, value: int, scale: int, point: int, axis: int | None) -> gs.Tensor:
         tensor = self._slot(scale)

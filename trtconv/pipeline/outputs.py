@@ -14,6 +14,7 @@ from trtconv.core.errors import InputError
 from trtconv.core.files import atomic_write, check_writable, locked, real_path, sha256_of
 from trtconv.core.requests.build import BuildReport, BuildRequest
 from trtconv.core.requests.check import CheckRequest
+from trtconv.core.requests.forms import CHECKSUM, read_report
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.graph.model import OnnxModel
 from trtconv.pipeline.parse import fails
@@ -80,14 +81,16 @@ def up_to_date(request: BuildRequest, asked: BuildReport) -> BuildReport | None:
         # As make does: whoever touches a model wants it built.
         if request.model.stat().st_mtime_ns > request.engine_path.stat().st_mtime_ns:
             return None
-        old = json.loads(request.report_path.read_bytes())
+        old = read_report(request.report_path.read_bytes())
+        if CHECKSUM not in old:
+            return None
         engine = sha256_of(request.engine_path)
         # The profiles follow from the plan and the model.
-        same = all(old[key] == new[key] for key in ("schema", "trtconv", "plan", "runtime", "exit_code"))
+        same = all(old[key] == new[key] for key in ("schema", "trtconv", "source", "plan", "runtime", "exit_code"))
         if not same or old["model"]["sha256"] != new["model"]["sha256"] or old["engine"]["sha256"] != engine:
             return None
         kept = asked.kept(old)
         found, ignored = request.selection.divide((*kept.findings, *(each.finding for each in kept.ignored)))
         return None if fails(found, request.fail_on) else dataclasses.replace(kept, findings=found, ignored=ignored)
-    except (OSError, ValueError, KeyError, TypeError, InputError):
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, InputError):
         return None

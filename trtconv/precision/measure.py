@@ -17,6 +17,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import helper
 
+from trtconv.core import budget
 from trtconv.core.dims import ShapeProfile
 from trtconv.core.frozen import frozen
 from trtconv.core.process import Lost, Process, Tell, WorkerBug
@@ -24,8 +25,6 @@ from trtconv.graph.model import OnnxModel
 from trtconv.runtimes import onnxruntime
 from trtconv.runtimes.compare import relative_error
 
-SECONDS = 600.0
-"""How long the original and the cast may each run."""
 _MOST_ELEMENTS = 1 << 28
 """Elements of all inputs together beyond which nothing is run."""
 _REDUCTION = "trtconv.range"
@@ -45,10 +44,15 @@ class Ranges:
 
 
 class Referee(contextlib.AbstractContextManager["Referee"]):
-    """A process that runs a model and then its cast on the same inputs."""
+    """A process that runs a model and then its cast on the same inputs.
 
-    def __init__(self) -> None:
-        self._process = Process("trtconv.precision.measure:OriginalAndCast")
+    Args:
+        size: Bytes of the model, by which the process is given time and memory.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._seconds, megabytes = budget.allowance(size)
+        self._process = Process("trtconv.precision.measure:OriginalAndCast", megabytes)
 
     def __exit__(self, *_: object) -> None:
         self._process.close()
@@ -79,10 +83,10 @@ class Referee(contextlib.AbstractContextManager["Referee"]):
 
     def _ask(self, model: OnnxModel, sizes: Any, unanswered: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
         try:
-            answer: dict[str, Any] = self._process.call((model.serialize(), str(model.path), sizes), SECONDS)
+            answer: dict[str, Any] = self._process.call((model.serialize(), str(model.path), sizes), self._seconds)
         except Lost as lost:
             why = {
-                "time": f"took more than {SECONDS:.0f} s",
+                "time": f"took more than {self._seconds:.0f} s",
                 "memory": "ran out of memory",
                 "crash": "broke down on the model",
             }

@@ -31,6 +31,7 @@ from trtconv.rules.sizes import SIZE_CHECKS, DataDependentShape
 from trtconv.rules.strided_dilated_deconv import StridedDilatedDeconv
 from trtconv.rules.uint8_around_128 import Uint8Around128
 from trtconv.rules.verdicts import (
+    BudgetExceeded,
     BuilderRefused,
     CastInaccurate,
     CastNotFinite,
@@ -88,6 +89,7 @@ _VERDICTS = (
     OptionMissing(),
     GpuLimit(),
     TimingCacheUnused(),
+    BudgetExceeded(),
     CastNotVerified(),
     CastNotFinite(),
     CastInaccurate(),

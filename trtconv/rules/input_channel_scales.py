@@ -59,7 +59,7 @@ def _fault(linear: Linear, layer: onnx.NodeProto) -> str | None:
     axis = linear.attributes.get("axis", 1)
     shape = linear.scope.shape(linear.node.input[0])
     wanted = _OUTPUT_AXIS[layer.op_type]
-    if shape is None or not -len(shape) <= axis < len(shape):
+    if shape is None or not -len(shape) <= axis < len(shape) or not -len(shape) <= wanted < len(shape):
         return None
     if axis % len(shape) == wanted or shape[axis] != scale.size:
         return None

@@ -155,6 +155,28 @@ class TimingCacheUnused(Page):
     code, name = codes.TIMING_CACHE_UNUSED
 
 
+class BudgetExceeded(Page):
+    """The model asks for more than a model may cost.
+
+    What it checks:
+        Before anything is made as large as a file says, its size is held against a budget: nodes after functions are
+        inlined, elements of constants that are computed, kernels that passes widen, sizes looked at together, bytes of
+        the files. What nobody can tell beforehand is measured: seconds and megabytes of a stage.
+    Why TensorRT cares:
+        It does not always: a file of a hundred bytes can make it, and trtconv, take all memory.
+    Versions:
+        All.
+    Fix:
+        Where the model is meant so, raise the limit that the message names: --budget elements=1e9, or --budget 4 for
+        four times of all.
+    Source:
+        docs/security.md.
+    """
+
+    code: ClassVar[str] = "TC408"
+    name: ClassVar[str] = "budget-exceeded"
+
+
 class CastNotVerified(Page):
     """A cast to float16 or bfloat16 was not compared with the model, or there was nothing to cast.
 

@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from trtconv.core import process
+from trtconv.core import budget, process
 from trtconv.core.dims import InputSpec, dynamic_dims
 from trtconv.core.frozen import frozen
 from trtconv.graph.model import OnnxModel
@@ -30,8 +30,6 @@ _MOST_ELEMENTS = 1 << 26
 """Elements of all inputs together beyond which nothing is run."""
 _PATIENCE_SECONDS = 15.0
 """How long sizes are looked for that a model takes."""
-_LONGEST_SECONDS = 900.0
-"""How long two models may be compared."""
 _NEWEST_IR = 10
 """IR versions above are read by newer ONNX Runtimes only, and mean the same for what is compared here."""
 
@@ -179,11 +177,12 @@ def compare_safely(
     """Does as `compare_models` in a process of its own: some models end the process that ONNX Runtime runs in."""
     options = {"resized": resized, "traced": list(traced), "further": list(further)}
     task = (str(original.path), options, original.serialize(), rewritten.serialize())
+    seconds, megabytes = budget.allowance(len(task[2]) + len(task[3]))
     try:
-        result: dict[str, Any] = process.call("trtconv.runtimes.onnxruntime:serve", task, _LONGEST_SECONDS)
+        result: dict[str, Any] = process.call("trtconv.runtimes.onnxruntime:serve", task, seconds, megabytes=megabytes)
     except process.Lost as lost:
         why = {
-            "time": f"took longer than {_LONGEST_SECONDS:.0f} s over the models",
+            "time": f"took longer than {seconds:.0f} s over the models (--budget seconds=N)",
             "memory": "ran out of memory on the models",
             "crash": f"broke down on the models ({lost.why})",
         }

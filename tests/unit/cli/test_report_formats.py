@@ -109,8 +109,8 @@ def test_github_annotations() -> None:
     lines = check_github([report(DECONV, BRANCH)], ROOT).splitlines()
     assert lines[0] == (
         "::error file=nets/u net.py,line=12,title=TC101 output-padding-exceeds-pads::/checkout/m 1.onnx: graph/node[5] "
-        'ConvTranspose "up1": output_padding [1, 1] exceeds the end pads [0, 0]: 100%25 wrong,%0Areally%0ARun trtconv '
-        "rewrite."
+        'ConvTranspose "up1": output_padding [1, 1] exceeds the end pads [0, 0]: 100%25 wrong,%0A| really%0A| Run '
+        "trtconv rewrite."
     )
     assert lines[1].startswith("::warning file=m 1.onnx,title=TC106 negative-pads::")
     assert lines[2].endswith("1 error, 1 warning for rtx-1.7")
@@ -126,7 +126,7 @@ def test_github_says_once_what_two_targets_have_in_common() -> None:
 
 def test_github_tells_what_is_ignored_in_the_line_of_the_model() -> None:
     (line,) = check_github([report(ignored=(Ignored(BRANCH, "known\n::error::x"),))]).splitlines()
-    assert line.endswith("nothing to report for rtx-1.7; ignored: TC106 negative-pads because: known ::error::x")
+    assert line.endswith("nothing to report for rtx-1.7; ignored: TC106 negative-pads because: known | ::error::x")
 
 
 def test_junit_has_a_case_for_every_rule() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from trtconv.cli.formats.text import LISTED, build_text, check_text, findings_text, rewrite_text, runs_text
-from trtconv.cli.formats.wording import byte_size, clean, count, shape_text
+from trtconv.cli.formats.wording import byte_size, count, shape_text
 from trtconv.core.builder_options import BuilderOptions
 from trtconv.core.dims import InputRange, Range, ShapeProfile
 from trtconv.core.findings import Finding, Ignored, Location, Severity
@@ -17,6 +17,7 @@ from trtconv.core.requests.check import CheckReport, ParserVerdict
 from trtconv.core.requests.common import TensorInfo
 from trtconv.core.requests.rewrite import Edit, RewriteReport, Skip
 from trtconv.core.target import Target
+from trtconv.core.text import clean
 
 MODEL = {"path": "m.onnx", "sha256": "0" * 64}
 TARGET = Target("rtx", (1, 7))
@@ -52,7 +53,7 @@ m.onnx: graph
 
 m.onnx: graph/node[5] ConvTranspose "up1"
   error TC103 a-fault: first line (tensor w)
-    second line
+    | second line
   warning TC102 a-fault: something is wrong
     fix: Do this.
 

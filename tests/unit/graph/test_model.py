@@ -11,6 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from support.onnx_models import RTX, deconvs, parse, rewritten
+from trtconv.core.budget import Budget, allowed
 from trtconv.core.errors import InputError
 from trtconv.graph.editor import Field
 from trtconv.graph.model import OnnxModel
@@ -143,11 +144,24 @@ def test_external_data_may_be_a_link(tmp_path: Path) -> None:
     path = external(tmp_path / "in")
     (tmp_path / "in" / "weights.bin").rename(tmp_path / "blob")
     (tmp_path / "in" / "weights.bin").symlink_to(tmp_path / "blob")
-    model = OnnxModel.load(path)
+    with pytest.raises(InputError, match="leaves the model's folder"):
+        OnnxModel.load(path)
+    with allowed(Budget(follow_links=True)):
+        model = OnnxModel.load(path)
     np.testing.assert_array_equal(model.array(model.proto.graph.initializer[0]), numpy_helper.to_array(W))
     model.save(tmp_path / "out.onnx")
     saved = onnx.load(tmp_path / "out.onnx")
     np.testing.assert_array_equal(numpy_helper.to_array(saved.graph.initializer[0]), numpy_helper.to_array(W))
+
+
+def test_a_model_and_its_data_may_both_be_links(tmp_path: Path) -> None:
+    """So caches of downloads have them: both files lie in one folder, under other names."""
+    path = external(tmp_path / "in")
+    (tmp_path / "blobs").mkdir()
+    for name in (path.name, "weights.bin"):
+        (tmp_path / "in" / name).rename(tmp_path / "blobs" / f"{name}.blob")
+        (tmp_path / "in" / name).symlink_to(tmp_path / "blobs" / f"{name}.blob")
+    assert OnnxModel.load(path).external_files
 
 
 def test_the_digest_is_of_the_model_and_its_data(tmp_path: Path) -> None:

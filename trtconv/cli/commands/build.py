@@ -47,6 +47,7 @@ Exit status: 0 built, or up to date; 1 the model failed; 2 a bad call or an unre
 """,
 )
 @click.argument("model", metavar="[MODEL]", required=False)
+@options.for_models
 @options.asking(BuildRequest)
 @options.format_option("text", "json")
 @options.many_options

@@ -64,6 +64,7 @@ Exit status: 0 no finding at or above --fail-on; 1 there is one; 2 a bad call or
 """,
 )
 @click.argument("models", metavar="[MODEL]...", nargs=-1)
+@options.for_models
 @options.asking(CheckRequest)
 @options.format_option(*FORMATS)
 @options.many_options
@@ -106,5 +107,6 @@ def command(asked: options.Asked[CheckRequest], models: tuple[str, ...], **many:
         from trtconv.pipeline.batch import failed_run
 
         # What reads these wants a document also of a model that could not be checked.
-        raise FailedWithResult(ci_format(flags.output_format, [failed_run(request, error)]), error) from error
-    return Outcome(_render(report, flags), report.exit_code)
+        document = ci_format(flags.output_format, [failed_run(request, error)])
+        raise FailedWithResult(document, error, flags.output_format == "github") from error
+    return Outcome(_render(report, flags), report.exit_code, flags.output_format == "github")

@@ -65,7 +65,8 @@ def _document(statuses: Sequence[RuntimeStatus], gpu: str | None, exit_code: int
 
 
 def _text(statuses: Sequence[RuntimeStatus], gpu: str | None) -> str:
-    from trtconv.cli.formats.wording import clean, table
+    from trtconv.cli.formats.wording import table
+    from trtconv.core.text import clean
 
     rows = [("python", f"{platform.python_version()} on {platform.platform()}")]
     rows += [(package, version or "not installed") for package, version in versions().items()]

@@ -7,13 +7,15 @@ from pathlib import Path
 import click
 
 from trtconv.cli import options
-from trtconv.cli.process.outcome import Command, Outcome
+from trtconv.cli.process.isolated import IsolatedCommand
+from trtconv.cli.process.outcome import Outcome
 from trtconv.core.requests.explain import ExplainRequest
 
 
 @click.command(
     "explain",
-    cls=Command,
+    cls=IsolatedCommand,
+    alone=lambda params: True,
     short_help="Explain one ConvTranspose in words and a drawing, or list them all.",
     epilog="""\b
 Examples:
@@ -32,6 +34,7 @@ Exit status: 0 explained; 2 a bad call, an unreadable model, or a node that is n
 )
 @options.model_argument
 @click.argument("node", required=False, metavar="[NODE]")
+@options.for_models
 @options.asking(ExplainRequest)
 @options.format_option("text", "json")
 def command(asked: options.Asked[ExplainRequest], model: str, node: str | None, output_format: str) -> Outcome:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import click
 
 from trtconv.cli import options
-from trtconv.cli.process.outcome import Command, Outcome
+from trtconv.cli.process.isolated import IsolatedCommand
+from trtconv.cli.process.outcome import Outcome
 from trtconv.cli.progress import show_progress
 from trtconv.core.requests.engine import InspectRequest
 
 
 @click.command(
     "inspect",
-    cls=Command,
+    cls=IsolatedCommand,
+    alone=lambda params: True,
     short_help="Show what is in an engine, its report, or an ONNX file.",
     epilog="""\b
 Examples:
@@ -31,6 +33,7 @@ report; 4 an engine without a report cannot be loaded here.
 """,
 )
 @click.argument("file", metavar="FILE")
+@options.for_models
 @options.asking(InspectRequest)
 @options.format_option("text", "json")
 @options.quiet_option

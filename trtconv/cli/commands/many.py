@@ -63,7 +63,7 @@ def _run(requests: Sequence[Request], flags: ManyFlags, config: Config | None) -
 
     with show_progress(flags.quiet) as progress:
         results = run_all(requests, flags.jobs, progress)
-    return Outcome(_render(flags, config, results), _exit_code(results))
+    return Outcome(_render(flags, config, results), _exit_code(results), flags.output_format == "github")
 
 
 def _exit_code(results: list[Result]) -> int:

@@ -30,6 +30,7 @@ runtime asked for is missing.
 """,
 )
 @options.model_argument
+@options.for_models
 @click.option("-o", "--output", metavar="OUT.onnx", help="Where the part goes; default: MODEL with .reduced.onnx.")
 @options.asking(ReduceRequest)
 @options.format_option("text", "json")

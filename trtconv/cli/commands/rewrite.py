@@ -5,14 +5,16 @@ from __future__ import annotations
 import click
 
 from trtconv.cli import options
-from trtconv.cli.process.outcome import Command, Outcome
+from trtconv.cli.process.isolated import IsolatedCommand
+from trtconv.cli.process.outcome import Outcome
 from trtconv.cli.progress import show_progress
 from trtconv.core.requests.rewrite import RewriteRequest
 
 
 @click.command(
     "rewrite",
-    cls=Command,
+    cls=IsolatedCommand,
+    alone=lambda params: True,
     short_help="Write the model that build would hand to TensorRT.",
     epilog="""\b
 Examples:
@@ -27,6 +29,7 @@ unreadable model.
 """,
 )
 @options.model_argument
+@options.for_models
 @click.option("-o", "--output", required=True, metavar="OUT.onnx", help="Where the rewritten model goes.")
 @options.asking(RewriteRequest)
 @options.format_option("text", "json")

@@ -7,12 +7,14 @@ from pathlib import Path
 import click
 
 from trtconv.cli import options
-from trtconv.cli.process.outcome import Command, Outcome
+from trtconv.cli.process.isolated import IsolatedCommand
+from trtconv.cli.process.outcome import Outcome
 
 
 @click.command(
     "sizes",
-    cls=Command,
+    cls=IsolatedCommand,
+    alone=lambda params: True,
     short_help="List the sizes that a model accepts, and the nodes that say so.",
     epilog="""\b
 Examples:
@@ -26,6 +28,7 @@ Exit status: 0 found; 1 no size in range is accepted; 2 a bad call or an unreada
 """,
 )
 @options.model_argument
+@options.for_models
 @click.option(
     "--dim",
     multiple=True,

@@ -33,6 +33,7 @@ files that do not belong together; 4 not all could be compared on this machine.
 """,
 )
 @options.model_argument
+@options.for_models
 @click.argument("engine", metavar="[ENGINE]", required=False)
 @options.asking(VerifyRequest)
 @options.format_option("text", "json")

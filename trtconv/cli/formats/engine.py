@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trtconv.cli.formats.wording import byte_size, clean, count, shape_text, table
+from trtconv.cli.formats.wording import byte_size, count, shape_text, table
+from trtconv.core.text import clean
 
 Document = Mapping[str, Any]
 

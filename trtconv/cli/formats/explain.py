@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from trtconv.cli.formats.wording import clean, count, table
+from trtconv.cli.formats.wording import count, table
 from trtconv.core.findings import Finding
 from trtconv.core.requests.explain import (
     Axis,
@@ -21,6 +21,7 @@ from trtconv.core.requests.explain import (
     Rewrite,
     Sample,
 )
+from trtconv.core.text import clean, leading
 
 _WIDTH = 110
 _CYCLE = 12
@@ -36,21 +37,21 @@ def explain_text(report: ExplainReport) -> str:
 def _list_text(report: ExplainReport) -> str:
     found = report.deconvolutions
     if not found:
-        return clean(f"{report.model}: no ConvTranspose")
+        return f"{leading(report.model)}: no ConvTranspose"
     rows = [("place", "name", "kernel", "stride", "pads", "output_padding", "sizes"), *(_row(each) for each in found)]
-    head = f"{clean(report.model)}: {len(found)} ConvTranspose nodes; 'trtconv explain MODEL NODE' explains one"
+    head = f"{leading(report.model)}: {len(found)} ConvTranspose nodes; 'trtconv explain MODEL NODE' explains one"
     return "\n".join([head, "", *table(rows, "  ")])
 
 
 def _row(node: Listed) -> tuple[str, ...]:
     name = clean(node.name or f"(makes {node.output})")
     if node.fault:
-        return clean(node.place), name, "-", "-", "-", "-", clean(node.fault)
+        return leading(node.place), name, "-", "-", "-", "-", clean(node.fault)
     pads = node.auto_pad if node.auto_pad != "NOTSET" else _comma(node.pads)
     if node.output_shape is not None:
         pads = f"output_shape {_comma(node.output_shape)}"
     extra = _comma(node.output_padding)
-    return clean(node.place), name, _times(node.kernel), _times(node.strides), pads, extra, node.sizes
+    return leading(node.place), name, _times(node.kernel), _times(node.strides), pads, extra, node.sizes
 
 
 def _blocks(report: ExplainReport, node: Explanation) -> Iterable[str]:
@@ -74,7 +75,7 @@ def _head(report: ExplainReport, node: Explanation) -> list[str]:
     rows = [("attributes", _attributes(node.attributes))] if node.attributes else []
     rows.append(("input", _shape(node.input_shape)))
     rows.append(("weight", f"{_shape(node.weight)} = (C_in, C_out/group, kernel)"))
-    lines = [clean(f"{report.model}: {node.place} ConvTranspose{name}, which makes {node.output}")]
+    lines = [f"{leading(report.model)}: " + clean(f"{node.place} ConvTranspose{name}, which makes {node.output}")]
     for label, value in rows:
         lines += _prose(value, f"  {label:<11} ", " " * 14)
     return lines

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 
 from trtconv.cli.formats.text import check_text
-from trtconv.cli.formats.wording import byte_size, clean, shape_text, table
+from trtconv.cli.formats.wording import byte_size, shape_text, table
 from trtconv.core.requests.export import ExportReport, Proof
+from trtconv.core.text import clean
 
 
 def export_text(report: ExportReport) -> str:

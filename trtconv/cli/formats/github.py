@@ -12,6 +12,7 @@ from trtconv.cli.formats.sarif import relative_path
 from trtconv.cli.formats.text import ignored_lines, run_summary
 from trtconv.core.findings import Finding, Severity
 from trtconv.core.requests.check import CheckReport, FailedRun
+from trtconv.core.text import annotation, clean
 
 _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
 
@@ -27,8 +28,8 @@ def check_github(reports: Sequence[CheckReport], root: Path | None = None, failu
     # A model that is checked for two targets mostly has the same findings for both: each is said once.
     lines = list(dict.fromkeys(_annotation(report, finding, root) for report in reports for finding in report.findings))
     for failure in failures:
-        file = _property(relative_path(failure.model, root) or failure.model)
-        lines.append(f"::error file={file},title=trtconv {failure.kind}::{_data(failure.message)}")
+        file = relative_path(failure.model, root) or failure.model
+        lines.append(annotation("error", {"file": file, "title": f"trtconv {failure.kind}"}, failure.message))
     for report in reports:
         # In one line: what a reason says in another could be read as a command.
         ignored = " ".join(line.strip() for line in ignored_lines(report.ignored))
@@ -44,16 +45,7 @@ def _annotation(report: CheckReport, finding: Finding, root: Path | None) -> str
     if file:
         properties["line"] = line
     properties["title"] = f"{finding.code} {finding.name}"
-    where = ",".join(f"{key}={_property(value)}" for key, value in properties.items())
-    message = f"{model}: {finding.location}: {finding.message}"
+    message = f"{clean(model)}: {clean(str(finding.location))}: {finding.message}"
     if finding.fix:
         message += f"\n{finding.fix}"
-    return f"::{_COMMANDS[finding.severity]} {where}::{_data(message)}"
-
-
-def _data(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
+    return annotation(_COMMANDS[finding.severity], properties, message)

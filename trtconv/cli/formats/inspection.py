@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trtconv.cli.formats.wording import byte_size, clean, count, shape_text, table
+from trtconv.cli.formats.wording import byte_size, count, shape_text, table
+from trtconv.core.text import clean, leading
 
 Document = Mapping[str, Any]
 
@@ -26,7 +27,7 @@ def _onnx_blocks(document: Document) -> list[list[str]]:
         for kind, listed in (("input", document["inputs"]), ("output", document["outputs"]))
         for each in listed
     ]
-    ops = [(op, str(number)) for op, number in document["nodes"].items()]
+    ops = [(leading(op), str(number)) for op, number in document["nodes"].items()]
     nodes = sum(document["nodes"].values())
     external = f", in {count(len(weights['external_files']), 'file')} beside it" if weights["external_files"] else ""
     head = [
@@ -39,7 +40,7 @@ def _onnx_blocks(document: Document) -> list[list[str]]:
         table([(name, clean(value)) for name, value in head], ""),
         table(rows, ""),
         ["operators", *table(ops, "  ")],
-        [clean(f"{file['path']}: {count(nodes, 'node')}")],
+        [f"{leading(str(file['path']))}: {count(nodes, 'node')}"],
     ]
 
 
@@ -143,7 +144,7 @@ def _tensor(tensors: Sequence[Document]) -> str:
 def _summary(document: Document) -> list[str]:
     summary, path = document["summary"], document["file"]["path"]
     if summary is None:
-        return [clean(f"{path}: {count(len(document['profiles'] or ()), 'profile')}; no layer is known")]
+        return [f"{leading(str(path))}: {count(len(document['profiles'] or ()), 'profile')}; no layer is known"]
     precisions = ", ".join(f"{number} in {name}" for name, number in summary["precisions"].items())
     said = [f"{count(summary['layers'], 'layer')}" + (f" ({precisions})" if precisions else "")]
     said.append(count(summary["reformats"], "reformat"))
@@ -152,4 +153,4 @@ def _summary(document: Document) -> list[str]:
         said.append(f"{len(quantizers['fused'])} Q/DQ fused, {len(quantizers['alone'])} alone")
     if document["time"] and document["time"]["layers_us"] is not None:
         said.append(f"{document['time']['layers_us']:.1f} us in layers at opt of profile 0")
-    return [clean(f"{path}: {'; '.join(said)}")]
+    return [f"{leading(str(path))}: {clean('; '.join(said))}"]

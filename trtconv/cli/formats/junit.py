@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 from trtconv.cli.formats.text import findings_text, ignored_lines
 from trtconv.core.findings import Finding, Severity
 from trtconv.core.requests.check import CheckReport, FailedRun
+from trtconv.core.text import clean, indented, leading
 
 if TYPE_CHECKING:
     from trtconv.rules import Page
@@ -59,7 +60,7 @@ def _failed_suite(failure: FailedRun) -> ElementTree.Element:
     suite = ElementTree.Element("testsuite", name=f"{path} for {failure.target}", tests="1", failures="0", errors="1")
     case = ElementTree.SubElement(suite, "testcase", classname=path, name="load")
     error = ElementTree.SubElement(case, "error", message=_plain(failure.message), type=failure.kind)
-    error.text = _plain(failure.hint)
+    error.text = "\n".join(indented(_NOT_XML.sub("\ufffd", failure.hint), ""))
     return suite
 
 
@@ -70,14 +71,14 @@ def _case(report: CheckReport, page: Page, path: str) -> ElementTree.Element:
     if failing:
         message = _plain(failing[0].message if len(failing) == 1 else f"{len(failing)} findings")
         failure = ElementTree.SubElement(case, "failure", message=message, type=failing[0].severity.value)
-        failure.text = _plain(findings_text(path, failing))
+        failure.text = _NOT_XML.sub("\ufffd", findings_text(leading(path), failing))
     elif not found and not _was_asked(report, page.code):
         ElementTree.SubElement(case, "skipped", message=_plain(f"not checked for {report.target} here"))
     milder = [finding for finding in found if finding not in failing]
-    said = [findings_text(path, milder)] if milder else []
+    said = [findings_text(leading(path), milder)] if milder else []
     said += ignored_lines([each for each in report.ignored if each.finding.code == page.code])
     if said:
-        ElementTree.SubElement(case, "system-out").text = _plain("\n".join(said))
+        ElementTree.SubElement(case, "system-out").text = _NOT_XML.sub("\ufffd", "\n".join(said))
     return case
 
 
@@ -97,4 +98,4 @@ def _was_asked(report: CheckReport, code: str) -> bool:
 
 def _plain(text: str) -> str:
     """Replaces what XML cannot hold."""
-    return _NOT_XML.sub("\ufffd", text)
+    return clean(_NOT_XML.sub("\ufffd", text))

@@ -10,8 +10,8 @@ from typing import Any
 from xml.sax.saxutils import escape
 
 from trtconv.cli.formats.engine import LETTERS, elements, quickest_way
-from trtconv.cli.formats.wording import clean
 from trtconv.core.errors import EnvironmentMissing, InputError
+from trtconv.core.text import clean
 
 _WIDTH, _HEIGHT = 640, 400
 _LEFT, _RIGHT, _TOP, _BOTTOM = 70, 20, 40, 60

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from trtconv.cli.formats.wording import clean
 from trtconv.core.requests.reduce import ReduceReport
+from trtconv.core.text import clean, indented, leading
 
 
 def reduce_text(report: ReduceReport) -> str:
@@ -12,11 +12,12 @@ def reduce_text(report: ReduceReport) -> str:
     place = f" {failure.op}" * bool(failure.op) + f' "{failure.node}"' * bool(failure.node)
     state = "no node of it can be left out" if report.minimal else "--trials ended the search: more may do it"
     lines = [
-        f"{report.model['path']} fails: {failure.code} {failure.name}{place}",
-        *(f"    {line}" for line in failure.message.splitlines()),
-        f"wrote {report.output['path']}: {report.nodes} of {report.nodes_before} nodes fail the same way; {state}"
+        f"{leading(str(report.model['path']))} fails: {clean(f'{failure.code} {failure.name}{place}')}",
+        *indented(failure.message, "    "),
+        f"wrote {clean(str(report.output['path']))}:"
+        f" {report.nodes} of {report.nodes_before} nodes fail the same way; {state}"
         f" ({report.trials} parts tried)",
         "",
-        report.command,
+        clean(report.command),
     ]
-    return "\n".join(clean(line) for line in lines)
+    return "\n".join(lines)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from trtconv.cli.formats.json import safe
 from trtconv.cli.formats.pages import markdown
 from trtconv.core.findings import Finding, Ignored, Location, Severity
 from trtconv.core.requests.check import CheckReport, FailedRun
@@ -64,7 +65,7 @@ def check_sarif(
         ],
         "results": results,
     }
-    return json.dumps({"$schema": SCHEMA_URI, "version": "2.1.0", "runs": [run]}, indent=2)
+    return safe(json.dumps({"$schema": SCHEMA_URI, "version": "2.1.0", "runs": [run]}, indent=2))
 
 
 def _notification(failure: FailedRun, root: Path | None) -> dict[str, Any]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trtconv.cli.formats.wording import clean, table
+from trtconv.cli.formats.wording import table
+from trtconv.core.text import clean, leading
 
 
 def sizes_text(document: Mapping[str, Any]) -> str:
@@ -13,12 +14,12 @@ def sizes_text(document: Mapping[str, Any]) -> str:
     path, dims = str(document["model"]["path"]), document["dims"]
     if not dims:
         state = "its shapes fit together" if document["exit_code"] == 0 else "its shapes do not fit together"
-        return clean(f"{path} has no dynamic dimension; {state}")
+        return f"{leading(path)} has no dynamic dimension; {state}"
     rows = [("dimension", "step", "accepted")]
     for name, dim in dims.items():
         step = "-" if dim["step"] is None else str(dim["step"]) + (f" + {dim['offset']}" if dim["offset"] else "")
-        rows.append((clean(name), step, dim["accepted"]))
-    return "\n\n".join(["\n".join(table(rows, "")), *_lists(document), clean(_summary(document, path))])
+        rows.append((leading(name), step, dim["accepted"]))
+    return "\n\n".join(["\n".join(table(rows, "")), *_lists(document), f"{leading(path)}: {clean(_summary(document))}"])
 
 
 def _lists(document: Mapping[str, Any]) -> list[str]:
@@ -37,11 +38,11 @@ def _lists(document: Mapping[str, Any]) -> list[str]:
     return ["\n".join([title, *(clean(f"  {line}") for line in lines)]) for title, lines in parts.items() if lines]
 
 
-def _summary(document: Mapping[str, Any], path: str) -> str:
+def _summary(document: Mapping[str, Any]) -> str:
     said = "no size in range is accepted" if document["exit_code"] else "sizes found on shapes alone"
     if not document["exact"]:
         said += ", not for every combination"
     unasked = [f"{n} from {document['dims'][n]['min']} to {document['dims'][n]['max']}" for n in document["unasked"]]
     if unasked:
         said += f"; for want of bounds, looked at {', '.join(unasked)}"
-    return f"{path}: {said}"
+    return said

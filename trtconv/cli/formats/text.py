@@ -7,13 +7,14 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from trtconv.cli.formats.wording import byte_size, clean, count, indented, shape_text, table
+from trtconv.cli.formats.wording import byte_size, count, shape_text, table
 from trtconv.core.dims import ShapeProfile
 from trtconv.core.findings import Finding, Ignored, Location, summarize, worst
 from trtconv.core.requests.build import BuildReport
 from trtconv.core.requests.check import CheckReport, FailedRun, ParserVerdict
 from trtconv.core.requests.common import TensorInfo
 from trtconv.core.requests.rewrite import Edit, RewriteReport, Skip
+from trtconv.core.text import clean, indented, leading
 
 LISTED = 10
 """How many edits or skips of one pass are listed before the rest is only counted."""
@@ -31,7 +32,7 @@ def check_text(report: CheckReport, verbose: bool = False) -> str:
     Returns:
         Findings by node, worst first; then the parser's verdict; the last line is the summary.
     """
-    path = str(report.model["path"])
+    path = leading(str(report.model["path"]))
     blocks = [findings_text(path, report.findings, verbose)] if report.findings else []
     if report.ignored:
         blocks.append("\n".join(ignored_lines(report.ignored)))
@@ -42,7 +43,7 @@ def check_text(report: CheckReport, verbose: bool = False) -> str:
 
 def check_summary(report: CheckReport) -> str:
     """Returns the outcome of a check in one line."""
-    return f"{clean(str(report.model['path']))}: {_summary(report.findings)} for {report.target}"
+    return f"{leading(str(report.model['path']))}: {_summary(report.findings)} for {report.target}"
 
 
 def run_summary(report: CheckReport) -> str:
@@ -66,7 +67,7 @@ def findings_text(path: str, findings: Iterable[Finding], verbose: bool = True) 
     """Renders findings by node, worst first, then in the order of the graph.
 
     Args:
-        path: The model's file, put before every place; "" for none.
+        path: The model's file as `leading` shows it, put before every place; "" for none.
         findings: In any order.
         verbose: Whether each is listed; else, of many of one rule, the first of the graph, and how many more there are.
     """
@@ -77,7 +78,7 @@ def findings_text(path: str, findings: Iterable[Finding], verbose: bool = True) 
     blocks = []
     for node, members in sorted(groups.items(), key=_group_order):
         source = f" ({node.source})" if node.source else ""
-        lines = [clean(f"{path}: {node}{source}" if path else f"{node}{source}")]
+        lines = [f"{path}: {clean(str(node) + source)}" if path else clean(f"at {node}{source}")]
         for finding in sorted(members, key=_finding_order):
             lines += _finding_lines(finding)
         blocks.append("\n".join(lines))
@@ -120,11 +121,12 @@ def _finding_order(finding: Finding) -> tuple[object, ...]:
 
 
 def _finding_lines(finding: Finding) -> list[str]:
-    first, *rest = finding.message.splitlines() or [""]
     tensor = finding.location.tensor if finding.location.index is not None or finding.location.node else ""
     at = f" (tensor {tensor})" if tensor else ""
-    lines = [clean(f"  {finding.severity.value} {finding.code} {finding.name}: {first}{at}")]
-    lines += indented("\n".join(rest), "    ")
+    first, *rest = indented(
+        finding.message, "    ", f"  {finding.severity.value} {clean(f'{finding.code} {finding.name}')}: "
+    )
+    lines = [first + clean(at), *rest]
     if finding.fix:
         lines += indented(f"fix: {finding.fix}", "    ")
     if finding.mended_by:
@@ -162,7 +164,7 @@ def build_text(report: BuildReport, verbose: bool = False) -> str:
         "\n".join(clean(note) for note in report.notes),
         _changes("edit", report.edits),
         _changes("skip", report.skipped),
-        findings_text(str(report.model["path"]), report.findings, verbose),
+        findings_text(leading(str(report.model["path"])), report.findings, verbose),
         "\n".join(ignored_lines(report.ignored)),
         "\n".join(_io(report.io)),
         _seconds(report.seconds),
@@ -240,8 +242,8 @@ _REBUILD = "; --force builds it again"
 
 def _verdict(report: BuildReport) -> str:
     if report.engine is None:
-        return f"{clean(str(report.model['path']))}: no engine, {_summary(report.findings)}"
-    engine = f"{clean(str(report.engine['path']))} ({byte_size(report.engine['bytes'])})"
+        return f"{leading(str(report.model['path']))}: no engine, {_summary(report.findings)}"
+    engine = f"{leading(str(report.engine['path']))} ({byte_size(report.engine['bytes'])})"
     if report.up_to_date:
         return f"{engine} is up to date{_REBUILD}"
     total = "" if not report.seconds else f" in {report.seconds.get('total', sum(report.seconds.values())):.1f} s"
@@ -255,7 +257,7 @@ def runs_text(results: Sequence[CheckReport | BuildReport | FailedRun], verbose:
     details = []
     for result in results:
         path, target = _place(result)
-        details += _details(result, f"{path} for {target}" if runs[path] > 1 else path, verbose)
+        details += _details(result, leading(path) + (f" for {clean(target)}" if runs[path] > 1 else ""), verbose)
     lines = [f"{_MARKS.get(result.exit_code, 'FAILED')}  {_run_line(result)}" for result in results]
     good = sum(result.exit_code == 0 for result in results)
     return "\n\n".join([*details, "\n".join([*lines, f"{good} of {count(len(results), 'run')} ok"])])
@@ -276,14 +278,14 @@ def _details(result: CheckReport | BuildReport | FailedRun, path: str, verbose: 
         return []
     found = [findings_text(path, result.findings, verbose)] if result.findings else []
     ignored = ignored_lines(result.ignored)
-    return [*found, *(["\n".join([clean(path), *indented("\n".join(ignored), "  ")])] if ignored else [])]
+    return [*found, *(["\n".join([path, *(f"  {line}" for line in ignored)])] if ignored else [])]
 
 
 def _run_line(result: CheckReport | BuildReport | FailedRun) -> str:
     if isinstance(result, FailedRun):
         # Most messages begin with the path themselves.
         said = result.message.partition("\n")[0].removeprefix(result.model).removeprefix(":").strip()
-        return clean(f"{result.model} for {result.target}: {said}")
+        return f"{leading(result.model)} for {clean(f'{result.target}: {said}')}"
     if isinstance(result, CheckReport):
         return run_summary(result)
     return f"{_verdict(result).removesuffix(_REBUILD)} for {result.plan.target}"

@@ -5,18 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 
-def clean(text: str) -> str:
-    """Escapes what would move a terminal's cursor or hide text: names in a model are its author's to choose."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
-
-
-def indented(text: str, prefix: str) -> list[str]:
-    """Returns the lines of a message, each cleaned and indented."""
-    return [f"{prefix}{clean(line)}".rstrip() for line in text.splitlines()]
-
-
 def count(number: int, noun: str) -> str:
     """Returns "1 error" or "2 errors"."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NoReturn
 
 import click
@@ -22,9 +24,12 @@ from trtconv.cli.process.outcome import (
     write_result,
 )
 from trtconv.core.errors import Bug, EnvironmentMissing, InputError, TrtconvError
+from trtconv.core.text import guarded, indented
 
 INTERRUPTED = 130
 TERMINATED = 143
+CHECK_SECONDS, CHECK_MEGABYTES = 15.0, 1500.0
+"""What ONNX's checker may take over a model that something else has failed on."""
 COLLECT_EVERY = 200_000
 """Objects that the process makes between two searches for cycles; Python's own 700 makes large models superlinear."""
 
@@ -90,18 +95,18 @@ def _run(arguments: list[str], isolation: Isolation | None) -> int:
 
 def _report(error: Exception, arguments: list[str]) -> int:
     """Tells the user of a failure and returns its exit status."""
-    document = ""
+    document, annotations = "", False
     if isinstance(error, FailedWithResult):
-        document, error = error.text, error.cause
+        document, annotations, error = error.text, error.annotations, error.cause
     as_json = wants_json(arguments)
     if isinstance(error, click.UsageError) and not as_json and error.ctx is not None:
         _say(error.ctx.get_usage() + "\n")
-    failure = _as_failure(error)
+    failure = _blamed(error, arguments) or _as_failure(error)
     kind = type(error).__name__ if failure.exit_code == Bug.exit_code else type(failure).__name__
     _say_failure(failure)
     if as_json or document:
         try:
-            write_result(document or error_document(failure, kind))
+            write_result(document or error_document(failure, kind), annotations)
         except OutputLost as lost:
             _say_failure(InputError(str(lost)))
     return failure.exit_code
@@ -124,6 +129,8 @@ def _as_failure(error: Exception) -> TrtconvError:
         return InputError(str(error), "Free some space, or send stdout elsewhere.")
     if isinstance(error, FileNotFoundError) and not _in_a_folder():
         return InputError("the working directory is gone", "Change to another one.")
+    if _is_starved(error):
+        return EnvironmentMissing(f"the system refuses: {error}", "Raise the limits of this shell (ulimit -a).")
     if isinstance(error, MemoryError):
         return EnvironmentMissing("out of memory", "Use a machine with more memory, or narrower --dim bounds.")
     from trtconv.cli.process.crash import save_traceback
@@ -131,6 +138,41 @@ def _as_failure(error: Exception) -> TrtconvError:
     summary = f"{type(error).__name__}: {error}".partition("\n")[0][:300]
     where = save_traceback(error)
     return Bug(f"internal error: {summary}", f"This is a bug in trtconv. Please report it with {where}")
+
+
+def _blamed(error: Exception, arguments: list[str]) -> TrtconvError | None:
+    """Returns the failure for a file that ONNX's own checker refuses, where work on it ended in no error of ours.
+
+    A model that is none may break anything at any place; one that ONNX accepts shows a bug of ours.
+    """
+    ours = (TrtconvError, click.ClickException, OutputLost, OSError, MemoryError)
+    if isinstance(error, ours) or _is_starved(error):
+        return None
+    from trtconv.core import process
+
+    for path in filter(_is_file, arguments):
+        try:
+            said = process.call("trtconv.graph.complaint:complaint", path, CHECK_SECONDS, megabytes=CHECK_MEGABYTES)
+        except (process.WorkerBug, TrtconvError):
+            continue
+        except process.Lost as lost:
+            said = f"it breaks down ({lost})"
+        if said:
+            what = f"{path} is not a valid ONNX model: ONNX's checker says: {said}"
+            return InputError(what, "Correct the model, or export it again.")
+    return None
+
+
+def _is_file(argument: str) -> bool:
+    with contextlib.suppress(OSError, ValueError):
+        return Path(argument).is_file()
+    return False
+
+
+def _is_starved(error: Exception) -> bool:
+    """Whether the system gave no more processes, threads, descriptors or memory."""
+    numbers = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
+    return (isinstance(error, OSError) and error.errno in numbers) or "can't start new thread" in str(error)
 
 
 def _in_a_folder() -> bool:
@@ -143,7 +185,7 @@ def _in_a_folder() -> bool:
 
 
 def _tidy(message: str) -> str:
-    return message.replace("\n", " ").strip()
+    return " ".join(message.split())
 
 
 def wants_json(arguments: Sequence[str]) -> bool:
@@ -176,10 +218,8 @@ def error_document(failure: TrtconvError, kind: str) -> str:
 
 
 def _say_failure(failure: TrtconvError) -> None:
-    from trtconv.cli.formats.wording import clean
-
-    message = "\n".join(clean(line) for line in failure.message.splitlines())
-    _say(f"{_red('error:')} {message}")
+    first, *rest = indented(failure.message, "  ", "")
+    _say("\n".join([first, *rest]), _red("error:") + " ")
     findings = getattr(failure, "findings", ())
     if findings:
         from trtconv.cli.formats.text import findings_text
@@ -187,7 +227,7 @@ def _say_failure(failure: TrtconvError) -> None:
 
         _say(findings_text("", [item for item in findings if isinstance(item, Finding)]))
     if failure.hint:
-        _say("hint: " + "\n".join(clean(line) for line in failure.hint.splitlines()))
+        _say("\n".join(indented(failure.hint, "  ", "hint: ")))
 
 
 def _red(word: str) -> str:
@@ -195,9 +235,9 @@ def _red(word: str) -> str:
     return word if os.environ.get("NO_COLOR") else click.style(word, fg="red", bold=True)
 
 
-def _say(text: str) -> None:
+def _say(text: str, start: str = "") -> None:
     try:
-        click.echo(text, err=True)
+        click.echo(start + guarded(text), err=True)
     except (OSError, ValueError):
         # Nobody is listening on stderr; the exit status still tells.
         return

@@ -16,6 +16,7 @@ import click
 
 from trtconv.cli.process import status
 from trtconv.core.errors import TrtconvError
+from trtconv.core.text import guarded
 
 
 class Outcome(NamedTuple):
@@ -24,10 +25,12 @@ class Outcome(NamedTuple):
     Args:
         text: What goes to stdout, without the last newline.
         exit_code: The process's exit status.
+        annotations: Whether lines of the text are annotations for GitHub.
     """
 
     text: str
     exit_code: int = 0
+    annotations: bool = False
 
 
 class Isolation(NamedTuple):
@@ -56,7 +59,7 @@ class Command(PageWriter):
         """Runs the command, writes its result and ends with its exit status."""
         with stdout_kept_clean():
             outcome: Outcome = super().invoke(ctx)
-        write_result(outcome.text)
+        write_result(outcome.text, outcome.annotations)
         ctx.exit(outcome.exit_code)
 
 
@@ -66,10 +69,12 @@ class FailedWithResult(Exception):
     Args:
         text: What goes to stdout.
         cause: What happened.
+        annotations: Whether lines of the text are annotations for GitHub.
     """
 
-    def __init__(self, text: str, cause: TrtconvError) -> None:
+    def __init__(self, text: str, cause: TrtconvError, annotations: bool = False) -> None:
         super().__init__(str(cause))
+        self.annotations = annotations
         self.text = text
         self.cause = cause
 
@@ -78,8 +83,12 @@ class OutputLost(Exception):
     """Stdout cannot be written, for another reason than a reader that went away."""
 
 
-def write_result(text: str) -> None:
+def write_result(text: str, annotations: bool = False) -> None:
     """Writes a result to stdout.
+
+    Args:
+        text: The result.
+        annotations: Whether lines of it are annotations for GitHub.
 
     A reader that went away (`| head`) has seen what it wanted: the exit status stays that of the work.
 
@@ -92,7 +101,7 @@ def write_result(text: str) -> None:
     try:
         with stdout_failures_named():
             # Not click.echo: it would write UTF-8 where the locale says ASCII.
-            sys.stdout.write(text + "\n")
+            sys.stdout.write(guarded(text, annotations) + "\n")
             sys.stdout.flush()
     except BrokenPipeError:
         drop_stdout()

@@ -39,7 +39,7 @@ def save(what: str, log: Sequence[str], arguments: Sequence[str], params: dict[s
     Returns:
         What to do with it, as a hint for the user; the log itself where nothing can be written.
     """
-    models = params.get("models") or (params["model"],)
+    models = params.get("models") or (params.get("model") or params["file"],)
     source = Path(models[0])
     try:
         folder = Path(tempfile.mkdtemp(prefix="trtconv-crash-"))

@@ -6,6 +6,7 @@ Outside an isolated command there is nobody to tell, and telling costs nothing.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 
@@ -40,11 +41,11 @@ def announce(kind: str, text: str = "") -> None:
 
     Args:
         kind: One of the constants of this module.
-        text: Its value; line breaks become spaces.
+        text: Its value.
     """
     if _pipe is None:
         return
-    line = f"{kind} {' '.join(text.splitlines())}\n"
+    line = f"{kind} {json.dumps(text)}\n"
     # Who no longer listens need not be told.
     with contextlib.suppress(OSError):
-        os.write(_pipe, line.encode(errors="backslashreplace"))
+        os.write(_pipe, line.encode())

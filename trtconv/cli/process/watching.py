@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import os
 import select
 import signal
@@ -15,17 +16,27 @@ from types import FrameType
 from typing import Any
 
 from trtconv.cli.process import signals, status
+from trtconv.cli.process.rations import Ration
 from trtconv.core.errors import BuildFailed
+from trtconv.core.text import BAR, clean, guarded
 
 LOG_LINES = 500
 GRACE_SECONDS = 5.0
 """How long a child that was asked to end may take over it."""
-_WAIT_SECONDS = 1.0
+_WAIT_SECONDS = 0.1
 _CHUNK = 1 << 16
 
 
 class ProcessEnded(BuildFailed):
     """TensorRT, or somebody else, ended the process that worked."""
+
+
+def _text(told: str) -> str:
+    """Returns what `status.announce` was given; what else comes through the pipe is taken as it is."""
+    try:
+        return str(json.loads(told))
+    except ValueError:
+        return told
 
 
 @dataclasses.dataclass
@@ -56,7 +67,8 @@ class Child:
 
     def hear(self, line: str) -> None:
         """Takes one line of what the child tells."""
-        kind, _, text = line.partition(" ")
+        kind, _, told = line.partition(" ")
+        text = _text(told)
         if kind == status.STAGE:
             self.stage, self.phase = text, ""
         elif kind == status.PHASE:
@@ -69,7 +81,7 @@ class Child:
             self.exit_code = int(text)
         else:
             # What TensorRT logged, or the trace that faulthandler writes of a crash.
-            self.log.append(text if kind == status.LOG else line)
+            self.log.extend(text.split("\n") if kind == status.LOG else [line])
 
     @property
     def place(self) -> str:
@@ -98,7 +110,7 @@ def watch(child: Child, held: set[int], arguments: list[str], params: dict[str, 
     kills = _out_of_memory_kills()
     with _signals_passed_on(child.pid) as asked:
         signal.pthread_sigmask(signal.SIG_SETMASK, held)
-        ended = _listen(child, asked)
+        ended = _listen(child, asked, Ration(child.pid, params))
     if child.exit_code is not None:
         return child.exit_code
     if os.WIFEXITED(ended):
@@ -157,7 +169,7 @@ def _signals_passed_on(pid: int) -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
-def _listen(child: Child, asked: list[int]) -> int:
+def _listen(child: Child, asked: list[int], ration: Ration) -> int:
     """Takes what the child says until it ends. Returns its status as `os.waitpid` gives it; 0 where it
     has told that itself."""
     told = _Lines(child.status, child.hear)
@@ -172,6 +184,11 @@ def _listen(child: Child, asked: list[int]) -> int:
                 del readers[pipe]
         pid, code = os.waitpid(child.pid, os.WNOHANG if readers else 0)
         ended = code if pid else None
+        breach = ration.breach(child.stage) if ended is None else None
+        if breach is not None:
+            _clean_up(child)
+            os.waitpid(child.pid, 0)
+            raise breach
         if asked and ended is None:
             deadline = deadline or time.monotonic() + GRACE_SECONDS
             if time.monotonic() > deadline:
@@ -191,7 +208,7 @@ class _Lines:
     Args:
         pipe: The descriptor.
         take: Is given each line.
-        echo: Whether what comes is written to stderr too.
+        echo: Whether what comes is shown on stderr too.
     """
 
     def __init__(self, pipe: int, take: Callable[[str], None], *, echo: bool = False) -> None:
@@ -203,19 +220,23 @@ class _Lines:
     def read(self) -> bool:
         """Takes what is there; False at the end."""
         data = os.read(self.pipe, _CHUNK)
-        if self._echo and data:
-            with contextlib.suppress(OSError):
-                os.write(2, data)
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
-            self._take(line.decode(errors="replace"))
+            self._hear(line)
         return bool(data)
 
     def close(self) -> None:
         """Takes the last line and closes the pipe."""
         if self._rest:
-            self._take(self._rest.decode(errors="replace"))
+            self._hear(self._rest)
         os.close(self.pipe)
+
+    def _hear(self, line: bytes) -> None:
+        text = line.decode(errors="replace")
+        self._take(text)
+        if self._echo:
+            with contextlib.suppress(OSError):
+                os.write(2, f"{BAR}{guarded(clean(text))}\n".encode(errors="backslashreplace"))
 
 
 def _clean_up(child: Child) -> None:

@@ -11,6 +11,7 @@ from trtconv.core.builder_options import BuilderOptions
 from trtconv.core.dims import InputRange, InputSpec, Range, ShapeProfile
 from trtconv.core.encode import Document, decoded, plain
 from trtconv.core.errors import InputError
+from trtconv.core.files import source_checksum
 from trtconv.core.findings import Finding, Ignored, Severity
 from trtconv.core.frozen import frozen
 from trtconv.core.options import group, option, reported
@@ -28,6 +29,7 @@ from trtconv.core.requests.common import (
     Paths,
     TensorInfo,
 )
+from trtconv.core.requests.forms import CHECKSUM, checksum
 from trtconv.core.requests.rewrite import Edit, Skip
 from trtconv.core.selection import Selection
 from trtconv.core.target import Target
@@ -123,7 +125,7 @@ class BuildPlan(BuildSettings):
 @frozen
 class BuildReport(
     Document,
-    keys="schema trtconv model plan profiles dims lattice notes cast edits skipped findings ignored runtime engine "
+    keys="schema trtconv source model plan profiles dims lattice notes cast edits skipped findings ignored runtime engine "
     "seconds io inputs up_to_date exit_code",
 ):
     """What a build did. `to_json` is the document beside the engine; its keys are documented in docs/reports.md.
@@ -173,6 +175,16 @@ class BuildReport(
     def dims(self) -> list[Bounds]:
         """The named dimensions of each profile."""
         return [profile.dims for profile in self.profiles]
+
+    @property
+    def source(self) -> str:
+        """The code that made it."""
+        return source_checksum()
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the report as plain JSON values, with the checksum of all of them."""
+        document = Document.to_json(self)
+        return {**document, CHECKSUM: checksum(document)}
 
     def kept(self, old: Mapping[str, Any]) -> BuildReport:
         """Returns this report with the results of an earlier one, whose engine is kept.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from trtconv.core.errors import InputError
 from trtconv.core.frozen import frozen
 from trtconv.core.requests.build import profiles_from_json
 from trtconv.core.requests.common import PRECISIONS
+from trtconv.core.requests.forms import read_report
 from trtconv.core.target import FAMILIES
 
 
@@ -105,19 +105,19 @@ def load_report(path: str | Path) -> SavedReport:
     """
     path = Path(path)
     try:
-        document = json.loads(path.read_bytes())
+        document = read_report(path.read_bytes())
     except OSError as error:
         raise InputError(
             f"{path} cannot be read: {error.strerror}", "Give the .json file beside the engine."
         ) from error
-    except ValueError as error:
-        raise InputError(f"{path} is no JSON: {error}", "Give the .json file beside the engine.") from error
+    except InputError as error:
+        raise InputError(f"{path}: {error.message}", error.hint) from error
     hint = "Build the engine again, with this version of trtconv."
-    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+    if document.get("schema") != SCHEMA:
         raise InputError(f"{path} is no trtconv report of schema {SCHEMA}", hint)
     try:
         profiles = profiles_from_json(document)
-    except (KeyError, TypeError, ValueError, AttributeError, InputError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, InputError) as error:
         raise InputError(f"{path} is no report of a build: its profiles cannot be read", hint) from error
     foreign = next(_foreign(document), None)
     if foreign is not None:

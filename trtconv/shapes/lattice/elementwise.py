@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -187,7 +188,7 @@ def _variadic(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
 
 def _too_many(shape: list[Num]) -> bool:
     sizes = [num.value for num in shape]
-    return any(not isinstance(n, int) for n in sizes) or int(np.prod(sizes, dtype=np.int64)) > MAX_ELEMENTS
+    return any(not isinstance(n, int) for n in sizes) or math.prod(sizes) > MAX_ELEMENTS
 
 
 @operator("PRelu")

@@ -14,6 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+_BITS = 64
+_MOST_FACTORS = 64
+"""Of a product of more, the factors are not remembered."""
 Value = Any
 """An int, float or bool, a vector of them (one entry a candidate), or None where it is not known."""
 
@@ -100,7 +103,9 @@ def lift(value: Num | Value) -> Num:
     """Returns a number as a `Num`."""
     if isinstance(value, Num):
         return value
-    return Num(value.item() if isinstance(value, np.integer | np.bool_) else value)
+    plain = value.item() if isinstance(value, np.integer | np.bool_) else value
+    # Nothing that is 64 bits wide in ONNX can be so large.
+    return Num(None) if isinstance(plain, int) and plain.bit_length() > _BITS else Num(plain)
 
 
 UNKNOWN = Num(None)
@@ -140,6 +145,8 @@ def product(nums: Iterable[Num]) -> Num:
     for atom in (a for num in nums for a in num.atoms):
         if atom.constant:
             constant = constant * atom.value
+            if isinstance(constant, int) and constant.bit_length() > _BITS:
+                return UNKNOWN
         else:
             atoms.append(atom)
     if not atoms or isinstance(constant, float | np.floating):
@@ -152,6 +159,8 @@ def product(nums: Iterable[Num]) -> Num:
     if constant != 1:
         total = combine(np.multiply, total, Num(constant))
         atoms.append(Num(constant))
+    if len(atoms) > _MOST_FACTORS:
+        return Num(total.value, total.mask)
     return Num(total.value, total.mask, tuple(atoms))
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections import ChainMap
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ from numpy.typing import NDArray
 from onnx import numpy_helper
 from onnx.external_data_helper import uses_external_data
 
+from trtconv.core import budget
 from trtconv.core.findings import Location
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.scope import python_line
@@ -23,6 +26,7 @@ from trtconv.shapes.lattice.trial import Node, Opaque, Trial
 
 Revision = Callable[[int, Node, Mapping[str, Tensor]], Mapping[int, Tensor | None]]
 """Given a node's position, the node and the tensors before it, returns inputs to replace by their position."""
+_MALFORMED = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, AssertionError, StopIteration)
 _LOADED = (elementwise, indexing, reducing, reshaping, windows)
 """The modules that fill the table of operators."""
 
@@ -36,6 +40,7 @@ class Program:
 
     def __init__(self, model: OnnxModel) -> None:
         self._model = model
+        self._work = 0
         graph = _inlined(model).graph if model.proto.functions else model.proto.graph
         indexed = not model.proto.functions
         self._opset = model.opset
@@ -69,7 +74,7 @@ class Program:
         Returns:
             The conditions that the nodes imposed, and the tensors.
         """
-        trial = Trial(rows)
+        trial, self._work = Trial(rows), 0
         tensors: dict[str, Tensor] = dict(self._constants)
         for name, dims in inputs.items():
             known = (values or {}).get(name)
@@ -86,7 +91,9 @@ class Program:
         trial.tensors = tensors if keep else {n: t for n, t in tensors.items() if n in self._outputs}
         return trial
 
-    def _step(self, trial: Trial, node: Node, tensors: dict[str, Tensor], instead: Mapping[int, Tensor | None]) -> None:
+    def _step(
+        self, trial: Trial, node: Node, tensors: MutableMapping[str, Tensor], instead: Mapping[int, Tensor | None]
+    ) -> None:
         trial.node = node
         inputs = [tensors.get(name) if name else None for name in node.inputs]
         for position, tensor in instead.items():
@@ -110,10 +117,12 @@ class Program:
             made = function(trial, node, inputs)
         except Opaque as reason:
             return self._unknown(trial, node, inputs, str(reason))
-        except (IndexError, KeyError, TypeError, ValueError, OverflowError) as error:
+        except _MALFORMED as error:
             # A malformed node must not pass for a valid one, nor stop the others from being looked at.
             return self._unknown(trial, node, inputs, f"it is malformed ({type(error).__name__})")
         outputs = made if isinstance(made, list) else [made]
+        self._work += trial.rows * sum(1 + len(each.shape or ()) for each in outputs)
+        budget.spend("candidates", self._work, f"looking at {trial.rows} sizes at once", node.location)
         blamed = any(each is node for each in trial.data_dependent) or any(map(_vague, inputs))
         if not blamed and any(map(_vague, outputs)):
             # An input whose elements are sizes, or sizes computed from data.
@@ -140,14 +149,14 @@ class Program:
             return None
         return node.attrs.get("then_branch" if first.value else "else_branch")
 
-    def _run_branch(self, trial: Trial, node: Node, graph: Any, tensors: dict[str, Tensor]) -> None:
+    def _run_branch(self, trial: Trial, node: Node, graph: Any, tensors: MutableMapping[str, Tensor]) -> None:
         if id(graph) not in self._subgraphs:
             path = f"{node.location.node or f'If[{node.location.index}]'}/{graph.name}"
             nodes = [self._node(i, n, path) for i, n in enumerate(graph.node)]
             constants = {t.name: self._tensor(t) for t in graph.initializer}
             self._subgraphs[id(graph)] = nodes, constants, [v.name for v in graph.output]
         nodes, constants, results = self._subgraphs[id(graph)]
-        inner = {**tensors, **constants}
+        inner: MutableMapping[str, Tensor] = ChainMap(dict(constants), tensors)
         for each in nodes:
             self._step(trial, each, inner, {})
         # A malformed branch may return more or fewer tensors than the node.
@@ -168,7 +177,7 @@ class Program:
     def _tensor(self, proto: Any) -> Tensor:
         dtype = _dtype(proto.data_type)
         shape = [Num(n) for n in proto.dims]
-        small = int(np.prod(proto.dims, dtype=np.int64)) <= MAX_ELEMENTS
+        small = math.prod(proto.dims) <= MAX_ELEMENTS
         if not small or dtype is None or dtype.kind not in "iufb" or (uses_external_data(proto) and dtype.kind == "f"):
             return Tensor(shape, None, dtype)
         return Tensor.of_array(self._model.array(proto))
@@ -180,9 +189,9 @@ def _vague(tensor: Tensor | None) -> bool:
 
 
 def _inlined(model: OnnxModel) -> Any:
-    from onnx import inliner
-
-    return inliner.inline_local_functions(model.skeleton())
+    copy = OnnxModel(model.skeleton(), model.path)
+    copy.inline_functions()
+    return copy.proto
 
 
 def _dtype(code: int) -> np.dtype[Any] | None:
@@ -205,7 +214,7 @@ def _attribute(attribute: Any) -> Any:
 
 
 def _attribute_array(tensor: Any) -> NDArray[Any] | None:
-    if uses_external_data(tensor) or int(np.prod(tensor.dims, dtype=np.int64)) > MAX_ELEMENTS:
+    if uses_external_data(tensor) or math.prod(tensor.dims) > MAX_ELEMENTS:
         return None
     values: NDArray[Any] = numpy_helper.to_array(tensor)
     return values

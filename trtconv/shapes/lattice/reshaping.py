@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -50,7 +51,7 @@ def _reshape(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
     data = source.data
     if data is not None:
         sizes = [n.value for n in shape]
-        fits = all(isinstance(n, int) for n in sizes) and int(np.prod(sizes, dtype=np.int64)) == data.size
+        fits = all(isinstance(n, int) for n in sizes) and math.prod(sizes) == data.size
         data = data.reshape(sizes) if fits else None
     return Tensor(shape, data, source.dtype)
 
@@ -138,7 +139,7 @@ def _reshaped(data: Elements | None, shape: Sequence[Num]) -> Elements | None:
     if data is None or not all(isinstance(n.value, int) for n in shape):
         return None
     sizes = [n.value for n in shape]
-    return data.reshape(sizes) if int(np.prod(sizes, dtype=np.int64)) == data.size else None
+    return data.reshape(sizes) if math.prod(sizes) == data.size else None
 
 
 @operator("Concat")
@@ -160,11 +161,10 @@ def _concat(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
     pieces = [t.data for t in parts]
     data: Elements | None = None
     if all(piece is not None for piece in pieces):
-        data = np.concatenate([piece for piece in pieces if piece is not None], at)
+        known = [piece for piece in pieces if piece is not None]
+        data = np.concatenate(known, at) if sum(piece.size for piece in known) <= MAX_ELEMENTS else None
     elif rank == 1:
         data = _joined_vectors(parts)
-    if data is not None and data.size > MAX_ELEMENTS:
-        data = None
     return Tensor(shape, data, parts[0].dtype)
 
 
@@ -230,7 +230,7 @@ def _expand(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
     data = source.data
     if data is not None:
         sizes = [n.value for n in shape]
-        small = all(isinstance(n, int) for n in sizes) and int(np.prod(sizes, dtype=np.int64)) <= MAX_ELEMENTS
+        small = all(isinstance(n, int) for n in sizes) and math.prod(sizes) <= MAX_ELEMENTS
         try:
             data = np.broadcast_to(data, sizes) if small else None
         except ValueError:
@@ -246,7 +246,7 @@ def _tile(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
         raise Opaque("how often it repeats is not known")
     ints = repeats.ints
     data = None
-    if source.data is not None and ints is not None and source.data.size * int(np.prod(ints)) <= MAX_ELEMENTS:
+    if source.data is not None and ints is not None and source.data.size * math.prod(ints) <= MAX_ELEMENTS:
         data = np.tile(source.data, ints)
     return Tensor([a * b for a, b in zip(dims, times, strict=True)], data, source.dtype)
 
@@ -291,9 +291,9 @@ def _constant_of_shape(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
     fill = np.zeros(1, np.float32) if value is None else np.asarray(value).reshape(-1)
     sizes = [n.value for n in dims]
     data = None
-    if all(isinstance(n, int) for n in sizes) and int(np.prod(sizes, dtype=np.int64)) <= MAX_ELEMENTS:
+    if all(isinstance(n, int) for n in sizes) and math.prod(sizes) <= MAX_ELEMENTS:
         element = Num(fill[0] if fill.dtype.kind == "f" else fill[0].item())
-        data = boxed([element] * int(np.prod(sizes, dtype=np.int64)), sizes)
+        data = boxed([element] * math.prod(sizes), sizes)
     return Tensor(dims, data, fill.dtype)
 
 

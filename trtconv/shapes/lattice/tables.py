@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trtconv.core import budget
 from trtconv.core.dims import InputSpec
 from trtconv.core.expressions import derived
+from trtconv.core.findings import Location
 from trtconv.core.frozen import frozen
 from trtconv.shapes.lattice.number import Num, distinct
 from trtconv.shapes.lattice.program import Program, Revision
@@ -99,6 +101,10 @@ class Runner:
             The run, and the rows of it that belong to each table.
         """
         total = sum(table.rows for table in tables)
+        names = [name for table in tables for name in table.columns]
+        budget.spend(
+            "candidates", total * len(names), "sizes of so many dimensions", Location(tensor=", ".join(names[:3]))
+        )
         parts, sizes, start = [], {}, 0
         for bit, table in enumerate(tables):
             part = slice(start, start + table.rows)

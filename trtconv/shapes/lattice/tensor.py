@@ -50,7 +50,12 @@ class Tensor:
         """Its elements, flat; unknown ones where only their number is known; None where not even that is."""
         if self.data is not None:
             return list(self.data.flat)
-        if self.shape is not None and len(self.shape) == 1 and self.shape[0].constant:
+        if (
+            self.shape is not None
+            and len(self.shape) == 1
+            and self.shape[0].constant
+            and 0 <= self.shape[0].value <= MAX_ELEMENTS
+        ):
             return [UNKNOWN] * int(self.shape[0].value)
         return None
 

@@ -1,0 +1,74 @@
+"""What a child may take while it looks at a model, before TensorRT builds: time and memory, by the size of the files.
+
+Every stage asks the budget for what it knows beforehand; this is for what nobody knows beforehand, and the parent sees
+to it, because native code and long sums of Python hear nobody.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+from typing import Any
+
+from trtconv.core import budget
+
+UNLIMITED = ("build", "verify", "write")
+"""Stages that take long for good reasons, or have a limit of their own."""
+_BYTES_A_SECOND = 100_000
+_TIMES = 6
+"""A model is held several times: as it is read, rewritten, and as TensorRT reads it."""
+
+
+class Ration:
+    """The time and the memory of a child.
+
+    Args:
+        pid: The child.
+        params: The command's, as click read them; `model` or `models` are its files.
+    """
+
+    def __init__(self, pid: int, params: dict[str, Any]) -> None:
+        self._pid = pid
+        size = sum(map(_bytes_with_data, params.get("models") or [params.get("model") or params.get("file") or ""]))
+        limits = budget.current()
+        self._seconds = limits.seconds + size / _BYTES_A_SECOND
+        self._megabytes = limits.megabytes + _TIMES * size / 1e6
+        self._stage, self._before = "", 0.0
+
+    def breach(self, stage: str) -> budget.BudgetExceeded | None:
+        """Returns what the child took too much of in a stage, or None."""
+        seconds, megabytes = _taken(self._pid)
+        if stage != self._stage:
+            self._stage, self._before = stage, seconds
+        if stage in UNLIMITED:
+            return None
+        during = f"stage '{stage or 'load'}'"
+        if megabytes > self._megabytes:
+            return budget.exceeded("megabytes", f"{during} takes more than {self._megabytes:.0f} MB of memory")
+        if seconds - self._before > self._seconds:
+            return budget.exceeded("seconds", f"{during} takes longer than {self._seconds:.0f} s")
+        return None
+
+
+def _bytes_with_data(model: object) -> int:
+    """Returns what a model's file, and those beside it that may be its data, take on the disk: holes take nothing."""
+    total = 0
+    with contextlib.suppress(OSError, ValueError):
+        path = Path(str(model))
+        for each in (path, *path.parent.glob(f"{path.name}*data"), *path.parent.glob(f"{path.stem}*data")):
+            found = each.stat()
+            total += min(found.st_size, getattr(found, "st_blocks", 1 << 60) * 512)
+    return total
+
+
+def _taken(pid: int) -> tuple[float, float]:
+    """Returns the processor time, in seconds, and the memory, in megabytes, that a process has for itself."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        resident, shared = Path(f"/proc/{pid}/statm").read_text().split()[1:3]
+    except (OSError, ValueError):
+        return 0.0, 0.0
+    ticks = int(fields[11]) + int(fields[12])
+    pages = int(resident) - int(shared)
+    return ticks / os.sysconf("SC_CLK_TCK"), pages * os.sysconf("SC_PAGE_SIZE") / 1e6

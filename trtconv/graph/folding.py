@@ -1,0 +1,130 @@
+"""Evaluates a few nodes that have nothing but constants to work on, within the budget."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import numpy_helper
+
+from trtconv.core import budget
+from trtconv.core.findings import Location
+
+FOLDED = frozenset(
+    (
+        *("Abs", "Add", "And", "ArgMax", "ArgMin", "Cast", "CastLike", "Ceil", "Clip"),
+        *("Concat", "Constant", "ConstantOfShape", "CumSum", "DepthToSpace", "Div", "Equal", "Erf", "Exp"),
+        *("Expand", "EyeLike", "Flatten", "Floor", "Gather", "GatherElements", "GatherND", "Greater", "GreaterOrEqual"),
+        *("Identity", "Less", "LessOrEqual", "Log", "MatMul", "Max", "Mean", "Min", "Mod"),
+        *("Mul", "Neg", "Not", "Or", "Pad", "Pow", "Range", "Reciprocal", "ReduceL1"),
+        *(
+            "ReduceL2",
+            "ReduceLogSum",
+            "ReduceLogSumExp",
+            "ReduceMax",
+            "ReduceMean",
+            "ReduceMin",
+            "ReduceProd",
+            "ReduceSum",
+            "ReduceSumSquare",
+        ),
+        *("Relu", "Reshape", "Round", "ScatterElements", "ScatterND", "Shape", "Sigmoid", "Sign", "Size"),
+        *("Slice", "SpaceToDepth", "Split", "Sqrt", "Squeeze", "Sub", "Sum", "Tanh", "Tile"),
+        *("Transpose", "Trilu", "Unsqueeze", "Where", "Xor"),
+    )
+)
+"""Operators whose cost is that of their inputs and outputs, so that it is known before they run."""
+_TOLD_ELEMENTS = 1024
+"""Inputs up to this size are shown to shape inference, which needs shapes, repeats and pads."""
+
+
+def evaluate(
+    nodes: Sequence[onnx.NodeProto], feeds: Mapping[str, NDArray[Any]], output: str, opsets: Iterable[Any]
+) -> NDArray[Any] | None:
+    """Runs nodes on ONNX's reference implementation.
+
+    Args:
+        nodes: In the order in which they can run.
+        feeds: The constants that they read.
+        output: The tensor that is wanted.
+        opsets: The model's.
+
+    Returns:
+        Its values; None where they cannot be computed, or nobody can say beforehand how many there are.
+
+    Raises:
+        BudgetExceeded: There are more than the budget allows.
+    """
+    known, imports = dict(feeds), list(opsets)
+    for node in nodes:
+        if node.op_type not in FOLDED or not _is_affordable(node, known, imports):
+            return None
+        made = _run(node, known, imports)
+        if made is None:
+            return None
+        known.update(zip(node.output, made, strict=False))
+    return known.get(output)
+
+
+def _is_affordable(node: onnx.NodeProto, known: Mapping[str, NDArray[Any]], opsets: Sequence[Any]) -> bool:
+    """Whether it is known how large the outputs of a node will be; raises where that is too large."""
+    place = Location(node=node.name, op=node.op_type, tensor=next(iter(node.output), ""))
+    for shape in _shapes(node, known, opsets):
+        if shape is None:
+            return False
+        budget.spend("elements", math.prod(shape), f"its constant result of {list(shape)}", place)
+    if node.op_type == "MatMul":
+        first = known.get(next(iter(node.input), ""))
+        inner = first.shape[-1] if first is not None and first.ndim else 1
+        return budget.fits("candidates", inner * sum(math.prod(shape or ()) for shape in _shapes(node, known, opsets)))
+    return True
+
+
+def _shapes(
+    node: onnx.NodeProto, known: Mapping[str, NDArray[Any]], opsets: Sequence[Any]
+) -> list[tuple[int, ...] | None]:
+    """Returns the shapes of a node's outputs as ONNX's shape inference knows them from its inputs."""
+    graph = onnx.GraphProto(name="one", node=[node])
+    for name in dict.fromkeys(node.input):
+        if name not in known:
+            continue
+        values = known[name]
+        if values.size <= _TOLD_ELEMENTS:
+            graph.initializer.append(numpy_helper.from_array(values, name))
+        kind = onnx.helper.np_dtype_to_tensor_dtype(values.dtype)
+        graph.input.append(onnx.helper.make_tensor_value_info(name, kind, values.shape))
+    graph.output.extend(onnx.ValueInfoProto(name=name) for name in node.output if name)
+    model = onnx.ModelProto(ir_version=8, graph=graph, opset_import=opsets)
+    try:
+        inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
+    # Whatever inference raises over a stranger's node means one thing here: not known.
+    except Exception:
+        return [None]
+    return [_known_shape(value) for value in inferred.graph.output]
+
+
+def _known_shape(value: onnx.ValueInfoProto) -> tuple[int, ...] | None:
+    if not value.type.tensor_type.HasField("shape"):
+        return None
+    dims = value.type.tensor_type.shape.dim
+    return tuple(dim.dim_value for dim in dims) if all(dim.HasField("dim_value") for dim in dims) else None
+
+
+def _run(node: onnx.NodeProto, known: Mapping[str, NDArray[Any]], opsets: Sequence[Any]) -> list[NDArray[Any]] | None:
+    from onnx.reference import ReferenceEvaluator
+
+    feeds = {name: known[name] for name in node.input if name in known}
+    inputs = [onnx.ValueInfoProto(name=name) for name in feeds]
+    outputs = [onnx.ValueInfoProto(name=name) for name in node.output if name]
+    graph = onnx.GraphProto(name="constants", node=[node], input=inputs, output=outputs)
+    proto = onnx.ModelProto(ir_version=8, graph=graph, opset_import=opsets)
+    # Whatever an evaluation of a stranger's operators raises means one thing here: not foldable.
+    try:
+        with np.errstate(all="ignore"):
+            return [np.asarray(made) for made in ReferenceEvaluator(proto).run(None, feeds)]
+    except Exception:
+        return None
