@@ -173,8 +173,8 @@ class BudgetExceeded(Page):
         docs/security.md.
     """
 
-    code: ClassVar[str] = "TC408"
-    name: ClassVar[str] = "budget-exceeded"
+    code = "TC408"
+    name = "budget-exceeded"
 
 
 class CastNotVerified(Page):
