@@ -11,35 +11,17 @@ import functools
 import graphlib
 import itertools
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import onnx
 from onnx import AttributeProto, TensorProto
-from onnx.external_data_helper import uses_external_data
 
 from trtconv.graph.nodes import Columns
+from trtconv.graph.tensor_checker import BITS, MOST_DIMENSIONS, sparse_faults, tensor_faults
 from trtconv.graph.walk import operators
 
-_BITS = {
-    **dict.fromkeys((TensorProto.FLOAT, TensorProto.INT32, TensorProto.UINT32), 32),
-    **dict.fromkeys((TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.INT16, TensorProto.UINT16), 16),
-    **dict.fromkeys((TensorProto.INT8, TensorProto.UINT8, TensorProto.BOOL), 8),
-    **dict.fromkeys((TensorProto.DOUBLE, TensorProto.INT64, TensorProto.UINT64, TensorProto.COMPLEX64), 64),
-    TensorProto.COMPLEX128: 128,
-    **{
-        getattr(TensorProto, name): bits
-        for name, bits in (
-            *((name, 8) for name in ("FLOAT8E4M3FN", "FLOAT8E4M3FNUZ", "FLOAT8E5M2", "FLOAT8E5M2FNUZ", "FLOAT8E8M0")),
-            *((name, 4) for name in ("INT4", "UINT4", "FLOAT4E2M1")),
-            *((name, 2) for name in ("INT2", "UINT2")),
-        )
-        # Older versions of onnx lack the newer types.
-        if hasattr(TensorProto, name)
-    },
-}
-"""Bits of one element, by element type; strings aside."""
-_KNOWN_TYPES = frozenset({*_BITS, TensorProto.STRING, TensorProto.UNDEFINED})
+_KNOWN_TYPES = frozenset({*BITS, TensorProto.STRING, TensorProto.UNDEFINED})
 _PLAIN_KINDS = frozenset({AttributeProto.INTS, AttributeProto.INT, AttributeProto.FLOAT, AttributeProto.FLOATS})
 _UNKNOWN: tuple[int, dict[str, int], int] = (0, {}, 0)
 _FOREIGN: dict[tuple[str, str], tuple[int, dict[str, int], int]] = {
@@ -47,22 +29,11 @@ _FOREIGN: dict[tuple[str, str], tuple[int, dict[str, int], int]] = {
 }
 """What `_signature` would say of operators of other domains that are read as ONNX's own."""
 _LONGEST_VECTOR = 1 << 16
+_STANDARD = ("", "ai.onnx")
 Names = tuple[Collection[str], ...]
 """The tensors that a graph makes, then those that the graphs around it make."""
-_TYPED_DATA = {
-    **dict.fromkeys((TensorProto.FLOAT, TensorProto.COMPLEX64), "float_data"),
-    **dict.fromkeys((TensorProto.DOUBLE, TensorProto.COMPLEX128), "double_data"),
-    **dict.fromkeys((TensorProto.UINT32, TensorProto.UINT64), "uint64_data"),
-    TensorProto.INT64: "int64_data",
-}
-"""The field that holds a tensor's values where they are not bytes; the other types have int32_data."""
 MOST_CALLS = 90
 """Functions that call each other in a chain; ONNX gives up at 100."""
-MOST_DIMENSIONS = 32
-"""NumPy's own limit, before version 2; TensorRT's is 8."""
-MOST_ELEMENTS = 1 << 62
-"""Elements of a tensor that can be counted in any language that reads ONNX."""
-_STANDARD = ("", "ai.onnx")
 
 
 def examine(proto: onnx.ModelProto) -> Columns | str:
@@ -89,12 +60,6 @@ def data_can_be_propagated(graph: onnx.GraphProto) -> bool:
     return all(len(dim) != 1 or dim[0].dim_value <= _LONGEST_VECTOR for dim in dims) and all(
         len(size) != 1 or size[0] <= _LONGEST_VECTOR for size in sizes
     )
-
-
-def nbytes(tensor: onnx.TensorProto) -> int:
-    """Returns the bytes that a tensor's values take in raw_data or external data."""
-    bits: int = math.prod(tensor.dims) * _BITS.get(tensor.data_type, 0)
-    return -(-bits // 8)
 
 
 def _faults(proto: onnx.ModelProto, main: Columns) -> Iterator[str]:
@@ -212,15 +177,15 @@ def _reading_faults(columns: Columns, seen: Names) -> Iterator[str]:
 
 def _value_faults(graph: onnx.GraphProto) -> Iterator[str]:
     for tensor in graph.initializer:
-        bits = _BITS.get(tensor.data_type)
+        bits = BITS.get(tensor.data_type)
         # Nearly all tensors end here: plain bytes, as many as there should be.
         if bits is not None and not tensor.data_location and tensor.HasField("raw_data"):
             dims = tensor.dims
             if len(tensor.raw_data) * 8 == math.prod(dims) * bits and min(dims, default=0) >= 0:
                 continue
-        yield from _tensor_faults(tensor)
+        yield from tensor_faults(tensor)
     for sparse in graph.sparse_initializer:
-        yield from _sparse_faults(sparse)
+        yield from sparse_faults(sparse)
     for what, values in (("input", graph.input), ("output", graph.output), ("tensor", graph.value_info)):
         for value in values:
             tensor = value.type.tensor_type
@@ -308,13 +273,13 @@ def _held_faults(attribute: onnx.AttributeProto) -> Iterator[str]:
     """Finds faults of the tensors that an attribute holds."""
     kind = attribute.type
     if kind == AttributeProto.TENSOR:
-        yield from _tensor_faults(attribute.t)
+        yield from tensor_faults(attribute.t)
     elif kind == AttributeProto.TENSORS:
         for tensor in attribute.tensors:
-            yield from _tensor_faults(tensor)
+            yield from tensor_faults(tensor)
     elif kind in (AttributeProto.SPARSE_TENSOR, AttributeProto.SPARSE_TENSORS):
         for sparse in attribute.sparse_tensors or (attribute.sparse_tensor,):
-            yield from _sparse_faults(sparse)
+            yield from sparse_faults(sparse)
 
 
 @functools.cache
@@ -351,64 +316,3 @@ def _signature(op: str, opset: int) -> tuple[int, dict[str, int], int] | None:
             break
         named += 1
     return schema.min_input, types, named
-
-
-def _sparse_faults(sparse: onnx.SparseTensorProto) -> Iterator[str]:
-    for part in (sparse.values, sparse.indices):
-        yield from _tensor_faults(part)
-    if any(size < 0 for size in sparse.dims) or _is_beyond_counting(sparse.dims):
-        yield f"tensor {sparse.values.name!r} has sizes that no tensor can have"
-
-
-def _is_beyond_counting(dims: Sequence[int]) -> bool:
-    """Whether a tensor has more dimensions or elements than anything can be done with."""
-    if len(dims) > MOST_DIMENSIONS:
-        return True
-    return 0 not in dims and math.prod(dims) > MOST_ELEMENTS
-
-
-def _is_text(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _tensor_faults(tensor: onnx.TensorProto) -> Iterator[str]:
-    dims = tensor.dims
-    label = f"tensor {tensor.name!r}"
-    if any(size < 0 for size in dims):
-        yield f"{label} has a negative size: {list(dims[:MOST_DIMENSIONS])}"
-        return
-    if _is_beyond_counting(dims):
-        yield f"{label} has more dimensions or elements than a tensor can have"
-        return
-    elements = math.prod(tensor.dims)
-    if tensor.data_type == TensorProto.STRING:
-        if len(tensor.string_data) != elements:
-            yield f"{label} holds {len(tensor.string_data)} strings, not {elements}"
-        if not all(map(_is_text, tensor.string_data)):
-            yield f"{label} holds a text that is not UTF-8"
-        return
-    if tensor.data_type not in _BITS:
-        yield f"{label} has the unknown element type {tensor.data_type}"
-        return
-    if uses_external_data(tensor):
-        return
-    if tensor.HasField("raw_data"):
-        if len(tensor.raw_data) != nbytes(tensor):
-            yield f"{label} holds {len(tensor.raw_data)} bytes, not {nbytes(tensor)}"
-        return
-    yield from _typed_data_faults(tensor, elements, label)
-
-
-def _typed_data_faults(tensor: onnx.TensorProto, elements: int, label: str) -> Iterator[str]:
-    held = len(getattr(tensor, _TYPED_DATA.get(tensor.data_type, "int32_data")))
-    bits = _BITS[tensor.data_type]
-    # Types below a byte are packed; complex numbers are two entries each.
-    packed = -(-elements * bits // 8) if bits < 8 else elements
-    complex_types = (TensorProto.COMPLEX64, TensorProto.COMPLEX128)
-    wanted = 2 * elements if tensor.data_type in complex_types else packed
-    if held != wanted:
-        yield f"{label} holds {held} values, not {wanted}"

@@ -14,7 +14,7 @@ from onnx.external_data_helper import uses_external_data
 from trtconv.core import budget
 from trtconv.core.errors import InputError
 from trtconv.core.files import real_path
-from trtconv.graph import checker
+from trtconv.graph.tensor_checker import nbytes
 
 EXTERNAL = onnx.TensorProto.EXTERNAL
 SMALL_BYTES = 1 << 10
@@ -91,7 +91,7 @@ def check_external(tensor: onnx.TensorProto, path: Path) -> None:
 
 def external_range(tensor: onnx.TensorProto, where: str = "") -> tuple[int, int]:
     """Returns where a tensor's external data begins and ends in its file, in bytes."""
-    entry, needed = external_entry(tensor), checker.nbytes(tensor)
+    entry, needed = external_entry(tensor), nbytes(tensor)
     offset, length = _number(entry.get("offset", "0")), _number(entry.get("length", str(needed)))
     if offset < 0 or length < needed:
         raise InputError(f"{where} has {length} bytes at {offset}; it needs {needed}", "Export the model again.")
@@ -131,7 +131,7 @@ def raw_chunks(tensor: onnx.TensorProto, path: Path) -> Iterator[bytes]:
 def raw_bytes(tensor: onnx.TensorProto, path: Path) -> bytes:
     """Returns the bytes of external data; onnx's own reader refuses links, as which caches keep large files."""
     begin, _ = external_range(tensor)
-    parts = read_chunks(path.parent / external_entry(tensor)["location"], begin, begin + checker.nbytes(tensor))
+    parts = read_chunks(path.parent / external_entry(tensor)["location"], begin, begin + nbytes(tensor))
     return b"".join(parts)
 
 

@@ -48,6 +48,7 @@ from trtconv.graph.functions import UnsupportedFunctions, called_functions, func
 from trtconv.graph.inference import SMALL_ELEMENTS, infer, skeleton
 from trtconv.graph.nodes import Columns
 from trtconv.graph.scope import Scope, Whole
+from trtconv.graph.tensor_checker import nbytes
 from trtconv.graph.types import ONNX_DOMAINS, PROTOBUF_LIMIT, dtype_name
 from trtconv.graph.walk import all_nodes, inner_graphs, tensors
 
@@ -94,7 +95,8 @@ class OnnxModel:
         examined = checker.examine(model.proto)
         if isinstance(examined, str):
             raise InputError(f"{path} is not a valid ONNX model: {examined}", _UNREADABLE_HINT)
-        model._check_budget()
+        nodes, place = inlined_nodes(model.proto)
+        budget.spend("nodes", nodes, "with its functions inlined it", place)
         model.whole = model._whole_of(examined)
         model._check_external_data()
         model._embed_small_tensors()
@@ -210,7 +212,7 @@ class OnnxModel:
         atomic_write(path, copy.serialize())
 
     def _fits_one_file(self) -> bool:
-        external = sum(checker.nbytes(tensor) for tensor in self._external_tensors())
+        external = sum(nbytes(tensor) for tensor in self._external_tensors())
         try:
             return len(self.serialize()) + external <= PROTOBUF_LIMIT
         except InputError:
@@ -268,13 +270,8 @@ class OnnxModel:
         names = {external_entry(t)["location"] for t in self._external_tensors()}
         return tuple(self.path.parent / name for name in sorted(names))
 
-    def _check_budget(self) -> None:
-        """Asks for what the model costs whoever reads it: its functions are inlined again and again."""
-        nodes, place = inlined_nodes(self.proto)
-        budget.spend("nodes", nodes, "with its functions inlined it", place)
-
     def _check_external_data(self) -> None:
-        total = sum(checker.nbytes(tensor) for tensor in self._external_tensors())
+        total = sum(nbytes(tensor) for tensor in self._external_tensors())
         budget.spend("bytes", total, "its external data")
         for tensor in self._external_tensors():
             check_external(tensor, self.path)
@@ -319,7 +316,7 @@ class OnnxModel:
 
     def fits_halved(self) -> bool:
         """Whether the model, with half the bytes of its external data inside, is small enough for one message."""
-        external = sum(checker.nbytes(tensor) for tensor in self._external_tensors())
+        external = sum(nbytes(tensor) for tensor in self._external_tensors())
         return not external or len(self.serialize()) + external // 2 <= PROTOBUF_LIMIT
 
     def inline_functions(self) -> None:
