@@ -19,6 +19,7 @@ from support.gpu import FakeDriver, engine_bytes, fake_tensorrt
 from trtconv.core.bounds import make_profile
 from trtconv.core.dims import Range
 from trtconv.core.requests.build import BuildPlan, BuildReport
+from trtconv.core.requests.forms import CHECKSUM, checksum
 from trtconv.core.target import Target
 from trtconv.graph.model import OnnxModel
 from trtconv.runtimes.tensorrt import device
@@ -59,6 +60,7 @@ class Built:
                 document[outer][inner] = value
             else:
                 document[outer] = value
+        document[CHECKSUM] = checksum(document)
         self.report.write_text(json.dumps(document))
 
 

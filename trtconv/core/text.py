@@ -17,7 +17,7 @@ MOST_LINES = 2000
 BAR = "| "
 """What a further line of a message begins with, so that none begins with foreign text."""
 _COMMAND = re.compile(r"#(?=#\w*\[)")
-_ORDINARY = re.compile(r"(?!:)[\w./\\+@=,~:-]+")
+_ORDINARY = re.compile(r"(?!:)[\w./\\+@=,~:\[\]-]+")
 _LEADING = re.compile(r"^([^\S\n]*):(?=:)", re.MULTILINE)
 _ANNOTATION = re.compile(r"::(error|warning|notice) (file|title)=")
 

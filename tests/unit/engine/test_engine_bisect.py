@@ -126,7 +126,7 @@ def test_engines_are_built_with_what_decides_their_numbers(
     monkeypatch.setattr(bisecting, "load", lambda target: runtime)
     built = build(tmp_path, computes=NET.replace("AveragePool", "MaxPool"))
     built.change_report(plan__options={"tf32": False, "version_compatible": True})
-    report = verify(VerifyRequest(built.model, bisect=True))
+    report = verify(VerifyRequest(built.model, bisect=True, trust=True))
     assert report.bisect is not None
     assert report.bisect["tensor"] == "b"
     assert [plan.options for plan in runtime.plans] == [BuilderOptions(tf32=False)]

@@ -256,7 +256,9 @@ def test_an_engine_for_another_machine(gpu: FakeDriver, tmp_path: Path, changes:
 def test_engines_that_run_on_other_versions_or_gpus(gpu: FakeDriver, tmp_path: Path) -> None:
     built = build(tmp_path)
     built.change_report(runtime__version="8.6.1", plan__options={"version_compatible": True})
-    assert run(built, random=0).exit_code == 0
+    with pytest.raises(InputError, match="brings code that runs on this machine"):
+        run(built, random=0)
+    assert run(built, random=0, trust=True).exit_code == 0
     built.change_report(runtime__version="8.6.0", runtime__gpu="NVIDIA T4", plan__options={"hardware": "ampere+"})
     assert run(built, random=0).exit_code == 0
 
