@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import glob
 import hashlib
 import os
@@ -199,3 +200,13 @@ def _cannot_write(path: Path, error: OSError) -> InputError:
 
 def _why(error: Exception) -> str:
     return str(getattr(error, "strerror", None) or error)
+
+
+@functools.cache
+def source_checksum() -> str:
+    """Returns a checksum of this package's own code: checkouts of one version may make different engines."""
+    package = Path(__file__).resolve().parents[1]
+    sha = hashlib.sha256()
+    for path in sorted(package.rglob("*.py")):
+        sha.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes())
+    return sha.hexdigest()[:16]

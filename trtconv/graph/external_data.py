@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import onnx
@@ -61,6 +61,13 @@ def _is_within(path: Path, location: str) -> bool:
 def external_entry(tensor: onnx.TensorProto) -> dict[str, str]:
     """Returns what a tensor says of its external data: location, offset, length."""
     return {entry.key: entry.value for entry in tensor.external_data}
+
+
+def check_external_all(tensors: Sequence[onnx.TensorProto], path: Path) -> None:
+    """Raises InputError unless all external data is there, and BudgetExceeded where it is too much."""
+    budget.spend("bytes", sum(map(nbytes, tensors)), "its external data")
+    for tensor in tensors:
+        check_external(tensor, path)
 
 
 def check_external(tensor: onnx.TensorProto, path: Path) -> None:

@@ -34,7 +34,7 @@ from trtconv.graph.external_data import (
     ALIGNMENT,
     EXTERNAL,
     SMALL_BYTES,
-    check_external,
+    check_external_all,
     data_path,
     external_entry,
     raw_bytes,
@@ -98,7 +98,7 @@ class OnnxModel:
         nodes, place = inlined_nodes(model.proto)
         budget.spend("nodes", nodes, "with its functions inlined it", place)
         model.whole = model._whole_of(examined)
-        model._check_external_data()
+        check_external_all(list(model._external_tensors()), path)
         model._embed_small_tensors()
         return model
 
@@ -269,12 +269,6 @@ class OnnxModel:
         """The files that hold external data, in order of name."""
         names = {external_entry(t)["location"] for t in self._external_tensors()}
         return tuple(self.path.parent / name for name in sorted(names))
-
-    def _check_external_data(self) -> None:
-        total = sum(nbytes(tensor) for tensor in self._external_tensors())
-        budget.spend("bytes", total, "its external data")
-        for tensor in self._external_tensors():
-            check_external(tensor, self.path)
 
     def _embed_small_tensors(self) -> None:
         for tensor in [t for t in self.proto.graph.initializer if t.data_location == EXTERNAL]:
