@@ -125,8 +125,8 @@ class BuildPlan(BuildSettings):
 @frozen
 class BuildReport(
     Document,
-    keys="schema trtconv source model plan profiles dims lattice notes cast edits skipped findings ignored runtime engine "
-    "seconds io inputs up_to_date exit_code",
+    keys="schema trtconv source model plan profiles dims lattice notes cast edits skipped findings ignored runtime "
+    "engine seconds io inputs up_to_date exit_code",
 ):
     """What a build did. `to_json` is the document beside the engine; its keys are documented in docs/reports.md.
 
