@@ -75,7 +75,7 @@ def test_one_that_cannot_be_read_does_not_stop_the_others(call, project: Path) -
 def test_several_models_on_the_command_line(call, project: Path) -> None:
     ended = call("check", "unet.onnx", "quantized_autoencoder.onnx", "-q", "--target", "rtx", "--format", "json")
     document = json.loads(ended.out)
-    assert (ended.code, document["config"]) == (0, None)
+    assert (ended.code, document["config"]) == (0, "trtconv.toml")
     assert [run["model"]["path"] for run in document["runs"]] == ["unet.onnx", "quantized_autoencoder.onnx"]
     assert call("check", "unet.onnx", "broken.onnx", "-q").code == 2
 
@@ -101,11 +101,49 @@ def test_flags_of_one_model_are_refused(call, project: Path) -> None:
         assert f"error: {flag} goes with a MODEL" in call("build", flag, *value).err
 
 
-def test_a_model_beside_a_configuration_is_refused(call, project: Path) -> None:
-    for command in ("check", "build"):
-        ended = call(command, "--config", "trtconv.toml", "unet.onnx")
-        assert ended.code == 2
-        assert "error: --config goes without a MODEL" in ended.err
+def test_a_named_model_is_taken_as_the_configuration_has_it(call, project: Path) -> None:
+    checked = json.loads(call("check", "./unet.onnx", "-q", "--format", "json").out)
+    assert (checked["target"], checked["unbounded"]) == ("rtx-1.7", [])
+    built = json.loads(call("build", "unet.onnx", "-q", "--format", "json").out)
+    assert built["plan"]["dims"] == [{"batch": "1:1:1", "height": "64:64:64", "width": "64:64:64"}]
+    assert built["engine"]["path"] == "unet.engine"
+    ignored = json.loads(call("check", "quantized_autoencoder.onnx", "-q", "--format", "json").out)["ignored"]
+    assert [each["reason"] for each in ignored] == ["ten classes"]
+
+
+def test_the_command_line_has_the_last_word(call, project: Path) -> None:
+    sizes = ("--dim", "batch=2", "--dim", "height=128", "--dim", "width=128", "-o", "other.engine")
+    built = json.loads(call("build", "unet.onnx", *sizes, "-q", "--format", "json").out)
+    assert built["plan"]["dims"] == [{"batch": "2:2:2", "height": "128:128:128", "width": "128:128:128"}]
+    assert (built["plan"]["target"], built["engine"]["path"]) == ("rtx-1.7", "other.engine")
+    assert call("build", "unet.onnx", "--dim", "batch=2", "-q").code == 2
+
+
+def test_of_several_targets_one_is_picked(call, project: Path) -> None:
+    (project / "trtconv.toml").write_text(CONFIG.replace('["rtx"]', '["rtx"]\ncheck-targets = ["tensorrt-8.6"]'))
+    both = json.loads(call("check", "unet.onnx", "-q", "--format", "json").out)
+    assert [run["target"] for run in both["runs"]] == ["rtx-1.7", "tensorrt-8.6"]
+    one = json.loads(call("check", "unet.onnx", "--target", "tensorrt-8.6", "-q", "--format", "json").out)
+    assert (one["target"], one["unbounded"]) == ("tensorrt-8.6", [])
+    built = json.loads(call("build", "-q", "--format", "json").out)
+    assert [run["plan"]["target"] for run in built["runs"] if "plan" in run] == ["rtx-1.7"]
+    assert len(built["runs"]) == 2
+
+
+def test_a_configuration_that_is_named_has_to_list_the_model(call, project: Path) -> None:
+    shutil.move(project / "trtconv.toml", project / "other.toml")
+    shutil.copy(project / "unet.onnx", project / "copy.onnx")
+    assert call("check", "--config", "other.toml", "unet.onnx", "-q").code == 0
+    ended = call("build", "--config", "other.toml", "copy.onnx")
+    assert ended.code == 2
+    assert "error: other.toml does not list copy.onnx" in ended.err
+
+
+def test_hints_are_kept(call, project: Path) -> None:
+    (project / "trtconv.toml").write_text(CONFIG.replace("batch", "bacth"))
+    ended = call("check", "-q")
+    assert ended.code == 2
+    assert "        hint: It has: batch (x:0), height (x:2), width (x:3)." in ended.out
 
 
 def test_no_configuration(call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

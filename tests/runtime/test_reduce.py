@@ -114,6 +114,21 @@ def test_a_misread_node_is_found_without_the_rewrites(tmp_path: Path) -> None:
     assert not (tmp_path / "other.onnx").exists()
 
 
+def test_tensors_without_a_known_shape_keep_their_type(tmp_path: Path) -> None:
+    """The parser refuses outputs without a type, so that every part with one would fail, and for another reason."""
+    text = """<ir_version: 8, opset_import: ["": 17]> g (float[2,2] x, int64[r] s) => (float[p,q,t] y) {
+        a = Relu (x)
+        b = Reshape (a, s)
+        c = Neg (b)
+        y = Abs (c) }"""
+    model = OnnxModel(onnx.parser.parse_model(text), tmp_path / "m.onnx")
+    part = Cutter(model, [make_profile(model.inputs, {"r": Range(3, 3, 3)})]).cut([0, 1])
+    assert part is not None
+    (made,) = part.graph.output
+    assert (made.name, made.type.tensor_type.elem_type) == ("b", TensorProto.FLOAT)
+    assert not made.type.tensor_type.HasField("shape")
+
+
 def test_captured_tensors_become_inputs(tmp_path: Path) -> None:
     text = """<ir_version: 8, opset_import: ["": 17]> g (float[2,2] x, bool c) => (float[2,2] y) {
         a = Relu (x)

@@ -32,6 +32,20 @@ def request(model: Path, tmp_path: Path, **options: object) -> BuildRequest:
     return BuildRequest(model, tmp_path / "m.engine", target=RTX, **options)  # type: ignore[arg-type]
 
 
+def test_axes_that_an_exporter_named_with_a_question_mark_may_differ(tmp_path: Path) -> None:
+    """Paddle2ONNX does that; for TensorRT's parser equal names are equal sizes."""
+    text = """<ir_version: 8, opset_import: ["": 17]> g (float[1,3,h,w] x) => (float[1,3,p,q] y) { y = Relu (x) }"""
+    proto = onnx.parser.parse_model(text)
+    for value in (*proto.graph.input, *proto.graph.output):
+        for dim in value.type.tensor_type.shape.dim[2:]:
+            dim.dim_param = "?"
+    onnx.save(proto, tmp_path / "m.onnx")
+    sizes = parse_dims(["x:2=48", "x:3=96:192:384"])
+    for rewrite in (True, False):
+        built = request(tmp_path / "m.onnx", tmp_path, dims=sizes, rewrite=rewrite)
+        assert trtconv.build(built).exit_code == 0
+
+
 class TestIssue2617:
     MODEL = MODELS / "super_resolution.onnx"
 

@@ -91,5 +91,5 @@ def cli() -> None:
     Examples:
       trtconv doctor
       trtconv check unet.onnx
-      trtconv build unet.onnx --dim height=64:256:512 --dim width=64:256:512
+      trtconv build unet.onnx --dim batch=1 --dim height=64:256:512 --dim width=64:256:512
     """

@@ -9,10 +9,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from trtconv.cli.process.outcome import Outcome
 from trtconv.core.errors import InputError
-from trtconv.core.options import Flag, flags, of_flags
+from trtconv.core.options import Flag, Option, flags, of_flags, options
+
+_SIZES = frozenset(("dims", "profiles", "values", "split"))
+"""Fields that are about sizes: where the command line has one of them, it says all."""
 
 if TYPE_CHECKING:
     from trtconv.core.budget import Budget
@@ -33,6 +37,14 @@ class Asked(Generic[Request]):
         self._kind = kind
         self.values = values
 
+    @property
+    def given(self) -> frozenset[str]:
+        """Names of the flags that the command line has."""
+        context = click.get_current_context()
+        return frozenset(
+            name for name in self.values if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        )
+
     def request(self, **others: Any) -> Request:
         """Returns the request.
 
@@ -44,6 +56,26 @@ class Asked(Generic[Request]):
         """
         return self._kind(**of_flags(self._kind, self.values), **others)  # type: ignore[arg-type]
 
+    def over(self, configured: Request) -> Request:
+        """Returns a request of trtconv.toml, with what the command line says in place of what the file does.
+
+        Raises:
+            InputError: A value cannot be read.
+        """
+        changed: dict[str, Any] = {}
+        for name, option in options(self._kind):  # type: ignore[arg-type]
+            if option.group is not None:
+                own = {key: each.of_flags(self.values) for key, each in options(option.group) if self._has(each)}
+                changed |= {name: dataclasses.replace(getattr(configured, name), **own)} if own else {}
+            elif self._has(option):
+                changed[name] = option.of_flags(self.values)
+        if changed.keys() & _SIZES:
+            changed = {**{name: each.default for name, each in options(self._kind) if name in _SIZES}, **changed}  # type: ignore[arg-type]
+        return dataclasses.replace(configured, **changed)  # type: ignore[type-var]
+
+    def _has(self, option: Option) -> bool:
+        return not self.given.isdisjoint(flag.name for flag in option.flags)
+
     def refuse_single(self, allowed: str = "") -> None:
         """Refuses what is about one model where the configuration says it all.
 
@@ -51,14 +83,10 @@ class Asked(Generic[Request]):
             allowed: Name of a flag that is about many models too.
 
         Raises:
-            InputError: There is an argument, or a flag that makes the request another one than it is by default.
+            InputError: There is a flag that is about one model.
         """
-        absent = {flag.name: flag.absent for flag in flags(self._kind)}  # type: ignore[arg-type]
-        given = {name for name, value in self.values.items() if value != absent[name] and name != allowed}
-        context = click.get_current_context()
-        for parameter in context.command.params:
-            if isinstance(parameter, click.Argument) and context.params[str(parameter.name)]:
-                raise InputError("--config goes without a MODEL", "It does all models of the configuration.")
+        given = self.given - {allowed}
+        for parameter in click.get_current_context().command.params:
             if parameter.name in given:
                 raise InputError(
                     f"{parameter.opts[-1]} goes with a MODEL", "Without one, the configuration says it: docs/config.md."
@@ -190,7 +218,11 @@ def many_options(command: Decorated) -> Decorated:
         ),
         quiet_option,
         click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Do so many of several models at a time."),
-        click.option("--config", metavar="FILE", help="Do all models of this configuration; alone without MODEL."),
+        click.option(
+            "--config",
+            metavar="FILE",
+            help="The configuration, in place of the nearest trtconv.toml; without MODEL, all models in it.",
+        ),
     ):
         command = decorator(command)
     return command

@@ -13,11 +13,12 @@ from trtconv.core.options import option, validate
 HARDWARE = ("none", "ampere+", "same-compute-capability")
 VERBOSITIES = ("none", "layer-names", "detailed")
 _MOST_BYTES = 2**63 - 1
+_LEAST_WORKSPACE = 1 << 20
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 def parse_bytes(text: str) -> int:
-    """Reads a size such as 512M, 2G or 1000000 (bytes).
+    """Reads a size such as 512M, 2G or 16777216 (bytes).
 
     Raises:
         InputError: It is none.
@@ -29,6 +30,23 @@ def parse_bytes(text: str) -> int:
     return size
 
 
+def parse_workspace(text: str) -> int:
+    """Reads the size of a workspace, as `parse_bytes`.
+
+    Raises:
+        InputError: It is none, or so small that nobody means it: a number without a unit is of MiB for trtexec.
+    """
+    size = parse_bytes(text)
+    if size >= _LEAST_WORKSPACE:
+        return size
+    if text.strip().isdecimal():
+        raise InputError(
+            f"--workspace {text} is {text} bytes, too little for any network",
+            f"Say the unit: --workspace {text.strip()}M is that many MiB, as trtexec means it.",
+        )
+    raise InputError(f"--workspace {text} is less than 1 MiB, too little for any network", "Give more: --workspace 1G.")
+
+
 @frozen
 class BuilderOptions:
     """Options of TensorRT's builder; None leaves TensorRT's own default."""
@@ -38,11 +56,11 @@ class BuilderOptions:
         "Most scratch memory that a layer may use, such as 512M or 2G.",
         metavar="SIZE",
         default=None,
-        read=parse_bytes,
+        read=parse_workspace,
         key="workspace",
         about="Most scratch memory of a layer: 512M, 2G.",
         schema={"type": ["string", "integer"]},
-        load=lambda size: parse_bytes(str(size)),
+        load=lambda size: parse_workspace(str(size)),
     )
     optimization_level: int | None = option(
         "--optimization-level",

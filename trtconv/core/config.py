@@ -28,7 +28,11 @@ else:
 FILE = "trtconv.toml"
 PYPROJECT = "pyproject.toml"
 
-_SETTINGS = {**schemas(BuildRequest), **schemas(CheckRequest)}
+_SETTINGS: dict[str, Any] = {**schemas(BuildRequest), **schemas(CheckRequest)}
+_SETTINGS["check-targets"] = {
+    **{key: value for key, value in _SETTINGS["targets"].items() if key != "minItems"},
+    "description": "What to check against besides; build leaves these out, so they need not be installed.",
+}
 SCHEMA: dict[str, Any] = {
     "$schema": "http://json-schema.org/draft-07/schema#",
     "title": "trtconv.toml",
@@ -66,11 +70,11 @@ class Entry:
 
     Args:
         check: What `trtconv check` is asked.
-        build: What `trtconv build` is asked.
+        build: What `trtconv build` is asked; None for a target that is only checked against.
     """
 
     check: CheckRequest
-    build: BuildRequest
+    build: BuildRequest | None
 
 
 @frozen
@@ -84,6 +88,16 @@ class Config:
 
     path: Path
     entries: tuple[Entry, ...]
+
+    @property
+    def builds(self) -> tuple[BuildRequest, ...]:
+        """What is built."""
+        return tuple(entry.build for entry in self.entries if entry.build is not None)
+
+    def of(self, model: Path) -> tuple[Entry, ...]:
+        """Returns the entries of one model, as another path may name it; empty where it is not listed."""
+        real = real_path(model)
+        return tuple(entry for entry in self.entries if real_path(entry.check.model) == real)
 
 
 _LONGEST = 1 << 20
@@ -130,7 +144,7 @@ def load(path: Path) -> Config:
             f"{path}: {fault}", "docs/config.md describes the file; docs/trtconv.schema.json is its schema."
         )
     entries = [entry for model in document["models"] for entry in _entries({**_defaults(document), **model}, path)]
-    engines = [entry.build.engine_path for entry in entries]
+    engines = [entry.build.engine_path for entry in entries if entry.build is not None]
     for engine in engines:
         if engines.count(engine) > 1:
             raise InputError(f"{path}: {engine} is the engine of two entries", "Give each model its own 'engine'.")
@@ -141,7 +155,8 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         if not path.is_file():
             raise InputError(f"{path} cannot be read: it is missing, or no file", "Check its path.")
-        text = path.read_bytes().decode()
+        # Editors on Windows begin a file with a byte order mark.
+        text = path.read_bytes().decode("utf-8-sig")
         # Some of what TOML allows takes its reader a time that is quadratic in its length.
         if len(text) > _LONGEST or any(line.count(".") > _MOST_PARTS for line in text.splitlines()):
             raise InputError(f"{path} is too long, or has a key of too many parts", "Write it by hand.")
@@ -150,7 +165,8 @@ def _read(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}", "Check the path of the configuration.") from error
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} is no TOML: {str(error)[:300]}", "Correct the file.") from error
+        hint = "Write [[models]], in double brackets." if "('models',)" in str(error) else "Correct the file."
+        raise InputError(f"{path} is no TOML: {str(error)[:300]}", hint) from error
 
 
 def _defaults(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -162,6 +178,8 @@ def _entries(model: Mapping[str, Any], file: Path) -> Iterator[Entry]:
         targets = [Target.asked(text) for text in model.get("targets", ["auto"])]
         for target in targets:
             yield _entry(model, file.parent, target, several=len(targets) > 1)
+        for text in model.get("check-targets", ()):
+            yield Entry(_check_request(model, file.parent, Target.asked(text)), None)
     except InputError as error:
         raise InputError(f"{file}: {model['path']}: {error.message}", error.hint) from error
     except ValueError as error:
@@ -178,9 +196,16 @@ def _entry(model: Mapping[str, Any], folder: Path, target: Target | None, severa
     if not real_path(engine).is_relative_to(real_path(folder)):
         hint = "Keep it inside; or build the model by itself, with -o."
         raise InputError(f"the engine {engine} would be written outside the folder of the configuration", hint)
-    table = {**model, "targets": [str(target or "auto")]}
-    check = CheckRequest(path, **of_settings(CheckRequest, table))
-    return Entry(check, BuildRequest(path, engine, **of_settings(BuildRequest, table)))
+    build = BuildRequest(path, engine, **of_settings(BuildRequest, _for_target(model, target)))
+    return Entry(_check_request(model, folder, target), build)
+
+
+def _check_request(model: Mapping[str, Any], folder: Path, target: Target | None) -> CheckRequest:
+    return CheckRequest(folder / model["path"], **of_settings(CheckRequest, _for_target(model, target)))
+
+
+def _for_target(model: Mapping[str, Any], target: Target | None) -> dict[str, Any]:
+    return {**model, "targets": [str(target or "auto")]}
 
 
 _TYPES: dict[str, type | tuple[type, ...]] = {

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from trtconv.core.errors import EnvironmentMissing, InputError
+from trtconv.core.file_kinds import ENGINE, kind_of
 from trtconv.core.frozen import frozen
 from trtconv.core.requests.build_report import SavedReport, load_report
 from trtconv.runtimes.tensorrt import Engine, EngineLoader
@@ -72,6 +73,9 @@ def read_engine(path: Path, report: Path | None, *, trust: bool) -> EngineFile:
         raise InputError(f"{path} is empty", "Build it again.")
     if path.suffix == ".onnx":
         raise InputError(f"{path} is an ONNX model, where an engine is wanted", f"Build it: trtconv build {path}.")
+    kind = kind_of(path)
+    if kind is not None and kind is not ENGINE:
+        raise InputError(f"{path} is {kind.name}, not an engine", "Give a file that trtconv build made.")
     sha256 = hashlib.sha256(data).hexdigest()
     beside = report or path.with_name(path.name + ".json")
     if report is None and not beside.exists():

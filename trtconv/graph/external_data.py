@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 import stat
@@ -13,6 +14,7 @@ from onnx.external_data_helper import uses_external_data
 
 from trtconv.core import budget
 from trtconv.core.errors import InputError
+from trtconv.core.file_kinds import URL, kind_of
 from trtconv.core.files import real_path
 from trtconv.graph.tensor_checker import nbytes
 
@@ -42,8 +44,10 @@ def read_file(path: Path) -> bytes:
                 raise InputError(f"{path} has {found.st_size} bytes; an ONNX file has at most {LARGEST_BYTES}", hint)
             return file.read()
     except FileNotFoundError as error:
-        raise InputError(f"{path}: no such file", "Check the path of the model.") from error
+        refuse_other_kinds(path)
+        raise InputError(f"{path}: no such file{_near(path)}", "Check the path of the model.") from error
     except IsADirectoryError as error:
+        refuse_other_kinds(path)
         raise InputError(f"{path} is a folder", "Give the .onnx file in it.") from error
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}", "Check the path of the model.") from error
@@ -56,6 +60,24 @@ def _is_within(path: Path, location: str) -> bool:
     real = real_path(path.parent / location)
     homes = (real_path(path.parent), real_path(path).parent)
     return budget.current().follow_links or any(real.is_relative_to(home) for home in homes)
+
+
+def refuse_other_kinds(path: Path) -> None:
+    """Raises InputError where a path leads to something that is known to be no ONNX model; says what to do with it."""
+    kind = kind_of(path)
+    if kind is not None:
+        shown = re.sub(r":/", "://", path.as_posix(), count=1) if kind is URL else path
+        raise InputError(f"{shown} is {kind.name}, not an ONNX model", kind.advice)
+
+
+def _near(path: Path) -> str:
+    """Returns the models beside a missing one that have nearly its name, as a question."""
+    try:
+        names = [each.name for each in path.parent.iterdir() if each.suffix == ".onnx"]
+    except OSError:
+        return ""
+    near = difflib.get_close_matches(path.name, names, 1)
+    return f"; did you mean {path.parent / near[0]}?" if near else ""
 
 
 def external_entry(tensor: onnx.TensorProto) -> dict[str, str]:

@@ -73,7 +73,7 @@ class Cutter:
                 return None
         for name in self._results(kept):
             value = self._value(name)
-            part.graph.output.append(onnx.ValueInfoProto(name=name) if value is None else value)
+            part.graph.output.append(self._typed(name) if value is None else value)
         return part
 
     def bounds(self, part: onnx.ModelProto) -> tuple[dict[str, Range], ...]:
@@ -134,6 +134,14 @@ class Cutter:
             return None
         axes = zip(*(shape for shape in shapes if shape is not None), strict=True)
         return helper.make_tensor_value_info(name, element, [self._size(tuple(n or 0 for n in axis)) for axis in axes])
+
+    def _typed(self, name: str) -> onnx.ValueInfoProto:
+        """Describes a tensor whose shape is not known by its type, without which the parser refuses any output."""
+        value = onnx.ValueInfoProto(name=name)
+        element = self._elements.get(name, 0)
+        if element:
+            value.type.tensor_type.elem_type = element
+        return value
 
     def _size(self, sizes: Sizes) -> int | str:
         if len(set(sizes)) == 1:

@@ -30,6 +30,7 @@ from trtconv.core.dims import InputSpec
 from trtconv.core.errors import InputError
 from trtconv.core.files import atomic_stream, atomic_write
 from trtconv.graph import checker
+from trtconv.graph.dim_names import forget_meaningless, input_spec
 from trtconv.graph.external_data import (
     ALIGNMENT,
     EXTERNAL,
@@ -42,6 +43,7 @@ from trtconv.graph.external_data import (
     read_chunks,
     read_file,
     refer_to,
+    refuse_other_kinds,
     used_parts,
 )
 from trtconv.graph.functions import UnsupportedFunctions, called_functions, functions_with, inlined_nodes
@@ -49,7 +51,7 @@ from trtconv.graph.inference import SMALL_ELEMENTS, infer, skeleton
 from trtconv.graph.nodes import Columns
 from trtconv.graph.scope import Scope, Whole
 from trtconv.graph.tensor_checker import nbytes
-from trtconv.graph.types import ONNX_DOMAINS, PROTOBUF_LIMIT, dtype_name
+from trtconv.graph.types import ONNX_DOMAINS, PROTOBUF_LIMIT
 from trtconv.graph.walk import all_nodes, inner_graphs, tensors
 
 # It prints to stdout, which belongs to the report.
@@ -57,7 +59,6 @@ G_LOGGER.severity = G_LOGGER.CRITICAL
 
 _UNTRACEABLE = re.compile(r" \| |\](?=[^\]\w])")
 """What TensorRT's layer metadata, "[ONNX Layer: name | inside]", could not be read back from if a name had it."""
-_UNUSABLE_NAMES = ("", "?", "-1", "None", "unk")
 _UNREADABLE_HINT = "Export the model again, or copy the file again: it may be truncated or a Git LFS pointer."
 _LIGHT_BYTES = 1 << 24
 """Up to this size a model is handed over with its weights: to take them out costs more than to copy them."""
@@ -90,6 +91,7 @@ class OnnxModel:
         """
         data = read_file(path)
         model = cls(_parse(data, path), path)
+        forget_meaningless(model.proto.graph)
         if hashed:
             model._sha = hashlib.sha256(data)
         examined = checker.examine(model.proto)
@@ -111,7 +113,7 @@ class OnnxModel:
     def inputs(self) -> tuple[InputSpec, ...]:
         """The inputs that a caller must give: graph inputs that are no initializers."""
         given = self.main.initializers
-        return tuple(_input_spec(value) for value in self.proto.graph.input if value.name not in given)
+        return tuple(input_spec(value) for value in self.proto.graph.input if value.name not in given)
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -357,8 +359,10 @@ def _parse(data: bytes, path: Path) -> onnx.ModelProto:
     try:
         proto.ParseFromString(data)
     except (DecodeError, ValueError, RuntimeError) as error:
+        refuse_other_kinds(path)
         raise InputError(f"{path} is not a readable ONNX model: {error}", _UNREADABLE_HINT) from error
     if not proto.HasField("graph") or not proto.graph.output:
+        refuse_other_kinds(path)
         raise InputError(f"{path} is not an ONNX model: it holds no graph with outputs", _UNREADABLE_HINT)
     return proto
 
@@ -380,17 +384,6 @@ def _all_names(scope: Scope) -> Iterator[str]:
     yield from itertools.chain.from_iterable(columns.outputs)
     for named in (*graph.input, *graph.output, *graph.initializer):
         yield named.name
-
-
-def _input_spec(value: onnx.ValueInfoProto) -> InputSpec:
-    tensor = value.type.tensor_type
-    dims: list[int | str] = []
-    for axis, dim in enumerate(tensor.shape.dim):
-        if dim.HasField("dim_value") and dim.dim_value >= 0:
-            dims.append(dim.dim_value)
-        else:
-            dims.append(dim.dim_param if dim.dim_param not in _UNUSABLE_NAMES else f"{value.name}:{axis}")
-    return InputSpec(value.name, dtype_name(tensor.elem_type), tuple(dims))
 
 
 def interface(model: OnnxModel) -> tuple[bytes, ...]:

@@ -16,6 +16,7 @@ from trtconv.core.requests.build import BuildReport, BuildRequest
 from trtconv.core.requests.check import CheckRequest
 from trtconv.core.requests.forms import CHECKSUM, read_report
 from trtconv.core.stopwatch import Stopwatch
+from trtconv.graph.external_data import refuse_other_kinds
 from trtconv.graph.model import OnnxModel
 from trtconv.pipeline.parse import fails
 from trtconv.runtimes.tensorrt import EngineBlob
@@ -36,6 +37,7 @@ def check_outputs(request: BuildRequest) -> None:
         raise InputError(f"{request.report_path} is both the engine and the report", "Choose two paths.")
     for path in (request.engine_path, request.report_path):
         if real_path(path) == real_path(request.model):
+            refuse_other_kinds(request.model)
             raise InputError(f"{path} is the model itself", "Choose another output path with -o.")
         check_writable(path)
     for path in named_cache(request):

@@ -102,6 +102,26 @@ def test_refusals(tmp_path: Path, text: str, said: str) -> None:
         config.load(write(tmp_path, text))
 
 
+def test_targets_to_check_against_are_not_built(tmp_path: Path) -> None:
+    text = "check-targets = ['tensorrt-8.6']\n[[models]]\npath = 'a.onnx'\ntargets = ['rtx']"
+    found = config.load(write(tmp_path, text))
+    assert [entry.check.target for entry in found.entries] == [Target("rtx"), Target("tensorrt", (8, 6))]
+    assert [build.engine_path for build in found.builds] == [tmp_path / "a.engine"]
+    assert found.of(tmp_path / "b" / ".." / "a.onnx") == found.entries
+    assert found.of(tmp_path / "b.onnx") == ()
+
+
+def test_a_byte_order_mark_is_no_fault(tmp_path: Path) -> None:
+    path = write(tmp_path, "\ufeff[[models]]\npath = 'a'")
+    assert len(config.load(path).entries) == 1
+
+
+def test_single_brackets_are_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        config.load(write(tmp_path, "[models]\npath = 'a'\n[models]\npath = 'b'"))
+    assert "double brackets" in caught.value.hint
+
+
 def test_missing_file(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be read"):
         config.load(tmp_path / "no.toml")

@@ -2,24 +2,46 @@
 
 from __future__ import annotations
 
-from typing import Any
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from trtconv.cli import options
-from trtconv.cli.commands.many import ManyFlags, build_all
+from trtconv.cli.commands.many import ManyFlags, build_all, configured, each_of, for_target
 from trtconv.cli.process import status
 from trtconv.cli.process.isolated import IsolatedCommand, follow_log
 from trtconv.cli.process.outcome import Outcome
 from trtconv.cli.progress import show_progress
 from trtconv.cli.timing_folder import timing_folder
+from trtconv.core.errors import InputError
 from trtconv.core.requests.build import BuildRequest
+
+if TYPE_CHECKING:
+    from trtconv.core.config import Config
+
+
+def _requests(
+    asked: options.Asked[BuildRequest], model: str, flags: ManyFlags
+) -> tuple[Config | None, list[BuildRequest]]:
+    """Returns the builds of a model: as the configuration has them where it lists the model, and as the flags say."""
+    target = asked.values["target"] if "target" in asked.given else None
+    folder = timing_folder() if asked.values["timing_cache"] == "auto" else None
+    config, (entries,) = configured(flags, [model])
+    built = for_target([entry for entry in entries if entry.build is not None], target)
+    builds = [asked.over(entry.build) for entry in built if entry.build is not None]
+    if len(builds) > 1 and not asked.given.isdisjoint(("output", "report")):
+        targets = " or ".join(str(build.target or "auto") for build in builds)
+        raise InputError(f"{model} has several targets in {config.path if config else ''}", f"Add --target {targets}.")
+    builds = [dataclasses.replace(each, model=Path(model)) for each in builds] or [asked.request(model=model)]
+    return config, [dataclasses.replace(each, timing_folder=folder) for each in builds]
 
 
 @click.command(
     "build",
     cls=IsolatedCommand,
-    alone=lambda params: params["model"] is not None and params["config"] is None,
+    alone=lambda params: params["model"] is not None,
     short_help="Convert an ONNX model into a TensorRT engine.",
     epilog="""\b
 Examples:
@@ -39,7 +61,7 @@ Examples:
   All models of trtconv.toml (docs/config.md) whose engines are not up to date:
     trtconv build
   In a script:
-    trtconv build unet.onnx --dim height=64:256:512 --format json -q | jq .engine.bytes
+    trtconv build unet.onnx --dim batch=1 --dim height=256 --dim width=256 --format json -q | jq -e .engine.bytes
 
 \b
 Exit status: 0 built, or up to date; 1 the model failed; 2 a bad call or an unreadable model;
@@ -58,22 +80,24 @@ def command(asked: options.Asked[BuildRequest], model: str | None, **many: Any) 
     TensorRT would refuse or misread a node, parsed by TensorRT's own parser, audited (every deconvolution in the
     parsed network is compared with what ONNX says it computes) and built.
 
-    Without MODEL, every model that trtconv.toml or pyproject.toml lists is built, several at a time.
+    Without MODEL, every model that trtconv.toml or pyproject.toml lists is built, several at a time. What it says of a
+    MODEL holds where the command line does not say otherwise.
 
     The engine and its report, ENGINE.json, appear whole or not at all. An engine whose model, plan and runtime have
     not changed is kept. Every dynamic dimension needs bounds; without them the command lists the dimensions and what
     to add.
     """
     flags = ManyFlags(**many)
-    if model is None or flags.config is not None:
+    if model is None:
         asked.refuse_single(allowed="force")
         return build_all(flags, asked.values["force"], timing_folder())
     from trtconv import pipeline
     from trtconv.cli.formats import json, text
 
-    request = asked.request(
-        model=model, timing_folder=timing_folder() if asked.values["timing_cache"] == "auto" else None
-    )
+    config, requests = _requests(asked, model, flags)
+    if len(requests) > 1:
+        return each_of(requests, flags, config)
+    (request,) = requests
     follow_log()
     for path in (request.engine_path, request.report_path):
         status.announce(status.OUTPUT, str(path.absolute()))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from trtconv.cli import options
-from trtconv.cli.commands.many import CI_FORMATS, ManyFlags, check_all, check_each, ci_format
+from trtconv.cli.commands.many import CI_FORMATS, ManyFlags, check_all, ci_format, configured, each_of, for_target
 from trtconv.cli.process.isolated import IsolatedCommand, follow_log
 from trtconv.cli.process.outcome import FailedWithResult, Outcome
 from trtconv.cli.progress import show_progress
@@ -17,6 +17,9 @@ from trtconv.core.errors import TrtconvError
 from trtconv.core.requests.check import CheckRequest
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from trtconv.core.config import Config
     from trtconv.core.requests.check import CheckReport
 
 
@@ -35,17 +38,31 @@ def _render(report: CheckReport, flags: ManyFlags) -> str:
     return ci_format(flags.output_format, [report])
 
 
+def _requests(
+    asked: options.Asked[CheckRequest], models: Sequence[str], flags: ManyFlags
+) -> tuple[Config | None, list[CheckRequest]]:
+    """Returns what is asked of the models: by the configuration where it lists one, and by the flags."""
+    target = asked.values["target"] if "target" in asked.given else None
+    config, entries = configured(flags, models)
+    plain = asked.request(model=models[0])
+    requests: list[CheckRequest] = []
+    for model, own in zip(models, entries, strict=True):
+        made = [asked.over(entry.check) for entry in for_target(own, target)] or [plain]
+        requests += [dataclasses.replace(request, model=Path(model)) for request in made]
+    return config, requests
+
+
 @click.command(
     "check",
     cls=IsolatedCommand,
-    alone=lambda params: len(params["models"]) == 1 and params["config"] is None,
+    alone=lambda params: len(params["models"]) == 1,
     short_help="Tell what TensorRT will not take, or will get wrong, in a model.",
     epilog="""\b
 Examples:
   Everything that is wrong with a model, with the TensorRT that is installed:
     trtconv check unet.onnx
   With the sizes it will run at, as build would take them:
-    trtconv check unet.onnx --dim height=64:256:512 --dim width=64:256:512
+    trtconv check unet.onnx --dim batch=1 --dim height=64:256:512 --dim width=64:256:512
   Against a version that is not installed (rules only, no parser):
     trtconv check unet.onnx --target tensorrt-8.6
   As a gate in CI:
@@ -79,7 +96,8 @@ def command(asked: options.Asked[CheckRequest], models: tuple[str, ...], **many:
     known; of a large network it tells all only by building it, which --thorough does.
 
     Several MODELs are checked at the same time, with the same flags. Without any, every model that trtconv.toml or
-    pyproject.toml lists is checked.
+    pyproject.toml lists is checked. What it says of a MODEL (sizes, targets, findings to ignore) holds where the
+    command line does not say otherwise.
 
     What build mends by rewriting is listed as such and does not fail the check, except for quantisation (TC3xx): that
     belongs mended in the file, because other tools misread it. --no-rewrite judges the model as it is.
@@ -89,12 +107,13 @@ def command(asked: options.Asked[CheckRequest], models: tuple[str, ...], **many:
     rules alone, and the result says so; one without a version must be installed.
     """
     flags = ManyFlags(**many)
-    if not models or flags.config is not None:
+    if not models:
         asked.refuse_single()
         return check_all(flags)
-    request = asked.request(model=models[0])
-    if len(models) > 1:
-        return check_each([dataclasses.replace(request, model=Path(model)) for model in models], flags)
+    config, requests = _requests(asked, models, flags)
+    if len(requests) > 1:
+        return each_of(requests, flags, config)
+    (request,) = requests
     from trtconv import pipeline
 
     follow_log()

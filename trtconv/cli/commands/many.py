@@ -1,4 +1,4 @@
-"""What `trtconv check` and `trtconv build` do without a MODEL: all that the configuration lists."""
+"""What `trtconv check` and `trtconv build` have of the configuration: all models that it lists, or those named."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from trtconv.core.errors import InputError
 from trtconv.core.frozen import frozen
 
 if TYPE_CHECKING:
-    from trtconv.core.config import Config
-    from trtconv.core.requests.check import CheckReport, CheckRequest, FailedRun
+    from trtconv.core.config import Config, Entry
+    from trtconv.core.requests.check import CheckReport, FailedRun
     from trtconv.pipeline.batch import Request, Result
 
 
@@ -46,15 +46,52 @@ def check_all(flags: ManyFlags) -> Outcome:
     return _run([entry.check for entry in config.entries], flags, config)
 
 
-def check_each(requests: Sequence[CheckRequest], flags: ManyFlags) -> Outcome:
-    """Runs `check` on the models of the command line."""
-    return _run(requests, flags, None)
+def each_of(requests: Sequence[Request], flags: ManyFlags, config: Config | None) -> Outcome:
+    """Runs `check` or `build` on the models of the command line."""
+    return _run(requests, flags, config)
+
+
+def configured(flags: ManyFlags, models: Sequence[str]) -> tuple[Config | None, list[tuple[Entry, ...]]]:
+    """Returns what the configuration says of models that the command line names.
+
+    Args:
+        flags: Which configuration is meant.
+        models: The models.
+
+    Returns:
+        The configuration, None where none is meant or it has none of the models; and the entries of each model.
+
+    Raises:
+        InputError: The configuration cannot be read, or --config names one that has not all of the models.
+    """
+    from trtconv.core import config
+
+    path = Path(flags.config) if flags.config is not None else _nearest(required=False)
+    found = None if path is None else config.load(path)
+    entries = [() if found is None else found.of(Path(model)) for model in models]
+    for model, own in zip(models, entries, strict=True):
+        if found is not None and flags.config is not None and not own:
+            listed = dict.fromkeys(str(entry.check.model) for entry in found.entries)
+            raise InputError(f"{found.path} does not list {model}", f"It lists {', '.join(listed)}.")
+    return (found if any(entries) else None), entries
+
+
+def for_target(entries: Sequence[Entry], target: str | None) -> list[Entry]:
+    """Returns the entries of a model that a call is about.
+
+    Args:
+        entries: One a target.
+        target: The --target of the command line: its entry is meant, or the first, for another target; None: all are.
+    """
+    if target is None:
+        return list(entries)
+    return [e for e in entries if str(e.check.target or "auto") == target][:1] or list(entries[:1])
 
 
 def build_all(flags: ManyFlags, force: bool, timing_folder: Path | None) -> Outcome:
     """Runs `build` on every model of the configuration."""
     config = _config(flags)
-    asked = [dataclasses.replace(e.build, force=force, timing_folder=timing_folder) for e in config.entries]
+    asked = [dataclasses.replace(build, force=force, timing_folder=timing_folder) for build in config.builds]
     return _run(asked, flags, config)
 
 
@@ -82,12 +119,14 @@ def _config(flags: ManyFlags) -> Config:
     return config.load(path)
 
 
-def _nearest() -> Path | None:
+def _nearest(required: bool = True) -> Path | None:
     from trtconv.core import config
 
     try:
         here = Path.cwd()
     except OSError as error:
+        if not required:
+            return None
         raise InputError("the working directory is gone", "Change to another one, or give MODEL.") from error
     found = config.find(here)
     # A relative path reads better in what is printed.

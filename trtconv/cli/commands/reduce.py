@@ -19,7 +19,7 @@ from trtconv.core.requests.reduce import ReduceRequest
     epilog="""\b
 Examples:
   What of a model TensorRT refuses, with the flags that build failed with:
-    trtconv reduce unet.onnx --dim height=64:256:512 --dim width=64:256:512
+    trtconv reduce unet.onnx --dim batch=1 --dim height=64:256:512 --dim width=64:256:512
   As TensorRT takes it, without trtconv's rewrites:
     trtconv reduce unet.onnx -o part.onnx --no-rewrite --target rtx
 

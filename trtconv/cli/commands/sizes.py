@@ -19,7 +19,7 @@ from trtconv.cli.process.outcome import Outcome
     epilog="""\b
 Examples:
   Which heights and widths a U-Net takes:
-    trtconv sizes unet.onnx --dim height=64:256:512 --dim width=64:256:512
+    trtconv sizes unet.onnx --dim batch=1 --dim height=64:256:512 --dim width=64:256:512
   In a script, the step of the height:
     trtconv sizes unet.onnx --format json | jq .dims.height.step
 

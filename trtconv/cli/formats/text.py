@@ -14,6 +14,7 @@ from trtconv.core.requests.build import BuildReport
 from trtconv.core.requests.check import CheckReport, FailedRun, ParserVerdict
 from trtconv.core.requests.common import TensorInfo
 from trtconv.core.requests.rewrite import Edit, RewriteReport, Skip
+from trtconv.core.runs_on import runs_on
 from trtconv.core.text import clean, indented, leading
 
 LISTED = 10
@@ -168,6 +169,7 @@ def build_text(report: BuildReport, verbose: bool = False) -> str:
         "\n".join(ignored_lines(report.ignored)),
         "\n".join(_io(report.io)),
         _seconds(report.seconds),
+        _where(report),
         _verdict(report),
     ]
     return "\n\n".join(block for block in blocks if block)
@@ -251,6 +253,14 @@ def _verdict(report: BuildReport) -> str:
     return f"built {engine}{total}{found}"
 
 
+def _where(report: BuildReport) -> str:
+    """Says where the engine runs, which is the first thing that its user has to know."""
+    found = None if report.engine is None else runs_on(report.runtime, report.plan.options.to_json())
+    if found is None:
+        return ""
+    return "\n".join(table([("runs with", clean(found.loader)), ("runs on", clean(found.cards))], ""))
+
+
 def runs_text(results: Sequence[CheckReport | BuildReport | FailedRun], verbose: bool = False) -> str:
     """Renders several checks or builds: what was found, then a line for each of them, then the counts."""
     runs = Counter(_place(result)[0] for result in results)
@@ -258,7 +268,11 @@ def runs_text(results: Sequence[CheckReport | BuildReport | FailedRun], verbose:
     for result in results:
         path, target = _place(result)
         details += _details(result, leading(path) + (f" for {clean(target)}" if runs[path] > 1 else ""), verbose)
-    lines = [f"{_MARKS.get(result.exit_code, 'FAILED')}  {_run_line(result)}" for result in results]
+    lines = []
+    for result in results:
+        lines.append(f"{_MARKS.get(result.exit_code, 'FAILED')}  {_run_line(result)}")
+        if isinstance(result, FailedRun) and result.hint:
+            lines += indented(f"hint: {result.hint}", "        ")
     good = sum(result.exit_code == 0 for result in results)
     return "\n\n".join([*details, "\n".join([*lines, f"{good} of {count(len(results), 'run')} ok"])])
 

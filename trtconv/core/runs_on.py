@@ -1,0 +1,54 @@
+"""Where an engine runs: which TensorRT loads it, and on which cards, by the names that people know them by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+_RTX_CAPABILITIES = ("8.0", "8.6", "8.9", "12.0", "12.1")
+"""What TensorRT-RTX builds for where nothing is asked for. Source: docs/compatibility.md."""
+
+_CARDS = {
+    "7.5": "RTX 20 series and T4",
+    "8.0": "A100",
+    "8.6": "RTX 30 series and A10",
+    "8.9": "RTX 40 series and L4",
+    "12.0": "RTX 50 series",
+    "12.1": "GB10",
+}
+_HARDWARE = {"ampere+": "RTX 30 series, A100 and all newer", "same-compute-capability": "GPUs of the kind of {gpu}"}
+
+
+class RunsOn(NamedTuple):
+    """Where an engine runs.
+
+    Args:
+        loader: The TensorRT that loads it.
+        cards: The GPUs.
+    """
+
+    loader: str
+    cards: str
+
+
+def runs_on(runtime: Mapping[str, Any], options: Mapping[str, Any]) -> RunsOn | None:
+    """Returns where an engine runs; None where it is not known what built it.
+
+    Args:
+        runtime: Family, version and GPU of the TensorRT that built it, as its report has them.
+        options: The builder's options that are not as usual, as the plan of its report has them.
+    """
+    family, version = runtime.get("family"), runtime.get("version")
+    newer = " and newer" if options.get("version_compatible") else " alone"
+    if family == "rtx":
+        loader = f"TensorRT-RTX {version}{newer}, not TensorRT, trtexec or Triton"
+        return RunsOn(loader, _named(options.get("compute_capabilities") or _RTX_CAPABILITIES))
+    if family != "tensorrt":
+        return None
+    gpu = str(runtime.get("gpu") or "the GPU that it was built on")
+    cards = _HARDWARE.get(options.get("hardware", ""), "{gpu}").format(gpu=gpu)
+    return RunsOn(f"TensorRT {version}{newer}, not TensorRT-RTX", cards)
+
+
+def _named(capabilities: Sequence[str]) -> str:
+    return ", ".join(f"{_CARDS[each]} ({each})" if each in _CARDS else f"GPUs of {each}" for each in capabilities)
