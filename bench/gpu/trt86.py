@@ -19,7 +19,14 @@ Bounds = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 """Smallest, best and largest shape of an input."""
 
 _WORKSPACE_BYTES = 4 << 30
-_DTYPES = {"FLOAT": np.float32, "HALF": np.float16, "INT32": np.int32, "INT8": np.int8, "BOOL": np.bool_}
+_DTYPES = {
+    "FLOAT": np.float32,
+    "HALF": np.float16,
+    "INT32": np.int32,
+    "INT8": np.int8,
+    "UINT8": np.uint8,
+    "BOOL": np.bool_,
+}
 
 
 class Refused(Exception):
@@ -44,11 +51,13 @@ class Options:
         flags: Names of builder flags to set. TF32 is off unless named.
         half_io: Whether float inputs and outputs are float16, as in the middle of a float16 network.
         profile: Shapes of every dynamic input.
+        level: The builder's optimisation level; None for its default.
     """
 
     flags: tuple[str, ...] = ()
     half_io: bool = False
     profile: Mapping[str, Bounds] = dataclasses.field(default_factory=dict)
+    level: int | None = None
 
 
 def make_logger(trt: Any) -> Any:
@@ -136,6 +145,8 @@ class TensorRT:
     def _configure(self, config: Any, network: Any, options: Options) -> None:
         trt = self.trt
         config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, _WORKSPACE_BYTES)
+        if options.level is not None:
+            config.builder_optimization_level = options.level
         if hasattr(trt.BuilderFlag, "TF32"):
             config.clear_flag(trt.BuilderFlag.TF32)
         for name in options.flags:

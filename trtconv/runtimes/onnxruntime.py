@@ -19,6 +19,7 @@ from trtconv.core.frozen import frozen
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.types import dtype_name
 from trtconv.runtimes.compare import relative_error, same_network
+from trtconv.runtimes.definition import write_out
 
 _SIZES = (64, 32, 48, 128, 16, 8, 4, 2, 1, 256)
 """Sizes tried for dynamic dimensions, the first that the original accepts is used."""
@@ -213,6 +214,7 @@ def session(model: OnnxModel) -> Any:
     proto = onnx.ModelProto()
     proto.CopyFrom(model.proto)
     proto.ir_version = min(proto.ir_version, _NEWEST_IR)
+    write_out(proto)
     # It refuses names that occur twice, as TensorRT does not; they mean nothing here.
     for scope in OnnxModel(proto, model.path).scopes:
         for node in scope.graph.node:

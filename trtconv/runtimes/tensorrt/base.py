@@ -13,6 +13,7 @@ from trtconv.core.frozen import frozen
 from trtconv.core.requests.build import BuildPlan
 from trtconv.core.requests.common import TensorInfo
 from trtconv.core.target import Target
+from trtconv.runtimes.tensorrt.readback.records import ReadNetwork
 
 BuildMonitor = Callable[[str, int, int], bool]
 """Called as (phase, step, steps) while TensorRT builds, from TensorRT's own thread; False asks it to stop."""
@@ -189,6 +190,9 @@ class ParsedNetwork(Protocol):
     @property
     def shape_inputs(self) -> Sequence[str]:
         """Names of the inputs whose values are shapes."""
+
+    def read_back(self) -> ReadNetwork:
+        """Reads every layer with its attributes and weights, so that the network can be run without TensorRT."""
 
     def faults(self, plan: BuildPlan) -> tuple[Finding, ...]:
         """Says what the builder refuses before it starts: types, inputs that hold shapes, profiles. Takes milliseconds.

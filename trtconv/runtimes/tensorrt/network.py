@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Iterator
 from typing import Any
@@ -18,6 +19,7 @@ from trtconv.runtimes.tensorrt.base import BuildMonitor, Capabilities, DeconvLay
 from trtconv.runtimes.tensorrt.gpu import gpu_name
 from trtconv.runtimes.tensorrt.logger import Log, Session
 from trtconv.runtimes.tensorrt.monitor import BuildProgress, make_progress_monitor
+from trtconv.runtimes.tensorrt.readback.records import ReadNetwork
 from trtconv.runtimes.tensorrt.timing_cache import TimingCache
 
 # Which builder flags a precision means, and which ONNX element types need which flag to be honoured at all.
@@ -92,6 +94,13 @@ class Network:
     def _input_tensors(self) -> Iterator[Any]:
         network = self._handles.network
         return (network.get_input(i) for i in range(network.num_inputs))
+
+    def read_back(self) -> ReadNetwork:
+        """Reads every layer; see `ParsedNetwork.read_back`. What is returned keeps builder and parser alive."""
+        from trtconv.runtimes.tensorrt.readback.read import read
+
+        found = read(self._trt, self._handles.network)
+        return dataclasses.replace(found, keep_alive=(self._handles, found.keep_alive))
 
     def build(self, plan: BuildPlan, monitor: BuildMonitor | None = None) -> EngineBlob:
         """Builds a serialized engine in the calling thread; see `ParsedNetwork.build`.

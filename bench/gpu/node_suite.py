@@ -1,0 +1,388 @@
+"""ONNX's own node tests on TensorRT 8.6: raw, through trtconv, and run by trtconv's interpreter.
+
+    python bench/gpu/node_suite.py [--jobs 15] [--minutes 7.5] [--part 1/2] [--only NAME] [--out FOLDER] [--family rtx]
+
+For each test two jobs, each done by one of a few processes that take many (a start of TensorRT 8.6 takes 9 s, and its
+parser ends the process on some models):
+
+- raw: a plain script parses, builds and runs the model. What the parser made is read back and run by trtconv's
+  interpreter too, and compared with what the engine returned: this is what proves the interpreter itself.
+- trtconv: `trtconv.build`, with its proof; the engine is run.
+
+Results are compared with the suite's own outputs, case by case. What is done is kept in FOLDER/node-suite-8.6.jsonl, so
+that a call that ran out of time goes on where it stopped, and parts can be done one after the other; each call writes
+FOLDER/gpu-node-suite-8.6.json anew and prints a table. Delete the .jsonl to begin again. With --family rtx, which needs
+no GPU, nothing is run: the interpreter is compared with the suite alone.
+
+Exit status: 0 whatever trtconv built is right; 1 something is not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import contextlib
+import json
+import os
+import pickle
+import selectors
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(ROOT), str(ROOT / "bench"), str(HERE)]
+
+Row = dict[str, Any]
+_JOB_SECONDS = 60.0
+_START_SECONDS = 90.0
+_TEXT = 300
+_LEVEL = 0
+"""Of the builder's optimisation: which kernels run fastest is not the question."""
+
+
+def main() -> int:
+    """Runs what is left of the suite; returns the exit status."""
+    options = _options()
+    if options.worker:
+        serve(options.family)
+        return 0
+    options.out.mkdir(parents=True, exist_ok=True)
+    kept = options.out / f"node-suite-{options.family}.jsonl"
+    rows = _read(kept)
+    with tempfile.TemporaryDirectory() as folder:
+        names = dump_cases(Path(folder), options.only)
+        part, parts = (int(each) for each in options.part.split("/"))
+        jobs = [(name, way) for name in names[part - 1 :: parts] for way in ("raw", "trtconv")]
+        left = [job for job in jobs if job not in rows]
+        print(f"{len(names)} tests, {len(left)} of {len(jobs)} jobs to do", file=sys.stderr)
+        with kept.open("a", encoding="utf-8") as file:
+            pool = Pool(options, Path(folder))
+            for row in pool.run(left, time.monotonic() + 60 * options.minutes):
+                rows[row["test"], row["way"]] = row
+                file.write(json.dumps(row) + "\n")
+                file.flush()
+    report = summarize(list(rows.values()), options.family)
+    name = "gpu-node-suite-8.6.json" if options.family == "tensorrt" else "node-suite-rtx.json"
+    (options.out / name).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    print(table(report))
+    return 1 if report["trtconv"].get("wrong") else 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) - 1))
+    parser.add_argument("--minutes", type=float, default=7.5)
+    parser.add_argument("--part", default="1/1")
+    parser.add_argument("--only", default="")
+    parser.add_argument("--out", type=Path, default=ROOT / "bench" / "results")
+    parser.add_argument("--family", choices=("tensorrt", "rtx"), default="tensorrt")
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def _read(kept: Path) -> dict[tuple[str, str], Row]:
+    rows = {}
+    for line in kept.read_text(encoding="utf-8").splitlines() if kept.exists() else ():
+        # The last line may be half a line, of a call that was ended.
+        with contextlib.suppress(ValueError):
+            row = json.loads(line)
+            rows[row["test"], row["way"]] = row
+    return rows
+
+
+def dump_cases(folder: Path, only: str) -> list[str]:
+    """Writes each test in a file of its own; returns their names, those that end processes last."""
+    import proof_suite
+
+    names = []
+    for name, model, inputs, outputs in proof_suite.cases():
+        if only in name:
+            names.append(name)
+            content = (model.SerializeToString(), inputs, outputs)
+            (folder / f"{name}.pickle").write_bytes(pickle.dumps(content))
+    return sorted(names, key=lambda name: ("_expanded" in name, names.index(name)))
+
+
+class Worker:
+    """A process that does one job after the other."""
+
+    def __init__(self, options: argparse.Namespace, folder: Path) -> None:
+        environment = {**os.environ, "CUDA_MODULE_LOADING": "LAZY", "OMP_NUM_THREADS": "1"}
+        arguments = [sys.executable, str(Path(__file__).resolve()), "--worker", "--family", options.family]
+        self.process = subprocess.Popen(
+            arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
+        )
+        self.folder = folder
+        self.job: tuple[str, str] | None = None
+        self.ready = False
+        self.deadline = time.monotonic() + _START_SECONDS
+
+    def give(self, job: tuple[str, str]) -> None:
+        """Hands it a job."""
+        assert self.process.stdin is not None
+        self.job, self.deadline = job, time.monotonic() + _JOB_SECONDS
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.write((json.dumps([*job, str(self.folder)]) + "\n").encode())
+            self.process.stdin.flush()
+
+    def end(self) -> int:
+        """Ends it; returns its exit code."""
+        self.process.kill()
+        return self.process.wait()
+
+
+class Pool:
+    """As many workers as are asked for; one that ends or hangs is replaced."""
+
+    def __init__(self, options: argparse.Namespace, folder: Path) -> None:
+        self._options = options
+        self._folder = folder
+        self._starts = 0
+
+    def _start(self, selector: selectors.BaseSelector) -> None:
+        self._starts += 1
+        if self._starts > 40 + 20 * self._options.jobs:
+            raise SystemExit("the processes end again and again")
+        worker = Worker(self._options, self._folder)
+        selector.register(worker.process.stdout, selectors.EVENT_READ, worker)  # type: ignore[arg-type]
+
+    def run(self, jobs: list[tuple[str, str]], deadline: float) -> Iterator[Row]:
+        """Does jobs until all are done or time is up; yields each result as it comes."""
+        queue = collections.deque(jobs)
+        selector = selectors.DefaultSelector()
+        for _ in range(min(self._options.jobs, len(jobs))):
+            self._start(selector)
+        try:
+            while time.monotonic() < deadline:
+                workers = [key.data for key in selector.get_map().values()]
+                for worker in workers:
+                    if worker.ready and worker.job is None and queue:
+                        worker.give(queue.popleft())
+                if not queue and not any(worker.job for worker in workers):
+                    return
+                for key, _ in selector.select(timeout=0.5):
+                    yield from self._hear(selector, key.data)
+                for worker in workers:
+                    if time.monotonic() > worker.deadline and (worker.job or not worker.ready):
+                        yield from self._replace(selector, worker, "took too long")
+        finally:
+            for key in list(selector.get_map().values()):
+                key.data.end()
+
+    def _hear(self, selector: selectors.BaseSelector, worker: Worker) -> Iterator[Row]:
+        assert worker.process.stdout is not None
+        line = worker.process.stdout.readline()
+        if not line:
+            yield from self._replace(selector, worker, "died")
+            return
+        try:
+            message = json.loads(line)
+        except ValueError:  # What a library printed.
+            return
+        if "ready" in message:
+            worker.ready = True
+        elif worker.job is not None:
+            name, way = worker.job
+            worker.job = None
+            yield {"test": name, "way": way, **message}
+
+    def _replace(self, selector: selectors.BaseSelector, worker: Worker, why: str) -> Iterator[Row]:
+        selector.unregister(worker.process.stdout)  # type: ignore[arg-type]
+        code = worker.end()
+        if worker.job is not None:
+            name, way = worker.job
+            yield {"test": name, "way": way, "verdict": why, "why": f"exit code {code}"}
+        self._start(selector)
+
+
+def serve(family: str) -> None:
+    """Is a worker: takes jobs from stdin, one JSON line each, and writes results to stdout."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    warnings.simplefilter("ignore")
+    bench = Bench(family)
+    answers.write('{"ready": true}\n')
+    answers.flush()
+    for line in sys.stdin:
+        name, way, folder = json.loads(line)
+        data, inputs, outputs = pickle.loads((Path(folder) / f"{name}.pickle").read_bytes())
+        started = time.monotonic()
+        try:
+            row = bench.raw(data, inputs, outputs) if way == "raw" else bench.trtconv(data, inputs, outputs)
+        except Exception as error:
+            row = {"verdict": "failed", "why": f"{type(error).__name__}: {error}"[:_TEXT]}
+        answers.write(json.dumps({**row, "seconds": round(time.monotonic() - started, 2)}) + "\n")
+        answers.flush()
+
+
+class Bench:
+    """TensorRT in a worker."""
+
+    def __init__(self, family: str) -> None:
+        import importlib
+
+        from trt86 import TensorRT
+
+        self._family = family
+        self._trt = importlib.import_module("tensorrt" if family == "tensorrt" else "tensorrt_rtx")
+        self._plain = TensorRT(self._trt)
+
+    def raw(self, data: bytes, inputs: list[Any], outputs: list[Any]) -> Row:
+        """Parses, reads back and interprets, builds and runs a model as it is."""
+        import onnx
+        from trt86 import Options, Refused
+
+        from trtconv.runtimes.tensorrt.readback.execute import Run
+        from trtconv.runtimes.tensorrt.readback.read import read
+
+        model = onnx.ModelProto.FromString(data)
+        feeds, expected = _named(model, inputs, outputs)
+        try:
+            network, parser = self._plain.parse(data)
+        except Refused as error:
+            return {"verdict": "refused", "why": error.message[:_TEXT]}
+        run = Run(read(self._trt, network), feeds)
+        interpreted = run.outputs()
+        unproven = "; ".join(sorted(set(run.unproven.values())))[:_TEXT]
+        row: Row = {"interpreted": _verdict(interpreted, expected)[0], "unproven": unproven}
+        del parser, network
+        if self._family == "rtx":
+            return {**row, "verdict": "not run", "why": "no GPU is used"}
+        try:
+            executed = self._execute(
+                self._plain.build(data, Options(flags=_flags(model), level=_LEVEL)), feeds, expected
+            )
+        except Refused as error:
+            return {**row, "verdict": "refused" if error.stage != "run" else "not run", "why": error.message[:_TEXT]}
+        verdict, why = _verdict(executed, expected)
+        agrees, difference = _verdict(interpreted, executed)
+        row["interpreter"] = "unproven" if unproven else {"right": "agrees"}.get(agrees, "differs")
+        row["difference"] = difference
+        return {**row, "verdict": verdict, "why": why}
+
+    def trtconv(self, data: bytes, inputs: list[Any], outputs: list[Any]) -> Row:
+        """Builds a model as `trtconv build` does, and runs the engine."""
+        import onnx
+        from trt86 import Refused
+
+        import trtconv
+        from trtconv.core.builder_options import BuilderOptions
+        from trtconv.core.target import Target
+
+        feeds, expected = _named(onnx.ModelProto.FromString(data), inputs, outputs)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "m.onnx"
+            path.write_bytes(data)
+            options = BuilderOptions(optimization_level=_LEVEL)
+            try:
+                report = trtconv.build(trtconv.BuildRequest(path, target=Target(self._family), options=options))
+            except trtconv.TrtconvError as error:
+                return {"verdict": "refused", "exit_code": error.exit_code, "why": error.message[:_TEXT]}
+            document = report.to_json()
+            errors = [f["code"] for f in document["findings"] if f["severity"] == "error"]
+            row: Row = {"exit_code": report.exit_code, "codes": errors, "edits": len(document["edits"])}
+            proof = document["proof"] or {}
+            row["proof"] = {key: proof.get(key) for key in ("agrees", "max_relative_error", "why")}
+            if report.exit_code:
+                return {**row, "verdict": "refused", "why": document["findings"][0]["message"][:_TEXT]}
+            if self._family == "rtx":
+                return {**row, "verdict": "not run", "why": "no GPU is used"}
+            try:
+                executed = self._execute((Path(folder) / "m.engine").read_bytes(), feeds, expected)
+            except Refused as error:
+                return {**row, "verdict": "not run", "why": error.message[:_TEXT]}
+        verdict, why = _verdict(executed, expected)
+        return {**row, "verdict": verdict, "why": why}
+
+    def _execute(self, plan: Any, feeds: Mapping[str, Any], expected: Mapping[str, Any]) -> dict[str, Any]:
+        engine = self._plain.engine(plan)
+        try:
+            engine.load(feeds)
+            return dict(zip(engine.outputs, engine.run(), strict=True))
+        finally:
+            engine.free()
+
+
+def _named(model: Any, inputs: list[Any], outputs: list[Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    feeds = dict(zip((value.name for value in model.graph.input), inputs, strict=True))
+    return feeds, dict(zip((value.name for value in model.graph.output), outputs, strict=False))
+
+
+def _flags(model: Any) -> tuple[str, ...]:
+    """Returns the builder flags that 8.6 wants for the types of a model."""
+    import onnx
+
+    quantized = any("QuantizeLinear" in node.op_type for node in model.graph.node)
+    tensors = [*model.graph.input, *model.graph.output]
+    half = any(value.type.tensor_type.elem_type == onnx.TensorProto.FLOAT16 for value in tensors)
+    return (*(["INT8"] if quantized else []), *(["FP16"] if half else []))
+
+
+def _verdict(got: Mapping[str, Any], expected: Mapping[str, Any]) -> tuple[str, str]:
+    """Returns "right" or "wrong", and why."""
+    import numpy as np
+    import proof_suite
+
+    from trtconv.runtimes.compare import compare
+
+    for name, value in expected.items():
+        if not isinstance(value, np.ndarray):
+            return "right", "not a tensor"
+        if name not in got:
+            return "wrong", f"{name} is missing"
+        narrow = value.dtype.itemsize < 4 and value.dtype.kind not in "iub"
+        found = compare(name, value, got[name], proof_suite.COARSE if narrow else proof_suite.TOLERANCE)
+        same = found.passed or found.why.startswith("the model itself")
+        if not same and not proof_suite.same_rows(value, got[name]):
+            return "wrong", f"{name}: {found.why}"[:_TEXT]
+    return "right", ""
+
+
+def summarize(rows: list[Row], family: str) -> Row:
+    """Returns counts by way and verdict, and what went wrong."""
+    by_way = {way: [row for row in rows if row["way"] == way] for way in ("raw", "trtconv")}
+    counts = {way: dict(collections.Counter(row["verdict"] for row in found)) for way, found in by_way.items()}
+    checked = collections.Counter(row["interpreter"] for row in by_way["raw"] if "interpreter" in row)
+    # Where the engine itself is wrong against the suite, the interpreter is right to differ from one of the two.
+    differs = [row for row in by_way["raw"] if row.get("interpreter") == "differs"]
+    codes = collections.Counter(code for row in by_way["trtconv"] for code in row.get("codes", ()))
+    return {
+        "family": family,
+        "tests": len({row["test"] for row in rows}),
+        **counts,
+        "trtconv_errors": dict(codes),
+        "interpreter": dict(checked),
+        "raw_wrong": [{key: row.get(key) for key in ("test", "why")} for row in by_way["raw"] if _is_wrong(row)],
+        "trtconv_wrong": [
+            {key: row.get(key) for key in ("test", "why", "proof")} for row in by_way["trtconv"] if _is_wrong(row)
+        ],
+        "interpreter_differs": [{key: row.get(key) for key in ("test", "difference", "verdict")} for row in differs],
+        "rows": sorted(rows, key=lambda row: (row["test"], row["way"])),
+    }
+
+
+def _is_wrong(row: Row) -> bool:
+    return bool(row["verdict"] == "wrong")
+
+
+def table(report: Row) -> str:
+    """Returns the table that is printed."""
+    verdicts = sorted({*report["raw"], *report["trtconv"]})
+    lines = [f"{report['tests']} tests", f"{'':10}" + "".join(f"{each:>16}" for each in verdicts)]
+    for way in ("raw", "trtconv"):
+        lines.append(f"{way:10}" + "".join(f"{report[way].get(each, 0):>16}" for each in verdicts))
+    lines.append(f"interpreter against the executed engine: {report['interpreter']}")
+    for key in ("trtconv_wrong", "interpreter_differs", "raw_wrong"):
+        lines += [f"{key}:", *(f"  {row['test']}: {row.get('why') or row.get('difference')}" for row in report[key])]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,283 @@
+"""Kinds of layers, run from plain records: each against an idea of its own of what TensorRT documents."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from trtconv.runtimes.tensorrt.readback.execute import Run
+from trtconv.runtimes.tensorrt.readback.records import Layer, ReadNetwork, Tensor
+
+Array = Any
+RANDOM = np.random.default_rng(0)
+
+
+def normal(*shape: int) -> Array:
+    return RANDOM.standard_normal(shape).astype(np.float32)
+
+
+def network(kind: str, inputs: Sequence[Array | None], dtypes: Sequence[str], **values: Any) -> ReadNetwork:
+    """Makes a network of one layer."""
+    tensors, numbers = [], []
+    for each in inputs:
+        numbers.append(None if each is None else len(tensors))
+        if each is not None:
+            tensors.append(Tensor(len(tensors), f"x{len(tensors)}", str(each.dtype), each.shape))
+    given = tuple(range(len(tensors)))
+    outputs = tuple(range(len(tensors), len(tensors) + len(dtypes)))
+    tensors += [Tensor(number, f"y{i}", dtype, None) for i, (number, dtype) in enumerate(zip(outputs, dtypes))]  # noqa: B905
+    return ReadNetwork(tuple(tensors), (Layer(0, "layer", kind, tuple(numbers), outputs, values),), given, outputs)
+
+
+def run(kind: str, *inputs: Array | None, dtypes: Sequence[str] = ("float32",), **values: Any) -> list[Array]:
+    made = network(kind, inputs, dtypes, **values)
+    present = [each for each in inputs if each is not None]
+    one = Run(made, {f"x{i}": each for i, each in enumerate(present)})
+    got = one.outputs()
+    assert one.unproven == {}, one.unproven
+    return [got[f"y{i}"] for i in range(len(dtypes))]
+
+
+def why_not(kind: str, *inputs: Array | None, dtypes: Sequence[str] = ("float32",), **values: Any) -> str:
+    made = network(kind, inputs, dtypes, **values)
+    one = Run(made, {f"x{i}": each for i, each in enumerate(e for e in inputs if e is not None)})
+    one.outputs()
+    return one.unproven[0]
+
+
+WINDOW = {"pre_padding": (0, 0), "post_padding": (0, 0), "padding_mode": "EXPLICIT_ROUND_DOWN"}
+
+
+def convolved(x: Array, w: Array, stride: int, dilation: int) -> Array:
+    """Convolves one channel without padding, from the definition."""
+    k = (w.shape[0] - 1) * dilation + 1
+    n = (x.shape[0] - k) // stride + 1
+    return np.array(
+        [
+            [
+                (x[i * stride : i * stride + k : dilation, j * stride : j * stride + k : dilation] * w).sum()
+                for j in range(n)
+            ]
+            for i in range(n)
+        ]
+    )
+
+
+@pytest.mark.parametrize(("stride", "dilation"), [(1, 1), (2, 1), (1, 2), (2, 2)])
+def test_convolution(stride: int, dilation: int) -> None:
+    x, w = normal(1, 1, 9, 9), normal(3, 3)
+    (got,) = run(
+        "CONVOLUTION",
+        x,
+        kernel_size_nd=(3, 3),
+        dilation_nd=(dilation,) * 2,
+        stride_nd=(stride,) * 2,
+        num_groups=1,
+        num_output_maps=1,
+        kernel=w.reshape(-1),
+        bias=np.array([0.5], np.float32),
+        **WINDOW,
+    )
+    np.testing.assert_allclose(got[0, 0], convolved(x[0, 0], w, stride, dilation) + 0.5, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("stride", "dilation", "low", "high"), [(2, 1, 0, 1), (1, 2, 1, 0), (2, 2, 2, 1), (3, 1, 0, 0)]
+)
+def test_deconvolution_is_the_whole_one_cropped(stride: int, dilation: int, low: int, high: int) -> None:
+    x, w = normal(1, 1, 4, 4), normal(3, 3)
+    reach = (3 - 1) * dilation + 1
+    full = np.zeros((stride * 3 + reach,) * 2, np.float32)
+    for i in range(4):
+        for j in range(4):
+            rows, columns = (slice(p * stride, p * stride + reach, dilation) for p in (i, j))
+            full[rows, columns] += x[0, 0, i, j] * w
+    window = {**WINDOW, "pre_padding": (low, low), "post_padding": (high, high)}
+    (got,) = run(
+        "DECONVOLUTION",
+        x,
+        kernel_size_nd=(3, 3),
+        dilation_nd=(dilation,) * 2,
+        stride_nd=(stride,) * 2,
+        num_groups=1,
+        num_output_maps=1,
+        kernel=w.reshape(-1),
+        bias=np.empty(0, np.float32),
+        **window,
+    )
+    end = full.shape[0] - high
+    np.testing.assert_allclose(got[0, 0], full[low:end, low:end], rtol=1e-4, atol=1e-5)
+
+
+def test_pooling_rounds_up_into_the_padding() -> None:
+    x = np.arange(1, 5, dtype=np.float32).reshape(1, 1, 2, 2)
+    asked = {
+        **WINDOW,
+        "padding_mode": "EXPLICIT_ROUND_UP",
+        "window_size_nd": (1, 1),
+        "stride_nd": (2, 2),
+        "blend_factor": 0.0,
+        "average_count_excludes_padding": True,
+    }
+    (got,) = run("POOLING", x, type="MAX", **asked)
+    assert got.shape == (1, 1, 2, 2)
+    assert got[0, 0, 0, 0] == 1
+    assert np.isneginf(got[0, 0, 1, 1])
+
+
+@pytest.mark.parametrize(("excluded", "first"), [(True, 3.0), (False, 12 / 9)])
+def test_averages_count_padding_or_not(excluded: bool, first: float) -> None:
+    x = np.array([[1, 2], [4, 5]], np.float32).reshape(1, 1, 2, 2)
+    asked = {
+        "padding_mode": "EXPLICIT_ROUND_DOWN",
+        "pre_padding": (1, 1),
+        "post_padding": (1, 1),
+        "window_size_nd": (3, 3),
+        "stride_nd": (1, 1),
+        "blend_factor": 0.0,
+        "average_count_excludes_padding": excluded,
+    }
+    (got,) = run("POOLING", x, type="AVERAGE", **asked)
+    assert got[0, 0, 0, 0] == pytest.approx(first)
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [
+        ("CLAMP", [0, 0, 0, 1, 2, 2]),
+        ("WRAP", [1, 2, 0, 1, 2, 0]),
+        ("REFLECT", [2, 1, 0, 1, 2, 1]),
+        ("FILL", [9, 9, 0, 1, 2, 9]),
+    ],
+)
+def test_slices_beyond_the_ends(mode: str, expected: list[int]) -> None:
+    x = np.arange(3, dtype=np.float32)
+    fill = np.array(9, np.float32) if mode == "FILL" else None
+    (got,) = run("SLICE", x, None, None, None, fill, start=(-2,), shape=(6,), stride=(1,), mode=mode)
+    assert got.tolist() == expected
+
+
+def test_a_slice_with_stride_zero_broadcasts() -> None:
+    (got,) = run(
+        "SLICE", np.array([[1.0], [2.0]], np.float32), start=(0, 0), shape=(2, 3), stride=(1, 0), mode="STRICT_BOUNDS"
+    )
+    assert got.tolist() == [[1, 1, 1], [2, 2, 2]]
+
+
+def test_integers_are_divided_towards_zero() -> None:
+    a, b = np.array([-7, 7, -7], np.int32), np.array([2, -2, -2], np.int32)
+    assert run("ELEMENTWISE", a, b, dtypes=["int32"], op="DIV")[0].tolist() == [-3, -3, 3]
+    assert run("ELEMENTWISE", a, b, dtypes=["int32"], op="FLOOR_DIV")[0].tolist() == [-4, -4, 3]
+    assert "divided by zero" in why_not("ELEMENTWISE", a, b * 0, dtypes=["int32"], op="DIV")
+
+
+def test_a_clip_with_crossed_limits_returns_the_lower_one() -> None:
+    assert run("ACTIVATION", normal(4), type="CLIP", alpha=2.0, beta=1.0)[0].tolist() == [2.0] * 4
+
+
+@pytest.mark.parametrize(("op", "expected"), [("SUM", 0), ("PROD", 1), ("MAX", -np.inf), ("MIN", np.inf)])
+def test_reductions_over_nothing(op: str, expected: float) -> None:
+    (got,) = run("REDUCE", np.empty((2, 0), np.float32), op=op, axes=2, keep_dims=True)
+    assert got.tolist() == [[expected], [expected]]
+
+
+def test_top_k_takes_the_lower_index_of_equals() -> None:
+    values, indices = run(
+        "TOPK", np.array([1, 3, 3, 2], np.float32), dtypes=["float32", "int32"], op="MAX", k=3, axes=1
+    )
+    assert (values.tolist(), indices.tolist()) == ([3, 3, 2], [1, 2, 3])
+
+
+def test_gather_gives_zero_beyond_the_end_and_counts_from_the_end_on_static_axes() -> None:
+    x = np.array([1.0, 2.0, 3.0], np.float32)
+    asked = {"axis": 0, "mode": "DEFAULT", "num_elementwise_dims": 0}
+    assert run("GATHER", x, np.array([-1, 0, 7], np.int32), **asked)[0].tolist() == [3, 1, 0]
+
+
+def test_quantisers_saturate_by_channel() -> None:
+    x, scale = np.array([[1.0, -300.0], [0.5, 300.0]], np.float32), np.array([1.0, 2.0], np.float32)
+    (got,) = run("QUANTIZE", x, scale, dtypes=["int8"], axis=1)
+    assert got.tolist() == [[1, -128], [0, 127]]
+    assert run("DEQUANTIZE", got, scale, axis=1)[0].tolist() == [[1, -256], [0, 254]]
+    zero = np.array(3, np.int8)
+    assert "zero point" in why_not("QUANTIZE", x, scale[:1], zero, dtypes=["int8"], axis=1)
+
+
+def test_random_numbers_are_not_proven() -> None:
+    assert "random" in why_not("FILL", operation="RANDOM_UNIFORM", alpha=0.0, beta=1.0, shape=(2,))
+
+
+def test_linear_resize_takes_the_scale_that_is_given() -> None:
+    asked = {
+        "resize_mode": "LINEAR",
+        "shape": None,
+        "scales": (0.6,),
+        "coordinate_transformation": "HALF_PIXEL",
+        "selector_for_single_pixel": "FORMULA",
+        "nearest_rounding": "FLOOR",
+        "cubic_coeff": -0.75,
+        "exclude_outside": False,
+    }
+    (got,) = run("RESIZE", np.array([1.0, 2.0, 3.0, 4.0], np.float32), **asked)
+    places = (np.arange(2) + 0.5) / 0.6 - 0.5
+    np.testing.assert_allclose(got, 1 + places, rtol=1e-6)
+
+
+def loop_network(trips: int) -> ReadNetwork:
+    """Makes a loop that doubles a value and collects it."""
+    names = ["x", "n", "state", "doubled", "last", "all"]
+    tensors = tuple(Tensor(i, name, "int32" if name == "n" else "float32", None) for i, name in enumerate(names))
+    layers = (
+        Layer(0, "double", "ELEMENTWISE", (2, 2), (3,), {"op": "SUM"}),
+        Layer(1, "state", "RECURRENCE", (0, 3), (2,), {"loop": 0}),
+        Layer(2, "trips", "TRIP_LIMIT", (1,), (), {"loop": 0, "kind": "COUNT"}),
+        Layer(3, "last", "LOOP_OUTPUT", (2,), (4,), {"loop": 0, "kind": "LAST_VALUE", "axis": 0}),
+        Layer(4, "all", "LOOP_OUTPUT", (3, 1), (5,), {"loop": 0, "kind": "CONCATENATE", "axis": 0}),
+    )
+    return ReadNetwork(tensors, layers, (0, 1), (4, 5))
+
+
+def test_a_loop_returns_its_last_value_and_all_of_them() -> None:
+    one = Run(loop_network(3), {"x": np.float32(1), "n": np.int32(3)})
+    got = one.outputs()
+    assert (got["last"].tolist(), got["all"].tolist()) == (8, [2, 4, 8])
+    assert one.unproven == {}
+
+
+def test_of_a_conditional_only_the_branch_that_is_taken_is_run() -> None:
+    names = ["c", "x", "good", "bad", "y"]
+    tensors = tuple(Tensor(i, name, "bool" if name == "c" else "float32", None) for i, name in enumerate(names))
+    layers = (
+        Layer(0, "if", "CONDITION", (0,), (), {"conditional": 0}),
+        Layer(1, "good", "UNARY", (1,), (2,), {"op": "NEG"}),
+        Layer(2, "bad", "RNN_V2", (1,), (3,), {}),
+        Layer(3, "y", "CONDITIONAL_OUTPUT", (2, 3), (4,), {"conditional": 0}),
+    )
+    made = ReadNetwork(tensors, layers, (0, 1), (4,))
+    taken = Run(made, {"c": np.array(True), "x": np.float32(2)})
+    assert taken.outputs()["y"] == -2
+    assert taken.unproven == {}
+    other = Run(made, {"c": np.array(False), "x": np.float32(2)})
+    assert other.outputs() == {}
+    assert set(other.unproven) == {2}
+
+
+def test_values_are_dropped_when_their_last_reader_has_run() -> None:
+    size = 100
+    tensors = tuple(Tensor(i, f"t{i}", "float32", None) for i in range(size + 1))
+    layers = tuple(Layer(i, f"l{i}", "UNARY", (i,), (i + 1,), {"op": "NEG"}) for i in range(size))
+    alive: list[int] = []
+    import weakref
+
+    seen: list[Any] = []
+
+    def watch(tensor: Tensor, value: Array, computed: bool) -> Array:
+        seen.append(weakref.ref(value))
+        alive.append(sum(each() is not None for each in seen))
+        return value
+
+    Run(ReadNetwork(tensors, layers, (0,), (size,)), {"t0": normal(4)}, seen=watch).outputs()
+    assert max(alive) <= 4

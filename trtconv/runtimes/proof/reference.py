@@ -1,0 +1,240 @@
+"""Runs a model on ONNX Runtime in a process of its own, and returns what it computes, inner tensors too.
+
+What ONNX Runtime cannot load is run by ONNX's own reference implementation. Arrays come back through files, since they
+may be large.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+
+from trtconv.core import process
+from trtconv.core.dims import InputSpec
+from trtconv.core.frozen import frozen
+from trtconv.graph.model import OnnxModel
+from trtconv.runtimes.onnxruntime import first_line, numpy_type, session
+
+MOST_BYTES = 1 << 30
+"""Of inner tensors that are kept; further ones are left out."""
+_MEGABYTES = 1 << 15
+"""Of address space, which files that are mapped take too."""
+
+
+@frozen
+class Wanted:
+    """What a model is to be run for.
+
+    Args:
+        path: Where the model lies; external data is looked up beside it.
+        model: Serialized model; None: the file itself.
+        shapes: For each run the shape of every input.
+        seed: Of the inputs.
+        values: Inputs whose elements are given, for each run.
+        inner: Names of tensors that are wanted beside the outputs.
+        plain: Only fill integer inputs with ones.
+        first: Stop at the first shapes that the model takes.
+    """
+
+    path: str
+    model: bytes | None
+    shapes: tuple[Mapping[str, tuple[int, ...]], ...]
+    seed: int = 0
+    values: tuple[Mapping[str, Any], ...] = ()
+    inner: tuple[str, ...] = ()
+    plain: bool = False
+    first: bool = False
+
+
+@frozen
+class Expected:
+    """What a model computes at one size.
+
+    Args:
+        feeds: Its inputs.
+        tensors: Names of outputs and inner tensors to what they are; arrays lie in files until they are read.
+        why: Why there is nothing; empty where there is.
+    """
+
+    feeds: Mapping[str, NDArray[Any]] = dataclasses.field(default_factory=dict)
+    tensors: Mapping[str, NDArray[Any]] = dataclasses.field(default_factory=dict)
+    why: str = ""
+
+
+def make_feeds(
+    inputs: Sequence[InputSpec], shapes: Mapping[str, Sequence[int]], seed: int, plain: bool
+) -> dict[str, NDArray[Any]]:
+    """Makes inputs in which places can be told apart.
+
+    Args:
+        inputs: The model's inputs.
+        shapes: Input name to its shape.
+        seed: The same seed makes the same inputs.
+        plain: Integers are 1, which is valid as index, token or divisor; else they are small and differ.
+    """
+    random = np.random.default_rng(seed)
+    feeds: dict[str, NDArray[Any]] = {}
+    for spec in inputs:
+        dtype, shape = numpy_type(spec), tuple(shapes[spec.name])
+        if dtype.kind == "b":
+            feeds[spec.name] = random.integers(0, 2, shape).astype(bool)
+        elif dtype.kind in "iu":
+            high = 256 if dtype == np.uint8 else 4
+            feeds[spec.name] = np.ones(shape, dtype) if plain else random.integers(0, high, shape).astype(dtype)
+        else:
+            feeds[spec.name] = random.standard_normal(shape).astype(dtype)
+    return feeds
+
+
+def expect(wanted: Wanted, folder: Path, seconds: float, found: list[Expected], loaded: list[float]) -> None:
+    """Runs a model in a process of its own.
+
+    Args:
+        wanted: What for.
+        folder: An empty folder, for files that the arrays are read from.
+        seconds: How long it may take.
+        found: Where what comes of each run is put, in order, as soon as it is there; fewer where the time did not
+            suffice.
+        loaded: Where the time (on the clock of `time.monotonic`) is put at which the model was loaded.
+    """
+    for plain in (False, True):
+        del found[:]
+        why = _attempt(dataclasses.replace(wanted, plain=plain), folder, seconds, found, loaded)
+        if not why:
+            return
+    if not found:
+        found.append(Expected(why=why))
+
+
+def _attempt(wanted: Wanted, folder: Path, seconds: float, found: list[Expected], loaded: list[float]) -> str:
+    """Adds what came of each run; returns why not all of them could be done."""
+
+    def hear(event: dict[str, Any]) -> None:
+        if event["event"] == "loaded":
+            loaded.append(time.monotonic())
+        else:
+            found.append(_read(folder, event))
+
+    try:
+        task = (wanted, str(folder), seconds)
+        process.call("trtconv.runtimes.proof.reference:serve", task, seconds + 1, hear, _MEGABYTES)
+    except process.Lost as lost:
+        return "" if lost.cause == "time" and found else f"ONNX Runtime broke down on the model ({lost.why})"
+    except process.WorkerBug as bug:
+        return f"ONNX Runtime broke down on the model ({bug.summary})"
+    return found[0].why if found and all(each.why for each in found) else ""
+
+
+def _read(folder: Path, event: Mapping[str, Any]) -> Expected:
+    def load(files: Mapping[str, Sequence[str]]) -> dict[str, NDArray[Any]]:
+        return {name: _typed(np.load(folder / file, mmap_mode="r"), dtype) for name, (file, dtype) in files.items()}
+
+    return Expected(load(event["feeds"]), load(event["tensors"]), event["why"])
+
+
+def _typed(values: NDArray[Any], dtype: str) -> NDArray[Any]:
+    """Returns an array with the type that it was saved with; files know those of ml_dtypes as raw bytes only."""
+    if str(values.dtype) == dtype:
+        return values
+    import ml_dtypes
+
+    return values.view(np.dtype(getattr(ml_dtypes, dtype)))
+
+
+def serve(task: tuple[Wanted, str, float], tell: process.Tell) -> None:
+    """Is the other process of `expect`: tells of each run as soon as it is done."""
+    wanted, folder, seconds = task
+    deadline = time.monotonic() + seconds
+    model = _load(wanted)
+    inputs = model.inputs
+    runs = _runs(model, wanted.inner)
+    tell({"event": "loaded"})
+    for number, shapes in enumerate(wanted.shapes):
+        if number and time.monotonic() > deadline:
+            return
+        files = _Files(Path(folder), number)
+        feeds = make_feeds(inputs, shapes, wanted.seed + number, wanted.plain)
+        feeds |= {
+            name: np.asarray(each, feeds[name].dtype)
+            for name, each in (wanted.values[number].items() if wanted.values else ())
+        }
+        why, tensors = "", {}
+        if isinstance(runs, str):
+            why = runs
+        else:
+            try:
+                tensors = files.save(runs(feeds), MOST_BYTES)
+            except Exception as error:  # ONNX Runtime raises its own types, one for each status.
+                why = f"ONNX Runtime does not run the model: {first_line(error)}"
+        tell({"event": "run", "feeds": files.save(feeds.items()), "tensors": tensors, "why": why})
+        if wanted.first and not why:
+            return
+
+
+def _load(wanted: Wanted) -> OnnxModel:
+    if wanted.model is None:
+        return OnnxModel.load(Path(wanted.path))
+    return OnnxModel(onnx.load_model_from_string(wanted.model), Path(wanted.path))
+
+
+def _runs(model: OnnxModel, inner: Iterable[str]) -> Any:
+    """Returns what runs a model, as a function from feeds to (name, array) pairs; as a text why nothing does."""
+    outputs = list(model.outputs)
+    made = {name for node in model.proto.graph.node for name in node.output if name}
+    extra = [name for name in dict.fromkeys(inner) if name in made and name not in outputs]
+    for name in extra:
+        model.proto.graph.output.add().name = name
+    loaded = session(model)
+    names = [*outputs, *extra]
+    if not isinstance(loaded, str):
+        return lambda feeds: zip(names, loaded.run(names, feeds), strict=True)
+    return _by_definition(model, names) or f"ONNX Runtime does not load the model: {loaded}"
+
+
+_MOST_NODES = 200
+"""Beyond, ONNX's reference implementation takes too long to be tried."""
+
+
+def _by_definition(model: OnnxModel, names: list[str]) -> Any:
+    from onnx.reference import ReferenceEvaluator
+
+    if len(model.proto.graph.node) > _MOST_NODES:
+        return None
+    try:
+        onnx.load_external_data_for_model(model.proto, str(Path(model.path).parent))
+        evaluator = ReferenceEvaluator(model.proto)
+    except Exception:  # It raises whatever its operators do.
+        return None
+    return lambda feeds: zip(names, evaluator.run(names, feeds), strict=True)
+
+
+class _Files:
+    """Arrays of one run, saved one in a file."""
+
+    def __init__(self, folder: Path, number: int) -> None:
+        self._folder = folder
+        self._number = number
+        self._count = 0
+
+    def save(self, arrays: Iterable[tuple[str, Any]], most: float = float("inf")) -> dict[str, tuple[str, str]]:
+        """Saves arrays as long as they are no more than so many bytes; returns for each its file and type."""
+        saved = {}
+        total = 0
+        for name, values in arrays:
+            if not isinstance(values, np.ndarray) or values.dtype.kind in "OUS":
+                continue
+            total += values.nbytes
+            if total > most:
+                continue
+            file = f"{self._number}-{self._count}.npy"
+            self._count += 1
+            np.save(self._folder / file, values)
+            saved[name] = (file, str(values.dtype))
+        return saved

@@ -1,0 +1,291 @@
+"""Runs a network that was read back.
+
+Values are asked for from the outputs backwards, so that layers may stand in any order, a branch that is not taken is
+not run, and a loop is run when its first result is asked for. A value is dropped when its last reader has run.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from trtconv.runtimes.tensorrt.readback import (
+    arithmetic,
+    attention,
+    detection,
+    movement,
+    quantizing,
+    reducing,
+    sampling,
+    windows,
+)
+from trtconv.runtimes.tensorrt.readback.call import Array, Call, Kernel
+from trtconv.runtimes.tensorrt.readback.flow import BOUNDARIES, Flow, Loop
+from trtconv.runtimes.tensorrt.readback.records import Layer, NotProven, OutOfTime, ReadNetwork, Tensor
+from trtconv.runtimes.tensorrt.readback.types import cast
+
+KINDS: dict[str, Kernel] = {
+    kind: kernel
+    for family in (arithmetic, movement, windows, reducing, quantizing, sampling, attention, detection)
+    for kind, kernel in family.KINDS.items()
+}
+"""Every kind of layer that computes; loops and conditionals are run by what is here."""
+
+Given = Callable[[Tensor], "Array | None"]
+"""Returns the value of a tensor in the original, None where that has none of its name."""
+Seen = Callable[[Tensor, Array, bool], Array]
+"""Told of each value as (tensor, value, whether it was computed and not given); returns what readers get."""
+
+
+class Missing(Exception):
+    """A value cannot be had: a layer before it is not proven, and the original has no tensor of its name."""
+
+    def __init__(self, layer: Layer) -> None:
+        super().__init__(layer.name)
+        self.layer = layer
+
+
+class Run:
+    """One run of a network.
+
+    Args:
+        network: The network.
+        feeds: Values of its inputs by name.
+        given: Where values come from that cannot be computed.
+        seen: Told of every value.
+        deadline: When to stop, on the clock of `time.monotonic`.
+    """
+
+    def __init__(
+        self,
+        network: ReadNetwork,
+        feeds: Mapping[str, Any],
+        given: Given = lambda tensor: None,
+        seen: Seen = lambda tensor, value, computed: value,
+        deadline: float = math.inf,
+    ) -> None:
+        self.unproven: dict[int, str] = {}
+        """Layers that were not run, by their index, and why."""
+        self.ran: set[int] = set()
+        """Layers that were run."""
+        self._network = network
+        self._given = given
+        self._seen = seen
+        self._deadline = deadline
+        self._flow = Flow(network)
+        self._makers = {tensor: layer for layer in network.layers for tensor in layer.outputs}
+        self._values: list[dict[int, Array | Missing]] = [{}]
+        self._loops: list[int] = []
+        self._uses = self._flow.uses()
+        for number in network.inputs:
+            tensor = network.tensors[number]
+            if tensor.name in feeds:
+                self._values[0][number] = seen(tensor, cast(np.asarray(feeds[tensor.name]), tensor.dtype), False)
+
+    def outputs(self) -> dict[str, Array]:
+        """Runs, and returns the outputs by name; those that cannot be had are left out.
+
+        Raises:
+            OutOfTime: It took too long.
+        """
+        results = {}
+        for number in self._network.outputs:
+            value = self._value(number)
+            if not isinstance(value, Missing):
+                results[self._network.tensors[number].name] = value
+        return results
+
+    def _value(self, number: int) -> Array | Missing:
+        """Returns a value, computing what it needs; without recursion, since networks are deep."""
+        wanted = [number]
+        while wanted:
+            current = wanted[-1]
+            if self._known(current) is not None:
+                wanted.pop()
+                continue
+            layer = self._makers.get(current)
+            needs = [] if layer is None else [each for each in self._needs(layer) if self._known(each) is None]
+            if needs:
+                wanted += reversed(needs)
+                continue
+            wanted.pop()
+            self._make(current, layer)
+        value = self._known(number)
+        assert value is not None
+        return value
+
+    def _known(self, number: int) -> Array | Missing | None:
+        return self._frame(number).get(number)
+
+    def _frame(self, number: int) -> dict[int, Array | Missing]:
+        """Returns where a value is kept: with the innermost running loop on which it depends."""
+        loops = self._flow.loops_of[number] if self._loops else ()
+        depth = max((i + 1 for i, loop in enumerate(self._loops) if loop in loops), default=0)
+        return self._values[depth]
+
+    def _needs(self, layer: Layer) -> Sequence[int]:
+        """Returns what must be known before a layer can run; of a conditional only the branch that is taken."""
+        if layer.kind == "CONDITIONAL_OUTPUT":
+            condition = self._flow.conditions[layer.values["conditional"]]
+            held = self._known(condition)
+            return [condition] if held is None else self._branch(layer, held)
+        if layer.kind == "LOOP_OUTPUT":
+            return self._flow.loops[layer.values["loop"]].needs
+        return [each for each in layer.inputs if each is not None]
+
+    @staticmethod
+    def _branch(layer: Layer, condition: Array | Missing) -> Sequence[int]:
+        if isinstance(condition, Missing):
+            return []
+        taken = layer.inputs[0 if condition.reshape(()) else 1]
+        assert taken is not None
+        return [taken]
+
+    def _make(self, number: int, layer: Layer | None) -> None:
+        if time.monotonic() > self._deadline:
+            raise OutOfTime("time was up")
+        if layer is None:
+            self._frame(number)[number] = self._fallback(number, Missing(_nobody(self._network.tensors[number])))
+        elif layer.kind == "LOOP_OUTPUT":
+            self._run_loop(self._flow.loops[layer.values["loop"]])
+        else:
+            self._run(layer)
+
+    def _run(self, layer: Layer) -> None:
+        missing = next((v for n in self._needs(layer) if isinstance(v := self._known(n), Missing)), None)
+        if missing is None:
+            try:
+                results = self._results(layer)
+                self.ran.add(layer.index)
+            except NotProven as error:
+                self.unproven.setdefault(layer.index, error.reason)
+                missing = Missing(layer)
+        for position, number in enumerate(layer.outputs):
+            if missing is not None:
+                self._frame(number)[number] = self._fallback(number, missing)
+            elif position < len(results):
+                self._frame(number)[number] = self._seen(self._network.tensors[number], results[position], True)
+        self._release(layer)
+
+    def _fallback(self, number: int, missing: Missing) -> Array | Missing:
+        tensor = self._network.tensors[number]
+        # What changes from one pass of a loop to the next has no one value in the original.
+        value = None if self._flow.loops_of[number] else self._given(tensor)
+        return missing if value is None else self._seen(tensor, cast(np.asarray(value), tensor.dtype), False)
+
+    def _results(self, layer: Layer) -> list[Array]:
+        if layer.kind == "CONDITIONAL_OUTPUT":
+            (taken,) = self._needs(layer)
+            held: Sequence[Any] = [self._known(taken)]
+        elif layer.kind in BOUNDARIES:
+            held = [self._known(n) for n in layer.inputs if n is not None][:1]
+        else:
+            kernel = KINDS.get(layer.kind)
+            if kernel is None:
+                raise NotProven(f"layers of kind {layer.kind} are not known")
+            held = kernel_results(self._network, layer, kernel, lambda n: self._known(n))
+        return [
+            _checked(self._network.tensors[number], value) for number, value in zip(layer.outputs, held, strict=False)
+        ]
+
+    def _release(self, layer: Layer) -> None:
+        """Drops values that nobody reads any more."""
+        for number in set(self._needs(layer) if layer.kind == "CONDITIONAL_OUTPUT" else layer.inputs):
+            if number is None or number not in self._uses:
+                continue
+            self._uses[number] -= 1
+            if not self._uses[number]:
+                self._values[0].pop(number, None)
+
+    def _run_loop(self, loop: Loop) -> None:
+        """Runs a loop to its end, and sets all its results."""
+        missing = next((v for n in loop.needs if isinstance(v := self._known(n), Missing)), None)
+        if missing is not None:
+            self._set_loop(loop, dict.fromkeys((layer.index for layer in loop.outputs), missing))
+            return
+        held = {n: self._known(n) for n in loop.needs}
+        self._loops.append(loop.number)
+        try:
+            collected, state = self._passes(loop, held)
+        except OutOfTime:
+            raise
+        except NotProven as error:
+            self.unproven.update((layer.index, error.reason) for layer in loop.outputs)
+            results: dict[int, Any] = {layer.index: Missing(layer) for layer in loop.outputs}
+        else:
+            self.ran.update(layer.index for layer in loop.boundary)
+            results = {layer.index: loop.result(layer, collected, state, held) for layer in loop.outputs}
+        finally:
+            self._loops.pop()
+        self._set_loop(loop, results)
+
+    def _passes(self, loop: Loop, held: Mapping[int, Any]) -> tuple[dict[int, list[Any]], dict[int, Any]]:
+        """Runs a loop's passes; returns what its results collect, and its recurrences' last values."""
+        collected: dict[int, list[Any]] = {layer.index: [] for layer in loop.outputs}
+        state = {r.outputs[0]: held[loop.start(r)] for r in loop.recurrences}
+        trips = loop.trips(held)
+        for count in itertools.count() if trips is None else range(trips):
+            self._values.append({**state, **loop.items(held, count)})
+            try:
+                if loop.condition is not None and not self._is_true(loop.condition):
+                    break
+                for layer in loop.outputs:
+                    if loop.collects(layer):
+                        collected[layer.index].append(self._value(loop.source(layer)))
+                state = {r.outputs[0]: self._value(loop.back(r)) for r in loop.recurrences}
+            finally:
+                self._values.pop()
+        return collected, state
+
+    def _is_true(self, number: int) -> bool:
+        value = self._value(number)
+        if isinstance(value, Missing):
+            raise NotProven("whether its loop goes on is not known")
+        return bool(value.reshape(()))
+
+    def _set_loop(self, loop: Loop, results: Mapping[int, Any]) -> None:
+        for layer in loop.outputs:
+            number = layer.outputs[0]
+            result = results[layer.index]
+            tensor = self._network.tensors[number]
+            if isinstance(result, NotProven):
+                self.unproven.setdefault(layer.index, result.reason)
+                result = Missing(layer)
+            if isinstance(result, Missing):
+                self._frame(number)[number] = self._fallback(number, result)
+            else:
+                self._frame(number)[number] = self._seen(tensor, _checked(tensor, result), True)
+
+
+def _nobody(tensor: Tensor) -> Layer:
+    return Layer(-1, tensor.name, "INPUT", (), (tensor.index,), {})
+
+
+def kernel_results(network: ReadNetwork, layer: Layer, kernel: Kernel, known: Callable[[int], Any]) -> Sequence[Array]:
+    """Runs one layer by itself; raises NotProven, also where it is malformed."""
+    call = Call(
+        layer,
+        tuple(None if n is None else known(n) for n in layer.inputs),
+        tuple(network.tensors[n] for n in layer.outputs),
+        tuple(None if n is None else network.tensors[n] for n in layer.inputs),
+    )
+    with np.errstate(all="ignore"):
+        try:
+            return kernel(call)
+        except (ValueError, IndexError, TypeError, ArithmeticError) as error:
+            raise NotProven(f"it does not compute at these sizes: {error}") from error
+
+
+def _checked(tensor: Tensor, value: Array) -> Array:
+    """Returns a result in the type of its tensor; its shape must be the one that TensorRT itself inferred."""
+    shape = tensor.shape
+    if shape is not None and (
+        len(shape) != value.ndim or any(-1 != a != b for a, b in zip(shape, value.shape, strict=True))
+    ):
+        raise NotProven(f"its result has the shape {value.shape}, and TensorRT infers {shape}")
+    return cast(np.asarray(value), tensor.dtype)

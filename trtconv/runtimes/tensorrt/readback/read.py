@@ -1,0 +1,170 @@
+"""Reads a parsed network back through TensorRT's Python API, whichever version made it.
+
+Kernels, biases and constants come as arrays over the parser's own memory: nothing is copied.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from trtconv.runtimes.tensorrt.layers import dtype_name, onnx_origin
+from trtconv.runtimes.tensorrt.readback.records import Layer, NotProven, ReadNetwork, Tensor
+from trtconv.runtimes.tensorrt.readback.surface import ATTENTION, GROUPS, SURFACES, Surface
+from trtconv.runtimes.tensorrt.readback.types import numpy_type, unpack
+
+_PERMUTATION = ("first_transpose", "second_transpose")
+_WEIGHTS = ("kernel", "bias", "weights", "shift", "scale", "power")
+_HEADER_BYTES = 16
+"""Of a Python object, before what a binding keeps in it."""
+
+
+class UnreadWeights:
+    """Weights that could not be read; a layer that needs them is not proven."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+
+def read(trt: Any, network: Any) -> ReadNetwork:
+    """Reads a network.
+
+    Args:
+        trt: The TensorRT module.
+        network: An `INetworkDefinition` that the parser filled; it, its parser and the model's bytes must live as long
+            as what is returned.
+    """
+    reader = _Reader(trt)
+    layers = tuple(reader.layer(network.get_layer(i), i) for i in range(network.num_layers))
+    inputs = tuple(reader.number(network.get_input(i)) for i in range(network.num_inputs))
+    outputs = tuple(reader.number(network.get_output(i)) for i in range(network.num_outputs))
+    return ReadNetwork(tuple(reader.tensors), layers, inputs, outputs, (network, *reader.kept))
+
+
+class _Reader:
+    """Numbers tensors and groups as they are met; keeps the bindings' objects, whose identity is the number's key."""
+
+    def __init__(self, trt: Any) -> None:
+        self.trt = trt
+        self.tensors: list[Tensor] = []
+        self.kept: list[Any] = []
+        self._numbers: dict[int, int] = {}
+        self._groups: dict[int, int] = {}
+
+    def number(self, tensor: Any) -> int:
+        """Returns a tensor's number."""
+        key = id(tensor)
+        if key not in self._numbers:
+            self.kept.append(tensor)
+            self._numbers[key] = len(self.tensors)
+            self.tensors.append(Tensor(len(self.tensors), tensor.name, dtype_name(tensor.dtype), _shape(tensor)))
+        return self._numbers[key]
+
+    def layer(self, layer: Any, index: int) -> Layer:
+        """Reads one layer, as `get_layer` returned it."""
+        self.kept.append(layer)
+        # Read first: on some interfaces `type` means another thing.
+        kind = str(layer.type.name)
+        inputs = (layer.get_input(i) for i in range(layer.num_inputs))
+        outputs = (layer.get_output(i) for i in range(layer.num_outputs))
+        node, inside = onnx_origin(layer.metadata, layer.name)
+        surface = SURFACES.get(kind)
+        return Layer(
+            index=index,
+            name=layer.name,
+            kind=kind,
+            inputs=tuple(None if each is None else self.number(each) for each in inputs),
+            outputs=tuple(self.number(each) for each in outputs if each is not None),
+            values={} if surface is None else self._values(layer, surface),
+            onnx_node=node,
+            inside=inside,
+        )
+
+    def _values(self, layer: Any, surface: Surface) -> dict[str, Any]:
+        # get_layer returns a plain ILayer; NVIDIA's own tools go down to the class of the layer in this way.
+        layer.__class__ = getattr(self.trt, surface.interface)
+        names = (*surface.attributes, *(name for name in surface.newer if hasattr(type(layer), name)))
+        return {name: self._value(layer, name) for name in names}
+
+    def _value(self, layer: Any, name: str) -> Any:
+        try:
+            value = getattr(layer, name)
+        except (RuntimeError, ValueError):  # Not set: block shapes, and shapes of unknown rank.
+            return None
+        if name in GROUPS:
+            return self._group(value)
+        if name == "attention":
+            return self._attention(value)
+        if name in _PERMUTATION:
+            # Always eight entries, of which those beyond the rank mean nothing.
+            return tuple(int(each) for each in value)
+        return weights_of(value) if name in _WEIGHTS else self._plain(value)
+
+    def _plain(self, value: Any) -> Any:
+        if value is None or isinstance(value, (bool, int, float, str)):
+            return value
+        if isinstance(value, self.trt.ITensor):
+            return self.tensors[self.number(value)]
+        named = getattr(value, "name", None)
+        if isinstance(named, str):
+            return named
+        return tuple(float(each) if isinstance(each, float) else int(each) for each in value)
+
+    def _group(self, value: Any) -> int:
+        self.kept.append(value)
+        return self._groups.setdefault(id(value), len(self._groups))
+
+    def _attention(self, value: Any) -> Mapping[str, Any]:
+        names = (*ATTENTION.attributes, *(name for name in ATTENTION.newer if hasattr(type(value), name)))
+        return {"group": self._group(value), **{name: self._plain(getattr(value, name)) for name in names}}
+
+
+def _shape(tensor: Any) -> tuple[int, ...] | None:
+    try:
+        return tuple(int(size) for size in tensor.shape)
+    except ValueError:  # Dims of unknown rank have the length -1.
+        return None
+
+
+def weights_of(value: Any) -> Any:
+    """Returns weights as an array, flat or as they are; as `UnreadWeights` where the bindings do not give them."""
+    if value is None or isinstance(value, np.ndarray):
+        return value
+    if not value.size:
+        return np.empty(0, np.float32)
+    array = value.numpy()
+    if isinstance(array, np.ndarray):
+        return array
+    try:
+        return _by_pointer(value)
+    except NotProven as error:
+        return UnreadWeights(error.reason)
+
+
+class _Weights(ctypes.Structure):
+    """TensorRT's `Weights`: element type, where the values lie, how many there are."""
+
+    _fields_ = (("type", ctypes.c_int32), ("values", ctypes.c_void_p), ("count", ctypes.c_int64))
+
+
+def _by_pointer(value: Any) -> Any:
+    """Returns weights of a type that NumPy has not, which the bindings return as a wrapper without a pointer.
+
+    The wrapper holds the address of the C++ structure behind the header that every Python object has. Whether it is
+    that structure is seen from its type and count, which the bindings do tell.
+    """
+    dtype = dtype_name(value.dtype)
+    address = ctypes.c_void_p.from_address(id(value) + _HEADER_BYTES).value
+    if not address:
+        raise NotProven(f"{dtype} weights cannot be read")
+    found = _Weights.from_address(address)
+    if found.type != int(value.dtype) or found.count != value.size or not found.values:
+        raise NotProven(f"{dtype} weights cannot be read")
+    element = numpy_type(dtype)
+    packed = dtype in ("int4", "float4")
+    size = (found.count + 1) // 2 if packed else found.count * element.itemsize
+    raw = np.ctypeslib.as_array(ctypes.cast(found.values, ctypes.POINTER(ctypes.c_uint8)), (size,))
+    return unpack(raw, found.count, dtype) if packed else raw.view(element)

@@ -1,0 +1,86 @@
+"""A parsed network as plain values: what TensorRT will compute, with nothing of TensorRT in it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from trtconv.core.frozen import frozen
+
+
+@frozen
+class Tensor:
+    """A tensor of a parsed network.
+
+    Args:
+        index: Its number; layers refer to tensors by it.
+        name: Its name. The parser gives the outputs of ONNX nodes the names that they have in the model.
+        dtype: Type as NumPy would name it: "float32", "bfloat16", "int4".
+        shape: Sizes, -1 where dynamic; None where not even the rank is known.
+    """
+
+    index: int
+    name: str
+    dtype: str
+    shape: tuple[int, ...] | None
+
+
+@frozen
+class Layer:
+    """A layer of a parsed network.
+
+    Args:
+        index: Its position in the network.
+        name: Its name.
+        kind: Name of its `LayerType`, for example "CONVOLUTION".
+        inputs: Tensor numbers; None where an optional input is absent.
+        outputs: Tensor numbers.
+        values: Its attributes: enum values as their names, dimensions as tuples, weights as arrays, tensors as
+            `Tensor`, loops and conditionals as numbers of their own.
+        onnx_node: Name of the ONNX node that it came from; its own where the parser does not say.
+        inside: What that node sits in, outermost first.
+    """
+
+    index: int
+    name: str
+    kind: str
+    inputs: tuple[int | None, ...]
+    outputs: tuple[int, ...]
+    values: Mapping[str, Any]
+    onnx_node: str = ""
+    inside: tuple[str, ...] = ()
+
+
+@frozen
+class ReadNetwork:
+    """A parsed network.
+
+    Args:
+        tensors: Every tensor, by its number.
+        layers: Every layer, in the network's order, which is not always one in which they can run.
+        inputs: Tensor numbers of the network's inputs.
+        outputs: Tensor numbers of its outputs.
+    """
+
+    tensors: tuple[Tensor, ...]
+    layers: tuple[Layer, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    keep_alive: Any = dataclasses.field(default=None, compare=False, repr=False)
+
+
+class NotProven(Exception):
+    """A layer that is not run, because what it computes is not documented, or cannot be read.
+
+    Args:
+        reason: Why, in words that follow "not proven:".
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class OutOfTime(NotProven):
+    """There is no time left to run what is left."""

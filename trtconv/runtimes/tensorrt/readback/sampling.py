@@ -1,0 +1,118 @@
+"""Resize and grid sample."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from trtconv.runtimes.tensorrt.readback import heavy
+from trtconv.runtimes.tensorrt.readback.call import Array, Call, Kernel
+from trtconv.runtimes.tensorrt.readback.records import NotProven
+from trtconv.runtimes.tensorrt.readback.types import wide
+
+_ROUNDED: dict[str, Callable[[Array], Array]] = {
+    "HALF_UP": lambda x: np.floor(x + 0.5),
+    "HALF_DOWN": lambda x: np.ceil(x - 0.5),
+    "FLOOR": np.floor,
+    "CEIL": np.ceil,
+}
+
+
+def _resize(call: Call) -> Sequence[Array]:
+    values = wide(call.input(0))
+    sizes, scales = _target(call, values.shape)
+    for axis, (old, new, scale) in enumerate(zip(values.shape, sizes, scales, strict=True)):
+        if old == new and scale == 1:
+            continue
+        places = _places(call, old, new, scale)
+        values = _along(values, axis, places, call)
+    return (values,)
+
+
+def _target(call: Call, shape: Sequence[int]) -> tuple[tuple[int, ...], tuple[float, ...]]:
+    """Returns the sizes, and by what each axis grows; given scales count, not what sizes they lead to."""
+    given = call.ints(1)
+    if given is None and call["shape"]:
+        given = call["shape"]
+    if given is not None:
+        return tuple(given), tuple(new / old if old else 1.0 for old, new in zip(shape, given, strict=True))
+    scales = call["scales"]
+    if not scales:
+        raise NotProven("neither its sizes nor its scales can be read")
+    # The scale is a float32: what it was as a decimal must not be lost to rounding down.
+    sizes = tuple(math.floor(np.float32(old) * np.float32(scale)) for old, scale in zip(shape, scales, strict=True))
+    return sizes, tuple(scales)
+
+
+def _places(call: Call, old: int, new: int, scale: float) -> Array:
+    """Returns where on the old axis each element of the new one lies."""
+    spots = np.arange(new, dtype=np.float64)
+    how = call["coordinate_transformation"]
+    if new == 1 and call["selector_for_single_pixel"] == "UPPER":
+        return np.zeros(1)
+    if how == "ASYMMETRIC":
+        return spots / scale
+    if how == "HALF_PIXEL":
+        return (spots + 0.5) / scale - 0.5
+    if how == "ALIGN_CORNERS":
+        return spots * ((old - 1) / (new - 1)) if new > 1 else np.zeros(1)
+    raise NotProven(f"{how} is not known")
+
+
+def _along(values: Array, axis: int, places: Array, call: Call) -> Array:
+    old, mode = values.shape[axis], call["resize_mode"]
+    if mode == "NEAREST":
+        # A float32 would round some of these otherwise; what lies on a border to within its precision is taken there.
+        near = np.rint(places * 2) / 2
+        settled = np.where(np.abs(places - near) < 1e-6 * np.maximum(1, np.abs(places)), near, places)
+        chosen = _ROUNDED[call["nearest_rounding"]](settled)
+        return values.take(np.clip(chosen, 0, old - 1).astype(np.int64), axis)
+    first = np.floor(places)
+    part = places - first
+    if mode == "LINEAR":
+        taps = [(0, 1 - part), (1, part)]
+    elif mode == "CUBIC":
+        taps = [(offset, _cubic(np.abs(part - offset), call["cubic_coeff"])) for offset in (-1, 0, 1, 2)]
+    else:
+        raise NotProven(f"{mode} is not known")
+    return _weighted(values, axis, first, taps, call["exclude_outside"])
+
+
+def _weighted(values: Array, axis: int, first: Array, taps: Sequence[tuple[int, Array]], excluded: bool) -> Array:
+    old = values.shape[axis]
+    if excluded:
+        inside = [((first + offset >= 0) & (first + offset < old)) * weight for offset, weight in taps]
+        total = sum(inside)
+        taps = [(offset, weight / total) for (offset, _), weight in zip(taps, inside, strict=True)]
+    shape = [-1 if a == axis else 1 for a in range(values.ndim)]
+    result = np.zeros((), np.float32)
+    for offset, weight in taps:
+        taken = values.take(np.clip(first + offset, 0, old - 1).astype(np.int64), axis)
+        result = result + taken * weight.astype(np.float32).reshape(shape)
+    return result
+
+
+def _cubic(distance: Array, a: float) -> Array:
+    near = ((a + 2) * distance - (a + 3)) * distance * distance + 1
+    far = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
+    return np.where(distance <= 1, near, np.where(distance < 2, far, 0))
+
+
+_MODES = {"LINEAR": "linear", "NEAREST": "nearest", "CUBIC": "cubic"}
+_OUTSIDE = {"FILL": "zeros", "CLAMP": "border", "REFLECT": "reflection"}
+
+
+def _grid_sample(call: Call) -> Sequence[Array]:
+    mode, outside = _MODES.get(call["interpolation_mode"]), _OUTSIDE.get(call["sample_mode"])
+    if mode is None or outside is None:
+        raise NotProven(f"{call['interpolation_mode']} with {call['sample_mode']} is not known")
+    corners = int(call["align_corners"])
+    sampled = heavy.one(
+        "GridSample", call.input(0), call.input(1), mode=mode, padding_mode=outside, align_corners=corners
+    )
+    return (sampled,)
+
+
+KINDS: dict[str, Kernel] = {"RESIZE": _resize, "GRID_SAMPLE": _grid_sample}
