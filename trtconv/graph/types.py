@@ -33,3 +33,7 @@ def known_dtype_name(code: int) -> str | None:
     if code == onnx.TensorProto.UNDEFINED:
         return None
     return str(onnx.helper.tensor_dtype_to_np_dtype(code))
+
+
+MOVES = ("Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Slice", "Expand", "Identity")
+"""Operators that only move what is in their first input."""

@@ -2,7 +2,9 @@
 
 from trtconv.passes.asymmetric import ComputeAsymmetricInFloat, RequantizeSymmetric
 from trtconv.passes.base import Pass, PassResult, run_passes, select
+from trtconv.passes.cast_first import CastBytesFirst
 from trtconv.passes.channel_scales import MoveChannelScales
+from trtconv.passes.clip_limits import UncrossClipLimits
 from trtconv.passes.dilate_kernel import DilateDeconvKernel
 from trtconv.passes.explicit_deconv import MakeDeconvExplicit
 from trtconv.passes.fold_integer_bias import FoldIntegerBias
@@ -10,14 +12,27 @@ from trtconv.passes.fold_weight_quantizers import FoldWeightQuantizers
 from trtconv.passes.inline_functions import InlineDeconvFunctions
 from trtconv.passes.integer_operators import ExpandIntegerOperators
 from trtconv.passes.kernel_shape import WriteKernelShape
+from trtconv.passes.lower_opset import LowerOpset
+from trtconv.passes.magnitudes_first import TakeMagnitudesFirst
 from trtconv.passes.match_skip import MatchSkipSize
 from trtconv.passes.normalize_quantizers import NormalizeQuantizers
+from trtconv.passes.order_channels import OrderChannels
+from trtconv.passes.pool_pads import WritePoolPads
 from trtconv.passes.quantized_constants import DequantizeConstants
 from trtconv.passes.restore_sizes import RestorePixelShuffle, RestoreReshapeTarget, RestoreResizeScales
 from trtconv.passes.shift_uint8 import ShiftUint8
+from trtconv.passes.time_first import PutTimeFirst
+from trtconv.passes.write_defaults import WriteDefaults
 
 PASSES: tuple[Pass, ...] = (
     InlineDeconvFunctions(),
+    WriteDefaults(),
+    TakeMagnitudesFirst(),
+    OrderChannels(),
+    UncrossClipLimits(),
+    PutTimeFirst(),
+    WritePoolPads(),
+    CastBytesFirst(),
     ExpandIntegerOperators(),
     NormalizeQuantizers(),
     FoldIntegerBias(),
@@ -34,6 +49,7 @@ PASSES: tuple[Pass, ...] = (
     RestorePixelShuffle(),
     RestoreReshapeTarget(),
     RestoreResizeScales(),
+    LowerOpset(),
 )
 
 _IN_HALF = ("fp16", "bf16", "int8")

@@ -174,11 +174,11 @@ def _run_one(model: OnnxModel, each: Pass, target: Target, before: int) -> tuple
 
 
 def _fingerprint(model: OnnxModel) -> int:
-    """Returns a hash of the nodes, tensors' names included; weights only by name, since passes never write into one.
+    """Returns a hash of the opset and the nodes, tensors' names included; weights by name: no pass writes into one.
 
     Nodes hold the graphs inside them.
     """
-    return hash(tuple(node.SerializeToString() for node in model.proto.graph.node))
+    return hash((model.opset, *(node.SerializeToString() for node in model.proto.graph.node)))
 
 
 def _complaint(model: bytes) -> str | None:

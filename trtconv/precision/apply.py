@@ -170,8 +170,8 @@ def _casters(
 ) -> tuple[Callable[[OnnxModel], casting.Casting], Callable[[OnnxModel], casting.Casting]]:
     """Returns what casts the model, and what does so in emulation."""
     kept = casting.KEPT
-    if kind is BFLOAT and target.family == "rtx":
-        # It has no deconvolution in bfloat16 (TC109).
+    if kind is BFLOAT:
+        # No TensorRT has a deconvolution in bfloat16 (TC109).
         kept |= {"ConvTranspose"}
     cast = functools.partial(casting.cast, kind=kind, hot=_hot(model, ranges, kind), kept=kept)
     # Weights that do not fit stay in their file, and TensorRT casts them once, while it builds. Those that are rounded

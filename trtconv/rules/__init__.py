@@ -5,14 +5,20 @@ from collections.abc import Iterable
 from trtconv.core.findings import Finding
 from trtconv.core.target import Target
 from trtconv.graph.model import OnnxModel
+from trtconv.rules.advisories import KnownWrongVersion
 from trtconv.rules.asymmetric_zero_point import AsymmetricZeroPoint
+from trtconv.rules.attention_valid_lengths import AttentionValidLengths
+from trtconv.rules.attention_window import AttentionWindow
 from trtconv.rules.auto_pad_with_output_padding import AutoPadWithOutputPadding
 from trtconv.rules.axis_not_written import AxisNotWritten
 from trtconv.rules.baked_sizes import BakedPixelShuffle, BakedReshape, BakedResize
 from trtconv.rules.base import ModelView, Page, Rule
 from trtconv.rules.bfloat16_deconv import Bfloat16Deconv
 from trtconv.rules.bias_missed_by_fill import BiasMissedByFill
+from trtconv.rules.byte_input_moved import ByteInputMoved
+from trtconv.rules.clip_limits_crossed import ClipLimitsCrossed
 from trtconv.rules.deconv_not_int8 import DeconvNotInt8
+from trtconv.rules.global_lp_pool import GlobalLpPoolOddPower
 from trtconv.rules.input_channel_scales import InputChannelScales
 from trtconv.rules.input_without_shape import InputWithoutShape
 from trtconv.rules.integer_bias import IntegerBias
@@ -20,15 +26,24 @@ from trtconv.rules.integer_operator import IntegerOperator
 from trtconv.rules.kernel_shape_missing import KernelShapeMissing
 from trtconv.rules.malformed_deconv import MalformedDeconv
 from trtconv.rules.negative_pads import NegativePads
+from trtconv.rules.nms_limit_missing import NmsLimitMissing
 from trtconv.rules.opset_too_new import OpsetTooNew
 from trtconv.rules.output_padding_exceeds_pads import OutputPaddingExceedsPads
 from trtconv.rules.output_padding_too_large import OutputPaddingTooLarge
 from trtconv.rules.output_shape_misread import OutputShapeMisread
+from trtconv.rules.pool_beyond_input import PoolBeyondInput
+from trtconv.rules.recurrent_layout import RecurrentLayout
+from trtconv.rules.reduction_axes_input import ReductionAxesInput
+from trtconv.rules.reduction_noop import ReductionNoop
+from trtconv.rules.resize_for_nn import ResizeForNearest
+from trtconv.rules.resize_scales_at_run_time import ResizeScalesAtRunTime
 from trtconv.rules.scale_length import ScaleLength
 from trtconv.rules.scale_not_constant import ScaleNotConstant
 from trtconv.rules.scale_value import ScaleValue
 from trtconv.rules.sizes import SIZE_CHECKS, DataDependentShape
+from trtconv.rules.space_to_depth_mode import SpaceToDepthMode
 from trtconv.rules.strided_dilated_deconv import StridedDilatedDeconv
+from trtconv.rules.trilu_without_upper import TriluWithoutUpper
 from trtconv.rules.uint8_around_128 import Uint8Around128
 from trtconv.rules.verdicts import (
     BudgetExceeded,
@@ -44,6 +59,7 @@ from trtconv.rules.verdicts import (
     ShapeTensorInput,
     TimingCacheUnused,
 )
+from trtconv.rules.zero_point_at_run_time import ZeroPointAtRunTime
 from trtconv.rules.zero_point_missing import ZeroPointMissing
 from trtconv.rules.zero_point_shape import ZeroPointShape
 from trtconv.rules.zero_point_type import ZeroPointType
@@ -78,6 +94,22 @@ CHECKS: tuple[Rule, ...] = (
     DeconvNotInt8(),
     ZeroPointShape(),
     ZeroPointType(),
+    TriluWithoutUpper(),
+    AttentionWindow(),
+    AttentionValidLengths(),
+    GlobalLpPoolOddPower(),
+    ReductionNoop(),
+    SpaceToDepthMode(),
+    ResizeForNearest(),
+    ResizeScalesAtRunTime(),
+    NmsLimitMissing(),
+    ClipLimitsCrossed(),
+    RecurrentLayout(),
+    PoolBeyondInput(),
+    ReductionAxesInput(),
+    ByteInputMoved(),
+    ZeroPointAtRunTime(),
+    KnownWrongVersion(),
 )
 
 _VERDICTS = (

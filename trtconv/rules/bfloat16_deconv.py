@@ -14,11 +14,11 @@ class Bfloat16Deconv(DeconvRule):
     """A ConvTranspose in bfloat16, which the target cannot build.
 
     What it checks:
-        The type of every ConvTranspose's weight, for TensorRT-RTX.
+        The type of every ConvTranspose's weight, whatever it comes from.
     Why TensorRT cares:
-        TensorRT-RTX parses a bfloat16 deconvolution and has no kernel for it; TensorRT 8.6 has no bfloat16 at all.
+        The parser takes a bfloat16 deconvolution and the builder has no kernel for it; TensorRT 8.6 has no bfloat16.
     Versions:
-        TensorRT-RTX 1.4 to 1.7, TensorRT 8.6.
+        All.
     Before:
         <ir_version: 8, opset_import: ["": 22]>
         g (bfloat16[1,1,8,8] x) => (bfloat16[1,1,p,q] y) <bfloat16[1,1,1,1] w = {1}>
@@ -30,7 +30,7 @@ class Bfloat16Deconv(DeconvRule):
     Fix:
         Keep deconvolutions in float16 or float32.
     Source:
-        Builds on TensorRT-RTX 1.7.1.
+        Builds on TensorRT-RTX 1.7.1; NVIDIA/TensorRT issue 4829 (10 and 11).
     """
 
     code = "TC109"
@@ -38,9 +38,9 @@ class Bfloat16Deconv(DeconvRule):
     fix = "Keep this deconvolution in float16 or float32."
 
     def fault(self, deconv: Deconv, geometry: Geometry, target: Target) -> str | None:
-        if target.family != "rtx" and not target.before(9):
-            return None
-        weight = deconv.scope.initializer(deconv.node.input[1])
-        if weight is None or weight.data_type != onnx.TensorProto.BFLOAT16:
-            return None
-        return f"{target} has no deconvolution in bfloat16"
+        name = deconv.node.input[1]
+        weight = deconv.scope.initializer(name)
+        # A weight that is computed, cast or dequantised has the type that it was given there.
+        dtype = deconv.scope.dtype(name) if weight is None else None
+        is_bfloat = dtype == "bfloat16" if weight is None else weight.data_type == onnx.TensorProto.BFLOAT16
+        return f"{target} has no deconvolution in bfloat16" if is_bfloat else None

@@ -30,15 +30,16 @@ class NetworkDiffers(Page):
 
     What it checks:
         The audit compares every deconvolution in the parsed network - kernel, stride, dilation, group, pads, bias,
-        output size - with the meaning of its ONNX node, and fails on any difference.
+        output size - with the meaning of its ONNX node. The proof reads every layer back, runs the network without a
+        GPU, and compares it with the model on ONNX Runtime. Either fails on a difference.
     Why TensorRT cares:
         It does not: such a network builds, runs and returns wrong numbers without a message.
     Versions:
         All.
     Fix:
-        Build without --no-rewrite. If the passes were on, please report the model.
+        Build without --no-rewrite. If the passes were on, please report the model; --prove none builds it.
     Source:
-        docs/deconvolution.md.
+        docs/deconvolution.md, docs/architecture.md.
     """
 
     code, name = codes.NETWORK_DIFFERS

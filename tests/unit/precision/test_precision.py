@@ -162,13 +162,13 @@ def test_nothing_to_cast_is_told() -> None:
     assert done.edits == ()
 
 
-def test_rtx_has_no_deconvolution_in_bfloat16() -> None:
+def test_no_tensorrt_has_a_deconvolution_in_bfloat16() -> None:
     text = """<ir_version: 8, opset_import: ["": 22]> g (float[1,1,4,4] x) => (float[a,b,c,d] y)
         <float[1,1,1,1] w = {2}> { y = ConvTranspose (x, w) }"""
-    for target, expected in ((Target("rtx", (1, 7)), []), (Target("tensorrt", (11, 4)), ["ConvTranspose"])):
+    for target in (Target("rtx", (1, 7)), Target("tensorrt", (11, 4))):
         made = model(text)
         apply_precision(made, "bf16", target, RTX, profile_of(made))
-        assert ops_in(made, TensorProto.BFLOAT16) == expected
+        assert ops_in(made, TensorProto.BFLOAT16) == []
 
 
 def test_functions_are_opened() -> None:

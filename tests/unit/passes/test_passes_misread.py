@@ -1,0 +1,160 @@
+"""The passes about what parsers read otherwise than ONNX: each changes nothing but the spelling."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import parser
+from onnx.reference import ReferenceEvaluator
+
+from support.onnx_models import RTX, TENSORRT_8, wrap
+from trtconv.core.target import Target
+from trtconv.graph.pooling import PoolAxis
+from trtconv.passes import PASSES, run_passes
+from trtconv.rules import run_rules
+from trtconv.rules.advisories import ADVISORIES
+from trtconv.runtimes.onnxruntime import session
+
+RANDOM = np.random.default_rng(0)
+
+
+def model(text: str, opset: int = 17) -> onnx.ModelProto:
+    return parser.parse_model(f'<ir_version: 8, opset_import: ["": {opset}]> g {text}')
+
+
+def same(proto: onnx.ModelProto, target: Target, *feeds: Any) -> tuple[onnx.ModelProto, list[str]]:
+    """Rewrites a model and compares it with itself; returns the result and the passes that edited."""
+    names = [value.name for value in proto.graph.input]
+    values = dict(zip(names, feeds, strict=True))
+    expected = ReferenceEvaluator(proto).run(None, values)
+    rewritten = wrap(proto)
+    done = run_passes(rewritten, PASSES, target)
+    for before, after in zip(expected, ReferenceEvaluator(rewritten.proto).run(None, values), strict=True):
+        np.testing.assert_allclose(after, before, rtol=1e-4, atol=1e-5)
+    return rewritten.proto, [edit.pass_name for edit in done.edits]
+
+
+def normal(*shape: int) -> Any:
+    return RANDOM.standard_normal(shape).astype(np.float32)
+
+
+CASES = {
+    "write-defaults": ("(float[4,5] x) => (float[4,5] y) { y = Trilu (x) }", 17, (normal(4, 5),)),
+    "uncross-clip-limits": (
+        "(float[4] x) => (float[4] y) <float low = {2}, float high = {1}> { y = Clip (x, low, high) }",
+        17,
+        (normal(4),),
+    ),
+    "put-time-first": (
+        """(float[2,3,4] x, float[1,15,4] w, float[1,15,5] r, float[2,1,5] h) => (float[2,3,1,5] y, float[2,1,5] z)
+        { y, z = GRU <hidden_size = 5, layout = 1> (x, w, r, "", "", h) }""",
+        17,
+        (normal(2, 3, 4), normal(1, 15, 4), normal(1, 15, 5), np.zeros((2, 1, 5), np.float32)),
+    ),
+    "cast-bytes-first": (
+        """(uint8[1,4,5,3] x) => (float[1,3,4,5] y)
+        { i = Identity (x)  t = Transpose <perm = [0, 3, 1, 2]> (i)  y = Cast <to = 1> (t) }""",
+        17,
+        (RANDOM.integers(0, 256, (1, 4, 5, 3)).astype(np.uint8),),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_model_computes_what_it_did(name: str) -> None:
+    text, opset, feeds = CASES[name]
+    assert same(model(text, opset), RTX, *feeds)[1] == [name]
+
+
+@pytest.mark.parametrize("power", [1, 2, 3])
+def test_norms_with_odd_powers_are_of_magnitudes(power: int) -> None:
+    text = f"(float[1,2,4,4] x) => (float[1,2,1,1] y) {{ y = GlobalLpPool <p = {power}> (x) }}"
+    original, rewritten = (wrap(model(text)) for _ in range(2))
+    done = run_passes(rewritten, PASSES, RTX)
+    assert [edit.pass_name for edit in done.edits] == (["take-magnitudes-first"] if power % 2 else [])
+    x = normal(1, 2, 4, 4)
+    before, after = (session(each).run(None, {"x": x})[0] for each in (original, rewritten))
+    np.testing.assert_allclose(after, before, rtol=1e-5)
+    np.testing.assert_allclose(after.reshape(2), (np.abs(x) ** power).sum((0, 2, 3)) ** (1 / power), rtol=1e-4)
+
+
+def test_channels_of_space_to_depth_are_put_in_order() -> None:
+    x = np.arange(32, dtype=np.float32).reshape(1, 2, 4, 4)
+    rewritten = wrap(
+        model('(float[1,2,4,4] x) => (float[1,8,2,2] y) { y = SpaceToDepth <blocksize = 2, mode = "CRD"> (x) }', 28)
+    )
+    run_passes(rewritten, PASSES, RTX)
+    for entry in rewritten.proto.opset_import:
+        entry.version = 17
+    (got,) = ReferenceEvaluator(rewritten.proto).run(None, {"x": x})
+    blocks = x.reshape(1, 2, 2, 2, 2, 2).transpose(0, 1, 3, 5, 2, 4).reshape(1, 8, 2, 2)
+    np.testing.assert_array_equal(got, blocks)
+
+
+@pytest.mark.parametrize("size", range(2, 12))
+@pytest.mark.parametrize(("kernel", "stride", "begin", "end"), [(1, 2, 0, 0), (2, 3, 0, 1), (3, 3, 1, 1), (2, 2, 1, 1)])
+def test_pads_for_windows_that_onnx_leaves_out(size: int, kernel: int, stride: int, begin: int, end: int) -> None:
+    axis = PoolAxis(size, kernel, stride, begin, end)
+    starts = [
+        i for i in range(0, 100, stride) if i < size + begin and (i == 0 or i < size + begin + end - kernel + stride)
+    ]
+    assert axis.count == len(starts)
+    exact = axis.exact_end
+    if exact is not None:
+        assert (size + begin + exact - kernel) // stride + 1 == axis.count
+
+
+LOWERED = {
+    "reduce": "(float[1,8,4,4] x) => (float[1,8,1,1] y) <int64[2] axes = {2, 3}> { y = ReduceMean (x, axes) }",
+    "split": """(float[1,8,4,4] x) => (float[1,4,4,4] y, float[1,4,4,4] z)
+        { y, z = Split <axis = 1, num_outputs = 2> (x) }""",
+    "same": "(float[1,8,4,4] x) => (float[1,8,4,4] y) { t = Relu (x)  s = Shape (t)  y = Reshape (t, s) }",
+}
+
+
+@pytest.mark.parametrize("text", LOWERED.values(), ids=LOWERED)
+def test_newer_opsets_are_lowered_for_8_6(text: str) -> None:
+    rewritten, edits = same(model(text, 20), TENSORRT_8, normal(1, 8, 4, 4))
+    assert "lower-opset" in edits
+    assert rewritten.opset_import[0].version == 17
+    assert run_rules(wrap(rewritten), TENSORRT_8) == ()
+    assert same(model(text, 20), RTX, normal(1, 8, 4, 4))[1] == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(float[2,3] x, int64[1] axes) => (float[a,b] y) { y = ReduceMean (x, axes) }",
+        """(float[1,1,4,4] x) => (float[1,1,8,8] y) <float[4] s = {1,1,2,2}>
+        { y = Resize <antialias = 1, mode = "linear"> (x, "", s) }""",
+        "(float[4] x) => (float[4] y) { y = Gelu (x) }",
+    ],
+)
+def test_what_opset_17_does_not_have_is_left(text: str) -> None:
+    left = wrap(model(text, 20))
+    done = run_passes(left, PASSES, TENSORRT_8)
+    assert [skip.pass_name for skip in done.skipped] == ["lower-opset"]
+    assert left.opset == 20
+
+
+@pytest.mark.parametrize(
+    ("version", "mode", "opset", "warned"),
+    [((10, 13), "linear", 20, True), ((11, 4), "linear", 20, False), ((10, 13), "bilinear", 17, False)],
+)
+def test_advisories_go_by_version(version: tuple[int, ...], mode: str, opset: int, warned: bool) -> None:
+    text = f'(float[1,1,4,4] x, float[1,2,2,2] at) => (float[1,1,2,2] y) {{ y = GridSample <mode = "{mode}"> (x, at) }}'
+    found = run_rules(wrap(model(text, opset)), Target("tensorrt", version))
+    assert ([f.code for f in found] == ["TC616"]) == warned
+    assert all("4646" in f.message and f.fix for f in found)
+
+
+def test_every_advisory_names_a_report_and_what_to_do() -> None:
+    assert all(each.issue and each.workaround and each.versions for each in ADVISORIES)
+    sums = """(float[4,4] x) => (float[4,4] y) <int32 a = {0}, int32 b = {1}>
+        { s = CumSum (x, a)  t = CumSum <reverse = 1> (s, b)  y = Add (s, t) }"""
+    codes = [f.code for f in run_rules(wrap(model(sums)), Target("tensorrt", (10, 9)))]
+    assert codes == ["TC616", "TC616"]
+    assert run_rules(wrap(model(sums)), Target("tensorrt", (10, 7))) == ()

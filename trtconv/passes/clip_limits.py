@@ -1,0 +1,28 @@
+"""Uncrosses the limits of Clip."""
+
+from __future__ import annotations
+
+import onnx_graphsurgeon as gs
+
+from trtconv.passes.base import NodePass, Operation
+
+
+class UncrossClipLimits(NodePass):
+    """Lowers the lower limit of a Clip to the upper one where it is above, as ONNX computes it, not TensorRT."""
+
+    name = "uncross-clip-limits"
+    fixes = ("TC610",)
+    ops = frozenset({"Clip"})
+    looks_around = False
+
+    def visit(self, operation: Operation) -> str | None:
+        field, node = operation.field, operation.node
+        assert isinstance(node, gs.Node)
+        if len(node.inputs) < 3 or node.inputs[1].is_empty() or node.inputs[2].is_empty():
+            return None
+        low, high = field.values(node.inputs[1]), field.values(node.inputs[2])
+        if low is None or high is None or low.size != 1 or high.size != 1 or low.item() <= high.item():
+            return None
+        node.inputs[1] = field.constant(f"{node.name or node.op}.low", high)
+        field.replace(node, [node])
+        return f"lower limit {low.item()} lowered to the upper one, {high.item()}"

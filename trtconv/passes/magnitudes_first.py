@@ -1,0 +1,27 @@
+"""Takes magnitudes in front of a norm that TensorRT takes of signed values."""
+
+from __future__ import annotations
+
+import onnx_graphsurgeon as gs
+
+from trtconv.passes.base import NodePass, Operation
+
+
+class TakeMagnitudesFirst(NodePass):
+    """Puts Abs in front of every GlobalLpPool with an odd power, which leaves it what it is in ONNX."""
+
+    name = "take-magnitudes-first"
+    fixes = ("TC604",)
+    ops = frozenset({"GlobalLpPool"})
+
+    def visit(self, operation: Operation) -> str | None:
+        field, node = operation.field, operation.node
+        assert isinstance(node, gs.Node)
+        source = node.inputs[0]
+        if node.attrs.get("p", 2) % 2 == 0 or any(maker.op == "Abs" for maker in source.inputs):
+            return None
+        name = node.name or node.op
+        positive = field.node("Abs", f"{name}/Abs", [source], f"{name}.magnitudes")
+        node.inputs[0] = positive.outputs[0]
+        field.replace(node, [positive, node])
+        return "Abs put in front"

@@ -1,0 +1,35 @@
+"""Orders the channels of a SpaceToDepth."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_graphsurgeon as gs
+
+from trtconv.passes.base import NodePass, Operation, Refusal
+
+
+class OrderChannels(NodePass):
+    """Writes SpaceToDepth in the mode CRD as one in the mode DCR with its channels put in order behind it."""
+
+    name = "order-channels"
+    fixes = ("TC606",)
+    ops = frozenset({"SpaceToDepth"})
+    looks_around = False
+
+    def visit(self, operation: Operation) -> str | Refusal | None:
+        field, node = operation.field, operation.node
+        assert isinstance(node, gs.Node)
+        if node.attrs.get("mode") != "CRD":
+            return None
+        shape = field.shape(node.inputs[0])
+        if shape is None or shape[1] is None:
+            return Refusal("the number of its channels is not known")
+        channels, block = shape[1], int(node.attrs["blocksize"]) ** 2
+        order = np.arange(channels * block, dtype=np.int64).reshape(block, channels).T.reshape(-1)
+        name, output = node.name or node.op, node.outputs[0]
+        node.outputs = [field.variable(f"{name}.blocks_first")]
+        del node.attrs["mode"]
+        inputs = [node.outputs[0], field.constant(f"{name}.order", order)]
+        ordered = field.node("Gather", f"{name}/Gather", inputs, output, axis=1)
+        field.replace(node, [node, ordered])
+        return "mode CRD written as DCR and a Gather of channels"

@@ -1,0 +1,40 @@
+"""Writes the pads of poolings whose sizes are rounded up."""
+
+from __future__ import annotations
+
+import onnx_graphsurgeon as gs
+
+from trtconv.graph.pooling import axes_of_pool, can_exceed
+from trtconv.passes.base import NodePass, Operation, Refusal
+
+
+class WritePoolPads(NodePass):
+    """Writes ceil_mode as pads where the last window would begin in the end padding, which ONNX leaves out."""
+
+    name = "write-pool-pads"
+    fixes = ("TC612",)
+    ops = frozenset({"AveragePool", "LpPool", "MaxPool"})
+    looks_around = False
+
+    def visit(self, operation: Operation) -> str | Refusal | None:
+        field, node = operation.field, operation.node
+        assert isinstance(node, gs.Node)
+        if node.attrs.get("ceil_mode") != 1 or not can_exceed(node.attrs):
+            return None
+        shape = field.shape(node.inputs[0])
+        if shape is None or len(shape) != len(node.attrs["kernel_shape"]) + 2:
+            return Refusal("the size of its input is not known")
+        axes = axes_of_pool(node.attrs, shape[2:])
+        known = [axis for axis in axes if axis is not None]
+        if all(axis.count == axis.rounded_up for axis in known):
+            return None if len(known) == len(axes) else Refusal("the size of its input is not known")
+        ends = [axis.exact_end for axis in known]
+        pads = [end for end in ends if end is not None]
+        if len(pads) < len(axes):
+            return Refusal("the pads would be negative, or depend on a dynamic size")
+        if node.attrs.get("count_include_pad") and any(p > a.end for p, a in zip(pads, known, strict=True)):
+            return Refusal("its padding counts, and would grow")
+        del node.attrs["ceil_mode"]
+        node.attrs["pads"] = [axis.begin for axis in known] + pads
+        field.replace(node, [node])
+        return f"ceil_mode written as pads {node.attrs['pads']}"

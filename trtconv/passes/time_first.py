@@ -1,0 +1,53 @@
+"""Turns recurrent layers with the batch first into ones with the time first."""
+
+from __future__ import annotations
+
+import onnx_graphsurgeon as gs
+
+from trtconv.graph.editor import Field
+from trtconv.passes.base import NodePass, Operation
+
+_SWAPPED = [1, 0, 2]
+_STATES = {"GRU": (5,), "LSTM": (5, 6), "RNN": (5,)}
+"""Inputs with initial values, which have the batch in front of the direction too."""
+
+
+class PutTimeFirst(NodePass):
+    """Puts Transposes around GRU, LSTM and RNN nodes of layout 1, which TensorRT reads as layout 0."""
+
+    name = "put-time-first"
+    fixes = ("TC611",)
+    ops = frozenset(_STATES)
+    looks_around = False
+
+    def visit(self, operation: Operation) -> str | None:
+        field, node = operation.field, operation.node
+        assert isinstance(node, gs.Node)
+        if node.attrs.get("layout") != 1:
+            return None
+        del node.attrs["layout"]
+        before = [
+            _transposed_input(field, node, slot)
+            for slot in (0, *_STATES[node.op])
+            if slot < len(node.inputs) and not node.inputs[slot].is_empty()
+        ]
+        after = [
+            _transposed_output(field, node, slot, [2, 0, 1, 3] if slot == 0 else _SWAPPED)
+            for slot, output in enumerate(node.outputs)
+            if not output.is_empty()
+        ]
+        field.replace(node, [*before, node, *after])
+        return "layout 1 written as Transposes around layout 0"
+
+
+def _transposed_input(field: Field, node: gs.Node, slot: int) -> gs.Node:
+    name = f"{node.name or node.op}.input{slot}"
+    made = field.node("Transpose", f"{name}/Transpose", [node.inputs[slot]], f"{name}.swapped", perm=_SWAPPED)
+    node.inputs[slot] = made.outputs[0]
+    return made
+
+
+def _transposed_output(field: Field, node: gs.Node, slot: int, order: list[int]) -> gs.Node:
+    name, output = f"{node.name or node.op}.output{slot}", node.outputs[slot]
+    node.outputs[slot] = field.variable(f"{name}.swapped")
+    return field.node("Transpose", f"{name}/Transpose", [node.outputs[slot]], output, perm=order)

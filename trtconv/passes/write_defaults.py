@@ -1,0 +1,73 @@
+"""Writes down defaults that TensorRT does not know."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx_graphsurgeon as gs
+from numpy.typing import NDArray
+
+from trtconv.graph.editor import Field
+from trtconv.passes.base import NodePass, Operation
+
+_NOT_PLAIN = ("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare")
+"""Reductions that compute something where they reduce nothing."""
+
+
+class WriteDefaults(NodePass):
+    """Writes what Trilu, NonMaxSuppression and reductions over nothing leave unsaid.
+
+    The parser reads a Trilu without upper as one of the lower triangle, takes other limits than ONNX where a
+    NonMaxSuppression names none, and hands on the input of a ReduceL1 over no axes.
+    """
+
+    name = "write-defaults"
+    fixes = ("TC601", "TC605", "TC609")
+    ops = frozenset({"Trilu", "NonMaxSuppression", *_NOT_PLAIN})
+    looks_around = False
+
+    def visit(self, operation: Operation) -> str | None:
+        field, node = operation.field, operation.node
+        assert isinstance(node, gs.Node)
+        if node.op == "Trilu":
+            done = _write_upper(node)
+        elif node.op == "NonMaxSuppression":
+            done = _write_limits(field, node)
+        else:
+            done = _write_axes(field, node)
+        if done:
+            field.replace(node, [node])
+        return done
+
+
+def _write_upper(node: gs.Node) -> str | None:
+    if "upper" in node.attrs:
+        return None
+    node.attrs["upper"] = 1
+    return "upper = 1 written"
+
+
+def _write_limits(field: Field, node: gs.Node) -> str | None:
+    values: dict[int, tuple[str, NDArray[Any]]] = {
+        2: ("max_output_boxes_per_class", np.array(0, np.int64)),
+        3: ("iou_threshold", np.array(0, np.float32)),
+        4: ("score_threshold", np.array(np.finfo(np.float32).min, np.float32)),
+    }
+    inputs = list(node.inputs) + [gs.Variable.empty()] * (5 - len(node.inputs))
+    lacking = [index for index in values if inputs[index].is_empty()]
+    if not lacking or lacking == [3]:
+        return None
+    for index in lacking:
+        name, value = values[index]
+        inputs[index] = field.constant(f"{node.name or node.op}.{name}", value)
+    node.inputs = inputs
+    return f"{', '.join(values[index][0] for index in lacking)} written"
+
+
+def _write_axes(field: Field, node: gs.Node) -> str | None:
+    lacks = len(node.inputs) < 2 or node.inputs[1].is_empty()
+    if node.attrs.get("noop_with_empty_axes") != 1 or not lacks:
+        return None
+    node.inputs = [node.inputs[0], field.constant(f"{node.name or node.op}.axes", np.zeros(0, np.int64))]
+    return "empty axes written"

@@ -1,0 +1,50 @@
+"""Rules about one node of some operators."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import onnx
+
+from trtconv.core.findings import Finding
+from trtconv.core.target import Target
+from trtconv.graph.scope import Scope
+from trtconv.rules.base import ModelView, Rule
+
+
+def attribute(node: onnx.NodeProto, name: str) -> Any:
+    """Returns an attribute's value, None where it is absent."""
+    found = next((each for each in node.attribute if each.name == name), None)
+    return None if found is None else onnx.helper.get_attribute_value(found)
+
+
+def is_given(node: onnx.NodeProto, index: int) -> bool:
+    """Whether a node has an input at a position."""
+    return len(node.input) > index and bool(node.input[index])
+
+
+class OperatorRule(Rule):
+    """A rule about one node of some operators, looked at by itself.
+
+    Attributes:
+        ops: The operators.
+    """
+
+    ops: ClassVar[tuple[str, ...]]
+
+    def check(self, view: ModelView, target: Target) -> Iterator[Finding]:
+        for scope, index, node in view.model.nodes(*self.ops):
+            message = self.fault(scope, node, target)
+            if message:
+                yield self.finding(message, scope.location(index))
+
+    def fault(self, scope: Scope, node: onnx.NodeProto, target: Target) -> str | None:
+        """Returns what is wrong with a node, or None.
+
+        Args:
+            scope: The graph that it is in.
+            node: The node.
+            target: What the model is meant for.
+        """
+        raise NotImplementedError
