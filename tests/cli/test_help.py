@@ -16,7 +16,8 @@ HEAVY = ("onnx", "torch", "tensorrt", "tensorrt_rtx", "numpy", "onnxruntime", "p
 
 FLAGS = {
     "build": "-o --output --dim --profile --minShapes --optShapes --maxShapes --value --split --round --target "
-    "--precision --report --format --no-rewrite --requantize --fail-on --force --config --jobs -q --quiet -v --verbose "
+    "--precision --prove --report --format --no-rewrite --requantize --fail-on --force --config --jobs -q --quiet "
+    "-v --verbose "
     "--workspace --optimization-level --timing-cache --version-compatible --hardware-compatibility --strip-weights "
     "--max-aux-streams --refittable --weight-streaming --sparsity --tf32 --profiling-verbosity --compute-capability "
     "--cast-io --budget --follow-links",

@@ -21,6 +21,7 @@ from trtconv.core.findings import Finding
 from trtconv.core.requests.build import BuildPlan
 from trtconv.core.requests.common import TensorInfo
 from trtconv.runtimes.tensorrt.base import BuildMonitor, Capabilities, DeconvLayer, EngineBlob, ParserIssue, RuntimeInfo
+from trtconv.runtimes.tensorrt.readback.records import ReadNetwork
 
 RTX = Capabilities(
     builder_precision_flags=False,
@@ -87,11 +88,15 @@ class FakeNetwork:
     failure: BaseException | None = None
     phases: Sequence[tuple[str, int, int]] = (("Building engine", 0, 1), ("Building engine", 1, 1))
     refused: tuple[Finding, ...] = ()
+    read: ReadNetwork = dataclasses.field(default_factory=lambda: ReadNetwork((), (), (), ()))
     built: list[BuildPlan] = dataclasses.field(default_factory=list)
 
     @property
     def layer_count(self) -> int:
         return len(self.layer_types)
+
+    def read_back(self) -> ReadNetwork:
+        return self.read
 
     def faults(self, plan: BuildPlan) -> tuple[Finding, ...]:
         return self.refused

@@ -31,6 +31,9 @@ class _Hearing:
         self.rows: list[dict[str, Any]] = []
         self.ratios: list[dict[str, Any]] = []
         self.why = ""
+        self.layers = 0
+        self.disagreements: list[dict[str, str]] | None = None
+        self.unproven: list[dict[str, str]] = []
 
     def __call__(self, event: dict[str, Any]) -> None:
         if event["event"] == "stage":
@@ -42,6 +45,11 @@ class _Hearing:
         elif event["event"] == "case":
             self.cases.append(event["value"])
             self._progress.phase(event["value"]["size"], len(self.cases), 0)
+        elif event["event"] == "self_check":
+            self.disagreements = event["value"]
+        elif event["event"] == "layers":
+            self.layers = event["count"]
+            self.unproven = event["unproven"]
         elif event["event"] == "rows":
             self.rows += event["rows"]
             self.ratios += event["ratios"]
@@ -87,7 +95,14 @@ def verify(request: VerifyRequest, progress: Progress | None = None) -> VerifyRe
         hearing.close()
     seconds = {**seconds, "total": time.monotonic() - started}
     assert hearing.opening is not None
-    report = VerifyReport(**hearing.opening, cases=tuple(hearing.cases), seconds=seconds)
+    report = VerifyReport(
+        **hearing.opening,
+        cases=tuple(hearing.cases),
+        seconds=seconds,
+        layers=hearing.layers,
+        unproven=tuple(hearing.unproven),
+        self_check=None if hearing.disagreements is None else tuple(hearing.disagreements),
+    )
     report = dataclasses.replace(report, incomplete=incomplete or _left_out(hearing))
     left = request.seconds - (time.monotonic() - started)
     if request.bisect and report.exit_code == 1:

@@ -8,24 +8,27 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from trtconv.core.bounds import make_profile
-from trtconv.core.dims import ShapeProfile
-from trtconv.core.errors import EngineFailed, EnvironmentMissing, InputError
+from trtconv.core.dims import Shape, ShapeProfile
+from trtconv.core.errors import BuildFailed, EngineFailed, EnvironmentMissing, InputError
 from trtconv.core.findings import Severity
 from trtconv.core.frozen import frozen
 from trtconv.core.process import Tell
 from trtconv.core.requests.build_report import SavedReport
 from trtconv.core.requests.engine import VerifyRequest
 from trtconv.core.stopwatch import Stopwatch, ToldProgress
+from trtconv.core.target import Target
 from trtconv.engine.cases import Case, Feeds, cases_of_profiles, load_generator, make_feeds, read_inputs
 from trtconv.engine.memory import available_bytes, too_large
 from trtconv.engine.opening import EngineFile, load_into, read_engine, require_machine, require_model
 from trtconv.engine.profiles import named, narrowed, profile_for
 from trtconv.engine.rebuilding import as_built
+from trtconv.engine.self_check import Disagreement, check_profiles, self_check
 from trtconv.graph.model import OnnxModel
 from trtconv.pipeline.profiles import settle
 from trtconv.runtimes.compare import TOLERANCES, Tolerance, compare
 from trtconv.runtimes.onnxruntime import element_types, first_line, quantizes, session
-from trtconv.runtimes.tensorrt import Engine, EngineLoader, Execution, load_engines
+from trtconv.runtimes.tensorrt import Engine, EngineLoader, Execution, load, load_engines
+from trtconv.runtimes.tensorrt.readback.execute import Run
 
 
 class CannotRun(Exception):
@@ -64,6 +67,45 @@ class OnnxRuns:
             return dict(zip(self._outputs, self._session.run(self._outputs, feeds), strict=True))
         except Exception as error:  # ONNX Runtime raises its own types, one for each status.
             raise CannotRun(f"ONNX Runtime does not run it: {first_line(error)}") from error
+
+
+class NetworkRuns:
+    """What TensorRT's parser makes of a model, run layer by layer without a GPU.
+
+    Args:
+        model: The model as `trtconv build` hands it to the parser.
+        family: Of the TensorRT whose parser it is.
+
+    Raises:
+        CannotRun: That TensorRT is not here, or its parser refuses the model.
+    """
+
+    def __init__(self, model: OnnxModel, family: str) -> None:
+        self.unproven: dict[int, dict[str, str]] = {}
+        self.layers = 0
+        self._model = model
+        try:
+            parsed = load(Target(family)).parse(model.serialize(), model.path)
+        except (EnvironmentMissing, BuildFailed) as error:
+            raise CannotRun(error.message) from error
+        if isinstance(parsed, tuple):
+            raise CannotRun(f"TensorRT's parser refuses the model: {parsed[0].message}")
+        self._network = parsed.read_back()
+
+    def run(self, profile: int, feeds: Feeds) -> dict[str, Any]:
+        """Runs it once; see `Runs`."""
+        run = Run(self._network, feeds)
+        results = run.outputs()
+        self.layers = max(self.layers, len(run.ran))
+        for index, reason in run.unproven.items():
+            if index >= 0:
+                layer = self._network.layers[index]
+                self.unproven[index] = {"layer": layer.name, "kind": layer.kind, "reason": reason}
+        lacking = [name for name in self._model.outputs if name not in results]
+        if lacking:
+            reasons = ", ".join(sorted({each["reason"] for each in self.unproven.values()}))
+            raise CannotRun(f"output {lacking[0]!r} of the parsed network is not proven: {reasons}")
+        return results
 
 
 class EngineRuns:
@@ -118,13 +160,13 @@ class Setting:
         """The report of the build; None where there is none."""
         return None if self.subject is None else self.subject.report
 
-    def to_json(self) -> dict[str, Any]:
-        """Returns what a report says of it before anything has run."""
+    def to_json(self, ran: str) -> dict[str, Any]:
+        """Returns what a report says of it before anything has run; `ran` is what does."""
         runtime = self.runtime
         return {
             "model": {"path": str(self.model.path), "sha256": self.digest},
             "engine": None if self.subject is None else self.subject.identity(),
-            "ran": "rewritten model" if self.engine is None else "engine",
+            "ran": ran,
             "why_not_run": self.why_not,
             "runtime": runtime and {"family": runtime.family, "version": runtime.version, "gpu": runtime.gpu_name},
             "precision": self.precision,
@@ -142,20 +184,40 @@ def serve(request: VerifyRequest, tell: Tell) -> dict[str, float]:
     with clock.stage("load"):
         setting = prepare(request)
         cases = choose_cases(request, setting)
-    tell({"event": "opening", "value": setting.to_json()})
-    with clock.stage("load"):
         try:
             reference = OnnxRuns(setting.model)
         except CannotRun as error:
             raise EnvironmentMissing(f"there is nothing to compare with: {error}", _REFERENCE_HINT) from error
-        runs = _candidate(setting)
+        ran, runs = _candidate(setting)
+    tell({"event": "opening", "value": setting.to_json(ran)})
     refused = too_large(setting.model, cases, available_bytes())
     for index, case in enumerate(cases):
         if index in refused:
             tell({"event": "case", "value": _told(case, refused[index])})
         else:
             tell({"event": "case", "value": _compare(request, setting, reference, runs, case, clock)})
+    if request.self_check:
+        tell({"event": "self_check", "value": _self_check(request, setting, runs, cases, clock)})
+    if isinstance(runs, NetworkRuns):
+        tell({"event": "layers", "count": runs.layers, "unproven": list(runs.unproven.values())})
     return clock.seconds
+
+
+def _self_check(
+    request: VerifyRequest, setting: Setting, runs: Runs, cases: Sequence[Case], clock: Stopwatch
+) -> list[dict[str, str]]:
+    """Returns where the engine does not agree with itself."""
+    found: list[Disagreement] = []
+    with clock.stage("self-check"):
+        for case in cases:
+            feeds = make_feeds(setting.model, case, request.generator)
+            found += self_check(runs.run, case.profile, feeds, setting.tolerance)
+
+        def make(shapes: Mapping[str, Shape]) -> Feeds:
+            return make_feeds(setting.model, Case(0, "opt", shapes, request.seed), request.generator)
+
+        found += check_profiles(runs.run, _built_profiles(request, setting), make, setting.tolerance)
+    return [dataclasses.asdict(each) for each in found]
 
 
 _REFERENCE_HINT = "A newer onnxruntime may load it; trtconv export compares with PyTorch instead."
@@ -192,8 +254,10 @@ def prepare(request: VerifyRequest) -> Setting:
             engine = load_into(runtime, subject)
         except EnvironmentMissing as error:
             runtime, why_not = None, error.message
-    if engine is None and request.require_engine:
-        raise EnvironmentMissing(f"the engine cannot be run: {why_not}", "Leave out --require-engine, or mend that.")
+    if engine is None and (request.require_engine or request.self_check):
+        raise EnvironmentMissing(
+            f"the engine cannot be run: {why_not}", "Leave out --require-engine and --self-check, or mend that."
+        )
     precision = precision_of(model, subject, on_gpu=engine is not None)
     return Setting(model, digest, subject, engine, runtime, why_not, precision, _tolerance(request, precision))
 
@@ -217,11 +281,17 @@ def _tolerance(request: VerifyRequest, precision: str) -> Tolerance:
     return dataclasses.replace(TOLERANCES[precision], **given)
 
 
-def _candidate(setting: Setting) -> Runs:
+def _candidate(setting: Setting) -> tuple[str, Runs]:
+    """Returns what runs, in words, and what runs it: the engine, what TensorRT parsed, or the rewritten model."""
     if setting.engine is not None:
-        return EngineRuns(setting.engine)
+        return "engine", EngineRuns(setting.engine)
     try:
-        return OnnxRuns(as_built(setting.model, setting.plan, setting.report, emulated=True)[0])
+        given, _ = as_built(setting.model, setting.plan, setting.report)
+        return "network", NetworkRuns(given, (setting.subject and setting.subject.family) or "rtx")
+    except CannotRun:
+        pass
+    try:
+        return "rewritten model", OnnxRuns(as_built(setting.model, setting.plan, setting.report, emulated=True)[0])
     except CannotRun as error:
         raise EnvironmentMissing(
             f"neither the engine ({setting.why_not}) nor the rewritten model can be run here: {error}",

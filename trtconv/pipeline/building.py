@@ -1,4 +1,4 @@
-"""The way of a model through the house: load, rules, rewrite, parse, audit, build, write."""
+"""The way of a model through the house: load, rules, rewrite, parse, audit, build, prove, write."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ from trtconv.pipeline.outputs import (
 from trtconv.pipeline.parse import build_in_thread, fails, findings_of, parse_model
 from trtconv.pipeline.prepare import chosen_passes, prepare
 from trtconv.pipeline.profiles import Sized, settle
+from trtconv.pipeline.proving import NetworkProof, Subject, counts_as_original
 from trtconv.precision import apply
 from trtconv.runtimes import tensorrt
 from trtconv.runtimes.tensorrt import EngineBlob, ParsedNetwork, Runtime, RuntimeInfo
@@ -102,6 +103,10 @@ class _Work:
         sized = self._settle_sizes()
         if self._fails():
             return None
+        casts = apply.casts(self.request.precision, self.engine.info.capabilities)
+        # What a cast rounds is proven against the model as it was before.
+        uncast = self.model.copy() if casts and self.request.prove != "none" else self.model
+        original = counts_as_original(self.told["edits"])
         self._cast()
         if self._fails():
             return None
@@ -109,7 +114,14 @@ class _Work:
         if network is None:
             self.findings += origin.place(refused, self.model)
             return None
-        return self._build(network, sized)
+        subject = Subject(original, uncast, self.model, self.request.precision if casts else "as-is")
+        proof = NetworkProof(network, subject, self.plan.profiles, self.request.prove)
+        blob = self._build(network, sized)
+        if blob is None:
+            return None
+        self.told["proof"], differs = proof.finish(self.clock)
+        self.findings += origin.place(differs, uncast)
+        return None if differs else blob
 
     def report(self, exit_code: int = 0) -> BuildReport:
         """Returns the report of what was done so far."""

@@ -20,6 +20,7 @@ from trtconv.pipeline.outputs import asked_profiles, model_identity
 from trtconv.pipeline.parse import build_in_thread, fails, findings_of, parse_model
 from trtconv.pipeline.prepare import chosen_passes, prepare
 from trtconv.pipeline.profiles import settle
+from trtconv.pipeline.proving import NetworkProof, Subject, counts_as_original
 from trtconv.rules import RULES, STANDING
 from trtconv.rules.sizes import MISFITS
 from trtconv.runtimes import tensorrt
@@ -54,20 +55,22 @@ def check(request: CheckRequest, progress: Progress | None = None) -> CheckRepor
         bounded = request.dims or request.profiles or not dims
         profiles = asked_profiles(model, request) if bounded else ()
         target, engine = target_and_runtime(request.target)
-    _, findings, origin = prepare(model, target, chosen_passes(request), clock, STANDING)
+    done, findings, origin = prepare(model, target, chosen_passes(request), clock, STANDING)
     # Sizes that do not fit in a static model are the parser's to find, which is faster.
     if profiles and dims:
         with clock.stage("sizes"):
             findings += settle(model, profiles, asked=request.dims if request.profiles else None).findings
+    proof: dict[str, Any] | None = None
     if isinstance(engine, str):
         parser = ParserVerdict(why=engine)
     else:
-        told, parser = _try_out(model, engine, BuildPlan(target, profiles), request.thorough, clock)
+        subject = Subject(counts_as_original(done.edits), model, model)
+        told, parser, proof = _try_out(subject, engine, BuildPlan(target, profiles), request, clock)
         findings += _not_told_yet(origin.place(told, model), findings)
     kept, ignored = request.selection.divide(sorted(findings, key=_worst_first))
     exit_code = 1 if fails(kept, request.fail_on) else 0
     unbounded = () if bounded else tuple(dims)
-    return CheckReport(identity, target, kept, parser, exit_code, ignored, request.fail_on, unbounded)
+    return CheckReport(identity, target, kept, parser, exit_code, ignored, request.fail_on, unbounded, proof)
 
 
 def _not_told_yet(found: Iterable[Finding], told: Sequence[Finding]) -> tuple[Finding, ...]:
@@ -77,24 +80,26 @@ def _not_told_yet(found: Iterable[Finding], told: Sequence[Finding]) -> tuple[Fi
 
 
 def _try_out(
-    model: OnnxModel, engine: Runtime, plan: BuildPlan, thorough: bool, clock: Stopwatch
-) -> tuple[tuple[Finding, ...], ParserVerdict]:
-    """Goes as far towards an engine as is cheap, or all the way: parses, audits, asks the builder, builds."""
+    subject: Subject, engine: Runtime, plan: BuildPlan, request: CheckRequest, clock: Stopwatch
+) -> tuple[tuple[Finding, ...], ParserVerdict, dict[str, Any] | None]:
+    """Goes as far towards an engine as is cheap, or all the way: parses, audits, asks the builder, builds, proves."""
     verdict = functools.partial(ParserVerdict, engine.info.family, engine.info.version)
-    network, refused = parse_model(model, engine, clock)
+    network, refused = parse_model(subject.parsed, engine, clock)
     if network is None:
-        return refused, verdict(not any(finding.code == codes.PARSER_REFUSED.code for finding in refused))
+        return refused, verdict(not any(finding.code == codes.PARSER_REFUSED.code for finding in refused)), None
+    proof = NetworkProof(network, subject, plan.profiles, request.prove)
     faults = network.faults(plan) if plan.profiles else ()
     if faults:
-        return faults, verdict(True, False)
+        return faults, verdict(True, False), None
     cheap = engine.info.capabilities.builds_without_gpu and network.layer_count <= _SMALL_NETWORK
-    if not plan.profiles or not (thorough or cheap):
-        return (), verdict(True)
+    built = True if plan.profiles and (request.thorough or cheap) else None
     try:
-        build_in_thread(network, plan, clock)
+        if built:
+            build_in_thread(network, plan, clock)
     except BuildFailed as error:
-        return findings_of(error), verdict(True, False)
-    return (), verdict(True, True)
+        return findings_of(error), verdict(True, False), None
+    shown, differs = proof.finish(clock)
+    return differs, verdict(True, built), shown
 
 
 def target_and_runtime(target: Target | None) -> tuple[Target, Runtime | str]:

@@ -338,11 +338,13 @@ def test_an_engine_that_breaks_down(gpu: FakeDriver, tmp_path: Path) -> None:
     assert "700" in report.cases[0]["skipped"]
 
 
-def test_without_an_engine_the_rewrite_is_compared_and_it_is_said(gpu: FakeDriver, tmp_path: Path) -> None:
+def test_without_an_engine_the_parsed_network_is_compared_and_it_is_said(gpu: FakeDriver, tmp_path: Path) -> None:
     built = build(tmp_path)
     built.engine.unlink()
     report = run(built, dims=DIMS[0])
-    assert (report.exit_code, report.ran, report.engine) == (0, "rewritten model", None)
+    assert (report.exit_code, report.ran, report.engine) == (0, "network", None)
+    assert (report.proof["of"], report.proof["agrees"], report.proof["unproven"]) == ("network", True, [])
+    assert report.proof["layers"] > 0
     assert "there is no engine" in str(report.why_not_run)
     with pytest.raises(InputError, match="cannot be read"):
         run(built, engine=built.engine)

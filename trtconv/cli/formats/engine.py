@@ -51,10 +51,12 @@ def _verify_head(document: Document) -> list[str]:
 def _not_run(document: Document) -> str:
     if document["ran"] == "engine":
         return ""
-    return clean(
-        f"THE ENGINE WAS NOT RUN: {document['why_not_run']}."
-        " The model as trtconv hands it to TensorRT is compared with the original, both on ONNX Runtime."
+    instead = (
+        "What TensorRT's parser makes of the model is run layer by layer, and compared with the original."
+        if document["ran"] == "network"
+        else "The model as trtconv hands it to TensorRT is compared with the original, both on ONNX Runtime."
     )
+    return clean(f"THE ENGINE WAS NOT RUN: {document['why_not_run']}. {instead}")
 
 
 def _case_table(cases: Sequence[Document]) -> list[str]:
@@ -108,7 +110,7 @@ def _bisect_text(bisect: Document | None) -> str:
 
 def _verdict(document: Document) -> str:
     cases, worst = document["cases"], document["worst"]
-    what = "the engine" if document["ran"] == "engine" else "the rewritten model"
+    what = {"engine": "the engine", "network": "the parsed network"}.get(document["ran"], "the rewritten model")
     failed = sum(case["passed"] is False for case in cases)
     done = sum(bool(case["outputs"]) for case in cases)
     furthest = ""
@@ -118,6 +120,9 @@ def _verdict(document: Document) -> str:
             f" ({worst['output']} at {worst['size']} of profile {worst['profile']})"
         )
     model = document["model"]["path"]
+    for each in document["self_check"] or ():
+        at = f"output {each['output']}: {each['why']}"
+        return clean(f"NOT VERIFIED: the engine does not agree with itself ({each['check']}), {at}")
     if failed:
         return clean(
             f"NOT VERIFIED: {what} does not compute what {model} does, at {failed} of {len(cases)} sizes{furthest}"

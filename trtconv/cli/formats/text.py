@@ -39,7 +39,8 @@ def check_text(report: CheckReport, verbose: bool = False) -> str:
         blocks.append("\n".join(ignored_lines(report.ignored)))
     if report.unbounded:
         blocks.append(clean(f"no sizes checked: no bounds were given for {', '.join(report.unbounded)} (--dim)"))
-    return "\n\n".join([*blocks, f"{_parser_line(report.parser)}\n{check_summary(report)}"])
+    lines = [_parser_line(report.parser), *_proof_lines(report.proof), check_summary(report)]
+    return "\n\n".join([*blocks, "\n".join(lines)])
 
 
 def check_summary(report: CheckReport) -> str:
@@ -150,6 +151,24 @@ def _parser_line(parser: ParserVerdict) -> str:
     return f"parser: {name} {'accepts' if parser.accepted else 'refuses'} the model{built}"
 
 
+def _proof_lines(proof: dict[str, Any] | None) -> list[str]:
+    """Says what was proven of the parsed network, and which layers were not."""
+    if proof is None:
+        return []
+    if proof["agrees"] is None:
+        return [clean(f"proof: none, the parsed network was not compared with the model: {proof['why']}")]
+    verdict = "computes what the model means" if proof["agrees"] else "does not compute what the model means"
+    error = proof["max_relative_error"]
+    far = "" if error is None else f", largest relative error {error:.1e}"
+    run = f"{count(proof['layers'], 'layer')} run at {count(proof['sizes'], 'size')}"
+    lines = [f"proof: what TensorRT parsed {verdict} ({run}{far})"]
+    kinds = Counter((each["kind"], each["reason"]) for each in proof["unproven"])
+    lines += [f"  not proven: {count(number, 'layer')} {kind}: {why}" for (kind, why), number in kinds.items()]
+    if proof["why"]:
+        lines.append(f"  {proof['why']}")
+    return [clean(line) for line in lines]
+
+
 def build_text(report: BuildReport, verbose: bool = False) -> str:
     """Renders a build; the last line says what became of it.
 
@@ -169,6 +188,7 @@ def build_text(report: BuildReport, verbose: bool = False) -> str:
         "\n".join(ignored_lines(report.ignored)),
         "\n".join(_io(report.io)),
         _seconds(report.seconds),
+        "\n".join(_proof_lines(report.proof)),
         _where(report),
         _verdict(report),
     ]

@@ -20,6 +20,7 @@ from trtconv.core.requests.common import (
     FAIL_ON,
     PRECISION,
     PROFILES,
+    PROVE,
     REQUANTIZE,
     REWRITE,
     SELECTION,
@@ -125,8 +126,8 @@ class BuildPlan(BuildSettings):
 @frozen
 class BuildReport(
     Document,
-    keys="schema trtconv source model plan profiles dims lattice notes cast edits skipped findings ignored runtime "
-    "engine seconds io inputs up_to_date exit_code",
+    keys="schema trtconv source model plan profiles dims lattice notes cast edits skipped findings ignored proof "
+    "runtime engine seconds io inputs up_to_date exit_code",
 ):
     """What a build did. `to_json` is the document beside the engine; its keys are documented in docs/reports.md.
 
@@ -147,6 +148,7 @@ class BuildReport(
         inputs: The model's inputs with the names of their dimensions.
         cast: How the graph was cast to the precision, and how far it is from the model; None where it was not.
         ignored: Findings that were asked to be left out.
+        proof: What was proven of the parsed network; None where nothing was to be.
     """
 
     model: dict[str, Any]
@@ -165,6 +167,7 @@ class BuildReport(
     inputs: tuple[InputSpec, ...] = ()
     cast: dict[str, Any] | None = None
     ignored: tuple[Ignored, ...] = ()
+    proof: dict[str, Any] | None = None
 
     @property
     def profiles(self) -> tuple[ShapeProfile, ...]:
@@ -207,6 +210,7 @@ class BuildReport(
             notes=tuple(old["notes"]),
             cast=old["cast"],
             ignored=tuple(Ignored(decoded(Finding, each), each["reason"]) for each in old["ignored"]),
+            proof=old["proof"],
             up_to_date=True,
         )
 
@@ -253,6 +257,7 @@ class BuildRequest(BuildSettings, Paths):
     report: Path | None = option(
         "--report", "Where the report goes. Default: ENGINE.json.", metavar="FILE", default=None
     )
+    prove: str = PROVE
     force: bool = option("--force", "Build even where model, plan and runtime have not changed.", default=False)
     timing_cache: Path | None = option(
         "--timing-cache",

@@ -15,6 +15,7 @@ from trtconv.core.requests.common import (
     DIMS,
     FAIL_ON,
     PROFILES,
+    PROVE,
     REQUANTIZE,
     REWRITE,
     SELECTION,
@@ -40,6 +41,7 @@ class CheckRequest(Paths):
     requantize: bool = REQUANTIZE
     fail_on: Severity | None = FAIL_ON
     selection: Selection = SELECTION
+    prove: str = PROVE
     thorough: bool = option(
         "--thorough",
         "Build an engine, and throw it away, to be sure of the verdict.",
@@ -69,7 +71,9 @@ class ParserVerdict:
 
 
 @frozen
-class CheckReport(Document, keys="schema model target unbounded findings ignored summary parser fail_on exit_code"):
+class CheckReport(
+    Document, keys="schema model target unbounded findings ignored summary proof parser fail_on exit_code"
+):
     """What `trtconv check` found.
 
     Args:
@@ -81,6 +85,7 @@ class CheckReport(Document, keys="schema model target unbounded findings ignored
         ignored: Findings that were asked to be left out.
         fail_on: As in the request.
         unbounded: Dynamic dimensions that were given no bounds, so that no size was checked.
+        proof: As in `BuildReport`.
     """
 
     model: dict[str, Any]
@@ -91,6 +96,7 @@ class CheckReport(Document, keys="schema model target unbounded findings ignored
     ignored: tuple[Ignored, ...] = ()
     fail_on: Severity | None = Severity.ERROR
     unbounded: tuple[str, ...] = ()
+    proof: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Returns the report as plain JSON values."""

@@ -23,6 +23,8 @@ from trtconv.core.selection import Selection
 from trtconv.core.target import Target
 
 PRECISIONS = ("as-is", "fp16", "bf16", "int8")
+PROOFS = ("none", "quick", "full")
+"""How much is proven: nothing; one size of each kind, as long as it is cheap; min, opt and max of every profile."""
 
 
 @frozen
@@ -160,6 +162,17 @@ PRECISION: Any = option(
     about="What to compute in; default: as-is.",
 )
 """One of `PRECISIONS`."""
+
+PROVE: Any = option(
+    "--prove",
+    "Run what TensorRT parsed, without a GPU, and compare it with the model: not at all; at the smallest sizes, in no "
+    "more time than the build takes, or 2 s; at min, opt and max of every profile.",
+    takes=PROOFS,
+    default="quick",
+    key="prove",
+    about="How much of the parsed network is proven: none, quick (the default) or full.",
+)
+"""How much of the parsed network is proven."""
 
 REWRITE: Any = option(
     "--no-rewrite",

@@ -79,6 +79,7 @@ class VerifyRequest(Paths):
         inputs: An .npz file with values of every input; these alone are then run.
         generator: "FILE.py:FUNCTION", called as FUNCTION(shapes, seed), which returns {input: array}.
         limits: How far the outputs may be off.
+        self_check: Also compare the engine with itself; needs a GPU, and no reference.
         require_engine: Raise where the engine cannot be run here, instead of comparing the rewritten model.
         seconds: How long all of it may take.
     """
@@ -107,6 +108,11 @@ class VerifyRequest(Paths):
     require_engine: bool = option(
         "--require-engine", "Fail (exit 4) where the engine cannot be run here, as without a GPU.", default=False
     )
+    self_check: bool = option(
+        "--self-check",
+        "Also hold the engine against itself: twice the same, equal rows of a batch, one size in two profiles.",
+        default=False,
+    )
     seconds: float = TIME_LIMIT
 
     @property
@@ -119,14 +125,15 @@ class VerifyRequest(Paths):
 class VerifyReport(
     Document,
     keys="schema model engine ran why_not_run runtime precision tolerance verified "
-    " incomplete? worst cases bisect seconds exit_code",
+    "incomplete? worst cases proof self_check bisect seconds exit_code",
 ):
     """What `trtconv verify` found.
 
     Args:
         model: Path and SHA-256.
         engine: Path and SHA-256; None where there is none.
-        ran: What was compared with the model: "engine", or "rewritten model" where the engine was not run.
+        ran: What was compared with the model: "engine"; "network", what TensorRT's parser made, run without a GPU;
+            "rewritten model" where that could not be run either.
         why_not_run: Why the engine was not run; None where it was.
         runtime: Family, version and GPU that ran it; None where none did.
         precision: Whose tolerances hold.
@@ -134,6 +141,9 @@ class VerifyReport(
         cases: One a size: `profile`, `size`, `shapes`, `seed`, `outputs`, `passed`, `skipped`.
         bisect: The first tensor that diverges; None where it was not looked for.
         seconds: Wall time by stage.
+        layers: How many layers of the network were run, where it was.
+        unproven: Those that were not, as {layer, kind, reason}.
+        self_check: Where the engine does not agree with itself, as {check, output, why}; None where that was not asked.
         incomplete: Why not all that should be was compared; empty where it was.
     """
 
@@ -148,6 +158,25 @@ class VerifyReport(
     bisect: dict[str, Any] | None = None
     seconds: Mapping[str, float] = dataclasses.field(default_factory=dict)
     incomplete: str = ""
+    layers: int = 0
+    unproven: tuple[dict[str, str], ...] = ()
+    self_check: tuple[dict[str, str], ...] | None = None
+
+    @property
+    def proof(self) -> dict[str, Any]:
+        """What was proven, as `build` and `check` tell it."""
+        told = {"engine": "engine", "network": "network"}
+        compared = [case for case in self.cases if case["passed"] is not None]
+        worst = self.worst
+        return {
+            "of": told.get(self.ran, "rewritten"),
+            "sizes": len(compared),
+            "layers": self.layers,
+            "unproven": list(self.unproven),
+            "max_relative_error": None if worst is None else worst["max_rel"],
+            "worst": None if worst is None else {"output": worst["output"], "size": worst["size"]},
+            "agrees": all(case["passed"] for case in compared) if compared else None,
+        }
 
     @property
     def verified(self) -> bool:
@@ -157,7 +186,7 @@ class VerifyReport(
     @property
     def exit_code(self) -> int:
         """1 where an output is beyond the tolerance, 4 where not all could be compared, else 0."""
-        if any(case["passed"] is False for case in self.cases):
+        if any(case["passed"] is False for case in self.cases) or self.self_check:
             return 1
         return 4 if self.incomplete or not self.cases else 0
 

@@ -1,0 +1,167 @@
+"""Proof that the network which TensorRT parsed computes what the model means, by running both without a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from trtconv.core import codes
+from trtconv.core.dims import ShapeProfile, dynamic_dims
+from trtconv.core.findings import Finding, Location
+from trtconv.core.frozen import frozen
+from trtconv.core.requests.rewrite import Edit
+from trtconv.core.stopwatch import Stopwatch
+from trtconv.graph.model import OnnxModel
+from trtconv.passes import PASSES
+from trtconv.runtimes.tensorrt import ParsedNetwork
+
+if TYPE_CHECKING:
+    from trtconv.runtimes.proof.prove import Prover
+
+LEAST_SECONDS = 2.0
+"""How long a quick proof may take, however fast the build was."""
+MOST_SECONDS = 600.0
+"""How long a full one may take."""
+_TRIED_SIZES = (64, 32, 128, 16, 8, 4, 2, 1)
+"""Of dynamic dimensions without bounds, until one is accepted."""
+_FIX = "Build with the passes on (no --no-rewrite); if they were, please report this model. --prove none builds it."
+
+
+@frozen
+class Subject:
+    """What is to be proven.
+
+    Args:
+        original: Whether the model as it is in its file counts, and not `rewritten`, in which sizes were freed or
+            numbers were asked to change.
+        rewritten: The model as the parser was given it, or as it was before a cast.
+        parsed: The model as the parser was given it.
+        precision: What the graph was cast to; "as-is" where it was not.
+    """
+
+    original: bool
+    rewritten: OnnxModel
+    parsed: OnnxModel
+    precision: str = "as-is"
+
+
+def counts_as_original(edits: Sequence[Edit]) -> bool:
+    """Whether a model still means what its file does at every size that it takes, after these edits."""
+    names = {edit.pass_name for edit in edits}
+    return not any(each.name in names and (each.frees_sizes or each.on_request) for each in PASSES)
+
+
+class NetworkProof:
+    """A proof under way: the model is run in a process of its own while the network is built.
+
+    Args:
+        network: What TensorRT's parser made; read now, since a builder may leave it in any state.
+        subject: What it should be.
+        profiles: Where its sizes lie; none where they are not known.
+        level: "none", "quick" or "full".
+    """
+
+    def __init__(self, network: ParsedNetwork, subject: Subject, profiles: Sequence[ShapeProfile], level: str) -> None:
+        self._subject = subject
+        self._level = level
+        self._prover: Prover | None = None
+        self._why = ""
+        if level == "none":
+            return
+        from trtconv.runtimes.compare import TOLERANCES
+        from trtconv.runtimes.proof.prove import Meaning, Prover
+
+        read, model = network.read_back(), subject.rewritten
+        foreign = [spec.name for spec in model.inputs if spec.dtype == "undefined"]
+        if foreign or not read.layers:
+            self._why = f"input {foreign[0]!r} is no tensor" if foreign else "the network has no layers"
+            return
+        meaning = Meaning(
+            path=str(model.path),
+            original=None if subject.original else model.serialize(),
+            given=model.serialize,
+            makers=lambda: _makers(model),
+            tolerance=TOLERANCES[precision_of(subject.parsed, subject.precision)],
+        )
+        sizes = list(_sizes(model, profiles, level))
+        self._prover = Prover(read, meaning, sizes, MOST_SECONDS, one_is_enough=not profiles)
+
+    def finish(self, clock: Stopwatch) -> tuple[dict[str, Any] | None, tuple[Finding, ...]]:
+        """Waits for the proof: no longer than the build took, or `LEAST_SECONDS`, unless all is asked for.
+
+        Returns:
+            The proof as plain JSON values (None where nothing was to be proven), and a TC402 where the network is not
+            what the model says.
+        """
+        from trtconv.runtimes.proof.result import Proof
+
+        if self._level == "none":
+            return None, ()
+        quick = max(clock.seconds.get("build", 0.0), LEAST_SECONDS)
+        with clock.stage("prove"):
+            proof = Proof("network", why=self._why)
+            if self._prover is not None:
+                proof = self._prover.finish(quick if self._level == "quick" else MOST_SECONDS)
+        findings = () if proof.divergence is None else (_finding(self._subject.rewritten, proof.divergence),)
+        return {**proof.to_json(), "level": self._level}, findings
+
+
+def precision_of(model: OnnxModel, precision: str) -> str:
+    """Returns whose tolerances hold for a network that is run in float32: the coarsest type that is in it.
+
+    Args:
+        model: The model as it was parsed.
+        precision: What it was cast to.
+    """
+    from trtconv.runtimes.compare import TOLERANCES
+    from trtconv.runtimes.onnxruntime import element_types, quantizes
+
+    types = element_types(model)
+    found = {"float32"} | ({precision} & TOLERANCES.keys())
+    found |= {key for name, key in (("bfloat16", "bf16"), ("float16", "fp16")) if name in types}
+    found |= {"int8"} if quantizes(model) else set()
+    return max(found, key=lambda key: TOLERANCES[key].relative)
+
+
+def _sizes(model: OnnxModel, profiles: Sequence[ShapeProfile], level: str) -> Iterator[Any]:
+    from trtconv.runtimes.proof.prove import Size
+
+    if not profiles:
+        yield from _guessed(model)
+        return
+    told: list[tuple[dict[str, Any], dict[str, Any]]] = []
+    for number, profile in enumerate(profiles if level == "full" else profiles[:1]):
+        for pick in ("min", "opt", "max") if level == "full" else ("min",):
+            name = pick if len(profiles) == 1 else f"{pick} of profile {number}"
+            shapes = {key: getattr(each, pick) for key, each in profile.inputs.items()}
+            values = {key: getattr(each, pick) for key, each in profile.values.items()}
+            if (shapes, values) not in told:
+                told.append((shapes, values))
+                yield Size(name, shapes, values)
+
+
+def _guessed(model: OnnxModel) -> Iterator[Any]:
+    """Yields sizes that a model without bounds may take; what comes first in a shape is taken for a batch."""
+    from trtconv.runtimes.proof.prove import Size
+
+    dims = dynamic_dims(model.inputs)
+    batch = {name for name, places in dims.items() if all(place.endswith(":0") for place in places)}
+    for size in _TRIED_SIZES if dims.keys() - batch else (1,):
+        shapes = {
+            spec.name: tuple(d if isinstance(d, int) else 1 if d in batch else size for d in spec.dims)
+            for spec in model.inputs
+        }
+        yield Size(str(size), shapes)
+
+
+def _makers(model: OnnxModel) -> Mapping[str, str]:
+    return {name: str(scope.location(i)) for scope in model.scopes[:1] for name, i in scope.producers.items()}
+
+
+def _finding(model: OnnxModel, divergence: Any) -> Finding:
+    index = model.main.producers.get(divergence.tensor)
+    place = Location() if index is None else model.main.location(index, divergence.tensor)
+    layer = f" (layer {divergence.layer!r}, {divergence.kind})" if divergence.layer else ""
+    sizes = ", ".join(f"{name} {'x'.join(map(str, shape))}" for name, shape in divergence.shapes.items())
+    message = f"what TensorRT parsed differs at tensor {divergence.tensor!r}{layer}: {divergence.why}, for {sizes}"
+    return codes.NETWORK_DIFFERS.finding(message, place=place, fix=_FIX)
