@@ -10,7 +10,7 @@ from trtconv.core.target import Target
 from trtconv.graph.editor import Field
 from trtconv.graph.scope import Scope
 from trtconv.graph.types import MOVES
-from trtconv.passes.base import NodePass, Operation
+from trtconv.passes.base import NodePass
 
 
 class CastBytesFirst(NodePass):
@@ -25,9 +25,7 @@ class CastBytesFirst(NodePass):
         inputs = scope.columns.inputs[index]
         return bool(inputs) and scope.dtype(inputs[0]) == "uint8"
 
-    def visit(self, operation: Operation) -> str | None:
-        field, node = operation.field, operation.node
-        assert isinstance(node, gs.Node)
+    def visit(self, field: Field, node: gs.Node, target: Target) -> str | None:
         moves = _moves_before(field, node) if node.op == "Cast" else []
         if not moves:
             return None

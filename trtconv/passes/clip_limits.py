@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import onnx_graphsurgeon as gs
 
-from trtconv.passes.base import NodePass, Operation
+from trtconv.core.target import Target
+from trtconv.graph.editor import Field
+from trtconv.passes.base import NodePass
 
 
 class UncrossClipLimits(NodePass):
@@ -15,9 +17,7 @@ class UncrossClipLimits(NodePass):
     ops = frozenset({"Clip"})
     looks_around = False
 
-    def visit(self, operation: Operation) -> str | None:
-        field, node = operation.field, operation.node
-        assert isinstance(node, gs.Node)
+    def visit(self, field: Field, node: gs.Node, target: Target) -> str | None:
         if len(node.inputs) < 3 or node.inputs[1].is_empty() or node.inputs[2].is_empty():
             return None
         low, high = field.values(node.inputs[1]), field.values(node.inputs[2])

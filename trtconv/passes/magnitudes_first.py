@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import onnx_graphsurgeon as gs
 
-from trtconv.passes.base import NodePass, Operation
+from trtconv.core.target import Target
+from trtconv.graph.editor import Field
+from trtconv.passes.base import NodePass
 
 
 class TakeMagnitudesFirst(NodePass):
@@ -14,9 +16,7 @@ class TakeMagnitudesFirst(NodePass):
     fixes = ("TC604",)
     ops = frozenset({"GlobalLpPool"})
 
-    def visit(self, operation: Operation) -> str | None:
-        field, node = operation.field, operation.node
-        assert isinstance(node, gs.Node)
+    def visit(self, field: Field, node: gs.Node, target: Target) -> str | None:
         source = node.inputs[0]
         if node.attrs.get("p", 2) % 2 == 0 or any(maker.op == "Abs" for maker in source.inputs):
             return None

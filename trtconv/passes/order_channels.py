@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import onnx_graphsurgeon as gs
 
-from trtconv.passes.base import NodePass, Operation, Refusal
+from trtconv.core.target import Target
+from trtconv.graph.editor import Field
+from trtconv.passes.base import NodePass, Refusal
 
 
 class OrderChannels(NodePass):
@@ -16,9 +18,7 @@ class OrderChannels(NodePass):
     ops = frozenset({"SpaceToDepth"})
     looks_around = False
 
-    def visit(self, operation: Operation) -> str | Refusal | None:
-        field, node = operation.field, operation.node
-        assert isinstance(node, gs.Node)
+    def visit(self, field: Field, node: gs.Node, target: Target) -> str | Refusal | None:
         if node.attrs.get("mode") != "CRD":
             return None
         shape = field.shape(node.inputs[0])

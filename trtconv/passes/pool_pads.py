@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import onnx_graphsurgeon as gs
 
+from trtconv.core.target import Target
+from trtconv.graph.editor import Field
 from trtconv.graph.pooling import axes_of_pool, can_exceed
-from trtconv.passes.base import NodePass, Operation, Refusal
+from trtconv.passes.base import NodePass, Refusal
 
 
 class WritePoolPads(NodePass):
@@ -16,9 +18,7 @@ class WritePoolPads(NodePass):
     ops = frozenset({"AveragePool", "LpPool", "MaxPool"})
     looks_around = False
 
-    def visit(self, operation: Operation) -> str | Refusal | None:
-        field, node = operation.field, operation.node
-        assert isinstance(node, gs.Node)
+    def visit(self, field: Field, node: gs.Node, target: Target) -> str | Refusal | None:
         if node.attrs.get("ceil_mode") != 1 or not can_exceed(node.attrs):
             return None
         shape = field.shape(node.inputs[0])

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import onnx_graphsurgeon as gs
 
+from trtconv.core.target import Target
 from trtconv.graph.editor import Field
-from trtconv.passes.base import NodePass, Operation
+from trtconv.passes.base import NodePass
 
 _SWAPPED = [1, 0, 2]
 _STATES = {"GRU": (5,), "LSTM": (5, 6), "RNN": (5,)}
@@ -20,9 +21,7 @@ class PutTimeFirst(NodePass):
     ops = frozenset(_STATES)
     looks_around = False
 
-    def visit(self, operation: Operation) -> str | None:
-        field, node = operation.field, operation.node
-        assert isinstance(node, gs.Node)
+    def visit(self, field: Field, node: gs.Node, target: Target) -> str | None:
         if node.attrs.get("layout") != 1:
             return None
         del node.attrs["layout"]

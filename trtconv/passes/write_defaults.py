@@ -8,8 +8,9 @@ import numpy as np
 import onnx_graphsurgeon as gs
 from numpy.typing import NDArray
 
+from trtconv.core.target import Target
 from trtconv.graph.editor import Field
-from trtconv.passes.base import NodePass, Operation
+from trtconv.passes.base import NodePass
 
 _NOT_PLAIN = ("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare")
 """Reductions that compute something where they reduce nothing."""
@@ -27,9 +28,7 @@ class WriteDefaults(NodePass):
     ops = frozenset({"Trilu", "NonMaxSuppression", *_NOT_PLAIN})
     looks_around = False
 
-    def visit(self, operation: Operation) -> str | None:
-        field, node = operation.field, operation.node
-        assert isinstance(node, gs.Node)
+    def visit(self, field: Field, node: gs.Node, target: Target) -> str | None:
         if node.op == "Trilu":
             done = _write_upper(node)
         elif node.op == "NonMaxSuppression":

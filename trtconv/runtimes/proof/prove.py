@@ -267,6 +267,8 @@ def _tensor_by_tensor(
     if watch.diverged is not None or missing:
         divergence = _divergence(network, meaning, watch, shapes, missing)
         return dataclasses.replace(told, agrees=False, divergence=divergence)
+    if watch.overflows and wrong is not None:
+        return dataclasses.replace(told, sizes=0, error=None, worst=None, why="the model's values overflow")
     if not watch.compared:
         return dataclasses.replace(told, sizes=0, why="no layer whose result is in the model could be run")
     # Every node is right by itself: what is left is order (of boxes) and rounding (onto steps).
@@ -305,6 +307,7 @@ class _Watch:
         self.compared = 0
         self.error = 0.0
         self.worst = ""
+        self.overflows = False
         self._tensors = tensors
         self._tolerance = tolerance
         self._boxes = {n for layer in network.layers if layer.kind == "NMS" for n in layer.outputs}
@@ -324,9 +327,16 @@ class _Watch:
         self.compared += 1
         if not math.isnan(difference.max_rel) and difference.max_rel > self.error:
             self.error, self.worst = difference.max_rel, tensor.name
-        if not is_fine(difference) and self.diverged is None:
+        self.overflows = self.overflows or not _is_finite(expected)
+        # Zeros that a pass puts into a kernel make NaN of infinities: no sign of a misreading.
+        spoilt = self.overflows and "NaN or infinite" in difference.why
+        if not is_fine(difference) and not spoilt and self.diverged is None:
             self.diverged = (tensor, difference)
         return expected.astype(value.dtype) if expected.shape == value.shape else value
+
+
+def _is_finite(values: Array) -> bool:
+    return values.dtype.kind != "f" or bool(np.isfinite(values).all())
 
 
 def _in_order(value: Array, expected: Array) -> Array:
