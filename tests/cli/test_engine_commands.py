@@ -57,7 +57,7 @@ def test_verify_says_that_the_engine_was_not_run(call: Callable[..., Any], engin
     assert "THE ENGINE WAS NOT RUN: there is no GPU here" in ended.out
     assert ended.out.strip().endswith("the engine was not run")
     found = document(call("verify", str(UNET), str(engine), "-q", "--format", "json"))
-    assert (found["ran"], found["verified"], found["exit_code"]) == ("rewritten model", True, 0)
+    assert (found["ran"], found["verified"], found["exit_code"]) == ("network", True, 0)
     assert "no GPU" in found["why_not_run"]
     assert [case["size"] for case in found["cases"]] == ["min", "opt", "max", "random 1", "random 2"]
     assert 1e-5 < found["worst"]["max_rel"] < 2e-2
@@ -218,11 +218,11 @@ def test_a_time_limit(call: Callable[..., Any], engine: Path, tmp_path: Path) ->
     started = time.monotonic()
     generator = f"{tmp_path / 'slow.py'}:make"
     ended = call(
-        "verify", str(UNET), str(engine), "--generator", generator, "--time-limit", "4", "-q", "--format", "json"
+        "verify", str(UNET), str(engine), "--generator", generator, "--time-limit", "10", "-q", "--format", "json"
     )
-    assert time.monotonic() - started < 20
+    assert time.monotonic() - started < 30
     assert ended.code == 4
-    assert "took longer than 4 s" in document(ended)["incomplete"]
+    assert "took longer than 10 s" in document(ended)["incomplete"]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")

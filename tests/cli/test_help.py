@@ -17,16 +17,16 @@ HEAVY = ("onnx", "torch", "tensorrt", "tensorrt_rtx", "numpy", "onnxruntime", "p
 FLAGS = {
     "build": "-o --output --dim --profile --minShapes --optShapes --maxShapes --value --split --round --target "
     "--precision --prove --report --format --no-rewrite --requantize --fail-on --force --config --jobs -q --quiet "
-    "-v --verbose "
-    "--workspace --optimization-level --timing-cache --version-compatible --hardware-compatibility --strip-weights "
+    "-v --verbose --workspace --optimization-level --timing-cache --version-compatible --hardware-compatibility "
+    "--strip-weights "
     "--max-aux-streams --refittable --weight-streaming --sparsity --tf32 --profiling-verbosity --compute-capability "
     "--cast-io --budget --follow-links",
-    "check": "--dim --profile --minShapes --optShapes --maxShapes --value --target --no-rewrite --requantize --format "
-    "--fail-on --select --ignore --thorough --config --jobs -q --quiet -v --verbose --budget --follow-links",
+    "check": "--dim --profile --minShapes --optShapes --maxShapes --value --target --no-rewrite --requantize --prove "
+    "--format --fail-on --select --ignore --thorough --config --jobs -q --quiet -v --verbose --budget --follow-links",
     "export": "-o --output --input --dynamic --dim --static --arg --weights --output-name --exporter --no-proof "
     "--no-check --target --format --fail-on -q --quiet",
     "verify": "--dim --report --inputs --generator --seed --random --tolerance --cosine --mismatches --bisect --trust "
-    "--require-engine --time-limit --format -q --quiet --budget --follow-links",
+    "--require-engine --self-check --time-limit --format -q --quiet --budget --follow-links",
     "bench": "--dim --shapes --vs --report --warmup --duration --plot --runtime-cache --trust --time-limit --format -q "
     "--quiet",
     "inspect": "--report --no-times --trust --time-limit --format -q --quiet --budget --follow-links",
