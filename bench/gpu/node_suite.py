@@ -2,7 +2,8 @@
 
     python bench/gpu/node_suite.py [--jobs 15] [--minutes 7.5] [--part 1/2] [--only NAME] [--out FOLDER] [--family rtx]
 
-For each test two jobs, each done by one of a few processes that take many (a start of TensorRT 8.6 takes 9 s, and its
+Each test is taken as it is, and with all inputs but the first as constants ("NAME+constant"), as networks have them. For
+each two jobs, each done by one of a few processes that take many (a start of TensorRT 8.6 takes 9 s, and its
 parser ends the process on some models):
 
 - raw: a plain script parses, builds and runs the model. What the parser made is read back and run by trtconv's
@@ -104,9 +105,13 @@ def dump_cases(folder: Path, only: str) -> list[str]:
     names = []
     for name, model, inputs, outputs in proof_suite.cases():
         if only in name:
-            names.append(name)
-            content = (model.SerializeToString(), inputs, outputs)
-            (folder / f"{name}.pickle").write_bytes(pickle.dumps(content))
+            jobs = {name: (model, inputs)}
+            constant = proof_suite.constant_inputs(model, inputs)
+            if constant is not None:
+                jobs[f"{name}+constant"] = (constant, inputs[:1])
+            for job, (written, given) in jobs.items():
+                names.append(job)
+                (folder / f"{job}.pickle").write_bytes(pickle.dumps((written.SerializeToString(), given, outputs)))
     return sorted(names, key=lambda name: ("_expanded" in name, names.index(name)))
 
 

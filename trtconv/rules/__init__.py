@@ -26,6 +26,7 @@ from trtconv.rules.integer_operator import IntegerOperator
 from trtconv.rules.kernel_shape_missing import KernelShapeMissing
 from trtconv.rules.malformed_deconv import MalformedDeconv
 from trtconv.rules.negative_pads import NegativePads
+from trtconv.rules.newer_meaning import NewerMeaning
 from trtconv.rules.nms_limit_missing import NmsLimitMissing
 from trtconv.rules.opset_too_new import OpsetTooNew
 from trtconv.rules.output_padding_exceeds_pads import OutputPaddingExceedsPads
@@ -107,6 +108,7 @@ CHECKS: tuple[Rule, ...] = (
     RecurrentLayout(),
     PoolBeyondInput(),
     ReductionAxesInput(),
+    NewerMeaning(),
     ByteInputMoved(),
     ZeroPointAtRunTime(),
     KnownWrongVersion(),

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from trtconv.runtimes.tensorrt.readback.execute import Run
+from trtconv.runtimes.tensorrt.readback.read import weights_of
 from trtconv.runtimes.tensorrt.readback.records import Layer, ReadNetwork, Tensor
 
 Array = Any
@@ -281,3 +282,12 @@ def test_values_are_dropped_when_their_last_reader_has_run() -> None:
 
     Run(ReadNetwork(tensors, layers, (0,), (size,)), {"t0": normal(4)}, seen=watch).outputs()
     assert max(alive) <= 4
+
+
+def test_weights_whose_strides_the_bindings_got_wrong() -> None:
+    """TensorRT 8.6's bindings under NumPy 2: every element is shown as the first."""
+    values = np.arange(1, 7, dtype=np.float32)
+    shown = np.lib.stride_tricks.as_strided(values, (6,), (0,))
+    assert set(shown) == {1.0}
+    assert np.array_equal(weights_of(shown), values)
+    assert weights_of(values) is values

@@ -132,16 +132,28 @@ def _shape(tensor: Any) -> tuple[int, ...] | None:
 def weights_of(value: Any) -> Any:
     """Returns weights as an array, flat or as they are; as `UnreadWeights` where the bindings do not give them."""
     if value is None or isinstance(value, np.ndarray):
-        return value
+        return _contiguous(value)
     if not value.size:
         return np.empty(0, np.float32)
     array = value.numpy()
     if isinstance(array, np.ndarray):
-        return array
+        return _contiguous(array)
     try:
         return _by_pointer(value)
     except NotProven as error:
         return UnreadWeights(error.reason)
+
+
+def _contiguous(array: Any) -> Any:
+    """Returns weights with the strides that they have.
+
+    The bindings of TensorRT 8.6 were made for NumPy 1 and read the size of an element from another place than NumPy 2
+    has it: every element of their arrays is then the first one.
+    """
+    if array is None or array.flags.c_contiguous:
+        return array
+    steps = np.empty(array.shape, np.bool_).strides
+    return np.lib.stride_tricks.as_strided(array, array.shape, tuple(step * array.itemsize for step in steps))
 
 
 class _Weights(ctypes.Structure):
