@@ -2,8 +2,8 @@
 
     python bench/gpu/node_suite.py [--jobs 15] [--minutes 7.5] [--part 1/2] [--only NAME] [--out FOLDER] [--family rtx]
 
-Each test is taken as it is, and with all inputs but the first as constants ("NAME+constant"), as networks have them. For
-each two jobs, each done by one of a few processes that take many (a start of TensorRT 8.6 takes 9 s, and its
+Each test is taken as it is, and with all inputs but the first as constants ("NAME+constant"), as networks have
+them. For each two jobs, each done by one of a few processes that take many (a start of TensorRT 8.6 takes 9 s, and its
 parser ends the process on some models):
 
 - raw: a plain script parses, builds and runs the model. What the parser made is read back and run by trtconv's
