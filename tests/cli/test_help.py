@@ -20,7 +20,7 @@ FLAGS = {
     "-v --verbose --workspace --optimization-level --timing-cache --version-compatible --hardware-compatibility "
     "--strip-weights "
     "--max-aux-streams --refittable --weight-streaming --sparsity --tf32 --profiling-verbosity --compute-capability "
-    "--cast-io --budget --follow-links",
+    "--cast-io --page --budget --follow-links",
     "check": "--dim --profile --minShapes --optShapes --maxShapes --value --target --no-rewrite --requantize --prove "
     "--format --fail-on --select --ignore --thorough --config --jobs -q --quiet -v --verbose --budget --follow-links",
     "export": "-o --output --input --dynamic --dim --static --arg --weights --output-name --exporter --no-proof "
@@ -30,6 +30,7 @@ FLAGS = {
     "bench": "--dim --shapes --vs --report --warmup --duration --plot --runtime-cache --trust --time-limit --format -q "
     "--quiet",
     "inspect": "--report --no-times --trust --time-limit --format -q --quiet --budget --follow-links",
+    "report": "-o --output --with --format --budget --follow-links",
     "rewrite": "-o --output --only --skip --requantize --target --format -q --quiet --budget --follow-links",
     "reduce": "-o --output --dim --profile --minShapes --optShapes --maxShapes --value --precision --no-rewrite "
     "--requantize --target --trials --timeout --format -q --quiet --budget --follow-links",

@@ -39,7 +39,10 @@ DOORS = {
     "tomli": ["core/config.py"],
     "tomllib": ["core/config.py"],
     "google": ["graph/*"],
+    "jinja2": ["cli/formats/page/__init__.py"],
+    "markupsafe": ["cli/formats/page/*"],
     "onnx": [
+        "explainer/changes.py",
         "explainer/isolate.py",
         "exporter/finish.py",
         "exporter/job.py",

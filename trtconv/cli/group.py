@@ -18,6 +18,7 @@ COMMANDS = (
     ("verify", "trtconv.cli.commands.verify", "Prove that an engine computes what its model means."),
     ("bench", "trtconv.cli.commands.bench", "Time an engine at its sizes, or two in turns."),
     ("inspect", "trtconv.cli.commands.inspect", "Show what is in an engine, its report, or an ONNX file."),
+    ("report", "trtconv.cli.commands.report", "Write a page about an engine, or about a folder of engines."),
     ("rewrite", "trtconv.cli.commands.rewrite", "Write the model that build would hand to TensorRT."),
     ("reduce", "trtconv.cli.commands.reduce", "Find the smallest part of a model that still fails."),
     ("explain", "trtconv.cli.commands.explain", "Explain one ConvTranspose in words and a drawing, or list them all."),

@@ -16,10 +16,12 @@ from trtconv.cli.process.outcome import Outcome
 from trtconv.cli.progress import show_progress
 from trtconv.cli.timing_folder import timing_folder
 from trtconv.core.errors import InputError
+from trtconv.core.files import atomic_write, check_writable, real_path
 from trtconv.core.requests.build import BuildRequest
 
 if TYPE_CHECKING:
     from trtconv.core.config import Config
+    from trtconv.core.requests.build import BuildReport
 
 
 def _requests(
@@ -71,9 +73,10 @@ Exit status: 0 built, or up to date; 1 the model failed; 2 a bad call or an unre
 @click.argument("model", metavar="[MODEL]", required=False)
 @options.for_models
 @options.asking(BuildRequest)
+@click.option("--page", metavar="FILE.html", help="Write a page about the engine too; see trtconv report.")
 @options.format_option("text", "json")
 @options.many_options
-def command(asked: options.Asked[BuildRequest], model: str | None, **many: Any) -> Outcome:
+def command(asked: options.Asked[BuildRequest], model: str | None, page: str | None, **many: Any) -> Outcome:
     """Convert an ONNX model into a TensorRT engine.
 
     MODEL is an .onnx file, with its external data beside it; it is never written. It is rewritten in memory where
@@ -90,18 +93,40 @@ def command(asked: options.Asked[BuildRequest], model: str | None, **many: Any) 
     flags = ManyFlags(**many)
     if model is None:
         asked.refuse_single(allowed="force")
+        if page is not None:
+            raise InputError("--page goes with a MODEL", "trtconv report FOLDER writes one page about many engines.")
         return build_all(flags, asked.values["force"], timing_folder())
     from trtconv import pipeline
     from trtconv.cli.formats import json, text
 
     config, requests = _requests(asked, model, flags)
     if len(requests) > 1:
+        if page is not None:
+            raise InputError(f"{model} has several targets, and --page writes of one", "Add --target.")
         return each_of(requests, flags, config)
     (request,) = requests
     follow_log()
-    for path in (request.engine_path, request.report_path):
+    for path in (request.engine_path, request.report_path, *([] if page is None else [Path(page)])):
         status.announce(status.OUTPUT, str(path.absolute()))
+    if page is not None:
+        _check_page(Path(page), request)
     with show_progress(flags.quiet) as progress:
         report = pipeline.build(request, progress)
+    if page is not None:
+        _write_page(Path(page), request, report)
     render = json.render(report.to_json()) if flags.output_format == "json" else text.build_text(report, flags.verbose)
     return Outcome(render, report.exit_code)
+
+
+def _check_page(page: Path, request: BuildRequest) -> None:
+    """Checks, before anything is built, that a page can be written and replaces nothing that belongs to the build."""
+    if real_path(page) in [real_path(path) for path in (request.engine_path, request.report_path, request.model)]:
+        raise InputError(f"--page {page} is the engine, its report or the model", "Write --page FILE.html.")
+    check_writable(page)
+
+
+def _write_page(page: Path, request: BuildRequest, report: BuildReport) -> None:
+    from trtconv.cli.formats.page import engine_page
+    from trtconv.cli.formats.page.gather import with_measured
+
+    atomic_write(page, engine_page(with_measured(request.report_path, report.to_json())))

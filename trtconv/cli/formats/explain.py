@@ -58,7 +58,7 @@ def _blocks(report: ExplainReport, node: Explanation) -> Iterable[str]:
     yield "\n".join(_head(report, node))
     if node.fault:
         yield "\n".join(_prose(f"no more can be said: {node.fault}", ""))
-    for names, axis in _alike(node.axes):
+    for names, axis in alike(node.axes):
         yield "\n".join(_axis_lines(names, axis))
     if node.parts:
         yield "\n".join(["all axes", *_part_lines(node.parts)])
@@ -81,7 +81,7 @@ def _head(report: ExplainReport, node: Explanation) -> list[str]:
     return lines
 
 
-def _alike(axes: Sequence[Axis]) -> list[tuple[list[str], Axis]]:
+def alike(axes: Sequence[Axis]) -> list[tuple[list[str], Axis]]:
     """Puts axes together that differ in nothing but their names."""
     groups: list[tuple[list[str], Axis]] = []
     for axis in axes:
@@ -137,14 +137,14 @@ def _part_lines(parts: Iterable[Part]) -> list[str]:
 def _drawing(axis: Axis) -> list[str]:
     if axis.sample is None:
         return ["  (no drawing: the kernel is too wide for one)"]
-    rows = [*_stamps(axis, axis.sample), *_window(axis, axis.sample)]
+    rows = [*stamps(axis, axis.sample), *window(axis, axis.sample)]
     width = max(len(cell) for _, cells in rows for cell in cells)
     label = max(len(name) for name, _ in rows)
     pictured = "in" if axis.size is not None and axis.size == axis.sample.size else "drawn for in"
     lines = [f"  {pictured} = {axis.sample.size}"]
     for name, cells in rows:
         lines.append(f"    {name:<{label}}  {' '.join(cell.rjust(width) for cell in cells)}".rstrip())
-    return [*lines, *_legend(axis)]
+    return [*lines, *legend(axis)]
 
 
 def _margins(axis: Axis) -> tuple[int, int]:
@@ -152,7 +152,7 @@ def _margins(axis: Axis) -> tuple[int, int]:
     return max(0, -(axis.begin or 0)), max(0, -(axis.end or 0))
 
 
-def _stamps(axis: Axis, sample: Sample) -> list[tuple[str, list[str]]]:
+def stamps(axis: Axis, sample: Sample) -> list[tuple[str, list[str]]]:
     """Draws the full result's indices, the input with its zeros, and the kernel that each element stamps."""
     before, after = _margins(axis)
     full = len(sample.taps)
@@ -170,7 +170,7 @@ def _stamps(axis: Axis, sample: Sample) -> list[tuple[str, list[str]]]:
     return rows
 
 
-def _window(axis: Axis, sample: Sample) -> list[tuple[str, list[str]]]:
+def window(axis: Axis, sample: Sample) -> list[tuple[str, list[str]]]:
     """Draws which columns are returned, and under which index."""
     if axis.begin is None or axis.end is None:
         return []
@@ -184,7 +184,7 @@ def _window(axis: Axis, sample: Sample) -> list[tuple[str, list[str]]]:
     return [("out", cells)]
 
 
-def _legend(axis: Axis) -> list[str]:
+def legend(axis: Axis) -> list[str]:
     said = []
     if axis.stride > 1:
         said.append(". zero between input elements")

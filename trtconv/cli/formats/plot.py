@@ -84,7 +84,7 @@ def _png(found: Curves, title: str) -> bytes:
 def _svg(found: Curves, title: str) -> str:
     points = [point for curve in found.values() for point in curve] or [(1, 1.0)]
     low, high = min(x for x, _ in points), max(x for x, _ in points)
-    top = _rounded_up(max(y for _, y in points))
+    top = rounded_up(max(y for _, y in points))
 
     def place(x: float, y: float) -> tuple[float, float]:
         share = math.log(x / low) / math.log(high / low) if high > low else 0.5
@@ -125,7 +125,7 @@ def _svg_curves(found: Curves, place: Any) -> Sequence[str]:
     return parts
 
 
-def _rounded_up(value: float) -> float:
+def rounded_up(value: float) -> float:
     """Returns the next number that is one of 1, 2, 2.5, 4, 5 or 10 times a power of ten."""
     power = 10.0 ** math.floor(math.log10(value))
     return next(step * power for step in (1, 2, 2.5, 4, 5, 10) if step * power >= value * (1 - 1e-9))

@@ -1,0 +1,226 @@
+"""`trtconv report` and `build --page`: one file that shows all, loads nothing, and lets no foreign text be markup."""
+
+from __future__ import annotations
+
+import html.parser
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+
+from support import engines
+from support.cli import FakePipeline, build_report
+
+MARKUP = "<script>alert(1)</script>\"'&"
+MISREAD = engines.NET.replace(
+    "<strides = [2, 2]> (b, k)", "<strides = [2, 2], output_padding = [1, 1]> (b, k)"
+).replace("z = Add (x, c)", "z = Relu (x)")
+
+
+@pytest.fixture
+def built(tmp_path: Path) -> engines.Built:
+    return engines.build(tmp_path)
+
+
+class Reader(html.parser.HTMLParser):
+    """Notes every element with its attributes, and the text."""
+
+    def __init__(self, page: Path) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(page.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def write(built: engines.Built, command: str, /, **document: Any) -> None:
+    built.report.with_name(f"net.engine.{command}.json").write_text(json.dumps(document))
+
+
+def identity(built: engines.Built) -> dict[str, Any]:
+    engine: dict[str, Any] = json.loads(built.report.read_text())["engine"]
+    return engine
+
+
+def test_page_loads_nothing_and_runs_nothing(call, built: engines.Built, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    assert call("report", str(built.engine), "-o", str(page)).code == 0
+    read = Reader(page)
+    tags = {tag for tag, _ in read.elements}
+    assert not tags & {"script", "link", "img", "iframe", "object", "embed", "form", "base", "audio", "video", "image"}
+    policy = next(a["content"] for _, a in read.elements if a.get("http-equiv") == "Content-Security-Policy")
+    assert policy is not None
+    assert policy.startswith("default-src 'none'; style-src 'sha256-")
+    for _, attributes in read.elements:
+        assert not {"style", "src", "srcset", "xlink:href"} & attributes.keys()
+        assert not any(name.startswith("on") for name in attributes)
+        assert (attributes.get("href") or "#").startswith("#")
+    style = re.search(r"<style>(.*?)</style>", page.read_text(encoding="utf-8"), re.DOTALL)
+    assert style is not None
+    assert "url(" not in style[1]
+    assert "@import" not in style[1]
+    assert len(page.read_bytes()) < 300_000
+
+
+def test_page_shows_verdict_sizes_and_identity(call, built: engines.Built, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    call("report", str(built.report), "-o", str(page))
+    text = Reader(page).text
+    for said in ("net.onnx", "Built", "Not proven", "1x3x4x4", "2x3x12x12", identity(built)["sha256"], "8.6.0"):
+        assert said in text
+
+
+def test_rewrites_are_drawn_where_the_model_is_at_hand(call, tmp_path: Path) -> None:
+    built = engines.build(tmp_path, MISREAD)
+    name = onnx.load(built.model).graph.node[2].name or "ConvTranspose"
+    built.change_report(edits=[{"pass": "make-deconv-explicit", "node": name, "what": "written out"}])
+    page = tmp_path / "page.html"
+    call("report", str(built.engine), "-o", str(page))
+    read = Reader(page)
+    assert {"graph", "taps"} <= {attributes.get("class") for tag, attributes in read.elements if tag == "svg"}
+    assert "output_padding 1, 1" in read.text
+    assert "Why it computes the same." in read.text
+    built.model.unlink()
+    call("report", str(built.engine), "-o", str(page))
+    assert "net.onnx is not here" in Reader(page).text
+    assert "written out" in Reader(page).text
+
+
+def test_what_was_measured_is_shown(call, built: engines.Built, tmp_path: Path) -> None:
+    row = {"engine": 0, "profile": 0, "size": "opt", "shapes": {"x": [1, 3, 8, 8]}, "graph": True, "copies": False}
+    times = {"runs": 9, "median_us": 1234.5, "p99_us": 1300.0, "min_us": 1200.0, "throughput_per_s": 810.0}
+    write(built, "bench", engines=[identity(built)], rows=[{**row, **times}], runtime={"gpu": "Fake GPU"})
+    tensor = {"name": "y", "shape": [1, 3, 8, 8], "dtype": "float16", "format": "Channel last"}
+    layer = {"name": "conv + relu", "type": "Convolution", "precision": "half", "outputs": [tensor], "time_us": 77.5}
+    write(built, "inspect", kind="engine", file=identity(built), layers=[layer], details="full", time=None)
+    output = {
+        "name": "y",
+        "max_abs": 1e-3,
+        "max_rel": 0.5,
+        "cosine": 0.9,
+        "psnr": 60.0,
+        "passed": False,
+        "why": "far off",
+    }
+    case = {"profile": 0, "size": "opt", "shapes": {"x": [1, 3, 8, 8]}, "outputs": [output], "passed": False}
+    write(
+        built,
+        "verify",
+        engine=identity(built),
+        ran="engine",
+        why_not_run=None,
+        precision="fp16",
+        tolerance={"relative": 0.02},
+        cases=[{**case, "skipped": None}],
+        verified=False,
+        incomplete=None,
+        worst={"max_rel": 0.5},
+    )
+    page = tmp_path / "page.html"
+    assert call("report", str(built.engine), "-o", str(page)).code == 0
+    text = Reader(page).text
+    for said in ("1,234.5 us", "conv + relu", "Channel last", "Not verified", "5.0e-01", "far off"):
+        assert said in text
+
+
+def test_what_is_of_another_engine_is_not_shown(call, built: engines.Built, tmp_path: Path) -> None:
+    write(built, "bench", engines=[{"sha256": "0"}], rows=[])
+    page = tmp_path / "page.html"
+    assert call("report", str(built.engine), "-o", str(page)).code == 0
+    assert "net.engine.bench.json is of another engine" in Reader(page).text
+    ended = call("report", str(built.engine), "-o", str(page), "--with", str(tmp_path / "net.engine.bench.json"))
+    assert ended.code == 2
+    assert "is of another engine" in ended.err
+
+
+def test_foreign_text_is_no_markup(call, built: engines.Built, tmp_path: Path) -> None:
+    place = {"graph": "", "index": 1, "node": MARKUP, "op": MARKUP, "tensor": MARKUP, "source": MARKUP}
+    finding = {"code": "TC101", "name": MARKUP, "message": MARKUP, "severity": "error", "location": place}
+    built.change_report(
+        model__path=MARKUP,
+        runtime__gpu=MARKUP,
+        findings=[{**finding, "fix": f"\u202e{MARKUP}", "mended_by": None}],
+        edits=[{"pass": MARKUP, "node": MARKUP, "what": MARKUP}],
+        skipped=[{"pass": MARKUP, "node": MARKUP, "reason": MARKUP}],
+        notes=[MARKUP],
+        seconds={MARKUP: 1.0},
+        io=[{"kind": MARKUP, "name": MARKUP, "dtype": MARKUP, "shape": [1]}],
+        lattice={
+            "dims": {MARKUP: {"valid": None, "accepted": MARKUP}},
+            "joint": [MARKUP],
+            "imposed": [{"text": MARKUP}],
+        },
+    )
+    for subject in (built.report, tmp_path):
+        page = tmp_path / "page.html"
+        assert call("report", str(subject), "-o", str(page)).code == 0
+        read = Reader(page)
+        assert "script" not in {tag for tag, _ in read.elements}
+        assert "alert(1)" in read.text
+        assert "\u202e" not in page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"findings": [{"code": 1}]},
+        {"notes": 3},
+        {"findings": [{"code": "TC1", "severity": "error", "location": 5}]},
+        {"lattice": {"dims": {"h": 3}}},
+        {"plan": {}},
+        {"seconds": {"a": "b"}},
+    ],
+)
+def test_values_that_trtconv_does_not_write_are_an_error(
+    call, built: engines.Built, tmp_path: Path, changes: Any
+) -> None:
+    built.change_report(**changes)
+    ended = call("report", str(built.report), "-o", str(tmp_path / "page.html"))
+    assert ended.code == 2
+    assert "net.engine.json" in ended.err
+    assert not (tmp_path / "page.html").exists()
+
+
+def test_folder_is_a_matrix(call, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        engines.build(tmp_path, name=name)
+    (tmp_path / "else.json").write_text("{}")
+    page = tmp_path / "page.html"
+    ended = call("report", str(tmp_path), "-o", str(page), "--format", "json")
+    assert (ended.code, json.loads(ended.out)["engines"]) == (0, 2)
+    text = Reader(page).text
+    for said in ("one.onnx", "two.onnx", "tensorrt-8.6", "1 other .json file"):
+        assert said in text
+
+
+def test_what_is_no_engine_is_said(call, built: engines.Built, tmp_path: Path) -> None:
+    page = str(tmp_path / "page.html")
+    (tmp_path / "empty").mkdir()
+    built.engine.write_bytes(b"another")
+    for subject, said in (
+        (tmp_path / "none.engine", "cannot be read"),
+        (built.model, "is an ONNX model"),
+        (tmp_path / "empty", "has no report of a build"),
+        (built.engine, "is not the engine that net.engine.json tells of"),
+    ):
+        ended = call("report", str(subject), "-o", page)
+        assert ended.code == 2
+        assert said in ended.err
+    assert call("report", str(built.report), "-o", str(built.report)).code == 2
+
+
+def test_build_writes_its_page(call, pipeline: FakePipeline, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    assert call("build", str(tmp_path / "m.onnx"), "-q", "--page", str(page)).code == 0
+    assert "Built" in Reader(page).text
+    assert str(build_report().plan.target) in Reader(page).text
+    ended = call("build", str(tmp_path / "m.onnx"), "-q", "--page", str(tmp_path / "m.onnx"))
+    assert ended.code == 2

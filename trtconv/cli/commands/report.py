@@ -1,0 +1,79 @@
+"""`trtconv report`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from trtconv.cli import options
+from trtconv.cli.process.outcome import Command, Outcome
+
+
+@click.command(
+    "report",
+    cls=Command,
+    short_help="Write a page about an engine, or about a folder of engines.",
+    epilog="""\b
+Examples:
+  The page of an engine, made of the report beside it:
+    trtconv report unet.engine -o unet.html
+  With what was measured; the page takes files of these names by itself:
+    trtconv verify unet.onnx --format json > unet.engine.verify.json
+    trtconv bench unet.engine --format json > unet.engine.bench.json
+    trtconv inspect unet.engine --format json > unet.engine.inspect.json
+    trtconv report unet.engine -o unet.html
+  All engines below a folder, by model and target:
+    trtconv report engines/ -o engines.html
+
+\b
+Exit status: 0 written; 2 a bad call, or files that are no reports or do not belong together.
+""",
+)
+@options.for_models
+@click.argument("subject", metavar="ENGINE|REPORT|FOLDER")
+@click.option("-o", "--output", metavar="PAGE.html", required=True, help="Where the page goes.")
+@click.option(
+    "--with",
+    "given",
+    multiple=True,
+    metavar="FILE",
+    help="Show this document of verify, bench or inspect, instead of the one beside the engine. Repeatable.",
+)
+@options.format_option("text", "json")
+def command(subject: str, output: str, given: tuple[str, ...], output_format: str) -> Outcome:
+    """Write a page about an engine, or about a folder of engines.
+
+    One HTML file that loads nothing and runs nothing: verdict and proof, the sizes that are accepted, rewrites drawn
+    before and after, findings with their fixes, numerics, latency, layers, memory, and what determines the engine.
+
+    Nothing is built or run, and the engine is not loaded. Rewrites are drawn where the model is at hand and unchanged.
+    """
+    from trtconv.cli.formats.page import engine_page, folder_page
+    from trtconv.cli.formats.page.gather import gather, gather_all
+    from trtconv.cli.formats.wording import byte_size
+    from trtconv.core.text import clean
+    from trtconv.core.encode import SCHEMA
+    from trtconv.core.errors import InputError
+    from trtconv.core.files import atomic_write, check_writable
+
+    page, path = Path(output), Path(subject)
+    check_writable(page)
+    if path.is_dir():
+        if given:
+            raise InputError("--with goes with one engine", "Put the documents beside the engines: ENGINE.bench.json.")
+        subjects, others = gather_all(path)
+        content = folder_page(path.name or str(path), subjects, others)
+    else:
+        subjects = [gather(path, [Path(file) for file in given])]
+        content = engine_page(subjects[0])
+    if any(page.resolve() == each.path.resolve() for each in subjects):
+        raise InputError(f"{output} is a report", "Write the page to another file, such as page.html.")
+    atomic_write(page, content)
+    if output_format == "json":
+        from trtconv.cli.formats.json import render
+
+        file = {"path": output, "bytes": len(content)}
+        return Outcome(render({"schema": SCHEMA, "page": file, "engines": len(subjects), "exit_code": 0}))
+    said = f"{len(subjects)} engines" if path.is_dir() else subjects[0].path.name
+    return Outcome(clean(f"wrote {output} ({byte_size(len(content))}) about {said}"))

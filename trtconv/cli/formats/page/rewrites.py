@@ -1,0 +1,108 @@
+"""The page's section about rewrites: what became of which node, drawn where the model is at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from trtconv.cli.formats.explain import alike, legend
+from trtconv.cli.formats.page.drawings import graph_drawing, taps_drawing
+from trtconv.cli.formats.page.gather import Document, Subject
+from trtconv.core.errors import InputError
+from trtconv.core.target import Target
+from trtconv.explainer.changes import Change, DrawnNode, changes
+
+MOST_DRAWN = 10
+"""Of more kinds of rewrites only the first are drawn."""
+_MOST_NAMES = 12
+
+
+def rewrites(subject: Subject) -> dict[str, Any]:
+    """Returns the rewrites, those that are alike together."""
+    document = subject.report
+    listed = [{"pass": e["pass"], "node": e["node"], "what": e["what"]} for e in document.get("edits") or ()]
+    skipped = [{"pass": s["pass"], "node": s["node"], "reason": s["reason"]} for s in document.get("skipped") or ()]
+    drawn, why_not = _changes(subject) if listed else ((), "")
+    groups = _alike(drawn)
+    shown = [_group(each) for each in groups[:MOST_DRAWN]]
+    named = {edit.node for members in groups[:MOST_DRAWN] for change in members for edit in change.edits}
+    rest = [each for each in listed if each["node"] not in named]
+    return {"count": len(listed), "groups": shown, "rest": rest[:200], "left": max(0, len(rest) - 200),
+            "skipped": skipped[:100], "why_not": why_not}  # fmt: skip
+
+
+def _changes(subject: Subject) -> tuple[tuple[Change, ...], str]:
+    """Returns what became of the model, and why that is not known where its file is not at hand."""
+    model, plan = subject.report["model"], subject.report["plan"]
+    path = _model_file(subject, str(model["path"]))
+    if path is None:
+        return (), f"{model['path']} is not here, so that its rewrites are listed and not drawn"
+    from trtconv.graph.model import OnnxModel
+
+    try:
+        if OnnxModel.load(path).digest() != model["sha256"]:
+            return (), f"{path} is not the model that was built any more, so that rewrites are listed and not drawn"
+        asked = {"requantize": bool(plan.get("requantize"))}
+        target = Target.parse(str(plan["target"]))
+        if target is None:
+            return (), "the report does not say what it was built for: rewrites are listed and not drawn"
+        return changes(path, target, str(plan["precision"]), **asked), ""
+    except InputError as error:
+        return (), f"{error.message}: rewrites are listed and not drawn"
+
+
+def _model_file(subject: Subject, name: str) -> Path | None:
+    """Returns the model: where the build found it, or beside its report."""
+    for path in (Path(name), subject.path.parent / Path(name).name):
+        if path.suffix.lower() == ".onnx" and path.is_file():
+            return path
+    return None
+
+
+def _alike(drawn: Sequence[Change]) -> list[list[Change]]:
+    groups: dict[Any, list[Change]] = {}
+    for change in drawn:
+        edits = tuple((edit.pass_name, edit.what) for edit in change.edits)
+        key = edits, *(tuple((n.op, n.attributes) for n in side) for side in (change.before, change.after))
+        groups.setdefault(key, []).append(change)
+    return list(groups.values())
+
+
+def _group(members: Sequence[Change]) -> dict[str, Any]:
+    first = members[0]
+    names = [change.before[0].name or ", ".join(change.before[0].outputs) for change in members]
+    return {
+        "title": first.before[0].op,
+        "names": names[:_MOST_NAMES],
+        "more": max(0, len(names) - _MOST_NAMES),
+        "edits": [{"pass": edit.pass_name, "what": edit.what} for edit in first.edits],
+        "before": graph_drawing(first.before, first.after, "gone"),
+        "after": graph_drawing(first.after, first.before, "new") if first.after else "",
+        "after_count": len(first.after),
+        "after_ops": _ops(first.after),
+        "why": first.why,
+        "taps": _taps(first),
+    }
+
+
+def _ops(nodes: Sequence[DrawnNode]) -> str:
+    return ", ".join(node.op for node in nodes)
+
+
+def _taps(change: Change) -> list[Document]:
+    found: list[Document] = []
+    for names, axis in alike(change.axes):
+        picture = taps_drawing(axis)
+        if picture:
+            size = axis.sample.size if axis.sample is not None else 0
+            found.append(
+                {
+                    "title": f"axis {names[0]}" if len(names) == 1 else f"axes {' and '.join(names)}, alike",
+                    "size": size,
+                    "out": axis.out_filled,
+                    "picture": picture,
+                    "legend": legend(axis)[0].strip(" ()"),
+                }
+            )
+    return found

@@ -1,0 +1,188 @@
+"""What the passes made of a model, region by region: the nodes before and after, for drawing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import onnx
+
+from trtconv.core.frozen import frozen
+from trtconv.core.requests.explain import Axis
+from trtconv.core.requests.rewrite import Edit
+from trtconv.core.target import Target
+from trtconv.explainer.axis import describe_axes
+from trtconv.explainer.rewritten import rewrite_of
+from trtconv.graph.model import OnnxModel
+from trtconv.graph.scope import Scope
+from trtconv.graph.views import Deconv
+from trtconv.passes import PassResult, passes_for, run_passes
+from trtconv.rules.base import ModelView
+
+MOST_NODES = 14
+"""Of a larger region only so many nodes are told."""
+_LONGEST_VALUE = 48
+
+
+@frozen
+class DrawnNode:
+    """A node of a drawing.
+
+    Args:
+        op: Its operator.
+        name: Its name, possibly empty.
+        inputs: Tensors that it takes, constants left out.
+        outputs: Tensors that it makes.
+        attributes: Its attributes, each in words: "strides 2, 2".
+        constants: Its constant inputs likewise: "input 1: constant 48x32x3x3".
+    """
+
+    op: str
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: tuple[str, ...]
+    constants: tuple[str, ...]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Attributes and constants."""
+        return self.attributes + self.constants
+
+
+@frozen
+class Change:
+    """What became of one node.
+
+    Args:
+        edits: The edits that name it.
+        before: The node, alone.
+        after: The nodes that make the same tensors now, in order; empty where nothing has to.
+        axes: Of a ConvTranspose, its axes as they were.
+        why: Why it computes the same, where that is known.
+    """
+
+    edits: tuple[Edit, ...]
+    before: tuple[DrawnNode, ...]
+    after: tuple[DrawnNode, ...]
+    axes: tuple[Axis, ...] = ()
+    why: tuple[str, ...] = ()
+
+
+def changes(path: Path, target: Target, precision: str = "as-is", *, requantize: bool = False) -> tuple[Change, ...]:
+    """Runs the passes on a model, and tells what became of each node that they name.
+
+    Args:
+        path: The .onnx file; never written.
+        target: What it was rewritten for.
+        precision: As asked of build; so is `requantize`.
+
+    Returns:
+        One entry a node, in the order of the edits; nodes that the model as written does not have are left out.
+
+    Raises:
+        InputError: An unreadable model.
+    """
+    old, new = (OnnxModel.load(path) for _ in range(2))
+    for model in (old, new):
+        model.name_nodes("ConvTranspose")
+    done = run_passes(new, passes_for(precision, requantize=requantize), target)
+    deconvs = [_by_name(model) for model in (old, new)]
+    grouped: dict[tuple[int, int], list[Edit]] = {}
+    for edit in done.edits:
+        place = _find(old, edit.node)
+        if place is not None:
+            grouped.setdefault(place, []).append(edit)
+    return tuple(_change(old, new, place, edits, done, *deconvs) for place, edits in grouped.items())
+
+
+def _by_name(model: OnnxModel) -> dict[str, Deconv]:
+    return {each.node.name: each for each in ModelView(model).deconvs}
+
+
+def _find(model: OnnxModel, label: str) -> tuple[int, int] | None:
+    """Returns graph and position of the node that an edit names: by name, by place, or by a tensor that it makes."""
+    for number, scope in enumerate(model.scopes):
+        columns = scope.columns
+        if label in columns.names:
+            return number, columns.names.index(label)
+        if label in scope.producers:
+            return number, scope.producers[label]
+        for index in range(len(columns)):
+            if not columns.names[index] and str(scope.location(index)) == label:
+                return number, index
+    return None
+
+
+def _change(
+    old: OnnxModel,
+    new: OnnxModel,
+    place: tuple[int, int],
+    edits: Sequence[Edit],
+    done: PassResult,
+    deconvs: dict[str, Deconv],
+    made: dict[str, Deconv],
+) -> Change:
+    number, index = place
+    before, after = old.scopes[number], new.scopes[number]
+    name = before.columns.names[index]
+    drawn = tuple(_drawn(after, each) for each in _region(before, after, index))
+    node = deconvs.get(name)
+    if node is None or isinstance(node.geometry, str):
+        return Change(tuple(edits), (_drawn(before, index),), drawn)
+    told = rewrite_of(node, done, made.get(name), (), None)
+    axes = describe_axes(node.geometry, (node.input_shape or ())[2:])
+    return Change(tuple(edits), (_drawn(before, index),), drawn, axes, told.why)
+
+
+def _region(before: Scope, after: Scope, index: int) -> list[int]:
+    """Returns the nodes that make the outputs of a node now, from tensors that there were before."""
+    given = {*before.producers, *before.initializers, *(value.name for value in before.graph.input)}
+    found: set[int] = set()
+    wanted = [name for name in before.columns.outputs[index] if name]
+    while wanted and len(found) < MOST_NODES:
+        position = after.producers.get(wanted.pop())
+        if position is None or position in found:
+            continue
+        found.add(position)
+        wanted += [name for name in after.columns.inputs[position] if name and name not in given]
+    return sorted(found)
+
+
+def _drawn(scope: Scope, index: int) -> DrawnNode:
+    columns = scope.columns
+    constants = {
+        name: tensor for name in columns.inputs[index] if name and (tensor := scope.constant(name)) is not None
+    }
+    told = [_constant(at, constants[name]) for at, name in enumerate(columns.inputs[index]) if name in constants]
+    return DrawnNode(
+        columns.ops[index],
+        columns.names[index],
+        tuple(name for name in columns.inputs[index] if name and name not in constants),
+        tuple(name for name in columns.outputs[index] if name),
+        tuple(note for each in columns.attributes[index] if (note := _note(each))),
+        tuple(told),
+    )
+
+
+def _note(attribute: onnx.AttributeProto) -> str:
+    kinds = onnx.AttributeProto
+    if attribute.type in (kinds.INTS, kinds.FLOATS):
+        value = _listed(attribute.ints or attribute.floats)
+    elif attribute.type in (kinds.INT, kinds.FLOAT):
+        value = f"{attribute.i if attribute.type == kinds.INT else attribute.f:g}"
+    elif attribute.type == kinds.STRING:
+        value = attribute.s.decode("utf-8", "replace")
+    else:
+        return ""
+    return f"{attribute.name} {value}"
+
+
+def _constant(position: int, tensor: onnx.TensorProto) -> str:
+    shape = "x".join(map(str, tensor.dims)) or "scalar"
+    return f"input {position}: constant {shape}"
+
+
+def _listed(values: Iterable[float]) -> str:
+    text = ", ".join(f"{value:g}" for value in values)
+    return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 3] + "..."
