@@ -52,10 +52,10 @@ def command(subject: str, output: str, given: tuple[str, ...], output_format: st
     from trtconv.cli.formats.page import engine_page, folder_page
     from trtconv.cli.formats.page.gather import gather, gather_all
     from trtconv.cli.formats.wording import byte_size
-    from trtconv.core.text import clean
     from trtconv.core.encode import SCHEMA
     from trtconv.core.errors import InputError
     from trtconv.core.files import atomic_write, check_writable
+    from trtconv.core.text import clean
 
     page, path = Path(output), Path(subject)
     check_writable(page)

@@ -185,6 +185,7 @@ def window(axis: Axis, sample: Sample) -> list[tuple[str, list[str]]]:
 
 
 def legend(axis: Axis) -> list[str]:
+    """Says what the letters and signs of a drawing mean, in one line."""
     said = []
     if axis.stride > 1:
         said.append(". zero between input elements")

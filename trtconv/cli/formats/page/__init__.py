@@ -10,8 +10,8 @@ from typing import Any
 
 from trtconv.cli.formats.page.gather import Subject
 from trtconv.cli.formats.wording import count
-from trtconv.core.text import clean
 from trtconv.core.errors import EnvironmentMissing
+from trtconv.core.text import clean
 from trtconv.core.version import __version__
 
 _TEMPLATES = Path(__file__).parent / "templates"
