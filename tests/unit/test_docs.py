@@ -101,7 +101,7 @@ def test_command_runs_and_prints_what_the_readme_shows(command: str, in_copy: Pa
     if "--target" not in arguments and arguments[0] in ("build", "check", "rewrite", "explain", "export"):
         arguments += ["--target", "rtx"]  # the README's machine has no other
     shown = expected(command)
-    if arguments[0] in ("verify", "bench", "inspect") and "out/unet.engine" in arguments:
+    if arguments[0] in ("verify", "bench", "inspect", "report", "triton") and "out/unet.engine" in arguments:
         build = next(each for each in commands() if each.endswith("-o out/unet.engine"))
         assert CliRunner().invoke(cli, [*shlex.split(build)[1:], "--target", "rtx"]).exit_code == 0
     result = CliRunner().invoke(cli, arguments)
