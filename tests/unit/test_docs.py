@@ -1,4 +1,4 @@
-"""The README's commands are real: they parse, those on models/ run, and the Python example works."""
+"""Commands in README and docs/ are real: they run on models/, and print what is shown; the Python example works."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
+import onnx
 import pytest
 from click.testing import CliRunner
 
 from support.paths import MODELS, ROOT
 from trtconv.cli.group import cli
+from trtconv.cli.process.suggestions import FLAGS
 from trtconv.rules import RULES
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -22,8 +24,21 @@ DOCS = sorted((ROOT / "docs").glob("*.md"))
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *DOCS]
 
 
-def fenced(language: str) -> Iterator[str]:
-    return iter(re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL))
+MOST_LINES_OF_README = 200
+
+
+def fenced(language: str, text: str = README) -> Iterator[str]:
+    return iter(re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
+
+
+def shown_commands() -> dict[str, str]:
+    """Returns the command of every console block, of all pages, to the output that is shown."""
+    found = {}
+    for page in PAGES:
+        for block in fenced("console", page.read_text(encoding="utf-8")):
+            first, _, rest = joined(block).partition("\n")
+            found[first.removeprefix("$ ")] = rest
+    return found
 
 
 def joined(block: str) -> str:
@@ -32,30 +47,24 @@ def joined(block: str) -> str:
 
 
 def commands() -> list[str]:
-    """Returns every trtconv command of the README: in scripts, behind a prompt, and in running text."""
+    """Returns every trtconv command of the README: in scripts, behind a prompt, in tables and in running text."""
     lines = []
     for language, prompt in (("sh", ""), ("console", "$ ")):
         for block in fenced(language):
             found = joined(block).splitlines()
             lines += [line.removeprefix(prompt) for line in found if line.startswith(f"{prompt}trtconv ")]
-    lines += [code for code in re.findall(r"`(trtconv [^`]+)`", README) if "..." not in code]
-    return list(dict.fromkeys(re.sub(r"\s+#.*|\s*>.*", "", line) for line in lines))
-
-
-def expected(command: str) -> str:
-    """Returns the output that the README shows for a command, or an empty string."""
-    for block in fenced("console"):
-        first, _, rest = joined(block).partition("\n")
-        if first == f"$ {command}":
-            return rest
-    return ""
+    inline = [
+        code for code in re.findall(r"`(trtconv [^`]+)`", README) if not re.search(r"\.\.\.| [A-Z]{4}|^\S+ \w+$", code)
+    ]
+    inline += [f"trtconv {name}" for name in ("passes", "doctor")]
+    return list(dict.fromkeys(re.sub(r"\s+#.*|\s*>.*", "", line) for line in (*lines, *inline)))
 
 
 def steady(text: str) -> str:
     """Takes out what differs between machines and runs: times, versions, paths."""
     text = re.sub(r"^seconds: .*$", "seconds", text, flags=re.MULTILINE)
     text = re.sub(r" in \d+\.\d s", "", text)
-    text = re.sub(r"rtx[- ][\d.]+\d", "rtx", text)
+    text = re.sub(r"(?i)rtx[- ][\d.]+\d", "rtx", text)
     text = re.sub(r"(without a GPU|on NVIDIA.*)$", "GPU", text, flags=re.MULTILINE)
     return re.sub(r"relative error \S+", "relative error", re.sub(r"\([\d.]+ .?B\)", "(size)", text)).strip()
 
@@ -84,6 +93,9 @@ def in_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     # No link: export names the folder that a model's source is in.
     shutil.copytree(MODELS, tmp_path / "models", ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "out").mkdir()
+    own = onnx.load(MODELS / "gan_generator.onnx")
+    own.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 1
+    onnx.save(own, tmp_path / "model.onnx")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -92,15 +104,19 @@ def test_there_are_commands() -> None:
     assert len(commands()) >= 8
 
 
-@pytest.mark.parametrize("command", commands())
-def test_command_runs_and_prints_what_the_readme_shows(command: str, in_copy: Path) -> None:
+def test_the_readme_is_short() -> None:
+    assert len(README.splitlines()) <= MOST_LINES_OF_README
+
+
+@pytest.mark.parametrize("command", list(dict.fromkeys((*commands(), *shown_commands()))))
+def test_command_runs_and_prints_what_is_shown(command: str, in_copy: Path) -> None:
     arguments = shlex.split(command)[1:]
     if arguments[0] == "export":
         pytest.importorskip("torch")
         pytest.importorskip("onnxscript")
     if "--target" not in arguments and arguments[0] in ("build", "check", "rewrite", "explain", "export"):
         arguments += ["--target", "rtx"]  # the README's machine has no other
-    shown = expected(command)
+    shown = shown_commands().get(command, "")
     if arguments[0] in ("verify", "bench", "inspect", "report", "triton") and "out/unet.engine" in arguments:
         build = next(each for each in commands() if each.endswith("-o out/unet.engine"))
         assert CliRunner().invoke(cli, [*shlex.split(build)[1:], "--target", "rtx"]).exit_code == 0
@@ -114,8 +130,8 @@ def test_command_runs_and_prints_what_the_readme_shows(command: str, in_copy: Pa
 
 
 def test_python_example_runs(in_copy: Path) -> None:
-    (example,) = fenced("python")
-    exec(compile(example, "README.md", "exec"), {})
+    (example,) = fenced("python", (ROOT / "docs" / "python.md").read_text(encoding="utf-8"))
+    exec(compile(example, "python.md", "exec"), {})
     assert json.loads((in_copy / "out" / "api.engine.json").read_bytes())["exit_code"] == 0
 
 
@@ -125,8 +141,18 @@ def test_pages_name_only_what_exists(path: Path) -> None:
     for target in re.findall(r"\]\(([^)#:]+)\)", text):
         assert (path.parent / target).exists(), target
     assert set(re.findall(r"\bTC\d{3}\b", text)) <= {rule.code for rule in RULES}
-    for name in re.findall(r"`trtconv (\w+)", text):
+    for name in re.findall(r"`trtconv ([a-z]\w*)", text):
         assert cli.get_command(click.Context(cli), name) is not None, name
+
+
+def test_every_page_is_in_the_index() -> None:
+    index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
+    assert {page.name for page in DOCS} - {"README.md"} <= set(re.findall(r"\]\(([\w.]+)\)", index))
+
+
+def test_flags_of_other_tools_are_in_their_table() -> None:
+    told = (ROOT / "docs" / "trtexec.md").read_text(encoding="utf-8")
+    assert [flag for flag in FLAGS if f"`{flag}`" not in told] == []
 
 
 def test_every_command_is_in_the_readme() -> None:

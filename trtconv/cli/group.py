@@ -55,8 +55,10 @@ class LazyGroup(PageWriter, click.Group):
         if not name.startswith("-") and name not in self.list_commands(ctx):
             import difflib
 
+            from trtconv.cli.process.suggestions import command_hint
+
             near = difflib.get_close_matches(name, self.list_commands(ctx))
-            suggestion = f" Did you mean {' or '.join(near)}?" if near else ""
+            suggestion = f" Did you mean {' or '.join(near)}?" if near else command_hint(name)
             ctx.fail(f"No such command {name!r}.{suggestion}")
         return super().resolve_command(ctx, args)
 

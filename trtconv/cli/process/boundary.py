@@ -121,8 +121,9 @@ def _as_failure(error: Exception) -> TrtconvError:
     if isinstance(error, TrtconvError):
         return error
     if isinstance(error, click.UsageError):
-        path = error.ctx.command_path if error.ctx is not None else "trtconv"
-        return UsageError(_tidy(error.format_message()), f"Try '{path} --help'.")
+        from trtconv.cli.process.suggestions import usage_failure
+
+        return UsageError(*usage_failure(error))
     if isinstance(error, click.ClickException):
         return UsageError(error.format_message())
     if isinstance(error, OutputLost):
@@ -182,10 +183,6 @@ def _in_a_folder() -> bool:
     except OSError:
         return False
     return True
-
-
-def _tidy(message: str) -> str:
-    return " ".join(message.split())
 
 
 def wants_json(arguments: Sequence[str]) -> bool:

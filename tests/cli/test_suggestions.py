@@ -1,0 +1,38 @@
+"""What whoever comes from trtexec or Polygraphy types, and what is said of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from trtconv.cli.process.suggestions import FLAGS
+
+
+@pytest.mark.parametrize("flag", FLAGS)
+def test_flags_of_other_tools_name_ours(call, flag: str) -> None:
+    ended = call("build", "m.onnx", flag if "=" in flag else f"{flag}=x")
+    name = flag.partition("=")[0]
+    assert ended.code == 2
+    if f"There is no option {name}." in ended.err:
+        assert f"hint: {FLAGS[flag]}. 'trtconv build --help' lists all." in ended.err
+    else:
+        # Our own, which takes no value.
+        assert f"error: Option {name!r} does not take a value." in ended.err
+        assert name == "--sparsity"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("convert", "m.onnx", "m.engine"), "No such command 'convert'. Did you mean build?"),
+        (("m.onnx",), "No such command 'm.onnx'. Did you mean trtconv build m.onnx?"),
+        (("built", "m.onnx"), "Did you mean build?"),
+        (("frobnicate",), "No such command 'frobnicate'."),
+        (("build", "m.onnx", "m.engine"), "hint: The engine's path goes behind -o: -o m.engine"),
+        (("build", "a.onnx", "b.onnx"), "hint: For several models: list them in trtconv.toml"),
+        (("build", "m.onnx", "--presicion", "fp16"), "Did you mean '--precision'?"),
+    ],
+)
+def test_other_habits(call, arguments: tuple[str, ...], said: str) -> None:
+    ended = call(*arguments)
+    assert ended.code == 2
+    assert said in ended.err
