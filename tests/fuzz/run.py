@@ -116,6 +116,8 @@ def fuzz(first: int, minutes: float, jobs: int) -> Iterator[Fault | Counter[str]
             left = 0 if not any(process.is_alive() for process in processes) and found.empty() else left
         for process in processes:
             process.join()
+            if process.exitcode:
+                raise RuntimeError(f"a process of the fuzzer ended with {process.exitcode}")
 
 
 def _engine(folder: Path) -> Path | None:
