@@ -35,7 +35,7 @@ class Budget:
         follow_links: Whether external data may be a link that leaves the model's folder.
     """
 
-    nodes: float = 2_000_000
+    nodes: float = 200_000
     elements: float = 1 << 26
     candidates: float = 1 << 28
     bytes: float = 64 << 30
