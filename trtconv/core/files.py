@@ -155,6 +155,9 @@ def _remove_abandoned(path: Path) -> None:
 
 
 def _is_alive(pid: int) -> bool:
+    # A process that ended stays in the table of processes until somebody asks after it; in a container nobody may.
+    with contextlib.suppress(OSError, IndexError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
