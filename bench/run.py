@@ -7,6 +7,7 @@ ratio is beyond its limit.
 from __future__ import annotations
 
 import argparse
+import compileall
 import dataclasses
 import datetime
 import importlib
@@ -28,6 +29,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS))
     names = parser.parse_args().names or BENCHMARKS
+    # As pip does when it installs: where Python may not write bytecode, each start would compile all modules anew, and
+    # those of the other side not.
+    compileall.compile_dir(ROOT / "trtconv", quiet=1)
     comparisons: list[Comparison] = []
     for name in names:
         for comparison in importlib.import_module(name).measure():

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import itertools
 import math
 import re
 from collections import Counter
@@ -170,9 +169,13 @@ class OnnxModel:
 
     def without_weights(self) -> bytes:
         """Returns the model as bytes, for onnx to look at: with its weights where they are small, else a skeleton."""
-        large = self.proto.ByteSize() > _LIGHT_BYTES or any(True for _ in self._external_tensors())
-        data: bytes = (self.skeleton() if large else self.proto).SerializeToString()
+        data: bytes = (self.proto if self._is_light else self.skeleton()).SerializeToString()
         return data
+
+    @functools.cached_property
+    def _is_light(self) -> bool:
+        """Whether all weights are inside and few; found out once, since what passes add is little."""
+        return self.proto.ByteSize() <= _LIGHT_BYTES and not any(True for _ in self._external_tensors())
 
     def touch(self) -> None:
         """Forgets what was derived from the graph; call after changing it."""
@@ -284,7 +287,7 @@ class OnnxModel:
 
     @functools.cached_property
     def _names(self) -> set[str]:
-        return set(itertools.chain.from_iterable(_all_names(scope) for scope in self.scopes))
+        return set().union(*map(_all_names, self.scopes))
 
     def fresh_name(self, wanted: str) -> str:
         """Returns a tensor or node name that the model does not use yet, and takes it."""
@@ -377,13 +380,10 @@ def _function_tensors(function: onnx.FunctionProto) -> Iterator[onnx.TensorProto
             yield from (sparse.values, sparse.indices)
 
 
-def _all_names(scope: Scope) -> Iterator[str]:
+def _all_names(scope: Scope) -> set[str]:
     columns, graph = scope.columns, scope.graph
-    yield from columns.names
-    yield from itertools.chain.from_iterable(columns.inputs)
-    yield from itertools.chain.from_iterable(columns.outputs)
-    for named in (*graph.input, *graph.output, *graph.initializer):
-        yield named.name
+    ends = (value.name for value in (*graph.input, *graph.output))
+    return set(columns.names).union(scope.initializers, ends, *columns.inputs, *columns.outputs)
 
 
 def interface(model: OnnxModel) -> tuple[bytes, ...]:

@@ -178,7 +178,7 @@ def _fingerprint(model: OnnxModel) -> int:
 
     Nodes hold the graphs inside them.
     """
-    return hash((model.opset, *(node.SerializeToString() for node in model.proto.graph.node)))
+    return hash((model.opset, *map(onnx.NodeProto.SerializeToString, model.proto.graph.node)))
 
 
 def _complaint(model: bytes) -> str | None:

@@ -38,7 +38,7 @@ class MoveChannelScales(NodePass):
     ops = frozenset(OUTPUT_AXIS)
 
     def may_act(self, model: OnnxModel, target: Target) -> bool:
-        return super().may_act(model, target) and has_linear(model)
+        return has_linear(model) and super().may_act(model, target)
 
     def concerns(self, scope: Scope, index: int, target: Target) -> bool:
         inputs = scope.columns.inputs[index]

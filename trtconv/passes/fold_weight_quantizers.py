@@ -22,7 +22,7 @@ class FoldWeightQuantizers(NodePass):
     ops = frozenset({"ConvTranspose"})
 
     def may_act(self, model: OnnxModel, target: Target) -> bool:
-        return target.before(9) and super().may_act(model, target) and has_linear(model)
+        return target.before(9) and has_linear(model) and super().may_act(model, target)
 
     def visit(self, field: Field, node: gs.Node, target: Target) -> str | Refusal | None:
         if len(node.inputs) < 2:

