@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 import fnmatch
+import graphlib
 import re
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import pytest
@@ -64,7 +65,11 @@ DOORS = {
     "onnxruntime": ["runtimes/onnxruntime.py", "runtimes/tensorrt/readback/heavy.py"],
     "polygraphy": ["engine/bisecting.py"],
     "cuda": ["runtimes/tensorrt/device.py"],
-    "ml_dtypes": ["runtimes/proof/reference.py", "runtimes/tensorrt/engine.py", "runtimes/tensorrt/readback/types.py"],
+    "ml_dtypes": [
+        "runtimes/proof/reference.py",
+        "runtimes/tensorrt/engine_in_memory.py",
+        "runtimes/tensorrt/readback/types.py",
+    ],
     "matplotlib": ["cli/formats/plot.py"],
     "numpy": [
         "engine/*",
@@ -205,3 +210,32 @@ def test_functions_are_short() -> None:
 def test_modules_are_short() -> None:
     lines = {str(path.relative_to(PACKAGE)): len(path.read_text(encoding="utf-8").splitlines()) for path in SOURCES}
     assert {path: count for path, count in lines.items() if count > MOST_LINES_OF_A_MODULE} == {}
+
+
+def test_no_class_name_is_used_twice() -> None:
+    places: dict[str, list[str]] = {}
+    for path, tree in TREES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(str(path.relative_to(PACKAGE)))
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
+def test_no_modules_import_each_other() -> None:
+    """Through others neither, and not for types alone."""
+    names = {".".join(("trtconv", *path.relative_to(PACKAGE).with_suffix("").parts)): path for path in SOURCES}
+    modules = {name.removesuffix(".__init__"): path for name, path in names.items()}
+    graph = {name: used_by(path, modules) - {name} for name, path in modules.items()}
+    assert len(list(graphlib.TopologicalSorter(graph).static_order())) == len(SOURCES)
+
+
+def used_by(path: Path, modules: Collection[str]) -> set[str]:
+    """Returns the modules that a file imports, or imports something of."""
+    used = set()
+    for node in ast.walk(TREES[path]):
+        if isinstance(node, ast.Import):
+            used |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            whole = {f"{node.module}.{alias.name}" for alias in node.names}
+            used |= whole & set(modules) or {str(node.module)}
+    return used & set(modules)

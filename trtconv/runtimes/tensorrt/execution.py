@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +16,8 @@ from trtconv.core.errors import EngineFailed, EnvironmentMissing, InputError
 from trtconv.runtimes.tensorrt.base import Launch
 from trtconv.runtimes.tensorrt.callbacks import make_allocator, make_profiler
 from trtconv.runtimes.tensorrt.device import Buffer, Stream, pinned
+from trtconv.runtimes.tensorrt.engine_in_memory import EngineInMemory
 from trtconv.runtimes.tensorrt.logger import logged_errors
-
-if TYPE_CHECKING:
-    from trtconv.runtimes.tensorrt.engine import LoadedEngine
 
 Array = NDArray[Any]
 
@@ -34,7 +32,7 @@ class ExecutionContext:
         cache: As in `LoadedEngine.open`.
     """
 
-    def __init__(self, trt: Any, engine: LoadedEngine, profile: int, cache: bytes | None) -> None:
+    def __init__(self, trt: Any, engine: EngineInMemory, profile: int, cache: bytes | None) -> None:
         self._trt = trt
         self._engine = engine
         self._runtime_cache: Any = None
