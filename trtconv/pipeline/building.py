@@ -31,7 +31,7 @@ from trtconv.pipeline.outputs import (
 from trtconv.pipeline.parse import build_in_thread, fails, findings_of, parse_model
 from trtconv.pipeline.prepare import chosen_passes, prepare
 from trtconv.pipeline.profiles import Sized, settle
-from trtconv.pipeline.proving import NetworkProof, Subject, counts_as_original
+from trtconv.pipeline.proving import NetworkProof, ProofSubject, counts_as_original
 from trtconv.precision import apply
 from trtconv.runtimes import tensorrt
 from trtconv.runtimes.tensorrt import EngineBlob, ParsedNetwork, Runtime, RuntimeInfo
@@ -114,7 +114,7 @@ class _Work:
         if network is None:
             self.findings += origin.place(refused, self.model)
             return None
-        subject = Subject(original, uncast, self.model, self.request.precision if casts else "as-is")
+        subject = ProofSubject(original, uncast, self.model, self.request.precision if casts else "as-is")
         proof = NetworkProof(network, subject, self.plan.profiles, self.request.prove)
         blob = self._build(network, sized)
         if blob is None:

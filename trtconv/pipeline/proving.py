@@ -28,7 +28,7 @@ _FIX = "Build with the passes on (no --no-rewrite); if they were, please report 
 
 
 @frozen
-class Subject:
+class ProofSubject:
     """What is to be proven.
 
     Args:
@@ -61,7 +61,9 @@ class NetworkProof:
         level: "none", "quick" or "full".
     """
 
-    def __init__(self, network: ParsedNetwork, subject: Subject, profiles: Sequence[ShapeProfile], level: str) -> None:
+    def __init__(
+        self, network: ParsedNetwork, subject: ProofSubject, profiles: Sequence[ShapeProfile], level: str
+    ) -> None:
         self._subject = subject
         self._level = level
         self._prover: Prover | None = None
@@ -93,13 +95,13 @@ class NetworkProof:
             The proof as plain JSON values (None where nothing was to be proven), and a TC402 where the network is not
             what the model says.
         """
-        from trtconv.runtimes.proof.result import Proof
+        from trtconv.runtimes.proof.result import ProofResult
 
         if self._level == "none":
             return None, ()
         quick = max(clock.seconds.get("build", 0.0), LEAST_SECONDS)
         with clock.stage("prove"):
-            proof = Proof("network", why=self._why)
+            proof = ProofResult("network", why=self._why)
             if self._prover is not None:
                 proof = self._prover.finish(quick if self._level == "quick" else MOST_SECONDS)
         findings = () if proof.divergence is None else (_finding(self._subject.rewritten, proof.divergence),)

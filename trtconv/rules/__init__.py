@@ -47,7 +47,6 @@ from trtconv.rules.strided_dilated_deconv import StridedDilatedDeconv
 from trtconv.rules.trilu_without_upper import TriluWithoutUpper
 from trtconv.rules.uint8_around_128 import Uint8Around128
 from trtconv.rules.verdicts import (
-    BudgetExceeded,
     BuilderRefused,
     CastInaccurate,
     CastNotFinite,
@@ -55,6 +54,7 @@ from trtconv.rules.verdicts import (
     GpuLimit,
     NetworkDiffers,
     OptionMissing,
+    OverBudget,
     ParserRefused,
     ProfileInconsistent,
     ShapeTensorInput,
@@ -123,7 +123,7 @@ _VERDICTS = (
     OptionMissing(),
     GpuLimit(),
     TimingCacheUnused(),
-    BudgetExceeded(),
+    OverBudget(),
     CastNotVerified(),
     CastNotFinite(),
     CastInaccurate(),

@@ -156,7 +156,7 @@ class TimingCacheUnused(Page):
     code, name = codes.TIMING_CACHE_UNUSED
 
 
-class BudgetExceeded(Page):
+class OverBudget(Page):
     """The model asks for more than a model may cost.
 
     What it checks:

@@ -10,7 +10,7 @@ import pytest
 
 from trtconv.runtimes.tensorrt.readback.execute import Run
 from trtconv.runtimes.tensorrt.readback.read import weights_of
-from trtconv.runtimes.tensorrt.readback.records import Layer, ReadNetwork, Tensor
+from trtconv.runtimes.tensorrt.readback.records import ReadLayer, ReadNetwork, ReadTensor
 
 Array = Any
 RANDOM = np.random.default_rng(0)
@@ -26,11 +26,11 @@ def network(kind: str, inputs: Sequence[Array | None], dtypes: Sequence[str], **
     for each in inputs:
         numbers.append(None if each is None else len(tensors))
         if each is not None:
-            tensors.append(Tensor(len(tensors), f"x{len(tensors)}", str(each.dtype), each.shape))
+            tensors.append(ReadTensor(len(tensors), f"x{len(tensors)}", str(each.dtype), each.shape))
     given = tuple(range(len(tensors)))
     outputs = tuple(range(len(tensors), len(tensors) + len(dtypes)))
-    tensors += [Tensor(number, f"y{i}", dtype, None) for i, (number, dtype) in enumerate(zip(outputs, dtypes))]  # noqa: B905
-    return ReadNetwork(tuple(tensors), (Layer(0, "layer", kind, tuple(numbers), outputs, values),), given, outputs)
+    tensors += [ReadTensor(number, f"y{i}", dtype, None) for i, (number, dtype) in enumerate(zip(outputs, dtypes))]  # noqa: B905
+    return ReadNetwork(tuple(tensors), (ReadLayer(0, "layer", kind, tuple(numbers), outputs, values),), given, outputs)
 
 
 def run(kind: str, *inputs: Array | None, dtypes: Sequence[str] = ("float32",), **values: Any) -> list[Array]:
@@ -230,13 +230,13 @@ def test_linear_resize_takes_the_scale_that_is_given() -> None:
 def loop_network(trips: int) -> ReadNetwork:
     """Makes a loop that doubles a value and collects it."""
     names = ["x", "n", "state", "doubled", "last", "all"]
-    tensors = tuple(Tensor(i, name, "int32" if name == "n" else "float32", None) for i, name in enumerate(names))
+    tensors = tuple(ReadTensor(i, name, "int32" if name == "n" else "float32", None) for i, name in enumerate(names))
     layers = (
-        Layer(0, "double", "ELEMENTWISE", (2, 2), (3,), {"op": "SUM"}),
-        Layer(1, "state", "RECURRENCE", (0, 3), (2,), {"loop": 0}),
-        Layer(2, "trips", "TRIP_LIMIT", (1,), (), {"loop": 0, "kind": "COUNT"}),
-        Layer(3, "last", "LOOP_OUTPUT", (2,), (4,), {"loop": 0, "kind": "LAST_VALUE", "axis": 0}),
-        Layer(4, "all", "LOOP_OUTPUT", (3, 1), (5,), {"loop": 0, "kind": "CONCATENATE", "axis": 0}),
+        ReadLayer(0, "double", "ELEMENTWISE", (2, 2), (3,), {"op": "SUM"}),
+        ReadLayer(1, "state", "RECURRENCE", (0, 3), (2,), {"loop": 0}),
+        ReadLayer(2, "trips", "TRIP_LIMIT", (1,), (), {"loop": 0, "kind": "COUNT"}),
+        ReadLayer(3, "last", "LOOP_OUTPUT", (2,), (4,), {"loop": 0, "kind": "LAST_VALUE", "axis": 0}),
+        ReadLayer(4, "all", "LOOP_OUTPUT", (3, 1), (5,), {"loop": 0, "kind": "CONCATENATE", "axis": 0}),
     )
     return ReadNetwork(tensors, layers, (0, 1), (4, 5))
 
@@ -250,12 +250,12 @@ def test_a_loop_returns_its_last_value_and_all_of_them() -> None:
 
 def test_of_a_conditional_only_the_branch_that_is_taken_is_run() -> None:
     names = ["c", "x", "good", "bad", "y"]
-    tensors = tuple(Tensor(i, name, "bool" if name == "c" else "float32", None) for i, name in enumerate(names))
+    tensors = tuple(ReadTensor(i, name, "bool" if name == "c" else "float32", None) for i, name in enumerate(names))
     layers = (
-        Layer(0, "if", "CONDITION", (0,), (), {"conditional": 0}),
-        Layer(1, "good", "UNARY", (1,), (2,), {"op": "NEG"}),
-        Layer(2, "bad", "RNN_V2", (1,), (3,), {}),
-        Layer(3, "y", "CONDITIONAL_OUTPUT", (2, 3), (4,), {"conditional": 0}),
+        ReadLayer(0, "if", "CONDITION", (0,), (), {"conditional": 0}),
+        ReadLayer(1, "good", "UNARY", (1,), (2,), {"op": "NEG"}),
+        ReadLayer(2, "bad", "RNN_V2", (1,), (3,), {}),
+        ReadLayer(3, "y", "CONDITIONAL_OUTPUT", (2, 3), (4,), {"conditional": 0}),
     )
     made = ReadNetwork(tensors, layers, (0, 1), (4,))
     taken = Run(made, {"c": np.array(True), "x": np.float32(2)})
@@ -268,14 +268,14 @@ def test_of_a_conditional_only_the_branch_that_is_taken_is_run() -> None:
 
 def test_values_are_dropped_when_their_last_reader_has_run() -> None:
     size = 100
-    tensors = tuple(Tensor(i, f"t{i}", "float32", None) for i in range(size + 1))
-    layers = tuple(Layer(i, f"l{i}", "UNARY", (i,), (i + 1,), {"op": "NEG"}) for i in range(size))
+    tensors = tuple(ReadTensor(i, f"t{i}", "float32", None) for i in range(size + 1))
+    layers = tuple(ReadLayer(i, f"l{i}", "UNARY", (i,), (i + 1,), {"op": "NEG"}) for i in range(size))
     alive: list[int] = []
     import weakref
 
     seen: list[Any] = []
 
-    def watch(tensor: Tensor, value: Array, computed: bool) -> Array:
+    def watch(tensor: ReadTensor, value: Array, computed: bool) -> Array:
         seen.append(weakref.ref(value))
         alive.append(sum(each() is not None for each in seen))
         return value

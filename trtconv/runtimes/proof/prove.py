@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 from trtconv.core.frozen import frozen
 from trtconv.runtimes.compare import Difference, Tolerance, compare
 from trtconv.runtimes.proof.reference import Expected, Wanted, expect
-from trtconv.runtimes.proof.result import Divergence, Proof
+from trtconv.runtimes.proof.result import Divergence, ProofResult
 from trtconv.runtimes.tensorrt.readback.execute import Run
-from trtconv.runtimes.tensorrt.readback.records import NotProven, ReadNetwork, Tensor
+from trtconv.runtimes.tensorrt.readback.records import NotProven, ReadNetwork, ReadTensor
 
 Array = NDArray[Any]
 
@@ -106,7 +106,7 @@ class Prover:
     def _expect(self, limit: float) -> None:
         expect(self._wanted, Path(self._folder), limit, self._found, self._loaded)
 
-    def finish(self, seconds: float) -> Proof:
+    def finish(self, seconds: float) -> ProofResult:
         """Returns what was proven.
 
         Args:
@@ -120,7 +120,7 @@ class Prover:
         deadline = time.monotonic() + seconds
         found, sizes, wanted = list(self._found), self._sizes, self._wanted
         if not found:
-            return Proof("network", why=f"the model itself took longer than {seconds:.0f} s")
+            return ProofResult("network", why=f"the model itself took longer than {seconds:.0f} s")
         if self._one_is_enough:
             number = next((i for i, each in enumerate(found) if not each.why), 0)
             sizes, found, wanted = sizes[number : number + 1], found[number : number + 1], _only(wanted, number)
@@ -147,8 +147,8 @@ def _all_sizes(
     found: Sequence[Expected],
     wanted: Wanted,
     deadline: float,
-) -> Proof:
-    proof = Proof("network")
+) -> ProofResult:
+    proof = ProofResult("network")
     for number, (size, expected) in enumerate(zip(sizes, found, strict=False)):
         if number and time.monotonic() > deadline:
             break
@@ -175,7 +175,7 @@ def _only(wanted: Wanted, number: int) -> Wanted:
     )
 
 
-def _joined(proof: Proof, one: Proof) -> Proof:
+def _joined(proof: ProofResult, one: ProofResult) -> ProofResult:
     """Returns what two proofs say together."""
     worse = one.error is not None and (proof.error is None or one.error > proof.error)
     told = {tuple(each.items()): each for each in (*proof.unproven, *one.unproven)}
@@ -195,12 +195,12 @@ def _joined(proof: Proof, one: Proof) -> Proof:
 
 def _one_size(
     network: ReadNetwork, meaning: Meaning, size: Size, expected: Expected, wanted: Wanted, deadline: float
-) -> Proof:
+) -> ProofResult:
     try:
         run = Run(network, expected.feeds, deadline=deadline)
         got = run.outputs()
     except NotProven as error:
-        return Proof("network", why=error.reason)
+        return ProofResult("network", why=error.reason)
     differences = [
         compare(name, values, got[name], meaning.tolerance) for name, values in expected.tensors.items() if name in got
     ]
@@ -215,7 +215,7 @@ def is_fine(difference: Difference) -> bool:
     return difference.passed or difference.why.startswith("the model itself")
 
 
-def _told(network: ReadNetwork, run: Run, differences: Sequence[Difference], size: Size) -> Proof:
+def _told(network: ReadNetwork, run: Run, differences: Sequence[Difference], size: Size) -> ProofResult:
     """Returns what is told of a run, without a verdict."""
     worst = max((each for each in differences if not math.isnan(each.max_rel)), key=lambda d: d.max_rel, default=None)
     unproven = tuple(
@@ -223,7 +223,7 @@ def _told(network: ReadNetwork, run: Run, differences: Sequence[Difference], siz
         for index, reason in sorted(run.unproven.items())
         if index >= 0
     )
-    return Proof(
+    return ProofResult(
         "network",
         sizes=1,
         layers=len(run.ran),
@@ -240,7 +240,7 @@ def _tensor_by_tensor(
     wanted: Wanted,
     first: tuple[Run, Sequence[Difference]],
     deadline: float,
-) -> Proof:
+) -> ProofResult:
     """Compares every tensor that the model has too, each computed from what the model has before it."""
     run, differences = first
     proof = _told(network, run, differences, size)
@@ -279,7 +279,7 @@ _LOOKING_SECONDS = 30.0
 """How long the layer at fault may be looked for; that there is one is then known."""
 
 
-def _extra_input(network: ReadNetwork, wanted: Wanted) -> Tensor | None:
+def _extra_input(network: ReadNetwork, wanted: Wanted) -> ReadTensor | None:
     """Returns an input of the network that the model does not have."""
     names = wanted.shapes[0].keys()
     inputs = (network.tensors[number] for number in network.inputs)
@@ -287,7 +287,7 @@ def _extra_input(network: ReadNetwork, wanted: Wanted) -> Tensor | None:
 
 
 def _divergence(
-    network: ReadNetwork, meaning: Meaning, watch: _Watch, shapes: dict[str, list[int]], extra: Tensor | None
+    network: ReadNetwork, meaning: Meaning, watch: _Watch, shapes: dict[str, list[int]], extra: ReadTensor | None
 ) -> Divergence:
     if watch.diverged is None:
         assert extra is not None
@@ -303,7 +303,7 @@ class _Watch:
     """Compares the tensors of a run with the model's, and hands the model's on."""
 
     def __init__(self, network: ReadNetwork, tensors: Mapping[str, Array], tolerance: Tolerance) -> None:
-        self.diverged: tuple[Tensor, Difference] | None = None
+        self.diverged: tuple[ReadTensor, Difference] | None = None
         self.compared = 0
         self.error = 0.0
         self.worst = ""
@@ -312,11 +312,11 @@ class _Watch:
         self._tolerance = tolerance
         self._boxes = {n for layer in network.layers if layer.kind == "NMS" for n in layer.outputs}
 
-    def given(self, tensor: Tensor) -> Array | None:
+    def given(self, tensor: ReadTensor) -> Array | None:
         """Returns what the model has under a tensor's name."""
         return self._tensors.get(tensor.name)
 
-    def seen(self, tensor: Tensor, value: Array, computed: bool) -> Array:
+    def seen(self, tensor: ReadTensor, value: Array, computed: bool) -> Array:
         """Compares a value; returns the model's."""
         expected = self._tensors.get(tensor.name)
         if expected is None or not computed:

@@ -29,7 +29,7 @@ class Divergence:
 
 
 @frozen
-class Proof:
+class ProofResult:
     """What was proven of a network.
 
     Args:

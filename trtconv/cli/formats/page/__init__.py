@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from trtconv.cli.formats.page.gather import Subject
+from trtconv.cli.formats.page.gather import PageSubject
 from trtconv.cli.formats.wording import count
 from trtconv.core.errors import EnvironmentMissing
 from trtconv.core.text import clean
@@ -17,7 +17,7 @@ from trtconv.core.version import __version__
 _TEMPLATES = Path(__file__).parent / "templates"
 
 
-def engine_page(subject: Subject) -> bytes:
+def engine_page(subject: PageSubject) -> bytes:
     """Writes the page of an engine.
 
     Raises:
@@ -30,7 +30,7 @@ def engine_page(subject: Subject) -> bytes:
     return _render(environment, "engine.html", str(subject.path), view(subject))
 
 
-def folder_page(name: str, subjects: Sequence[Subject], others: int) -> bytes:
+def folder_page(name: str, subjects: Sequence[PageSubject], others: int) -> bytes:
     """Writes the page of a folder: the matrix of its models and targets.
 
     Args:

@@ -24,7 +24,7 @@ _MOST_FILES = 10_000
 
 
 @frozen
-class Subject:
+class PageSubject:
     """What a page shows.
 
     Args:
@@ -40,7 +40,7 @@ class Subject:
     notes: tuple[str, ...] = ()
 
 
-def gather(path: Path, given: Sequence[Path] = ()) -> Subject:
+def gather(path: Path, given: Sequence[Path] = ()) -> PageSubject:
     """Reads the report of an engine, and what was measured of it.
 
     Args:
@@ -56,7 +56,7 @@ def gather(path: Path, given: Sequence[Path] = ()) -> Subject:
     return with_measured(report, document, given)
 
 
-def with_measured(report: Path, document: Document, given: Sequence[Path] = ()) -> Subject:
+def with_measured(report: Path, document: Document, given: Sequence[Path] = ()) -> PageSubject:
     """Adds to a build's report what was measured; see `gather`."""
     known = (document.get("engine") or {}).get("sha256")
     measured, notes = {}, []
@@ -74,7 +74,7 @@ def with_measured(report: Path, document: Document, given: Sequence[Path] = ()) 
             measured[kind] = found
         else:
             notes.append(f"{beside.name} is of another engine and is not shown")
-    return Subject(report, document, measured, tuple(notes))
+    return PageSubject(report, document, measured, tuple(notes))
 
 
 def report_of(path: Path) -> Path:
@@ -101,7 +101,7 @@ def report_of(path: Path) -> Path:
     return beside
 
 
-def gather_all(folder: Path) -> tuple[list[Subject], int]:
+def gather_all(folder: Path) -> tuple[list[PageSubject], int]:
     """Reads every report of a build below a folder.
 
     Returns:

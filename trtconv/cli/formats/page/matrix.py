@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from trtconv.cli.formats.page.gather import Subject
+from trtconv.cli.formats.page.gather import PageSubject
 from trtconv.cli.formats.page.views import summarized
 
 
-def matrix(subjects: Sequence[Subject]) -> dict[str, Any]:
+def matrix(subjects: Sequence[PageSubject]) -> dict[str, Any]:
     """Returns models by rows and targets by columns, and the engines one by one.
 
     Raises:

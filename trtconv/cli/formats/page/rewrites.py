@@ -8,7 +8,7 @@ from typing import Any
 
 from trtconv.cli.formats.explain import alike, legend
 from trtconv.cli.formats.page.drawings import graph_drawing, taps_drawing
-from trtconv.cli.formats.page.gather import Document, Subject
+from trtconv.cli.formats.page.gather import Document, PageSubject
 from trtconv.core.errors import InputError
 from trtconv.core.target import Target
 from trtconv.explainer.changes import Change, DrawnNode, changes
@@ -18,7 +18,7 @@ MOST_DRAWN = 10
 _MOST_NAMES = 12
 
 
-def rewrites(subject: Subject) -> dict[str, Any]:
+def rewrites(subject: PageSubject) -> dict[str, Any]:
     """Returns the rewrites, those that are alike together."""
     document = subject.report
     listed = [{"pass": e["pass"], "node": e["node"], "what": e["what"]} for e in document.get("edits") or ()]
@@ -32,7 +32,7 @@ def rewrites(subject: Subject) -> dict[str, Any]:
             "skipped": skipped[:100], "why_not": why_not}  # fmt: skip
 
 
-def _changes(subject: Subject) -> tuple[tuple[Change, ...], str]:
+def _changes(subject: PageSubject) -> tuple[tuple[Change, ...], str]:
     """Returns what became of the model, and why that is not known where its file is not at hand."""
     model, plan = subject.report["model"], subject.report["plan"]
     path = _model_file(subject, str(model["path"]))
@@ -52,7 +52,7 @@ def _changes(subject: Subject) -> tuple[tuple[Change, ...], str]:
         return (), f"{error.message}: rewrites are listed and not drawn"
 
 
-def _model_file(subject: Subject, name: str) -> Path | None:
+def _model_file(subject: PageSubject, name: str) -> Path | None:
     """Returns the model: where the build found it, or beside its report."""
     for path in (Path(name), subject.path.parent / Path(name).name):
         if path.suffix.lower() == ".onnx" and path.is_file():

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from trtconv.cli.formats.page.charts import share_bar, sizes_chart
-from trtconv.cli.formats.page.gather import Document, Subject
+from trtconv.cli.formats.page.gather import Document, PageSubject
 from trtconv.cli.formats.page.measured import latency, layers, memory, numerics
 from trtconv.cli.formats.page.rewrites import rewrites
 from trtconv.cli.formats.wording import byte_size, count, shape_text
@@ -19,7 +19,7 @@ FOREIGN = (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, Val
 """What a report causes whose values are not those that trtconv writes."""
 
 
-def view(subject: Subject) -> dict[str, Any]:
+def view(subject: PageSubject) -> dict[str, Any]:
     """Returns everything that the page of an engine shows.
 
     Raises:
@@ -44,7 +44,7 @@ def view(subject: Subject) -> dict[str, Any]:
         raise foreign(str(subject.path), error) from error
 
 
-def summarized(subject: Subject) -> dict[str, Any]:
+def summarized(subject: PageSubject) -> dict[str, Any]:
     """Returns what the head of a page, and a folder's matrix, show of an engine.
 
     Raises:
@@ -100,7 +100,7 @@ def _verdict(document: Document) -> dict[str, str]:
     return {"kind": "ok", "text": "Built", "note": kept}
 
 
-def proof_of(subject: Subject) -> dict[str, Any]:
+def proof_of(subject: PageSubject) -> dict[str, Any]:
     """Returns what is proven of an engine: by `verify`, else by the build's own proof, else by its cast.
 
     Returns:

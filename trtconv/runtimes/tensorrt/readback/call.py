@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from trtconv.core.frozen import frozen
 from trtconv.runtimes.tensorrt.readback.read import UnreadWeights
-from trtconv.runtimes.tensorrt.readback.records import Layer, NotProven, Tensor
+from trtconv.runtimes.tensorrt.readback.records import NotProven, ReadLayer, ReadTensor
 
 Array = NDArray[Any]
 
@@ -26,10 +26,10 @@ class Call:
         sources: Its input tensors, likewise.
     """
 
-    layer: Layer
+    layer: ReadLayer
     inputs: tuple[Array | None, ...]
-    outputs: tuple[Tensor, ...]
-    sources: tuple[Tensor | None, ...]
+    outputs: tuple[ReadTensor, ...]
+    sources: tuple[ReadTensor | None, ...]
 
     def __getitem__(self, name: str) -> Any:
         return self.layer.values[name]

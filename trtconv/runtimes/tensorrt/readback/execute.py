@@ -26,7 +26,7 @@ from trtconv.runtimes.tensorrt.readback import (
 )
 from trtconv.runtimes.tensorrt.readback.call import Array, Call, Kernel
 from trtconv.runtimes.tensorrt.readback.flow import BOUNDARIES, Flow, Loop
-from trtconv.runtimes.tensorrt.readback.records import Layer, NotProven, OutOfTime, ReadNetwork, Tensor
+from trtconv.runtimes.tensorrt.readback.records import NotProven, OutOfTime, ReadLayer, ReadNetwork, ReadTensor
 from trtconv.runtimes.tensorrt.readback.types import cast
 
 KINDS: dict[str, Kernel] = {
@@ -36,16 +36,16 @@ KINDS: dict[str, Kernel] = {
 }
 """Every kind of layer that computes; loops and conditionals are run by what is here."""
 
-Given = Callable[[Tensor], "Array | None"]
+Given = Callable[[ReadTensor], "Array | None"]
 """Returns the value of a tensor in the original, None where that has none of its name."""
-Seen = Callable[[Tensor, Array, bool], Array]
+Seen = Callable[[ReadTensor, Array, bool], Array]
 """Told of each value as (tensor, value, whether it was computed and not given); returns what readers get."""
 
 
 class Missing(Exception):
     """A value cannot be had: a layer before it is not proven, and the original has no tensor of its name."""
 
-    def __init__(self, layer: Layer) -> None:
+    def __init__(self, layer: ReadLayer) -> None:
         super().__init__(layer.name)
         self.layer = layer
 
@@ -128,7 +128,7 @@ class Run:
         depth = max((i + 1 for i, loop in enumerate(self._loops) if loop in loops), default=0)
         return self._values[depth]
 
-    def _needs(self, layer: Layer) -> Sequence[int]:
+    def _needs(self, layer: ReadLayer) -> Sequence[int]:
         """Returns what must be known before a layer can run; of a conditional only the branch that is taken."""
         if layer.kind == "CONDITIONAL_OUTPUT":
             condition = self._flow.conditions[layer.values["conditional"]]
@@ -139,14 +139,14 @@ class Run:
         return [each for each in layer.inputs if each is not None]
 
     @staticmethod
-    def _branch(layer: Layer, condition: Array | Missing) -> Sequence[int]:
+    def _branch(layer: ReadLayer, condition: Array | Missing) -> Sequence[int]:
         if isinstance(condition, Missing):
             return []
         taken = layer.inputs[0 if condition.reshape(()) else 1]
         assert taken is not None
         return [taken]
 
-    def _make(self, number: int, layer: Layer | None) -> None:
+    def _make(self, number: int, layer: ReadLayer | None) -> None:
         if time.monotonic() > self._deadline:
             raise OutOfTime("time was up")
         if layer is None:
@@ -156,7 +156,7 @@ class Run:
         else:
             self._run(layer)
 
-    def _run(self, layer: Layer) -> None:
+    def _run(self, layer: ReadLayer) -> None:
         missing = next((v for n in self._needs(layer) if isinstance(v := self._known(n), Missing)), None)
         if missing is None:
             try:
@@ -178,7 +178,7 @@ class Run:
         value = None if self._flow.loops_of[number] else self._given(tensor)
         return missing if value is None else self._seen(tensor, cast(np.asarray(value), tensor.dtype), False)
 
-    def _results(self, layer: Layer) -> list[Array]:
+    def _results(self, layer: ReadLayer) -> list[Array]:
         if layer.kind == "CONDITIONAL_OUTPUT":
             (taken,) = self._needs(layer)
             held: Sequence[Any] = [self._known(taken)]
@@ -193,7 +193,7 @@ class Run:
             _checked(self._network.tensors[number], value) for number, value in zip(layer.outputs, held, strict=False)
         ]
 
-    def _release(self, layer: Layer) -> None:
+    def _release(self, layer: ReadLayer) -> None:
         """Drops values that nobody reads any more."""
         for number in set(self._needs(layer) if layer.kind == "CONDITIONAL_OUTPUT" else layer.inputs):
             if number is None or number not in self._uses:
@@ -262,11 +262,13 @@ class Run:
                 self._frame(number)[number] = self._seen(tensor, _checked(tensor, result), True)
 
 
-def _nobody(tensor: Tensor) -> Layer:
-    return Layer(-1, tensor.name, "INPUT", (), (tensor.index,), {})
+def _nobody(tensor: ReadTensor) -> ReadLayer:
+    return ReadLayer(-1, tensor.name, "INPUT", (), (tensor.index,), {})
 
 
-def kernel_results(network: ReadNetwork, layer: Layer, kernel: Kernel, known: Callable[[int], Any]) -> Sequence[Array]:
+def kernel_results(
+    network: ReadNetwork, layer: ReadLayer, kernel: Kernel, known: Callable[[int], Any]
+) -> Sequence[Array]:
     """Runs one layer by itself; raises NotProven, also where it is malformed."""
     call = Call(
         layer,
@@ -281,7 +283,7 @@ def kernel_results(network: ReadNetwork, layer: Layer, kernel: Kernel, known: Ca
             raise NotProven(f"it does not compute at these sizes: {error}") from error
 
 
-def _checked(tensor: Tensor, value: Array) -> Array:
+def _checked(tensor: ReadTensor, value: Array) -> Array:
     """Returns a result in the type of its tensor; its shape must be the one that TensorRT itself inferred."""
     shape = tensor.shape
     if shape is not None and (

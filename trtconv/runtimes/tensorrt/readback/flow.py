@@ -10,7 +10,7 @@ import numpy as np
 
 from trtconv.core.frozen import frozen
 from trtconv.runtimes.tensorrt.readback.call import Array
-from trtconv.runtimes.tensorrt.readback.records import Layer, NotProven, ReadNetwork
+from trtconv.runtimes.tensorrt.readback.records import NotProven, ReadLayer, ReadNetwork
 
 BOUNDARIES = ("CONDITION", "CONDITIONAL_INPUT")
 """Layers that hand on their first input."""
@@ -30,20 +30,20 @@ class Loop:
     """
 
     number: int
-    boundary: tuple[Layer, ...]
+    boundary: tuple[ReadLayer, ...]
     varying: frozenset[int]
 
-    def of_kind(self, kind: str) -> tuple[Layer, ...]:
+    def of_kind(self, kind: str) -> tuple[ReadLayer, ...]:
         """Returns its layers of a kind."""
         return tuple(layer for layer in self.boundary if layer.kind == kind)
 
     @property
-    def recurrences(self) -> tuple[Layer, ...]:
+    def recurrences(self) -> tuple[ReadLayer, ...]:
         """Values that go from one pass to the next."""
         return self.of_kind("RECURRENCE")
 
     @property
-    def outputs(self) -> tuple[Layer, ...]:
+    def outputs(self) -> tuple[ReadLayer, ...]:
         """Its results."""
         return self.of_kind("LOOP_OUTPUT")
 
@@ -61,15 +61,15 @@ class Loop:
         found += [source for layer in self.outputs if (source := layer.inputs[0]) not in self.varying]
         return list(dict.fromkeys(each for each in found if each is not None and each not in self.varying))
 
-    def start(self, recurrence: Layer) -> int:
+    def start(self, recurrence: ReadLayer) -> int:
         """Returns the tensor with a recurrence's first value."""
         return _present(recurrence, 0)
 
-    def back(self, recurrence: Layer) -> int:
+    def back(self, recurrence: ReadLayer) -> int:
         """Returns the tensor with a recurrence's next value."""
         return _present(recurrence, 1)
 
-    def source(self, output: Layer) -> int:
+    def source(self, output: ReadLayer) -> int:
         """Returns the tensor that a result is made of."""
         return _present(output, 0)
 
@@ -91,12 +91,12 @@ class Loop:
             found[layer.outputs[0]] = values.take(place, axis)
         return found
 
-    def collects(self, output: Layer) -> bool:
+    def collects(self, output: ReadLayer) -> bool:
         """Returns whether a result is made of the values of all passes."""
         return bool(output.values["kind"] != "LAST_VALUE")
 
     def result(
-        self, output: Layer, collected: Mapping[int, list[Any]], state: Mapping[int, Any], held: Mapping[int, Any]
+        self, output: ReadLayer, collected: Mapping[int, list[Any]], state: Mapping[int, Any], held: Mapping[int, Any]
     ) -> Any:
         """Returns a result after the last pass, or as `NotProven` why there is none.
 
@@ -115,7 +115,7 @@ class Loop:
         return np.stack(parts[::-1] if output.values["kind"] == "REVERSE" else parts, axis)
 
 
-def _present(layer: Layer, position: int) -> int:
+def _present(layer: ReadLayer, position: int) -> int:
     number = layer.inputs[position] if position < len(layer.inputs) else None
     if number is None:
         raise NotProven(f"{layer.kind} has no input {position}")
@@ -141,7 +141,7 @@ class Flow:
         """Every loop by its number."""
 
     def _loops(self) -> dict[int, Loop]:
-        layers: dict[int, list[Layer]] = {}
+        layers: dict[int, list[ReadLayer]] = {}
         for layer in self._network.layers:
             if layer.kind in LOOP_LAYERS:
                 layers.setdefault(layer.values["loop"], []).append(layer)

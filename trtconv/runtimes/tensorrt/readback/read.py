@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from trtconv.runtimes.tensorrt.layers import dtype_name, onnx_origin
-from trtconv.runtimes.tensorrt.readback.records import Layer, NotProven, ReadNetwork, Tensor
+from trtconv.runtimes.tensorrt.readback.records import NotProven, ReadLayer, ReadNetwork, ReadTensor
 from trtconv.runtimes.tensorrt.readback.surface import ATTENTION, GROUPS, SURFACES, Surface
 from trtconv.runtimes.tensorrt.readback.types import numpy_type, unpack
 
@@ -49,7 +49,7 @@ class _Reader:
 
     def __init__(self, trt: Any) -> None:
         self.trt = trt
-        self.tensors: list[Tensor] = []
+        self.tensors: list[ReadTensor] = []
         self.kept: list[Any] = []
         self._numbers: dict[int, int] = {}
         self._groups: dict[int, int] = {}
@@ -60,10 +60,10 @@ class _Reader:
         if key not in self._numbers:
             self.kept.append(tensor)
             self._numbers[key] = len(self.tensors)
-            self.tensors.append(Tensor(len(self.tensors), tensor.name, dtype_name(tensor.dtype), _shape(tensor)))
+            self.tensors.append(ReadTensor(len(self.tensors), tensor.name, dtype_name(tensor.dtype), _shape(tensor)))
         return self._numbers[key]
 
-    def layer(self, layer: Any, index: int) -> Layer:
+    def layer(self, layer: Any, index: int) -> ReadLayer:
         """Reads one layer, as `get_layer` returned it."""
         self.kept.append(layer)
         # Read first: on some interfaces `type` means another thing.
@@ -72,7 +72,7 @@ class _Reader:
         outputs = (layer.get_output(i) for i in range(layer.num_outputs))
         node, inside = onnx_origin(layer.metadata, layer.name)
         surface = SURFACES.get(kind)
-        return Layer(
+        return ReadLayer(
             index=index,
             name=layer.name,
             kind=kind,

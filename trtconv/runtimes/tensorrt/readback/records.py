@@ -10,7 +10,7 @@ from trtconv.core.frozen import frozen
 
 
 @frozen
-class Tensor:
+class ReadTensor:
     """A tensor of a parsed network.
 
     Args:
@@ -27,17 +27,17 @@ class Tensor:
 
 
 @frozen
-class Layer:
+class ReadLayer:
     """A layer of a parsed network.
 
     Args:
         index: Its position in the network.
         name: Its name.
         kind: Name of its `LayerType`, for example "CONVOLUTION".
-        inputs: Tensor numbers; None where an optional input is absent.
-        outputs: Tensor numbers.
+        inputs: ReadTensor numbers; None where an optional input is absent.
+        outputs: ReadTensor numbers.
         values: Its attributes: enum values as their names, dimensions as tuples, weights as arrays, tensors as
-            `Tensor`, loops and conditionals as numbers of their own.
+            `ReadTensor`, loops and conditionals as numbers of their own.
         onnx_node: Name of the ONNX node that it came from; its own where the parser does not say.
         inside: What that node sits in, outermost first.
     """
@@ -59,12 +59,12 @@ class ReadNetwork:
     Args:
         tensors: Every tensor, by its number.
         layers: Every layer, in the network's order, which is not always one in which they can run.
-        inputs: Tensor numbers of the network's inputs.
-        outputs: Tensor numbers of its outputs.
+        inputs: ReadTensor numbers of the network's inputs.
+        outputs: ReadTensor numbers of its outputs.
     """
 
-    tensors: tuple[Tensor, ...]
-    layers: tuple[Layer, ...]
+    tensors: tuple[ReadTensor, ...]
+    layers: tuple[ReadLayer, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     keep_alive: Any = dataclasses.field(default=None, compare=False, repr=False)
