@@ -1,0 +1,40 @@
+"""`trtconv init`: a configuration that lists what is there, with bounds that the networks accept."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+from support.paths import ROOT
+from trtconv.core import config
+
+
+def test_init_writes_what_build_reads(call, tmp_path: Path) -> None:
+    (tmp_path / "nets").mkdir()
+    shutil.copy(ROOT / "models" / "super_resolution.onnx", tmp_path / "nets" / "sr.onnx")
+    shutil.copy(ROOT / "models" / "gan_generator.onnx", tmp_path)
+    (tmp_path / "broken.onnx").write_bytes(b"\x08 no model")
+    (tmp_path / ".venv").mkdir()
+    shutil.copy(ROOT / "models" / "unet.onnx", tmp_path / ".venv")
+    ended = call("init", str(tmp_path), "--format", "json")
+    assert ended.code == 0
+    told = json.loads(ended.out)
+    assert [each["path"] for each in told["models"]] == ["gan_generator.onnx", "nets/sr.onnx"]
+    assert [each["path"] for each in told["left_out"]] == ["broken.onnx"]
+    loaded = config.load(tmp_path / "trtconv.toml")
+    builds = [entry.build for entry in loaded.entries if entry.build is not None]
+    assert [build.model.name for build in builds] == ["gan_generator.onnx", "sr.onnx"]
+    assert {name: str(bounds) for name, bounds in builds[0].dims.items()} == {"batch": "1:1:8"}
+    assert all(bounds.min % 8 == 0 for name, bounds in builds[1].dims.items() if name != "batch")
+
+
+def test_init_replaces_nothing_unasked(call, tmp_path: Path) -> None:
+    assert call("init", str(tmp_path)).code == 2
+    shutil.copy(ROOT / "models" / "gan_generator.onnx", tmp_path)
+    assert call("init", str(tmp_path)).code == 0
+    ended = call("init", str(tmp_path))
+    assert ended.code == 2
+    assert "trtconv.toml exists" in ended.err
+    assert call("init", str(tmp_path), "--force").code == 0
+    assert call("init", str(tmp_path / "none")).code == 2

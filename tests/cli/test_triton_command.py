@@ -1,0 +1,170 @@
+"""`trtconv triton`: a repository whose configuration Triton's schema takes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
+
+from support import engines
+from trtconv.core.dims import Range
+
+STRING, INT64, INT32, BOOL, MESSAGE, ENUM = 9, 3, 5, 8, 11, 14
+MESSAGES: dict[str, dict[str, tuple[int, int, bool, str]]] = {
+    "ModelTensorReshape": {"shape": (1, INT64, True, "")},
+    "ModelInput": {
+        "name": (1, STRING, False, ""),
+        "data_type": (2, ENUM, False, "DataType"),
+        "dims": (4, INT64, True, ""),
+        "reshape": (5, MESSAGE, False, "ModelTensorReshape"),
+        "is_shape_tensor": (6, BOOL, False, ""),
+    },
+    "ModelOutput": {
+        "name": (1, STRING, False, ""),
+        "data_type": (2, ENUM, False, "DataType"),
+        "dims": (3, INT64, True, ""),
+        "reshape": (5, MESSAGE, False, "ModelTensorReshape"),
+        "is_shape_tensor": (6, BOOL, False, ""),
+    },
+    "ModelInstanceGroup": {
+        "count": (2, INT32, False, ""),
+        "kind": (4, ENUM, False, "Kind"),
+        "profile": (5, STRING, True, ""),
+    },
+    "ModelDynamicBatching": {"preferred_batch_size": (1, INT32, True, "")},
+    "ModelConfig": {
+        "name": (1, STRING, False, ""),
+        "platform": (2, STRING, False, ""),
+        "max_batch_size": (4, INT32, False, ""),
+        "input": (5, MESSAGE, True, "ModelInput"),
+        "output": (6, MESSAGE, True, "ModelOutput"),
+        "instance_group": (7, MESSAGE, True, "ModelInstanceGroup"),
+        "dynamic_batching": (11, MESSAGE, False, "ModelDynamicBatching"),
+    },
+}
+"""Of Triton's model_config.proto the fields that are written: number, type, whether repeated, and of which type."""
+ENUMS = {
+    "DataType": "INVALID BOOL UINT8 UINT16 UINT32 UINT64 INT8 INT16 INT32 INT64 FP16 FP32 FP64 STRING BF16",
+    "Kind": "AUTO GPU CPU MODEL",
+}
+
+
+def schema() -> Any:
+    file = descriptor_pb2.FileDescriptorProto(name="triton.proto", package="inference", syntax="proto3")
+    for name, values in ENUMS.items():
+        enum = file.enum_type.add(name=name)
+        prefix = "TYPE" if name == "DataType" else "KIND"
+        for number, value in enumerate(values.split()):
+            enum.value.add(name=f"{prefix}_{value}", number=number)
+    for name, fields in MESSAGES.items():
+        message = file.message_type.add(name=name)
+        for field, (number, kind, repeated, of) in fields.items():
+            type_name = f".inference.{of}" if of else None
+            message.field.add(name=field, number=number, type=kind, label=3 if repeated else 1, type_name=type_name)
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("inference.ModelConfig"))
+
+
+def config(folder: Path) -> Any:
+    return text_format.Parse((folder / "config.pbtxt").read_text(), schema()())
+
+
+IO = [
+    {"name": "x", "kind": "input", "dtype": "float32", "shape": [-1, 3, -1, -1]},
+    {"name": "y", "kind": "output", "dtype": "float16", "shape": [-1, 3, -1, -1]},
+]
+
+
+def test_batches_where_the_first_dimension_is_one_for_all(call, tmp_path: Path) -> None:
+    dims = {"n": Range(1, 2, 4), "h": Range(4, 8, 12), "w": Range(4, 8, 12)}
+    built = engines.build(tmp_path, dims=(dims, {**dims, "n": Range(1, 4, 8)}))
+    built.change_report(io=IO)
+    ended = call("triton", str(built.engine), str(tmp_path / "repository"), "--format", "json")
+    assert ended.code == 0
+    folder = tmp_path / "repository" / "net"
+    assert json.loads(ended.out)["models"][0] | {"folder": ""} == {
+        "name": "net",
+        "folder": "",
+        "max_batch_size": 8,
+        "why_no_batches": None,
+    }
+    made = config(folder)
+    assert (made.name, made.platform, made.max_batch_size) == ("net", "tensorrt_plan", 8)
+    assert [(t.name, t.data_type, list(t.dims)) for t in made.input] == [("x", 11, [3, -1, -1])]
+    assert [(t.name, t.data_type, list(t.dims)) for t in made.output] == [("y", 10, [3, -1, -1])]
+    assert list(made.instance_group[0].profile) == ["0", "1"]
+    assert list(made.dynamic_batching.preferred_batch_size) == [2, 4]
+    assert (folder / "1" / "model.plan").read_bytes() == built.engine.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"io": [IO[0], {**IO[1], "shape": [5, 3]}]}, "not every input and output"),
+        ({"io": [IO[0], {**IO[1], "shape": []}]}, "not every input and output"),
+    ],
+)
+def test_no_batches_where_they_cannot_be_made(call, tmp_path: Path, changes: Any, why: str) -> None:
+    built = engines.build(tmp_path)
+    built.change_report(**changes)
+    ended = call("triton", str(built.engine), str(tmp_path / "repository"))
+    assert ended.code == 0
+    assert why in ended.out
+    made = config(tmp_path / "repository" / "net")
+    assert made.max_batch_size == 0
+    assert list(made.input[0].dims) == [-1, 3, -1, -1]
+    assert list(made.output[0].dims) == (changes["io"][1]["shape"] or [1])
+    assert made.output[0].HasField("reshape") == (not changes["io"][1]["shape"])
+
+
+def test_no_profile_for_a_single_request_means_no_batches(call, tmp_path: Path) -> None:
+    built = engines.build(tmp_path, dims=({**engines.DIMS[0], "n": Range(2, 2, 4)},))
+    built.change_report(io=IO)
+    assert "no profile takes a single request" in call("triton", str(built.engine), str(tmp_path / "r")).out
+
+
+def test_names_are_no_configuration(call, tmp_path: Path) -> None:
+    name = 'x" } ] platform: "é\n\\'
+    built = engines.build(tmp_path)
+    built.change_report(io=[IO[0], {**IO[1], "name": name}])
+    assert call("triton", str(built.engine), str(tmp_path / "r")).code == 0
+    made = config(tmp_path / "r" / "net")
+    assert made.output[0].name == name
+    assert made.platform == "tensorrt_plan"
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"runtime__family": "rtx"}, "TensorRT-RTX"),
+        ({"plan__options": {"strip_weights": True}}, "has no weights"),
+        ({"io": [IO[0], {**IO[1], "dtype": "fp8"}]}, "has no type for"),
+        ({"io": []}, "no inputs and outputs"),
+    ],
+)
+def test_what_triton_cannot_serve_is_refused(call, tmp_path: Path, changes: Any, said: str) -> None:
+    built = engines.build(tmp_path)
+    built.change_report(**{"io": IO, **changes})
+    ended = call("triton", str(built.engine), str(tmp_path / "r"))
+    assert ended.code == 2
+    assert said in ended.err
+    assert not (tmp_path / "r").exists()
+
+
+def test_nothing_is_replaced_unasked(call, tmp_path: Path) -> None:
+    built = engines.build(tmp_path)
+    built.change_report(io=IO)
+    arguments = ("triton", str(built.engine), str(tmp_path / "r"))
+    assert call(*arguments).code == 0
+    ended = call(*arguments)
+    assert ended.code == 2
+    assert "model.plan exists" in ended.err
+    assert call(*arguments, "--version", "2").code == 0
+    assert call(*arguments, "--force").code == 0
+    twice = call("triton", str(built.engine), str(built.engine), str(tmp_path / "s"))
+    assert twice.code == 2
+    assert "Rename one" in twice.err

@@ -1,0 +1,67 @@
+"""`trtconv init`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from trtconv.cli import options
+from trtconv.cli.process.outcome import Command, Outcome
+from trtconv.core.errors import InputError
+
+
+@click.command(
+    "init",
+    cls=Command,
+    short_help="Write a trtconv.toml for the models that are here.",
+    epilog="""\b
+Examples:
+  The models below this folder, and then all their engines:
+    trtconv init
+    trtconv build
+  Those of another folder, into it:
+    trtconv init models
+
+\b
+Exit status: 0 written; 2 there is no model, or a trtconv.toml already.
+""",
+)
+@click.argument("folder", metavar="[FOLDER]", default=".")
+@click.option("--force", is_flag=True, help="Replace the trtconv.toml that is there.")
+@options.for_models
+@options.format_option("text", "json")
+def command(folder: str, force: bool, output_format: str) -> Outcome:
+    """Write a trtconv.toml for the models that are here.
+
+    Lists every .onnx file below FOLDER, with bounds for its dynamic dimensions that the network accepts: a batch of 1
+    to 8, other sizes near 64:256:512. A model that cannot be read is named in a comment.
+    """
+    from trtconv.cli.formats.init import find_models, toml
+    from trtconv.core import config
+    from trtconv.core.files import atomic_write
+    from trtconv.core.text import clean
+
+    path = Path(folder) / config.FILE
+    if not Path(folder).is_dir():
+        raise InputError(f"{folder} is no folder", "Give the folder of the models.")
+    if path.exists() and not force:
+        raise InputError(f"{path} exists", "Replace it with --force.")
+    found = find_models(Path(folder))
+    listed = [each for each in found if not each.fault]
+    if not listed:
+        raise InputError(
+            f"no .onnx file in {folder} can be read: {found[0].path}: {found[0].fault}", "Export it again."
+        )
+    atomic_write(path, toml(found).encode())
+    if output_format == "json":
+        from trtconv.cli.formats.json import render
+        from trtconv.core.encode import SCHEMA
+
+        models = [{"path": e.path, "dims": {name: text for name, text, _ in e.dims}} for e in listed]
+        rest = [{"path": each.path, "why": each.fault} for each in found if each.fault]
+        return Outcome(
+            render({"schema": SCHEMA, "config": str(path), "models": models, "left_out": rest, "exit_code": 0})
+        )
+    left = f", {len(found) - len(listed)} left out" if len(found) > len(listed) else ""
+    return Outcome(clean(f"wrote {path}: {len(listed)} models{left}; look at the bounds, then run trtconv build"))

@@ -1,0 +1,98 @@
+"""The trtconv.toml that `trtconv init` writes: every model that is there, with bounds that it accepts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from trtconv.core.dims import InputSpec
+from trtconv.core.errors import InputError, TrtconvError
+from trtconv.core.frozen import frozen
+from trtconv.core.text import clean
+
+_BATCH = (1, 1, 8)
+_SIZE = (64, 256, 512)
+_MOST_MODELS = 500
+
+
+@frozen
+class Found:
+    """A model and the bounds that are proposed for it.
+
+    Args:
+        path: From the folder of the configuration.
+        dims: Dimension to its bounds and what the model says of its sizes.
+        fault: Why it cannot be read; empty where it can.
+    """
+
+    path: str
+    dims: tuple[tuple[str, str, str], ...] = ()
+    fault: str = ""
+
+
+def find_models(folder: Path) -> list[Found]:
+    """Returns the models below a folder, those in hidden folders and virtual environments left out.
+
+    Raises:
+        InputError: There is none, or there are too many.
+    """
+    paths = [each for each in sorted(folder.rglob("*.onnx")) if each.is_file() and not _hidden(each, folder)]
+    if not paths:
+        raise InputError(f"there is no .onnx file in {folder}", "Export a model first: trtconv export --help.")
+    if len(paths) > _MOST_MODELS:
+        raise InputError(f"{folder} has {len(paths)} .onnx files", "Give the folder of those that are built.")
+    return [_found(path, folder) for path in paths]
+
+
+def _hidden(path: Path, folder: Path) -> bool:
+    parts = path.relative_to(folder).parts
+    return any(part.startswith(".") or part in ("site-packages", "node_modules") for part in parts)
+
+
+def _found(path: Path, folder: Path) -> Found:
+    from trtconv.graph.model import OnnxModel
+
+    name = path.relative_to(folder).as_posix()
+    try:
+        inputs = OnnxModel.load(path).inputs
+        return Found(name, tuple(_bounds(path, inputs)))
+    except TrtconvError as error:
+        return Found(name, fault=error.message)
+
+
+def _bounds(path: Path, inputs: Sequence[InputSpec]) -> Iterator[tuple[str, str, str]]:
+    """Yields a dimension, the bounds that are proposed for it, and which sizes the network accepts."""
+    from trtconv.shapes.report import SizesRequest, sizes
+
+    first = {spec.dims[0] for spec in inputs if spec.dims}
+    names = dict.fromkeys(name for spec in inputs for name in spec.dims if isinstance(name, str))
+    if not names:
+        return
+    told = sizes(SizesRequest(path)).to_json()["dims"]
+    for name in names:
+        dim = told.get(name) or {"valid": None, "accepted": "not known", "min": 1}
+        low, best, high = _BATCH if name in first else _SIZE
+        yield name, ":".join(str(_near(size, dim["valid"])) for size in (low, best, high)), dim["accepted"]
+
+
+def _near(size: int, valid: Sequence[int] | None) -> int:
+    return size if not valid else min(valid, key=lambda each: abs(each - size))
+
+
+def toml(found: Iterable[Found]) -> str:
+    """Returns the configuration."""
+    lines = ["# Models that 'trtconv check' and 'trtconv build' do; docs/config.md has every key.",
+             "# Bounds are MIN:OPT:MAX and were proposed by trtconv init: put in the sizes that you run."]  # fmt: skip
+    for model in found:
+        lines.append("")
+        if model.fault:
+            lines += [f"# {clean(model.path)} was left out: {clean(model.fault)}"]
+            continue
+        lines += ["[[models]]", f"path = {json.dumps(model.path)}"]
+        if model.dims:
+            lines += ["", "[models.dims]"]
+            lines += [
+                f"{json.dumps(n)} = {json.dumps(bounds)}  # accepted: {clean(said)}" for n, bounds, said in model.dims
+            ]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,144 @@
+"""What Triton Inference Server has to know of an engine: config.pbtxt, made of the report."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from trtconv.core.errors import InputError
+from trtconv.core.frozen import frozen
+from trtconv.core.requests.build_report import SavedReport
+
+TYPES = {
+    "bool": "TYPE_BOOL",
+    "uint8": "TYPE_UINT8",
+    "int8": "TYPE_INT8",
+    "int32": "TYPE_INT32",
+    "int64": "TYPE_INT64",
+    "float16": "TYPE_FP16",
+    "bfloat16": "TYPE_BF16",
+    "float32": "TYPE_FP32",
+}
+"""TensorRT's types to Triton's; Triton has none for the others."""
+
+
+@frozen
+class Served:
+    """How an engine is served.
+
+    Args:
+        name: Of the model, which is that of its folder.
+        batch: Largest batch that Triton may make of requests; 0 where requests bring their own.
+        why: Why Triton makes no batches; empty where it does.
+        config: Content of config.pbtxt.
+    """
+
+    name: str
+    batch: int
+    why: str
+    config: str
+
+
+def served(name: str, report: SavedReport) -> Served:
+    """Returns how an engine is served.
+
+    Args:
+        name: Of the model.
+        report: What `trtconv build` wrote of the engine.
+
+    Raises:
+        InputError: Triton cannot serve it: it is for TensorRT-RTX, has no weights, or a type that Triton does not know.
+    """
+    document = report.document
+    _refuse(report)
+    tensors = document.get("io") or ()
+    if not tensors:
+        raise InputError(f"{report.path} tells of no inputs and outputs", "Build the engine again.")
+    batch, why = _batch(report, tensors)
+    lines = [f"name: {_text(name)}", 'platform: "tensorrt_plan"', f"max_batch_size: {batch}"]
+    for kind in ("input", "output"):
+        lines += [f"{kind} ["]
+        blocks = [_tensor(report, tensor, batched=batch > 0) for tensor in tensors if tensor["kind"] == kind]
+        lines += [*",\n".join(blocks).splitlines(), "]"]
+    lines += _instances(len(report.profiles))
+    if batch > 1:
+        best = sorted({_batch_range(profile, tensors)[1] for profile in document["profiles"]} - {1})
+        preferred = f" preferred_batch_size: [ {', '.join(map(str, best))} ] " if best else " "
+        lines.append(f"dynamic_batching {{{preferred}}}")
+    return Served(name, batch, why, "\n".join(lines) + "\n")
+
+
+def _refuse(report: SavedReport) -> None:
+    document = report.document
+    if (document.get("runtime") or {}).get("family") == "rtx":
+        raise InputError(
+            f"{report.path}: the engine is for TensorRT-RTX, which Triton has no backend for",
+            "Build with --target tensorrt, by the version of TensorRT that is in the Triton container.",
+        )
+    if ((document.get("plan") or {}).get("options") or {}).get("strip_weights"):
+        raise InputError(
+            f"{report.path}: the engine has no weights, and Triton refits none", "Build it with its weights."
+        )
+
+
+def _batch(report: SavedReport, tensors: Sequence[Mapping[str, Any]]) -> tuple[int, str]:
+    """Returns the largest batch that Triton may make, and why it may make none."""
+    if any(not tensor["shape"] or tensor["shape"][0] != -1 for tensor in tensors):
+        return 0, "not every input and output has a dynamic first dimension"
+    if any(profile.values for profile in report.profiles):
+        return 0, "an input holds sizes"
+    first = {each.dims[0] if each.dims else None for each in report.inputs}
+    if len(first) != 1:
+        return 0, "the first dimension is not the same one in every input"
+    ranges = [_batch_range(profile, tensors) for profile in report.document["profiles"]]
+    if min(low for low, _, _ in ranges) != 1:
+        return 0, "no profile takes a single request"
+    return max(high for _, _, high in ranges), ""
+
+
+def _batch_range(profile: Mapping[str, Any], tensors: Sequence[Mapping[str, Any]]) -> tuple[int, int, int]:
+    name = next(tensor["name"] for tensor in tensors if tensor["kind"] == "input")
+    low, best, high = (int(profile[name][pick][0]) for pick in ("min", "opt", "max"))
+    return low, best, high
+
+
+def _tensor(report: SavedReport, tensor: Mapping[str, Any], batched: bool) -> str:
+    if tensor["dtype"] not in TYPES:
+        raise InputError(
+            f"{report.path}: {tensor['kind']} {tensor['name']} is {tensor['dtype']}, which Triton has no type for",
+            "Cast it in the model.",
+        )
+    dims = list(tensor["shape"])[1 if batched else 0 :]
+    lines = [f"    name: {_text(tensor['name'])}", f"    data_type: {TYPES[tensor['dtype']]}"]
+    lines.append(f"    dims: [ {', '.join(map(str, dims or [1]))} ]")
+    if not dims:
+        # Triton has no tensors without dimensions.
+        lines.append("    reshape { shape: [ ] }")
+    if any(tensor["name"] in profile.values for profile in report.profiles):
+        lines.append("    is_shape_tensor: true")
+    return "\n".join(["  {", *lines, "  }"])
+
+
+def _instances(profiles: int) -> Iterator[str]:
+    """Yields that all profiles may be used; by itself Triton takes the first alone."""
+    listed = ", ".join(f'"{index}"' for index in range(profiles))
+    chosen = f" profile: [ {listed} ]" if profiles > 1 else ""
+    yield f"instance_group [ {{ count: 1 kind: KIND_GPU{chosen} }} ]"
+
+
+def _text(text: str) -> str:
+    """Returns a string of a protobuf text, its bytes beyond ASCII written out."""
+    plain = "".join(
+        chr(byte) if 32 <= byte < 127 and byte not in (34, 92) else f"\\{byte:03o}" for byte in text.encode()
+    )
+    return f'"{plain}"'
+
+
+def triton_json(files: Sequence[tuple[Served, str]], schema: int) -> str:
+    """Renders what was written."""
+    models = [
+        {"name": each.name, "folder": folder, "max_batch_size": each.batch, "why_no_batches": each.why or None}
+        for each, folder in files
+    ]
+    return json.dumps({"schema": schema, "models": models, "exit_code": 0}, indent=2)
