@@ -24,7 +24,7 @@ FLAGS = {
     "check": "--dim --profile --minShapes --optShapes --maxShapes --value --target --no-rewrite --requantize --prove "
     "--format --fail-on --select --ignore --thorough --config --jobs -q --quiet -v --verbose --budget --follow-links",
     "export": "-o --output --input --dynamic --dim --static --arg --weights --output-name --exporter --no-proof "
-    "--no-check --target --format --fail-on -q --quiet",
+    "--no-check --trust --build --target --format --fail-on -q --quiet",
     "verify": "--dim --report --inputs --generator --seed --random --tolerance --cosine --mismatches --bisect --trust "
     "--require-engine --self-check --time-limit --format -q --quiet --budget --follow-links",
     "bench": "--dim --shapes --vs --report --warmup --duration --plot --runtime-cache --trust --time-limit --format -q "

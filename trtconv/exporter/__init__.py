@@ -16,7 +16,8 @@ from trtconv.core.files import check_writable
 from trtconv.core.progress import Progress
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.requests.export import ConvertReport, ExportReport
-from trtconv.exporter.request import DTYPES, AxisNames, ExportOptions, ExportRequest, InputDecl
+from trtconv.exporter.inputs import DTYPES, AxisNames, InputDecl, parse_bounds
+from trtconv.exporter.request import ExportOptions, ExportRequest
 from trtconv.exporter.torch_quiet import require_torch
 
 if TYPE_CHECKING:
@@ -26,7 +27,16 @@ Example = Any
 """A tensor, a sequence of them in forward's order, or a mapping of forward's parameter names to them."""
 DimBounds = Mapping[str, "Range | str | tuple[int, int]"]
 
-__all__ = ["ConvertReport", "ExportOptions", "ExportReport", "ExportRequest", "convert", "export", "export_spec"]
+__all__ = [
+    "ConvertReport",
+    "ExportOptions",
+    "ExportReport",
+    "ExportRequest",
+    "convert",
+    "convert_spec",
+    "export",
+    "export_spec",
+]
 
 
 def export_spec(request: ExportRequest, progress: Progress | None = None) -> ExportReport:
@@ -41,6 +51,30 @@ def export_spec(request: ExportRequest, progress: Progress | None = None) -> Exp
     from trtconv.exporter.run import run
 
     return run(request, progress)
+
+
+def convert_spec(request: ExportRequest, progress: Progress | None = None) -> ConvertReport:
+    """Does what `trtconv export SPEC --build` does: the engine is for the bounds of the export.
+
+    Raises:
+        InputError: As `export_spec`, or a dimension without bounds.
+        TrtconvError: As `export_spec` and `trtconv.build`.
+    """
+    from trtconv.exporter.request import plan_axes
+
+    axes = plan_axes(request.inputs, request.dynamic, request.dims, request.options.static)
+    open_ = [name for name in axes.places if name not in axes.bounds]
+    if open_:
+        flags = " ".join(f"--dim {name}=MIN:OPT:MAX" for name in open_)
+        raise InputError(f"--build needs bounds for {', '.join(open_)}", f"Add: {flags}")
+    options = dataclasses.replace(request.options, check=False)
+    exported = export_spec(dataclasses.replace(request, options=options), progress)
+    if exported.exit_code:
+        return ConvertReport(exported, None)
+    from trtconv import pipeline
+
+    build = BuildRequest(request.output, target=options.target, fail_on=options.fail_on)
+    return ConvertReport(exported, pipeline.build(build, progress))
 
 
 def export(
@@ -59,7 +93,8 @@ def export(
         example: A tensor, a sequence of tensors in forward's order, or a mapping of parameter names to tensors.
         output: Where the file goes.
         dynamic: Input name to the names of its axes, None for a static one: {"x": ("batch", None, "h", "w")}.
-        dims: Dimension name (or "INPUT:AXIS") to its bounds: a `Range`, "64:512" or (64, 512).
+        dims: Dimension name (or "INPUT:AXIS") to its bounds: a `Range`, "64:512", "64:512:/8" (multiples of 8) or
+            (64, 512).
         options: Target, output names, what to leave out.
         progress: Told of the stages.
 
@@ -84,7 +119,9 @@ def export(
     with clock.stage("run"):
         ready = torch_module.prepare(module, inputs, options.outputs, tuple(named.values()))
     axes: dict[str, AxisNames] = {name: tuple(names) for name, names in (dynamic or {}).items()}
-    bounds = {name: _range(bound) for name, bound in (dims or {}).items()}
+    texts = [f"{name}={bound}" for name, bound in (dims or {}).items() if isinstance(bound, str)]
+    bounds = {name: _range(bound) for name, bound in (dims or {}).items() if not isinstance(bound, str)}
+    bounds |= parse_bounds(texts)
     return run.export_subject(ready, type(module).__qualname__, path, axes, bounds, options, clock)
 
 
@@ -154,7 +191,5 @@ def _dtype(name: str, tensor: torch.Tensor) -> str:
     return dtype
 
 
-def _range(bound: Range | str | tuple[int, int]) -> Range:
-    if isinstance(bound, Range):
-        return bound
-    return Range.parse(bound if isinstance(bound, str) else ":".join(map(str, bound)))
+def _range(bound: Range | tuple[int, int]) -> Range:
+    return bound if isinstance(bound, Range) else Range.parse(":".join(map(str, bound)))

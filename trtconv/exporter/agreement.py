@@ -1,38 +1,39 @@
-"""The sizes that the module takes against those that the file takes, as the size lattice of `trtconv sizes` sees it."""
+"""The sizes that a file takes, as the size lattice of `trtconv sizes` sees them, against those of the module."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from trtconv.core.requests.export import SizeRule
 from trtconv.exporter.sizes import REACH
+from trtconv.exporter.trials import Trials
 from trtconv.graph.model import OnnxModel
 from trtconv.shapes.lattice import Sizes
 from trtconv.shapes.lattice.result import DimLattice
 
 _NAMED = 4
+_TRIED = 16
+Lattices = Mapping[str, DimLattice]
 
 
-def disagreements(path: Path, rules: Sequence[SizeRule]) -> tuple[str, ...]:
-    """Compares the rules that trials found with the lattice of the exported graph.
+def graph_lattice(path: Path, rules: Sequence[SizeRule]) -> Lattices:
+    """Returns which sizes a graph takes, by dimension; empty where that cannot be told.
 
     Args:
         path: The ONNX file.
-        rules: What trying the module has shown.
-
-    Returns:
-        One sentence a dimension on which the two differ; empty where they agree or nothing can be said.
+        rules: What trying the module has shown: the bounds to look at.
     """
     if not rules:
-        return ()
+        return {}
     try:
-        lattice = Sizes(OnnxModel.load(path)).lattice(
-            {rule.name: _span(rule) for rule in rules}, {rule.name: rule.example for rule in rules}
+        return (
+            Sizes(OnnxModel.load(path))
+            .lattice({rule.name: _span(rule) for rule in rules}, {rule.name: rule.example for rule in rules})
+            .dims
         )
     except Exception:  # a second opinion that cannot be had is no reason to fail
-        return ()
-    return tuple(s for rule in rules if rule.name in lattice.dims for s in _differs(rule, lattice.dims[rule.name]))
+        return {}
 
 
 def _span(rule: SizeRule) -> tuple[int, int]:
@@ -41,19 +42,44 @@ def _span(rule: SizeRule) -> tuple[int, int]:
     return low, high
 
 
-def _differs(rule: SizeRule, found: DimLattice) -> list[str]:
-    low, high = _span(rule)
-    ours = set(rule.valid or rule.sizes(rule.min, min(rule.max or high, high)))
-    theirs = set(range(low, high + 1) if found.valid is None else found.valid)
+def takes_all(lattices: Lattices, sizes: Mapping[str, int]) -> bool:
+    """Whether a graph takes every one of some sizes, as far as it is known."""
+    return all(name not in lattices or _takes(lattices[name], size) for name, size in sizes.items())
+
+
+def _takes(found: DimLattice, size: int) -> bool:
     # Of a long range only some sizes may have been looked at.
-    missing = ours - theirs if found.looked is None else (ours - theirs) & set(found.looked)
-    lost, more = sorted(missing), sorted(theirs - ours)
-    said = []
-    if lost:
-        said.append(f"{rule.name} {_listed(lost)}: PyTorch runs there, the file does not ({found.describe()})")
-    if more:
-        said.append(f"{rule.name} {_listed(more)}: the graph takes these too, PyTorch does not agree; keep to the rule")
-    return said
+    return found.valid is None or size in found.valid or (found.looked is not None and size not in found.looked)
+
+
+def first_lost(lattices: Lattices, rules: Sequence[SizeRule], example: Mapping[str, int]) -> dict[str, int] | None:
+    """Returns the first sizes that PyTorch takes and the graph does not, None where there are none."""
+    for rule in rules:
+        if rule.name in lattices and not rule.tied:
+            low, high = _span(rule)
+            ours = rule.valid or rule.sizes(max(rule.min, low), min(rule.max or high, high))
+            lost = [n for n in ours if not _takes(lattices[rule.name], n)]
+            if lost:
+                return {**example, rule.name: lost[0]}
+    return None
+
+
+def beyond_pytorch(lattices: Lattices, rules: Sequence[SizeRule], trials: Trials) -> tuple[str, ...]:
+    """Says, of dimensions that are alike in one sentence, which sizes the graph takes and PyTorch refuses."""
+    found: dict[str, list[str]] = {}
+    for rule in rules:
+        if rule.name not in lattices or rule.tied:
+            continue
+        low, high = _span(rule)
+        theirs = lattices[rule.name].valid or range(low, high + 1)
+        more = [n for n in theirs if low <= n <= high and not rule.takes(n)][:_TRIED]
+        refused = [n for n in more if not trials.ok({rule.name: n})]
+        if refused:
+            found.setdefault(_listed(refused), []).append(rule.name)
+    return tuple(
+        f"{' and '.join(names)} {sizes}: the file takes these too, PyTorch refuses them; keep to the rule"
+        for sizes, names in found.items()
+    )
 
 
 def _listed(sizes: Sequence[int]) -> str:

@@ -18,6 +18,7 @@ from trtconv.core.version import __version__
 from trtconv.exporter.source_line import blame_stack_text, first_line
 from trtconv.exporter.torch_module import Subject
 from trtconv.graph.scope import SOURCE_KEY
+from trtconv.graph.stored_bounds import DIMS_KEY
 from trtconv.graph.walk import all_nodes
 
 MODULE_KEY, CODE_KEY = "trtconv.module", "trtconv.code"
@@ -31,29 +32,14 @@ def read_raw(path: Path) -> onnx.ModelProto:
     return onnx.load(path, load_external_data=False)
 
 
-def finish(
-    proto: onnx.ModelProto,
-    subject: Subject,
-    inputs: Dims,
-    outputs: Dims,
-    rules: Sequence[SizeRule],
-    facts: Mapping[str, str],
-) -> None:
-    """Gives a model its dimension names, node names and sources; takes out what tells of this machine.
+def clean(proto: onnx.ModelProto, subject: Subject) -> None:
+    """Gives a model node names and sources; takes out what tells of this machine.
 
     Args:
         proto: What an exporter wrote; changed in place.
         subject: What was exported.
-        inputs: Dimensions of the inputs, sizes or names.
-        outputs: Dimensions of the outputs; a name that says how it follows from the inputs'.
-        rules: What is known of the dimensions; kept in the model's metadata.
-        facts: More metadata of the model.
     """
     graph = proto.graph
-    for value in (*graph.input, *graph.output):
-        dims = inputs.get(value.name, outputs.get(value.name))
-        if dims is not None:
-            _set_dims(value, dims)
     _forget_symbols(graph)
     _sources(graph, subject)
     _name_nodes(graph.node)
@@ -63,8 +49,34 @@ def finish(
     for function in proto.functions:
         for node in function.node:
             _clear(node)
-    known = {rule.name: {k: v for k, v in rule.to_json().items() if k != "from"} for rule in rules}
-    onnx.helper.set_model_props(proto, {"trtconv": __version__, "trtconv.dims": json.dumps(known), **facts})
+
+
+def label(
+    proto: onnx.ModelProto, inputs: Dims, outputs: Dims, rules: Sequence[SizeRule], facts: Mapping[str, str]
+) -> None:
+    """Gives a model the names of its dimensions, and writes down what is known of them.
+
+    Args:
+        proto: The model; changed in place.
+        inputs: Dimensions of the inputs, sizes or names.
+        outputs: Dimensions of the outputs; a name that says how it follows from the inputs'.
+        rules: What is known of the dimensions; kept in the model's metadata.
+        facts: More metadata of the model.
+    """
+    for value in (*proto.graph.input, *proto.graph.output):
+        dims = inputs.get(value.name, outputs.get(value.name))
+        if dims is not None:
+            _set_dims(value, dims)
+    known = {rule.name: _kept(rule) for rule in rules}
+    onnx.helper.set_model_props(proto, {"trtconv": __version__, DIMS_KEY: json.dumps(known), **facts})
+
+
+def _kept(rule: SizeRule) -> dict[str, Any]:
+    """Returns what a model keeps of a rule: with the bounds to build for, where they were asked for and are valid."""
+    kept = {key: value for key, value in rule.to_json().items() if key != "from"}
+    if rule.asked is not None and rule.max is not None:
+        kept["bounds"] = [rule.min, rule.example, rule.max]
+    return kept
 
 
 def _clear(part: Any) -> None:

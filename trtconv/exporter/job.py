@@ -1,4 +1,4 @@
-"""An export on its way: what is asked, and the drafts of the file."""
+"""One export on its way, and a file that came of one try."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from trtconv.core.frozen import frozen
 from trtconv.core.requests.export import Attempt, Proof, SizeRule
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.exporter import finish, writers
+from trtconv.exporter.guards import Guards
 from trtconv.exporter.request import Axes, ExportOptions
 from trtconv.exporter.sizes import output_dims
 from trtconv.exporter.torch_module import Subject
@@ -26,10 +27,15 @@ class Job:
         subject: What is exported.
         axes: Its dynamic dimensions.
         trials: Its behaviour at other sizes.
-        rules: What the trials showed.
+        rules: The sizes that PyTorch takes, as the trials showed; then those that the file takes.
         options: What was asked.
         clock: Times the stages.
         folder: Where files may lie while they are made.
+        joint: What ties dimensions together, in words.
+        attempts: The ways that were tried.
+        objection: What torch.export said last, where it refused.
+        guards: What torch.export relied on, where it did not.
+        blind: Whether the tracer made constants of sizes, and nobody can say what they mean.
     """
 
     subject: Subject
@@ -42,6 +48,8 @@ class Job:
     joint: tuple[str, ...] = ()
     attempts: list[Attempt] = dataclasses.field(default_factory=list)
     objection: Objection | None = None
+    guards: Guards | None = None
+    blind: bool = False
 
     @property
     def opset(self) -> int:
@@ -52,16 +60,27 @@ class Job:
 
 @frozen
 class Draft:
-    """A file that an exporter has written and we have finished, not yet handed out."""
+    """A file that an exporter has written and we have finished, not yet handed out.
+
+    Args:
+        exporter: Who wrote it.
+        proto: What was written; its weights may lie beside `path`.
+        path: Where.
+        proof: The comparison with PyTorch.
+        rules: The sizes that it takes.
+        notes: What the user should know of it.
+    """
 
     exporter: str
     proto: onnx.ModelProto
     path: Path
     proof: Proof
+    rules: tuple[SizeRule, ...]
+    notes: tuple[str, ...] = ()
 
 
-def interface_of(job: Job) -> tuple[finish.Dims, finish.Dims]:
-    """Returns the dimensions of inputs and outputs as the file declares them."""
+def interface_of(job: Job, rules: tuple[SizeRule, ...]) -> tuple[finish.Dims, finish.Dims]:
+    """Returns the dimensions of inputs and outputs as a file declares them that takes the sizes of `rules`."""
     subject, axes = job.subject, job.axes
     inputs = {
         each.name: tuple(
@@ -72,5 +91,5 @@ def interface_of(job: Job) -> tuple[finish.Dims, finish.Dims]:
     }
     if not axes.places:
         return inputs, {n: tuple(t.shape) for n, t in zip(subject.outputs, subject.expected, strict=True)}
-    found = output_dims(job.trials, job.rules, subject.outputs)
+    found = output_dims(job.trials, rules, subject.outputs)
     return inputs, dict(zip(subject.outputs, found, strict=True))

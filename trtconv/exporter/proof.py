@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from trtconv.core.dims import times
-from trtconv.core.requests.export import Proof, ProofRun, SizeRule
+from trtconv.core.requests.export import Blame, Proof, ProofRun, SizeRule
 from trtconv.exporter.request import Axes
 from trtconv.exporter.sizes import size_at, with_tied
 from trtconv.exporter.source_line import first_line
@@ -22,6 +22,8 @@ from trtconv.runtimes.compare import relative_error, same_network
 from trtconv.runtimes.onnxruntime import session_of
 
 FURTHER = 3
+_WAYS = 6
+"""Ways through the module that are tried beyond those."""
 _GROWTH = 16
 """How many times the example's elements a proof's inputs have at most."""
 
@@ -32,37 +34,62 @@ def tolerance(subject: Subject, quantized: bool) -> float:
     return same_network(types, quantized)
 
 
-def proof_sizes(subject: Subject, axes: Axes, rules: Sequence[SizeRule], trials: Trials) -> list[Mapping[str, int]]:
-    """Returns the sizes to compare at: the example, then the smallest, a lopsided and the largest affordable ones."""
+class Route(NamedTuple):
+    """One way through the module, as far as it can be told; files are compared at sizes of each.
+
+    Args:
+        suspicious: Whether it is not the way that was traced, by what the user's lines say.
+        violated: What the traced code relies on and does not hold there.
+        path: Its operations.
+        blame: The user's line that parts it from the traced way, where it is known.
+    """
+
+    suspicious: bool
+    violated: frozenset[int]
+    path: int
+    blame: Blame | None
+
+
+RouteOf = Callable[[Mapping[str, int]], Route]
+
+
+def proof_sizes(
+    subject: Subject, axes: Axes, rules: Sequence[SizeRule], trials: Trials, route: RouteOf
+) -> list[Mapping[str, int]]:
+    """Returns the sizes to compare at.
+
+    They are the example, the smallest, a lopsided and the largest affordable ones, then one for each way through the
+    module that the trials have met, those that are met most first.
+    """
     chosen: list[Mapping[str, int]] = [dict(axes.example)]
     for sizes in _candidates(subject, axes, rules):
         if sizes not in chosen and trials.ok(sizes):
             chosen.append(sizes)
         if len(chosen) == 1 + FURTHER:
             break
-    return chosen
+    ways: dict[Route, list[Mapping[str, int]]] = {}
+    for sizes in trials.seen():
+        if all(rule.takes(sizes[rule.name]) for rule in rules) and _affordable(subject, axes, sizes):
+            ways.setdefault(route(sizes), []).append(sizes)
+    covered = {route(sizes) for sizes in chosen}
+    new = [way for way in ways if way not in covered]
+    new.sort(key=lambda way: (way.suspicious, len(ways[way]), _distance(axes, ways[way][0])), reverse=True)
+    return [*chosen, *(ways[way][0] for way in new[:_WAYS])]
 
 
-def beyond_sizes(beyond: Mapping[str, int], rules: Sequence[SizeRule], trials: Trials) -> list[Mapping[str, int]]:
-    """Returns sizes on the far side of a limit that torch.export sees: the next, the middle and the largest.
+def _distance(axes: Axes, sizes: Mapping[str, int]) -> int:
+    """Returns how far sizes are from the example's: thresholds are rather met far away."""
+    return max((abs(size - axes.example[name]) for name, size in sizes.items()), default=0)
 
-    Where a trace agrees with PyTorch on both sides, the limit is one of torch.export's own (an assertion on sizes, a
-    choice of kernel) and no branch of the module's.
-    """
-    chosen: list[Mapping[str, int]] = []
-    example = {rule.name: rule.example for rule in rules}
-    for rule in rules:
-        if rule.name in beyond and rule.max is not None:
-            far = rule.sizes(beyond[rule.name], rule.max)
-            picks = {far[0], far[len(far) // 2], far[-1]} if far else set()
-            chosen += [s for n in sorted(picks) if trials.ok(s := with_tied(rules, {**example, rule.name: n}))]
-    return chosen
+
+def _affordable(subject: Subject, axes: Axes, sizes: Mapping[str, int]) -> bool:
+    limit = _GROWTH * sum(math.prod(each.shape) for each in subject.inputs)
+    return sum(math.prod(s) for s in axes.shapes(subject.inputs, sizes)) <= limit
 
 
 def _candidates(subject: Subject, axes: Axes, rules: Sequence[SizeRule]) -> Iterator[Mapping[str, int]]:
     if not rules:
         return
-    limit = _GROWTH * sum(math.prod(each.shape) for each in subject.inputs)
     tops = [(0.0, 1), (1.0, 2), (1.0, 4), (0.5, 1), (1.0, 1), (0.25, 2), (0.75, 1)]
     for turn, (share, factor) in enumerate(tops):
         sizes = {}
@@ -71,7 +98,7 @@ def _candidates(subject: Subject, axes: Axes, rules: Sequence[SizeRule]) -> Iter
             own = share if share in (0.0,) or (number + turn) % 2 else max(share - 0.5, 0.0)
             sizes[rule.name] = size_at(rule, own, max(factor * rule.example, rule.example + 2 * max(rule.step, 1)))
         sizes = with_tied(rules, sizes)
-        if sum(math.prod(s) for s in axes.shapes(subject.inputs, sizes)) <= limit:
+        if _affordable(subject, axes, sizes):
             yield sizes
 
 

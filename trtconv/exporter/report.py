@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,25 +13,15 @@ from trtconv.core.errors import EnvironmentMissing
 from trtconv.core.findings import worst
 from trtconv.core.requests.export import ExportReport, SizeRule
 from trtconv.core.stopwatch import Stopwatch
-from trtconv.exporter import finish
-from trtconv.exporter.agreement import disagreements
 from trtconv.exporter.job import Draft, Job, interface_of
 from trtconv.exporter.request import ExportOptions
 
 
 def report_of(job: Job, spec: str, draft: Draft) -> ExportReport:
     """Returns the report of an export whose draft was taken."""
-    inputs, outputs = interface_of(job)
-    notes = [*job.subject.notes]
-    if job.subject.sized:
-        notes.append(
-            f"{job.subject.sized} transposed convolution(s) with a computed output size are written with the largest "
-            "output_padding and a Slice to the size"
-        )
-    notes += [f"the operator {name} is not ONNX's own" for name in finish.custom_domains(draft.proto)]
-    with job.clock.stage("sizes"):
-        notes += disagreements(draft.path, job.rules)
-    notes += [n for rule in job.rules for n in (rule.remark, _range_note(rule)) if n]
+    inputs, outputs = interface_of(job, job.rules)
+    notes = [*job.subject.notes, *draft.notes]
+    notes += _notes_on(job.rules)
     if job.trials.exhausted:
         notes.append("trying sizes took too long and was cut short: what is said of them may be too lenient")
     return ExportReport(
@@ -50,13 +41,27 @@ def report_of(job: Job, spec: str, draft: Draft) -> ExportReport:
     )
 
 
+def _notes_on(rules: Sequence[SizeRule]) -> list[str]:
+    """Says what there is to say of the rules, once for dimensions that are alike."""
+    remarks: dict[str, list[str]] = {}
+    ranges: dict[str, list[str]] = {}
+    for rule in rules:
+        for text, said in ((rule.remark, remarks), (_range_note(rule), ranges)):
+            if text:
+                said.setdefault(text, []).append(rule.name)
+    return [
+        *(f"{' and '.join(names)}: {text}" for text, names in remarks.items()),
+        *(f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} {text}" for text, names in ranges.items()),
+    ]
+
+
 def _range_note(rule: SizeRule) -> str:
     """Says so where the bounds asked for have no valid size at their ends."""
     asked = rule.asked
     if asked is None or rule.max is None or (asked.min == rule.min and asked.max == rule.max):
         return ""
     why = f", from {rule.narrowed}" if rule.narrowed else ""
-    return f"{rule.name} is valid from {rule.min} to {rule.max} of {asked.min}:{asked.max}{why}"
+    return f"valid from {rule.min} to {rule.max} of {asked.min}:{asked.max}{why}"
 
 
 def model_identity(path: Path) -> dict[str, Any]:

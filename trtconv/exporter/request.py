@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import ast
-import difflib
+import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from trtconv.core.dim_flags import parse_dims
 from trtconv.core.dims import Range, Shape
 from trtconv.core.errors import InputError
 from trtconv.core.findings import Severity
@@ -16,42 +15,19 @@ from trtconv.core.frozen import frozen
 from trtconv.core.options import group, option
 from trtconv.core.requests.common import FAIL_ON, TARGET, Paths
 from trtconv.core.target import Target
+from trtconv.exporter.inputs import (
+    AxisNames,
+    InputDecl,
+    SteppedRange,
+    all_axes,
+    all_bounds,
+    parse_bounds,
+    parse_dynamic,
+    parse_inputs,
+)
 
-DTYPES = ("float32", "float16", "bfloat16", "float64", "int64", "int32", "int16", "int8", "uint8", "bool")
-_ALIASES = {
-    "float": "float32",
-    "fp32": "float32",
-    "half": "float16",
-    "fp16": "float16",
-    "bf16": "bfloat16",
-    "double": "float64",
-    "fp64": "float64",
-    "long": "int64",
-    "int": "int32",
-}
 EXPORTERS = ("auto", "torch.export", "torchscript")
 """What may write the file: the exporter over torch.export, the tracing one that torch calls legacy, or the better."""
-
-AxisNames = tuple[str | None, ...]
-"""One entry an axis of an input: the dimension's name, or None for a static axis."""
-
-
-@frozen
-class InputDecl:
-    """One input of the module.
-
-    Args:
-        name: The tensor's name in the ONNX file; that of `forward`'s parameter where there is one so called.
-        shape: The example's shape.
-        dtype: One of `DTYPES`.
-    """
-
-    name: str
-    shape: Shape
-    dtype: str = "float32"
-
-    def __str__(self) -> str:
-        return f"{self.name}={'x'.join(map(str, self.shape)) or 'scalar'}:{self.dtype}"
 
 
 @frozen
@@ -91,6 +67,8 @@ class ExportRequest(Paths):
         dims: Dimension name to its bounds.
         arguments: Keyword arguments of the factory.
         weights: A state dict to load, .pt or .safetensors.
+        trust: Whether a pickle may be read, which runs the code that is in it.
+        build: Whether the engine is built too.
         options: The rest.
     """
 
@@ -98,27 +76,29 @@ class ExportRequest(Paths):
     output: Path
     inputs: tuple[InputDecl, ...] = option(
         "--input",
-        "One input: its name (forward's parameter), the example's shape, its type (default float32). Repeatable.",
-        metavar="NAME=1x3x64x64[:DTYPE]",
+        "One input: its name (forward's parameter; may be left out where it is the only one), then the example's "
+        "shape, or its axes with bounds, as in x=batch,3,height=64:128:512,width=64:128:512, and its type (default "
+        "float32). Repeatable.",
+        metavar="[NAME=]1x3x64x64[:DTYPE]",
         many=True,
         default=(),
-        read=lambda texts: tuple(parse_input(text) for text in texts),
+        read=parse_inputs,
     )
     dynamic: Mapping[str, AxisNames] = option(
         "--dynamic",
-        "Name the dynamic axes of an input; _ is a static one. Repeatable.",
-        metavar="NAME=batch,_,height,width",
+        "Name the dynamic axes of an input; _ is a static one; a name alone gives it the usual ones. Repeatable.",
+        metavar="NAME[=batch,_,height,width]",
         many=True,
         default={},
         read=lambda texts: dict(parse_dynamic(text) for text in texts),
     )
     dims: Mapping[str, Range] = option(
         "--dim",
-        "Bound a dynamic dimension; MIN:OPT:MAX as in build is taken too. Repeatable.",
+        "Bound a dynamic dimension; MIN:OPT:MAX as in build is taken too, and a step: height=16:512:/8. Repeatable.",
         metavar="NAME=MIN:MAX",
         many=True,
         default={},
-        read=parse_dims,
+        read=parse_bounds,
     )
     arguments: Mapping[str, Any] = option(
         "--arg",
@@ -134,49 +114,13 @@ class ExportRequest(Paths):
         metavar="FILE",
         default=None,
     )
+    trust: bool = option(
+        "--trust", "Read a checkpoint of ultralytics, which is a pickle: runs the code that is in it.", default=False
+    )
+    build: bool = option(
+        "--build", "Build the engine too, MODEL.engine, for the bounds that were given.", default=False
+    )
     options: ExportOptions = group(ExportOptions)
-
-
-def parse_input(text: str) -> InputDecl:
-    """Reads one `--input`: "x=1x3x64x64", "t=1:int64", "scale=scalar"."""
-    name, equals, rest = text.partition("=")
-    name, rest = name.strip(), rest.strip()
-    if not (name and equals and rest):
-        raise InputError(f"--input {text!r} is not NAME=SHAPE[:DTYPE]", "Write --input x=1x3x64x64 or t=1:int64.")
-    shape, _, dtype = rest.partition(":")
-    return InputDecl(name, _shape(text, shape), _dtype(text, dtype or "float32"))
-
-
-def _shape(flag: str, text: str) -> Shape:
-    if text == "scalar":
-        return ()
-    sizes = text.split("x")
-    if not all(size.isascii() and size.isdecimal() and len(size) < 12 for size in sizes):
-        raise InputError(f"--input {flag!r}: the shape {text!r} is not integers joined by x", "Write 1x3x64x64.")
-    shape = tuple(int(size) for size in sizes)
-    if min(shape) < 1:
-        raise InputError(f"--input {flag!r} has a size below 1", "Give sizes of at least 1.")
-    return shape
-
-
-def _dtype(flag: str, text: str) -> str:
-    dtype = _ALIASES.get(text, text)
-    if dtype not in DTYPES:
-        near = difflib.get_close_matches(text, [*DTYPES, *_ALIASES], 1)
-        hint = f"Did you mean {near[0]}?" if near else f"Use one of {', '.join(DTYPES)}."
-        raise InputError(f"--input {flag!r}: there is no type {text!r}", hint)
-    return dtype
-
-
-def parse_dynamic(text: str) -> tuple[str, AxisNames]:
-    """Reads one `--dynamic`: "x=batch,_,height,width"; "_" is a static axis."""
-    name, equals, rest = text.partition("=")
-    axes = tuple(part.strip() for part in rest.split(","))
-    if not (name.strip() and equals and all(axes)):
-        raise InputError(
-            f"--dynamic {text!r} is not NAME=AXIS,AXIS,...", "Write --dynamic x=batch,_,height,width; _ is static."
-        )
-    return name.strip(), tuple(None if axis == "_" else axis for axis in axes)
 
 
 def parse_argument(text: str) -> tuple[str, Any]:
@@ -205,11 +149,17 @@ class Axes:
         places: Dimension name to the (input index, axis) where it occurs.
         example: Dimension name to its size in the example.
         bounds: Dimension name to its bounds, where any were given.
+        steps: Dimension name to the number that its sizes are to be multiples of, where one was given.
     """
 
     places: Mapping[str, tuple[tuple[int, int], ...]]
     example: Mapping[str, int]
     bounds: Mapping[str, Range]
+    steps: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+    def on_steps(self, sizes: Mapping[str, int]) -> bool:
+        """Whether sizes are multiples of the steps that were asked for."""
+        return all(sizes.get(name, 0) % step == 0 for name, step in self.steps.items())
 
     def shapes(self, inputs: Sequence[InputDecl], sizes: Mapping[str, int]) -> tuple[Shape, ...]:
         """Returns the inputs' shapes with the named dimensions set to `sizes`; others stay as in the example."""
@@ -239,7 +189,7 @@ def plan_axes(
     """
     index = {each.name: i for i, each in enumerate(inputs)}
     places: dict[str, list[tuple[int, int]]] = {}
-    for name, axes in dynamic.items():
+    for name, axes in all_axes(inputs, dynamic).items():
         if name not in index:
             raise InputError(f"--dynamic names {name!r}, which is no input", f"Inputs: {', '.join(index) or 'none'}.")
         shape = inputs[index[name]].shape
@@ -250,7 +200,7 @@ def plan_axes(
         for axis, dim in enumerate(axes):
             if dim is not None:
                 places.setdefault(dim, []).append((index[name], axis))
-    bounds = {_place(inputs, index, places, name): bound for name, bound in dims.items()}
+    bounds = {_place(inputs, index, places, name): bound for name, bound in all_bounds(inputs, dims).items()}
     example = {name: _size(inputs, name, at) for name, at in places.items()}
     _check_bounds(example, bounds)
     kept = [] if static else [n for n in places if n not in bounds or bounds[n].min < bounds[n].max]
@@ -258,6 +208,7 @@ def plan_axes(
         {n: tuple(places[n]) for n in kept},
         {n: example[n] for n in kept},
         {n: bounds[n] for n in kept if n in bounds},
+        {n: bound.step for n in kept if isinstance(bound := bounds.get(n), SteppedRange)},
     )
 
 
@@ -296,4 +247,8 @@ def _check_bounds(example: Mapping[str, int], bounds: Mapping[str, Range]) -> No
             raise InputError(
                 f"the example has {name} {example[name]}, outside --dim {name}={bound.min}:{bound.max}",
                 "Give --input a size within the bounds.",
+            )
+        if isinstance(bound, SteppedRange) and example[name] % bound.step:
+            raise InputError(
+                f"the example has {name} {example[name]}, no multiple of {bound.step}", "Give --input another size."
             )

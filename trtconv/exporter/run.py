@@ -4,31 +4,32 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import inspect
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import onnx
 import torch
 
 from trtconv.core.dims import Range
-from trtconv.core.errors import ExportFailed, InputError, TrtconvError
+from trtconv.core.errors import ExportFailed, InputError
 from trtconv.core.files import check_writable
 from trtconv.core.progress import Progress
-from trtconv.core.requests.export import Attempt, ExportReport, Proof, SizeRule
+from trtconv.core.requests.export import ExportReport, SizeRule
 from trtconv.core.stopwatch import Stopwatch
-from trtconv.exporter import finish, proof, write, writers
-from trtconv.exporter.job import Draft, Job, interface_of
+from trtconv.exporter import write
+from trtconv.exporter.candidates import best_draft
+from trtconv.exporter.inputs import AxisNames, InputDecl
+from trtconv.exporter.job import Job
 from trtconv.exporter.report import checked_export, model_identity, report_of
-from trtconv.exporter.request import Axes, AxisNames, ExportOptions, ExportRequest, InputDecl, plan_axes
+from trtconv.exporter.request import Axes, ExportOptions, ExportRequest, plan_axes
 from trtconv.exporter.sizes import find_rules, joint_failure
-from trtconv.exporter.source_line import first_line
 from trtconv.exporter.spec import load_spec, module_path
 from trtconv.exporter.torch_module import Subject, prepare
 from trtconv.exporter.torch_quiet import quiet_torch
 from trtconv.exporter.trials import Trials
-from trtconv.exporter.validate import Objection, Validated, export_program, program_axes
+from trtconv.exporter.validate import program_axes
 from trtconv.exporter.weights import load_weights
 
 _NEAR = 12
@@ -47,12 +48,13 @@ def run(request: ExportRequest, progress: Progress | None = None) -> ExportRepor
     with module_path(request.spec):
         with clock.stage("load"):
             check_writable(request.output)
-            loaded = load_spec(request.spec, request.arguments)
+            loaded = load_spec(request.spec, request.arguments, request.trust)
             notes: tuple[str, ...] = ()
             if request.weights is not None:
                 if not isinstance(loaded, torch.nn.Module):
                     raise InputError("--weights goes with a module; a .pt2 file has its own", "Leave out --weights.")
                 notes = load_weights(loaded, request.weights)
+        request = _named(request, loaded)
         asked = plan_axes(request.inputs, request.dynamic, request.dims) if request.inputs else None
         with clock.stage("run"):
             try:
@@ -63,6 +65,18 @@ def run(request: ExportRequest, progress: Progress | None = None) -> ExportRepor
         return export_subject(
             subject, request.spec, request.output, request.dynamic, request.dims, request.options, clock
         )
+
+
+def _named(request: ExportRequest, loaded: Any) -> ExportRequest:
+    """Gives the only input the name of forward's first parameter, where the call gives it none."""
+    if not any(not each.name for each in request.inputs):
+        return request
+    forward = getattr(loaded, "forward", None)
+    parameters = [] if forward is None else list(inspect.signature(forward).parameters)
+    name = parameters[0] if parameters else "input"
+    (only,) = request.inputs
+    dynamic = {name if key == "" else key: axes for key, axes in request.dynamic.items()}
+    return dataclasses.replace(request, inputs=(dataclasses.replace(only, name=name),), dynamic=dynamic)
 
 
 def export_subject(
@@ -83,7 +97,7 @@ def export_subject(
     _refuse_empty_ranges(rules)
     with tempfile.TemporaryDirectory(prefix="trtconv-export-") as folder:
         job = Job(subject, axes, trials, rules, options, clock, Path(folder), joint)
-        draft = _best_draft(job)
+        draft = best_draft(job)
         report = report_of(job, spec, draft)
         if draft.proof.failed:
             return dataclasses.replace(report, exit_code=1)
@@ -136,122 +150,9 @@ def _refuse_empty_ranges(rules: Sequence[SizeRule]) -> None:
     if baked:
         raise ExportFailed(
             "; ".join(rule.sentence() for rule in baked),
-            f"Mend that line so that {' and '.join(r.name for r in baked)} may change, or export with --static.",
+            f"Mend that line so that {' and '.join(r.name for r in baked)} may change, or leave it static: write _ for "
+            "its name.",
         )
-
-
-def _best_draft(job: Job) -> Draft:
-    """Tries the exporters in order; the first whose file is valid and proved is used."""
-    best: Draft | None = None
-    for exporter in _order(job):
-        try:
-            draft = _draft(job, exporter)
-        except TrtconvError as error:
-            job.attempts.append(Attempt(exporter, error.message))
-            continue
-        except Exception as error:  # the exporters raise whatever their parts raise
-            job.attempts.append(Attempt(exporter, f"{type(error).__name__}: {first_line(error)}"))
-            continue
-        if draft.proof.failed:
-            job.attempts.append(Attempt(exporter, _disproof(draft.proof)))
-            best = best or draft
-            continue
-        job.attempts.append(Attempt(exporter, "used"))
-        return draft
-    if best is not None and job.objection is None:
-        return best
-    raise _failure(job)
-
-
-def _disproof(found: Proof) -> str:
-    worst_run = max(found.runs, key=lambda run: run.max_relative_error or 0.0)
-    at = ", ".join(f"{name} {'x'.join(map(str, shape))}" for name, shape in worst_run.inputs.items())
-    return f"differs from PyTorch at {at}: {worst_run.why or f'relative error {worst_run.max_relative_error:.2g}'}"
-
-
-def _order(job: Job) -> list[str]:
-    """Returns the exporters to try: the tracing one first only where it alone keeps what the module says."""
-    asked, subject = job.options.exporter, job.subject
-    if asked != "auto":
-        return [asked]
-    if subject.program is not None:
-        return ["torch.export"]
-    if subject.scripted:
-        return ["torchscript"]
-    if subject.fake_quantized or subject.symbolic:
-        what = "fake-quantisation" if subject.fake_quantized else f"the ONNX symbolic of {subject.symbolic[0]}"
-        job.attempts.append(Attempt("torch.export", f"loses {what}, which the tracing exporter keeps"))
-        return ["torchscript"]
-    return ["torch.export", "torchscript"]
-
-
-def _draft(job: Job, exporter: str) -> Draft:
-    raw = _raw_program(job) if exporter == "torch.export" else _raw_trace(job)
-    with job.clock.stage("finish"):
-        proto = _finished(job, raw, exporter)
-        finish.check_proto(raw, proto)
-    found = Proof(why="not asked for")
-    if job.options.proof:
-        with job.clock.stage("proof"), quiet_torch():
-            quantized = any(node.op_type == "QuantizeLinear" for node in proto.graph.node)
-            sizes = proof.proof_sizes(job.subject, job.axes, job.rules, job.trials)
-            if job.objection is not None and exporter == "torchscript":
-                sizes += proof.beyond_sizes(job.objection.beyond, job.rules, job.trials)
-            limit = proof.tolerance(job.subject, quantized)
-            found = proof.prove(raw, job.subject, job.axes, sizes, limit)
-    return Draft(exporter, proto, raw, found)
-
-
-def _raw_program(job: Job) -> Path:
-    """Writes by way of torch.export, which also validates the dynamic dimensions."""
-    with job.clock.stage("validate"), quiet_torch():
-        found = export_program(job.subject, job.axes, job.rules, job.trials)
-        if isinstance(found, Objection) and job.subject.program is not None:
-            # Exported anew first: torch 2.13 cannot decompose a loaded program whose sizes are expressions (8*s0).
-            found = Validated(job.subject.program, job.rules)
-    if isinstance(found, Objection):
-        job.objection = found
-        raise ExportFailed(found.message)
-    job.rules = found.rules
-    with job.clock.stage("export"), quiet_torch():
-        return writers.write_program(found.program, job.subject, job.opset, job.folder)
-
-
-def _raw_trace(job: Job) -> Path:
-    if job.objection is not None and job.objection.kind == "data":
-        # A trace would keep one branch and say nothing.
-        raise ExportFailed("not tried: a trace would keep one branch and say nothing")
-    with job.clock.stage("export"), quiet_torch():
-        return writers.write_trace(job.subject, job.axes, job.opset, job.folder)
-
-
-def _finished(job: Job, raw: Path, exporter: str) -> onnx.ModelProto:
-    proto = finish.read_raw(raw)
-    inputs, outputs = interface_of(job)
-    facts = {"trtconv.exporter": exporter, "trtconv.torch": str(torch.__version__)}
-    finish.finish(proto, job.subject, inputs, outputs, job.rules, facts)
-    finish.set_versions(proto, job.options.target)
-    finish.write_axis(proto)
-    left = {value.name for value in proto.graph.input}
-    unused = [each.name for each in job.subject.inputs if each.name not in left]
-    if unused:
-        job.subject.notes.append(f"the exporter left out {', '.join(unused)}: the outputs do not depend on it")
-    return proto
-
-
-def _failure(job: Job) -> TrtconvError:
-    """Returns the error for a module that no exporter takes: torch.export's objection says it best."""
-    if job.objection is not None and job.objection.kind != "other":
-        return ExportFailed(job.objection.message, _HINTS[job.objection.kind])
-    tried = "\n".join(f"  {attempt.exporter}: {attempt.outcome}" for attempt in job.attempts)
-    return ExportFailed(f"no exporter of torch takes the module\n{tried}", "Replace what they name, or try --static.")
-
-
-_HINTS = {
-    "data": "Take the branch out of forward, or write it with torch.where or torch.cond.",
-    "specialized": "Use tensor operations or x.shape itself there (no int(), no constant), or export with --static.",
-    "narrowed": "Narrow --dim to one side, or take the branch out of forward.",
-}
 
 
 def _with_near_sizes(error: InputError, loaded: Any, inputs: Sequence[InputDecl], axes: Axes | None) -> InputError:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import random
 from collections.abc import Iterator, Sequence
 
@@ -14,8 +13,10 @@ from trtconv.exporter.trials import TooExpensive, Trials
 REACH = 130
 """How far from the example the next valid size is looked for; larger steps are tried as powers of two of the size."""
 _TIE_REACH = 66
-_FOLLOWED = 5
-"""Sizes in a row that must be valid and grow alike for a step to count."""
+_PERIOD = 32
+"""Largest step of sizes that are valid by several remainders."""
+_SAMPLED = 12
+"""Sizes in a row that are looked at before a pattern is believed."""
 _INNER = 3
 """Random sizes in range at which a step is tried again."""
 
@@ -24,11 +25,34 @@ def find_rules(trials: Trials) -> tuple[SizeRule, ...]:
     """Finds the rule of every dynamic dimension, with the others as in the example."""
     rules: dict[str, SizeRule] = {}
     for name in trials.axes.places:
-        rules[name] = _limited(trials, _rule(trials, name))
+        alike = next((same for rule in rules.values() if (same := _alike(trials, name, rule)) is not None), None)
+        rules[name] = _limited(trials, alike or _rule(trials, name))
     baked = [name for name, rule in rules.items() if rule.baked]
+    if trials.meta and any(trials.runs_eagerly({name: size}) for name in baked for size in _others(trials, name)):
+        trials.leave_meta()
+        return find_rules(trials)
     for name in baked:
         rules[name] = _tied(trials, rules[name], [other for other in baked if other != name])
     return tuple(rules.values())
+
+
+def _others(trials: Trials, name: str) -> tuple[int, ...]:
+    """Returns some sizes that a dimension of one size only must refuse in eager mode too."""
+    example = trials.axes.example[name]
+    return (example + 1, 2 * example)
+
+
+def _alike(trials: Trials, name: str, other: SizeRule) -> SizeRule | None:
+    """Returns the rule that another dimension has, where some samples say that this one's is the same."""
+    example = trials.axes.example[name]
+    if other.step < 2 or example % other.step != other.offset:
+        return None
+    rule = SizeRule(name, example, other.step, other.offset, offsets=other.offsets)
+    near = {*range(1, min(other.step, _SAMPLED)), other.step // 2, other.step - 1, other.step, other.step + 1}
+    if any(trials.ok({name: example + k}) != rule.takes(example + k) for k in sorted({*near, 2 * other.step})):
+        return None
+    asked = trials.axes.bounds.get(name)
+    return dataclasses.replace(rule, asked=asked, min=example, max=example, blame=_who_wants(trials, name, other.step))
 
 
 def _rule(trials: Trials, name: str) -> SizeRule:
@@ -40,10 +64,10 @@ def _rule(trials: Trials, name: str) -> SizeRule:
         if not found:
             continue
         step = abs(found[0] - example)
-        blame = _who_wants(trials, name, step)
         if len(found) == 1 or abs(found[1] - found[0]) == step:
+            blame = _who_wants(trials, name, step)
             return dataclasses.replace(rule, step=step, offset=example % step, blame=blame)
-        return _irregular(trials, rule, found[0])
+        return _irregular(trials, rule)
     for size in (example * 2, example * 3, example // 2):
         if size not in (0, example) and trials.ok({name: size}):
             step = abs(size - example)
@@ -51,37 +75,22 @@ def _rule(trials: Trials, name: str) -> SizeRule:
     return dataclasses.replace(rule, step=0, blame=trials.blame({name: example + 1}))
 
 
-def _irregular(trials: Trials, rule: SizeRule, other: int) -> SizeRule:
-    """Settles a dimension whose valid sizes follow no single step.
+def _irregular(trials: Trials, rule: SizeRule) -> SizeRule:
+    """Settles a dimension whose valid sizes follow no single step: by its remainders, else by a list.
 
-    Often that is a lattice and sizes beside it that run too, but whose outputs do not follow: a U-Net of stride 4 with
-    output_padding takes 63 and returns 64. The lattice is what should be exported.
+    A U-Net of stride 4 with output_padding takes multiples of 4, and 63 as well.
     """
     name, example = rule.name, rule.example
-    for step in range(2, REACH // 2):
-        if all(trials.ok({name: n}) for n in (example + step, example + 2 * step)) and _follows(trials, rule, step):
-            remark = f"{name} {other} runs too, but there the outputs do not follow the inputs' size"
-            blame = _who_wants(trials, name, step)
-            return dataclasses.replace(rule, step=step, offset=example % step, blame=blame, remark=remark)
+    blame = next((b for n in range(example, example + _PERIOD) if (b := trials.blame({name: n}))), None)
+    for step in range(2, _PERIOD + 1):
+        runs = [trials.ok({name: example + k}) for k in range(max(2 * step, _SAMPLED))]
+        if runs[step:] == runs[:-step]:
+            rests = tuple(sorted((example + k) % step for k in range(1, step) if runs[k]))
+            return dataclasses.replace(rule, step=step, offset=example % step, offsets=rests, blame=blame)
     low, high = (rule.asked.min, rule.asked.max) if rule.asked else (1, example + REACH)
     window = range(max(low, example - REACH), min(high, example + REACH) + 1)
     valid = tuple(n for n in window if trials.ok({name: n}))
-    blame = next((b for n in window if (b := trials.blame({name: n}))), None)
     return dataclasses.replace(rule, step=0, min=valid[0], max=valid[-1], valid=valid, blame=blame)
-
-
-def _follows(trials: Trials, rule: SizeRule, step: int) -> bool:
-    """Whether every multiple of a step around the example is valid, with outputs that grow by the same each time."""
-    try:
-        shapes = [trials.outputs({rule.name: rule.example + k * step}) for k in range(_FOLLOWED)]
-        shapes += [trials.outputs({rule.name: n}) for k in (1, 2) if (n := rule.example - k * step) > step]
-    except TooExpensive:
-        return True
-    except Exception:
-        return False
-    flat = [[size for shape in shapes_ for size in shape] for shapes_ in shapes]
-    grown = [[b - a for a, b in zip(x, y, strict=True)] for x, y in itertools.pairwise(flat[:_FOLLOWED])]
-    return all(each == grown[0] for each in grown)
 
 
 def _who_wants(trials: Trials, name: str, step: int) -> Blame | None:
@@ -94,19 +103,18 @@ def _who_wants(trials: Trials, name: str, step: int) -> Blame | None:
 
 
 def _neighbours(trials: Trials, name: str, direction: int) -> list[int]:
-    """Returns the next two valid sizes in one direction, or fewer."""
+    """Returns the next valid size in one direction, and the one after it as far as some samples tell; or fewer."""
     example = trials.axes.example[name]
-    found: list[int] = []
-    size, end = example, example + direction * REACH
-    while size != end and len(found) < 2:
-        size += direction
-        if size < min(2, example):
-            # A size of 1 broadcasts: that it runs does not make it valid.
-            break
-        if trials.ok({name: size}):
-            found.append(size)
-            end = size + direction * abs(size - example) if len(found) == 1 else end
-    return found
+    # A size of 1 broadcasts: that it runs does not make it valid.
+    least = min(2, example)
+    sizes = (example + direction * k for k in range(1, REACH + 1))
+    first = next((n for n in sizes if n >= least and trials.ok({name: n})), None)
+    if first is None:
+        return []
+    step = abs(first - example)
+    between = sorted({1, step // 2, step - 1} & set(range(1, step)))
+    after = [first + direction * k for k in (*between, step)]
+    return [first, *[n for n in after if n >= least and trials.ok({name: n})][:1]]
 
 
 def _limited(trials: Trials, rule: SizeRule) -> SizeRule:
@@ -114,12 +122,12 @@ def _limited(trials: Trials, rule: SizeRule) -> SizeRule:
     if rule.step == 0:
         return rule
     low = rule.asked.min if rule.asked else 1
-    lowest = next(iter(rule.sizes(low, rule.example)))
+    lowest = rule.sizes(low, rule.example)[0]
     smallest = _edge(trials, rule, lowest)
     narrowed = trials.blame({rule.name: lowest}) if smallest != lowest else None
     largest = None
     if rule.asked:
-        highest = rule.asked.max - (rule.asked.max - rule.offset) % rule.step
+        highest = rule.sizes(rule.example, rule.asked.max)[-1]
         largest = _edge(trials, rule, highest)
         narrowed = narrowed or (trials.blame({rule.name: highest}) if largest != highest else None)
     elif not trials.ok({rule.name: rule.example + 8 * rule.step}):
@@ -133,20 +141,17 @@ def _edge(trials: Trials, rule: SizeRule, wanted: int) -> int:
     """Returns the valid size nearest to `wanted`, on the example's side of it; by bisection."""
     if trials.ok({rule.name: wanted}):
         return wanted
-    bad, good = wanted, rule.example
-    while abs(good - bad) > rule.step:
-        middle = (
-            good + (bad - good) // (2 * rule.step) * rule.step
-            if bad > good
-            else good - ((good - bad) // (2 * rule.step) * rule.step)
-        )
-        if middle == good:
-            break
-        if trials.ok({rule.name: middle}):
+    sizes = rule.sizes(min(wanted, rule.example), max(wanted, rule.example))
+    if wanted < rule.example:
+        sizes = sizes[::-1]
+    good, bad = 0, len(sizes) - 1
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        if trials.ok({rule.name: sizes[middle]}):
             good = middle
         else:
             bad = middle
-    return good
+    return sizes[good]
 
 
 def _held_to(trials: Trials, rule: SizeRule) -> SizeRule:
@@ -235,7 +240,7 @@ def output_dims(trials: Trials, rules: Sequence[SizeRule], outputs: Sequence[str
     unknown = tuple(tuple(f"{name}_{axis}" for axis in range(len(base[o]))) for o, name in enumerate(outputs))
     varied: dict[str, list[tuple[int, tuple[Shape, ...]]]] = {}
     for rule in rules:
-        for size in _two_more(rule):
+        for size in _varied(rule):
             try:
                 shapes = trials.outputs(with_tied(rules, {r.name: r.example for r in rules} | {rule.name: size}))
             except TooExpensive:
@@ -250,15 +255,17 @@ def output_dims(trials: Trials, rules: Sequence[SizeRule], outputs: Sequence[str
     )
 
 
-def _two_more(rule: SizeRule) -> list[int]:
+def _varied(rule: SizeRule) -> list[int]:
     if rule.baked or rule.tied:
         return []
     if rule.valid is not None:
         return [n for n in rule.valid if n != rule.example][:2]
     step = rule.step
     low, high = rule.min, rule.max
-    near = [rule.example + k * step for k in (1, 2, -1, -2, 3)]
-    return [n for n in near if n >= low and (high is None or n <= high)][:2]
+    near = [n for k in (1, 2, -1, -2, 3) if low <= (n := rule.example + k * step) and (high is None or n <= high)][:2]
+    # Near ones may share what a stride or a patch rounds to; the ends were tried before.
+    ends = (low, high if high is not None else rule.example + 8 * step)
+    return [*near, *(n for n in ends if n not in (*near, rule.example))]
 
 
 def _axis_name(

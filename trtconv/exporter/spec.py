@@ -18,9 +18,11 @@ from typing import Any, TypeAlias
 import torch
 
 from trtconv.core.errors import InputError
+from trtconv.exporter.libraries import load_ultralytics, maker_of
+from trtconv.exporter.request import parse_argument
 from trtconv.exporter.source_line import blame_exception, first_line, is_users
 
-_FORMS = "Write path/to/file.py:factory, package.module:Class, program.pt2 or scripted.pt."
+_FORMS = "Write path/to/file.py:factory, package.module:Class, timm:NAME, program.pt2 or scripted.pt."
 Loaded: TypeAlias = "torch.nn.Module | torch.export.ExportedProgram"
 
 
@@ -37,16 +39,22 @@ def module_path(spec: str) -> Iterator[None]:
             sys.path.remove(str(folder))
 
 
-def load_spec(spec: str, arguments: Mapping[str, Any]) -> Loaded:
+def load_spec(spec: str, arguments: Mapping[str, Any], trust: bool = False) -> Loaded:
     """Makes or reads what a SPEC names.
 
     Args:
-        spec: One of the four forms.
+        spec: One of the forms.
         arguments: Keyword arguments of the factory or class.
+        trust: Whether a pickle may be read, which runs the code that is in it.
 
     Raises:
         InputError: The SPEC does not resolve, the factory raises, or it returns no module.
     """
+    scheme, _, rest = spec.partition(":")
+    name, _, query = rest.partition("?")
+    maker = maker_of(scheme, name) if name else None
+    if maker is not None:
+        return _make(spec, maker, {**dict(parse_argument(text) for text in query.split("&") if text), **arguments})
     target, colon, attribute = spec.rpartition(":")
     if colon and target and attribute.replace(".", "").isidentifier():
         owner = _import_file(Path(target)) if target.endswith(".py") else _import_module(target)
@@ -58,7 +66,9 @@ def load_spec(spec: str, arguments: Mapping[str, Any]) -> Loaded:
         raise InputError(f"{spec} names no factory", f"Write {spec}:build, where build() returns the module.")
     if not path.exists():
         raise InputError(f"{spec} is neither a file nor MODULE:NAME", _FORMS)
-    return _load_program(path) if path.suffix == ".pt2" else _load_script(path)
+    if path.suffix == ".pt2":
+        return _load_program(path)
+    return load_ultralytics(path) if trust and _is_checkpoint(path) else _load_script(path)
 
 
 def _import_file(path: Path) -> types.ModuleType:
@@ -158,11 +168,22 @@ def _load_script(path: Path) -> torch.nn.Module:
             warnings.simplefilter("ignore", DeprecationWarning)
             module: torch.nn.Module = torch.jit.load(path, map_location="cpu")
     except Exception as error:
-        hint = "A state dict or pickled module cannot be exported alone: name its class, and give --weights."
+        hint = (
+            "A state dict or pickled module cannot be exported alone: name its class, and give --weights. A checkpoint "
+            "of ultralytics is read with --trust, which runs the code that is in it."
+        )
         raise InputError(
             f"{path} is no TorchScript file: {first_line(error)}", hint if _pickled(path) else _FORMS
         ) from (error)
     return module
+
+
+def _is_checkpoint(path: Path) -> bool:
+    """Whether a file is what torch.save writes, and not TorchScript, which has its code beside the data."""
+    if not zipfile.is_zipfile(path):
+        return False
+    with zipfile.ZipFile(path) as archive:
+        return not any(name.rpartition("/")[2] == "constants.pkl" for name in archive.namelist())
 
 
 def _pickled(path: Path) -> bool:

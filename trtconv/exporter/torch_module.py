@@ -15,9 +15,11 @@ from torch.overrides import TorchFunctionMode
 from trtconv.core.dims import Shape
 from trtconv.core.errors import InputError
 from trtconv.core.requests.export import Blame
-from trtconv.exporter.request import InputDecl
+from trtconv.exporter.inputs import InputDecl
+from trtconv.exporter.request import Axes
 from trtconv.exporter.source_line import blame_exception, blame_frame, first_line
 from trtconv.exporter.spec import Loaded
+from trtconv.exporter.state import restored
 
 _SENSITIVE = (torch.nn.modules.batchnorm._BatchNorm, torch.nn.modules.dropout._DropoutNd)
 """Modules that compute something else in train mode."""
@@ -59,7 +61,7 @@ class Subject:
 
     def run(self, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         """Runs the module in eager PyTorch."""
-        with torch.no_grad():
+        with torch.no_grad(), restored(self.module):
             return as_tuple(self.module(*copies(tensors)))
 
 
@@ -139,6 +141,7 @@ def prepare(
     subject = Subject(_adapted(module, keywords, order), tuple(inputs), example, (), (), program, scripted, notes=notes)
     if isinstance(subject.module, Adapter):
         subject.prefix = "inner."
+    subject.notes.extend(_renamed(module, program, subject.inputs))
     _first_run(subject, outputs)
     return subject
 
@@ -179,17 +182,26 @@ def _program_example(
     return inputs, tuple(tensors)
 
 
-def random_inputs(inputs: Sequence[InputDecl], shapes: Sequence[Shape], seed: int) -> tuple[torch.Tensor, ...]:
-    """Returns seeded random tensors: normal floats, integers and booleans of 0 and 1."""
+def random_inputs(
+    inputs: Sequence[InputDecl], shapes: Sequence[Shape], seed: int, scale: float = 1.0
+) -> tuple[torch.Tensor, ...]:
+    """Returns seeded random tensors: normal floats times `scale`, integers and booleans of 0 and 1."""
     generator = torch.Generator().manual_seed(seed)
     made = []
     for each, shape in zip(inputs, shapes, strict=True):
         dtype: torch.dtype = getattr(torch, each.dtype)
         if dtype.is_floating_point:
-            made.append(torch.randn(shape, generator=generator).to(dtype))
+            made.append((scale * torch.randn(shape, generator=generator)).to(dtype))
         else:
             made.append(torch.randint(0, 2, shape, generator=generator).to(dtype))
     return tuple(made)
+
+
+def example_at(subject: Subject, axes: Axes, sizes: Mapping[str, int]) -> tuple[torch.Tensor, ...]:
+    """Returns inputs of some sizes, the example itself where they are its own."""
+    if all(size == axes.example[name] for name, size in sizes.items()):
+        return copies(subject.example)
+    return random_inputs(subject.inputs, axes.shapes(subject.inputs, sizes), 0)
 
 
 def _bind(
@@ -225,6 +237,22 @@ def _bind(
     return str(signature), keywords
 
 
+def _renamed(
+    module: torch.nn.Module, program: torch.export.ExportedProgram | None, inputs: Sequence[InputDecl]
+) -> list[str]:
+    """Says which inputs have another name than forward's parameter: one may be a mistake."""
+    if program is not None or isinstance(module, torch.jit.ScriptModule):
+        return []
+    try:
+        parameters = list(inspect.signature(module.forward).parameters.values())
+    except (TypeError, ValueError):
+        return []
+    names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    if {each.name for each in inputs} & set(names):
+        return []
+    return [f"input {i.name} is forward's {name}" for i, name in zip(inputs, names, strict=False)]
+
+
 def _adapted(module: torch.nn.Module, keywords: Sequence[str], order: str) -> torch.nn.Module:
     return Adapter(module, keywords) if keywords else module
 
@@ -232,7 +260,7 @@ def _adapted(module: torch.nn.Module, keywords: Sequence[str], order: str) -> to
 def _first_run(subject: Subject, outputs: Sequence[str]) -> None:
     """Runs the example once, watching what the module does, and learns its outputs."""
     try:
-        with torch.no_grad(), _watching(subject):
+        with torch.no_grad(), restored(subject.module), _watching(subject):
             adapter = subject.module
             result = (adapter.call if isinstance(adapter, Adapter) else adapter)(*copies(subject.example))
     except Exception as error:
@@ -287,6 +315,15 @@ class _Recorder(TorchFunctionMode):  # type: ignore[misc]
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.seen = self.seen or is_fake_quantize(func)
+        return func(*args, **(kwargs or {}))
+
+
+class WithoutFakeQuantize(TorchFunctionMode):  # type: ignore[misc]
+    """Leaves fake-quantisation out: it changes no shape, and neither the meta device nor torch.export has it."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if is_fake_quantize(func) and args:
+            return args[0].clone()
         return func(*args, **(kwargs or {}))
 
 

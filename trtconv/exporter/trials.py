@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import copy
 import math
+import re
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -13,10 +15,12 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from trtconv.core.dims import Shape
+from trtconv.core.frozen import frozen
 from trtconv.core.requests.export import Blame
 from trtconv.exporter.request import Axes
-from trtconv.exporter.source_line import blame_exception
-from trtconv.exporter.torch_module import Subject, as_tuple, is_fake_quantize, random_inputs
+from trtconv.exporter.source_line import blame_exception, blame_frame
+from trtconv.exporter.state import restored
+from trtconv.exporter.torch_module import Subject, WithoutFakeQuantize, as_tuple, random_inputs
 
 SECONDS = 30.0
 """Processor time that all trials of a module may take."""
@@ -27,6 +31,14 @@ Sizes = Mapping[str, int]
 
 class TooExpensive(Exception):
     """A trial that is not worth its time; says nothing about the size."""
+
+
+@frozen
+class Ran:
+    """A trial that succeeded: the outputs' shapes, and a hash of the operations that made them."""
+
+    shapes: tuple[Shape, ...]
+    path: int
 
 
 class Trials:
@@ -40,18 +52,32 @@ class Trials:
     def __init__(self, subject: Subject, axes: Axes) -> None:
         self.subject = subject
         self.axes = axes
-        self._seen: dict[tuple[int, ...], tuple[Shape, ...] | Exception] = {}
-        expected = tuple(tuple(t.shape) for t in subject.expected)
-        self._run: Callable[[Sequence[Shape]], tuple[Shape, ...]] = self._eager
+        self._seen: dict[tuple[int, ...], Ran | Exception] = {}
         self.meta = False
         self.exhausted = False
         self._spent = 0.0
+        self._accepts: Callable[[Sizes], bool] = axes.on_steps
         with contextlib.suppress(Exception):
-            run = _meta_runner(subject)
-            if run([each.shape for each in subject.inputs]) == expected:
-                self._run, self.meta = run, True
-        if expected:
-            self._seen[self._key({})] = expected
+            self._twin = _meta_twin(subject)
+            ran = self._on_meta(self._shapes({}), _Operations())
+            if ran == tuple(tuple(t.shape) for t in subject.expected):
+                self.meta = True
+
+    def narrowed(self, accepts: Callable[[Sizes], bool]) -> Trials:
+        """Returns the same trials with further sizes refused: those that are not accepted."""
+        same = copy.copy(self)
+        own = self._accepts
+        same._accepts = lambda sizes: own(sizes) and accepts(sizes)
+        return same
+
+    def seen(self) -> list[dict[str, int]]:
+        """Returns the sizes at which the module has run."""
+        names = list(self.axes.example)
+        ran = [dict(zip(names, key, strict=True)) for key, found in self._seen.items() if isinstance(found, Ran)]
+        return [sizes for sizes in ran if self._accepts(sizes)]
+
+    def _shapes(self, sizes: Sizes) -> tuple[Shape, ...]:
+        return self.axes.shapes(self.subject.inputs, sizes)
 
     def _key(self, sizes: Sizes) -> tuple[int, ...]:
         return tuple(sizes.get(name, example) for name, example in self.axes.example.items())
@@ -63,6 +89,21 @@ class Trials:
             TooExpensive: The trial would cost too much.
             Exception: Whatever the module raises at these sizes.
         """
+        return self._ran(sizes).shapes
+
+    def path_or(self, sizes: Sizes, unknown: int) -> int:
+        """Returns a number that is the same where the module runs through the same operations.
+
+        Args:
+            sizes: The sizes.
+            unknown: The number where the module refuses them, or nothing is known.
+        """
+        try:
+            return self._ran(sizes).path
+        except Exception:  # whatever the module raises
+            return unknown
+
+    def _ran(self, sizes: Sizes) -> Ran:
         key = self._key(sizes)
         if key not in self._seen:
             if self._spent > SECONDS:
@@ -70,11 +111,7 @@ class Trials:
                 raise TooExpensive
             started = time.thread_time()
             try:
-                self._seen[key] = self._run(self.axes.shapes(self.subject.inputs, sizes))
-            except TooExpensive:
-                raise
-            except Exception as error:
-                self._seen[key] = error
+                self._seen[key] = self._try(self._shapes(sizes))
             finally:
                 self._spent += time.thread_time() - started
         found = self._seen[key]
@@ -82,12 +119,40 @@ class Trials:
             raise found
         return found
 
+    def _try(self, shapes: Sequence[Shape]) -> Ran | Exception:
+        """Runs once; in eager mode, and from now on, where the meta device is what the module does not take."""
+        path = _Operations()
+        try:
+            return Ran((self._on_meta if self.meta else self._eager)(shapes, path), path.hash())
+        except TooExpensive:
+            raise
+        except Exception as error:
+            if self.meta and _is_of_meta(error):
+                self.leave_meta()
+                return self._try(shapes)
+            return error
+
+    def leave_meta(self) -> None:
+        """Tries in eager mode from now on, and forgets what was refused until now."""
+        self.meta = False
+        self._seen.clear()
+
     def ok(self, sizes: Sizes) -> bool:
         """Whether the module runs at these sizes; True where the trial is too expensive to tell."""
+        if not self._accepts(sizes):
+            return False
         try:
-            self.outputs(sizes)
+            self._ran(sizes)
         except TooExpensive:
             return True
+        except Exception:
+            return False
+        return True
+
+    def runs_eagerly(self, sizes: Sizes) -> bool:
+        """Whether the module runs at these sizes with values; False where that is too expensive to tell."""
+        try:
+            self._eager(self._shapes(sizes), _Operations())
         except Exception:
             return False
         return True
@@ -95,41 +160,73 @@ class Trials:
     def blame(self, sizes: Sizes) -> Blame | None:
         """Returns the line that refuses these sizes, None where none does."""
         try:
-            self.outputs(sizes)
+            self._ran(sizes)
         except TooExpensive:
             return None
         except Exception as error:
             return blame_exception(error)
         return None
 
-    def _eager(self, shapes: Sequence[Shape]) -> tuple[Shape, ...]:
+    def parting(self, sizes: Sizes) -> Blame | None:
+        """Returns the first line at which the module does something else at these sizes than at the example's."""
+        told = []
+        for each in ({}, sizes):
+            path = _Operations(lines=True)
+            with contextlib.suppress(Exception):
+                (self._on_meta if self.meta else self._eager)(self._shapes(each), path)
+            told.append(path)
+        for name, other, line, at in zip(told[0].names, told[1].names, told[0].lines, told[1].lines, strict=False):
+            if name != other:
+                return at or line
+        longer = max(told, key=lambda path: len(path.names))
+        shorter = min(len(path.names) for path in told)
+        return longer.lines[shorter] if shorter < len(longer.lines) else None
+
+    def _on_meta(self, shapes: Sequence[Shape], path: _Operations) -> tuple[Shape, ...]:
+        dtypes = [getattr(torch, each.dtype) for each in self.subject.inputs]
+        inputs = [torch.empty(s, dtype=d, device="meta") for s, d in zip(shapes, dtypes, strict=True)]
+        skipping = WithoutFakeQuantize() if self.subject.fake_quantized else contextlib.nullcontext()
+        with torch.no_grad(), restored(self._twin), torch.device("meta"), skipping, path:
+            return tuple(tuple(tensor.shape) for tensor in as_tuple(self._twin(*inputs)))
+
+    def _eager(self, shapes: Sequence[Shape], path: _Operations) -> tuple[Shape, ...]:
         largest = _EAGER_GROWTH * sum(math.prod(each.shape) for each in self.subject.inputs)
         if sum(math.prod(s) for s in shapes) > largest:
             raise TooExpensive
-        results = self.subject.run(random_inputs(self.subject.inputs, shapes, 0))
+        with path:
+            results = self.subject.run(random_inputs(self.subject.inputs, shapes, 0))
         return tuple(tuple(t.shape) for t in results)
 
 
-class _WithoutFakeQuantize(TorchFunctionMode):  # type: ignore[misc]
-    """Leaves fake-quantisation out: it changes no shape, and has no implementation on the meta device."""
+def _is_of_meta(error: Exception) -> bool:
+    """Whether it is the meta device that a module does not take, and not the size."""
+    return isinstance(error, NotImplementedError) or bool(re.search(r"\bmeta\b", str(error)))
+
+
+class _Operations(TorchFunctionMode):  # type: ignore[misc]
+    """Notes the operations that make tensors.
+
+    Args:
+        lines: Note the user's lines too.
+    """
+
+    def __init__(self, lines: bool = False) -> None:
+        super().__init__()
+        self.names: list[str] = []
+        self.lines: list[Blame | None] = []
+        self._with_lines = lines
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if is_fake_quantize(func) and args:
-            return args[0].clone()
-        return func(*args, **(kwargs or {}))
+        result = func(*args, **(kwargs or {}))
+        if isinstance(result, torch.Tensor | tuple | list) and not isinstance(result, torch.Size):
+            self.names.append(getattr(func, "__name__", "") or str(func))
+            if self._with_lines:
+                self.lines.append(blame_frame(sys._getframe(1)))
+        return result
 
-
-def _meta_runner(subject: Subject) -> Callable[[Sequence[Shape]], tuple[Shape, ...]]:
-    """Returns a function from input shapes to output shapes that runs a twin of the module without weights."""
-    twin = _meta_twin(subject)
-    dtypes = [getattr(torch, each.dtype) for each in subject.inputs]
-
-    def run(shapes: Sequence[Shape]) -> tuple[Shape, ...]:
-        inputs = [torch.empty(s, dtype=d, device="meta") for s, d in zip(shapes, dtypes, strict=True)]
-        with torch.no_grad(), torch.device("meta"), _WithoutFakeQuantize():
-            return tuple(tuple(tensor.shape) for tensor in as_tuple(twin(*inputs)))
-
-    return run
+    def hash(self) -> int:
+        """Returns one number for all of it."""
+        return hash(tuple(self.names))
 
 
 def _meta_twin(subject: Subject) -> torch.nn.Module:

@@ -12,7 +12,18 @@ import torch
 from trtconv.core.errors import EnvironmentMissing, InputError
 from trtconv.exporter.source_line import first_line
 
-_CONTAINERS = ("state_dict", "model_state_dict", "model", "net", "params_ema", "params")
+_CONTAINERS = (
+    "state_dict_ema",
+    "model_ema",
+    "params_ema",
+    "ema",
+    "state_dict",
+    "model_state_dict",
+    "model",
+    "net",
+    "params",
+)
+"""Where checkpoints keep their weights, averaged ones first: those are what is meant to be used."""
 _PREFIXES = ("module.", "_orig_mod.", "model.", "net.")
 _LISTED = 8
 
@@ -65,19 +76,27 @@ def _torch_load(path: Path) -> Any:
 def _unwrap(value: Any, path: Path, wanted: set[str]) -> tuple[Mapping[str, torch.Tensor], tuple[str, ...]]:
     """Takes the state dict out of a checkpoint, and a common prefix off its keys."""
     notes = []
-    if isinstance(value, Mapping):
-        for key in _CONTAINERS:
-            if isinstance(value.get(key), Mapping) and key not in wanted:
-                value = value[key]
-                notes.append(f"weights taken from {key!r} of {path.name}")
-                break
-    if not isinstance(value, Mapping) or not all(isinstance(v, torch.Tensor) for v in value.values()):
+    taken: list[str] = []
+    while isinstance(value, Mapping) and not _is_state(value):
+        keys = [key for key in _CONTAINERS if isinstance(value.get(key), Mapping) and key not in wanted]
+        inner = keys or [key for key, item in value.items() if isinstance(item, Mapping)]
+        if not keys and len(inner) != 1:
+            break
+        value = value[inner[0]]
+        taken.append(str(inner[0]))
+    if taken:
+        notes.append(f"weights taken from {'/'.join(taken)!r} of {path.name}")
+    if not isinstance(value, Mapping) or not _is_state(value):
         raise InputError(f"--weights {path} holds no state dict", "Save module.state_dict().")
     for prefix in _PREFIXES:
         if value and not wanted & set(value) and all(key.startswith(prefix) for key in value):
             value = {key[len(prefix) :]: tensor for key, tensor in value.items()}
             notes.append(f"prefix {prefix!r} taken off the keys of {path.name}")
     return value, tuple(notes)
+
+
+def _is_state(value: Mapping[Any, Any]) -> bool:
+    return bool(value) and all(isinstance(item, torch.Tensor) for item in value.values())
 
 
 def _check_keys(path: Path, state: Mapping[str, torch.Tensor], own: Mapping[str, torch.Tensor]) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import torch
 
 from trtconv.exporter.output_size import computed_output_sizes, translation
 from trtconv.exporter.request import Axes
-from trtconv.exporter.torch_module import Subject, copies
+from trtconv.exporter.state import restored
+from trtconv.exporter.torch_module import Subject, example_at
 
 NEWEST_OPSET = 20
 """What both exporters write by default, and every TensorRT from 10.0 reads."""
@@ -48,8 +50,19 @@ def _convert(model: Any, opset: int) -> None:
         node.metadata_props.update(known.get(node.outputs[0].name, {}))
 
 
-def write_trace(subject: Subject, axes: Axes, opset: int, folder: Path) -> Path:
-    """Writes with the tracing exporter."""
+def write_trace(subject: Subject, axes: Axes, sizes: Mapping[str, int], opset: int, folder: Path) -> tuple[Path, bool]:
+    """Writes with the tracing exporter.
+
+    Args:
+        subject: The module.
+        axes: Its dynamic dimensions.
+        sizes: The sizes to trace at.
+        opset: The opset to write.
+        folder: Where.
+
+    Returns:
+        The file, and whether the tracer made a constant of something that it had followed until then.
+    """
     path = folder / "trace.onnx"
     named = {
         each.name: {a: n for a, n in enumerate(axes.names(i, len(each.shape))) if n is not None}
@@ -57,10 +70,10 @@ def write_trace(subject: Subject, axes: Axes, opset: int, folder: Path) -> Path:
     }
     # Tracing cannot tell a size that is computed from one that is known; where nothing is dynamic all are known.
     sized = computed_output_sizes(operator=False) if axes.places else contextlib.nullcontext()
-    with torch.no_grad(), _no_dump(), sized as counted:
+    with torch.no_grad(), restored(subject.module), _no_dump(), sized as counted, _hardening() as said:
         torch.onnx.export(
             subject.module,
-            copies(subject.example),
+            example_at(subject, axes, sizes),
             path,
             input_names=[each.name for each in subject.inputs],
             output_names=list(subject.outputs),
@@ -69,7 +82,15 @@ def write_trace(subject: Subject, axes: Axes, opset: int, folder: Path) -> Path:
             dynamo=False,
         )
     subject.sized = counted.count if counted else 0
-    return path
+    return path, any("Converting a tensor to a Python" in str(each.message) for each in said)
+
+
+@contextlib.contextmanager
+def _hardening() -> Iterator[list[warnings.WarningMessage]]:
+    """Collects what the tracer warns of."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        yield said
 
 
 @contextlib.contextmanager

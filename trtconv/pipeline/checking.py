@@ -16,6 +16,7 @@ from trtconv.core.requests.check import CheckReport, CheckRequest, ParserVerdict
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.core.target import Target
 from trtconv.graph.model import OnnxModel
+from trtconv.graph.stored_bounds import stored_bounds
 from trtconv.pipeline.outputs import asked_profiles, model_identity
 from trtconv.pipeline.parse import build_in_thread, fails, findings_of, parse_model
 from trtconv.pipeline.prepare import chosen_passes, prepare
@@ -52,7 +53,7 @@ def check(request: CheckRequest, progress: Progress | None = None) -> CheckRepor
         identity = model_identity(model)
         dims = dynamic_dims(model.inputs)
         # All bounds may be left out, and whatever needs them is then not checked; some make a profile like none other.
-        bounded = request.dims or request.profiles or not dims
+        bounded = request.dims or request.profiles or dims.keys() <= stored_bounds(model).keys()
         profiles = asked_profiles(model, request) if bounded else ()
         target, engine = target_and_runtime(request.target)
     done, findings, origin = prepare(model, target, chosen_passes(request), clock, STANDING)

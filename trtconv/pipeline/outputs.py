@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from trtconv.core.bounds import make_profile
+from trtconv.core.bounds import bounds_by_name, make_profile
 from trtconv.core.dims import ShapeProfile
 from trtconv.core.errors import InputError
 from trtconv.core.files import atomic_write, check_writable, locked, real_path, sha256_of
@@ -18,6 +18,7 @@ from trtconv.core.requests.forms import CHECKSUM, read_report
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.graph.external_data import refuse_other_kinds
 from trtconv.graph.model import OnnxModel
+from trtconv.graph.stored_bounds import stored_bounds
 from trtconv.pipeline.parse import fails
 from trtconv.runtimes.tensorrt import EngineBlob
 
@@ -60,9 +61,18 @@ def protect_data(model: OnnxModel, *outputs: Path) -> None:
 
 
 def asked_profiles(model: OnnxModel, request: BuildRequest | CheckRequest) -> tuple[ShapeProfile, ...]:
-    """Returns the profiles that a request asks for, before the lattice has its say."""
-    bounds = request.profiles or ({},)
-    return tuple(make_profile(model.inputs, {**request.dims, **own}, request.values) for own in bounds)
+    """Returns the profiles that a request asks for, before the lattice has its say.
+
+    Dimensions that it does not bound have the bounds that the model was exported for, where it tells them.
+    """
+    stored = stored_bounds(model)
+    profiles = []
+    for own in request.profiles or ({},):
+        given = {**request.dims, **own}
+        named = bounds_by_name(model.inputs, given)
+        rest = {name: bound for name, bound in stored.items() if name not in named}
+        profiles.append(make_profile(model.inputs, {**rest, **given}, request.values))
+    return tuple(profiles)
 
 
 def model_identity(model: OnnxModel) -> dict[str, Any]:

@@ -7,7 +7,8 @@ import pytest
 from trtconv.core.dims import Range
 from trtconv.core.errors import InputError
 from trtconv.core.requests.export import Blame, Proof, ProofRun, SizeRule
-from trtconv.exporter.request import InputDecl, parse_argument, parse_dynamic, parse_input, plan_axes
+from trtconv.exporter.inputs import InputDecl, SteppedRange, parse_bounds, parse_dynamic, parse_input, parse_inputs
+from trtconv.exporter.request import parse_argument, plan_axes
 
 X = InputDecl("x", (1, 3, 64, 64))
 AXES = {"x": ("batch", None, "height", "width")}
@@ -32,6 +33,45 @@ def test_bad_input(text: str) -> None:
         parse_input(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "name", "shape", "axes", "bounds"),
+    [
+        ("1x3x8x8", "", (1, 3, 8, 8), None, {}),
+        ("x=batch,3,h=16:32:64,w=16:64", "x", (1, 3, 32, 64), ("batch", None, "h", "w"), {"h": Range(16, 32, 64)}),
+        ("batch=1:2:4,3,h=8:16:32:/8", "", (2, 3, 16), ("batch", None, "h"), {"h": SteppedRange(8, 16, 32, 8)}),
+        ("t=batch,tokens=4:8:int64", "t", (1, 8), ("batch", "tokens"), {"tokens": Range(4, 8, 8)}),
+    ],
+)
+def test_one_flag_for_an_input(text: str, name: str, shape: tuple, axes: object, bounds: dict) -> None:
+    (found,) = parse_inputs([text])
+    assert (found.name, found.shape, found.axes) == (name, shape, axes)
+    assert found.dtype == ("int64" if "int64" in text else "float32")
+    assert {key: found.bounds[key] for key in bounds} == bounds
+
+
+@pytest.mark.parametrize("texts", [["x=batch,,3"], ["x=_,3"], ["1x3", "y=1x3"], ["x=batch,h=3:2"], ["x=a,b=8:16:/0"]])
+def test_a_flag_that_is_no_input(texts: list[str]) -> None:
+    with pytest.raises(InputError):
+        parse_inputs(texts)
+
+
+def test_usual_names_of_axes() -> None:
+    axes = plan_axes(parse_inputs(["x=1x3x8x8"]), dict([parse_dynamic("x")]), {})
+    assert axes.example == {"batch": 1, "height": 8, "width": 8}
+
+
+def test_a_step() -> None:
+    bounds = parse_bounds(["height=16:512:/8", "width=16:64"])
+    assert bounds == {"height": SteppedRange(16, 512, 512, 8), "width": Range(16, 64, 64)}
+    axes = plan_axes(
+        (InputDecl("x", (1, 3, 32, 32)),), {"x": ("batch", None, "height", None)}, {"height": bounds["height"]}
+    )
+    assert axes.on_steps({"height": 24, "batch": 3})
+    assert not axes.on_steps({"height": 28})
+    with pytest.raises(InputError, match="no multiple of 8"):
+        plan_axes((InputDecl("x", (1, 3, 36)),), {"x": (None, None, "height")}, {"height": bounds["height"]})
+
+
 def test_a_near_type_is_suggested() -> None:
     with pytest.raises(InputError) as caught:
         parse_input("x=1:float31")
@@ -40,7 +80,7 @@ def test_a_near_type_is_suggested() -> None:
 
 def test_dynamic() -> None:
     assert parse_dynamic("x=batch,_,height,width") == ("x", AXES["x"])
-    for text in ("x", "x=", "x=a,,b", "=a"):
+    for text in ("x=", "x=a,,b", "=a"):
         with pytest.raises(InputError):
             parse_dynamic(text)
 
@@ -115,12 +155,18 @@ BLAME = Blame("unet.py", 31, "x2 = torch.cat([a, b])")
         (SizeRule("h", 64, 1, 0, 1), "h may be any size"),
         (SizeRule("h", 64, 1, 0, 32, 96, asked=Range(32, 64, 128)), "h may be any size, at most 96"),
         (SizeRule("h", 64, 8, 0, 64, 128, asked=Range(60, 64, 130)), "h must be a multiple of 8"),
+        (SizeRule("h", 64, 4, offsets=(3,)), "h must leave a remainder of 0 or 3 when divided by 4"),
         (SizeRule("h", 64, 0), "h must be 64"),
         (SizeRule("h", 3, 0, valid=(3, 5, 6)), "h must be one of 3, 5, 6"),
     ],
 )
 def test_sentences(rule: SizeRule, sentence: str) -> None:
     assert rule.sentence() == sentence
+
+
+def test_the_line_of_a_complaint_says_what_it_complains_of() -> None:
+    line = Blame("base/model.py", 57, "raise RuntimeError(", "Wrong input shape height=33, expected divisible by 32")
+    assert str(line) == f"`raise RuntimeError(` at base/model.py:57 ({line.why})"
 
 
 def test_a_proof_fails_on_infinity_and_nan() -> None:

@@ -19,7 +19,7 @@ from support import export_nets as nets  # noqa: E402
 from trtconv import ExportFailed, ExportOptions, InputError  # noqa: E402
 from trtconv.core.dims import Range  # noqa: E402
 from trtconv.exporter import ExportRequest, export_spec  # noqa: E402
-from trtconv.exporter.request import InputDecl  # noqa: E402
+from trtconv.exporter.inputs import InputDecl  # noqa: E402
 
 NETS = Path(nets.__file__)
 ALL = ("batch", None, "height", "width")
@@ -115,7 +115,7 @@ def test_named_inputs_and_outputs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("module", "line", "said"),
     [
-        (nets.Baked(), "height = int(x.shape[2])", "height is fixed to 32"),
+        (nets.Baked(), "height = int(x.shape[2])", "height becomes a constant"),
         (nets.Fixed(), "return x.reshape(x.shape[0], 3, 32 * 32)", "height must be 32"),
         (nets.Values(), "if x.sum() > 0:", "depends on the values"),
         (nets.Branch(), "if x.shape[2] > 40:", "for height from 16 to 40 only"),
@@ -202,6 +202,17 @@ def test_weights(tmp_path: Path) -> None:
         onnx.numpy_helper.to_array(t) for t in onnx.load(tmp_path / "m.onnx").graph.initializer if len(t.dims) == 4
     )
     np.testing.assert_array_equal(got, wanted)
+
+
+def test_weights_inside_containers(tmp_path: Path) -> None:
+    weights = tmp_path / "nested.pt"
+    state = {f"module.{key}": value for key, value in nets.Dropped(seed=5).state_dict().items()}
+    torch.save({"epoch": 3, "checkpoint": {"optimizer": {"lr": 0.1}, "state_dict": state}, "args": {"a": 1}}, weights)
+    with pytest.raises(InputError, match="holds no state dict"):
+        _spec("Dropped", tmp_path / "m.onnx", weights=weights)
+    torch.save({"epoch": 3, "model": {"lr": 0.1, "state_dict": state}}, weights)
+    report = _spec("Dropped", tmp_path / "m.onnx", weights=weights)
+    assert any("weights taken from 'model/state_dict' of nested.pt" in note for note in report.notes)
 
 
 def test_weights_that_do_not_match(tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ torch = pytest.importorskip("torch")
 
 from support import export_nets as nets  # noqa: E402
 from trtconv.core.dims import Range  # noqa: E402
-from trtconv.exporter.request import InputDecl, plan_axes  # noqa: E402
+from trtconv.exporter.inputs import InputDecl  # noqa: E402
+from trtconv.exporter.request import plan_axes  # noqa: E402
 from trtconv.exporter.sizes import find_rules, joint_failure, output_dims  # noqa: E402
 from trtconv.exporter.torch_module import prepare  # noqa: E402
 from trtconv.exporter.trials import Trials  # noqa: E402
@@ -53,10 +54,11 @@ def test_odd_sizes() -> None:
     assert (rule.step, rule.offset, rule.min) == (2, 1, 3)
 
 
-def test_sizes_that_run_without_following() -> None:
+def test_sizes_of_several_remainders() -> None:
     rule = _rules(nets.Padded(), (1, 1, 32, 32))["height"]
-    assert (rule.step, rule.offset) == (4, 0)
-    assert "runs too" in rule.remark
+    assert (rule.step, rule.offset, rule.offsets) == (4, 0, (3,))
+    assert "must leave a remainder of 0 or 3 when divided by 4" in rule.sentence()
+    assert list(rule.sizes(31, 40)) == [31, 32, 35, 36, 39, 40]
 
 
 def test_equal_sizes() -> None:
@@ -136,8 +138,8 @@ def test_the_module_is_left_as_it_was() -> None:
     trials = _trials(module, (1, 3, 8, 8))
     find_rules(trials)
     assert trials.meta
-    assert module.last.device.type == "cpu"
-    assert len(module.cache) == 1
+    assert not hasattr(module, "last")
+    assert not module.cache
     assert module.weight.device.type == "cpu"
 
 

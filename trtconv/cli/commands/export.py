@@ -21,6 +21,11 @@ Examples:
   Dynamic height and width; tells which sizes are valid, and which line says so:
     trtconv export models/unet.py:build -o unet.onnx --input x=1x3x128x128 \\
       --dynamic x=batch,_,height,width --dim height=64:512 --dim width=64:512
+  The same, and the engine for it, with the bounds beside the axes:
+    trtconv export models/unet.py:build -o unet.onnx --build \\
+      --input x=batch=1:1:4,3,height=64:128:512:/8,width=64:128:512:/8
+  A network of a library, by name:
+    trtconv export 'smp:Unet?encoder_name=resnet18' -o unet.onnx --input batch,3,height=64:256:512,width=64:256:512
   A class of an installed package, with arguments and weights:
     trtconv export mypackage.nets:UNet --arg channels=3 --weights unet.safetensors \\
       --input x=1x3x256x256 -o unet.onnx
@@ -40,7 +45,8 @@ PyTorch, or fails the check; 2 a bad call; 4 torch is not installed.
 def command(asked: options.Asked[ExportRequest], spec: str, output: str, output_format: str, quiet: bool) -> Outcome:
     """Export a PyTorch module to an ONNX file that is right and dynamic.
 
-    SPEC is path/to/file.py:factory, package.module:Class, a .pt2 file (a saved ExportedProgram) or a TorchScript file.
+    SPEC is path/to/file.py:factory, package.module:Class, a network of a library (timm:NAME, torchvision:NAME,
+    smp:NAME?KEY=VALUE, transformers:FOLDER), a .pt2 file (a saved ExportedProgram) or a TorchScript file.
     Exporting runs the code that SPEC names.
 
     The module is tried at many sizes, without computing anything, to learn which are valid; exported; compared with
@@ -48,11 +54,15 @@ def command(asked: options.Asked[ExportRequest], spec: str, output: str, output_
     not at all.
     """
     from trtconv.cli.formats import json
-    from trtconv.cli.formats.export import export_text
-    from trtconv.exporter import export_spec
+    from trtconv.cli.formats.export import convert_text, export_text
+    from trtconv.exporter import convert_spec, export_spec
 
     request = asked.request(spec=spec, output=output)
     with show_progress(quiet) as progress:
+        if request.build:
+            both = convert_spec(request, progress)
+            text = json.render(both.to_json()) if output_format == "json" else convert_text(both)
+            return Outcome(text, both.exit_code)
         report = export_spec(request, progress)
     render = json.render(report.to_json()) if output_format == "json" else export_text(report)
     return Outcome(render, report.exit_code)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from trtconv.cli.formats.text import check_text
+from trtconv.cli.formats.text import build_text, check_text
 from trtconv.cli.formats.wording import byte_size, shape_text, table
-from trtconv.core.requests.export import ExportReport, Proof
+from trtconv.core.requests.export import ConvertReport, ExportReport, Proof
 from trtconv.core.text import clean
 
 
@@ -23,6 +23,12 @@ def export_text(report: ExportReport) -> str:
         _verdict(report),
     ]
     return "\n\n".join(block for block in blocks if block)
+
+
+def convert_text(report: ConvertReport) -> str:
+    """Renders an export and the build of its engine."""
+    parts = [export_text(report.export), "" if report.build is None else build_text(report.build)]
+    return "\n\n".join(part for part in parts if part)
 
 
 def _interface(report: ExportReport) -> list[str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import itertools
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trtconv.core.dims import Range, Shape
@@ -11,6 +12,8 @@ from trtconv.core.encode import Document
 from trtconv.core.frozen import frozen
 from trtconv.core.requests.build import BuildReport
 from trtconv.core.requests.check import CheckReport
+
+_COMPLAINTS = ("raise", "assert", "_assert", "torch._assert", "torch._check")
 
 
 @frozen
@@ -30,11 +33,13 @@ class Blame:
     why: str = ""
 
     def __str__(self) -> str:
-        return f"`{self.code}` at {self.file}:{self.line}" if self.code else f"{self.file}:{self.line}"
+        text = f"`{self.code}` at {self.file}:{self.line}" if self.code else f"{self.file}:{self.line}"
+        # The first line of such a statement says nothing by itself.
+        return f"{text} ({self.why})" if self.why and self.code.startswith(_COMPLAINTS) else text
 
 
 @frozen
-class SizeRule(Document, keys="min max step? offset valid=listed tied from=blame rule=sentence"):
+class SizeRule(Document, keys="min max step? offset offsets=remainders valid=listed tied from=blame rule=sentence"):
     """Which sizes of one dimension a module takes, as trying it at many sizes has shown.
 
     Args:
@@ -50,6 +55,7 @@ class SizeRule(Document, keys="min max step? offset valid=listed tied from=blame
         asked: The bounds that were asked for.
         narrowed: The line that refuses the asked bounds' end, where one does.
         remark: What else was seen.
+        offsets: Further remainders modulo step that are valid too.
     """
 
     name: str
@@ -64,6 +70,7 @@ class SizeRule(Document, keys="min max step? offset valid=listed tied from=blame
     asked: Range | None = None
     narrowed: Blame | None = None
     remark: str = ""
+    offsets: tuple[int, ...] = ()
 
     @property
     def baked(self) -> bool:
@@ -88,6 +95,9 @@ class SizeRule(Document, keys="min max step? offset valid=listed tied from=blame
         lowest = f", at least {self.min}" if limited else ""
         if self.step == 1:
             return f"may be any size{lowest}{limits}"
+        if self.offsets:
+            remainders = " or ".join(map(str, sorted((self.offset, *self.offsets))))
+            return f"must leave a remainder of {remainders} when divided by {self.step}{lowest}{limits}"
         rest = f" plus {self.offset}" if self.offset else ""
         return f"must be a multiple of {self.step}{rest}{lowest}{limits}"
 
@@ -96,16 +106,29 @@ class SizeRule(Document, keys="min max step? offset valid=listed tied from=blame
             return False
         return self.asked is None or self.max + max(self.step, 1) <= self.asked.max
 
-    def sizes(self, low: int, high: int) -> range:
-        """Returns the valid sizes from low to high, by step and offset."""
-        step = self.step or max(high, 1)
-        first = low + (self.offset - low) % step if self.step else self.example
-        return range(first, high + 1, step)
+    def sizes(self, low: int, high: int) -> Sequence[int]:
+        """Returns the valid sizes from low to high, in order, by step and offsets."""
+        if not self.step:
+            return range(self.example, high + 1, max(high, 1))
+        ranges = [range(low + (rest - low) % self.step, high + 1, self.step) for rest in (self.offset, *self.offsets)]
+        return ranges[0] if len(ranges) == 1 else sorted(itertools.chain.from_iterable(ranges))
+
+    def takes(self, size: int) -> bool:
+        """Whether a size is valid by this rule."""
+        if self.baked or self.valid is not None:
+            return size in (self.valid or (self.example,))
+        inside = self.min <= size and (self.max is None or size <= self.max)
+        return inside and size % self.step in (self.offset, *self.offsets)
 
     @property
     def listed(self) -> tuple[int, ...] | None:
         """Every valid size, where they follow no step."""
         return (self.example,) if self.baked and self.valid is None else self.valid
+
+    @property
+    def remainders(self) -> tuple[int, ...]:
+        """Every remainder modulo step that is valid."""
+        return tuple(sorted((self.offset, *self.offsets)))
 
 
 @frozen
@@ -121,6 +144,10 @@ class ProofRun(Document, keys="inputs max_relative_error why?"):
     inputs: Mapping[str, Shape]
     max_relative_error: float | None
     why: str = ""
+
+    def passes(self, tolerance: float) -> bool:
+        """Whether the run is within a tolerance, or was none."""
+        return self.max_relative_error is None or self.max_relative_error <= tolerance
 
 
 @frozen
@@ -145,8 +172,7 @@ class Proof(Document, keys="max_relative_error=worst tolerance why? runs"):
     @property
     def failed(self) -> bool:
         """Whether a run is out of tolerance."""
-        worst = self.worst
-        return worst is not None and not worst <= self.tolerance
+        return not all(run.passes(self.tolerance) for run in self.runs)
 
 
 @frozen

@@ -1,0 +1,101 @@
+"""Ways of writing modules that public packages have: what is exported, for which sizes, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("onnxscript")
+
+import trtconv  # noqa: E402
+from support import export_patterns as patterns  # noqa: E402
+from trtconv import ExportFailed, ExportOptions  # noqa: E402
+from trtconv.core.requests.export import SizeRule  # noqa: E402
+
+QUICK = ExportOptions(check=False)
+AXES = ("batch", None, "height", "width")
+
+
+def _export(module, path: Path, size: int = 32, axes=AXES, dims=None) -> dict[str, SizeRule]:
+    torch.manual_seed(0)
+    report = trtconv.export(module.eval(), torch.randn(1, 3, size, size), path, {"x": axes}, dims, QUICK)
+    assert report.exit_code == 0
+    return {rule.name: rule for rule in report.sizes}
+
+
+def _differences(module, path: Path, sizes) -> list[float]:
+    """Returns the relative difference between PyTorch and the file at sizes of the tests' own."""
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    found = []
+    for height, width in sizes:
+        x = torch.randn(1, 3, height, width)
+        with torch.no_grad():
+            wanted = module(x).numpy()
+        (got,) = session.run(None, {"x": x.numpy()})
+        assert got.shape == wanted.shape
+        found.append(float(np.abs(got - wanted).max() / np.abs(wanted).max()))
+    return found
+
+
+def test_what_the_meta_device_refuses_is_no_rule(tmp_path: Path) -> None:
+    module, path = patterns.CachedAnchors(), tmp_path / "m.onnx"
+    rules = _export(module, path, 64, dims={"height": "32:128", "width": "32:128"})
+    assert [rules[name].step for name in ("batch", "height", "width")] == [1, 1, 1]
+    assert max(_differences(module, path, [(33, 128), (64, 50), (90, 47)])) < 1e-5
+
+
+def test_padding_to_a_multiple_loses_no_size(tmp_path: Path) -> None:
+    module, path = patterns.PadToMultiple(), tmp_path / "m.onnx"
+    rules = _export(module, path, 64, dims={"height": "32:160", "width": "32:160"})
+    assert (rules["height"].step, rules["height"].min, rules["height"].max) == (1, 32, 160)
+    assert max(_differences(module, path, [(55, 64), (61, 35), (64, 64), (127, 129)])) < 1e-5
+
+
+@pytest.mark.parametrize("kind", [patterns.Permute, patterns.Crop, patterns.Buffer])
+def test_values_that_no_input_decides_may_be_constants(kind, tmp_path: Path) -> None:
+    module, path = kind(), tmp_path / "m.onnx"
+    rules = _export(module, path)
+    assert {rules[name].step for name in ("batch", "height", "width")} <= {1, 2}
+    assert max(_differences(module, path, [(32, 32), (18, 46), (50, 34)])) < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("kind", "line"),
+    [(patterns.QuantizedBranch, "if y.abs().max() > 3.0:"), (patterns.SymbolicBranch, "if x.max() > 20.0:")],
+)
+def test_a_branch_on_values_is_refused_where_it_would_be_traced(kind, line: str, tmp_path: Path) -> None:
+    with pytest.raises(ExportFailed) as caught:
+        _export(kind(), tmp_path / "m.onnx")
+    assert "depends on the values of a tensor" in caught.value.message
+    assert f"`{line}` at " in caught.value.message
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("bounds", ["16:64", "17:63"])
+def test_a_traced_file_says_what_it_takes(bounds: str, tmp_path: Path) -> None:
+    module, path = patterns.OddSizes(), tmp_path / "m.onnx"
+    rules = _export(module, path, dims={"height": bounds, "width": bounds})
+    assert [(rules[name].step, rules[name].offset) for name in ("height", "width")] == [(2, 0), (2, 0)]
+    assert max(_differences(module, path, [(18, 62), (48, 20)])) < 5e-2
+
+
+def test_a_step_that_is_asked_for(tmp_path: Path) -> None:
+    rules = _export(patterns.PadToMultiple(), tmp_path / "m.onnx", dims={"height": "16:64:/16", "width": "16:64"})
+    assert (rules["height"].step, rules["width"].step) == (16, 1)
+
+
+@pytest.mark.parametrize("kind", [patterns.TrainedMask, patterns.TrainedPositions])
+def test_the_example_may_have_the_trained_size(kind, tmp_path: Path) -> None:
+    module, path = kind(), tmp_path / "m.onnx"
+    rules = _export(module, path, axes=(None, None, "height", "width"), dims={"height": "16:96", "width": "16:96"})
+    assert all((rules[name].step, rules[name].min, rules[name].max) == (1, 16, 96) for name in ("height", "width"))
+    assert max(_differences(module, path, [(32, 32), (40, 64), (33, 57), (96, 16)])) < 1e-4
+
+
+def test_a_threshold_in_a_trace_is_met_by_the_proof(tmp_path: Path) -> None:
+    with pytest.raises(ExportFailed, match=r"holds for height from 32 to 100 only, from `return y"):
+        _export(patterns.LargeOnly(), tmp_path / "m.onnx", dims={"height": "32:104"})

@@ -1,0 +1,273 @@
+"""The ways to a file, tried in order: the one whose file takes most of the sizes that PyTorch takes is used.
+
+Every file is compared with PyTorch at sizes for each way through the module that is known: where torch.export's guards
+hold and where they do not, and wherever the trials met other operations.
+"""
+
+from __future__ import annotations
+
+import collections
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from trtconv.core.errors import ExportFailed, TrtconvError
+from trtconv.core.frozen import frozen
+from trtconv.core.requests.export import Attempt, Proof, SizeRule
+from trtconv.exporter import writers
+from trtconv.exporter.guards import guards_of
+from trtconv.exporter.job import Draft, Job
+from trtconv.exporter.judging import judged, labelled
+from trtconv.exporter.sizes import with_tied
+from trtconv.exporter.torch_module import Subject
+from trtconv.exporter.torch_quiet import quiet_torch
+from trtconv.exporter.validate import Objection, Validated, export_program, told
+from trtconv.exporter.values import depends_on_values
+
+_ROOM = 4
+"""Steps that a traced size is above zero at least: sizes that shrink to 1 inside would be taken for constants."""
+_SPAN = 4
+"""Steps beyond the example to which sizes are counted where nobody asked for bounds."""
+_COUNTED = 1024
+Sizes = Mapping[str, int]
+
+
+@frozen
+class Way:
+    """One try: an exporter, and the sizes that it traces at."""
+
+    exporter: str
+    sizes: Sizes
+    where: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.exporter}{self.where}"
+
+
+def best_draft(job: Job) -> Draft:
+    """Tries ways to a file until one takes every size that PyTorch takes.
+
+    Returns:
+        The draft that takes most sizes; one whose proof failed where no other is there.
+
+    Raises:
+        ExportFailed: No exporter takes the module, or what can be exported leaves out an end of the bounds.
+    """
+    drafts: list[Draft] = []
+    for number, way in enumerate(_ways(job)):
+        draft = _tried(job, way, job.folder / str(number))
+        if draft is not None:
+            drafts.append(draft)
+            if not draft.proof.failed and _share(draft.rules, job.rules) == 1.0:
+                break
+    good = [draft for draft in drafts if not draft.proof.failed]
+    best = max(good, key=lambda draft: _share(draft.rules, job.rules), default=None)
+    if best is not None:
+        _refuse_lost_ends(job, best)
+        return _used(job, best)
+    if drafts and job.objection is None:
+        return drafts[0]
+    raise _failure(job)
+
+
+def _ways(job: Job) -> Iterator[Way]:
+    """Yields the ways to try, the tracing exporter's first only where it alone keeps what the module says."""
+    asked, subject = job.options.exporter, job.subject
+    keeps = _kept_by_tracing(subject)
+    programs = not subject.scripted and (asked == "torch.export" or (asked == "auto" and not keeps))
+    traces = subject.program is None and asked in ("auto", "torchscript")
+    if asked == "auto" and keeps:
+        job.attempts.append(Attempt("torch.export", f"loses {keeps}, which the tracing exporter keeps"))
+    own, *others = _starts(job)
+    if programs:
+        yield Way("torch.export", _roomy(job, own))
+        for sizes in others:
+            if _promising(job, own, sizes):
+                yield Way("torch.export", sizes, " at other sizes")
+    if traces and not _sees_values(job):
+        yield Way("torchscript", own)
+        for sizes in others:
+            if _promising(job, own, sizes):
+                yield Way("torchscript", sizes, " at other sizes")
+
+
+def _promising(job: Job, first: Sizes, sizes: Sizes) -> bool:
+    """Whether other sizes than the first may give another file: other code runs there, or nobody knows."""
+    if job.objection is not None:
+        return job.objection.kind == "specialized"
+    return job.blind or job.trials.path_or(first, 0) != job.trials.path_or(sizes, 1)
+
+
+def _starts(job: Job) -> list[Sizes]:
+    """Returns the sizes to trace at: typical ones, the example's, and others that are not alike."""
+    own = _typical(job)
+    starts = [own, dict(job.axes.example), _moved(job, own)]
+    return [sizes for number, sizes in enumerate(starts) if sizes is not None and sizes not in starts[:number]]
+
+
+def _kept_by_tracing(subject: Subject) -> str:
+    if subject.fake_quantized:
+        return "fake-quantisation"
+    return f"the ONNX symbolic of {subject.symbolic[0]}" if subject.symbolic else ""
+
+
+def _sees_values(job: Job) -> bool:
+    """Whether Python sees values of the inputs: a trace would keep one branch and say nothing."""
+    if job.subject.scripted:
+        return False
+    with job.clock.stage("values"), quiet_torch():
+        line = depends_on_values(job.subject)
+    if line is not None:
+        said = f"a branch or size depends on the values of a tensor, from {line}"
+        job.objection = Objection("data", said)
+        job.attempts.append(Attempt("torchscript", "not tried: a trace would keep one branch and say nothing"))
+    return line is not None
+
+
+def _typical(job: Job) -> Sizes:
+    """Returns sizes at which the module runs as at three in four; the example's where there are none."""
+    trials, example = job.trials, dict(job.axes.example)
+    seen = trials.seen()
+    paths = [trials.path_or(sizes, 0) for sizes in seen]
+    most, count = collections.Counter(paths).most_common(1)[0] if paths else (0, 0)
+    if trials.path_or(example, 0) == most or count * 4 < 3 * len(paths):
+        return example
+    for parts in (4, 64):
+        moved = _moved(job, example, parts)
+        if moved is not None and trials.path_or(moved, 0) == most:
+            return moved
+    return seen[paths.index(most)]
+
+
+def _moved(job: Job, start: Sizes, parts: int = 4) -> Sizes | None:
+    """Returns other, lopsided sizes: `if height == width == trained` may hold for the example only.
+
+    They stay multiples of a part of the power of two that is in the example's, so that both pad, or neither.
+    """
+    sizes = dict(start)
+    for number, rule in enumerate(job.rules):
+        if rule.baked:
+            continue
+        unit = math.lcm(max(rule.step, 1), max((rule.example & -rule.example) // parts, 1))
+        larger = rule.example + (number + 1) * -(-rule.example // (3 * unit)) * unit
+        sizes[rule.name] = larger if rule.takes(larger) else next(iter(_near(rule)), rule.example)
+    sizes = with_tied(job.rules, sizes)
+    return sizes if sizes != dict(start) and job.trials.ok(sizes) else None
+
+
+def _near(rule: SizeRule) -> Iterator[int]:
+    """Yields valid sizes beside the example."""
+    for distance in range(1, 2 * max(rule.step, 1) + 1):
+        yield from (n for n in (rule.example + distance, rule.example - distance) if n > 1 and rule.takes(n))
+
+
+def _roomy(job: Job, start: Sizes) -> Sizes:
+    """Returns sizes, enlarged where one is so small that torch.export would take it for a constant."""
+    sizes = dict(start)
+    for rule in job.rules:
+        if rule.step and (sizes[rule.name] - rule.offset) // rule.step < _ROOM:
+            top = rule.offset + _ROOM * rule.step
+            sizes[rule.name] = top if rule.max is None else max(min(top, rule.max), sizes[rule.name])
+    sizes = with_tied(job.rules, sizes)
+    return sizes if job.trials.ok(sizes) else start
+
+
+def _tried(job: Job, way: Way, folder: Path) -> Draft | None:
+    """Makes a draft in one way; None, and said among the attempts, where that fails."""
+    folder.mkdir()
+    job.objection = None if way.exporter == "torch.export" else job.objection
+    try:
+        draft = _program(job, way, folder) if way.exporter == "torch.export" else _trace(job, way, folder)
+    except TrtconvError as error:
+        job.attempts.append(Attempt(str(way), error.message))
+        return None
+    except Exception as error:  # the exporters raise whatever their parts raise
+        job.attempts.append(Attempt(str(way), told(error)))
+        return None
+    outcome = _disproof(draft.proof) if draft.proof.failed else "used"
+    job.attempts.append(Attempt(str(way), outcome))
+    return draft
+
+
+def _program(job: Job, way: Way, folder: Path) -> Draft:
+    """Writes by way of torch.export, which also tells what the file relies on."""
+    with job.clock.stage("validate"), quiet_torch():
+        found = export_program(job.subject, job.axes, job.rules, way.sizes)
+        if isinstance(found, Objection) and job.subject.program is not None:
+            # Exported anew first: torch 2.13 cannot decompose a loaded program whose sizes are expressions (8*s0).
+            found = Validated(job.subject.program, guards_of(job.subject.program))
+    if isinstance(found, Objection):
+        job.objection = found
+        raise ExportFailed(found.message)
+    job.guards = found.guards
+    with job.clock.stage("export"), quiet_torch():
+        raw = writers.write_program(found.program, job.subject, job.opset, folder)
+    return judged(job, way.exporter, way.sizes, raw, found.guards)
+
+
+def _trace(job: Job, way: Way, folder: Path) -> Draft:
+    """Writes with the tracing exporter; where it made constants of sizes, torch.export is asked what they mean."""
+    with job.clock.stage("export"), quiet_torch():
+        raw, hardened = writers.write_trace(job.subject, job.axes, way.sizes, job.opset, folder)
+    if hardened and job.guards is None and not job.subject.scripted:
+        with job.clock.stage("validate"), quiet_torch():
+            found = export_program(job.subject, job.axes, job.rules, way.sizes, shapes_only=True)
+        job.guards = found.guards if isinstance(found, Validated) else None
+    job.blind = hardened and job.guards is None
+    return judged(job, way.exporter, way.sizes, raw, job.guards)
+
+
+def _used(job: Job, best: Draft) -> Draft:
+    """Writes the sizes that the file takes into it."""
+    if best.rules != job.rules:
+        labelled(job, best.proto, best.exporter, best.rules)
+    job.rules = best.rules
+    return best
+
+
+def _disproof(found: Proof) -> str:
+    worst_run = max(found.runs, key=lambda run: run.max_relative_error or 0.0)
+    at = ", ".join(f"{name} {'x'.join(map(str, shape))}" for name, shape in worst_run.inputs.items())
+    return f"differs from PyTorch at {at}: {worst_run.why or f'relative error {worst_run.max_relative_error:.2g}'}"
+
+
+def _share(rules: Sequence[SizeRule], all_rules: Sequence[SizeRule]) -> float:
+    """Returns which part of the sizes that PyTorch takes are among those of `rules`."""
+    share = 1.0
+    for rule, full in zip(rules, all_rules, strict=True):
+        top = full.max if full.max is not None else full.example + _SPAN * max(full.example, full.step)
+        sizes = full.valid or ((full.example,) if full.baked else full.sizes(full.min, top)[:_COUNTED])
+        share *= sum(map(rule.takes, sizes)) / len(sizes)
+    return share
+
+
+def _refuse_lost_ends(job: Job, best: Draft) -> None:
+    """Raises where what is exported leaves out an end of the bounds that were asked for."""
+    for new, old in zip(best.rules, job.rules, strict=True):
+        low, high = (new.valid[0], new.valid[-1]) if new.valid else (new.min, new.max)
+        if old.asked is None or old.max is None or high is None:
+            continue
+        step = max(new.step, old.step, 1)
+        if low - old.min >= step or old.max - high >= step:
+            line = f", from {new.narrowed}" if new.narrowed else ""
+            raise ExportFailed(
+                f"other code runs for some sizes: what is exported holds for {new.name} from {low} to {high} only"
+                f"{line}",
+                _HINTS["narrowed"],
+            )
+
+
+def _failure(job: Job) -> TrtconvError:
+    """Returns the error for a module that no exporter takes: torch.export's objection says it best."""
+    if job.objection is not None and job.objection.kind in _HINTS:
+        return ExportFailed(job.objection.message, _HINTS[job.objection.kind])
+    tried = "\n".join(f"  {attempt.exporter}: {attempt.outcome}" for attempt in job.attempts)
+    return ExportFailed(f"no exporter of torch takes the module\n{tried}", "Replace what they name, or try --static.")
+
+
+_HINTS = {
+    "data": "Take the branch out of forward, or write it with torch.where or torch.cond.",
+    "specialized": "Use tensor operations or x.shape itself there (no int(), no constant); or leave that dimension "
+    "static: _ in place of its name.",
+    "narrowed": "Narrow --dim to one side, or take the branch out of forward.",
+}

@@ -1,0 +1,144 @@
+"""What torch.export took for granted of the sizes while it traced, and the lines of Python that made it do so."""
+
+from __future__ import annotations
+
+import linecache
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import sympy
+import torch
+from torch.utils._sympy.printers import PythonPrinter
+
+from trtconv.core.frozen import frozen
+from trtconv.core.requests.export import Blame
+from trtconv.exporter.source_line import is_users, short_path
+
+_CONTRADICTION = -1
+"""Stands among the violated guards where the sizes cannot be told apart by the program's symbols."""
+
+
+@frozen
+class Guard:
+    """One relation between sizes that the traced code relies on.
+
+    Args:
+        text: In Python, over the program's symbols.
+        holds: Whether it is so, from the symbols' values.
+        blame: The line of the user's that asks for it.
+    """
+
+    text: str
+    holds: Callable[[Mapping[str, int]], bool]
+    blame: Blame | None
+
+
+class Guards:
+    """The guards of a program.
+
+    Args:
+        inputs: Every input's sizes as the program has them: integers and expressions of symbols.
+        guards: What it relies on.
+    """
+
+    def __init__(self, inputs: Sequence[Sequence[Any]], guards: Sequence[Guard]) -> None:
+        self._inputs = inputs
+        self.guards = guards
+
+    def violated(self, shapes: Sequence[Sequence[int]]) -> frozenset[int]:
+        """Returns the guards that do not hold for the inputs' shapes, by their index; empty: the traced code's own."""
+        values = self._values(shapes)
+        if values is None:
+            return frozenset((_CONTRADICTION,))
+        return frozenset(number for number, guard in enumerate(self.guards) if not guard.holds(values))
+
+    def blame(self, violated: frozenset[int]) -> Blame | None:
+        """Returns the line behind the first of some guards that has one."""
+        return next((b for n in sorted(violated) if n >= 0 and (b := self.guards[n].blame) is not None), None)
+
+    def fixing(self, size: int) -> Blame | None:
+        """Returns the line that makes a constant of some size."""
+        equations = [g for g in self.guards if re.fullmatch(rf"\W*\w+\W*==\W*{size}\W*", g.text)]
+        return next((g.blame for g in equations if g.blame is not None), None)
+
+    def _values(self, shapes: Sequence[Sequence[int]]) -> dict[str, int] | None:
+        """Returns the symbols' values; None where a size is not one that the program's expressions can have."""
+        values: dict[str, int] = {}
+        for own, given in zip(self._inputs, shapes, strict=True):
+            for size, n in zip(own, given, strict=True):
+                symbol, value = _solved(size, n)
+                if value is None or values.setdefault(symbol, value) != value:
+                    return None
+        return values
+
+
+def constant(size: Any) -> int | None:
+    """Returns a program's size as an integer, None where it is no constant."""
+    if isinstance(size, int):
+        return size
+    expression = size.node.expr
+    return int(expression) if expression.is_Integer else None
+
+
+def _solved(size: Any, n: int) -> tuple[str, int | None]:
+    """Returns a symbol and its value where an expression of it is n."""
+    fixed = constant(size)
+    if fixed is not None:
+        return "", 0 if fixed == n else None
+    expression = size.node.expr
+    if expression.is_Symbol:
+        return str(expression), n
+    (symbol,) = expression.free_symbols
+    solutions = [int(s) for s in sympy.solve(expression - n, symbol) if s.is_Integer]
+    return str(symbol), solutions[0] if solutions else None
+
+
+def guards_of(program: torch.export.ExportedProgram) -> Guards:
+    """Reads the guards of a program that was just exported; they are in no file."""
+    placed = [node.meta["val"] for node in program.graph.nodes if node.op == "placeholder" and _is_input(program, node)]
+    inputs = [tuple(value.shape) for value in placed]
+    environment = next((v.fake_mode.shape_env for v in placed if v.fake_mode.shape_env is not None), None)
+    found: dict[str, Guard] = {}
+    for each in environment.guards if environment is not None else ():
+        text = _python(each.expr)
+        if text is not None and text not in found:
+            found[text] = Guard(text, _compiled(text), _line(each.sloc))
+    return Guards(inputs, tuple(found.values()))
+
+
+def _is_input(program: torch.export.ExportedProgram, node: Any) -> bool:
+    return node.name in program.graph_signature.user_inputs and hasattr(node.meta.get("val"), "fake_mode")
+
+
+def _python(expression: Any) -> str | None:
+    try:
+        text: str = PythonPrinter().doprint(expression)
+        compile(text, "guard", "eval")
+    except Exception:  # a printer without that function
+        return None
+    return text
+
+
+def _compiled(text: str) -> Callable[[Mapping[str, int]], bool]:
+    code = compile(text, "guard", "eval")
+    scope = {"__builtins__": {}, "math": __import__("math"), "max": max, "min": min, "abs": abs, "int": int}
+
+    def holds(values: Mapping[str, int]) -> bool:
+        try:
+            # The text is torch's own printing of a sympy expression: no word of a file's.
+            return bool(eval(code, scope, dict(values)))
+        except NameError:  # a symbol that is of no input's size
+            return True
+        except Exception:
+            return False
+
+    return holds
+
+
+def _line(location: Any) -> Blame | None:
+    frame = location.framework_loc
+    if frame is None or isinstance(frame, str) or not is_users(frame.filename):
+        return None
+    code = linecache.getline(frame.filename, frame.lineno).strip()
+    return Blame(short_path(frame.filename), frame.lineno, code)

@@ -1,0 +1,201 @@
+"""The example's inputs, the names of their axes and their bounds, as a call gives them. Knows nothing of torch."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Mapping, Sequence
+
+from trtconv.core.dim_flags import parse_dims
+from trtconv.core.dims import Range, Shape
+from trtconv.core.errors import InputError
+from trtconv.core.frozen import frozen
+
+DTYPES = ("float32", "float16", "bfloat16", "float64", "int64", "int32", "int16", "int8", "uint8", "bool")
+_ALIASES = {
+    "float": "float32",
+    "fp32": "float32",
+    "half": "float16",
+    "fp16": "float16",
+    "bf16": "bfloat16",
+    "double": "float64",
+    "fp64": "float64",
+    "long": "int64",
+    "int": "int32",
+}
+AxisNames = tuple[str | None, ...]
+"""One entry an axis of an input: the dimension's name, or None for a static axis."""
+
+
+_BY_RANK: dict[int, AxisNames] = {
+    2: ("batch", None),
+    3: ("batch", None, "length"),
+    4: ("batch", None, "height", "width"),
+    5: ("batch", None, "depth", "height", "width"),
+}
+"""What the axes of an input are mostly called, by how many it has."""
+_EXAMPLE = "Write --input x=1x3x64x64, or --input x=batch,3,height=64:128:512,width=64:128:512."
+
+
+@dataclasses.dataclass(frozen=True, order=True)
+class SteppedRange(Range):
+    """Bounds of a dimension whose sizes are to be multiples of a step."""
+
+    step: int = 1
+
+
+@frozen
+class InputDecl:
+    """One input of the module.
+
+    Args:
+        name: The tensor's name in the ONNX file; that of `forward`'s parameter where there is one so called.
+        shape: The example's shape.
+        dtype: One of `DTYPES`.
+        axes: The names of its axes, where the call gives them with the shape.
+        bounds: Dimension name to its bounds, likewise.
+    """
+
+    name: str
+    shape: Shape
+    dtype: str = "float32"
+    axes: AxisNames | None = None
+    bounds: Mapping[str, Range] = dataclasses.field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"{self.name}={'x'.join(map(str, self.shape)) or 'scalar'}:{self.dtype}"
+
+
+def parse_inputs(texts: Sequence[str]) -> tuple[InputDecl, ...]:
+    """Reads every `--input` of a call: as `parse_input`, or "x=batch,3,height=64:128:512,width=64:128:512:/8".
+
+    An axis is a size, a name (its example is 1), or a name with its bounds, of which the middle one is the example. The
+    name of the input may be left out where it is the only one.
+
+    Raises:
+        InputError: For one that cannot be read.
+    """
+    found = tuple(_input(text) for text in texts)
+    if len(found) > 1 and not all(each.name for each in found):
+        raise InputError("--input without a name, beside others", "Write --input NAME=... for each of them.")
+    return found
+
+
+def _input(text: str) -> InputDecl:
+    name, equals, rest = text.partition("=")
+    first, *others = rest.split(",")
+    # A range is no axis by itself: in "batch=1:1:4,3" it is the first axis that is named.
+    if not equals or "," in name or (others and ":" in first):
+        name, rest = "", text
+    if "," not in rest:
+        return parse_input(text) if name or equals else dataclasses.replace(parse_input(f"_={rest}"), name="")
+    listed, dtype = _without_dtype(rest)
+    sizes: list[int] = []
+    axes: list[str | None] = []
+    bounds: dict[str, Range] = {}
+    for axis in listed.split(","):
+        label, bounded, _ = (part.strip() for part in axis.partition("="))
+        if not label or label == "_":
+            raise InputError(f"--input {text!r}: {axis!r} is no axis", _EXAMPLE)
+        if bounded:
+            bounds |= parse_bounds([axis])
+        sizes.append(int(label) if label.isdecimal() else bounds[label].opt if label in bounds else 1)
+        axes.append(None if label.isdecimal() else label)
+    decl = parse_input(f"{name or '_'}={'x'.join(map(str, sizes))}{dtype}")
+    return dataclasses.replace(decl, name=name.strip(), axes=tuple(axes), bounds=bounds)
+
+
+def _without_dtype(text: str) -> tuple[str, str]:
+    """Splits what follows the last colon off where it is no number and no step."""
+    axes, colon, last = text.rpartition(":")
+    if colon and not last.strip().isdecimal() and not last.startswith("/"):
+        return axes, f":{last}"
+    return text, ""
+
+
+def parse_bounds(texts: Sequence[str]) -> dict[str, Range]:
+    """Reads the values of `--dim`, of which each may end in a step: "height=16:512:/8".
+
+    Raises:
+        InputError: For one that cannot be read.
+    """
+    plain, steps = [], []
+    for text in texts:
+        bounds, slash, step = text.rpartition(":/")
+        if slash and not (step.isascii() and step.isdecimal() and int(step) > 0):
+            raise InputError(f"--dim {text!r}: {step!r} is no step", "Write --dim height=16:512:/8.")
+        plain.append(bounds if slash else text)
+        steps.append(int(step) if slash else 0)
+    named = dict(zip((text.rpartition("=")[0].strip() for text in plain), steps, strict=True))
+    return {
+        name: SteppedRange(bound.min, bound.opt, bound.max, named[name]) if named.get(name) else bound
+        for name, bound in parse_dims(plain).items()
+    }
+
+
+def all_axes(inputs: Sequence[InputDecl], dynamic: Mapping[str, AxisNames]) -> dict[str, AxisNames]:
+    """Joins the names of axes that stand with the inputs and those that were given apart.
+
+    Raises:
+        InputError: An input without usual names for its axes is to have them.
+    """
+    named = {each.name: each.axes for each in inputs if each.axes is not None}
+    ranks = {each.name: len(each.shape) for each in inputs}
+    for name, axes in dynamic.items():
+        usual = _BY_RANK.get(ranks.get(name, 0))
+        if not axes and usual is None:
+            raise InputError(
+                f"--dynamic {name}: its axes have no usual names",
+                f"Write --dynamic {name}=AXIS,AXIS,...; _ is a static one.",
+            )
+        named[name] = axes or usual or ()
+    return named
+
+
+def all_bounds(inputs: Sequence[InputDecl], dims: Mapping[str, Range]) -> dict[str, Range]:
+    """Joins the bounds that stand with the inputs and those that were given apart, which go first."""
+    return {**{name: bound for each in inputs for name, bound in each.bounds.items()}, **dims}
+
+
+def parse_input(text: str) -> InputDecl:
+    """Reads one `--input`: "x=1x3x64x64", "t=1:int64", "scale=scalar"."""
+    name, equals, rest = text.partition("=")
+    name, rest = name.strip(), rest.strip()
+    if not (name and equals and rest):
+        raise InputError(f"--input {text!r} is not NAME=SHAPE[:DTYPE]", "Write --input x=1x3x64x64 or t=1:int64.")
+    shape, _, dtype = rest.partition(":")
+    return InputDecl(name, _shape(text, shape), _dtype(text, dtype or "float32"))
+
+
+def _shape(flag: str, text: str) -> Shape:
+    if text == "scalar":
+        return ()
+    sizes = text.split("x")
+    if not all(size.isascii() and size.isdecimal() and len(size) < 12 for size in sizes):
+        raise InputError(f"--input {flag!r}: the shape {text!r} is not integers joined by x", "Write 1x3x64x64.")
+    shape = tuple(int(size) for size in sizes)
+    if min(shape) < 1:
+        raise InputError(f"--input {flag!r} has a size below 1", "Give sizes of at least 1.")
+    return shape
+
+
+def _dtype(flag: str, text: str) -> str:
+    dtype = _ALIASES.get(text, text)
+    if dtype not in DTYPES:
+        near = difflib.get_close_matches(text, [*DTYPES, *_ALIASES], 1)
+        hint = f"Did you mean {near[0]}?" if near else f"Use one of {', '.join(DTYPES)}."
+        raise InputError(f"--input {flag!r}: there is no type {text!r}", hint)
+    return dtype
+
+
+def parse_dynamic(text: str) -> tuple[str, AxisNames]:
+    """Reads one `--dynamic`: "x=batch,_,height,width"; "_" is a static axis; "x" alone gives it the usual names."""
+    if "=" not in text:
+        return text.strip(), ()
+    name, equals, rest = text.partition("=")
+    axes = tuple(part.strip() for part in rest.split(","))
+    if not (name.strip() and equals and all(axes)):
+        raise InputError(
+            f"--dynamic {text!r} is not NAME=AXIS,AXIS,...", "Write --dynamic x=batch,_,height,width; _ is static."
+        )
+    return name.strip(), tuple(None if axis == "_" else axis for axis in axes)

@@ -1,0 +1,142 @@
+"""A file against PyTorch: finished, compared at sizes for each way through the module, and held to what it takes."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import onnx
+import torch
+
+from trtconv.core.requests.export import Blame, Proof, SizeRule
+from trtconv.exporter import finish, proof
+from trtconv.exporter.agreement import beyond_pytorch, first_lost, graph_lattice, takes_all
+from trtconv.exporter.guards import Guards
+from trtconv.exporter.job import Draft, Job, interface_of
+from trtconv.exporter.sizes import find_rules
+from trtconv.exporter.torch_quiet import quiet_torch
+
+Sizes = Mapping[str, int]
+
+
+def judged(job: Job, exporter: str, traced: Sizes, raw: Path, guards: Guards | None) -> Draft:
+    """Finishes a file, compares it with PyTorch, and finds the sizes that it takes where it does not take all.
+
+    Args:
+        job: What is exported.
+        exporter: Who wrote the file.
+        traced: The sizes that were traced.
+        raw: The file, as the exporter wrote it.
+        guards: What torch.export relied on, where that is known.
+    """
+    with job.clock.stage("finish"):
+        proto = _finished(job, raw, exporter)
+        finish.check_proto(raw, proto)
+    draft = Draft(exporter, proto, raw, Proof(why="not asked for"), job.rules, _notes(job, proto))
+    if not job.options.proof:
+        return draft
+    route = functools.partial(_route, job, guards, job.trials.path_or(traced, 0))
+    with job.clock.stage("proof"), quiet_torch():
+        found, sizes = _proved(job, draft, job.rules, route)
+    if not found.failed:
+        return _agreed(job, dataclasses.replace(draft, proof=found), route)
+    passed = [run.passes(found.tolerance) for run in found.runs]
+    good = {route(each) for each, right in zip(sizes, passed, strict=True) if right}
+    good -= {route(each) for each, right in zip(sizes, passed, strict=True) if not right}
+    bad = next(each for each, right in zip(sizes, passed, strict=True) if not right)
+    return _narrowed(job, dataclasses.replace(draft, proof=found), route, lambda each: route(each) in good, bad)
+
+
+def _narrowed(job: Job, draft: Draft, route: proof.RouteOf, accepts: Callable[[Sizes], bool], bad: Sizes) -> Draft:
+    """Returns a draft for the sizes that are accepted, proved anew; the same where that does not help."""
+    if not accepts(job.axes.example):
+        return draft
+    with job.clock.stage("sizes"), quiet_torch():
+        rules = find_rules(job.trials.narrowed(accepts))
+        line = route(bad).blame or job.trials.parting(bad)
+    rules = tuple(_explained(new, old, line) for new, old in zip(rules, job.rules, strict=True))
+    if rules == draft.rules or any(new.baked and not old.baked for new, old in zip(rules, job.rules, strict=True)):
+        return draft
+    with job.clock.stage("proof"), quiet_torch():
+        found, _ = _proved(job, draft, rules, route, accepts)
+    return draft if found.failed else dataclasses.replace(draft, rules=rules, proof=found)
+
+
+def _explained(new: SizeRule, old: SizeRule, line: Blame | None) -> SizeRule:
+    """Adds to a narrower rule why it is narrower."""
+    if (new.step, new.offset, new.offsets, new.valid, new.min, new.max) == (
+        (old.step, old.offset, old.offsets, old.valid, old.min, old.max)
+    ):
+        return old
+    remark = "PyTorch takes more sizes, by other code, which the file does not have"
+    return dataclasses.replace(new, blame=line or new.blame, narrowed=line, remark=remark)
+
+
+def _proved(
+    job: Job,
+    draft: Draft,
+    rules: tuple[SizeRule, ...],
+    route: proof.RouteOf,
+    accepts: Callable[[Sizes], bool] | None = None,
+) -> tuple[Proof, list[Sizes]]:
+    trials = job.trials if accepts is None else job.trials.narrowed(accepts)
+    sizes = proof.proof_sizes(job.subject, job.axes, rules, trials, route)
+    quantized = any(node.op_type == "QuantizeLinear" for node in draft.proto.graph.node)
+    limit = proof.tolerance(job.subject, quantized)
+    return proof.prove(draft.path, job.subject, job.axes, sizes, limit), sizes
+
+
+def _agreed(job: Job, draft: Draft, route: proof.RouteOf) -> Draft:
+    """Asks the graph's own lattice: it may refuse sizes between those that were compared."""
+    with job.clock.stage("sizes"):
+        lattice = graph_lattice(draft.path, draft.rules)
+        lost = first_lost(lattice, draft.rules, job.axes.example)
+    if lost is not None:
+        with job.clock.stage("proof"), quiet_torch():
+            run = proof.prove(draft.path, job.subject, job.axes, [lost], draft.proof.tolerance)
+        if run.failed:
+            return _narrowed(
+                job, dataclasses.replace(draft, proof=run), route, functools.partial(takes_all, lattice), lost
+            )
+    notes = beyond_pytorch(lattice, draft.rules, job.trials)
+    return dataclasses.replace(draft, notes=(*draft.notes, *notes))
+
+
+def _route(job: Job, guards: Guards | None, traced: int, sizes: Sizes) -> proof.Route:
+    shapes = job.axes.shapes(job.subject.inputs, sizes)
+    violated = frozenset[int]() if guards is None else guards.violated(shapes)
+    blame = None if guards is None else guards.blame(violated)
+    path = hash(tuple(shapes)) if job.blind else job.trials.path_or(sizes, traced)
+    return proof.Route(blame is not None or path != traced, violated, path, blame)
+
+
+def _finished(job: Job, raw: Path, exporter: str) -> onnx.ModelProto:
+    proto = finish.read_raw(raw)
+    finish.clean(proto, job.subject)
+    labelled(job, proto, exporter, job.rules)
+    finish.set_versions(proto, job.options.target)
+    finish.write_axis(proto)
+    return proto
+
+
+def labelled(job: Job, proto: onnx.ModelProto, exporter: str, rules: tuple[SizeRule, ...]) -> None:
+    """Writes the names of its dimensions into a file, and the sizes that it takes."""
+    inputs, outputs = interface_of(job, rules)
+    facts = {"trtconv.exporter": exporter, "trtconv.torch": str(torch.__version__)}
+    finish.label(proto, inputs, outputs, rules, facts)
+
+
+def _notes(job: Job, proto: onnx.ModelProto) -> tuple[str, ...]:
+    notes = []
+    left = {value.name for value in proto.graph.input}
+    unused = [each.name for each in job.subject.inputs if each.name not in left]
+    if unused:
+        notes.append(f"the exporter left out {', '.join(unused)}: the outputs do not depend on it")
+    if job.subject.sized:
+        notes.append(
+            f"{job.subject.sized} transposed convolution(s) with a computed output size are written with the largest "
+            "output_padding and a Slice to the size"
+        )
+    return (*notes, *(f"the operator {name} is not ONNX's own" for name in finish.custom_domains(proto)))

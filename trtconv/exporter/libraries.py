@@ -1,0 +1,98 @@
+"""Networks of public libraries by name: `timm:resnet18`, `smp:Unet?encoder_name=resnet18`, `transformers:DIR`.
+
+Each is made by the library itself, with random weights unless the files are here: nothing is downloaded.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from trtconv.core.errors import EnvironmentMissing, InputError
+from trtconv.exporter.source_line import first_line
+
+Arguments = Mapping[str, Any]
+
+
+def _timm(library: Any, name: str, arguments: Arguments) -> Any:
+    return library.create_model(name, **arguments)
+
+
+def _torchvision(library: Any, name: str, arguments: Arguments) -> Any:
+    models = importlib.import_module("torchvision.models")
+    return models.get_model(name, **{"weights": None, **arguments})
+
+
+def _smp(library: Any, name: str, arguments: Arguments) -> Any:
+    return getattr(library, name)(**{"encoder_weights": None, **arguments})
+
+
+def _transformers(library: Any, name: str, arguments: Arguments) -> Any:
+    config = library.AutoConfig.from_pretrained(name, local_files_only=True)
+    (kind, *_) = config.architectures or ["AutoModel"]
+    return getattr(library, kind).from_pretrained(name, local_files_only=True, **arguments)
+
+
+_MAKERS: dict[str, tuple[str, Callable[[Any, str, Arguments], Any]]] = {
+    "timm": ("timm", _timm),
+    "torchvision": ("torchvision", _torchvision),
+    "smp": ("segmentation_models_pytorch", _smp),
+    "transformers": ("transformers", _transformers),
+}
+
+
+def maker_of(scheme: str, name: str) -> Callable[..., Any] | None:
+    """Returns what makes a network of a library by name, None where the SPEC means something else.
+
+    Args:
+        scheme: What stands before the colon.
+        name: What stands behind it. An attribute of the package itself is no name of a network: `timm:create_model`.
+
+    Raises:
+        EnvironmentMissing: The library is not installed.
+        InputError: The library cannot be imported.
+    """
+    if scheme not in _MAKERS:
+        return None
+    package, make = _MAKERS[scheme]
+    try:
+        library = importlib.import_module(package)
+    except ModuleNotFoundError as error:
+        raise EnvironmentMissing(f"{scheme}:{name} needs {error.name}", f"pip install {error.name}") from error
+    except Exception as error:
+        raise InputError(
+            f"{package} cannot be imported: {first_line(error)}", "Install a version of it that goes with this torch."
+        ) from error
+    if scheme == package and hasattr(library, name) and not Path(name).is_dir():
+        return None
+
+    def made(**arguments: Any) -> Any:
+        return make(library, name, arguments)
+
+    return made
+
+
+def load_ultralytics(path: Path) -> torch.nn.Module:
+    """Reads a checkpoint of ultralytics, which is a pickle, through that library; runs whatever code is in it.
+
+    Raises:
+        EnvironmentMissing: ultralytics is not installed.
+        InputError: The file is no such checkpoint.
+    """
+    try:
+        from ultralytics import YOLO
+    except ModuleNotFoundError as error:
+        raise EnvironmentMissing(f"{path} needs {error.name}", f"pip install {error.name}") from error
+    try:
+        module: torch.nn.Module = YOLO(path).model.float()
+    except Exception as error:
+        raise InputError(f"{path} is no checkpoint of ultralytics: {first_line(error)}", "") from error
+    for part in module.modules():
+        # What its own exporter sets: one tensor out of the head, anchors for every size.
+        if hasattr(part, "export") and hasattr(part, "dynamic"):
+            part.export = part.dynamic = True
+    return module

@@ -1,0 +1,37 @@
+"""Bounds of dimensions that an export wrote into a model, so that nobody has to give them again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from trtconv.core.dims import Range, dynamic_dims
+from trtconv.core.errors import InputError
+from trtconv.graph.model import OnnxModel
+
+DIMS_KEY = "trtconv.dims"
+"""Model metadata: dimension name to what an export found out about it, in JSON."""
+
+
+def stored_bounds(model: OnnxModel) -> dict[str, Range]:
+    """Returns dimension name to the bounds that were asked for at export; empty for a model of another origin."""
+    text = next((prop.value for prop in model.proto.metadata_props if prop.key == DIMS_KEY), "{}")
+    try:
+        known = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    if not isinstance(known, dict):
+        return {}
+    found = {name: _range(known[name]) for name in dynamic_dims(model.inputs) if name in known}
+    return {name: bound for name, bound in found.items() if bound is not None}
+
+
+def _range(kept: Any) -> Range | None:
+    sizes = kept.get("bounds") if isinstance(kept, Mapping) else None
+    if not isinstance(sizes, list) or [type(size) for size in sizes] != [int, int, int]:
+        return None
+    try:
+        return Range(*sizes)
+    except InputError:
+        return None
