@@ -288,7 +288,13 @@ def _spandrel() -> Iterator[Case]:
         span,
     )
     yield "spandrel Compact", take("Compact", "Compact", num_feat=8, num_conv=2), (1, 3, 32, 32), PLANE, span
-    yield "spandrel SPAN", take("SPAN", "SPAN", feature_channels=16), (1, 3, 32, 32), PLANE, span
+    yield (
+        "spandrel SPAN",
+        take("SPAN", "SPAN", num_in_ch=3, num_out_ch=3, feature_channels=16),
+        (1, 3, 32, 32),
+        PLANE,
+        span,
+    )
     yield "spandrel RealCUGAN x2", take("RealCUGAN", "UpCunet2x"), (1, 3, 33, 35), PLANE, (24, 96)
     yield (
         "spandrel DRUNet",

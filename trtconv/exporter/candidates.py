@@ -128,8 +128,10 @@ def _typical(job: Job) -> Sizes:
     """Returns sizes at which the module runs as at three in four; the example's where there are none."""
     trials, example = job.trials, dict(job.axes.example)
     seen = trials.seen()
+    if not seen:
+        return example
     paths = [trials.path_or(sizes, 0) for sizes in seen]
-    most, count = collections.Counter(paths).most_common(1)[0] if paths else (0, 0)
+    most, count = collections.Counter(paths).most_common(1)[0]
     if trials.path_or(example, 0) == most or count * 4 < 3 * len(paths):
         return example
     for parts in (4, 64):
