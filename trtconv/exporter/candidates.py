@@ -101,7 +101,7 @@ def _promising(job: Job, first: Sizes, sizes: Sizes) -> bool:
 def _starts(job: Job) -> list[Sizes]:
     """Returns the sizes to trace at: typical ones, the example's, and others that are not alike."""
     own = _typical(job)
-    starts = [own, dict(job.axes.example), _moved(job, own)]
+    starts = [own, _moved(job, own, 64), dict(job.axes.example), _moved(job, own)]
     return [sizes for number, sizes in enumerate(starts) if sizes is not None and sizes not in starts[:number]]
 
 
@@ -125,14 +125,14 @@ def _sees_values(job: Job) -> bool:
 
 
 def _typical(job: Job) -> Sizes:
-    """Returns sizes at which the module runs as at three in four; the example's where there are none."""
+    """Returns sizes at which the module runs as at most others; the example's where there are none."""
     trials, example = job.trials, dict(job.axes.example)
     seen = trials.seen()
     if not seen:
         return example
     paths = [trials.path_or(sizes, 0) for sizes in seen]
     most, count = collections.Counter(paths).most_common(1)[0]
-    if trials.path_or(example, 0) == most or count * 4 < 3 * len(paths):
+    if trials.path_or(example, 0) == most or count * 2 <= len(paths):
         return example
     for parts in (4, 64):
         moved = _moved(job, example, parts)

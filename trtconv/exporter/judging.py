@@ -82,7 +82,7 @@ def _proved(
     accepts: Callable[[Sizes], bool] | None = None,
 ) -> tuple[Proof, list[Sizes]]:
     trials = job.trials if accepts is None else job.trials.narrowed(accepts)
-    sizes = proof.proof_sizes(job.subject, job.axes, rules, trials, route)
+    sizes = proof.proof_sizes(job.subject, job.axes, rules, trials, route, job.blind)
     quantized = any(node.op_type == "QuantizeLinear" for node in draft.proto.graph.node)
     limit = proof.tolerance(job.subject, quantized)
     return proof.prove(draft.path, job.subject, job.axes, sizes, limit), sizes
@@ -108,7 +108,7 @@ def _route(job: Job, guards: Guards | None, traced: int, sizes: Sizes) -> proof.
     shapes = job.axes.shapes(job.subject.inputs, sizes)
     violated = frozenset[int]() if guards is None else guards.violated(shapes)
     blame = None if guards is None else guards.blame(violated)
-    path = hash(tuple(shapes)) if job.blind else job.trials.path_or(sizes, traced)
+    path = job.trials.path_or(sizes, traced)
     return proof.Route(blame is not None or path != traced, violated, path, blame)
 
 

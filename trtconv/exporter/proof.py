@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -54,12 +55,13 @@ RouteOf = Callable[[Mapping[str, int]], Route]
 
 
 def proof_sizes(
-    subject: Subject, axes: Axes, rules: Sequence[SizeRule], trials: Trials, route: RouteOf
+    subject: Subject, axes: Axes, rules: Sequence[SizeRule], trials: Trials, route: RouteOf, blind: bool = False
 ) -> list[Mapping[str, int]]:
     """Returns the sizes to compare at.
 
     They are the example, the smallest, a lopsided and the largest affordable ones, then one for each way through the
-    module that the trials have met, those that are met most first.
+    module that the trials have met, those that are met most first. Where the ways cannot be told apart, sizes as far
+    from the example as can be had come too.
     """
     chosen: list[Mapping[str, int]] = [dict(axes.example)]
     for sizes in _candidates(subject, axes, rules):
@@ -74,7 +76,11 @@ def proof_sizes(
     covered = {route(sizes) for sizes in chosen}
     new = [way for way in ways if way not in covered]
     new.sort(key=lambda way: (way.suspicious, len(ways[way]), _distance(axes, ways[way][0])), reverse=True)
-    return [*chosen, *(ways[way][0] for way in new[:_WAYS])]
+    chosen += [ways[way][0] for way in new[:_WAYS]]
+    far = (
+        sorted(itertools.chain.from_iterable(ways.values()), key=lambda sizes: -_distance(axes, sizes)) if blind else []
+    )
+    return [*chosen, *[sizes for sizes in far if sizes not in chosen][:_WAYS]]
 
 
 def _distance(axes: Axes, sizes: Mapping[str, int]) -> int:
