@@ -35,13 +35,13 @@ FLAGS = {
     "rewrite": "-o --output --only --skip --requantize --target --format -q --quiet --budget --follow-links",
     "reduce": "-o --output --dim --profile --minShapes --optShapes --maxShapes --value --precision --no-rewrite "
     "--requantize --target --trials --timeout --format -q --quiet --budget --follow-links",
-    "explain": "--target --format --budget --follow-links",
-    "sizes": "--dim --format --budget --follow-links",
+    "explain": "--target --format -q --quiet --budget --follow-links",
+    "sizes": "--dim --format -q --quiet --budget --follow-links",
     "triton": "--version --force --format",
     "init": "--force --format --budget --follow-links",
-    "doctor": "--format",
-    "passes": "--format",
-    "rule": "--format",
+    "doctor": "--format -q --quiet",
+    "passes": "--format -q --quiet",
+    "rule": "--format -q --quiet",
 }
 
 

@@ -195,6 +195,11 @@ def for_models(command: Decorated) -> Decorated:
     return limits(links(command))
 
 
+quiet_anyway = click.option(
+    "-q", "--quiet", is_flag=True, expose_value=False, help="Taken by every command; this one shows no progress."
+)
+
+
 def format_option(*formats: str) -> Callable[[Decorated], Decorated]:
     """Returns the `--format` flag of a command that has these formats; the first is the default."""
     return click.option(

@@ -85,15 +85,20 @@ def _resolve(inputs: Sequence[InputSpec], bounds: Mapping[str, Range]) -> dict[s
         if given in static:
             if bound.min != static[given] or bound.max != static[given]:
                 raise InputError(
-                    f"dimension {given} is static ({static[given]}) and cannot range over {bound}",
+                    f"dimension {given} is static ({static[given]}) and cannot range over {bound.short}",
                     f"Leave out {given}, or export the model with that axis dynamic.",
                 )
             continue
         name = given if given in dims or given in free_names(list(dims)) else by_place.get(given)
         if name is None:
+            known, owner = [spec.name for spec in inputs], given.rpartition(":")[0]
+            if owner and owner not in known:
+                raise InputError(f"the model has no input {owner!r}", f"It has: {', '.join(map(str, inputs))}.")
             raise InputError(f"the model has no dimension {given!r}", f"It has: {_list_dims(inputs)}.")
         if name in ranges and ranges[name] != bound:
-            raise InputError(f"dimension {name} is given twice: {ranges[name]} and {bound}", "Give one range for it.")
+            raise InputError(
+                f"dimension {name} is given twice: {ranges[name].short} and {bound.short}", "Give one range for it."
+            )
         ranges[name] = bound
     return ranges
 

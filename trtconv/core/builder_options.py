@@ -141,7 +141,9 @@ class BuilderOptions:
             raise InputError(f"{self.workspace_bytes} bytes are no workspace", "Give 1 to 2**63 - 1 bytes.")
         for text in self.compute_capabilities:
             if not re.fullmatch(r"\d{1,2}\.\d", text):
-                raise InputError(f"compute capability {text!r} is none", "Write it as in 7.5 or 12.0.")
+                known = re.fullmatch(r"(?:sm_?|compute_?)?(\d{1,2})(\d)", text)
+                hint = f"Did you mean {known[1]}.{known[2]}?" if known else "Write it as in 7.5 or 12.0."
+                raise InputError(f"compute capability {text!r} is none", hint)
 
     def to_json(self) -> dict[str, Any]:
         """Returns what differs from TensorRT's defaults, as plain JSON values."""

@@ -120,10 +120,12 @@ def _parse_bounds(flag: str, items: Sequence[str]) -> dict[str, Range]:
         try:
             bound = Range.parse(text)
         except InputError as error:
-            raise InputError(f"{flag} {name}: {error.message}", error.hint) from error
+            hint = error.hint.replace("Did you mean ", f"Did you mean {flag} {name}=")
+            raise InputError(f"{flag} {name}: {error.message}", hint) from error
         if bounds.setdefault(name, bound) != bound:
             raise InputError(
-                f"{flag} gives {name} twice: {bounds[name]} and {bound}", f"Give {name} one range in each {flag}."
+                f"{flag} gives {name} twice: {bounds[name].short} and {bound.short}",
+                f"Give {name} one range in each {flag}.",
             )
     return bounds
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -31,9 +32,11 @@ class Range:
 
     def __post_init__(self) -> None:
         if max(self.min, self.opt, self.max) > _LARGEST:
-            raise InputError(f"{self}: no dimension is that large", "Give sizes that a tensor can have.")
+            raise InputError(f"{self.short}: no dimension is that large", "Give sizes that a tensor can have.")
         if self.min < 1:
-            raise InputError(f"{self}: a dimension is at least 1", "Give positive sizes, as in height=64:256:512.")
+            raise InputError(
+                f"{self.short}: a dimension is at least 1", "Give positive sizes, as in height=64:256:512."
+            )
         if not self.min <= self.opt <= self.max:
             raise InputError(
                 f"{self}: bounds must be ordered min <= opt <= max",
@@ -45,6 +48,11 @@ class Range:
 
     to_json = __str__
 
+    @property
+    def short(self) -> str:
+        """The range as people write it: "64" where it is one size."""
+        return str(self.min) if self.min == self.max == self.opt else str(self)
+
     @classmethod
     def parse(cls, text: str) -> Range:
         """Reads "MIN:OPT:MAX", "MIN:MAX" (opt = max) or "N" (fixed)."""
@@ -53,7 +61,10 @@ class Range:
             sizes = [int(part) for part in parts]
         except ValueError as error:
             message = f"{text!r} is not MIN:OPT:MAX, MIN:MAX or N"
-            raise InputError(message, "Give integers, as in 64:256:512.") from error
+            meant = ":".join(re.split("[x,;-]", text))
+            plain = re.fullmatch(r"\d{1,9}(:\d{1,9}){1,2}", meant)
+            hint = f"Did you mean {meant}?" if plain else "Give integers, as in 64:256:512."
+            raise InputError(message, hint) from error
         if len(sizes) == 1:
             return cls(sizes[0], sizes[0], sizes[0])
         if len(sizes) == 2:

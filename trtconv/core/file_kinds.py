@@ -43,6 +43,8 @@ _STARTS = (
     (rb".{8}\{\s*\"", FileKind("a safetensors file", "It has weights alone: trtconv export makes a model with them.")),
     (rb"\s*<(!DOCTYPE|html|\?xml)", FileKind("a web page", "Download the file itself, not the page that shows it.")),
     (rb"\s*\{", FileKind("a JSON document", "Give an .onnx file.")),
+    (rb"$", FileKind("an empty file", "Export the model again, or copy the file again.")),
+    (rb"[\t\r\n -~]+$", FileKind("a text file", "Give an .onnx file, which is binary.")),
 )
 
 

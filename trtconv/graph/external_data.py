@@ -23,6 +23,7 @@ SMALL_BYTES = 1 << 10
 """Tensors up to this size stay in the model's file when the others move out of it."""
 LARGEST_BYTES = (1 << 31) - 1
 """What protobuf reads."""
+_CHECK_PATH = "Check the path of the model."
 ALIGNMENT = 1 << 12
 """Readers map external data into memory, by pages."""
 
@@ -45,14 +46,15 @@ def read_file(path: Path) -> bytes:
             return file.read()
     except FileNotFoundError as error:
         refuse_other_kinds(path)
-        raise InputError(f"{path}: no such file{_near(path)}", "Check the path of the model.") from error
+        hint = "Stdin is not read: write the model into a file first." if str(path) == "-" else _CHECK_PATH
+        raise InputError(f"{path}: no such file{_near(path)}", hint) from error
     except IsADirectoryError as error:
         refuse_other_kinds(path)
         raise InputError(f"{path} is a folder", "Give the .onnx file in it.") from error
     except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}", "Check the path of the model.") from error
+        raise InputError(f"{path} cannot be read: {error.strerror}", _CHECK_PATH) from error
     except ValueError as error:
-        raise InputError(f"{str(path)!r} is no path: {error}", "Check the path of the model.") from error
+        raise InputError(f"{str(path)!r} is no path: {error}", _CHECK_PATH) from error
 
 
 def _is_within(path: Path, location: str) -> bool:

@@ -94,7 +94,7 @@ class TestParseDims:
             (["h=0:1:2"], "--dim h: 0:1:2: a dimension is at least 1"),
             (["h=1:1:99999999999999999999"], "--dim h: 1:1:99999999999999999999: no dimension is that large"),
             (["h=1:2:3:4"], "--dim h: '1:2:3:4' has 4 parts"),
-            (["h=1", "h=2"], "--dim gives h twice: 1:1:1 and 2:2:2"),
+            (["h=1", "h=2"], "--dim gives h twice: 1 and 2"),
         ],
     )
     def test_mistakes(self, items: list[str], message: str) -> None:

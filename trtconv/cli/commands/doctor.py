@@ -32,6 +32,7 @@ Exit status: 0 a TensorRT works here; 4 none does.
 """,
 )
 @options.format_option("text", "json")
+@options.quiet_anyway
 def command(output_format: str) -> Outcome:
     """Show what is installed and which TensorRT works here.
 

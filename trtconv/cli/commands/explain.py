@@ -37,6 +37,7 @@ Exit status: 0 explained; 2 a bad call, an unreadable model, or a node that is n
 @options.for_models
 @options.asking(ExplainRequest)
 @options.format_option("text", "json")
+@options.quiet_anyway
 def command(asked: options.Asked[ExplainRequest], model: str, node: str | None, output_format: str) -> Outcome:
     """Explain one ConvTranspose in words and a drawing, or list them all.
 

@@ -19,6 +19,7 @@ Examples:
 """,
 )
 @options.format_option("text", "json")
+@options.quiet_anyway
 def command(output_format: str) -> Outcome:
     """List the rewrites that build and rewrite apply.
 

@@ -28,6 +28,7 @@ Examples:
 )
 @click.argument("code", required=False, metavar="[CODE]")
 @options.format_option("text", "json")
+@options.quiet_anyway
 def command(code: str | None, output_format: str) -> Outcome:
     """Explain a rule of check, or list them all.
 

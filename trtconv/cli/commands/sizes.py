@@ -37,6 +37,7 @@ Exit status: 0 found; 1 no size in range is accepted; 2 a bad call or an unreada
     "(x:2). Repeatable.",
 )
 @options.format_option("text", "json")
+@options.quiet_anyway
 def command(model: str, dim: tuple[str, ...], output_format: str) -> Outcome:
     """List the sizes that a model accepts, and the nodes that say so.
 

@@ -108,7 +108,7 @@ class Installed:
             network = self._builder.create_network(self._network_flags())
             parser = trt.OnnxParser(network, self._log.quiet)
             try:
-                accepted = parser.parse(model, str(path))
+                accepted = parser.parse(model, _as_text(path))
             except (MemoryError, RuntimeError, TypeError, ValueError) as error:
                 session.raise_failure()
                 raise BuildFailed(f"TensorRT's ONNX parser broke down: {clean(str(error))}") from error
@@ -124,7 +124,7 @@ class Installed:
         """Parses a refused model again for what the parser logs, since its list of errors is empty."""
         with self._log.session() as session:
             network = self._builder.create_network(self._network_flags())
-            self._trt.OnnxParser(network, self._log.logger).parse(model, str(path))
+            self._trt.OnnxParser(network, self._log.logger).parse(model, _as_text(path))
             said = "\n".join(distinct(r.text for r in session.records if r.is_error))
         return said or "TensorRT's ONNX parser refused the model without a reason"
 
@@ -151,3 +151,11 @@ class Installed:
         with self._log.session():
             network = self._builder.create_network(self._network_flags())
             return bool(self._trt.OnnxParser(network, self._log.logger).supports_operator(op))
+
+
+def _as_text(path: Path) -> str:
+    """Returns a path for the parser, which wants it for the folder of external data alone, and takes only UTF-8."""
+    text = str(path)
+    if text.encode(errors="replace").decode() == text:
+        return text
+    return str(path.with_name("model.onnx")).encode(errors="replace").decode()
