@@ -31,6 +31,7 @@ Exit status: 0 written; 2 there is no model, or a trtconv.toml already.
 @click.option("--force", is_flag=True, help="Replace the trtconv.toml that is there.")
 @options.for_models
 @options.format_option("text", "json")
+@options.quiet_anyway
 def command(folder: str, force: bool, output_format: str) -> Outcome:
     """Write a trtconv.toml for the models that are here.
 

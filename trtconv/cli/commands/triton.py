@@ -37,6 +37,7 @@ Exit status: 0 written; 2 a bad call, files that do not belong together, or an e
 @click.option("--version", type=click.IntRange(min=1), default=1, show_default=True, help="Version of the models.")
 @click.option("--force", is_flag=True, help="Replace what is there.")
 @options.format_option("text", "json")
+@options.quiet_anyway
 def command(engines: tuple[str, ...], repository: str, version: int, force: bool, output_format: str) -> Outcome:
     """Put engines into a model repository for Triton.
 
