@@ -2,7 +2,8 @@
 # make test    the tests; no GPU either
 # make check   format, lint, types, tests
 # make bench   side-by-side benchmarks on the CPU, into bench/results/cpu.json
-# make docs    docs/rules/ and docs/trtconv.schema.json, from the sources
+# make docs    docs/rules/, docs/trtconv.schema.json, docs/cli.md and docs/api.md, from the sources
+# make wheel   the wheel and the source distribution, checked, in dist/
 # make fuzz    ten minutes of hostile files against every command: make fuzz MINUTES=60 SEED=1
 # make venv    just the virtual environment, with everything that developers need
 # make clean   removes what the others made, the virtual environment too
@@ -27,7 +28,7 @@ SIZES := --dim batch=1:1:4 --dim height=64:256:512 --dim width=64:256:512
 
 PACKAGES := timm segmentation-models-pytorch monai diffusers transformers spandrel
 
-.PHONY: demo test test-export test-architectures check lint types bench bench-gpu suite-gpu test-gpu docs fuzz venv clean
+.PHONY: demo test test-export test-architectures check lint types bench bench-gpu suite-gpu test-gpu docs wheel fuzz venv clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/run.stamp
@@ -72,6 +73,12 @@ test-gpu:
 docs: $(VENV)/dev.stamp
 	$(BIN)/python docs/make_rules.py
 	$(BIN)/python docs/make_schema.py
+	$(BIN)/python docs/make_cli.py
+
+wheel: $(VENV)/dev.stamp
+	rm -rf dist
+	$(BIN)/python -m build --quiet
+	$(BIN)/python -m twine check --strict dist/*
 
 MINUTES ?= 10
 SEED ?= $(shell date +%s)

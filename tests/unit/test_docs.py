@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
 import shlex
@@ -160,6 +161,25 @@ def test_every_command_is_in_the_readme() -> None:
     assert set(cli.list_commands(click.Context(cli))) <= told
 
 
+def test_generated_pages_are_up_to_date() -> None:
+    spec = importlib.util.spec_from_file_location("make_cli", ROOT / "docs" / "make_cli.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.stale() == [], "run `make docs`"
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "docker").glob("*.Dockerfile")), ids=lambda path: path.name)
+def test_dockerfiles_install_extras_that_there_are(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    extras = re.findall(r"\.whl\)\[([\w,]+)\]", text)
+    declared = re.findall(r"^(\w[\w-]*) = \[", (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE)
+    assert extras
+    assert {name for each in extras for name in each.split(",")} <= set(declared)
+    assert f"docker build -f docker/{path.name} " in text
+
+
 @pytest.mark.parametrize(
     "name",
     [
@@ -172,6 +192,7 @@ def test_every_command_is_in_the_readme() -> None:
         "suite-gpu",
         "test-gpu",
         "docs",
+        "wheel",
         "fuzz",
         "venv",
         "clean",
