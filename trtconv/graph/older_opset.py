@@ -66,6 +66,8 @@ def lowered(scope: Scope, node: onnx.NodeProto, newest: int) -> list[Change] | s
             changes.append(_removal(node, found))
         elif found.name != "num_outputs":
             return f"opset {LOWERED} has no {node.op_type} with {found.name}"
+    if not all((*node.input, *[""] * older.min_input)[: older.min_input]):
+        return f"opset {LOWERED} has no {node.op_type} without its first inputs"
     special = _SPECIAL.get(node.op_type, _axes_as_attribute if "axes" in older.attributes else _same_inputs)
     rest = special(scope, node, older)
     return rest if isinstance(rest, str) else changes + rest

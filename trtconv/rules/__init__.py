@@ -37,6 +37,7 @@ from trtconv.rules.recurrent_layout import RecurrentLayout
 from trtconv.rules.reduction_axes_input import ReductionAxesInput
 from trtconv.rules.reduction_noop import ReductionNoop
 from trtconv.rules.resize_for_nn import ResizeForNearest
+from trtconv.rules.resize_fractional_length import ResizeFractionalLength
 from trtconv.rules.resize_scales_at_run_time import ResizeScalesAtRunTime
 from trtconv.rules.scale_length import ScaleLength
 from trtconv.rules.scale_not_constant import ScaleNotConstant
@@ -109,6 +110,7 @@ CHECKS: tuple[Rule, ...] = (
     PoolBeyondInput(),
     ReductionAxesInput(),
     NewerMeaning(),
+    ResizeFractionalLength(),
     ByteInputMoved(),
     ZeroPointAtRunTime(),
     KnownWrongVersion(),
