@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from trtconv.cli.formats.engine import quickest_way
-from trtconv.cli.formats.page.gather import Document, Subject
+from trtconv.cli.formats.page.gather import Document, PageSubject
 from trtconv.cli.formats.wording import byte_size, count, shape_text, table
 from trtconv.core.encode import SCHEMA
 from trtconv.core.errors import InputError
@@ -18,7 +18,7 @@ ROUNDING = 1e-6
 _FOREIGN = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
-def compare(a: Subject, b: Subject, tolerance: float) -> dict[str, Any]:
+def compare(a: PageSubject, b: PageSubject, tolerance: float) -> dict[str, Any]:
     """Compares two engines.
 
     Args:
@@ -117,7 +117,7 @@ def _layers(a: Document | None, b: Document | None) -> dict[str, Any] | None:
     }
 
 
-def _numerics(a: Subject, b: Subject) -> list[dict[str, Any]]:
+def _numerics(a: PageSubject, b: PageSubject) -> list[dict[str, Any]]:
     """Returns the largest relative error of each output that was measured of both in the same way."""
     errors = [_errors(each) for each in (a, b)]
     return [
@@ -127,7 +127,7 @@ def _numerics(a: Subject, b: Subject) -> list[dict[str, Any]]:
     ]
 
 
-def _errors(subject: Subject) -> dict[tuple[str, str], float]:
+def _errors(subject: PageSubject) -> dict[tuple[str, str], float]:
     found: dict[tuple[str, str], float] = {}
     verify, proof = subject.measured.get("verify"), subject.report.get("proof") or {}
     for case in verify["cases"] if verify else ():
@@ -161,7 +161,7 @@ def _best(bench: Document) -> dict[tuple[bool, str], Document]:
     return dict(reversed(best.items()))
 
 
-def _sizes(a: Subject, b: Subject) -> list[dict[str, Any]]:
+def _sizes(a: PageSubject, b: PageSubject) -> list[dict[str, Any]]:
     """Returns bytes of the engine's file and of what it takes, where both are known."""
     found = []
     for name in ("engine", "weight_memory", "activation_memory"):
@@ -171,7 +171,7 @@ def _sizes(a: Subject, b: Subject) -> list[dict[str, Any]]:
     return found
 
 
-def _bytes(subject: Subject, name: str) -> int | None:
+def _bytes(subject: PageSubject, name: str) -> int | None:
     if name == "engine":
         size = (subject.report.get("engine") or {}).get("bytes")
     else:
