@@ -56,5 +56,5 @@ class ResizeFractionalLength(OperatorRule):
         for axis, (size, scale) in enumerate(zip(shape, scales.reshape(-1).tolist(), strict=True)):
             length = None if size is None else size * scale
             if length is not None and abs(length - round(length)) > _NEAR:
-                return f"{size} elements of axis {axis} become {length:.4g}, and corners are aligned by the length rounded down"
+                return f"{size} elements of axis {axis} become {length:.4g}, rounded down: corners move"
         return None
