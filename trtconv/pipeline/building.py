@@ -32,7 +32,7 @@ from trtconv.pipeline.parse import build_in_thread, fails, findings_of, parse_mo
 from trtconv.pipeline.prepare import chosen_passes, prepare
 from trtconv.pipeline.profiles import Sized, settle
 from trtconv.pipeline.proving import NetworkProof, ProofSubject, counts_as_original
-from trtconv.precision import apply
+from trtconv.precision import casts
 from trtconv.runtimes import tensorrt
 from trtconv.runtimes.tensorrt import EngineBlob, ParsedNetwork, Runtime, RuntimeInfo
 from trtconv.shapes.profiles import narrower
@@ -103,9 +103,9 @@ class _Work:
         sized = self._settle_sizes()
         if self._fails():
             return None
-        casts = apply.casts(self.request.precision, self.engine.info.capabilities)
+        is_cast = casts(self.request.precision, self.engine.info.capabilities)
         # What a cast rounds is proven against the model as it was before.
-        uncast = self.model.copy() if casts and self.request.prove != "none" else self.model
+        uncast = self.model.copy() if is_cast and self.request.prove != "none" else self.model
         original = counts_as_original(self.told["edits"])
         self._cast()
         if self._fails():
@@ -114,7 +114,7 @@ class _Work:
         if network is None:
             self.findings += origin.place(refused, self.model)
             return None
-        subject = ProofSubject(original, uncast, self.model, self.request.precision if casts else "as-is")
+        subject = ProofSubject(original, uncast, self.model, self.request.precision if is_cast else "as-is")
         proof = NetworkProof(network, subject, self.plan.profiles, self.request.prove)
         blob = self._build(network, sized)
         if blob is None:
@@ -156,7 +156,7 @@ class _Work:
 
     def _cast(self) -> None:
         info, request = self.engine.info, self.request
-        if request.cast_interface and not apply.casts(request.precision, info.capabilities):
+        if request.cast_interface and not casts(request.precision, info.capabilities):
             raise InputError(
                 "inputs and outputs are cast only with --precision fp16, bf16 or int8, and not on TensorRT 8",
                 "Leave out --cast-io.",
@@ -164,7 +164,12 @@ class _Work:
         # The optimum of the first profile is what its author thinks typical.
         profile = self.plan.profiles[0] if self.plan.profiles else None
         with self.clock.stage("cast"):
-            done = apply.apply_precision(
+            if request.precision == "as-is":
+                return
+            # Loaded only here: most builds cast nothing.
+            from trtconv.precision.apply import apply_precision
+
+            done = apply_precision(
                 self.model, request.precision, info.target, info.capabilities, profile, interface=request.cast_interface
             )
         self.findings += done.findings
@@ -249,5 +254,9 @@ def _plan(request: BuildRequest, engine: Runtime, profiles: tuple[ShapeProfile, 
     # A family alone means the version that is installed: the plan is then the same however it was asked for.
     target = request.target if request.target and request.target.version else engine.info.target
     asked = profiles if request.rounded or request.split is not None else None
-    cast_by = apply.tools() if apply.casts(request.precision, engine.info.capabilities) else {}
+    cast_by: dict[str, str] = {}
+    if casts(request.precision, engine.info.capabilities):
+        from trtconv.precision import apply
+
+        cast_by = apply.tools()
     return BuildPlan(target, profiles, asked, cast_by, **shared(request, BuildSettings))

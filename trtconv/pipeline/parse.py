@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Iterable
 
 from trtconv.core import codes
@@ -47,24 +48,32 @@ def _refusal(model: OnnxModel, issue: ParserIssue) -> Finding:
 
 def build_in_thread(network: ParsedNetwork, plan: BuildPlan, clock: Stopwatch) -> EngineBlob:
     """Builds in another thread, so that Ctrl-C reaches this one; the native call itself cannot be interrupted."""
-    import concurrent.futures
-
+    made: list[EngineBlob] = []
+    failed: list[BaseException] = []
     stopped = False
 
     def monitor(phase: str, step: int, steps: int) -> bool:
         clock.progress.phase(phase, step, steps)
         return not stopped
 
-    executor = concurrent.futures.ThreadPoolExecutor(1)
-    with clock.stage("build"):
-        future = executor.submit(network.build, plan, monitor)
+    def work() -> None:
         try:
-            while True:
-                with contextlib.suppress(concurrent.futures.TimeoutError):
-                    return future.result(timeout=0.2)
+            made.append(network.build(plan, monitor))
+        except BaseException as error:
+            failed.append(error)
+
+    # Not an executor: to import concurrent.futures takes a hundredth of a small build.
+    thread = threading.Thread(target=work)
+    with clock.stage("build"):
+        thread.start()
+        try:
+            while thread.is_alive():
+                thread.join(0.2)
         finally:
             stopped = True
-            executor.shutdown(wait=False)
+        if failed:
+            raise failed[0]
+    return made[0]
 
 
 def findings_of(error: BuildFailed) -> tuple[Finding, ...]:

@@ -24,7 +24,7 @@ from trtconv.core.requests.rewrite import Edit
 from trtconv.core.target import Target
 from trtconv.graph.functions import UnsupportedFunctions
 from trtconv.graph.model import OnnxModel
-from trtconv.precision import casting
+from trtconv.precision import casting, casts
 from trtconv.precision.io import cast_interface
 from trtconv.precision.measure import Ranges, Referee
 from trtconv.precision.schemas import BFLOAT, HALF, Kind
@@ -53,11 +53,6 @@ class Applied:
     edits: tuple[Edit, ...] = ()
     findings: tuple[Finding, ...] = ()
     report: dict[str, Any] | None = None
-
-
-def casts(precision: str, capabilities: Capabilities) -> bool:
-    """Whether a precision is had by casting the graph."""
-    return precision != "as-is" and not capabilities.builder_precision_flags
 
 
 def tools() -> dict[str, str]:
