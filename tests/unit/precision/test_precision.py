@@ -19,7 +19,7 @@ from trtconv.core.dims import InputRange, Range, ShapeProfile
 from trtconv.core.errors import InputError
 from trtconv.core.target import Target
 from trtconv.graph.model import OnnxModel
-from trtconv.precision import apply, casting, measure
+from trtconv.precision import apply, casting
 from trtconv.precision.apply import apply_precision
 from trtconv.precision.measure import Referee
 
@@ -119,7 +119,7 @@ def test_without_sizes_nothing_is_measured_and_that_is_told() -> None:
 
 def test_what_ends_onnx_runtime_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     made = model(BUSY)
-    monkeypatch.setattr(measure, "SECONDS", 0.0)
+    monkeypatch.setattr("trtconv.core.budget.allowance", lambda size: (0.0, 4096))
     done = apply_precision(made, "fp16", TARGET, RTX, profile_of(made, n=64))
     assert [f.code for f in done.findings] == ["TC511"]
 
