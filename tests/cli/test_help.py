@@ -20,19 +20,21 @@ FLAGS = {
     "-v --verbose --workspace --optimization-level --timing-cache --version-compatible --hardware-compatibility "
     "--strip-weights "
     "--max-aux-streams --refittable --weight-streaming --sparsity --tf32 --profiling-verbosity --compute-capability "
-    "--cast-io --page --budget --follow-links",
+    "--cast-io --data --preprocess --error-budget --tolerance --page --budget --follow-links",
     "check": "--dim --profile --minShapes --optShapes --maxShapes --value --target --no-rewrite --requantize --prove "
     "--format --fail-on --select --ignore --thorough --config --jobs -q --quiet -v --verbose --budget --follow-links",
     "export": "-o --output --input --dynamic --dim --static --arg --weights --output-name --exporter --no-proof "
     "--no-check --trust --build --target --format --fail-on -q --quiet",
-    "verify": "--dim --report --inputs --generator --seed --random --tolerance --cosine --mismatches --bisect --trust "
-    "--require-engine --self-check --time-limit --format -q --quiet --budget --follow-links",
+    "verify": "--dim --report --against --inputs --generator --seed --random --tolerance --cosine --mismatches "
+    "--bisect --trust --require-engine --self-check --time-limit --format -q --quiet --budget --follow-links",
     "bench": "--dim --shapes --vs --report --warmup --duration --plot --runtime-cache --trust --time-limit --format -q "
     "--quiet",
     "inspect": "--report --no-times --trust --time-limit --format -q --quiet --budget --follow-links",
     "report": "-o --output --with --format --budget --follow-links",
     "diff": "--tolerance --format",
     "rewrite": "-o --output --only --skip --requantize --target --format -q --quiet --budget --follow-links",
+    "quantize": "-o --output --data --random --preprocess --samples --held-out --method --percentile --float --budget "
+    "--error-budget --tolerance --seed --no-cache --dim --target --format -q --quiet --follow-links",
     "reduce": "-o --output --dim --profile --minShapes --optShapes --maxShapes --value --precision --no-rewrite "
     "--requantize --target --trials --timeout --format -q --quiet --budget --follow-links",
     "explain": "--target --format -q --quiet --budget --follow-links",

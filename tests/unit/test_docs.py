@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
+import numpy as np
 import onnx
 import pytest
 from click.testing import CliRunner
@@ -97,6 +98,10 @@ def in_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     own = onnx.load(MODELS / "gan_generator.onnx")
     own.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 1
     onnx.save(own, tmp_path / "model.onnx")
+    (tmp_path / "samples").mkdir()
+    for seed in range(3):
+        image = np.random.default_rng(seed).standard_normal((1, 3, 64, 64), dtype=np.float32)
+        np.savez(tmp_path / "samples" / f"{seed}.npz", x=image)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

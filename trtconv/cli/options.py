@@ -103,8 +103,8 @@ def asking(kind: Callable[..., Request]) -> Callable[[Callable[..., Outcome]], C
 
     def decorate(command: Callable[..., Outcome]) -> Callable[..., Outcome]:
         @functools.wraps(command)
-        def run(**values: Any) -> Outcome:
-            return command(Asked(kind, {flag.name: values.pop(flag.name) for flag in declared}), **values)
+        def run(*asked: Any, **values: Any) -> Outcome:
+            return command(*asked, Asked(kind, {flag.name: values.pop(flag.name) for flag in declared}), **values)
 
         for flag in reversed(declared):
             run = _option(flag)(run)
@@ -175,8 +175,17 @@ def _links_followed(_: str) -> Budget:
     return dataclasses.replace(budget.current(), follow_links=True)
 
 
+links_option = click.option(
+    "--follow-links",
+    is_flag=True,
+    expose_value=False,
+    callback=_enter(_links_followed),
+    help="Read external data also through links that leave the model's folder.",
+)
+
+
 def for_models(command: Decorated) -> Decorated:
-    """Adds the flags of every command that reads a model: what it may cost, and where its weights may lie."""
+    """Adds the flags of commands that read a model: what it may cost, and where its weights may lie."""
     limits = click.option(
         "--budget",
         metavar="N|NAME=N,...",
@@ -185,14 +194,7 @@ def for_models(command: Decorated) -> Decorated:
         help="What a model may cost: N times as much as usual, or limits: nodes, elements, candidates, bytes, seconds, "
         "megabytes (TC408).",
     )
-    links = click.option(
-        "--follow-links",
-        is_flag=True,
-        expose_value=False,
-        callback=_enter(_links_followed),
-        help="Read external data also through links that leave the model's folder.",
-    )
-    return limits(links(command))
+    return limits(links_option(command))
 
 
 quiet_anyway = click.option(

@@ -22,12 +22,13 @@ from trtconv.core.requests.build_report import SavedReport
 from trtconv.core.requests.engine import VerifyRequest
 from trtconv.core.stopwatch import Stopwatch, ToldProgress
 from trtconv.core.target import Target
-from trtconv.engine.cases import Case, Feeds, make_feeds, read_inputs, values_at
+from trtconv.engine.cases import Case, make_feeds, values_at
 from trtconv.engine.opening import read_engine
 from trtconv.engine.rebuilding import as_built, rewritten_as_built
-from trtconv.engine.verifying import CannotRun, OnnxRuns
+from trtconv.engine.runs import CannotRun, OnnxRuns
 from trtconv.graph.model import OnnxModel
 from trtconv.runtimes.compare import Difference, Tolerance, compare
+from trtconv.runtimes.inputs import Feeds, read_inputs
 from trtconv.runtimes.tensorrt import ParsedNetwork, Runtime, load
 
 _COMPUTING = ("tf32", "sparsity", "optimization_level", "workspace_bytes")

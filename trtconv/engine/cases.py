@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
-import zipfile
-import zlib
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trtconv.core import budget
 from trtconv.core.bounds import make_profile
-from trtconv.core.dims import InputSpec, Range, Shape, ShapeProfile
-from trtconv.core.errors import InputError
+from trtconv.core.dims import Range, Shape, ShapeProfile
 from trtconv.core.frozen import frozen
 from trtconv.engine.profiles import PICKS, shapes_at
 from trtconv.graph.model import OnnxModel
-from trtconv.runtimes.onnxruntime import first_line, numpy_type, random_feeds
+from trtconv.runtimes.inputs import Feeds, call_generator, checked_inputs, load_generator
+from trtconv.runtimes.onnxruntime import numpy_type, random_feeds
 from trtconv.shapes.lattice import Sizes, first_faults
-
-Feeds = dict[str, NDArray[Any]]
 
 _TRIES = 64
 """Random combinations of sizes that are looked at for those that the network accepts."""
@@ -109,121 +102,6 @@ def make_feeds(model: OnnxModel, case: Case, generator: str | None) -> Feeds:
     """
     feeds = random_feeds(model.inputs, case.shapes, case.seed)
     if generator is not None:
-        made = _call(generator, dict(case.shapes), case.seed)
+        made = call_generator(load_generator(generator), generator, case.shapes, case.seed)
         feeds = checked_inputs(model.inputs, made, generator, case.shapes)
     return {**feeds, **case.values}
-
-
-def read_inputs(model: OnnxModel, path: Path) -> Feeds:
-    """Reads the inputs of a model from an .npz file.
-
-    Raises:
-        InputError: It is none, or its arrays do not fit.
-    """
-    try:
-        # Without pickles: they would run code.
-        loaded = np.load(path, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            raise InputError(f"{path} holds one array without a name", "Write it with numpy.savez(PATH, NAME=array).")
-        with loaded as file:
-            held = sum(entry.file_size for entry in file.zip.infolist()) / 1e6
-            budget.spend("megabytes", held, f"{path}: its arrays")
-            arrays = {name: file[name] for name in file.files}
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror or error}", "Give an .npz file.") from error
-    except (ValueError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
-        raise InputError(f"{path} is no .npz file of plain arrays: {error}", "Write it with numpy.savez.") from error
-    return checked_inputs(model.inputs, arrays, str(path))
-
-
-def checked_inputs(
-    inputs: Sequence[InputSpec], arrays: Any, source: str, shapes: Mapping[str, Shape] | None = None
-) -> Feeds:
-    """Checks arrays against the inputs of a model.
-
-    Args:
-        inputs: What the model takes.
-        arrays: What there is.
-        source: Where they come from.
-        shapes: The shapes that they should have; None: those that the model says.
-
-    Raises:
-        InputError: A name, rank, size or type that the model does not have, or a value that is NaN.
-    """
-    listed = ", ".join(f"{spec} {numpy_type(spec)}" for spec in inputs)
-    if not isinstance(arrays, Mapping):
-        raise InputError(f"{source} gives {type(arrays).__name__}, no dict of arrays", f"The inputs are {listed}.")
-    for name in arrays:
-        if name not in {spec.name for spec in inputs}:
-            raise InputError(f"{source} has {name!r}, which is no input of the model", f"The inputs are {listed}.")
-    found: Feeds = {}
-    for spec in inputs:
-        if spec.name not in arrays:
-            raise InputError(f"{source} has no values for input {spec.name!r}", f"The inputs are {listed}.")
-        try:
-            array = np.asarray(arrays[spec.name])
-        except Exception as error:
-            # Lists of different lengths, or an object of another library that NumPy cannot read.
-            raise InputError(
-                f"{source}: input {spec.name!r} is no array: {first_line(error)}", "Give arrays."
-            ) from error
-        found[spec.name] = _checked_array(spec, array, source, (shapes or {}).get(spec.name))
-    return found
-
-
-def _checked_array(spec: InputSpec, array: NDArray[Any], source: str, shape: Shape | None) -> NDArray[Any]:
-    dtype = numpy_type(spec)
-    if array.dtype != dtype:
-        raise InputError(
-            f"{source}: input {spec.name!r} is {dtype} in the model, and {array.dtype} here",
-            f"Convert it: array.astype({str(dtype)!r}).",
-        )
-    sizes = spec.dims if shape is None else shape
-    if len(sizes) != array.ndim or any(isinstance(n, int) and n != m for n, m in zip(sizes, array.shape, strict=True)):
-        wanted = ", ".join(str(n) for n in sizes)
-        raise InputError(
-            f"{source}: input {spec.name!r} has the shape {array.shape}, not ({wanted})", "Give one of that shape."
-        )
-    if array.dtype.kind == "f" and np.isnan(array).any():
-        count = int(np.isnan(array).sum())
-        raise InputError(
-            f"{source}: input {spec.name!r} holds NaN, {count} of {array.size} elements",
-            "Give finite values: NaN spreads to the outputs, and shows nothing.",
-        )
-    return array
-
-
-def _call(generator: str, shapes: dict[str, Shape], seed: int) -> Any:
-    function = load_generator(generator)
-    try:
-        return function(shapes, seed)
-    except (Exception, SystemExit) as error:
-        raise InputError(
-            f"{generator} failed: {type(error).__name__}: {first_line(error)}",
-            "It is called as FUNCTION(shapes, seed), with {input: shape}, and returns {input: array}.",
-        ) from error
-
-
-def load_generator(text: str) -> Callable[[dict[str, Shape], int], Any]:
-    """Imports a generator, "FILE.py:FUNCTION".
-
-    Raises:
-        InputError: There is none.
-    """
-    path, colon, name = text.rpartition(":")
-    if not colon or not path.endswith(".py") or not name.isidentifier():
-        raise InputError(f"--generator {text!r} is not FILE.py:FUNCTION", "Write --generator inputs.py:make.")
-    if not Path(path).is_file():
-        raise InputError(f"{path}: no such file", "Check the path of the generator.")
-    spec = importlib.util.spec_from_file_location("trtconv_inputs", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
-        raise InputError(f"{path} cannot be imported: {type(error).__name__}: {first_line(error)}") from error
-    function = getattr(module, name, None)
-    if not callable(function):
-        raise InputError(f"{path} has no function {name!r}", "Name one that takes (shapes, seed).")
-    return function  # type: ignore[no-any-return]

@@ -28,6 +28,20 @@ def rewritten_as_built(model: OnnxModel, plan: Mapping[str, Any]) -> OnnxModel:
     return rewritten
 
 
+def changes_numbers(model: OnnxModel, plan: Mapping[str, Any]) -> bool:
+    """Whether a build's passes quantise some of the model's weights or tensors anew.
+
+    Args:
+        model: The original; left as it is.
+        plan: As for `rewritten_as_built`.
+    """
+    if not plan.get("rewrite", True):
+        return False
+    passes = passes_for(str(plan.get("precision", "as-is")), requantize=bool(plan.get("requantize")))
+    anew = {each.name for each in passes if each.requantizes}
+    return any(edit.pass_name in anew for edit in run_passes(model.copy(), passes, _target(plan)).edits)
+
+
 def as_built(
     model: OnnxModel, plan: Mapping[str, Any], report: SavedReport | None, *, emulated: bool = False
 ) -> tuple[OnnxModel, Mapping[str, str]]:

@@ -5,125 +5,31 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any
 
 from trtconv.core.bounds import make_profile
 from trtconv.core.dims import Shape, ShapeProfile
-from trtconv.core.errors import BuildFailed, EngineFailed, EnvironmentMissing, InputError
+from trtconv.core.errors import EngineFailed, EnvironmentMissing, InputError
 from trtconv.core.findings import Severity
 from trtconv.core.frozen import frozen
 from trtconv.core.process import Tell
 from trtconv.core.requests.build_report import SavedReport
 from trtconv.core.requests.engine import VerifyRequest
 from trtconv.core.stopwatch import Stopwatch, ToldProgress
-from trtconv.core.target import Target
-from trtconv.engine.cases import Case, Feeds, cases_of_profiles, load_generator, make_feeds, read_inputs
+from trtconv.engine.cases import Case, cases_of_profiles, make_feeds
 from trtconv.engine.memory import available_bytes, too_large
 from trtconv.engine.opening import EngineFile, load_into, read_engine, require_machine, require_model
 from trtconv.engine.profiles import named, narrowed, profile_for
-from trtconv.engine.rebuilding import as_built
+from trtconv.engine.rebuilding import as_built, changes_numbers
+from trtconv.engine.runs import CannotRun, EngineRuns, NetworkRuns, OnnxRuns, Runs
 from trtconv.engine.self_check import Disagreement, check_profiles, self_check
 from trtconv.graph.model import OnnxModel
 from trtconv.pipeline.profiles import settle
 from trtconv.runtimes.compare import TOLERANCES, Tolerance, compare
-from trtconv.runtimes.onnxruntime import element_types, first_line, quantizes, session
-from trtconv.runtimes.tensorrt import Engine, EngineLoader, Execution, load, load_engines
-from trtconv.runtimes.tensorrt.readback.execute import Run
-
-
-class CannotRun(Exception):
-    """A model does not run with some inputs; the message says why."""
-
-
-class Runs(Protocol):
-    """Something that takes the model's inputs and returns its outputs."""
-
-    def run(self, profile: int, feeds: Feeds) -> dict[str, Any]:
-        """Runs it once.
-
-        Raises:
-            CannotRun: It does not take these inputs.
-            EngineFailed: The engine broke down.
-        """
-
-
-class OnnxRuns:
-    """A model on ONNX Runtime.
-
-    Raises:
-        CannotRun: ONNX Runtime does not load it.
-    """
-
-    def __init__(self, model: OnnxModel) -> None:
-        self._outputs = list(model.outputs)
-        loaded = session(model)
-        if isinstance(loaded, str):
-            raise CannotRun(f"ONNX Runtime does not load the model: {loaded}")
-        self._session: Any = loaded
-
-    def run(self, profile: int, feeds: Feeds) -> dict[str, Any]:
-        """Runs it once; see `Runs`."""
-        try:
-            return dict(zip(self._outputs, self._session.run(self._outputs, feeds), strict=True))
-        except Exception as error:  # ONNX Runtime raises its own types, one for each status.
-            raise CannotRun(f"ONNX Runtime does not run it: {first_line(error)}") from error
-
-
-class NetworkRuns:
-    """What TensorRT's parser makes of a model, run layer by layer without a GPU.
-
-    Args:
-        model: The model as `trtconv build` hands it to the parser.
-        family: Of the TensorRT whose parser it is.
-
-    Raises:
-        CannotRun: That TensorRT is not here, or its parser refuses the model.
-    """
-
-    def __init__(self, model: OnnxModel, family: str) -> None:
-        self.unproven: dict[int, dict[str, str]] = {}
-        self.layers = 0
-        self._model = model
-        try:
-            parsed = load(Target(family)).parse(model.serialize(), model.path)
-        except (EnvironmentMissing, BuildFailed) as error:
-            raise CannotRun(error.message) from error
-        if isinstance(parsed, tuple):
-            raise CannotRun(f"TensorRT's parser refuses the model: {parsed[0].message}")
-        self._network = parsed.read_back()
-
-    def run(self, profile: int, feeds: Feeds) -> dict[str, Any]:
-        """Runs it once; see `Runs`."""
-        run = Run(self._network, feeds)
-        results = run.outputs()
-        self.layers = max(self.layers, len(run.ran))
-        for index, reason in run.unproven.items():
-            if index >= 0:
-                layer = self._network.layers[index]
-                self.unproven[index] = {"layer": layer.name, "kind": layer.kind, "reason": reason}
-        lacking = [name for name in self._model.outputs if name not in results]
-        if lacking:
-            reasons = ", ".join(sorted({each["reason"] for each in self.unproven.values()}))
-            raise CannotRun(f"output {lacking[0]!r} of the parsed network is not proven: {reasons}")
-        return results
-
-
-class EngineRuns:
-    """An engine; one execution context is kept, that of the profile that ran last."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._opened: tuple[int, Execution] | None = None
-
-    def run(self, profile: int, feeds: Feeds) -> dict[str, Any]:
-        """Runs it once; see `Runs`."""
-        if self._opened is None or self._opened[0] != profile:
-            if self._opened is not None:
-                self._opened[1].close()
-            self._opened = (profile, self._engine.open(profile))
-        execution = self._opened[1]
-        execution.feed(feeds)
-        return execution.run()
+from trtconv.runtimes.inputs import Feeds, load_generator, read_inputs
+from trtconv.runtimes.onnxruntime import element_types, output_steps, quantizes
+from trtconv.runtimes.tensorrt import Engine, EngineLoader, load_engines
 
 
 @frozen
@@ -133,6 +39,7 @@ class Setting:
     Args:
         model: The original.
         digest: SHA-256 of it.
+        against: What its results are compared with: the original, or another model that was asked for.
         subject: The engine file; None where there is none.
         engine: The engine; None where it cannot be run here.
         runtime: What runs it.
@@ -143,6 +50,7 @@ class Setting:
 
     model: OnnxModel
     digest: str
+    against: OnnxModel
     subject: EngineFile | None
     engine: Engine | None
     runtime: EngineLoader | None
@@ -165,6 +73,7 @@ class Setting:
         runtime = self.runtime
         return {
             "model": {"path": str(self.model.path), "sha256": self.digest},
+            "against": None if self.against is self.model else _identity(self.against),
             "engine": None if self.subject is None else self.subject.identity(),
             "ran": ran,
             "why_not_run": self.why_not,
@@ -185,7 +94,7 @@ def serve(request: VerifyRequest, tell: Tell) -> dict[str, float]:
         setting = prepare(request)
         cases = choose_cases(request, setting)
         try:
-            reference = OnnxRuns(setting.model)
+            reference = OnnxRuns(setting.against)
         except CannotRun as error:
             raise EnvironmentMissing(f"there is nothing to compare with: {error}", _REFERENCE_HINT) from error
         ran, runs = _candidate(setting)
@@ -258,8 +167,32 @@ def prepare(request: VerifyRequest) -> Setting:
         raise EnvironmentMissing(
             f"the engine cannot be run: {why_not}", "Leave out --require-engine and --self-check, or mend that."
         )
+    against = model if request.against is None else _other(model, request.against)
     precision = precision_of(model, subject, on_gpu=engine is not None)
-    return Setting(model, digest, subject, engine, runtime, why_not, precision, _tolerance(request, precision))
+    if quantizes(model):
+        plan = {} if subject is None else subject.plan
+        precision = "requantized" if changes_numbers(model, plan) else precision
+        precision = precision if quantizes(against) else "quantized"
+    return Setting(model, digest, against, subject, engine, runtime, why_not, precision, _tolerance(request, precision))
+
+
+def _identity(model: OnnxModel) -> dict[str, Any]:
+    return {"path": str(model.path), "sha256": model.digest()}
+
+
+def _other(model: OnnxModel, path: Path) -> OnnxModel:
+    """Reads the model to compare with.
+
+    Raises:
+        InputError: It has other inputs or outputs.
+    """
+    other = OnnxModel.load(path)
+    ours, theirs = ({spec.name: spec.dtype for spec in each.inputs} for each in (model, other))
+    if ours != theirs or set(model.outputs) - set(other.outputs):
+        raise InputError(
+            f"{path} has not the inputs and outputs of {model.path}", "Compare with the model that it was made of."
+        )
+    return other
 
 
 def precision_of(model: OnnxModel, subject: EngineFile | None, *, on_gpu: bool) -> str:
@@ -387,5 +320,9 @@ def _compare(
     except EnvironmentMissing as error:
         return {**told, "skipped": error.message}
     with clock.stage("compare"):
-        outputs = [compare(name, expected[name], got.get(name), setting.tolerance) for name in expected]
+        steps = output_steps(setting.against)
+        outputs = [
+            compare(name, expected[name], got.get(name), setting.tolerance, steps.get(name, 0.0))
+            for name in setting.model.outputs
+        ]
     return {**told, "outputs": [each.to_json() for each in outputs], "passed": all(each.passed for each in outputs)}

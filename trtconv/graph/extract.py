@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
+import numpy as np
 import onnx
-from onnx import helper
+from onnx import helper, numpy_helper
 
 from trtconv.core.dims import Range, ShapeProfile
 from trtconv.graph.model import OnnxModel
@@ -35,7 +36,7 @@ class Cutter:
         self._profiles = tuple(profiles)
         self._columns = model.main.columns
         self._reads = [reads(node) for node in self._columns.nodes]
-        self._elements = model.main.types
+        self._elements = _typed(model).main.types
         self._shapes = [_shapes(model, profile, pick) for profile in self._profiles for pick in _PICKS]
         # Axes with the same sizes are one dimension, as they are in the model more often than not.
         self._names: dict[Sizes, str] = {}
@@ -151,7 +152,7 @@ class Cutter:
 
 def _shapes(model: OnnxModel, profile: ShapeProfile, pick: str) -> Mapping[str, tuple[int | None, ...]]:
     """Returns the shapes of all tensors at one size of the inputs."""
-    proto = model.skeleton()
+    proto = _widened(model.skeleton())
     for value in proto.graph.input:
         if value.name in profile.inputs:
             sizes = getattr(profile.inputs[value.name], pick)
@@ -161,3 +162,24 @@ def _shapes(model: OnnxModel, profile: ShapeProfile, pick: str) -> Mapping[str, 
     for value in proto.graph.output:
         value.type.tensor_type.ClearField("shape")
     return OnnxModel(proto, model.path).main.shapes
+
+
+_NARROW = (onnx.TensorProto.INT4, onnx.TensorProto.UINT4)
+
+
+def _typed(model: OnnxModel) -> OnnxModel:
+    """Returns a model of which ONNX's inference knows the types, where 4-bit weights keep it from knowing any."""
+    if not any(tensor.data_type in _NARROW for tensor in model.proto.graph.initializer):
+        return model
+    return OnnxModel(_widened(model.skeleton()), model.path)
+
+
+def _widened(skeleton: onnx.ModelProto) -> onnx.ModelProto:
+    """Makes 4-bit tensors of a skeleton 8-bit ones: up to opset 20 a DequantizeLinear of others has no result."""
+    for value in skeleton.graph.input:
+        if value.type.tensor_type.elem_type in _NARROW:
+            value.type.tensor_type.elem_type = onnx.TensorProto.INT8
+    for tensor in skeleton.graph.initializer:
+        if tensor.data_type in _NARROW:
+            tensor.CopyFrom(numpy_helper.from_array(np.zeros(tuple(tensor.dims), np.int8), tensor.name))
+    return skeleton

@@ -7,7 +7,9 @@ from trtconv.passes.channel_scales import MoveChannelScales
 from trtconv.passes.clip_limits import UncrossClipLimits
 from trtconv.passes.dilate_kernel import DilateDeconvKernel
 from trtconv.passes.explicit_deconv import MakeDeconvExplicit
+from trtconv.passes.fold_batch_norm import FoldBatchNorm
 from trtconv.passes.fold_integer_bias import FoldIntegerBias
+from trtconv.passes.fold_quantized_clip import FoldQuantizedClip
 from trtconv.passes.fold_weight_quantizers import FoldWeightQuantizers
 from trtconv.passes.inline_functions import InlineDeconvFunctions
 from trtconv.passes.integer_operators import ExpandIntegerOperators
@@ -17,11 +19,13 @@ from trtconv.passes.magnitudes_first import TakeMagnitudesFirst
 from trtconv.passes.match_skip import MatchSkipSize
 from trtconv.passes.normalize_quantizers import NormalizeQuantizers
 from trtconv.passes.order_channels import OrderChannels
+from trtconv.passes.pool_in_float import PoolInFloat
 from trtconv.passes.pool_pads import WritePoolPads
 from trtconv.passes.quantized_constants import DequantizeConstants
 from trtconv.passes.restore_sizes import RestorePixelShuffle, RestoreReshapeTarget, RestoreResizeScales
 from trtconv.passes.shift_uint8 import ShiftUint8
 from trtconv.passes.time_first import PutTimeFirst
+from trtconv.passes.widen_weights import WidenWeights
 from trtconv.passes.write_defaults import WriteDefaults
 
 PASSES: tuple[Pass, ...] = (
@@ -33,13 +37,17 @@ PASSES: tuple[Pass, ...] = (
     PutTimeFirst(),
     WritePoolPads(),
     CastBytesFirst(),
+    FoldBatchNorm(),
     ExpandIntegerOperators(),
     NormalizeQuantizers(),
+    FoldQuantizedClip(),
+    WidenWeights(),
     FoldIntegerBias(),
     ShiftUint8(),
     RequantizeSymmetric(),
     ComputeAsymmetricInFloat(),
     DequantizeConstants(),
+    PoolInFloat(),
     FoldWeightQuantizers(),
     MoveChannelScales(),
     WriteKernelShape(),

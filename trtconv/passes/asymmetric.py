@@ -220,6 +220,7 @@ class RequantizeSymmetric(_AsymmetricPass):
     name = "requantize-symmetric"
     fixes = ("TC306", "TC308")
     safety = "changes numbers, only when asked"
+    requantizes = True
     on_request = True
     flag = "requantize"
 

@@ -39,6 +39,8 @@ class Pass:
         safety: "exact" (same numbers up to the order of float sums) or "within tolerance".
         on_request: Whether it runs only when asked for, by name or by `flag`.
         flag: The field of a request that asks for it; empty where only its name does.
+        requantizes: Whether it quantises weights or tensors anew, so that the model is another quantised form of the
+            same float one.
         frees_sizes: Whether the model then accepts sizes at which it failed, or returned another shape, before.
     """
 
@@ -47,6 +49,7 @@ class Pass:
     safety: ClassVar[str] = "exact"
     on_request: ClassVar[bool] = False
     flag: ClassVar[str] = ""
+    requantizes: ClassVar[bool] = False
     frees_sizes: ClassVar[bool] = False
 
     @property

@@ -35,6 +35,7 @@ class MoveChannelScales(NodePass):
     name = "move-channel-scales"
     fixes = ("TC301",)
     safety = "within tolerance"
+    requantizes = True
     ops = frozenset(OUTPUT_AXIS)
 
     def may_act(self, model: OnnxModel, target: Target) -> bool:

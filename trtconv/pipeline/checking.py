@@ -25,6 +25,7 @@ from trtconv.pipeline.proving import NetworkProof, ProofSubject, counts_as_origi
 from trtconv.rules import RULES, STANDING
 from trtconv.rules.sizes import MISFITS
 from trtconv.runtimes import tensorrt
+from trtconv.runtimes.onnxruntime import quantizes
 from trtconv.runtimes.tensorrt import Runtime
 
 _SMALL_NETWORK = 64
@@ -92,7 +93,9 @@ def _try_out(
     faults = network.faults(plan) if plan.profiles else ()
     if faults:
         return faults, verdict(True, False), None
-    cheap = engine.info.capabilities.builds_without_gpu and network.layer_count <= _SMALL_NETWORK
+    # Whether int8 layers build is for the builder to say, not for the parser.
+    telling = network.layer_count <= _SMALL_NETWORK or quantizes(subject.parsed)
+    cheap = engine.info.capabilities.builds_without_gpu and telling
     built = True if plan.profiles and (request.thorough or cheap) else None
     try:
         if built:

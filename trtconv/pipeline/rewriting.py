@@ -48,7 +48,7 @@ def rewrite(request: RewriteRequest, progress: Progress | None = None) -> Rewrit
     with clock.stage("rewrite"):
         done = run_passes(model, passes, target)
     with clock.stage("verify"):
-        unchanged: dict[str, Any] = {"max_relative_error": 0.0, "why": "nothing was rewritten", "inputs": {}}
+        unchanged: dict[str, Any] = {"max_relative_error": None, "why": "nothing was rewritten", "inputs": {}}
         edited = _edited(done, passes)
         resized = any(each.frees_sizes for each in edited)
         traced, further = _examples(original, model) if resized else ([], [])
@@ -89,7 +89,8 @@ def _tolerance(original: OnnxModel, edited: Sequence[Pass]) -> float:
     """Returns the relative error beyond which a rewrite is none; infinite where numbers were asked to change."""
     # Another order of float sums, which is all that an exact pass makes, moves a value that is then quantised by a step
     # here and there, as passes within tolerance do.
-    safe = {"exact": tolerance(original), "within tolerance": TOLERANCES["int8"].relative}
+    within = TOLERANCES["requantized" if any(each.requantizes for each in edited) else "int8"].relative
+    safe = {"exact": tolerance(original), "within tolerance": within}
     return max((safe.get(each.safety, math.inf) for each in edited), default=0.0)
 
 

@@ -95,10 +95,14 @@ def apply_precision(
         InputError: int8 was asked for and the model has no quantisers.
     """
     if precision == "int8" and not any(True for _ in model.nodes(*_QUANTIZERS)):
+        if model.has({"TRT_FP8QuantizeLinear", "TRT_FP8DequantizeLinear"}):
+            raise InputError(
+                f"{model.path} is quantised in float8, by TensorRT's own operators", "Leave out --precision int8."
+            )
         raise InputError(
             f"{model.path}: --precision int8 needs QuantizeLinear and DequantizeLinear nodes, and the model has none",
-            "Quantise it first, for example with onnxruntime.quantization.quantize_static(..., quant_format=QDQ,"
-            ' extra_options={"ActivationSymmetric": True}).',
+            "Quantise it with samples of what it will see: trtconv quantize MODEL --data DIR -o OUT.onnx; or do both at"
+            " once: --data.",
         )
     if not casts(precision, capabilities):
         return Applied()

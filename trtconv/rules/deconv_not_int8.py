@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import onnx
+
 from trtconv.core.findings import Severity
 from trtconv.core.target import Target
 from trtconv.graph.deconv import Geometry
+from trtconv.graph.quantization import UINT8_MIDDLE
+from trtconv.graph.scope import Scope
 from trtconv.graph.views import Deconv
 from trtconv.rules.base import DeconvRule
 
@@ -13,18 +17,24 @@ _INT8_CHANNELS = 4
 
 FLOAT_INPUT = "its input is not dequantised"
 """What is also said where a pass computes in float what quantised the input: then the reason is another."""
+LEFT_IN_FLOAT = "its weight is not quantised, in a network whose layers are: it runs in float"
+_DEQUANTIZERS = ("DequantizeLinear",)
+_FLOAT8 = "TRT_FP8DequantizeLinear"
+"""TensorRT's own operator, which ModelOpt writes."""
 
 
 class DeconvNotInt8(DeconvRule):
     """A deconvolution between Q/DQ nodes will not run in int8.
 
     What it checks:
-        ConvTranspose nodes whose weight is dequantised: the input's DequantizeLinear, channels per group, rank, the
-        QuantizeLinear behind, and whether an asymmetric quantiser keeps TensorRT from fusing.
+        ConvTranspose nodes whose weight is dequantised: what their input and weight are quantised to, channels per
+        group, rank, and the QuantizeLinear behind. Those whose weight is float, in a network whose other layers are
+        quantised: some quantisers leave the last deconvolution, or all of them, as they were.
     Why TensorRT cares:
         It then runs the layer in float on dequantised values: right, within rounding, but not faster than float.
     Versions:
         8.6 (measured: group > 1, and 3-D without a quantiser behind); others by the documented limits of int8 kernels.
+        The rule of 4 channels is one of those, and was not measured. What float8 deconvolutions run in is not known.
     Before:
         <ir_version: 8, opset_import: ["": 17]>
         g (float[1,2,4,4] x) => (float[1,3,p,q] y) <int8[2,3,1,1] w = {1,2,3,4,5,6}, float s = {0.1}, int8 z = {0}>
@@ -46,24 +56,56 @@ class DeconvNotInt8(DeconvRule):
     fix = "Give the layer what the message names, or leave it in float."
 
     def fault(self, deconv: Deconv, geometry: Geometry, target: Target) -> str | None:
-        if not is_quantized(deconv):
-            return None
+        kind = weight_type(deconv)
+        if kind is None:
+            return LEFT_IN_FLOAT if _among_quantized(deconv) else None
+        if kind.startswith("float8"):
+            return (
+                f"its weight is {kind}: TensorRT has no float8 deconvolution that was ever measured, and may run float"
+            )
         reasons = _reasons(deconv, geometry)
         return f"will not run in int8: {'; '.join(reasons)}" if reasons else None
 
 
 def is_quantized(deconv: Deconv) -> bool:
     """Whether a deconvolution's weight is dequantised."""
-    return deconv.dequantizer(1) is not None
+    return weight_type(deconv) is not None
+
+
+def weight_type(deconv: Deconv) -> str | None:
+    """Returns the type that a deconvolution's weight is dequantised from, "int8" where that is not known; or None."""
+    weight = deconv.scope.producer(deconv.node.input[1]) if len(deconv.node.input) > 1 else None
+    if weight is None or weight.op_type not in (*_DEQUANTIZERS, _FLOAT8):
+        return None
+    return "float8e4m3fn" if weight.op_type == _FLOAT8 else _type_of(deconv.scope, weight) or "int8"
+
+
+def _type_of(scope: Scope, dequantizer: onnx.NodeProto) -> str | None:
+    """Returns the type on the integer side of a DequantizeLinear, as ONNX names it in lower case."""
+    point = dequantizer.input[2] if len(dequantizer.input) > 2 else ""
+    known = scope.dtype(point) if point else scope.dtype(dequantizer.input[0])
+    return None if known is None else known.replace("_", "")
+
+
+def _among_quantized(deconv: Deconv) -> bool:
+    """Whether a deconvolution with a constant float weight stands in a network whose layers are quantised."""
+    scope, node = deconv.scope, deconv.node
+    if len(node.input) < 2 or scope.initializer(node.input[1]) is None or "DequantizeLinear" not in scope.by_op:
+        return False
+    layers = (scope.columns.nodes[i] for op in ("Conv", "ConvTranspose") for i in scope.by_op.get(op, ()))
+    makers = (scope.producer(layer.input[1]) for layer in layers if len(layer.input) > 1)
+    return any(maker is not None and maker.op_type in _DEQUANTIZERS for maker in makers)
 
 
 def _reasons(deconv: Deconv, geometry: Geometry) -> list[str]:
     reasons = []
-    given = deconv.dequantizer(0)
-    if given is None:
-        reasons.append(FLOAT_INPUT)
-    elif given.zero_point is not None and given.zero_point.any():
-        reasons.append("its input is quantised asymmetrically")
+    scope = deconv.scope
+    for slot, what in enumerate(("input", "weight")):
+        source = scope.producer(deconv.node.input[slot])
+        if source is not None and source.op_type == "DequantizeLinear":
+            reasons += _foreign(scope, source, what)
+        elif what == "input":
+            reasons.append(FLOAT_INPUT)
     shape = deconv.weight_shape
     if shape is not None and shape[0] is not None and shape[1] is not None:
         ins, outs = shape[0] // geometry.group, shape[1]
@@ -74,3 +116,19 @@ def _reasons(deconv: Deconv, geometry: Geometry) -> list[str]:
     if geometry.rank == 3 and not deconv.is_quantized_behind:
         reasons.append("it is 3-D and its output is not quantised")
     return reasons
+
+
+def _foreign(scope: Scope, source: onnx.NodeProto, what: str) -> list[str]:
+    """Says in what an input or weight differs from int8 around 0; nothing where it does not, or is moved there."""
+    kind = _type_of(scope, source)
+    points = scope.values(source.input[2]) if len(source.input) > 2 and source.input[2] else None
+    if kind in ("int16", "uint16"):
+        return [f"its {what} is quantised to 16 bits ({kind})"]
+    if points is None:
+        return []
+    found = sorted({int(point) for point in points.reshape(-1)})
+    if kind == "uint8" and found != [UINT8_MIDDLE]:
+        return [f"its {what} is quantised to uint8 around {found[0]}, and int8 around 0 has not that range"]
+    if kind == "int8" and found != [0]:
+        return [f"its {what} is quantised asymmetrically"]
+    return []

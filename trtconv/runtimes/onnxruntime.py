@@ -53,6 +53,18 @@ def quantizes(model: OnnxModel) -> bool:
     return any(op.startswith(_QUANTIZERS) for op in ops)
 
 
+def output_steps(model: OnnxModel) -> dict[str, float]:
+    """Returns the outputs that a DequantizeLinear makes with one constant scale, and that scale."""
+    found = {}
+    for name in model.outputs:
+        maker = model.main.producer(name)
+        if maker is not None and maker.op_type == "DequantizeLinear":
+            scale = model.main.values(maker.input[1])
+            if scale is not None and scale.size == 1:
+                found[name] = float(scale.reshape(-1)[0])
+    return found
+
+
 Shapes = Mapping[str, tuple[int, ...]]
 
 
@@ -96,14 +108,14 @@ def compare_models(
 
 def _compare(original: OnnxModel, before: Any, after: Any, resized: bool, traced: Sequence[Shapes]) -> dict[str, Any]:
     result = _unknown("no input sizes were found that the model accepts")
-    started = time.monotonic()
+    started, steps = time.monotonic(), output_steps(original)
     for shapes in traced or _candidate_shapes(original.inputs):
         if time.monotonic() - started > _PATIENCE_SECONDS:
             break
         if _is_large(shapes):
             outcome: _Run | str = "its inputs are too large"
         else:
-            outcome = _run_both(before, after, random_feeds(original.inputs, shapes))
+            outcome = _run_both(before, after, random_feeds(original.inputs, shapes), steps)
         if isinstance(outcome, str):
             result = result if result["inputs"] else _unknown(outcome)
             continue
@@ -142,7 +154,7 @@ class _Run:
     same_shapes: bool = False
 
 
-def _run_both(before: Any, after: Any, feeds: dict[str, NDArray[Any]]) -> _Run | str:
+def _run_both(before: Any, after: Any, feeds: dict[str, NDArray[Any]], steps: Mapping[str, float]) -> _Run | str:
     """Runs two models; returns why not where the first does not run."""
     inputs = {name: list(values.shape) for name, values in feeds.items()}
     try:
@@ -154,7 +166,8 @@ def _run_both(before: Any, after: Any, feeds: dict[str, NDArray[Any]]) -> _Run |
     except Exception as error:
         why = f"ONNX Runtime does not run the rewritten model: {first_line(error)}"
         return _Run(_unknown(why, math.inf, inputs))
-    worst = max((relative_error(a, b) for a, b in zip(expected, got, strict=True)), default=0.0)
+    outputs = zip(before.get_outputs(), expected, got, strict=True)
+    worst = max((relative_error(a, b, steps.get(output.name, 0.0)) for output, a, b in outputs), default=0.0)
     same = [np.shape(a) for a in expected] == [np.shape(b) for b in got]
     if worst == 0 and expected and not any(_is_telling(each) for each in expected):
         return _Run(_unknown("the model returns nothing but NaN and infinities", None, inputs), same)

@@ -14,10 +14,11 @@ from trtconv.cli.process import status
 from trtconv.cli.process.isolated import IsolatedCommand, follow_log
 from trtconv.cli.process.outcome import Outcome
 from trtconv.cli.progress import show_progress
-from trtconv.cli.timing_folder import timing_folder
+from trtconv.cli.timing_folder import cache_folder, timing_folder
 from trtconv.core.errors import InputError
 from trtconv.core.files import atomic_write, check_writable, real_path
 from trtconv.core.requests.build import BuildRequest
+from trtconv.core.requests.quantize import QuantizeRequest, Quantizing
 
 if TYPE_CHECKING:
     from trtconv.core.config import Config
@@ -62,6 +63,8 @@ Examples:
     trtconv build unet.onnx --minShapes x:1x3x64x64 --optShapes x:1x3x256x256 --maxShapes x:4x3x512x512
   All models of trtconv.toml (docs/config.md) whose engines are not up to date:
     trtconv build
+  From a float model to an int8 engine; also writes gan.int8.onnx:
+    trtconv build gan.onnx --precision int8 --data samples/
   In a script:
     trtconv build unet.onnx --dim batch=1 --dim height=256 --dim width=256 --format json -q | jq -e .engine.bytes
 
@@ -73,10 +76,17 @@ Exit status: 0 built, or up to date; 1 the model failed; 2 a bad call or an unre
 @click.argument("model", metavar="[MODEL]", required=False)
 @options.for_models
 @options.asking(BuildRequest)
+@options.asking(Quantizing)
 @click.option("--page", metavar="FILE.html", help="Write a page about the engine too; see trtconv report.")
 @options.format_option("text", "json")
 @options.many_options
-def command(asked: options.Asked[BuildRequest], model: str | None, page: str | None, **many: Any) -> Outcome:
+def command(
+    asked: options.Asked[BuildRequest],
+    quantizing: options.Asked[Quantizing],
+    model: str | None,
+    page: str | None,
+    **many: Any,
+) -> Outcome:
     """Convert an ONNX model into a TensorRT engine.
 
     MODEL is an .onnx file, with its external data beside it; it is never written. It is rewritten in memory where
@@ -95,11 +105,14 @@ def command(asked: options.Asked[BuildRequest], model: str | None, page: str | N
         asked.refuse_single(allowed="force")
         if page is not None:
             raise InputError("--page goes with a MODEL", "trtconv report FOLDER writes one page about many engines.")
+        quantizing.refuse_single()
         return build_all(flags, asked.values["force"], timing_folder())
     from trtconv import pipeline
     from trtconv.cli.formats import json, text
 
     config, requests = _requests(asked, model, flags)
+    if quantizing.values["data"] is not None:
+        return _quantize_and_build(flags, requests, quantizing, page)
     if len(requests) > 1:
         if page is not None:
             raise InputError(f"{model} has several targets, and --page writes of one", "Add --target.")
@@ -130,3 +143,44 @@ def _write_page(page: Path, request: BuildRequest, report: BuildReport) -> None:
     from trtconv.cli.formats.page.gather import with_measured
 
     atomic_write(page, engine_page(with_measured(request.report_path, report.to_json())))
+
+
+def _quantize_and_build(
+    flags: ManyFlags, requests: list[BuildRequest], quantizing: options.Asked[Quantizing], page: str | None
+) -> Outcome:
+    """Quantises the model into a file beside the engine, and builds that."""
+    from trtconv import pipeline
+    from trtconv.cli.formats import json, text
+    from trtconv.cli.formats.quantize import quantize_text
+    from trtconv.pipeline.quantizing import quantize
+
+    request = requests[0]
+    if len(requests) > 1:
+        raise InputError(f"{request.model} has several targets, and --data quantises it for one", "Add --target.")
+    if request.precision != "int8":
+        raise InputError("--data goes with --precision int8", "Add it, or leave out --data.")
+    if page is not None:
+        _check_page(Path(page), request)
+    follow_log()
+    asked = QuantizeRequest(
+        model=request.model,
+        output=request.engine_path.with_suffix(".int8.onnx"),
+        dims=request.dims,
+        target=request.target,
+        cache=cache_folder("calibration"),
+        **dataclasses.asdict(quantizing.request()),
+    )
+    for path in (asked.output, request.engine_path, request.report_path, *([] if page is None else [Path(page)])):
+        status.announce(status.OUTPUT, str(path.absolute()))
+    with show_progress(flags.quiet) as progress:
+        quantized = quantize(asked, progress).to_json()
+        document, said = {"quantization": quantized, "exit_code": quantized["exit_code"]}, quantize_text(quantized)
+        if not quantized["exit_code"]:
+            # The engine goes where it would without --data.
+            engine = request.engine_path
+            report = pipeline.build(dataclasses.replace(request, model=asked.output, engine=engine), progress)
+            document = {**report.to_json(), "quantization": quantized}
+            said = f"{said}\n\n{text.build_text(report, flags.verbose)}"
+            if page is not None:
+                _write_page(Path(page), request, report)
+    return Outcome(json.render(document) if flags.output_format == "json" else said, document["exit_code"])

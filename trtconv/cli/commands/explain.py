@@ -16,7 +16,7 @@ from trtconv.core.requests.explain import ExplainRequest
     "explain",
     cls=IsolatedCommand,
     alone=lambda params: True,
-    short_help="Explain one ConvTranspose in words and a drawing, or list them all.",
+    short_help="Explain one ConvTranspose in words and a drawing, or list them.",
     epilog="""\b
 Examples:
   Every ConvTranspose of a model, with its sizes:
@@ -39,7 +39,7 @@ Exit status: 0 explained; 2 a bad call, an unreadable model, or a node that is n
 @options.format_option("text", "json")
 @options.quiet_anyway
 def command(asked: options.Asked[ExplainRequest], model: str, node: str | None, output_format: str) -> Outcome:
-    """Explain one ConvTranspose in words and a drawing, or list them all.
+    """Explain one ConvTranspose in words and a drawing, or list them.
 
     MODEL is an .onnx file, with its external data beside it. NODE is a name, an index among the graph's nodes, a place
     such as graph/node[5], or the tensor that the node makes; it may be left out where the model has only one

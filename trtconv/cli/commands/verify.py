@@ -22,6 +22,8 @@ Examples:
     trtconv verify unet.onnx out/unet-fp16.engine --inputs sample.npz
   Inputs made for each size by make(shapes, seed), which returns a dict of arrays:
     trtconv verify unet.onnx --generator inputs.py:make
+  A quantised model's engine, against the float model:
+    trtconv verify unet.int8.onnx --against unet.onnx
   Where it goes wrong, the first tensor that does:
     trtconv verify unet.onnx --bisect
   In CI, where the machine must have a GPU:
@@ -54,9 +56,18 @@ def command(
     from trtconv.cli.formats.engine import verify_text
     from trtconv.engine import verify
 
+    if asked.values["against"] is not None and engine is None and not model.endswith(".onnx"):
+        model, engine = model_of(model, asked.values["report"]), model
     request = asked.request(model=model, engine=engine)
     with show_progress(quiet) as progress:
         report = verify(request, progress)
     document = report.to_json()
     render = json.render(document) if output_format == "json" else verify_text(document)
     return Outcome(render, report.exit_code)
+
+
+def model_of(engine: str, report: str | None) -> str:
+    """Returns the path of the model that an engine was built from, as its report has it."""
+    from trtconv.core.requests.build_report import load_report
+
+    return str(load_report(report or f"{engine}.json").document["model"]["path"])

@@ -33,6 +33,8 @@ def verify_text(document: Document) -> str:
 def _verify_head(document: Document) -> list[str]:
     engine, runtime, tolerance = document["engine"], document["runtime"], document["tolerance"]
     rows = [("model", str(document["model"]["path"]))]
+    if document["against"] is not None:
+        rows.append(("against", str(document["against"]["path"])))
     if engine is not None:
         rows.append(("engine", f"{engine['path']} ({byte_size(engine['bytes'])})"))
     if runtime is not None:
@@ -119,7 +121,7 @@ def _verdict(document: Document) -> str:
             f"; largest relative error {_number(worst['max_rel'], '{:.1e}')}"
             f" ({worst['output']} at {worst['size']} of profile {worst['profile']})"
         )
-    model = document["model"]["path"]
+    model = (document["against"] or document["model"])["path"]
     for each in document["self_check"] or ():
         at = f"output {each['output']}: {each['why']}"
         return clean(f"NOT VERIFIED: the engine does not agree with itself ({each['check']}), {at}")

@@ -339,7 +339,7 @@ def rewrite_text(report: RewriteReport) -> str:
 def _verified(verified: dict[str, Any]) -> str:
     largest = verified.get("max_relative_error")
     if largest is None:
-        return clean(f"not verified: {verified.get('why') or 'no reason given'}")
+        return clean(f"not compared: {verified.get('why') or 'no reason given'}")
     said = f"compared on ONNX Runtime: largest relative error {largest:.2g}"
     if "alone" not in verified:
         return said

@@ -13,8 +13,8 @@ from typing import Any
 
 from trtconv.core import budget
 
-UNLIMITED = ("build", "verify", "write")
-"""Stages that take long for good reasons, or have a limit of their own."""
+UNLIMITED = ("build", "verify", "write", "equalize", "calibrate", "compare methods", "measure")
+"""Stages that take long for good reasons, such as the user's many samples, or have a limit of their own."""
 _BYTES_A_SECOND = 100_000
 _TIMES = 6
 """A model is held several times: as it is read, rewritten, and as TensorRT reads it."""

@@ -41,7 +41,8 @@ class Limits:
     relative: float | None = option(
         "--tolerance",
         "Largest difference of an element, as a part of the output's largest magnitude. Default: by precision "
-        "(float32 1e-4, tf32 2e-2, fp16 2e-2, int8 5e-2, bf16 1e-1).",
+        "(float32 1e-4, tf32 2e-2, fp16 2e-2, int8 5e-2, bf16 1e-1, requantized 1e-1, "
+        "quantized 2e-1).",
         metavar="X",
         takes=float,
         least=0,
@@ -75,6 +76,8 @@ class VerifyRequest(Paths):
         model: The .onnx file that the engine was built from.
         engine: The engine; default: the model's path with the suffix .engine.
         report: Its report; default: the engine's path with ".json" appended.
+        against: Another .onnx file with the same inputs and outputs to compare with, such as the float model that
+            `model` is the quantised form of; None: `model` itself.
         dims: Bounds that replace those of the report.
         inputs: An .npz file with values of every input; these alone are then run.
         generator: "FILE.py:FUNCTION", called as FUNCTION(shapes, seed), which returns {input: array}.
@@ -88,6 +91,12 @@ class VerifyRequest(Paths):
     engine: Path | None = None
     dims: Bounds = _dims("Run at these sizes instead of those of the profiles; NAME=N is one size. Repeatable.")
     report: Path | None = REPORT
+    against: Path | None = option(
+        "--against",
+        "Compare with this model instead of MODEL, which may then be the engine: that of its report is taken.",
+        metavar="FLOAT.onnx",
+        default=None,
+    )
     inputs: Path | None = option(
         "--inputs",
         "Run with these inputs alone, one array for each input by name.",
@@ -124,13 +133,14 @@ class VerifyRequest(Paths):
 @frozen
 class VerifyReport(
     Document,
-    keys="schema model engine ran why_not_run runtime precision tolerance verified "
+    keys="schema model against engine ran why_not_run runtime precision tolerance verified "
     "incomplete? worst cases proof self_check bisect seconds exit_code",
 ):
     """What `trtconv verify` found.
 
     Args:
         model: Path and SHA-256.
+        against: Those of the model that it was compared with instead of its own; None where it was its own.
         engine: Path and SHA-256; None where there is none.
         ran: What was compared with the model: "engine"; "network", what TensorRT's parser made, run without a GPU;
             "rewritten model" where that could not be run either.
@@ -154,6 +164,7 @@ class VerifyReport(
     runtime: dict[str, Any] | None
     precision: str
     tolerance: dict[str, float]
+    against: dict[str, Any] | None = None
     cases: tuple[dict[str, Any], ...] = ()
     bisect: dict[str, Any] | None = None
     seconds: Mapping[str, float] = dataclasses.field(default_factory=dict)

@@ -1,0 +1,158 @@
+"""What quantisers write around convolutions that TensorRT's builder does not take, mended bit for bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from support.onnx_models import RTX, parse, rewritten, wrap
+from support.session import run
+from trtconv.passes import PASSES, passes_for, run_passes
+
+HEAD = '<ir_version: 8, opset_import: ["": 17]>'
+
+
+def edits_of(proto: onnx.ModelProto, name: str) -> tuple[onnx.ModelProto, list[str]]:
+    model, result = rewritten(proto, RTX, [each for each in PASSES if each.name == name])
+    return model.proto, [edit.what for edit in result.edits]
+
+
+def feeds(shape: tuple[int, ...]) -> dict[str, np.ndarray]:
+    return {"x": (3 * np.random.default_rng(0).standard_normal(shape)).astype(np.float32)}
+
+
+def test_a_clip_behind_a_quantised_weight_is_folded() -> None:
+    proto = parse(
+        f"""{HEAD} g (float[1,2,3,3] x) => (float[1,1,3,3] y)
+        <int8[1,2,1,1] w = {{-128, 90}}, float s = {{0.01}}, int8 z = {{0}}, int8 low = {{-127}}, int8 high = {{50}}>
+        {{ [cut] c = Clip (w, low, high) d = DequantizeLinear (c, s, z) y = Conv (x, d) }}"""
+    )
+    after, edits = edits_of(proto, "fold-quantized-clip")
+    assert edits == ["int8 [1, 2, 1, 1] clipped beforehand"]
+    (weight,) = [numpy_helper.to_array(t) for t in after.graph.initializer if t.name == "c"]
+    assert weight.reshape(-1).tolist() == [-127, 50]
+    assert np.array_equal(run(proto, feeds((1, 2, 3, 3)))[0], run(after, feeds((1, 2, 3, 3)))[0])
+
+
+@pytest.mark.parametrize("low", [-8, 0, 3])
+def test_a_clip_between_quantisers_of_an_activation_goes_in_front_of_them(low: int) -> None:
+    proto = parse(
+        f"""{HEAD} g (float[2,50] x) => (float[2,50] y)
+        <float s = {{0.037}}, int8 z = {{0}}, int8 low = {{{low}}}, int8 high = {{7}}>
+        {{ q = QuantizeLinear (x, s, z) [cut] c = Clip (q, low, high) y = DequantizeLinear (c, s, z) }}"""
+    )
+    after, edits = edits_of(proto, "fold-quantized-clip")
+    assert len(edits) == 1
+    assert [node.op_type for node in after.graph.node] == ["Clip", "QuantizeLinear", "DequantizeLinear"]
+    assert np.array_equal(run(proto, feeds((2, 50)))[0], run(after, feeds((2, 50)))[0])
+
+
+def test_a_clip_of_what_is_used_elsewhere_too_is_left() -> None:
+    proto = parse(
+        f"""{HEAD} g (float[2,50] x) => (float[2,50] y, int8[2,50] q)
+        <float s = {{0.037}}, int8 z = {{0}}, int8 low = {{-8}}, int8 high = {{7}}>
+        {{ q = QuantizeLinear (x, s, z) [cut] c = Clip (q, low, high) y = DequantizeLinear (c, s, z) }}"""
+    )
+    _, result = rewritten(proto, RTX, [each for each in PASSES if each.name == "fold-quantized-clip"])
+    assert not result.edits
+    assert [skip.reason for skip in result.skipped] == ["what it clips is used without it too"]
+
+
+@pytest.mark.parametrize(("kind", "point"), [("INT4", 0), ("INT4", 2), ("UINT4", 8)])
+def test_int4_weights_of_convolutions_become_int8(kind: str, point: int) -> None:
+    code = getattr(TensorProto, kind)
+    values = np.arange(12) % 16 if kind == "UINT4" else np.arange(12) % 16 - 8
+    proto = parse(
+        """<ir_version: 10, opset_import: ["": 21]> g (float[1,2,5,5] x) => (float[1,3,p,q] y)
+        <float[3] s = {0.1, 0.2, 0.4}>
+        { [dq] d = DequantizeLinear <axis = 1> (w, s, z) [up] y = ConvTranspose <strides = [2,2]> (x, d) }"""
+    )
+    proto.graph.initializer.append(helper.make_tensor("w", code, [2, 3, 2, 1], values))
+    proto.graph.initializer.append(helper.make_tensor("z", code, [3], [point] * 3))
+    after, edits = edits_of(proto, "widen-int4-weights")
+    assert edits == [f"{kind.lower()} [2, 3, 2, 1] written as int8, with the same scales"]
+    kinds = {t.data_type for t in after.graph.initializer}
+    assert kinds == {TensorProto.INT8, TensorProto.FLOAT}
+    assert np.array_equal(run(proto, feeds((1, 2, 5, 5)))[0], run(after, feeds((1, 2, 5, 5)))[0])
+
+
+def test_int4_weights_of_matrix_products_are_left() -> None:
+    proto = parse(
+        """<ir_version: 10, opset_import: ["": 21]> g (float[1,2] x) => (float[1,2] y) <float s = {0.1}>
+        { [dq] d = DequantizeLinear (w, s, z) y = MatMul (x, d) }"""
+    )
+    proto.graph.initializer.append(helper.make_tensor("w", TensorProto.INT4, [2, 2], [1, 2, 3, 4]))
+    proto.graph.initializer.append(helper.make_tensor("z", TensorProto.INT4, [], [0]))
+    assert not edits_of(proto, "widen-int4-weights")[1]
+
+
+@pytest.mark.parametrize(("axes", "moved"), [(3, True), (2, False)])
+def test_pooling_of_int8_goes_between_quantisers_in_3d_alone(axes: int, moved: bool) -> None:
+    sizes, two = ",".join(["4"] * axes), ",".join(["2"] * axes)
+    proto = parse(
+        f"""{HEAD} g (float[1,2,{sizes}] x) => (float[1,2,{two}] y) <float s = {{0.05}}, int8 z = {{0}}>
+        {{ q = QuantizeLinear (x, s, z) [pool] p = MaxPool <kernel_shape = [{two}], strides = [{two}]> (q)
+           y = DequantizeLinear (p, s, z) }}"""
+    )
+    after, edits = edits_of(proto, "pool-between-quantizers")
+    assert bool(edits) == moved
+    pool = next(node for node in after.graph.node if node.op_type == "MaxPool")
+    makers = {name: node.op_type for node in after.graph.node for name in node.output}
+    assert makers[pool.input[0]] == ("DequantizeLinear" if moved else "QuantizeLinear")
+    shape = (1, 2, *[4] * axes)
+    assert np.array_equal(run(proto, feeds(shape))[0], run(after, feeds(shape))[0])
+
+
+@pytest.mark.parametrize(
+    ("op", "weight", "group"),
+    [("Conv", "6,4,3,3", 1), ("ConvTranspose", "4,6,3,3", 1), ("ConvTranspose", "4,3,3,3", 2)],
+)
+@pytest.mark.parametrize("bias", [True, False])
+def test_batch_normalization_goes_into_the_layer_in_front(op: str, weight: str, group: int, bias: bool) -> None:
+    random = np.random.default_rng(1)
+    proto = parse(
+        f"""{HEAD} g (float[1,4,5,5] x) => (float[1,6,p,q] y)
+        {{ [layer] a = {op} <group = {group}> (x, w{", b" if bias else ""})
+           [norm] n = BatchNormalization (a, g0, g1, g2, g3) y = Relu (n) }}"""
+    )
+    shape = tuple(int(size) for size in weight.split(","))
+    values = {"w": random.standard_normal(shape), "b": random.standard_normal(6)}
+    values |= {f"g{i}": random.uniform(0.5, 2, 6) * (-1 if i == 0 else 1) for i in range(4)}
+    used = {name for node in proto.graph.node for name in node.input}
+    for name, array in values.items():
+        if name in used:
+            proto.graph.initializer.append(numpy_helper.from_array(array.astype(np.float32), name))
+    after, edits = edits_of(proto, "fold-batch-norm")
+    assert edits == [f"{op} layer takes over its factors of 6 channels"]
+    assert [node.op_type for node in after.graph.node] == [op, "Relu"]
+    expected, got = run(proto, feeds((1, 4, 5, 5)))[0], run(after, feeds((1, 4, 5, 5)))[0]
+    assert np.abs(expected - got).max() < 1e-5 * np.abs(expected).max()
+
+
+def test_batch_normalization_of_a_shared_result_stays() -> None:
+    proto = parse(
+        f"""{HEAD} g (float[1,2,3,3] x) => (float[1,2,3,3] y, float[1,2,3,3] a)
+        <float[2,2,1,1] w = {{1,2,3,4}}, float[2] one = {{1,1}}>
+        {{ [layer] a = Conv (x, w) [norm] y = BatchNormalization (a, one, one, one, one) }}"""
+    )
+    _, result = rewritten(proto, RTX, [each for each in PASSES if each.name == "fold-batch-norm"])
+    assert [skip.reason for skip in result.skipped] == ["the result of Conv 'layer' is used elsewhere too"]
+
+
+def test_batch_normalization_stays_unless_it_is_asked_for() -> None:
+    assert "fold-batch-norm" not in {each.name for each in passes_for("int8")}
+
+
+def test_the_passes_agree_with_each_other() -> None:
+    proto = parse(
+        f"""{HEAD} g (float[1,2,4,4,4] x) => (float[1,2,2,2,2] y)
+        <float s = {{0.05}}, int8 z = {{0}}, int8 low = {{-127}}, int8 high = {{127}}>
+        {{ q = QuantizeLinear (x, s, z) c = Clip (q, low, high)
+           p = MaxPool <kernel_shape = [2,2,2], strides = [2,2,2]> (c) y = DequantizeLinear (p, s, z) }}"""
+    )
+    model = wrap(proto)
+    names = {edit.pass_name for edit in run_passes(model, passes_for("as-is"), RTX).edits}
+    assert {"fold-quantized-clip", "pool-between-quantizers"} <= names
+    assert np.array_equal(run(proto, feeds((1, 2, 4, 4, 4)))[0], run(model.proto, feeds((1, 2, 4, 4, 4)))[0])

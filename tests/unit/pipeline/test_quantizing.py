@@ -1,0 +1,143 @@
+"""From a float model to an int8 one that TensorRT takes as it is."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from support.float_nets import GROUPED, RESIDUAL, UNET, VOLUME, saved_net, saved_samples
+from support.onnx_models import RTX
+from trtconv.core.dims import Range
+from trtconv.core.errors import InputError
+from trtconv.core.requests.quantize import QuantizeReport, QuantizeRequest
+from trtconv.graph.model import OnnxModel
+from trtconv.passes import passes_for, run_passes
+from trtconv.pipeline.quantizing import quantize
+
+SIZES = {"batch": [(1, 3, 8, 8), (1, 3, 16, 12)]}
+
+
+def request(text: str, folder: Path, shapes: list[tuple[int, ...]], **more: object) -> QuantizeRequest:
+    asked = QuantizeRequest(
+        model=saved_net(text, folder),
+        output=folder / "int8.onnx",
+        data=str(saved_samples(folder, shapes)),
+        target=RTX,
+        tolerance=0.5,
+    )
+    return dataclasses.replace(asked, **more)
+
+
+def worst(report: QuantizeReport) -> float:
+    return max(each["rms"] for each in report.error.values())
+
+
+@pytest.mark.parametrize(
+    ("text", "shapes"),
+    [
+        (UNET, [(1, 3, 8, 8), (1, 3, 16, 12)]),
+        (RESIDUAL, [(1, 4, 8, 8)]),
+        (VOLUME, [(1, 4, 4, 4, 4)]),
+        (GROUPED, [(1, 4, 8, 8)]),
+    ],
+    ids=["unet", "residual", "volume", "grouped"],
+)
+def test_nothing_is_left_for_the_passes_to_mend(text: str, shapes: list[tuple[int, ...]], tmp_path: Path) -> None:
+    report = quantize(request(text, tmp_path, shapes))
+    assert report.exit_code == 0
+    assert 0 < worst(report) < 0.1
+    model = OnnxModel.load(tmp_path / "int8.onnx")
+    assert {finding.code for finding in report.findings} <= {"TC311"}
+    assert not run_passes(model, passes_for("int8"), RTX).edits
+
+
+def test_the_report_says_what_became_of_each_layer(tmp_path: Path) -> None:
+    report = quantize(request(GROUPED, tmp_path, [(1, 4, 8, 8)], in_float=("c2",)))
+    assert [each.node for each in report.quantized] == ["c1"]
+    assert {each.node: each.reason for each in report.left_in_float} == {
+        "up": "TensorRT has no int8 deconvolution with 2 groups",
+        "c2": "asked for",
+    }
+    document = report.to_json()
+    assert set(document) >= {"schema", "quantized", "left_in_float", "error", "per_layer", "calibration", "exit_code"}
+    assert [each["node"] for each in document["per_layer"]] == ["c1"]
+    assert set(document["error"]["y"]) == {"rms", "cosine"}
+    assert document["calibration"]["samples"] == 6
+
+
+def test_above_the_tolerance_nothing_is_written(tmp_path: Path) -> None:
+    report = quantize(request(RESIDUAL, tmp_path, [(1, 4, 8, 8)], tolerance=1e-6))
+    assert report.exit_code == 1 and not report.output
+    assert not (tmp_path / "int8.onnx").exists()
+
+
+def test_a_budget_is_met_by_leaving_layers_in_float(tmp_path: Path) -> None:
+    asked = request(RESIDUAL, tmp_path, [(1, 4, 8, 8)])
+    whole = worst(quantize(asked))
+    report = quantize(dataclasses.replace(asked, error_budget=whole / 2))
+    assert report.budget is not None and report.budget["met"]
+    assert worst(report) <= whole / 2
+    assert len(report.budget["alone"]) == 4
+    assert all("for the budget" in each.reason for each in report.left_in_float)
+
+
+def test_calibration_is_kept_by_content(tmp_path: Path) -> None:
+    asked = request(RESIDUAL, tmp_path, [(1, 4, 8, 8)], cache=tmp_path / "cache")
+    first = quantize(asked)
+    written = (tmp_path / "int8.onnx").read_bytes()
+    second = quantize(asked)
+    assert (first.calibration["cached"], second.calibration["cached"]) == (False, True)
+    assert (tmp_path / "int8.onnx").read_bytes() == written
+    np.savez(tmp_path / "samples" / "0.npz", x=np.ones((1, 4, 8, 8), np.float32))
+    assert quantize(asked).calibration["cached"] is False
+
+
+def test_a_function_is_asked_at_opt_min_and_max(tmp_path: Path) -> None:
+    path = tmp_path / "data.py"
+    path.write_text(
+        "import numpy as np\ndef make(shapes, seed):\n"
+        "    return {'x': np.random.default_rng(seed).standard_normal(shapes['x']).astype('f4')}\n"
+    )
+    dims = {"n": Range(1, 1, 1), "h": Range(4, 8, 16), "w": Range(8, 8, 8)}
+    asked = request(UNET, tmp_path, [(1, 3, 8, 8)], data=f"{path}:make", dims=dims, samples=12)
+    report = quantize(asked)
+    assert sorted(size["x"][2] for size in report.calibration["sizes"]) == [4, 8, 16]
+
+
+def test_a_quantised_model_is_refused(tmp_path: Path) -> None:
+    asked = request(RESIDUAL, tmp_path, [(1, 4, 8, 8)])
+    quantize(asked)
+    again = dataclasses.replace(asked, model=tmp_path / "int8.onnx", output=tmp_path / "other.onnx")
+    with pytest.raises(InputError, match="is quantised already"):
+        quantize(again)
+
+
+def test_a_layer_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="--float 'nobody': there is no such node"):
+        quantize(request(RESIDUAL, tmp_path, [(1, 4, 8, 8)], in_float=("nobody",)))
+
+
+def test_the_float_model_is_not_written_over(tmp_path: Path) -> None:
+    asked = request(RESIDUAL, tmp_path, [(1, 4, 8, 8)])
+    with pytest.raises(InputError, match="is the model itself"):
+        quantize(dataclasses.replace(asked, output=asked.model))
+
+
+def test_samples_at_a_size_that_the_network_does_not_take_are_named(tmp_path: Path) -> None:
+    asked = request(UNET, tmp_path, [(1, 3, 7, 7)])
+    with pytest.raises(InputError, match=r"does not run on a sample \(x \[1, 3, 7, 7\]\)"):
+        quantize(asked)
+
+
+def test_a_network_without_layers_is_handed_on(tmp_path: Path) -> None:
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 17]> g (float[1,4,8,8] x) => (float[1,4,8,8] y) { y = Relu (x) }'
+    )
+    onnx.save_model(model, tmp_path / "relu.onnx")
+    asked = request(RESIDUAL, tmp_path, [(1, 4, 8, 8)], model=tmp_path / "relu.onnx")
+    report = quantize(asked)
+    assert report.exit_code == 0 and not report.quantized and worst(report) == 0

@@ -1,0 +1,300 @@
+"""Where quantisers go, what their scales are, and that nothing else changes a float network."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+from support.float_nets import GROUPED, RESIDUAL, UNET, VOLUME, net, sample
+from support.onnx_models import RTX, wrap
+from support.session import run
+from trtconv.core.errors import InputError
+from trtconv.graph.channels import times_inputs, times_outputs
+from trtconv.graph.model import OnnxModel
+from trtconv.passes import PASSES, run_passes
+from trtconv.precision.quantize import cache
+from trtconv.precision.quantize.budget import spend
+from trtconv.precision.quantize.calibrate import Statistics, candidates, least_squares
+from trtconv.precision.quantize.equalize import equalize, find_links, sizes_by_channel
+from trtconv.precision.quantize.images import as_input, parse_preprocessing, read_image
+from trtconv.precision.quantize.layers import find_layers
+from trtconv.precision.quantize.measure import Reference
+from trtconv.precision.quantize.opset import with_channel_scales
+from trtconv.precision.quantize.placement import Placement, place
+from trtconv.precision.quantize.samples import InputSamples, random_samples, read_samples
+from trtconv.precision.quantize.write import quantized, scales
+
+SHAPE = {"x": (1, 3, 8, 8)}
+
+
+def prepared(text: str) -> OnnxModel:
+    model = wrap(net(text))
+    run_passes(model, [each for each in PASSES if each.name == "fold-batch-norm"], RTX)
+    return model
+
+
+def placed(text: str, in_float: tuple[str, ...] = ()) -> tuple[OnnxModel, Placement]:
+    model = prepared(text)
+    return model, place(model.main, [layer for layer in find_layers(model.main, in_float) if not layer.reason])
+
+
+def names_of(model: OnnxModel, placement: Placement) -> list[str]:
+    return [model.proto.graph.node[index].name for index in placement.layers]
+
+
+def test_every_layer_of_a_unet_is_quantised_and_no_output() -> None:
+    model, placement = placed(UNET)
+    assert names_of(model, placement) == ["c1", "c2", "up", "c3", "head"]
+    assert set(placement.tensors) == {"x", "r", "p", "qr", "u", "c", "s"}
+    assert "y" not in placement.tensors
+
+
+def test_concat_and_pooling_share_a_scale() -> None:
+    _, placement = placed(UNET)
+    ranges = {"x": 1.0, "r": 2.0, "p": 1.5, "qr": 3.0, "u": 5.0, "c": 4.0, "s": 1.0}
+    found = scales(placement, ranges)
+    assert len({found[name] for name in ("r", "p", "u", "c")}) == 1
+    assert found["c"] == np.float32(5.0 / 127)
+    assert found["qr"] == np.float32(3.0 / 127)
+
+
+def test_the_other_branch_of_a_sum_is_quantised() -> None:
+    model, placement = placed(RESIDUAL)
+    add = next(i for i, node in enumerate(model.proto.graph.node) if node.op_type == "Add")
+    # The later of the two deconvolutions takes the sum in.
+    assert placement.edges["u"] == ((add, 0),)
+    assert "s" not in placement.edges
+
+
+def test_a_sum_that_no_quantised_layer_takes_is_left() -> None:
+    _, placement = placed(RESIDUAL, in_float=("head",))
+    assert set(placement.tensors) == {"x", "r"}
+
+
+def test_a_3d_deconvolution_without_a_quantiser_behind_stays_in_float() -> None:
+    model, placement = placed(VOLUME)
+    assert names_of(model, placement) == ["c1"]
+    assert [model.proto.graph.node[index].name for index in placement.float_results] == ["last"]
+
+
+def test_layers_that_tensorrt_has_no_int8_kernel_for_say_so() -> None:
+    reasons = {layer.name: layer.reason for layer in find_layers(prepared(GROUPED).main, ["c2"])}
+    assert reasons == {"c1": "", "up": "TensorRT has no int8 deconvolution with 2 groups", "c2": "asked for"}
+
+
+def test_weights_are_symmetric_int8_by_output_channel() -> None:
+    model, placement = placed(UNET)
+    result = quantized(model, placement, dict.fromkeys(placement.tensors, 1.0)).proto
+    onnx.checker.check_model(result, full_check=True)
+    made = {name: node for node in result.graph.node for name in node.output}
+    constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in result.graph.initializer}
+    for node in result.graph.node:
+        if node.op_type not in ("Conv", "ConvTranspose"):
+            continue
+        weight = made[node.input[1]]
+        axis = next(a.i for a in weight.attribute if a.name == "axis")
+        assert axis == (1 if node.op_type == "ConvTranspose" else 0)
+        integers, scale, zero = (constants[name] for name in weight.input)
+        assert integers.dtype == zero.dtype == np.int8 and not zero.any()
+        assert scale.shape == zero.shape == (integers.shape[axis],)
+        assert np.abs(integers).max() == 127
+        # Biases stay in float.
+        assert len(node.input) < 3 or constants[node.input[2]].dtype == np.float32
+    assert not [name for name in constants if name.startswith("w_") and name.count(".") == 0]
+
+
+def test_a_wide_enough_int8_network_is_near_the_float_one() -> None:
+    model, placement = placed(UNET)
+    samples = random_samples(model, [SHAPE], 6, 0)
+    statistics = Statistics(candidates("min-max", 0))
+    from trtconv.precision.quantize.calibrate import calibrate
+
+    calibrate(model, placement.tensors, samples, statistics, lambda done, total: None)
+    result = quantized(model, placement, statistics.ranges("min-max"))
+    distances = Reference(model, samples).distances(result)
+    assert 1e-4 < distances["y"].rms < 0.05 and distances["y"].cosine > 0.998
+
+
+@pytest.mark.parametrize("text", [UNET, RESIDUAL, GROUPED])
+def test_equalising_channels_keeps_every_bit(text: str) -> None:
+    model = prepared(text)
+    shape = tuple(int(size) if isinstance(size, int) else 8 for size in model.inputs[0].dims)
+    feeds = {"x": sample((1, *shape[1:]), 3)}
+    before = run(model.proto, feeds)
+    links = find_links(model.main)
+    sizes = sizes_by_channel(model, [link.tensor for link in links], [feeds], lambda done, total: None)
+    uneven = {name: [value * 8.0 ** (i % 3) for i, value in enumerate(each)] for name, each in sizes.items()}
+    edits = equalize(model, links, uneven)
+    assert (len(edits) > 0) == (len(links) > 0)
+    assert all(np.array_equal(a, b) for a, b in zip(before, run(model.proto, feeds), strict=True))
+
+
+def test_a_result_that_is_added_is_not_equalised() -> None:
+    links = find_links(prepared(RESIDUAL).main)
+    nodes = prepared(RESIDUAL).proto.graph.node
+    assert [nodes[link.maker].name for link in links] == ["c1"]
+
+
+@pytest.mark.parametrize(("op", "shape", "group"), [("Conv", (6, 2, 3), 2), ("ConvTranspose", (4, 3, 3), 2)])
+def test_channels_of_groups_are_multiplied_in_their_order(op: str, shape: tuple[int, ...], group: int) -> None:
+    weight = np.ones(shape, np.float32)
+    factors = np.arange(1, 7, dtype=np.float32)
+    found = times_outputs(weight, factors, op, group)
+    expected = factors.reshape(6, 1, 1) if op == "Conv" else np.repeat(factors.reshape(2, 1, 3, 1), 2, axis=1)
+    assert np.array_equal(found, np.broadcast_to(expected.reshape(-1, *expected.shape[-2:]), shape))
+
+
+def test_inputs_of_a_depthwise_layer_are_its_own_channels() -> None:
+    weight = np.ones((3, 1, 2), np.float32)
+    assert times_inputs(weight, np.array([1, 2, 4], np.float32), "Conv", 3)[:, 0, 0].tolist() == [1, 2, 4]
+
+
+def test_ranges_by_each_method() -> None:
+    values = np.concatenate([np.linspace(-1, 1, 100_000), [50.0]]).astype(np.float32)
+    statistics = Statistics(candidates("auto", 0))
+    for part in np.array_split(values, 3):
+        statistics.add({"t": part, "zero": np.zeros(5, np.float32)})
+    found = {method: statistics.ranges(method)["t"] for method in candidates("auto", 0)}
+    assert found["min-max"] == 50
+    assert 0.9 < found["percentile 99.99"] <= found["percentile 99.999"] < 50
+    assert statistics.ranges("mse")["zero"] == 0
+    assert 0 < found["entropy"] <= 50
+
+
+def test_the_least_squares_range_clips_an_outlier_only_where_that_pays() -> None:
+    edges = np.linspace(0, 10, 1001)
+    many = np.where(edges[:-1] < 1, 1000.0, 0.0)
+    many[-1] = 1
+    few = np.zeros(1000)
+    few[::10] = 1
+    assert least_squares(many, edges) < 8
+    assert least_squares(few, edges) > 9
+
+
+def test_values_that_are_not_finite_are_refused() -> None:
+    with pytest.raises(InputError, match="'t' is not finite"):
+        Statistics(("min-max",)).add({"t": np.array([1.0, np.inf], np.float32)})
+
+
+def test_the_budget_leaves_out_what_costs_most_and_no_more() -> None:
+    layers = find_layers(prepared(UNET).main)
+    costs = {"c1": 0.01, "c2": 0.5, "up": 0.0, "c3": 0.2, "head": 0.02}
+    spending = spend(layers, 0.1, lambda kept: sum(costs[each.name] for each in kept), lambda done, total: None)
+    assert [step.node for step in spending.steps] == ["c2", "c3"]
+    assert spending.met and spending.error == pytest.approx(0.73)
+    assert {each.name for each in spending.layers} == {"c1", "up", "head"}
+
+
+def test_a_budget_that_is_met_leaves_nothing_out() -> None:
+    layers = find_layers(prepared(UNET).main)
+    spending = spend(layers, 1.0, lambda kept: 0.5, lambda done, total: None)
+    assert spending.met and not spending.steps and not spending.alone
+
+
+def test_a_budget_that_cannot_be_met_says_so() -> None:
+    layers = find_layers(prepared(UNET).main)
+    spending = spend(layers, 0.1, lambda kept: 0.5, lambda done, total: None)
+    assert not spending.met and spending.layers == layers
+
+
+def archive(folder: Path, **arrays: np.ndarray) -> Path:
+    path = folder / "data.npz"
+    np.savez(path, **arrays)
+    return path
+
+
+@pytest.mark.parametrize(("shape", "count"), [((6, 3, 8, 8), 6), ((6, 2, 3, 8, 8), 6), ((1, 3, 8, 8), 1)])
+def test_samples_of_one_file_are_cut_apart(shape: tuple[int, ...], count: int, tmp_path: Path) -> None:
+    model = prepared(UNET)
+    values = sample(shape, 0)
+    samples = read_samples(model, str(archive(tmp_path, x=values)), (), 0, 0, None)
+    assert len(samples) == count
+    assert np.array_equal(samples[0]["x"].reshape(-1), values[0].reshape(-1))
+
+
+def test_a_folder_has_samples_of_several_sizes(tmp_path: Path) -> None:
+    np.save(tmp_path / "b.npy", sample((1, 3, 8, 12), 0))
+    np.savez(tmp_path / "a.npz", x=sample((2, 3, 8, 8), 0))
+    samples = read_samples(prepared(UNET), str(tmp_path), (), 0, 0, None)
+    assert [each["x"].shape for each in samples] == [(1, 3, 8, 8), (1, 3, 8, 8), (1, 3, 8, 12)]
+    assert samples.sizes() == [{"x": [1, 3, 8, 8]}, {"x": [1, 3, 8, 12]}]
+
+
+def test_a_function_is_called_at_each_size_in_turns(tmp_path: Path) -> None:
+    path = tmp_path / "data.py"
+    path.write_text(
+        "import numpy as np\ndef make(shapes, seed):\n    return {'x': np.full(shapes['x'], seed, np.float32)}\n"
+    )
+    shapes = [{"x": (1, 3, 8, 8)}, {"x": (1, 3, 4, 4)}]
+    samples = read_samples(prepared(UNET), f"{path}:make", shapes, 3, 7, None)
+    assert [(each["x"].shape[2], each["x"].max()) for each in samples] == [(8, 7), (4, 8), (8, 9)]
+
+
+def test_calibration_and_measurement_see_different_samples() -> None:
+    whole = InputSamples([lambda number=number: {"x": np.array(number)} for number in range(10)], "numbers")
+    first, second = ({int(each["x"]) for each in part} for part in whole.parted(0.2))
+    assert first | second == set(range(10)) and not first & second and len(second) == 2
+    with pytest.raises(InputError, match="numbers has 1 sample"):
+        whole[:1].parted(0.2)
+
+
+def test_what_does_not_fit_the_network_is_refused(tmp_path: Path) -> None:
+    model = prepared(UNET)
+    wrong = read_samples(model, str(archive(tmp_path, x=np.zeros((2, 3, 8, 8)))), (), 0, 0, None)
+    with pytest.raises(InputError, match="float32 in the model, and float64 here"):
+        wrong[0]
+    with pytest.raises(InputError, match="no samples"):
+        read_samples(model, str(tmp_path / "data.npz").replace("data.npz", ""), (), 0, 0, None) if (
+            tmp_path / "data.npz"
+        ).unlink() is None else None
+
+
+def test_images_need_a_stated_preprocessing(tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    image.fromarray(np.full((6, 10, 3), 128, np.uint8)).save(tmp_path / "a.png")
+    model = prepared(UNET)
+    with pytest.raises(InputError, match="how they become inputs is not said"):
+        read_samples(model, str(tmp_path), (), 0, 0, None)
+    asked = parse_preprocessing("size=8x12,scale=1/255,mean=0.5,std=0.25")
+    (found,) = read_samples(model, str(tmp_path), (), 0, 0, asked)
+    assert found["x"].shape == (1, 3, 8, 12)
+    assert found["x"].max() == pytest.approx((128 / 255 - 0.5) / 0.25, abs=1e-6)
+    assert read_image(tmp_path / "a.png", parse_preprocessing("size=4x4,crop,layout=nhwc"), 0).shape == (1, 4, 4, 3)
+
+
+def test_channels_of_images_are_ordered_as_asked() -> None:
+    pixels = np.arange(12, dtype=np.uint8).reshape(2, 2, 3)
+    assert as_input(pixels, parse_preprocessing("color=bgr"), "a")[0, :, 0, 0].tolist() == [2, 1, 0]
+    with pytest.raises(InputError, match="3 channels, and --preprocess 2 values of mean"):
+        as_input(pixels, parse_preprocessing("mean=1:2"), "a")
+
+
+@pytest.mark.parametrize("text", ["size=8", "std=0", "scale=1/0", "color=pink", "bogus", "crop=1"])
+def test_a_preprocessing_that_makes_no_sense_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match="--preprocess"):
+        parse_preprocessing(text)
+
+
+def test_what_calibration_found_is_kept_by_content(tmp_path: Path) -> None:
+    digest = hashlib.sha256(b"model").hexdigest()
+    keys = {cache.key_of(digest, samples, ("t",), {"asked": asked}) for samples in "ab" for asked in (1, 2)}
+    assert len(keys) == 4
+    key = keys.pop()
+    assert cache.load(tmp_path, key) is None
+    cache.store(tmp_path, key, {"ranges": {"t": 1.5}})
+    assert cache.load(tmp_path, key) == {"ranges": {"t": 1.5}}
+    (tmp_path / f"{key}.json").write_text("{")
+    assert cache.load(tmp_path, key) is None
+
+
+def test_an_old_opset_is_raised_to_one_with_scales_by_channel() -> None:
+    proto = net(RESIDUAL)
+    proto.opset_import[0].version = 11
+    model = with_channel_scales(wrap(proto))
+    assert model.opset == 13
+    assert with_channel_scales(model) is model

@@ -1,0 +1,105 @@
+"""What a person reads of `trtconv quantize`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from trtconv.cli.formats.wording import byte_size, count, table
+from trtconv.core.text import clean, indented
+
+_LISTED = 12
+"""Layers whose error is listed, the worst first; the rest is only counted."""
+
+
+def quantize_text(report: Mapping[str, Any]) -> str:
+    """Renders the JSON document of a quantisation.
+
+    Returns:
+        How it was calibrated, the error whole and by layer, what stays in float; the last line is the outcome.
+    """
+    blocks = [
+        _calibration(report["calibration"]),
+        _errors(report),
+        _layers(report["per_layer"]),
+        _budget(report["budget"]) if report["budget"] else "",
+        _left(report["left_in_float"]),
+        _findings(report["findings"]),
+        _outcome(report),
+    ]
+    return "\n\n".join(block for block in blocks if block)
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.2f} %"
+
+
+def _calibration(calibration: Mapping[str, Any]) -> str:
+    sizes = len(calibration["sizes"])
+    text = f"calibrated with {count(calibration['samples'], 'sample')} of {calibration['source']}"
+    text += f" at {count(sizes, 'size')}, by {calibration['method']}"
+    text += ", channels equalised" if calibration["equalized"] else ""
+    text += ", kept before" if calibration["cached"] else ""
+    errors = calibration["methods"]
+    tried = ", ".join(
+        f"{name} {_percent(errors[name])}" for name in sorted(errors, key=lambda name: float(errors[name]))
+    )
+    return clean(text) + (f"\nerror by method: {tried}" if tried else "")
+
+
+def _errors(report: Mapping[str, Any]) -> str:
+    rows = [
+        (clean(name), f"rms {_percent(each['rms'])}", f"cosine {each['cosine']:.6f}")
+        for name, each in report["error"].items()
+    ]
+    return "\n".join(["error against the float model, on samples that calibration did not see:", *table(rows, "  ")])
+
+
+def _layers(layers: list[Mapping[str, Any]]) -> str:
+    if not layers:
+        return ""
+    worst = sorted(layers, key=lambda each: -float(each["rms"]))[:_LISTED]
+    rows = [
+        (clean(each["node"]), each["op"], f"rms {_percent(each['rms'])}", f"cosine {each['cosine']:.6f}")
+        for each in worst
+    ]
+    more = len(layers) - len(worst)
+    lines = [f"{count(len(layers), 'layer')} in int8, by the error of their results, the largest first:"]
+    return "\n".join([*lines, *table(rows, "  "), *([f"  ... and {more} more"] if more else [])])
+
+
+def _budget(budget: Mapping[str, Any]) -> str:
+    lines = [
+        f"budget: {_percent(budget['asked'])}; with every layer in int8 the error is {_percent(budget['error_of_all'])}"
+    ]
+    rows = [
+        (clean(step["node"]), f"to {_percent(step['error'])}", f"gains {_percent(step['gain'])}")
+        for step in budget["left_in_float"]
+    ]
+    lines += table(rows, "  left in float: ") if rows else []
+    return "\n".join([*lines, *([] if budget["met"] else ["  the budget is not met by leaving out any more"])])
+
+
+def _left(layers: list[Mapping[str, str]]) -> str:
+    if not layers:
+        return ""
+    rows = [(clean(each["node"]), each["op"], clean(each["reason"])) for each in layers]
+    return "\n".join([f"{count(len(layers), 'layer')} in float:", *table(rows, "  ")])
+
+
+def _findings(findings: list[Mapping[str, Any]]) -> str:
+    lines: list[str] = []
+    for each in findings:
+        lines += indented(f"{each['severity']} {each['code']} {each['location']['node']}: {each['message']}", "  ")
+    return "\n".join(["check says of the result:", *lines]) if lines else ""
+
+
+def _outcome(report: Mapping[str, Any]) -> str:
+    worst = max((float(each["rms"]) for each in report["error"].values()), default=0.0)
+    output = report["output"]
+    if output:
+        return clean(f"wrote {output['path']}: {byte_size(output['bytes'])}, error {_percent(worst)}")
+    return (
+        f"NOT WRITTEN: the error of {_percent(worst)} is above the tolerance of {_percent(report['tolerance'])}.\n"
+        "Give more samples, leave layers in float with --error-budget or --float, or allow more with --tolerance."
+    )

@@ -1,0 +1,195 @@
+"""What `trtconv quantize` is asked, and what it found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from trtconv.core.dim_flags import parse_dims
+from trtconv.core.encode import Document
+from trtconv.core.findings import Finding
+from trtconv.core.frozen import frozen
+from trtconv.core.options import option
+from trtconv.core.requests.common import TARGET, Bounds, Paths
+from trtconv.core.requests.rewrite import Edit, Skip
+from trtconv.core.target import Target
+
+QUANTIZE_METHODS = ("auto", "min-max", "percentile", "mse", "entropy")
+
+
+def _error_budget(names: str) -> Any:
+    said = "Leave layers in float, the one that costs most first, until the error (rms) is at most E."
+    return option(names, said, metavar="E", takes=float, least=0, default=None)
+
+
+@frozen
+class Quantizing:
+    """What `quantize` and `build` are both asked about samples and errors.
+
+    Args:
+        data: A folder of samples, an .npz file, or FILE.py:FUNCTION; None for random data.
+        preprocess: What becomes of images.
+        error_budget: Error (rms) to meet by leaving layers in float; None quantises all that can be.
+        tolerance: Error (rms) above which the result is refused.
+    """
+
+    data: str | None = option(
+        "--data",
+        "Samples to calibrate with and to measure on: a folder of .npz or .npy files or of images, one .npz file, or "
+        "FUNC(shapes, seed), which returns {input: array}; its code is run.",
+        metavar="DIR|FILE.npz|FILE.py:FUNC",
+        default=None,
+    )
+    preprocess: str | None = option(
+        "--preprocess",
+        "How images become inputs: size=HxW[+HxW], scale=1/255, mean=A:B:C, std=A:B:C, color=rgb|bgr|gray, "
+        "layout=nchw|nhwc, crop.",
+        metavar="KEY=VALUE,...",
+        default=None,
+    )
+    error_budget: float | None = _error_budget("--error-budget")
+    tolerance: float = option(
+        "--tolerance",
+        "Fail where the error (rms) of the quantised model on held-out samples is above E.",
+        metavar="E",
+        takes=float,
+        least=0,
+        default=0.1,
+    )
+
+
+@frozen
+class QuantizeRequest(Quantizing, Paths):
+    """A call of `trtconv quantize`.
+
+    Args:
+        model: The float .onnx file; never written.
+        output: Where the quantised model goes.
+        random: Whether random data is meant where there is no other.
+        dims: Bounds of the dynamic dimensions: the sizes at which a function, or random data, is asked for.
+        samples: How many samples a function is asked for, or are made at random.
+        held_out: Share of the samples that calibration does not see, on which the error is measured.
+        method: One of `QUANTIZE_METHODS`; "auto" takes that with the smallest error on samples that it has not seen.
+        percentile: Share of the values, in percent, that "percentile" covers.
+        in_float: Names of nodes that stay in float.
+        target: None picks the installed runtime.
+        seed: Of the first sample of a function, or of random data.
+        cache: Folder that keeps what calibration found, by content; None keeps nothing.
+    """
+
+    model: Path = Path()
+    output: Path = Path()
+    # What `--budget` is for other commands, a limit of resources, is not asked here.
+    error_budget: float | None = _error_budget("--budget --error-budget")
+    random: bool = option(
+        "--random",
+        "Calibrate with random inputs, to see whether a network can be quantised; never to deploy it.",
+        default=False,
+    )
+    dims: Bounds = option(
+        "--dim",
+        "Sizes at which FUNC, or random data, is asked for; NAME=N fixes one. Repeatable.",
+        metavar="NAME=MIN:OPT:MAX",
+        many=True,
+        default={},
+        read=parse_dims,
+    )
+    samples: int = option(
+        "--samples",
+        "Samples that FUNC is asked for, or that are made at random.",
+        metavar="N",
+        takes=int,
+        least=2,
+        default=64,
+    )
+    held_out: float = option(
+        "--held-out",
+        "Share of the samples that calibration does not see, on which the error is measured.",
+        metavar="X",
+        takes=float,
+        above=0,
+        most=0.9,
+        default=0.2,
+    )
+    method: str = option(
+        "--method",
+        "How ranges are taken. auto: by that of the others which errs least on samples that it has not seen.",
+        takes=QUANTIZE_METHODS,
+        default="auto",
+    )
+    percentile: float = option(
+        "--percentile",
+        "Share of the values, in percent, that --method percentile covers.",
+        metavar="P",
+        takes=float,
+        least=50,
+        most=100,
+        default=99.99,
+    )
+    in_float: tuple[str, ...] = option(
+        "--float", "Leave this layer in float. Repeatable.", metavar="NODE", many=True, default=()
+    )
+    target: Target | None = TARGET
+    seed: int = option("--seed", "Seed of the first sample.", takes=int, least=0, default=0)
+    cache: Path | None = None
+
+
+@frozen
+class Layerwise(Document):
+    """A layer, and what became of it.
+
+    Args:
+        node: Its name.
+        op: Its operator.
+        reason: Why it is in float; empty where it is quantised.
+    """
+
+    node: str
+    op: str
+    reason: str = ""
+
+
+@frozen
+class QuantizeReport(
+    Document,
+    keys="schema model output target=target_name edits skipped quantized left_in_float error per_layer calibration "
+    "budget findings tolerance seconds exit_code",
+):
+    """What `trtconv quantize` did.
+
+    Args:
+        model: Path and SHA-256 of the float model.
+        output: Path, SHA-256 and bytes of the file written; empty where the error is above the tolerance.
+        target: What it is for.
+        edits: What was rewritten before quantising.
+        skipped: What passes left alone, and why.
+        quantized: Layers in int8.
+        left_in_float: Layers with weights that stay in float, and why.
+        error: Output to {"rms", "cosine"} against the float model, on samples that calibration did not see.
+        per_layer: The same of the result of every quantised layer, in the order of the graph.
+        calibration: Samples, their sizes, the method, and the error of each method that was tried.
+        budget: What `--budget` came to; None where it was not asked for.
+        findings: What check says of the quantised model.
+        tolerance: The error (rms) that was allowed.
+    """
+
+    model: dict[str, Any]
+    output: dict[str, Any]
+    target: Target
+    edits: tuple[Edit, ...]
+    skipped: tuple[Skip, ...]
+    quantized: tuple[Layerwise, ...]
+    left_in_float: tuple[Layerwise, ...]
+    error: dict[str, dict[str, float]]
+    per_layer: tuple[dict[str, Any], ...]
+    calibration: dict[str, Any]
+    budget: dict[str, Any] | None
+    findings: tuple[Finding, ...]
+    tolerance: float
+    seconds: dict[str, float]
+    exit_code: int = 0
+
+    @property
+    def target_name(self) -> str:
+        """The target as text."""
+        return str(self.target)

@@ -1,0 +1,108 @@
+"""What takes the inputs of a model and returns its outputs: ONNX Runtime, a parsed network, an engine."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from trtconv.core.errors import BuildFailed, EnvironmentMissing
+from trtconv.core.target import Target
+from trtconv.graph.model import OnnxModel
+from trtconv.runtimes.inputs import Feeds
+from trtconv.runtimes.onnxruntime import first_line, session
+from trtconv.runtimes.tensorrt import Engine, Execution, load
+from trtconv.runtimes.tensorrt.readback.execute import Run
+
+
+class CannotRun(Exception):
+    """A model does not run with some inputs; the message says why."""
+
+
+class Runs(Protocol):
+    """Something that takes the model's inputs and returns its outputs."""
+
+    def run(self, profile: int, feeds: Feeds) -> dict[str, Any]:
+        """Runs it once.
+
+        Raises:
+            CannotRun: It does not take these inputs.
+            EngineFailed: The engine broke down.
+        """
+
+
+class OnnxRuns:
+    """A model on ONNX Runtime.
+
+    Raises:
+        CannotRun: ONNX Runtime does not load it.
+    """
+
+    def __init__(self, model: OnnxModel) -> None:
+        self._outputs = list(model.outputs)
+        loaded = session(model)
+        if isinstance(loaded, str):
+            raise CannotRun(f"ONNX Runtime does not load the model: {loaded}")
+        self._session: Any = loaded
+
+    def run(self, profile: int, feeds: Feeds) -> dict[str, Any]:
+        """Runs it once; see `Runs`."""
+        try:
+            return dict(zip(self._outputs, self._session.run(self._outputs, feeds), strict=True))
+        except Exception as error:  # ONNX Runtime raises its own types, one for each status.
+            raise CannotRun(f"ONNX Runtime does not run it: {first_line(error)}") from error
+
+
+class NetworkRuns:
+    """What TensorRT's parser makes of a model, run layer by layer without a GPU.
+
+    Args:
+        model: The model as `trtconv build` hands it to the parser.
+        family: Of the TensorRT whose parser it is.
+
+    Raises:
+        CannotRun: That TensorRT is not here, or its parser refuses the model.
+    """
+
+    def __init__(self, model: OnnxModel, family: str) -> None:
+        self.unproven: dict[int, dict[str, str]] = {}
+        self.layers = 0
+        self._model = model
+        try:
+            parsed = load(Target(family)).parse(model.serialize(), model.path)
+        except (EnvironmentMissing, BuildFailed) as error:
+            raise CannotRun(error.message) from error
+        if isinstance(parsed, tuple):
+            raise CannotRun(f"TensorRT's parser refuses the model: {parsed[0].message}")
+        self._network = parsed.read_back()
+
+    def run(self, profile: int, feeds: Feeds) -> dict[str, Any]:
+        """Runs it once; see `Runs`."""
+        run = Run(self._network, feeds)
+        results = run.outputs()
+        self.layers = max(self.layers, len(run.ran))
+        for index, reason in run.unproven.items():
+            if index >= 0:
+                layer = self._network.layers[index]
+                self.unproven[index] = {"layer": layer.name, "kind": layer.kind, "reason": reason}
+        lacking = [name for name in self._model.outputs if name not in results]
+        if lacking:
+            reasons = ", ".join(sorted({each["reason"] for each in self.unproven.values()}))
+            raise CannotRun(f"output {lacking[0]!r} of the parsed network is not proven: {reasons}")
+        return results
+
+
+class EngineRuns:
+    """An engine; one execution context is kept, that of the profile that ran last."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._opened: tuple[int, Execution] | None = None
+
+    def run(self, profile: int, feeds: Feeds) -> dict[str, Any]:
+        """Runs it once; see `Runs`."""
+        if self._opened is None or self._opened[0] != profile:
+            if self._opened is not None:
+                self._opened[1].close()
+            self._opened = (profile, self._engine.open(profile))
+        execution = self._opened[1]
+        execution.feed(feeds)
+        return execution.run()

@@ -1,0 +1,336 @@
+"""The way of a float model to an int8 one: fold, rewrite, calibrate, quantise, spend the budget, measure, write."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from trtconv.core.bounds import make_profile
+from trtconv.core.dims import dynamic_dims
+from trtconv.core.errors import InputError
+from trtconv.core.files import check_writable, real_path, sha256_of
+from trtconv.core.frozen import frozen
+from trtconv.core.progress import Progress
+from trtconv.core.requests.quantize import Layerwise, QuantizeReport, QuantizeRequest
+from trtconv.core.requests.rewrite import Edit
+from trtconv.core.stopwatch import Stopwatch
+from trtconv.core.target import Target
+from trtconv.graph.external_data import data_path
+from trtconv.graph.functions import UnsupportedFunctions
+from trtconv.graph.model import OnnxModel
+from trtconv.passes import PassResult, passes_for, run_passes
+from trtconv.passes.fold_batch_norm import FoldBatchNorm
+from trtconv.pipeline.checking import target_and_runtime
+from trtconv.pipeline.outputs import model_identity, protect_data
+from trtconv.precision.quantize import cache
+from trtconv.precision.quantize.budget import Spending, spend
+from trtconv.precision.quantize.calibrate import Statistics, calibrate, candidates
+from trtconv.precision.quantize.equalize import equalize, find_links, linked_tensors, sizes_by_channel
+from trtconv.precision.quantize.images import parse_preprocessing
+from trtconv.precision.quantize.layers import WeightedLayer, find_layers
+from trtconv.precision.quantize.measure import Distance, Reference, worst
+from trtconv.precision.quantize.opset import with_channel_scales
+from trtconv.precision.quantize.placement import Placement, measured, place
+from trtconv.precision.quantize.samples import InputSamples, Shapes, random_samples, read_samples
+from trtconv.precision.quantize.write import Ranges, quantized
+from trtconv.rules import run_rules
+
+_ENOUGH, _JUDGING, _MOST_JUDGED = 4, 0.5, 16
+"""Samples of calibration from which on a share of them judges the methods, the share, and how many do so at most."""
+_QUANTIZERS = ("QuantizeLinear", "DequantizeLinear", "QLinearConv", "ConvInteger", "DynamicQuantizeLinear")
+
+
+def quantize(request: QuantizeRequest, progress: Progress | None = None) -> QuantizeReport:
+    """Quantises a float model in int8, as TensorRT takes it, and measures what that costs.
+
+    Args:
+        request: The model, the data, and how far the result may be from the float model.
+        progress: Told of the stages.
+
+    Returns:
+        The report; its exit_code is 1 where the error is above the tolerance (nothing is written then).
+
+    Raises:
+        InputError: A bad request, an unreadable model, samples that do not fit it, or an output that cannot be written.
+        EnvironmentMissing: No runtime is here and no target was named; ONNX Runtime does not load the model.
+    """
+    clock = Stopwatch(progress)
+    target = request.target or target_and_runtime(None)[0]
+    with clock.stage("load"):
+        original = OnnxModel.load(request.model, hashed=True)
+        identity = model_identity(original)
+        _check_request(request, original)
+        calibration, held_out = _samples(request, original).parted(request.held_out)
+    with clock.stage("rewrite"):
+        model, done = _prepared(original, target)
+    layers = find_layers(model.main, _known(model, request.in_float))
+    chosen = _chosen(request, model, layers, calibration, clock, (identity["sha256"], str(target)))
+    with clock.stage("measure"):
+        reference = Reference(original, held_out)
+        spending = _spent(request, chosen, reference, clock)
+        placement = place(model.main, chosen.layers if spending is None else spending.layers)
+        result = quantized(chosen.model, placement, chosen.ranges)
+        error = reference.distances(result)
+    with clock.stage("write"):
+        output = _write(result, request) if worst(error) <= request.tolerance else {}
+    return QuantizeReport(
+        model=identity,
+        output=output,
+        target=target,
+        edits=done.edits + chosen.edits,
+        skipped=done.skipped,
+        quantized=_quantized(model, placement),
+        left_in_float=_left(layers, placement, spending),
+        error={name: each.to_json() for name, each in error.items()},
+        per_layer=_per_layer(chosen.model, result, placement, held_out),
+        calibration=chosen.told,
+        budget=None if spending is None else _told(spending, request),
+        findings=run_rules(result, target),
+        tolerance=request.tolerance,
+        seconds=clock.seconds,
+        exit_code=0 if output else 1,
+    )
+
+
+def _check_request(request: QuantizeRequest, model: OnnxModel) -> None:
+    if (request.data is None) != request.random:
+        raise InputError(
+            "quantizing needs samples of what the network will see",
+            "Give --data DIR, FILE.npz or FILE.py:FUNC; or --random, to try whether it works at all.",
+        )
+    if real_path(request.output) == real_path(request.model):
+        raise InputError(f"{request.output} is the model itself", "Write to another file.")
+    protect_data(model, request.output, data_path(request.output))
+    check_writable(request.output)
+    foreign = [spec.name for spec in model.inputs if spec.dtype == "undefined"]
+    if foreign:
+        raise InputError(f"input {foreign[0]!r} of {request.model} is no tensor", "Quantise a model of tensors.")
+    if model.has(_QUANTIZERS):
+        raise InputError(
+            f"{request.model} is quantised already",
+            "Build it with --precision int8, or quantise the float model that it was made of.",
+        )
+
+
+def _samples(request: QuantizeRequest, model: OnnxModel) -> InputSamples:
+    shapes = functools.cache(functools.partial(_shapes, request, model))
+    if request.data is None:
+        return random_samples(model, shapes(), request.samples, request.seed)
+    called = ".py" in request.data.rpartition("/")[2]
+    preprocessing = None if request.preprocess is None else parse_preprocessing(request.preprocess)
+    return read_samples(model, request.data, shapes() if called else (), request.samples, request.seed, preprocessing)
+
+
+def _shapes(request: QuantizeRequest, model: OnnxModel) -> Sequence[Shapes]:
+    """Returns the sizes at which samples are made: opt, min and max of the bounds."""
+    if request.dims or dynamic_dims(model.inputs):
+        profile = make_profile(model.inputs, request.dims)
+        picks = ({name: getattr(each, pick) for name, each in profile.inputs.items()} for pick in ("opt", "min", "max"))
+        return list({tuple(shapes.items()): shapes for shapes in picks}.values())
+    return [{spec.name: tuple(int(size) for size in spec.dims) for spec in model.inputs}]
+
+
+def _prepared(original: OnnxModel, target: Target) -> tuple[OnnxModel, PassResult]:
+    """Returns the float model as its scales have to be taken from it, and what was done to it."""
+    model = original.copy()
+    with contextlib.suppress(UnsupportedFunctions):
+        model.inline_functions()
+    model = with_channel_scales(model)
+    for op in ("Conv", "ConvTranspose", "Gemm", "MatMul"):
+        model.name_nodes(op)
+    return model, run_passes(model, (FoldBatchNorm(), *passes_for("int8")), target)
+
+
+def _known(model: OnnxModel, names: Sequence[str]) -> Sequence[str]:
+    known = {node.name for node in model.proto.graph.node}
+    for name in names:
+        if name not in known:
+            listed = ", ".join(repr(each.name) for each in find_layers(model.main) if not each.reason)
+            raise InputError(f"--float {name!r}: there is no such node", f"Layers that are quantised: {listed}.")
+    return names
+
+
+@frozen
+class _Chosen:
+    """A float model, its layers to quantise, the ranges of their inputs, and how these were found."""
+
+    model: OnnxModel
+    edits: tuple[Edit, ...]
+    layers: tuple[WeightedLayer, ...]
+    ranges: Ranges
+    told: dict[str, Any]
+
+    @property
+    def error(self) -> float:
+        """Of the best method, on samples by which the methods are compared."""
+        return min(self.told["methods"].values(), default=0.0)
+
+
+def _chosen(
+    request: QuantizeRequest,
+    model: OnnxModel,
+    layers: Sequence[WeightedLayer],
+    samples: InputSamples,
+    clock: Stopwatch,
+    made_of: tuple[str, str],
+) -> _Chosen:
+    """Calibrates the model as it is and with its channels brought to one size; takes what errs less."""
+    quantizable = [layer for layer in layers if not layer.reason]
+    plain = _Calibrating(request, model, samples, clock, made_of)
+    found = [plain.calibrated(quantizable)]
+    equal = plain.equalized()
+    if equal is not None:
+        found.append(equal.calibrated(quantizable))
+    return min(found, key=lambda each: each.error)
+
+
+class _Calibrating:
+    """One model being quantised."""
+
+    def __init__(
+        self,
+        request: QuantizeRequest,
+        model: OnnxModel,
+        samples: InputSamples,
+        clock: Stopwatch,
+        made_of: tuple[str, str],
+    ) -> None:
+        self._request = request
+        self._digest, self._target = made_of
+        self._model = model
+        self._samples = samples
+        self._clock = clock
+        self._edits: tuple[Edit, ...] = ()
+        self._tell = functools.partial(clock.progress.phase, "sample")
+
+    def equalized(self) -> _Calibrating | None:
+        """Returns the same for a copy of the model with its channels brought to one size; None where none can be."""
+        links = find_links(self._model.main)
+        tensors = tuple(linked_tensors(links))
+        if not tensors:
+            return None
+        key, known = self._kept(tensors, "channels")
+        with self._clock.stage("equalize"):
+            if known is None:
+                known = {"sizes": sizes_by_channel(self._model, tensors, self._samples, self._tell)}
+                cache.store(self._request.cache, key, known)
+            other = _Calibrating(
+                self._request, self._model.copy(), self._samples, self._clock, (self._digest, self._target)
+            )
+            other._edits = equalize(other._model, links, known["sizes"])
+        return other if other._edits else None
+
+    def calibrated(self, layers: Sequence[WeightedLayer]) -> _Chosen:
+        """Finds the ranges by each method that is asked for, and takes the best."""
+        placement = place(self._model.main, layers)
+        by_index = {layer.index: layer for layer in layers}
+        kept = tuple(by_index[index] for index in placement.layers)
+        methods = candidates(self._request.method, self._request.percentile)
+        key, known = self._kept(placement.tensors, (methods, bool(self._edits)))
+        found = known if known is not None else self._found(placement, methods)
+        if known is None:
+            cache.store(self._request.cache, key, found)
+        told = {
+            "samples": len(self._samples),
+            "source": self._samples.source,
+            "sizes": self._samples.sizes(),
+            "method": found["method"],
+            "methods": found["errors"],
+            "equalized": bool(self._edits),
+            "cached": known is not None,
+        }
+        return _Chosen(self._model, self._edits, kept, found["ranges"], told)
+
+    def _kept(self, tensors: Sequence[str], asked: object) -> tuple[str, dict[str, Any] | None]:
+        """Returns the name under which what was found of some tensors is kept, and what is kept there."""
+        request = self._request
+        if request.cache is None:
+            return "", None
+        key = cache.key_of(self._digest, self._samples.digest(), tensors, {"asked": asked, "target": self._target})
+        return key, cache.load(request.cache, key)
+
+    def _found(self, placement: Placement, methods: Sequence[str]) -> dict[str, Any]:
+        """Calibrates; several methods are judged by samples of which they have not seen any, which then join."""
+        statistics = Statistics(methods)
+        first, others = self._samples, self._samples[:0]
+        if len(self._samples) >= _ENOUGH:
+            first, others = self._samples.parted(_JUDGING)
+        errors: dict[str, float] = {}
+        with self._clock.stage("calibrate"):
+            self._add(placement, first, statistics)
+        if placement.tensors:
+            with self._clock.stage("compare methods"):
+                errors = self._errors(placement, statistics, methods, others or first)
+        with self._clock.stage("calibrate"):
+            self._add(placement, others, statistics)
+        best = min(errors, key=lambda method: errors[method]) if errors else methods[0]
+        return {"method": best, "errors": errors, "ranges": statistics.ranges(best)}
+
+    def _add(self, placement: Placement, samples: InputSamples, statistics: Statistics) -> None:
+        if placement.tensors and len(samples):
+            tensors = measured(self._model.main, placement)
+            calibrate(self._model, tensors, samples, statistics, self._tell)
+
+    def _errors(
+        self, placement: Placement, statistics: Statistics, methods: Sequence[str], samples: InputSamples
+    ) -> dict[str, float]:
+        reference = Reference(self._model, samples[:_MOST_JUDGED])
+        results = ((method, quantized(self._model, placement, statistics.ranges(method))) for method in methods)
+        return {method: reference.error(result) for method, result in results}
+
+
+def _spent(request: QuantizeRequest, chosen: _Chosen, reference: Reference, clock: Stopwatch) -> Spending | None:
+    """Leaves layers in float until the budget is met, where there is one."""
+    if request.error_budget is None:
+        return None
+
+    def judge(layers: Sequence[WeightedLayer]) -> float:
+        return reference.error(quantized(chosen.model, place(chosen.model.main, layers), chosen.ranges))
+
+    return spend(chosen.layers, request.error_budget, judge, functools.partial(clock.progress.phase, "layer"))
+
+
+def _per_layer(
+    model: OnnxModel, result: OnnxModel, placement: Placement, samples: InputSamples
+) -> tuple[dict[str, Any], ...]:
+    nodes = [model.proto.graph.node[index] for index in placement.layers]
+    distances: Mapping[str, Distance] = Reference(model, samples).inside(result, [node.output[0] for node in nodes])
+    return tuple({"node": node.name, "op": node.op_type, **distances[node.output[0]].to_json()} for node in nodes)
+
+
+def _write(result: OnnxModel, request: QuantizeRequest) -> dict[str, Any]:
+    result.save(request.output)
+    path = request.output
+    return {"path": str(path), "sha256": sha256_of(path), "bytes": path.stat().st_size}
+
+
+def _quantized(model: OnnxModel, placement: Placement) -> tuple[Layerwise, ...]:
+    nodes = (model.proto.graph.node[index] for index in placement.layers)
+    return tuple(Layerwise(node.name, node.op_type) for node in nodes)
+
+
+def _left(layers: Sequence[WeightedLayer], placement: Placement, spending: Spending | None) -> tuple[Layerwise, ...]:
+    spared = {step.node: step for step in spending.steps} if spending is not None else {}
+    found = []
+    for layer in layers:
+        if layer.index in placement.layers:
+            continue
+        reason = layer.reason
+        if not reason and layer.name in spared:
+            reason = f"left out for the budget: the error falls by {spared[layer.name].gain:.2g}"
+        elif not reason:
+            reason = "TensorRT computes a 3-D deconvolution in int8 only if its result is quantised"
+        found.append(Layerwise(layer.name, layer.node.op_type, reason))
+    return tuple(found)
+
+
+def _told(spending: Spending, request: QuantizeRequest) -> dict[str, Any]:
+    return {
+        "asked": request.error_budget,
+        "met": spending.met,
+        "error_of_all": spending.error,
+        "alone": spending.alone,
+        "left_in_float": [step.to_json() for step in spending.steps],
+    }

@@ -1,0 +1,82 @@
+"""Which layers cost the most accuracy, and which to leave in float until an error is met."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from trtconv.core.frozen import frozen
+from trtconv.precision.quantize.layers import WeightedLayer
+
+Judge = Callable[[Sequence[WeightedLayer]], float]
+"""Error of the network in which these layers are quantised."""
+Tell = Callable[[int, int], None]
+
+
+@frozen
+class Step:
+    """A layer that was left in float.
+
+    Args:
+        node: Its name.
+        error: Error of the network without it, beside what was left out before.
+        gain: By how much the error fell.
+    """
+
+    node: str
+    error: float
+    gain: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the step as plain JSON values."""
+        return {"node": self.node, "error": self.error, "gain": self.gain}
+
+
+@frozen
+class Spending:
+    """What `--budget` came to.
+
+    Args:
+        error: With every layer quantised.
+        alone: Layer to the error where it alone is left in float.
+        steps: Layers left in float, in the order in which they were.
+        layers: What stays quantised.
+        met: Whether the error is within the budget.
+    """
+
+    error: float
+    alone: dict[str, float]
+    steps: tuple[Step, ...]
+    layers: tuple[WeightedLayer, ...]
+    met: bool
+
+
+def spend(layers: Sequence[WeightedLayer], budget: float, judge: Judge, tell: Tell) -> Spending:
+    """Leaves layers in float, the one that costs most first, until the error is within the budget.
+
+    Each layer is once left in float by itself; then those that gain most are left out one by one, and what they gain
+    together is measured again. A layer after which the error is no smaller stays quantised.
+
+    Args:
+        layers: Those that are quantised.
+        budget: The error to be met.
+        judge: Measures.
+        tell: Hears how many layers were tried, of how many.
+    """
+    error = first = judge(layers)
+    if error <= budget:
+        return Spending(first, {}, (), tuple(layers), True)
+    alone: dict[str, float] = {}
+    for count, layer in enumerate(layers, start=1):
+        alone[layer.name] = judge([each for each in layers if each is not layer])
+        tell(count, len(layers))
+    kept, steps = list(layers), []
+    for layer in sorted(layers, key=lambda each: alone[each.name]):
+        if error <= budget:
+            break
+        without = [each for each in kept if each is not layer]
+        now = judge(without)
+        if now < error:
+            steps.append(Step(layer.name, now, error - now))
+            kept, error = without, now
+    return Spending(first, alone, tuple(steps), tuple(kept), error <= budget)

@@ -1,0 +1,45 @@
+"""What calibration found, kept by the content of the model and of the samples."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from trtconv.core.errors import InputError
+from trtconv.core.files import atomic_write
+from trtconv.core.version import __version__
+
+
+def key_of(model: str, samples: str, tensors: Sequence[str], settings: Mapping[str, Any]) -> str:
+    """Returns the name under which ranges are kept: the same for the same content, wherever it lies.
+
+    Args:
+        model: Digest of the float model.
+        samples: Digest of the samples.
+        tensors: Whose ranges they are.
+        settings: Whatever else decides them.
+    """
+    import onnxruntime
+
+    told = [__version__, onnxruntime.__version__, model, samples, list(tensors), dict(settings)]
+    return hashlib.sha256(json.dumps(told).encode()).hexdigest()
+
+
+def load(folder: Path, key: str) -> dict[str, Any] | None:
+    """Returns what was kept, as `store` got it, or None."""
+    with contextlib.suppress(OSError, ValueError):
+        kept = json.loads((folder / f"{key}.json").read_text())
+        return kept if isinstance(kept, dict) else None
+    return None
+
+
+def store(folder: Path | None, key: str, found: Mapping[str, Any]) -> None:
+    """Keeps what was found; where the folder cannot be written nothing is kept."""
+    if folder is None:
+        return
+    with contextlib.suppress(InputError):
+        atomic_write(folder / f"{key}.json", json.dumps(dict(found), sort_keys=True).encode())

@@ -1,0 +1,229 @@
+"""Channels of one tensor brought to the same size, so that one int8 scale suits them all.
+
+Where a convolution's result goes through nothing but activations and pooling into other convolutions, a channel may be
+made smaller in the first and larger in the others: a rectifier passes factors on. With powers of two, every float
+result keeps every bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import numpy_helper
+
+from trtconv.core.frozen import frozen
+from trtconv.core.requests.rewrite import Edit
+from trtconv.graph.channels import relative_inputs, times_inputs, times_outputs
+from trtconv.graph.model import OnnxModel
+from trtconv.graph.scope import Scope
+from trtconv.precision.quantize.layers import QUANTIZED
+from trtconv.precision.quantize.sessions import Probe
+
+NAME = "equalize-channels"
+_HOMOGENEOUS = frozenset({"Relu", "LeakyRelu", "MaxPool", "AveragePool", "Identity", "Dropout"})
+"""Operators that pass a positive factor of a channel on."""
+_LARGEST = 64.0
+"""Factors beyond are of channels that hardly ever hold anything."""
+
+Feeds = Mapping[str, NDArray[Any]]
+Tell = Callable[[int, int], None]
+
+
+@frozen
+class Link:
+    """A layer whose channels can be scaled, because only other layers take them.
+
+    Args:
+        maker: Position of the layer.
+        tensor: Its result, behind the activation.
+        takers: Positions of the others, and the first of their input channels that is meant.
+    """
+
+    maker: int
+    tensor: str
+    takers: tuple[tuple[int, int], ...]
+
+
+def find_links(scope: Scope) -> list[Link]:
+    """Returns the layers of the main graph whose channels can be scaled, in its order."""
+    found = []
+    for index in sorted(index for op in QUANTIZED for index in scope.by_op.get(op, ())):
+        node = scope.columns.nodes[index]
+        if not _own_constants(scope, node):
+            continue
+        takers = _takers(scope, node.output[0], 0)
+        if takers:
+            found.append(Link(index, _rectified(scope, node.output[0]), tuple(takers)))
+    return found
+
+
+def _own_constants(scope: Scope, node: onnx.NodeProto) -> bool:
+    """Whether weight and bias are float32 initializers that no other node uses."""
+    names = [name for name in node.input[1:] if name]
+    return bool(names) and all(
+        scope.initializer(name) is not None and scope.dtype(name) == "float32" and scope.uses_of(name) == 1
+        for name in names
+    )
+
+
+def _rectified(scope: Scope, tensor: str) -> str:
+    users = scope.consumers.get(tensor, ())
+    if len(users) == 1 and users[0].op_type in ("Relu", "LeakyRelu"):
+        return str(users[0].output[0])
+    return tensor
+
+
+def _takers(scope: Scope, tensor: str, first: int) -> list[tuple[int, int]] | None:
+    """Returns the layers that a tensor goes into; None where it goes anywhere else."""
+    users = scope.consumers.get(tensor, ())
+    if not users or scope.uses_of(tensor) != len(users):
+        return None
+    found: list[tuple[int, int]] = []
+    for node in users:
+        inside = _taken_by(scope, node, tensor, first)
+        if inside is None:
+            return None
+        found += inside
+    return found
+
+
+def _taken_by(scope: Scope, node: onnx.NodeProto, tensor: str, first: int) -> list[tuple[int, int]] | None:
+    if node.op_type in _HOMOGENEOUS and len([name for name in node.output if name]) == 1:
+        return _takers(scope, node.output[0], first)
+    if node.op_type == "Concat":
+        before = _channels_before(scope, node, tensor)
+        return None if before is None else _takers(scope, node.output[0], first + before)
+    if node.op_type not in QUANTIZED or list(node.input).count(tensor) != 1 or node.input[0] != tensor:
+        return None
+    weight = scope.values(node.input[1])
+    usable = _own_constants(scope, node) and weight is not None
+    if not usable or weight is None or relative_inputs(weight, node.op_type, groups_of(node)) is None:
+        return None
+    return [(scope.producers[node.output[0]], first)]
+
+
+def _channels_before(scope: Scope, node: onnx.NodeProto, tensor: str) -> int | None:
+    """Returns the channels that a Concat puts in front of a tensor; None where that is not known."""
+    axis = next((a.i for a in node.attribute if a.name == "axis"), 0)
+    names = list(node.input)
+    if axis != 1 or names.count(tensor) != 1:
+        return None
+    shapes = [scope.shape(name) for name in names[: names.index(tensor)]]
+    sizes = [shape[1] if shape is not None and len(shape) > 1 else None for shape in shapes]
+    return None if None in sizes else sum(size or 0 for size in sizes)
+
+
+def groups_of(node: onnx.NodeProto) -> int:
+    """Returns the number of groups of a Conv or ConvTranspose."""
+    return int(next((a.i for a in node.attribute if a.name == "group"), 1))
+
+
+def sizes_by_channel(
+    model: OnnxModel, tensors: Sequence[str], samples: Sequence[Feeds], tell: Tell
+) -> dict[str, list[float]]:
+    """Returns tensor to the root of the mean square in each of its channels.
+
+    Not the largest value, which is a matter of chance.
+    """
+    probe = Probe(model, tensors)
+    sums: dict[str, NDArray[np.float64]] = {}
+    counts: dict[str, int] = {}
+    for number, feeds in enumerate(samples, start=1):
+        for name, values in probe.run(feeds).items():
+            others = tuple(axis for axis in range(values.ndim) if axis != 1)
+            sums[name] = sums.get(name, 0.0) + np.square(values, dtype=np.float64).sum(axis=others)
+            counts[name] = counts.get(name, 0) + values.size // max(1, values.shape[1])
+        tell(number, len(samples))
+    return {name: [float(each) for each in np.sqrt(total / counts[name])] for name, total in sums.items()}
+
+
+def equalize(model: OnnxModel, links: Sequence[Link], sizes: Mapping[str, Sequence[float]]) -> tuple[Edit, ...]:
+    """Scales the channels of some layers, in place.
+
+    Args:
+        model: The float model.
+        links: Its layers, as `find_links` gives them.
+        sizes: Tensor to the root mean square in each channel.
+
+    Returns:
+        What was done; every float result of the network is what it was.
+    """
+    graph = _ScaledWeights(model)
+    edits = []
+    for link in links:
+        factors = graph.factors(link, np.asarray(sizes[link.tensor], np.float64))
+        if factors is None or (factors == 1).all():
+            continue
+        graph.scale(link, factors)
+        name = model.main.columns.nodes[link.maker].name
+        what = f"{int((factors != 1).sum())} of {factors.size} channels scaled, by powers of two, and back behind it"
+        edits.append(Edit(NAME, name, what))
+    graph.write()
+    return tuple(edits)
+
+
+class _ScaledWeights:
+    """The weights of a model, while they are scaled."""
+
+    def __init__(self, model: OnnxModel) -> None:
+        self._model = model
+        self._nodes = model.main.columns.nodes
+        self._changed: dict[str, NDArray[Any]] = {}
+
+    def factors(self, link: Link, sizes: NDArray[np.float64]) -> NDArray[np.float32] | None:
+        """Returns what each channel is divided by: where the values are large and the weights behind them small."""
+        weights = np.zeros_like(sizes)
+        for index, first in link.takers:
+            node = self._nodes[index]
+            inputs = relative_inputs(self._values(node.input[1]), node.op_type, groups_of(node))
+            if inputs is None or first + sizes.size > inputs.size:
+                return None
+            weights = np.maximum(weights, inputs[first : first + sizes.size])
+        known = (sizes > 0) & (weights > 0)
+        ratio = np.sqrt(np.divide(sizes, weights, out=np.ones_like(sizes), where=known))
+        middle = float(np.median(ratio[known])) if known.any() else 1.0
+        bounded = np.clip(np.where(known, ratio, middle), middle / _LARGEST, middle * _LARGEST)
+        rounded: NDArray[np.float32] = np.exp2(np.rint(np.log2(bounded))).astype(np.float32)
+        return rounded
+
+    def scale(self, link: Link, factors: NDArray[np.float32]) -> None:
+        """Divides the channels that a layer makes, and multiplies them in the layers that take them."""
+        maker = self._nodes[link.maker]
+        weight = self._values(maker.input[1])
+        self._changed[maker.input[1]] = times_outputs(weight, 1 / factors, maker.op_type, groups_of(maker))
+        if len(maker.input) > 2 and maker.input[2]:
+            self._changed[maker.input[2]] = self._values(maker.input[2]) / factors
+        for index, first in link.takers:
+            node = self._nodes[index]
+            self._changed[node.input[1]] = self._times(node, first, factors)
+
+    def _times(self, node: onnx.NodeProto, first: int, factors: NDArray[np.float32]) -> NDArray[Any]:
+        weight = self._values(node.input[1])
+        inputs = relative_inputs(weight, node.op_type, groups_of(node))
+        assert inputs is not None
+        whole = np.ones(inputs.size, np.float32)
+        whole[first : first + factors.size] = factors
+        return times_inputs(weight, whole, node.op_type, groups_of(node))
+
+    def write(self) -> None:
+        """Puts the changed weights into the model."""
+        for tensor in self._model.proto.graph.initializer:
+            if tensor.name in self._changed:
+                tensor.CopyFrom(numpy_helper.from_array(self._changed[tensor.name], tensor.name))
+        self._model.touch()
+
+    def _values(self, name: str) -> NDArray[Any]:
+        if name not in self._changed:
+            values = self._model.main.values(name)
+            assert values is not None
+            return values
+        return self._changed[name]
+
+
+def linked_tensors(links: Sequence[Link]) -> Iterator[str]:
+    """Yields the tensors whose channels have to be known, each once."""
+    yield from dict.fromkeys(link.tensor for link in links)

@@ -1,0 +1,96 @@
+"""Which layers of a float network can be computed in int8, and why the others cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import onnx
+
+from trtconv.core.frozen import frozen
+from trtconv.graph.deconv import Geometry
+from trtconv.graph.scope import Scope
+
+QUANTIZED = {"Conv": 0, "ConvTranspose": 1}
+"""Operators whose weights are quantised, and the axis of their output channels."""
+_WEIGHTED = ("Gemm", "MatMul", "ConvInteger", "DeformConv", "GRU", "LSTM", "RNN")
+_ACTIVATIONS = frozenset({"Relu", "LeakyRelu", "Clip", "Sigmoid", "Tanh", "Elu", "HardSigmoid", "HardSwish", "PRelu"})
+"""What TensorRT computes together with the layer in front of it."""
+
+
+@frozen
+class WeightedLayer:
+    """A node with weights.
+
+    Args:
+        index: Its position in the main graph.
+        node: The node.
+        reason: Why it stays in float; empty where it can be quantised.
+    """
+
+    index: int
+    node: onnx.NodeProto
+    reason: str
+
+    @property
+    def name(self) -> str:
+        """The node's name, which it must have."""
+        return str(self.node.name)
+
+
+def find_layers(scope: Scope, in_float: Iterable[str] = ()) -> tuple[WeightedLayer, ...]:
+    """Returns the layers with weights of the main graph, in its order.
+
+    Args:
+        scope: The main graph of a float model.
+        in_float: Names of nodes that the user wants to stay in float.
+    """
+    asked = frozenset(in_float)
+    ops = (*QUANTIZED, *_WEIGHTED)
+    found = sorted(index for op in ops for index in scope.by_op.get(op, ()))
+    return tuple(
+        WeightedLayer(index, node, _reason(scope, node, asked)) for index in found if (node := _at(scope, index))
+    )
+
+
+def _at(scope: Scope, index: int) -> onnx.NodeProto:
+    return scope.columns.nodes[index]
+
+
+def _reason(scope: Scope, node: onnx.NodeProto, asked: frozenset[str]) -> str:
+    if node.name in asked:
+        return "asked for"
+    if node.op_type not in QUANTIZED:
+        return "only Conv and ConvTranspose are quantised"
+    if len(node.input) < 2 or scope.values(node.input[1]) is None:
+        return "its weight is computed at run time"
+    kind = scope.dtype(node.input[1])
+    if kind != "float32":
+        return f"its weight is {kind}, not float32"
+    return _unsupported(node) if node.op_type == "ConvTranspose" else ""
+
+
+def _unsupported(node: onnx.NodeProto) -> str:
+    """Returns why no TensorRT is known to compute a deconvolution in int8, or an empty string.
+
+    Source: runs on TensorRT 8.6 (docs/quantization.md); for newer ones nothing else is known.
+    """
+    group = next((a.i for a in node.attribute if a.name == "group"), 1)
+    return f"TensorRT has no int8 deconvolution with {group} groups" if group > 1 else ""
+
+
+def wants_quantizer_behind(scope: Scope, node: onnx.NodeProto) -> bool:
+    """Whether TensorRT computes a layer in int8 only if its result is quantised: 3-D deconvolutions (8.6)."""
+    shape = scope.shape(node.input[1])
+    return node.op_type == "ConvTranspose" and shape is not None and len(shape) == 5
+
+
+def behind(scope: Scope, tensor: str) -> str:
+    """Returns the tensor that a result becomes behind the activations that are computed with its layer."""
+    while True:
+        users = scope.consumers.get(tensor, ())
+        if scope.uses_of(tensor) != 1 or len(users) != 1 or users[0].op_type not in _ACTIVATIONS:
+            return tensor
+        tensor = users[0].output[0]
+
+
+__all__ = ["QUANTIZED", "Geometry", "WeightedLayer", "behind", "find_layers", "wants_quantizer_behind"]

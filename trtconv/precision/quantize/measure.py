@@ -1,0 +1,106 @@
+"""How far a quantised network is from the float one, as a whole and layer by layer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trtconv.core.frozen import frozen
+from trtconv.graph.model import OnnxModel
+from trtconv.precision.quantize.sessions import Probe
+
+Feeds = Mapping[str, NDArray[Any]]
+
+
+@frozen
+class Distance:
+    """How far the values of a tensor are apart.
+
+    Args:
+        rms: Root of the mean squared difference over that of the float values; of integers and booleans the share
+            that differs.
+        cosine: Cosine similarity.
+    """
+
+    rms: float
+    cosine: float
+
+    def to_json(self) -> dict[str, float]:
+        """Returns both as plain JSON values."""
+        return {"rms": self.rms, "cosine": self.cosine}
+
+
+class _Squares:
+    """Sums over all samples, in float64."""
+
+    def __init__(self) -> None:
+        self._difference = self._expected = self._got = self._product = 0.0
+        self._discrete = False
+
+    def add(self, expected: NDArray[Any], got: NDArray[Any]) -> None:
+        if expected.dtype.kind != "f":
+            self._discrete = True
+            expected, got = np.ones(expected.shape), np.asarray(expected == got, dtype=np.float64)
+        a, b = expected.astype(np.float64).reshape(-1), got.astype(np.float64).reshape(-1)
+        self._difference += float(np.square(a - b).sum())
+        self._expected += float(np.square(a).sum())
+        self._got += float(np.square(b).sum())
+        self._product += float((a * b).sum())
+
+    def distance(self) -> Distance:
+        if not self._expected:
+            return Distance(0.0, 1.0) if not self._difference else Distance(math.inf, 0.0)
+        ratio = self._difference / self._expected
+        length = math.sqrt(self._expected * self._got)
+        return Distance(ratio if self._discrete else math.sqrt(ratio), self._product / length if length else 0.0)
+
+
+class Reference:
+    """Values of the float network for some samples.
+
+    Its outputs are kept, so that many quantised networks can be held to them; samples are made again each time.
+
+    Args:
+        model: The float model.
+        samples: Inputs.
+    """
+
+    def __init__(self, model: OnnxModel, samples: Sequence[Feeds]) -> None:
+        self._model = model
+        self.samples = samples
+        probe = Probe(model, model.outputs)
+        self._expected = [probe.run(feeds) for feeds in self.samples]
+
+    def distances(self, other: OnnxModel) -> dict[str, Distance]:
+        """Returns output to how far another network's is from the float one."""
+        probe = Probe(other, other.outputs)
+        sums = {name: _Squares() for name in self._model.outputs}
+        for feeds, expected in zip(self.samples, self._expected, strict=True):
+            _add(sums, expected, probe.run(feeds))
+        return {name: each.distance() for name, each in sums.items()}
+
+    def error(self, other: OnnxModel) -> float:
+        """Returns the largest rms of the outputs."""
+        return worst(self.distances(other))
+
+    def inside(self, other: OnnxModel, tensors: Sequence[str]) -> dict[str, Distance]:
+        """Returns inner tensor to how far another network's is from the float one."""
+        ours, theirs = Probe(self._model, tensors), Probe(other, tensors)
+        sums = {name: _Squares() for name in tensors}
+        for feeds in self.samples:
+            _add(sums, ours.run(feeds), theirs.run(feeds))
+        return {name: each.distance() for name, each in sums.items()}
+
+
+def worst(distances: Mapping[str, Distance]) -> float:
+    """Returns the largest rms."""
+    return max((each.rms for each in distances.values()), default=0.0)
+
+
+def _add(sums: Mapping[str, _Squares], expected: Mapping[str, NDArray[Any]], got: Mapping[str, NDArray[Any]]) -> None:
+    for name, each in sums.items():
+        each.add(expected[name], got[name])

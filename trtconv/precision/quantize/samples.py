@@ -1,0 +1,218 @@
+"""Samples of a network's inputs: from a folder, an .npz file, a function of the user's, or at random.
+
+A sample is made when it is asked for and forgotten afterwards, so that a thousand images need no more memory than one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trtconv.core import budget
+from trtconv.core.dims import InputSpec, Shape
+from trtconv.core.errors import InputError
+from trtconv.graph.model import OnnxModel
+from trtconv.precision.quantize.images import SUFFIXES, Preprocessing, read_image
+from trtconv.runtimes.inputs import call_generator, checked_inputs, header_of, load_generator, read_arrays
+from trtconv.runtimes.onnxruntime import random_feeds
+
+Feeds = Mapping[str, NDArray[Any]]
+Shapes = Mapping[str, Shape]
+_ARRAYS = (".npy", ".npz")
+
+
+class InputSamples(Sequence[Feeds]):
+    """Inputs that are made when they are asked for.
+
+    Args:
+        makers: One function for each sample.
+        source: Where they come from, in words.
+    """
+
+    def __init__(self, makers: Sequence[Callable[[], Feeds]], source: str) -> None:
+        self._makers = tuple(makers)
+        self.source = source
+
+    def __len__(self) -> int:
+        return len(self._makers)
+
+    @overload
+    def __getitem__(self, index: int) -> Feeds: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> InputSamples: ...
+
+    def __getitem__(self, index: int | slice) -> Feeds | InputSamples:
+        if isinstance(index, slice):
+            return InputSamples(self._makers[index], self.source)
+        return self._makers[index]()
+
+    def parted(self, held_out: float) -> tuple[InputSamples, InputSamples]:
+        """Returns the samples to calibrate with, and those that calibration does not see, spread over the whole.
+
+        Args:
+            held_out: The share of the second; at least one sample of two.
+
+        Raises:
+            InputError: There is but one sample.
+        """
+        if len(self) < 2:
+            raise InputError(
+                f"{self.source} has {len(self)} sample",
+                "Give two or more: one to calibrate with, and another, which calibration does not see, to measure on.",
+            )
+        count = min(len(self) - 1, max(1, round(len(self) * held_out)))
+        chosen = {round((number + 0.5) * len(self) / count - 0.5) for number in range(count)}
+        apart = [maker for index, maker in enumerate(self._makers) if index in chosen]
+        rest = [maker for index, maker in enumerate(self._makers) if index not in chosen]
+        return InputSamples(rest, self.source), InputSamples(apart, self.source)
+
+    def digest(self) -> str:
+        """Returns the SHA-256 of all values, in hexadecimal."""
+        sha = hashlib.sha256()
+        for feeds in self:
+            for name, array in sorted(feeds.items()):
+                sha.update(f"{name} {array.dtype} {array.shape}".encode())
+                sha.update(np.ascontiguousarray(array).data)
+        return sha.hexdigest()
+
+    def sizes(self) -> list[dict[str, list[int]]]:
+        """Returns the different shapes of the inputs, in the order of the samples."""
+        found: dict[tuple[Any, ...], dict[str, list[int]]] = {}
+        for feeds in self:
+            shapes = {name: list(array.shape) for name, array in feeds.items()}
+            found.setdefault(tuple((name, *shape) for name, shape in shapes.items()), shapes)
+        return list(found.values())
+
+
+def read_samples(
+    model: OnnxModel, data: str, shapes: Sequence[Shapes], count: int, seed: int, preprocessing: Preprocessing | None
+) -> InputSamples:
+    """Finds the samples that `--data` names.
+
+    Args:
+        model: The network.
+        data: A folder, an .npz file, or FILE.py:FUNCTION.
+        shapes: Sizes at which a function is called, in turns.
+        count: How many samples a function is asked for.
+        seed: Of the first of them.
+        preprocessing: What becomes of images.
+
+    Raises:
+        InputError: There is nothing, or it does not fit the network.
+    """
+    path = Path(data)
+    if path.is_dir():
+        return _folder(model, path, preprocessing)
+    if ".py:" in data or data.endswith(".py"):
+        function = load_generator(data)
+        calls = ((shapes[number % len(shapes)], seed + number) for number in range(count))
+        return InputSamples([functools.partial(_made, model, function, data, at, each) for at, each in calls], data)
+    return InputSamples(_of_archive(model, path, read_arrays(path)), data)
+
+
+def random_samples(model: OnnxModel, shapes: Sequence[Shapes], count: int, seed: int) -> InputSamples:
+    """Returns normally distributed inputs, at some sizes in turns."""
+    calls = ((shapes[number % len(shapes)], seed + number) for number in range(count))
+    makers = [functools.partial(random_feeds, model.inputs, at, each) for at, each in calls]
+    return InputSamples(makers, "random data")
+
+
+def _made(model: OnnxModel, function: Callable[..., Any], source: str, shapes: Shapes, seed: int) -> Feeds:
+    made = call_generator(function, source, shapes, seed)
+    return checked_inputs(model.inputs, made, source, None)
+
+
+def _folder(model: OnnxModel, folder: Path, preprocessing: Preprocessing | None) -> InputSamples:
+    """Returns the samples of a folder: each .npz file has some, each .npy file and each image is one."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
+    arrays = [path for path in files if path.suffix.lower() in _ARRAYS]
+    images = [path for path in files if path.suffix.lower() in SUFFIXES]
+    if arrays:
+        makers: list[Callable[[], Feeds]] = []
+        for path in arrays:
+            makers += _of_file(model, path)
+        return InputSamples(makers, str(folder))
+    if not images:
+        raise InputError(
+            f"{folder} has no samples", f"It may hold .npz and .npy files, or images ({', '.join(sorted(SUFFIXES))})."
+        )
+    spec = _only_input(model, f"{folder} holds images")
+    if preprocessing is None:
+        raise InputError(
+            f"{folder} holds images, and how they become inputs is not said",
+            "Add what the network was trained with: --preprocess size=224x224,scale=1/255,mean=0.485:0.456:0.406,"
+            "std=0.229:0.224:0.225",
+        )
+    calls = (functools.partial(_image, model, spec, path, preprocessing, i) for i, path in enumerate(images))
+    return InputSamples(list(calls), str(folder))
+
+
+def _only_input(model: OnnxModel, what: str) -> InputSpec:
+    if len(model.inputs) != 1:
+        listed = ", ".join(str(spec) for spec in model.inputs)
+        raise InputError(
+            f"{what}, and the model has {len(model.inputs)} inputs: {listed}", "Give .npz files with one array each."
+        )
+    return model.inputs[0]
+
+
+def _image(model: OnnxModel, spec: InputSpec, path: Path, preprocessing: Preprocessing, number: int) -> Feeds:
+    return checked_inputs(model.inputs, {spec.name: read_image(path, preprocessing, number)}, str(path), None)
+
+
+def _of_file(model: OnnxModel, path: Path) -> list[Callable[[], Feeds]]:
+    """Returns the samples of an array file; the file is read again for each, so that memory stays flat."""
+    count = len(_of_archive(model, path, _read(model, path)))
+    return [functools.partial(_one_of, model, path, index) for index in range(count)]
+
+
+def _one_of(model: OnnxModel, path: Path, index: int) -> Feeds:
+    return _of_archive(model, path, _read(model, path))[index]()
+
+
+def _read(model: OnnxModel, path: Path) -> dict[str, NDArray[Any]]:
+    if path.suffix.lower() == ".npz":
+        return read_arrays(path)
+    spec = _only_input(model, f"{path} is one array")
+    with contextlib.suppress(OSError, ValueError, EOFError), path.open("rb") as file:
+        shape, dtype = header_of(file)
+        budget.spend("megabytes", math.prod(shape) * dtype.itemsize / 1e6, f"{path}: its array")
+        return {spec.name: np.load(path, allow_pickle=False)}
+    raise InputError(f"{path} is no .npy file of plain values", "Write it with numpy.save.")
+
+
+def _of_archive(model: OnnxModel, path: Path, arrays: Mapping[str, NDArray[Any]]) -> list[Callable[[], Feeds]]:
+    """Returns the samples in some arrays.
+
+    Arrays of one dimension more than the inputs hold as many samples as their first dimension says. Others hold as many
+    as fit the batch: of an array of 100 images for an input of batch 1, or of any batch, each image is one.
+    """
+    cut = {spec.name: _cut(spec, arrays[spec.name]) for spec in model.inputs if spec.name in arrays}
+    counts = {name: len(pieces) for name, pieces in cut.items()}
+    if len(set(counts.values())) > 1:
+        raise InputError(f"{path} has different numbers of samples: {counts}", "Give each input as many.")
+    # Names that are no inputs, and inputs without values, are told of by the check.
+    others = {name: array for name, array in arrays.items() if name not in cut}
+    total = next(iter(counts.values()), 1)
+    rows = ({**others, **{name: pieces[i] for name, pieces in cut.items()}} for i in range(total))
+    return [functools.partial(checked_inputs, model.inputs, row, str(path), None) for row in rows]
+
+
+def _cut(spec: InputSpec, array: NDArray[Any]) -> list[NDArray[Any]]:
+    if array.ndim == len(spec.dims) + 1:
+        return list(array)
+    if array.ndim != len(spec.dims) or not spec.dims:
+        return [array]
+    batch = spec.dims[0] if isinstance(spec.dims[0], int) else 1
+    if batch < 1 or array.shape[0] % batch:
+        return [array]
+    return np.split(array, array.shape[0] // batch) if array.shape[0] else [array]

@@ -1,0 +1,59 @@
+"""A model on ONNX Runtime whose inner tensors are looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import onnx
+from numpy.typing import NDArray
+
+from trtconv.core.errors import EnvironmentMissing, InputError
+from trtconv.graph.model import OnnxModel
+from trtconv.runtimes.onnxruntime import first_line, session
+
+
+class Probe:
+    """A model that gives values of some of its tensors.
+
+    Args:
+        model: The model; not changed.
+        tensors: Names in its main graph, inputs and outputs among them.
+
+    Raises:
+        EnvironmentMissing: ONNX Runtime does not load the model.
+    """
+
+    def __init__(self, model: OnnxModel, tensors: Sequence[str]) -> None:
+        given = {spec.name for spec in model.inputs}
+        self._given = [name for name in tensors if name in given]
+        self._made = [name for name in tensors if name not in given]
+        copy = model.copy()
+        known = {value.name for value in copy.proto.graph.output}
+        wanted = (name for name in dict.fromkeys(self._made) if name not in known)
+        copy.proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in wanted)
+        copy.touch()
+        self._session: Any = session(copy)
+        if isinstance(self._session, str):
+            raise EnvironmentMissing(
+                f"ONNX Runtime does not load {model.path}: {self._session}", "Without it nothing can be calibrated."
+            )
+
+    def run(self, feeds: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """Returns the tensors for some inputs.
+
+        Raises:
+            InputError: The model does not run on them.
+        """
+        if self._made:
+            try:
+                values = self._session.run(self._made, dict(feeds))
+            except Exception as error:
+                shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in feeds.items())
+                raise InputError(
+                    f"the model does not run on a sample ({shapes}): {first_line(error)}",
+                    "'trtconv sizes' lists the sizes that it accepts.",
+                ) from error
+        else:
+            values = []
+        return {**dict(zip(self._made, values, strict=True)), **{name: feeds[name] for name in self._given}}

@@ -1,0 +1,124 @@
+"""Writes quantisers into a float network: symmetric int8, one scale for an activation, one a channel for a weight."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import helper, numpy_helper
+
+from trtconv.graph.model import OnnxModel
+from trtconv.graph.quantization import quantize_symmetric, symmetric_scale
+from trtconv.precision.quantize.layers import QUANTIZED
+from trtconv.precision.quantize.placement import Placement
+
+Ranges = Mapping[str, float]
+"""Tensor to the largest magnitude that its quantiser represents."""
+_LARGEST = 127
+
+
+def quantized(model: OnnxModel, placement: Placement, ranges: Ranges) -> OnnxModel:
+    """Returns a copy of a float model with quantisers.
+
+    Args:
+        model: The float model, of opset 13 or later: earlier ones have no scales per channel.
+        placement: Where quantisers stand.
+        ranges: Of every tensor that is quantised.
+    """
+    copy = model.copy()
+    writer = _Writer(copy, placement)
+    for index in placement.layers:
+        writer.weight(index)
+    for tensor, scale in scales(placement, ranges).items():
+        writer.activation(tensor, scale)
+    writer.finish()
+    return copy
+
+
+def scales(placement: Placement, ranges: Ranges) -> dict[str, np.float32]:
+    """Returns the scale of every quantised tensor; those that share one have that of the widest range."""
+    widest: dict[str, float] = {}
+    for tensor, first in placement.shared.items():
+        widest[first] = max(widest.get(first, 0.0), ranges[tensor])
+    largest = ((tensor, widest[first]) for tensor, first in placement.shared.items())
+    # A tensor that is 0 throughout has any scale.
+    return {tensor: np.float32(value / _LARGEST) or np.float32(1.0) for tensor, value in largest}
+
+
+class _Writer:
+    """A graph that quantisers are put into."""
+
+    def __init__(self, model: OnnxModel, placement: Placement) -> None:
+        self._model = model
+        self._graph = model.proto.graph
+        self._placement = placement
+        self._nodes = list(self._graph.node)
+        self._producers = dict(model.main.producers)
+        self._values = model.main.values
+        self._in_front: dict[int, list[onnx.NodeProto]] = {}
+        self._behind: dict[int, list[onnx.NodeProto]] = {}
+        self._weights: dict[tuple[str, int], str] = {}
+        self._zero: dict[tuple[int, ...], str] = {}
+        self._made: list[onnx.TensorProto] = []
+
+    def weight(self, index: int) -> None:
+        """Makes a layer's weight int8 constants with a DequantizeLinear."""
+        node = self._nodes[index]
+        axis = QUANTIZED[node.op_type]
+        name = node.input[1]
+        if (name, axis) not in self._weights:
+            values = self._values(name)
+            assert values is not None
+            scale = symmetric_scale(values, axis)
+            integers = self._constant(f"{name}.int8", quantize_symmetric(values, scale, axis))
+            inputs = [integers, self._constant(f"{name}.scale", scale), self._zero_of(scale.shape)]
+            output = self._model.fresh_name(f"{name}.dequantized")
+            label = self._model.fresh_name(f"{name}/Dequantize")
+            made = helper.make_node("DequantizeLinear", inputs, [output], label, axis=axis)
+            self._in_front.setdefault(index, []).append(made)
+            self._weights[name, axis] = output
+        node.input[1] = self._weights[name, axis]
+
+    def activation(self, tensor: str, scale: np.float32) -> None:
+        """Puts a QuantizeLinear and a DequantizeLinear behind a tensor, for those inputs that read it so."""
+        fresh = self._model.fresh_name
+        integers, output = fresh(f"{tensor}.int8"), fresh(f"{tensor}.dequantized")
+        unit = [self._constant(f"{tensor}.scale", np.asarray(scale)), self._zero_of(())]
+        quantize = helper.make_node("QuantizeLinear", [tensor, *unit], [integers], fresh(f"{tensor}/Quantize"))
+        real = helper.make_node("DequantizeLinear", [integers, *unit], [output], fresh(f"{tensor}/Dequantize"))
+        self._behind.setdefault(self._producers.get(tensor, -1), []).extend([quantize, real])
+        for index, slot in self._placement.edges[tensor]:
+            self._nodes[index].input[slot] = output
+
+    def finish(self) -> None:
+        """Writes the new list of nodes and constants, without the float weights that nothing uses any more."""
+        ordered = list(self._behind.get(-1, []))
+        for index, node in enumerate(self._nodes):
+            ordered += [*self._in_front.get(index, []), node, *self._behind.get(index, [])]
+        nodes = [onnx.NodeProto.FromString(node.SerializeToString()) for node in ordered]
+        del self._graph.node[:]
+        self._graph.node.extend(nodes)
+        self._graph.initializer.extend(self._made)
+        self._model.touch()
+        replaced = {name for name, _ in self._weights}
+        unused = [
+            i
+            for i, t in enumerate(self._graph.initializer)
+            if t.name in replaced and not self._model.main.uses_of(t.name)
+        ]
+        for position in reversed(unused):
+            del self._graph.initializer[position]
+        self._model.touch()
+
+    def _constant(self, name: str, values: NDArray[np.generic]) -> str:
+        fresh = self._model.fresh_name(name)
+        self._made.append(numpy_helper.from_array(values, fresh))
+        return fresh
+
+    def _zero_of(self, shape: tuple[int, ...]) -> str:
+        """Returns the zero point for scales of a shape; all that are alike share one."""
+        if shape not in self._zero:
+            self._zero[shape] = self._constant("_".join(map(str, ("zero_point", *shape))), np.zeros(shape, np.int8))
+        return self._zero[shape]
