@@ -40,6 +40,7 @@ FLAGS = {
     "explain": "--target --format -q --quiet --budget --follow-links",
     "sizes": "--dim --format -q --quiet --budget --follow-links",
     "triton": "--version --force --format -q --quiet",
+    "warm": "-o --output --dim --report --trust --time-limit --format -q --quiet",
     "init": "--force --format -q --quiet --budget --follow-links",
     "doctor": "--format -q --quiet",
     "passes": "--format -q --quiet",

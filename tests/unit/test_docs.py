@@ -123,7 +123,7 @@ def test_command_runs_and_prints_what_is_shown(command: str, in_copy: Path) -> N
     if "--target" not in arguments and arguments[0] in ("build", "check", "rewrite", "explain", "export"):
         arguments += ["--target", "rtx"]  # the README's machine has no other
     shown = shown_commands().get(command, "")
-    if arguments[0] in ("verify", "bench", "inspect", "report", "diff", "triton") and "out/unet.engine" in arguments:
+    if arguments[0] in ("verify", "bench", "inspect", "report", "diff", "triton", "warm") and "out/unet.engine" in arguments:
         build = next(each for each in commands() if each.endswith("-o out/unet.engine"))
         assert CliRunner().invoke(cli, [*shlex.split(build)[1:], "--target", "rtx"]).exit_code == 0
     result = CliRunner().invoke(cli, arguments)

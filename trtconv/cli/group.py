@@ -26,6 +26,7 @@ COMMANDS = (
     ("explain", "trtconv.cli.commands.explain", "Explain one ConvTranspose in words and a drawing, or list them."),
     ("sizes", "trtconv.cli.commands.sizes", "List the sizes that a model accepts, and the nodes that say so."),
     ("triton", "trtconv.cli.commands.triton", "Put engines into a model repository for Triton."),
+    ("warm", "trtconv.cli.commands.warm", "Fill the runtime cache of a TensorRT-RTX engine."),
     ("init", "trtconv.cli.commands.init", "Write a trtconv.toml for the models that are here."),
     ("doctor", "trtconv.cli.commands.doctor", "Show what is installed and which TensorRT works here."),
     ("passes", "trtconv.cli.commands.passes", "List the rewrites that build and rewrite apply."),

@@ -39,6 +39,7 @@ def command(folder: str, force: bool, output_format: str) -> Outcome:
     to 8, other sizes near 64:256:512. A model that cannot be read is named in a comment.
     """
     from trtconv.cli.formats.init import find_models, toml
+    from trtconv.cli.formats.wording import count
     from trtconv.core import config
     from trtconv.core.files import atomic_write
     from trtconv.core.text import clean
@@ -65,4 +66,6 @@ def command(folder: str, force: bool, output_format: str) -> Outcome:
             render({"schema": SCHEMA, "config": str(path), "models": models, "left_out": rest, "exit_code": 0})
         )
     left = f", {len(found) - len(listed)} left out" if len(found) > len(listed) else ""
-    return Outcome(clean(f"wrote {path}: {len(listed)} models{left}; look at the bounds, then run trtconv build"))
+    return Outcome(
+        clean(f"wrote {path}: {count(len(listed), 'model')}{left}; look at the bounds, then run trtconv build")
+    )

@@ -300,3 +300,21 @@ class InspectRequest(Paths):
     times: bool = option("--no-times", "Do not run the engine to time its layers.", default=True)
     trust: bool = TRUST
     seconds: float = TIME_LIMIT.defaulting(120)
+
+
+@frozen
+class WarmRequest(Paths):
+    """A call of `trtconv warm`.
+
+    Args:
+        engine: The engine, of TensorRT-RTX.
+        cache: The runtime cache; what is there already is kept and added to.
+        seconds: How long all of it may take.
+    """
+
+    engine: Path
+    cache: Path = option("-o --output", "Where the runtime cache goes.", metavar="CACHE", default=None)
+    dims: Bounds = _dims("Run at these sizes instead of those of the profiles; NAME=N is one size. Repeatable.")
+    report: Path | None = REPORT
+    trust: bool = TRUST
+    seconds: float = TIME_LIMIT

@@ -1,0 +1,54 @@
+"""`trtconv warm`."""
+
+from __future__ import annotations
+
+import click
+
+from trtconv.cli import options
+from trtconv.cli.process.outcome import Command, Outcome
+from trtconv.cli.progress import show_progress
+from trtconv.core.requests.engine import WarmRequest
+
+
+@click.command(
+    "warm",
+    cls=Command,
+    short_help="Fill the runtime cache of a TensorRT-RTX engine.",
+    epilog="""\b
+Examples:
+  At min, opt and max of every profile:
+    trtconv warm unet.engine -o unet.cache
+  At the sizes that will be used:
+    trtconv warm unet.engine -o unet.cache --dim batch=1 --dim height=512 --dim width=512
+
+\b
+Exit status: 0 written; 1 the engine does not run; 2 a bad call, or an engine of full TensorRT; 4 no GPU, an engine
+for another machine, or not every size could be run.
+""",
+)
+@click.argument("engine", metavar="ENGINE")
+@options.asking(WarmRequest)
+@options.format_option("text", "json")
+@options.quiet_option
+def command(asked: options.Asked[WarmRequest], engine: str, output_format: str, quiet: bool) -> Outcome:
+    """Fill the runtime cache of a TensorRT-RTX engine.
+
+    An engine of TensorRT-RTX is compiled for the GPU when it first runs at a size, which takes seconds. The cache
+    keeps that: deliver it beside the engine to machines with the same GPU, or write it there once, at installation. A
+    cache that is there is added to. Needs a GPU.
+    """
+    from trtconv.cli.formats.json import render
+    from trtconv.cli.formats.wording import byte_size, count
+    from trtconv.core.errors import InputError
+    from trtconv.core.text import clean
+    from trtconv.engine.warming import warm
+
+    if not asked.values["output"]:
+        raise InputError("there is no place for the cache", f"Add -o: trtconv warm {engine} -o {engine}.cache")
+    with show_progress(quiet) as progress:
+        document = warm(asked.request(engine=engine), progress)
+    if output_format == "json":
+        return Outcome(render(document), document["exit_code"])
+    cache, left = document["cache"], document["incomplete"]
+    said = f"wrote {cache['path']} ({byte_size(cache['bytes'])}) for {count(len(document['sizes']), 'size')}"
+    return Outcome(clean(f"{said}; not all was run: {left}" if left else said), document["exit_code"])

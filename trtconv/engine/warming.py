@@ -1,0 +1,59 @@
+"""Filling the runtime cache of a TensorRT-RTX engine: what it compiles when it first runs at a size."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trtconv.core.encode import SCHEMA
+from trtconv.core.errors import EnvironmentMissing, InputError
+from trtconv.core.progress import Progress
+from trtconv.core.requests.engine import BenchRequest, WarmRequest
+from trtconv.engine import bench
+from trtconv.engine.opening import read_engine
+
+_SECONDS_A_ROW = 0.2
+
+
+def warm(request: WarmRequest, progress: Progress | None = None) -> dict[str, Any]:
+    """Runs an engine at its sizes, and keeps what TensorRT-RTX compiles for them.
+
+    Returns:
+        The document of `trtconv warm`: `engine`, `cache` (path, bytes), `sizes`, `incomplete`, `exit_code`.
+
+    Raises:
+        InputError: A bad request, or an engine of full TensorRT, which compiles nothing at run time.
+        EnvironmentMissing: There is no GPU, or the TensorRT-RTX that is here keeps no runtime cache.
+        EngineFailed: TensorRT does not load the engine, or it broke down.
+    """
+    subject = read_engine(request.engine, request.report, trust=request.trust)
+    if subject.family == "tensorrt":
+        raise InputError(
+            f"{request.engine} is of full TensorRT, which compiles nothing while it runs and has no runtime cache",
+            "It needs no warming; trtconv bench says how fast it is.",
+        )
+    report = bench(
+        BenchRequest(
+            request.engine,
+            dims=request.dims,
+            report=request.report,
+            cache=request.cache,
+            trust=request.trust,
+            duration=_SECONDS_A_ROW,
+            seconds=request.seconds,
+        ),
+        progress,
+    )
+    if not request.cache.is_file():
+        raise EnvironmentMissing(
+            f"the {report.runtime['family']} {report.runtime['version']} that is here wrote no runtime cache",
+            "Install the TensorRT-RTX that built the engine.",
+        )
+    sizes = {f"{row['size']} of profile {row['profile']}": row["shapes"] for row in report.rows}
+    return {
+        "schema": SCHEMA,
+        "engine": subject.identity(),
+        "cache": {"path": str(request.cache), "bytes": request.cache.stat().st_size},
+        "sizes": [{"size": size, "shapes": shapes} for size, shapes in sizes.items()],
+        "incomplete": report.incomplete or None,
+        "exit_code": report.exit_code,
+    }
