@@ -125,7 +125,7 @@ def test_command_runs_and_prints_what_is_shown(command: str, in_copy: Path) -> N
         arguments += ["--target", "rtx"]  # the README's machine has no other
     shown = shown_commands().get(command, "")
     if (
-        arguments[0] in ("verify", "bench", "inspect", "report", "diff", "triton", "warm")
+        arguments[0] in ("verify", "bench", "inspect", "run", "report", "diff", "triton", "warm")
         and "out/unet.engine" in arguments
     ):
         build = next(each for each in commands() if each.endswith("-o out/unet.engine"))

@@ -1,4 +1,4 @@
-"""What is done with a built engine: verify, bench, inspect.
+"""What is done with a built engine: verify, bench, inspect, run.
 
 The functions here are what a caller sees. Each hands its request to a process of its own (`trtconv.core.process`),
 where the module of the same name does the work: loading an engine runs code that is in it, may crash, and may hang.
@@ -13,10 +13,17 @@ import time
 from typing import Any
 
 from trtconv.core.encode import SCHEMA
-from trtconv.core.errors import EngineFailed, EnvironmentMissing, TrtconvError
+from trtconv.core.errors import EngineFailed, EnvironmentMissing, InputError, TrtconvError
 from trtconv.core.process import Lost, WorkerBug, call
 from trtconv.core.progress import NullProgress, Progress
-from trtconv.core.requests.engine import BenchReport, BenchRequest, InspectRequest, VerifyReport, VerifyRequest
+from trtconv.core.requests.engine import (
+    BenchReport,
+    BenchRequest,
+    InspectRequest,
+    RunRequest,
+    VerifyReport,
+    VerifyRequest,
+)
 
 
 class _Hearing:
@@ -165,6 +172,34 @@ def inspect(request: InspectRequest, progress: Progress | None = None) -> dict[s
         found: dict[str, Any] = call("trtconv.engine.inspecting:serve", request, request.seconds, hearing)
     except Lost as lost:
         raise _lost(lost, f"reading {request.path}", request.seconds) from lost
+    finally:
+        hearing.close()
+    return {"schema": SCHEMA, **found, "exit_code": 0}
+
+
+def run(request: RunRequest, progress: Progress | None = None) -> dict[str, Any]:
+    """Runs an engine once, with inputs of a file, and writes its outputs into another.
+
+    Args:
+        request: The engine and the files.
+        progress: Told of the stages.
+
+    Returns:
+        The JSON document; docs/reports.md has its keys.
+
+    Raises:
+        InputError: A file cannot be read or written, or the inputs do not fit the engine.
+        EnvironmentMissing: There is no GPU, or the engine was built for another TensorRT or GPU.
+        EngineFailed: TensorRT does not load or run the engine.
+    """
+    for flag, path in (("--inputs", request.inputs), ("-o", request.output)):
+        if path is None:
+            raise InputError(f"{flag} is missing", "Write: trtconv run ENGINE --inputs IN.npz -o OUT.npz.")
+    hearing = _Hearing(progress)
+    try:
+        found: dict[str, Any] = call("trtconv.engine.running:serve", request, request.seconds, hearing)
+    except Lost as lost:
+        raise _lost(lost, f"running {request.engine}", request.seconds) from lost
     finally:
         hearing.close()
     return {"schema": SCHEMA, **found, "exit_code": 0}

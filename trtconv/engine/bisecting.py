@@ -77,7 +77,7 @@ def _case(request: VerifyRequest, model: OnnxModel, report: SavedReport | None, 
     shapes = {name: tuple(shape) for name, shape in told["shapes"].items()}
     values: Mapping[str, Any] = {}
     if request.inputs is not None:
-        values = read_inputs(model, request.inputs)
+        values = read_inputs(model.inputs, request.inputs)
     elif report is not None and report.profiles:
         values = values_at(model, report.profiles[told["profile"]], told["size"])
     return Case(told["profile"], told["size"], shapes, told["seed"], values)

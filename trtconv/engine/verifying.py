@@ -246,7 +246,7 @@ def choose_cases(request: VerifyRequest, setting: Setting) -> list[Case]:
         raise InputError(f"input {foreign[0]!r} of {request.model} is no tensor", "Verify a model that takes tensors.")
     built = _built_profiles(request, setting)
     if request.inputs is not None:
-        feeds = read_inputs(model, request.inputs)
+        feeds = read_inputs(model.inputs, request.inputs)
         shapes = {name: values.shape for name, values in feeds.items()}
         return [Case(profile_for(built, shapes), "inputs", shapes, request.seed, feeds)]
     within = narrowed(model.inputs, built, request.dims)

@@ -16,19 +16,18 @@ from numpy.typing import NDArray
 from trtconv.core import budget
 from trtconv.core.dims import InputSpec, Shape
 from trtconv.core.errors import InputError
-from trtconv.graph.model import OnnxModel
 from trtconv.runtimes.onnxruntime import first_line, numpy_type
 
 Feeds = dict[str, NDArray[Any]]
 
 
-def read_inputs(model: OnnxModel, path: Path) -> Feeds:
-    """Reads the inputs of a model from an .npz file.
+def read_inputs(inputs: Sequence[InputSpec], path: Path) -> Feeds:
+    """Reads the inputs of a model or an engine from an .npz file.
 
     Raises:
         InputError: It is none, or its arrays do not fit.
     """
-    return checked_inputs(model.inputs, read_arrays(path), str(path))
+    return checked_inputs(inputs, read_arrays(path), str(path))
 
 
 def read_arrays(path: Path) -> Feeds:

@@ -285,6 +285,26 @@ class BenchReport(
 
 
 @frozen
+class RunRequest(Paths):
+    """A call of `trtconv run`.
+
+    Args:
+        engine: The engine.
+        inputs: An .npz file with values of every input.
+        output: Where the outputs go, as an .npz file.
+        report: Its report; default: the engine's path with ".json" appended.
+        seconds: How long all of it may take.
+    """
+
+    engine: Path
+    inputs: Path = option("--inputs", "One array for each input, by name.", metavar="IN.npz", default=None)
+    output: Path = option("-o --output", "Where the outputs go, by name.", metavar="OUT.npz", default=None)
+    report: Path | None = REPORT
+    trust: bool = TRUST
+    seconds: float = TIME_LIMIT
+
+
+@frozen
 class InspectRequest(Paths):
     """A call of `trtconv inspect`.
 

@@ -1,0 +1,70 @@
+"""An engine run once, from a file of arrays to another."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from support.engines import build, give_gpu
+from support.gpu import FakeDriver
+from support.paths import ROOT
+from trtconv.core.errors import InputError
+from trtconv.core.requests.engine import RunRequest
+from trtconv.engine import run
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
+    return give_gpu(monkeypatch)
+
+
+def request(folder: Path, **arrays: np.ndarray) -> RunRequest:
+    engine = build(folder).engine
+    np.savez(folder / "in.npz", **arrays)
+    return RunRequest(engine, inputs=folder / "in.npz", output=folder / "y.npz")
+
+
+def test_outputs_are_those_of_the_engine(gpu: FakeDriver, tmp_path: Path) -> None:
+    x = np.random.default_rng(0).normal(size=(1, 3, 6, 8)).astype(np.float32)
+    document = run(request(tmp_path, x=x))
+    assert (document["profile"], document["exit_code"]) == (0, 0)
+    assert document["inputs"] == {"x": {"dtype": "float32", "shape": [1, 3, 6, 8]}}
+    with np.load(tmp_path / "y.npz") as made:
+        assert set(made.files) == {"y", "z"}
+        # z = x + c and y = tanh(c), by the network's definition.
+        np.testing.assert_allclose(np.tanh(made["z"] - x), made["y"], atol=1e-5)
+        assert document["outputs"]["y"] == {"dtype": "float32", "shape": list(made["y"].shape)}
+
+
+@pytest.mark.parametrize(
+    ("arrays", "said"),
+    [
+        ({}, "no values for input 'x'"),
+        ({"w": np.zeros(1, np.float32)}, "'w', which is no input"),
+        ({"x": np.zeros((1, 3, 6, 8))}, "is float32 in the model, and float64 here"),
+        ({"x": np.zeros((1, 3, 6, 99), np.float32)}, "no profile of the engine contains x 1x3x6x99"),
+    ],
+)
+def test_inputs_that_do_not_fit(gpu: FakeDriver, tmp_path: Path, arrays: dict[str, np.ndarray], said: str) -> None:
+    with pytest.raises(InputError, match=re.escape(said)):
+        run(request(tmp_path, **arrays))
+    assert not (tmp_path / "y.npz").exists()
+
+
+def test_nothing_that_is_read_is_overwritten(gpu: FakeDriver, tmp_path: Path) -> None:
+    asked = request(tmp_path, x=np.zeros((1, 3, 6, 8), np.float32))
+    for path in (asked.engine, asked.inputs):
+        with pytest.raises(InputError, match="cannot be written too"):
+            run(RunRequest(asked.engine, inputs=asked.inputs, output=path))
+
+
+def test_the_example_of_the_page_runs(gpu: FakeDriver, tmp_path: Path, monkeypatch, capsys) -> None:
+    request(tmp_path, x=np.zeros((1, 3, 8, 8), np.float32))
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs" / "running.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    exec(compile(example, "running.md", "exec"), {})
+    assert capsys.readouterr().out == "0 [1, 3, 8, 8]\n"

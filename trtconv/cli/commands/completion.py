@@ -1,0 +1,40 @@
+"""`trtconv completion`."""
+
+from __future__ import annotations
+
+import click
+
+from trtconv.cli import options
+from trtconv.cli.process.outcome import Command, Outcome
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+@click.command(
+    "completion",
+    cls=Command,
+    short_help="Print what completes trtconv's words in a shell.",
+    epilog="""\b
+Examples:
+  bash, in ~/.bashrc:
+    eval "$(trtconv completion bash)"
+  zsh, in ~/.zshrc, behind compinit:
+    eval "$(trtconv completion zsh)"
+  fish:
+    trtconv completion fish > ~/.config/fish/completions/trtconv.fish
+""",
+)
+@click.argument("shell", type=click.Choice(SHELLS))
+@options.quiet_anyway
+def command(shell: str) -> Outcome:
+    """Print what completes trtconv's words in a shell.
+
+    Commands, options and their choices are completed, and file names.
+    """
+    from click.shell_completion import get_completion_class
+
+    from trtconv.cli.group import cli
+
+    script = get_completion_class(shell)
+    assert script is not None
+    return Outcome(script(cli, {}, "trtconv", "_TRTCONV_COMPLETE").source().rstrip("\n"))

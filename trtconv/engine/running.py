@@ -1,0 +1,70 @@
+"""An engine run once, on inputs of a file. Runs in a process of its own; see `trtconv.engine.run`."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trtconv.core.errors import InputError
+from trtconv.core.files import atomic_write, check_writable, real_path
+from trtconv.core.process import Tell
+from trtconv.core.requests.engine import RunRequest
+from trtconv.core.stopwatch import Stopwatch, ToldProgress
+from trtconv.engine.opening import load_into, read_engine, require_machine
+from trtconv.engine.profiles import inputs_of, profile_for, profiles_of
+from trtconv.runtimes.inputs import read_inputs
+from trtconv.runtimes.tensorrt import load_engines
+
+
+def serve(request: RunRequest, tell: Tell) -> dict[str, Any]:
+    """Runs the engine and writes its outputs; returns a document without `schema` and `exit_code`."""
+    clock = Stopwatch(ToldProgress(tell))
+    with clock.stage("load"):
+        _check_output(request)
+        subject = read_engine(request.engine, request.report, trust=request.trust)
+        runtime = load_engines(subject.family)
+        require_machine(subject, runtime)
+        engine = load_into(runtime, subject)
+        inputs = inputs_of(subject, engine)
+        feeds = read_inputs(inputs, request.inputs)
+        profile = profile_for(profiles_of(subject, engine, inputs), {name: a.shape for name, a in feeds.items()})
+    with clock.stage("engine"):
+        execution = engine.open(profile)
+        try:
+            execution.feed(feeds)
+            outputs = {name: _plain(values) for name, values in execution.run().items()}
+        finally:
+            execution.close()
+    with clock.stage("write"):
+        data = io.BytesIO()
+        np.savez(data, **outputs)  # type: ignore[arg-type]
+        atomic_write(request.output, data.getbuffer())
+    return {
+        "engine": subject.identity(),
+        "runtime": {"family": runtime.family, "version": runtime.version, "gpu": runtime.gpu_name},
+        "profile": profile,
+        "inputs": {name: _described(values) for name, values in feeds.items()},
+        "outputs": {name: _described(values) for name, values in outputs.items()},
+        "output": str(request.output),
+        "seconds": clock.seconds,
+    }
+
+
+def _check_output(request: RunRequest) -> None:
+    """Raises InputError where the outputs cannot be written, or would overwrite what is read."""
+    report = request.report or request.engine.with_name(request.engine.name + ".json")
+    if real_path(request.output) in map(real_path, (request.engine, request.inputs, report)):
+        raise InputError(f"{request.output} is read, and cannot be written too", "Choose another path with -o.")
+    check_writable(request.output)
+
+
+def _plain(values: NDArray[Any]) -> NDArray[Any]:
+    """Returns values of a type that .npz files have: bfloat16 and its like as float32."""
+    return values.astype(np.float32) if values.dtype.kind == "V" else values
+
+
+def _described(values: NDArray[Any]) -> dict[str, Any]:
+    return {"dtype": str(values.dtype), "shape": list(values.shape)}
