@@ -3,6 +3,8 @@
     python bench/gpu/quantize.py [--out FOLDER] [--date DATE] [--budget SECONDS]    needs TensorRT 8.6 and a GPU
     python bench/gpu/quantize.py --prepare      only makes the models, in bench/gpu/.quantized; no TensorRT
     python bench/gpu/quantize.py --build-only   makes them, and builds (not runs) with TensorRT-RTX
+    python bench/gpu/quantize.py --variants     the int8 U-Net quantised in ways that differ in one thing each (with
+                                                --prepare or --build-only too); gpu-quantize-variants-8.6.json
 
 Section "networks": a float16 engine of each, the int8 one that `trtconv quantize` makes, and two of ONNX Runtime's
 quantiser (its defaults, made buildable by trtconv; symmetric scales per channel): error against the float network on
@@ -38,6 +40,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "bench")]
 
 import float_nets  # noqa: E402
 import recipes  # noqa: E402
+from variants import variants  # noqa: E402
 
 from trtconv.core.target import Target  # noqa: E402
 from trtconv.graph.model import OnnxModel  # noqa: E402
@@ -55,6 +58,7 @@ NETWORKS = {"unet2d": (4, 3, 256, 256), "residual": (4, 3, 256, 256), "last10": 
 """Network to the shape at which its engines are built and timed."""
 _SAMPLES = 24
 _BUILD_SECONDS, _TIME_SECONDS = 120.0, 60.0
+_VARIANTS_SECONDS = 160.0
 Row = dict[str, Any]
 
 
@@ -97,7 +101,9 @@ def main(arguments: list[str] | None = None) -> int:
     if options.serve:
         return serve(options.serve)
     started = time.monotonic()
-    jobs = prepare(options.again)
+    if options.variants:
+        options.budget = min(options.budget, _VARIANTS_SECONDS)
+    jobs = prepare(options.again, options.variants)
     print(f"{len(jobs)} engines, models in {FOLDER} ({time.monotonic() - started:.0f} s)", flush=True)
     if options.prepare:
         return 0
@@ -105,7 +111,10 @@ def main(arguments: list[str] | None = None) -> int:
     backend = "tensorrt_rtx" if options.build_only else "tensorrt"
     with tempfile.TemporaryDirectory() as plans:
         asked = [{"do": "build", "name": job.name, "plans": plans} for job in jobs]
-        run_all(backend, options.jobs, asked, _BUILD_SECONDS, table.built, started + 0.7 * options.budget)
+        # A build that begins last still ends in time.
+        last = started + (options.budget / 2 if options.variants else 0.7 * options.budget)
+        limit = options.budget / 2 if options.variants else _BUILD_SECONDS
+        run_all(backend, options.jobs, asked, limit, table.built, last)
         if not options.build_only:
             groups = dict.fromkeys(job.group for job in jobs)
             races = [{"do": "time", "name": each, "names": table.ready(each), "plans": plans} for each in groups]
@@ -125,6 +134,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--prepare", action="store_true", help="make the models and end")
     parser.add_argument("--again", action="store_true", help="make the models again where they are there")
     parser.add_argument("--build-only", action="store_true", help="build with TensorRT-RTX, without a GPU")
+    parser.add_argument("--variants", action="store_true", help="one network, quantised in several ways")
     parser.add_argument("--serve", metavar="MODULE", help=argparse.SUPPRESS)
     return parser.parse_args(arguments)
 
@@ -132,12 +142,12 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 # --- Models -----------------------------------------------------------------------------------------------------------
 
 
-def prepare(again: bool) -> list[Job]:
+def prepare(again: bool, of_variants: bool = False) -> list[Job]:
     """Makes the models, where they are not there."""
-    listed = FOLDER / "jobs.json"
+    listed = FOLDER / ("variants.json" if of_variants else "jobs.json")
     if again or not listed.exists():
         FOLDER.mkdir(parents=True, exist_ok=True)
-        jobs = [*_networks(), *_layers()]
+        jobs = [*_variants()] if of_variants else [*_networks(), *_layers()]
         listed.write_text(json.dumps([dataclasses.asdict(job) for job in jobs], indent=1))
     read = json.loads(listed.read_text())
     return [Job(**{**each, "flags": tuple(each["flags"]), "shape": tuple(each["shape"])}) for each in read]
@@ -190,6 +200,24 @@ def _networks() -> Iterable[Job]:
                 print(f"{name}/{key} cannot be made: {error}", flush=True)
                 continue
             yield _keep(Job(f"{name}/{key}", "networks", title, INT8, shape), _static(proto, shape))
+
+
+def _variants() -> Iterable[Job]:
+    """Writes every way as trtconv hands it to TensorRT; the first at the size of the other tables too."""
+    sizes = {"variants": (1, 3, 128, 128), "variants-large": NETWORKS["unet2d"]}
+    found: list[Job] = []
+    for group, shape in sizes.items():
+        net = _static(float_nets.make("unet2d"), shape)
+        feeds = {"x": float_nets.sample(shape, 99)}
+        for way, proto in variants(net, feeds, TARGET):
+            if group == "variants-large" and way not in ("base", "skip-nudged"):
+                break
+            found.append(_keep(Job(f"{group}/{way}", "variants", way, INT8, shape), proto))
+    yield from sorted(found, key=lambda job: job.shape != NETWORKS["unet2d"])
+
+
+def _job(name: str) -> Job:
+    return next(job for job in prepare(False, name.startswith("variants")) if job.name == name)
 
 
 _CHANNELS = ((64, 64), (64, 10), (64, 3), (64, 32), (64, 6), (30, 64), (32, 16), (33, 33), (64, 1))
@@ -376,7 +404,7 @@ def _driver(backend: str) -> Any:
 def _build(driver: Any, task: Row) -> Row:
     from trt86 import Options
 
-    job = next(job for job in prepare(False) if job.name == task["name"])
+    job = _job(task["name"])
     started = time.monotonic()
     plan = driver.build(_path(job.name, ".onnx").read_bytes(), Options(flags=job.flags))
     row: Row = {"version": driver.version, "build_seconds": round(time.monotonic() - started, 1)}
@@ -387,8 +415,10 @@ def _build(driver: Any, task: Row) -> Row:
     engine = driver.engine(plan)
     engine.load(job.feeds)
     (got,) = engine.run()
-    meant, truth = (onnx.load_model(_path(name, ".onnx")) for name in (job.name, f"{job.group}/fp16"))
-    row |= {"layers": engine.layers, "against_float": _rms(recipes.outputs(truth, job.feeds)[0], got)}
+    meant, half = onnx.load_model(_path(job.name, ".onnx")), _path(f"{job.group}/fp16", ".onnx")
+    row["layers"] = engine.layers
+    if half.exists():
+        row["against_float"] = _rms(recipes.outputs(onnx.load_model(half), job.feeds)[0], got)
     row["against_meant"] = _rms(recipes.outputs(meant, job.feeds)[0], got)
     row |= _types(driver.trt, engine, job.layer)
     engine.free()
@@ -426,7 +456,7 @@ def _race(driver: Any, task: Row) -> Row:
     engines = []
     for name in task["names"]:
         engine = driver.engine((Path(task["plans"]) / _path(name, ".engine").name).read_bytes())
-        engine.load(next(job for job in prepare(False) if job.name == name).feeds)
+        engine.load(_job(name).feeds)
         engines.append(engine)
     latencies, how = race(engines)
     for engine in engines:
@@ -442,7 +472,8 @@ class Table:
 
     def __init__(self, options: argparse.Namespace, jobs: list[Job]) -> None:
         self._jobs = {job.name: job for job in jobs}
-        name = NAME.replace("gpu", "rtx-only") if options.build_only else NAME
+        name = NAME.replace("quantize", "quantize-variants") if options.variants else NAME
+        name = name.replace("gpu", "rtx-only") if options.build_only else name
         self._path = options.out / name
         self._rows: dict[str, Row] = {
             job.name: {"name": job.name, "section": job.section, "title": job.title} for job in jobs
@@ -452,13 +483,13 @@ class Table:
     def built(self, task: Row, row: Row) -> None:
         """Takes what came of an engine."""
         self._rows[task["name"]] |= row
-        print(f"  {task['name']}: {row.get('failed') or row.get('against_float', 'built')}", flush=True)
+        print(f"  {task['name']}: {row.get('failed') or row.get('against_meant', 'built')}", flush=True)
         self._write()
 
     def ready(self, group: str) -> list[str]:
         """Returns the engines of a group that can be timed."""
         rows = self._rows
-        return [n for n, job in self._jobs.items() if job.group == group and "against_float" in rows[n]]
+        return [n for n, job in self._jobs.items() if job.group == group and "against_meant" in rows[n]]
 
     def timed(self, task: Row, row: Row) -> None:
         """Takes the latencies of a group."""
