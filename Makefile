@@ -26,7 +26,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 SIZES := --dim batch=1:1:4 --dim height=64:256:512 --dim width=64:256:512
 
-PACKAGES := timm segmentation-models-pytorch monai diffusers transformers spandrel
+PACKAGES := timm segmentation-models-pytorch monai diffusers transformers spandrel torchvision
+NEEDED := einops huggingface_hub tokenizers regex pyyaml requests pillow scipy importlib_metadata
 
 .PHONY: demo test test-export test-architectures check lint types bench bench-gpu suite-gpu test-gpu docs wheel fuzz venv clean
 .DELETE_ON_ERROR:
@@ -107,9 +108,10 @@ $(VENV)/export.stamp: pyproject.toml | $(BIN)/python
 	$(PIP) --editable '.[export-tests,dev]'
 	@touch $(VENV)/run.stamp $(VENV)/dev.stamp $@
 
-# Without their dependencies: none of them may bring another torch.
+# Without their own dependencies, which would bring another torch; what else they need is listed.
 $(VENV)/architectures.stamp: $(VENV)/export.stamp
 	@echo 'Installing public packages of networks into $(VENV)'
+	$(PIP) $(NEEDED)
 	$(PIP) --no-deps $(PACKAGES)
 	@touch $@
 
