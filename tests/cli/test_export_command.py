@@ -39,7 +39,6 @@ def test_without_torch(call, monkeypatch, tmp_path: Path) -> None:
     "flags",
     [
         ("--input", "x=1y3"),
-        ("--input", "x=1x3", "--dynamic", "x"),
         ("--input", "x=1x3", "--dim", "h"),
         ("--input", "x=1x3", "--arg", "1=2"),
     ],

@@ -7,6 +7,7 @@ import functools
 import glob
 import hashlib
 import os
+import shutil
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
@@ -117,6 +118,15 @@ def locked(path: Path) -> Iterator[None]:
         yield
 
 
+def scratch_prefix(what: str) -> str:
+    """Returns what the name of a temporary folder of this process begins with, by which it is found when it is killed.
+
+    Args:
+        what: What the folder is for.
+    """
+    return f"trtconv-{what}-{os.getpid()}-"
+
+
 def remove_temporaries(pid: int, outputs: Iterable[Path]) -> None:
     """Removes what a process that was killed has left behind.
 
@@ -128,6 +138,8 @@ def remove_temporaries(pid: int, outputs: Iterable[Path]) -> None:
         for left in path.parent.glob(f"{glob.escape(_beginning(path))}{pid}.*{_PART}"):
             with contextlib.suppress(OSError):
                 left.unlink()
+    for folder in Path(tempfile.gettempdir()).glob(f"trtconv-*-{pid}-*"):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _beginning(path: Path) -> str:

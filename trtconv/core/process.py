@@ -95,7 +95,10 @@ def python(entry: str) -> list[str]:
 def _trusted_path() -> list[str]:
     """Returns `sys.path` without the folders that Python puts there for what it was asked to run."""
     main = getattr(sys.modules.get("__main__"), "__file__", None)
-    foreign = {Path.cwd().resolve(), *([Path(main).resolve().parent] if main else [])}
+    foreign = {Path(main).resolve().parent} if main else set()
+    # The working directory may be gone.
+    with contextlib.suppress(OSError):
+        foreign.add(Path.cwd().resolve())
     installed = [Path(root).resolve() for root in {sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix}]
 
     def is_trusted(entry: str) -> bool:

@@ -109,11 +109,11 @@ CHECKS: tuple[Rule, ...] = (
     RecurrentLayout(),
     PoolBeyondInput(),
     ReductionAxesInput(),
-    NewerMeaning(),
-    ResizeFractionalLength(),
     ByteInputMoved(),
     ZeroPointAtRunTime(),
     KnownWrongVersion(),
+    NewerMeaning(),
+    ResizeFractionalLength(),
 )
 
 _VERDICTS = (

@@ -308,7 +308,7 @@ def test_a_report_that_was_altered(gpu: FakeDriver, tmp_path: Path, changes: dic
 
 def test_bytes_that_tensorrt_does_not_take(gpu: FakeDriver, tmp_path: Path) -> None:
     built = build(tmp_path)
-    built.engine.write_bytes(b"something else")
+    built.engine.write_bytes(b"\x00\x01\xfesomething else")
     with pytest.raises(EngineFailed, match="Version tag does not match"):
         run(built, trust=True)
 

@@ -259,7 +259,7 @@ BAD_INPUT: dict[str, tuple[Callable[[Path], dict[str, Any]], str]] = {
     "missing file": (_missing, "m.onnx: no such file"),
     "a folder": (_folder, "m.onnx is a folder"),
     "truncated": (_truncated, "m.onnx is not a"),
-    "not ONNX": (lambda model: model.write_text("hello") and {}, "m.onnx is not a"),
+    "not ONNX": (lambda model: model.write_text("hello") and {}, "m.onnx is a text file"),
     "external data missing": (_weightless("w.bin"), "'w.bin' of tensor 'w' is missing"),
     "external data outside": (_weightless("../w.bin"), "'../w.bin' of tensor 'w' points outside"),
     "unknown dimension": (lambda model: {"dims": {**DIMS, "depth": Range(1, 1, 1)}}, "no dimension 'depth'"),

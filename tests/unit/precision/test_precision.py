@@ -208,7 +208,7 @@ def test_flags_of_the_builder_leave_the_graph_alone() -> None:
 def test_int8_needs_quantisers(capabilities: Any) -> None:
     with pytest.raises(InputError, match="QuantizeLinear") as caught:
         apply_precision(model(BUSY), "int8", TARGET, capabilities, None)
-    assert "quantize_static" in caught.value.hint
+    assert "trtconv quantize" in caught.value.hint
 
 
 def test_int8_computes_the_rest_in_half() -> None:

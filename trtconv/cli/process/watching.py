@@ -111,6 +111,9 @@ def watch(child: Child, held: set[int], arguments: list[str], params: dict[str, 
     with _signals_passed_on(child.pid) as asked:
         signal.pthread_sigmask(signal.SIG_SETMASK, held)
         ended = _listen(child, asked, Ration(child.pid, params))
+    if asked:
+        # What the child had started may still be writing.
+        _clean_up(child)
     if child.exit_code is not None:
         return child.exit_code
     if os.WIFEXITED(ended):

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trtconv.core.files import scratch_prefix
 from trtconv.core.frozen import frozen
 from trtconv.runtimes.compare import Difference, Tolerance, compare
 from trtconv.runtimes.proof.reference import Expected, Wanted, expect
@@ -94,7 +95,7 @@ class Prover:
         self._one_is_enough = one_is_enough
         shapes, values = tuple(each.shapes for each in sizes), tuple(each.values for each in sizes)
         self._wanted = Wanted(meaning.path, meaning.original, shapes, seed, values, first=one_is_enough)
-        self._folder = tempfile.mkdtemp(prefix="trtconv-proof-")
+        self._folder = tempfile.mkdtemp(prefix=scratch_prefix("proof"))
         # Also where nobody waits for the proof, whose process may then still write there.
         self._cleanup = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         self._found: list[Expected] = []
