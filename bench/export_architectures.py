@@ -33,6 +33,10 @@ import torch
 import trtconv
 from trtconv.exporter import proof
 
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
+
+from support.torchvision_operators import make_importable
+
 ROOT = Path(__file__).resolve().parents[1]
 OUTPUT = ROOT / "bench" / "results" / "export_architectures.json"
 SIZES, SECONDS, RIGHT = 20, 400, 1e-3
@@ -256,7 +260,7 @@ def _monai() -> Iterator[Case]:
 
 
 def _smp() -> Iterator[Case]:
-    _torchvision_operators()
+    make_importable()
     import segmentation_models_pytorch as smp
 
     span = (32, 160)
@@ -272,7 +276,7 @@ def _smp() -> Iterator[Case]:
 
 
 def _spandrel() -> Iterator[Case]:
-    _torchvision_operators()
+    make_importable()
     import importlib
 
     def take(module: str, name: str, **arguments: Any) -> Callable[[], Any]:
@@ -312,7 +316,7 @@ def _spandrel() -> Iterator[Case]:
 
 
 def _timm() -> Iterator[Case]:
-    _torchvision_operators()
+    make_importable()
     import timm
 
     for name in ("resnet18", "mobilenetv3_small_050", "convnext_atto", "regnetx_002"):
@@ -403,22 +407,6 @@ def _transformers() -> Iterator[Case]:
         PLANE,
         (32, 160),
     )
-
-
-def _torchvision_operators() -> None:
-    """Lets torchvision be imported beside a torch that its compiled part is not for: nothing here calls that part."""
-    try:
-        import torchvision  # noqa: F401
-    except RuntimeError:
-        for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
-            del sys.modules[name]
-        library = torch.library.Library("torchvision", "FRAGMENT")
-        for name in ("nms", "qnms"):
-            library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-        _KEPT.append(library)
-
-
-_KEPT: list[Any] = []
 
 
 if __name__ == "__main__":
