@@ -85,7 +85,7 @@ MINUTES ?= 10
 SEED ?= $(shell date +%s)
 
 fuzz: $(VENV)/dev.stamp
-	$(BIN)/python tests/fuzz/run.py --minutes $(MINUTES) --seed $(SEED)
+	$(BIN)/python tests/fuzz/fuzz.py --minutes $(MINUTES) --seed $(SEED)
 
 venv: $(VENV)/dev.stamp
 

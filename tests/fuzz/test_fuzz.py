@@ -7,7 +7,8 @@ import sys
 from collections import Counter
 
 import pytest
-import run
+
+import fuzz
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or importlib.util.find_spec("tensorrt_rtx") is None,
@@ -21,7 +22,7 @@ MINUTES = 0.3
 def test_nothing_breaks_it() -> None:
     counts: Counter[str] = Counter()
     faults = []
-    for told in run.fuzz(FIRST, MINUTES, jobs=2):
+    for told in fuzz.fuzz(FIRST, MINUTES, jobs=2):
         if isinstance(told, Counter):
             counts += told
         else:

@@ -105,7 +105,7 @@ def suitable_jobs(requests: Sequence[Request]) -> int:
 def _model_bytes(path: Path) -> int:
     """Returns the size of a model; its external data is usually PATH.data."""
     total = 0
-    for file in (path, path.with_name(path.name + ".data")):
+    for file in (path, Path(f"{path}.data")):
         with contextlib.suppress(OSError):
             total += file.stat().st_size
     return total

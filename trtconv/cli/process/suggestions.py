@@ -81,7 +81,7 @@ def usage_failure(error: click.UsageError) -> tuple[str, str]:
         return f"There is no option {error.option_name}.", f"{FLAGS[error.option_name]}. '{path} --help' lists all."
     extra = _EXTRA.match(message)
     if extra and command is not None and command.name == "build":
-        words = extra[1].split()
+        words = extra[1].split() or ["''"]
         if words[0].lower().endswith(_MODELS):
             hint = "For several models: list them in trtconv.toml (docs/config.md), or call trtconv build for each."
         else:

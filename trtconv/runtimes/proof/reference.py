@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from trtconv.core import process
 from trtconv.core.dims import InputSpec
+from trtconv.core.errors import TrtconvError
 from trtconv.core.frozen import frozen
 from trtconv.graph.model import OnnxModel
 from trtconv.runtimes.onnxruntime import first_line, numpy_type, session
@@ -129,6 +130,9 @@ def _attempt(wanted: Wanted, folder: Path, seconds: float, found: list[Expected]
         return "" if lost.cause == "time" and found else f"ONNX Runtime broke down on the model ({lost.why})"
     except process.WorkerBug as bug:
         return f"ONNX Runtime broke down on the model ({bug.summary})"
+    except TrtconvError as error:
+        # The model was read before, but whoever asked may have given up since and taken the file away.
+        return f"the model could not be read again ({error})"
     return found[0].why if found and all(each.why for each in found) else ""
 
 

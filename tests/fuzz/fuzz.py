@@ -1,7 +1,7 @@
 """Fuzzes every command: broken models, functions and subgraphs, reports beside engines, trtconv.toml, arguments.
 
-python tests/fuzz/run.py [--minutes 10] [--seed N] [--jobs 2]      until the time is up
-python tests/fuzz/run.py --case 1234 [--keep FOLDER]               one case again
+python tests/fuzz/fuzz.py [--minutes 10] [--seed N] [--jobs 2]      until the time is up
+python tests/fuzz/fuzz.py --case 1234 [--keep FOLDER]               one case again
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import broken
-import cases
+import drawing
 import seeds
 from harness import Fault, Worker, commands, judge
 
@@ -45,9 +45,9 @@ def run_case(number: int, worker: Worker, keep: Path | None = None) -> list[Faul
 
 def fuzz_case(number: int, worker: Worker, folder: Path, engine: Path | None, counts: Counter[str]) -> Iterator[Fault]:
     """Makes a case, runs its commands, and yields what is wrong."""
-    case = cases.make(number, folder, engine)
+    case = drawing.make(number, folder, engine)
     counts["models"] += 1
-    before = set(cases.files(folder))
+    before = set(drawing.files(folder))
     name = f"case {number} ({case.what})"
     for command in case.commands:
         answer = worker.answer(command, folder)
@@ -58,7 +58,7 @@ def fuzz_case(number: int, worker: Worker, folder: Path, engine: Path | None, co
         counts[f"{command[0] if command else ''} {answer['code']}"] += 1
         counts["run again, isolated"] += bool(answer.get("whole"))
         yield from judge(name, command, answer)
-        left = [each for each in cases.leftovers(case, before) if not each.startswith("trtconv-crash")]
+        left = [each for each in drawing.leftovers(case, before) if not each.startswith("trtconv-crash")]
         if left:
             yield Fault(name, command, f"left behind: {left[:3]}", answer["stderr"])
             before.update(left)
@@ -125,7 +125,7 @@ def _engine(folder: Path) -> Path | None:
     engine = folder / "e.engine"
     model = str(seeds.ROOT / "models" / "unet.onnx")
     with Worker() as worker:
-        worker.answer(("build", model, *cases.ENGINE, "--target", "rtx", "-o", str(engine), "-q"), folder)
+        worker.answer(("build", model, *drawing.ENGINE, "--target", "rtx", "-o", str(engine), "-q"), folder)
     return engine if engine.is_file() else None
 
 
