@@ -36,3 +36,29 @@ def test_other_habits(call, arguments: tuple[str, ...], said: str) -> None:
     ended = call(*arguments)
     assert ended.code == 2
     assert said in ended.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        (("check", ""), "MODEL"),
+        (("check", "m.onnx", ""), "MODEL"),
+        (("build", "m.onnx", "-o", ""), "--output"),
+        (("build", "m.onnx", "--dim", ""), "--dim"),
+        (("verify", "m.engine", "m.onnx", "--report", ""), "--report"),
+        (("inspect", ""), "FILE"),
+        (("check", "--config", ""), "--config"),
+        (("init", ""), "FOLDER"),
+    ],
+)
+def test_empty_arguments_are_named(call, arguments: tuple[str, ...], name: str) -> None:
+    ended = call(*arguments)
+    assert ended.code == 2
+    assert f"error: {name} is empty\nhint: Give {name} a value" in ended.err
+
+
+@pytest.mark.parametrize("arguments", [("build", "."), ("reduce", "/"), ("build", "m.onnx", "-o", "."), ("build", "/")])
+def test_a_folder_has_no_name_to_write_beside(call, arguments: tuple[str, ...]) -> None:
+    ended = call(*arguments)
+    assert ended.code == 2
+    assert "is a folder\nhint: Give the " in ended.err

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from trtconv.core.errors import InputError
-from trtconv.core.files import real_path
+from trtconv.core.files import real_path, with_ending
 from trtconv.core.frozen import frozen
 from trtconv.core.options import of_settings, schemas
 from trtconv.core.requests.build import BuildRequest
@@ -190,9 +190,9 @@ def _entries(model: Mapping[str, Any], file: Path) -> Iterator[Entry]:
 
 def _entry(model: Mapping[str, Any], folder: Path, target: Target | None, several: bool) -> Entry:
     path = folder / model["path"]
-    engine = folder / model["engine"] if "engine" in model else path.with_suffix(".engine")
+    engine = folder / model["engine"] if "engine" in model else with_ending(path, ".engine")
     if several:
-        engine = engine.with_suffix(f".{target or 'auto'}{engine.suffix}")
+        engine = with_ending(engine, f".{target or 'auto'}{engine.suffix}")
     if not real_path(engine).is_relative_to(real_path(folder)):
         hint = "Keep it inside; or build the model by itself, with -o."
         raise InputError(f"the engine {engine} would be written outside the folder of the configuration", hint)

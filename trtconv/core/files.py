@@ -46,6 +46,28 @@ def check_writable(path: Path) -> None:
         raise _cannot_write(path, error) from error
 
 
+def report_beside(engine: Path) -> Path:
+    """Returns where the report of an engine is, unless somebody says otherwise."""
+    return Path(f"{engine}.json")
+
+
+def with_ending(path: Path, ending: str) -> Path:
+    """Returns a path with another suffix. Unlike `Path.with_suffix`, it takes folders without a name: `.` and `/`."""
+    return path.parent / f"{path.stem}{ending}"
+
+
+def files_below(folder: Path, ending: str = "") -> list[Path]:
+    """Returns the files in a folder and below, as far as they may be looked at; links to folders are not followed.
+
+    Args:
+        folder: The folder.
+        ending: Of the files' names.
+    """
+    walked = os.walk(folder)
+    found = (Path(where, name) for where, _, names in walked for name in names if name.endswith(ending))
+    return sorted(path for path in found if path.is_file())
+
+
 def real_path(path: Path) -> Path:
     """Returns what a path leads to. Unlike `Path.resolve`, it takes links that lead in a circle."""
     return Path(os.path.realpath(path))

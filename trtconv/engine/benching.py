@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from trtconv.core.dims import Shape, ShapeProfile
 from trtconv.core.errors import EnvironmentMissing, InputError
-from trtconv.core.files import atomic_write, check_writable, real_path
+from trtconv.core.files import atomic_write, check_writable, real_path, report_beside
 from trtconv.core.frozen import frozen
 from trtconv.core.process import Tell
 from trtconv.core.requests.engine import BenchRequest
@@ -110,7 +110,7 @@ def _check_cache(request: BenchRequest) -> None:
     if request.cache is None:
         return
     engines = [path for path in (request.engine, request.versus) if path is not None]
-    reports = [request.report, *(path.with_name(path.name + ".json") for path in engines)]
+    reports = [request.report, *(report_beside(path) for path in engines)]
     if real_path(request.cache) in {real_path(path) for path in (*engines, *reports) if path is not None}:
         raise InputError(f"{request.cache} is not for a runtime cache too", "Give another --runtime-cache.")
     check_writable(request.cache)

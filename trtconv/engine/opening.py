@@ -9,6 +9,7 @@ from typing import Any
 
 from trtconv.core.errors import EnvironmentMissing, InputError
 from trtconv.core.file_kinds import ENGINE, kind_of
+from trtconv.core.files import report_beside
 from trtconv.core.frozen import frozen
 from trtconv.core.requests.build_report import SavedReport, load_report
 from trtconv.runtimes.tensorrt import Engine, EngineLoader
@@ -77,7 +78,7 @@ def read_engine(path: Path, report: Path | None, *, trust: bool) -> EngineFile:
     if kind is not None and kind is not ENGINE:
         raise InputError(f"{path} is {kind.name}, not an engine", "Give a file that trtconv build made.")
     sha256 = hashlib.sha256(data).hexdigest()
-    beside = report or path.with_name(path.name + ".json")
+    beside = report or report_beside(path)
     if report is None and not beside.exists():
         if trust:
             return EngineFile(path, data, sha256, None, trust)

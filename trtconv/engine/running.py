@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtconv.core.errors import InputError
-from trtconv.core.files import atomic_write, check_writable, real_path
+from trtconv.core.files import atomic_write, check_writable, real_path, report_beside
 from trtconv.core.process import Tell
 from trtconv.core.requests.engine import RunRequest
 from trtconv.core.stopwatch import Stopwatch, ToldProgress
@@ -55,7 +55,7 @@ def serve(request: RunRequest, tell: Tell) -> dict[str, Any]:
 
 def _check_output(request: RunRequest) -> None:
     """Raises InputError where the outputs cannot be written, or would overwrite what is read."""
-    report = request.report or request.engine.with_name(request.engine.name + ".json")
+    report = request.report or report_beside(request.engine)
     if real_path(request.output) in map(real_path, (request.engine, request.inputs, report)):
         raise InputError(f"{request.output} is read, and cannot be written too", "Choose another path with -o.")
     check_writable(request.output)

@@ -19,7 +19,7 @@ import onnx
 from trtconv.core.bounds import make_profile
 from trtconv.core.dims import ShapeProfile, dynamic_dims
 from trtconv.core.errors import EnvironmentMissing, InputError, TrtconvError
-from trtconv.core.files import check_writable, real_path, sha256_of
+from trtconv.core.files import check_writable, real_path, sha256_of, with_ending
 from trtconv.core.findings import Finding, Severity
 from trtconv.core.options import command_line, shared
 from trtconv.core.progress import NullProgress, Progress
@@ -249,6 +249,6 @@ def _command(request: BuildRequest, failure: Failure) -> str:
     """Returns the command that shows the failure."""
     path = request.model
     if failure.code == "verify":
-        words = ["rewrite", str(path), "-o", str(path.with_suffix(".rewritten.onnx"))]
+        words = ["rewrite", str(path), "-o", str(with_ending(path, ".rewritten.onnx"))]
         return shlex.join(["trtconv", *words, *command_line(request, RewriteRequest)])
     return shlex.join(["trtconv", "build", str(path), *command_line(request, ReduceRequest)])

@@ -16,7 +16,7 @@ from trtconv.cli.process.outcome import Outcome
 from trtconv.cli.progress import show_progress
 from trtconv.cli.timing_folder import cache_folder, timing_folder
 from trtconv.core.errors import InputError
-from trtconv.core.files import atomic_write, check_writable, real_path
+from trtconv.core.files import atomic_write, check_writable, real_path, with_ending
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.requests.quantize import QuantizeRequest, Quantizing
 
@@ -164,7 +164,7 @@ def _quantize_and_build(
     follow_log()
     asked = QuantizeRequest(
         model=request.model,
-        output=request.engine_path.with_suffix(".int8.onnx"),
+        output=with_ending(request.engine_path, ".int8.onnx"),
         dims=request.dims,
         target=request.target,
         cache=cache_folder("calibration"),

@@ -9,6 +9,7 @@ import click
 from trtconv.cli import options
 from trtconv.cli.process.outcome import Command, Outcome
 from trtconv.cli.progress import show_progress
+from trtconv.core.files import with_ending
 from trtconv.core.requests.reduce import ReduceRequest
 
 
@@ -50,7 +51,7 @@ def command(
     from trtconv.cli.formats.reduce import reduce_text
     from trtconv.pipeline.reduce import reduce
 
-    request = asked.request(model=model, output=output or Path(model).with_suffix(".reduced.onnx"))
+    request = asked.request(model=model, output=output or with_ending(Path(model), ".reduced.onnx"))
     with show_progress(quiet) as progress:
         report = reduce(request, progress)
     render = json.render(report.to_json()) if output_format == "json" else reduce_text(report)

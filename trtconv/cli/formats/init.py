@@ -8,6 +8,7 @@ from pathlib import Path
 
 from trtconv.core.dims import InputSpec
 from trtconv.core.errors import InputError, TrtconvError
+from trtconv.core.files import files_below
 from trtconv.core.frozen import frozen
 from trtconv.core.text import clean
 
@@ -37,7 +38,7 @@ def find_models(folder: Path) -> list[Found]:
     Raises:
         InputError: There is none, or there are too many.
     """
-    paths = [each for each in sorted(folder.rglob("*.onnx")) if each.is_file() and not _hidden(each, folder)]
+    paths = [each for each in files_below(folder, ".onnx") if not _hidden(each, folder)]
     if not paths:
         raise InputError(f"there is no .onnx file in {folder}", "Export a model first: trtconv export --help.")
     if len(paths) > _MOST_MODELS:

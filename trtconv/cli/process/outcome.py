@@ -43,6 +43,30 @@ class Isolation(NamedTuple):
     arguments: list[str]
 
 
+class Text(click.types.StringParamType):
+    """A text that says something: an unset variable of a script, "$MODEL", is no path, and `Path("")` is a folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Reads the text."""
+        if value == "" and param is not None:
+            name = param.opts[-1] if isinstance(param, click.Option) else (param.metavar or "").strip("[].")
+            raise EmptyText(name, ctx)
+        return super().convert(value, param, ctx)
+
+
+class EmptyText(click.UsageError):
+    """An argument is there and says nothing.
+
+    Args:
+        parameter: Its name on the help page: "--output", "MODEL".
+        ctx: The call.
+    """
+
+    def __init__(self, parameter: str, ctx: click.Context | None) -> None:
+        super().__init__(f"{parameter} is empty", ctx)
+        self.hint = f"Give {parameter} a value; a variable of the shell may be unset."
+
+
 class PageWriter(click.Command):
     """A command whose --help and --version pages fail as results do where stdout cannot be written."""
 
@@ -53,7 +77,13 @@ class PageWriter(click.Command):
 
 
 class Command(PageWriter):
-    """A command that returns an `Outcome`."""
+    """A command that returns an `Outcome`, and takes no empty text."""
+
+    def __init__(self, *args: Any, **extra: Any) -> None:
+        super().__init__(*args, **extra)
+        for parameter in self.params:
+            if parameter.type is click.STRING:
+                parameter.type = Text()
 
     def invoke(self, ctx: click.Context) -> Any:
         """Runs the command, writes its result and ends with its exit status."""

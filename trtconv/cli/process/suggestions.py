@@ -6,6 +6,8 @@ import re
 
 import click
 
+from trtconv.cli.process.outcome import EmptyText
+
 FLAGS = {
     "--onnx": "The model stands by itself: trtconv build MODEL.onnx",
     "--model": "The model stands by itself: trtconv build MODEL.onnx",
@@ -77,6 +79,8 @@ def usage_failure(error: click.UsageError) -> tuple[str, str]:
     command = error.ctx.command if error.ctx is not None else None
     path = error.ctx.command_path if error.ctx is not None else "trtconv"
     message = " ".join(error.format_message().split())
+    if isinstance(error, EmptyText):
+        return message, error.hint
     if isinstance(error, click.NoSuchOption) and error.option_name in FLAGS:
         return f"There is no option {error.option_name}.", f"{FLAGS[error.option_name]}. '{path} --help' lists all."
     extra = _EXTRA.match(message)

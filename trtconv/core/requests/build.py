@@ -11,7 +11,7 @@ from trtconv.core.builder_options import BuilderOptions
 from trtconv.core.dims import InputRange, InputSpec, Range, ShapeProfile
 from trtconv.core.encode import Document, decoded, plain
 from trtconv.core.errors import InputError
-from trtconv.core.files import source_checksum
+from trtconv.core.files import report_beside, source_checksum, with_ending
 from trtconv.core.findings import Finding, Ignored, Severity
 from trtconv.core.frozen import frozen
 from trtconv.core.options import group, option, reported
@@ -273,9 +273,9 @@ class BuildRequest(BuildSettings, Paths):
     @property
     def engine_path(self) -> Path:
         """Where the engine goes."""
-        return self.engine or self.model.with_suffix(".engine")
+        return self.engine or with_ending(self.model, ".engine")
 
     @property
     def report_path(self) -> Path:
         """Where the report goes."""
-        return self.report or self.engine_path.with_name(self.engine_path.name + ".json")
+        return self.report or report_beside(self.engine_path)

@@ -10,6 +10,7 @@ from typing import Any
 from trtconv.core.dim_flags import parse_dims, parse_shapes
 from trtconv.core.dims import Shape
 from trtconv.core.encode import Document
+from trtconv.core.files import with_ending
 from trtconv.core.frozen import frozen
 from trtconv.core.options import group, option
 from trtconv.core.requests.common import Bounds, Paths
@@ -127,7 +128,7 @@ class VerifyRequest(Paths):
     @property
     def engine_path(self) -> Path:
         """Where the engine is."""
-        return self.engine or self.model.with_suffix(".engine")
+        return self.engine or with_ending(self.model, ".engine")
 
 
 @frozen

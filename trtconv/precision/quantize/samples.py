@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from trtconv.core import budget
 from trtconv.core.dims import InputSpec, Shape
 from trtconv.core.errors import InputError
+from trtconv.core.files import files_below
 from trtconv.graph.model import OnnxModel
 from trtconv.precision.quantize.images import SUFFIXES, Preprocessing, read_image
 from trtconv.runtimes.inputs import call_generator, checked_inputs, header_of, load_generator, read_arrays
@@ -133,7 +134,7 @@ def _made(model: OnnxModel, function: Callable[..., Any], source: str, shapes: S
 
 def _folder(model: OnnxModel, folder: Path, preprocessing: Preprocessing | None) -> InputSamples:
     """Returns the samples of a folder: each .npz file has some, each .npy file and each image is one."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
+    files = [path for path in files_below(folder) if not path.name.startswith(".")]
     arrays = [path for path in files if path.suffix.lower() in _ARRAYS]
     images = [path for path in files if path.suffix.lower() in SUFFIXES]
     if arrays:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from trtconv.core.errors import InputError
-from trtconv.core.files import sha256_of
+from trtconv.core.files import files_below, report_beside, sha256_of
 from trtconv.core.frozen import frozen
 from trtconv.core.requests.build_report import load_report
 
@@ -93,7 +93,7 @@ def report_of(path: Path) -> Path:
         ) from error
     if path.suffix.lower() == ".onnx":
         raise InputError(f"{path} is an ONNX model, where an engine is wanted", f"Build it: trtconv build {path}.")
-    beside = path.with_name(f"{path.name}.json")
+    beside = report_beside(path)
     if not beside.is_file():
         raise InputError(f"{path} has no report {beside.name}", "Build it with trtconv, or give its report.")
     if (load_report(beside).document.get("engine") or {}).get("sha256") != sha256_of(path):
@@ -125,11 +125,10 @@ def gather_all(folder: Path) -> tuple[list[PageSubject], int]:
 
 
 def _json_files(folder: Path) -> Iterator[Path]:
-    for number, path in enumerate(sorted(folder.rglob("*.json"))):
+    for number, path in enumerate(files_below(folder, ".json")):
         if number >= _MOST_FILES:
             raise InputError(f"{folder} has more than {_MOST_FILES} .json files", "Give the folder of the engines.")
-        if path.is_file():
-            yield path
+        yield path
 
 
 def _measured(path: Path) -> tuple[str, Document]:
