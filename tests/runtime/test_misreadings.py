@@ -50,6 +50,11 @@ MENDED: Mapping[str, str] = {
     + """g (float[1,3,2,2] x) => (float[1,3,1,1] y)
     { y = AveragePool <kernel_shape = [3, 3], strides = [3, 3], pads = [1, 1, 1, 1], ceil_mode = 1,
         count_include_pad = 1> (x) }""",
+    "axis_0": HEADER.format(opset=17)
+    + """g (float[1,4,5,5] x) => (float[1,4,p,q] y)
+    <int8[4,4,3,3] w = {WEIGHTS}, float[4] s = {0.01, 0.02, 0.05, 0.1}, float a = {0.02}, int8 z = {0}>
+    { xq = QuantizeLinear (x, a, z)  xd = DequantizeLinear (xq, a, z)
+      wd = DequantizeLinear <axis = 0> (w, s)  y = ConvTranspose <strides = [2, 2]> (xd, wd) }""".replace("WEIGHTS", ", ".join(str(i % 17 - 8) for i in range(144))),
 }
 ACCEPTED = {name: text for name, text in MENDED.items() if name != "lstm"}
 """Those that the builder takes as they are; initial values of the wrong layout it does not."""

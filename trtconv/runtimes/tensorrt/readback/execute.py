@@ -81,6 +81,7 @@ class Run:
         self._makers = {tensor: layer for layer in network.layers for tensor in layer.outputs}
         self._values: list[dict[int, Array | Missing]] = [{}]
         self._loops: list[int] = []
+        self._deconvolved = {n for layer in network.layers if layer.kind == "DECONVOLUTION" for n in layer.inputs[1:2]}
         self._uses = self._flow.uses()
         for number in network.inputs:
             tensor = network.tensors[number]
@@ -186,6 +187,8 @@ class Run:
             held = [self._known(n) for n in layer.inputs if n is not None][:1]
         else:
             kernel = KINDS.get(layer.kind)
+            if layer.kind == "DEQUANTIZE" and self._deconvolved.intersection(layer.outputs):
+                kernel = quantizing.dequantize_kernel
             if kernel is None:
                 raise NotProven(f"layers of kind {layer.kind} are not known")
             held = kernel_results(self._network, layer, kernel, lambda n: self._known(n))

@@ -29,6 +29,19 @@ def _dequantize(call: Call) -> Sequence[Array]:
     return (np.multiply(call.input(0).astype(np.float32), _scale(call)),)
 
 
+def dequantize_kernel(call: Call) -> Sequence[Array]:
+    """Computes the kernel of a deconvolution, (inputs, outputs / groups, *window), as builders do: scaled by output
+    channel, whatever axis the layer names (measured on TensorRT 8.6: results are off by 0.4 to 0.9 of the largest).
+
+    Which of the scales they take for which channel is not known; each once and then again is one wrong answer of many.
+    """
+    scale = wide(call.input(1)).reshape(-1)
+    if scale.size == 1 or call.input(1).ndim > 1 or call["axis"] == 1:
+        return _dequantize(call)
+    values = call.input(0).astype(np.float32)
+    return (values * np.resize(scale, values.shape[1]).reshape(1, -1, *(1,) * (values.ndim - 2)),)
+
+
 def _scale(call: Call) -> Array:
     """Returns the scale so that it broadcasts against the values."""
     values, scale = call.input(0), wide(call.input(1))
