@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from trtconv.core.dim_flags import quoted
 from trtconv.core.dims import InputRange, InputSpec, Range, Shape, ShapeProfile, dynamic_dims
 from trtconv.core.errors import InputError
 from trtconv.core.expressions import Expression, derived, free_names
@@ -204,9 +205,4 @@ def _symbols(expressions: Mapping[str, Expression], name: str) -> tuple[str, ...
 
 
 def _flags(names: Sequence[str]) -> str:
-    return " ".join(f"--dim {_quote(name)}=MIN:OPT:MAX" for name in names)
-
-
-def _quote(name: str) -> str:
-    plain = all(c.isalnum() or c in "_-.:/" for c in name)
-    return name if plain else "'" + name.replace("'", "'\\''") + "'"
+    return " ".join(f"--dim {quoted(name)}=MIN:OPT:MAX" for name in names)

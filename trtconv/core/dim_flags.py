@@ -75,6 +75,12 @@ def write_bounds(bounds: Mapping[str, Range]) -> list[str]:
     return [f"{name}={bound}" for name, bound in bounds.items()]
 
 
+def quoted(name: str) -> str:
+    """Returns a name as a shell takes it."""
+    plain = all(c.isalnum() or c in "_-.:/" for c in name)
+    return name if plain else "'" + name.replace("'", "'\\''") + "'"
+
+
 def parse_profiles(
     profiles: Sequence[str], min_shapes: str | None, opt_shapes: str | None, max_shapes: str | None
 ) -> tuple[dict[str, Range], ...]:

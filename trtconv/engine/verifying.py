@@ -21,7 +21,7 @@ from trtconv.engine.cases import Case, cases_of_profiles, make_feeds
 from trtconv.engine.memory import available_bytes, too_large
 from trtconv.engine.opening import EngineFile, load_into, read_engine, require_machine, require_model
 from trtconv.engine.profiles import named, narrowed, profile_for
-from trtconv.engine.rebuilding import as_built, changes_numbers
+from trtconv.engine.rebuilding import as_built, changes_numbers, rewritten_as_built
 from trtconv.engine.runs import CannotRun, EngineRuns, NetworkRuns, OnnxRuns, Runs
 from trtconv.engine.self_check import Disagreement, check_profiles, self_check
 from trtconv.graph.model import OnnxModel
@@ -129,6 +129,7 @@ def _self_check(
     return [dataclasses.asdict(each) for each in found]
 
 
+_ON_THE_MACHINE = "Verify on a machine with a GPU that the engine was built for."
 _REFERENCE_HINT = "A newer onnxruntime may load it; trtconv export compares with PyTorch instead."
 
 
@@ -218,17 +219,20 @@ def _candidate(setting: Setting) -> tuple[str, Runs]:
     """Returns what runs, in words, and what runs it: the engine, what TensorRT parsed, or the rewritten model."""
     if setting.engine is not None:
         return "engine", EngineRuns(setting.engine)
+    given, _ = as_built(setting.model, setting.plan, setting.report)
     try:
-        given, _ = as_built(setting.model, setting.plan, setting.report)
         return "network", NetworkRuns(given, (setting.subject and setting.subject.family) or "rtx")
-    except CannotRun:
-        pass
+    except CannotRun as error:
+        as_it_is = rewritten_as_built(setting.model, {"rewrite": False})
+        if setting.against is setting.model and given.proto.graph == as_it_is.proto.graph:
+            why = f"{setting.why_not}; {error}; and nothing was rewritten"
+            raise EnvironmentMissing(f"there is nothing to compare: {why}", _ON_THE_MACHINE) from error
     try:
         return "rewritten model", OnnxRuns(as_built(setting.model, setting.plan, setting.report, emulated=True)[0])
     except CannotRun as error:
         raise EnvironmentMissing(
             f"neither the engine ({setting.why_not}) nor the rewritten model can be run here: {error}",
-            "Verify on a machine with a GPU that the engine was built for.",
+            _ON_THE_MACHINE,
         ) from error
 
 

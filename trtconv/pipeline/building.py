@@ -147,7 +147,7 @@ class _Work:
             asked = request.dims if request.profiles else None
             sized = settle(self.model, self.plan.profiles, rounded=request.rounded, split=request.split, asked=asked)
         self.plan = dataclasses.replace(self.plan, profiles=sized.profiles)
-        self.findings += sized.findings
+        self.findings = [*sized.milder(self.findings), *sized.findings]
         self.told |= {"lattice": sized.lattice.to_json() if sized.lattice.dims else None, "notes": sized.notes}
         return sized
 

@@ -61,7 +61,8 @@ def check(request: CheckRequest, progress: Progress | None = None) -> CheckRepor
     # Sizes that do not fit in a static model are the parser's to find, which is faster.
     if profiles and dims:
         with clock.stage("sizes"):
-            findings += settle(model, profiles, asked=request.dims if request.profiles else None).findings
+            sized = settle(model, profiles, asked=request.dims if request.profiles else None)
+            findings = (*sized.milder(findings), *sized.findings)
     proof: dict[str, Any] | None = None
     if isinstance(engine, str):
         parser = ParserVerdict(why=engine)

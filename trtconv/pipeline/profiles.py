@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
 
 from trtconv.core.bounds import bounds_by_name
 from trtconv.core.dims import Range, ShapeProfile
 from trtconv.core.errors import InputError
-from trtconv.core.findings import Finding
+from trtconv.core.findings import Finding, Severity
 from trtconv.core.frozen import frozen
 from trtconv.graph.model import OnnxModel
+from trtconv.rules.baked_sizes import BakedPixelShuffle, BakedReshape, BakedResize
 from trtconv.rules.sizes import SIZE_CHECKS
 from trtconv.shapes.lattice import SizeLattice
 from trtconv.shapes.profiles import refuse_gaps, rounded_profiles
@@ -26,12 +28,27 @@ class Sized:
         lattice: The accepted sizes in their range.
         findings: What is wrong with them.
         notes: What was done and what it costs, in words.
+        everywhere: Whether the network accepts every size in the range.
     """
 
     profiles: tuple[ShapeProfile, ...]
     lattice: SizeLattice
     findings: tuple[Finding, ...]
     notes: tuple[str, ...] = ()
+    everywhere: bool = False
+
+    def milder(self, findings: Iterable[Finding]) -> tuple[Finding, ...]:
+        """Takes sizes that an exporter wrote into the model for harmless where it accepts all that were asked for."""
+        baked = {each.code for each in (BakedPixelShuffle, BakedResize, BakedReshape)}
+        return tuple(
+            dataclasses.replace(f, severity=Severity.INFO, fix=_HARMLESS)
+            if self.everywhere and f.code in baked and f.severity is Severity.WARNING
+            else f
+            for f in findings
+        )
+
+
+_HARMLESS = "Nothing at these sizes, all of which the network accepts; for others, export it with dynamic shapes."
 
 
 def settle(
@@ -68,7 +85,9 @@ def settle(
         notes += [said] if said else []
     if asked and fitting:
         refuse_gaps(view, current, bounds_by_name(model.inputs, asked))
-    return Sized(current, view.lattice, findings, tuple(notes))
+    lattice = view.lattice
+    everywhere = fitting and lattice.exact and all(dim.valid is None for dim in lattice.dims.values())
+    return Sized(current, lattice, findings, tuple(notes), everywhere)
 
 
 def _only(profiles: Sequence[ShapeProfile]) -> ShapeProfile:

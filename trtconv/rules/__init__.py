@@ -15,6 +15,7 @@ from trtconv.rules.baked_sizes import BakedPixelShuffle, BakedReshape, BakedResi
 from trtconv.rules.base import ModelView, Page, Rule
 from trtconv.rules.bfloat16_deconv import Bfloat16Deconv
 from trtconv.rules.bias_missed_by_fill import BiasMissedByFill
+from trtconv.rules.branch_ranks import BranchRanks
 from trtconv.rules.byte_input_moved import ByteInputMoved
 from trtconv.rules.clip_limits_crossed import ClipLimitsCrossed
 from trtconv.rules.deconv_not_int8 import DeconvNotInt8
@@ -114,6 +115,7 @@ CHECKS: tuple[Rule, ...] = (
     KnownWrongVersion(),
     NewerMeaning(),
     ResizeFractionalLength(),
+    BranchRanks(),
 )
 
 _VERDICTS = (

@@ -129,6 +129,6 @@ class BakedReshape(Rule):
 
 def _refused(rule: Rule, refusal: Unrepaired) -> Finding:
     node = refusal.node
-    message = f"the example's sizes are constants here and not repaired: {node.label}{line_of(node)} {refusal.why}"
+    message = f"{node.label}{line_of(node)} keeps the sizes of the exporter's example: it {refusal.why}"
     found = rule.finding(message, node.location)
     return dataclasses.replace(found, fix="Export the model with dynamic shapes.")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from trtconv.core.dim_flags import quoted
 from trtconv.core.dims import Range, ShapeProfile
 from trtconv.core.findings import Finding, Location, Severity
 from trtconv.core.target import Target
@@ -112,13 +113,13 @@ def _offer(profile: ShapeProfile, dim: DimLattice, pick: str, offered: Sequence[
         return ""
     bound = profile.dims[dim.name]
     if bound.min == bound.max:
-        lines = [f"{dim.name}={size}" for size in offered]
+        lines = [f"--dim {quoted(dim.name)}={size}" for size in offered]
         return f"The nearest sizes are {' and '.join(map(str, offered))}: use {' or '.join(lines)}, or add --round."
     lines = []
     for size in offered:
         sizes = {"min": bound.min, "opt": bound.opt, "max": bound.max, pick: size}
         fits = sizes["min"] <= sizes["opt"] <= sizes["max"]
-        lines.append(f"{dim.name}={Range(**sizes)}" if fits else f"{pick} {size}")
+        lines.append(f"--dim {quoted(dim.name)}={Range(**sizes)}" if fits else f"{pick} {size}")
     return f"The nearest sizes are {' and '.join(map(str, offered))}: use {' or '.join(lines)}, or add --round."
 
 
@@ -221,7 +222,10 @@ class NoValidSize(ProfileRule):
             because = f": {blamed}" if blamed is not None else ""
             between = f"{dim.min}" if dim.min == dim.max else f"{dim.min} to {dim.max}"
             message = f"the network accepts no {dim.name} of {between}{because}"
-            fix = f"The nearest sizes that it accepts are {' and '.join(map(str, near))}." if near else ""
+            flags = (
+                f": --dim {' or --dim '.join(f'{quoted(dim.name)}={n}' for n in near)}" if dim.min == dim.max else ""
+            )
+            fix = f"The nearest sizes that it accepts are {' and '.join(map(str, near))}{flags}." if near else ""
             location = blamed.location if blamed is not None else Location(tensor=dim.name)
             yield self.finding(message, location, fix)
         if not view.lattice.dims:

@@ -224,7 +224,8 @@ def _judge(blank: Difference, sums: _Sums, tolerance: Tolerance) -> Difference:
     elif sums.broken:
         why = f"{sums.broken} of {sums.size} elements are NaN or infinite, and finite in the model"
     elif share > tolerance.mismatches:
-        why = f"{share:.2%} of the elements are further off than {tolerance.relative:g} of the largest magnitude"
+        some = f"{wrong} of {sums.size} elements ({100 * share:.2g}%)"
+        why = f"{some} are further off than {tolerance.relative:g} of the largest magnitude"
     elif sums.cosine < tolerance.cosine:
         why = f"the cosine similarity {sums.cosine:.6f} is below {tolerance.cosine:g}"
     return dataclasses.replace(

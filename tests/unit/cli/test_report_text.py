@@ -151,9 +151,8 @@ left alone, 1 skip
   another (1)
     up2: weight is not constant
 
-m.onnx: graph/node[11] ConvTranspose "up2"
-  info TC101 a-fault: something is wrong
-    mended by trtconv build and rewrite (make-deconv-explicit)
+mended (each by itself: --verbose)
+  TC101 a-fault (1), by make-deconv-explicit
 
 engine
   input   x    float  -1x3x-1x-1

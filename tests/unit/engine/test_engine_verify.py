@@ -15,6 +15,7 @@ from support.engines import DIMS, NET, Built, build, call_here, give_gpu
 from support.gpu import FakeDriver
 from support.paths import ROOT
 from trtconv.cli.commands.verify import command
+from trtconv.cli.formats.engine import verify_text
 from trtconv.core.dims import Range
 from trtconv.core.errors import EngineFailed, EnvironmentMissing, InputError
 from trtconv.core.requests.engine import Limits, VerifyReport, VerifyRequest
@@ -68,6 +69,16 @@ def test_one_element_is_enough(gpu: FakeDriver, tmp_path: Path, fault: float, co
     assert report.exit_code == code
     failing = {output["name"] for case in report.cases for output in case["outputs"] if output["why"]}
     assert failing == ({"z"} if code else set())
+
+
+def test_few_elements_that_are_off_are_told_with_what_to_try(gpu: FakeDriver, tmp_path: Path) -> None:
+    document = run(build(tmp_path, faults={"y": 0.5}), random=0).to_json()
+    for output in (output for case in document["cases"] for output in case["outputs"]):
+        output["mismatches"] = 0.002
+    assert "--inputs FILE.npz compares at real ones; --mismatches 0.01 lets so many be off" in verify_text(document)
+    for case in document["cases"]:
+        case["size"] = "inputs"
+    assert "--inputs FILE.npz" not in verify_text(document)
 
 
 def test_limits_of_the_user_hold(gpu: FakeDriver, tmp_path: Path) -> None:
@@ -364,6 +375,12 @@ def test_without_a_gpu_the_rewrite_is_compared_and_it_is_said(monkeypatch: pytes
     assert 1e-5 < max(errors) < 1e-2, "the cast to float16 is seen"
     with pytest.raises(EnvironmentMissing, match="cannot be run"):
         run(built, require_engine=True)
+
+
+def test_a_model_is_not_compared_with_itself(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    call_here(monkeypatch)
+    with pytest.raises(EnvironmentMissing, match=r"there is nothing to compare: .* nothing was rewritten"):
+        run(build(tmp_path))
 
 
 def test_sizes_that_do_not_fit_into_memory_are_not_tried(

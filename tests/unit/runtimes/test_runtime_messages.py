@@ -98,6 +98,20 @@ def test_a_refusal_without_a_reason_is_still_a_finding() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "fix"),
+    [
+        ("x: tensor volume exceeds 1099511627776, dimensions are [1,3,1000000,1000000]", "smaller sizes"),
+        ("Assertion tScope.getType() != ScopeType::kUNDEFINED failed.", "trtconv rule TC619"),
+        ("no tactics to implement the operation within workspace limit", "--workspace 4G"),
+        ("something that nobody has seen yet", "trtconv reduce"),
+    ],
+)
+def test_a_refusal_says_what_to_do(text: str, fix: str) -> None:
+    (finding,) = refusal_findings([Record("ERROR", text)])
+    assert fix in finding.fix
+
+
+@pytest.mark.parametrize(
     ("metadata", "node", "inside"),
     [
         ("[ONNX Layer: up]", "up", ()),

@@ -50,6 +50,19 @@ def test_small_sizes_that_fill_no_window_break_no_pattern() -> None:
     assert not lattice.exact
 
 
+def test_small_sizes_that_broadcast_do_not_hide_the_rule() -> None:
+    model = parse(
+        """g (float[1,1,h,8] x) => (float[1,1,h,8] y) {
+            a = MaxPool <kernel_shape = [1,1], strides = [2,1]> (x)
+            s = Constant <value = float[4] {1.0, 1.0, 2.0, 1.0}> ()
+            b = Resize <mode = "nearest"> (a, , s)
+            y = Add (b, x)
+        }"""
+    )
+    dim = Sizes(model).lattice({"h": (1, 64)}, {"h": 8}).dims["h"]
+    assert dim.describe() == "1 or, from 2 on, a multiple of 2, to 64"
+
+
 def test_the_one_size_that_fits_is_found() -> None:
     lattice = Sizes(parse(BAKED)).lattice(SPAN, {"t": 160_000})
     assert lattice.dims["t"].valid == (300_000,)

@@ -17,9 +17,11 @@ from trtconv.core.bounds import make_profile
 from trtconv.core.dim_flags import parse_dims, parse_profile, parse_values
 from trtconv.core.dims import InputRange, InputSpec, Range, dynamic_dims
 from trtconv.core.errors import InputError
+from trtconv.core.findings import Location, Severity
 from trtconv.core.requests.build_report import load_report
 from trtconv.graph.model import OnnxModel
 from trtconv.pipeline.profiles import Sized, settle
+from trtconv.rules.baked_sizes import BakedReshape
 from trtconv.shapes.profiles import narrower
 
 UNET = OnnxModel.load(MODELS / "unet.onnx")
@@ -39,7 +41,13 @@ class TestFindings:
         assert "multiples of 8" in message
         assert done.findings[0].location.op == "Add"
         assert "296 and 304" in fix
-        assert "height=200:296:400 or height=200:304:400" in fix
+        assert "use --dim height=200:296:400 or --dim height=200:304:400, or add --round" in fix
+
+    def test_baked_sizes_are_harmless_where_all_sizes_that_were_asked_for_are_accepted(self) -> None:
+        baked = BakedReshape().finding("keeps the sizes of the example", Location())
+        (harmless,) = sized(UNET, "batch=1:2:4", "height=64", "width=128").milder([baked])
+        assert (harmless.severity, harmless.message) == (Severity.INFO, baked.message)
+        assert sized(UNET, "batch=1", "height=64", "width=64:128:256").milder([baked]) == (baked,)
 
     def test_each_dimension_has_its_own_evidence(self) -> None:
         done = sized(UNET, "batch=1", "height=64:100:128", "width=64:100:128")

@@ -178,13 +178,16 @@ def build_text(report: BuildReport, verbose: bool = False) -> str:
     """
     if report.up_to_date:
         return _verdict(report)
+    mended = [] if verbose else [finding for finding in report.findings if finding.mended_by]
+    told = [finding for finding in report.findings if verbose or not finding.mended_by]
     blocks = [
         "\n".join(_head(report)),
         *("\n".join(lines) for lines in _profiles(report.plan.profiles)),
         "\n".join(clean(note) for note in report.notes),
         _changes("edit", report.edits),
         _changes("skip", report.skipped),
-        findings_text(leading(str(report.model["path"])), report.findings, verbose),
+        findings_text(leading(str(report.model["path"])), told, verbose),
+        "\n".join(_mended_lines(mended)),
         "\n".join(ignored_lines(report.ignored)),
         "\n".join(_io(report.io)),
         _seconds(report.seconds),
@@ -193,6 +196,13 @@ def build_text(report: BuildReport, verbose: bool = False) -> str:
         _verdict(report),
     ]
     return "\n\n".join(block for block in blocks if block)
+
+
+def _mended_lines(findings: Sequence[Finding]) -> list[str]:
+    """Says in a line for each rule what was found and mended: the edits say how."""
+    counts = Counter((f.code, f.name, f.mended_by) for f in findings)
+    lines = [clean(f"  {code} {name} ({number}), by {by}") for (code, name, by), number in counts.items()]
+    return ["mended (each by itself: --verbose)", *lines] if lines else []
 
 
 def _head(report: BuildReport) -> list[str]:

@@ -27,6 +27,16 @@ _PROFILE_ERROR = re.compile(r"k(MIN|OPT|MAX) values for profile (\d+) violate sh
 _PROFILE_WARNING = re.compile(r"Profile k(MIN|OPT|MAX) values are not self-consistent\.? (.*)", re.DOTALL)
 _VIOLATED = re.compile(r"Condition '(\S+)' violated: (-?\d+ \S+ -?\d+)")
 _MISFIT = re.compile(r"Dimension mismatch for tensor (\S+) and profile (\d+)|satisfy MIN<=OPT<=MAX")
+_REMEDIES = (
+    (re.compile(r"tensor volume exceeds"), "Give smaller sizes: --dim NAME=MIN:OPT:MAX."),
+    (re.compile(r"workspace"), "Allow more with --workspace 4G, or leave it out."),
+    (
+        re.compile(r"equal ranks when condition|ScopeType|IConditionalOutputLayer"),
+        "It is about the If nodes of the model: export it without them, or fold them (trtconv rule TC619).",
+    ),
+)
+"""Parts of the builder's texts, and what to do."""
+_REDUCE = "trtconv reduce with the same arguments finds the smallest part of the model that is refused."
 _ENGINE_STARTS = re.compile(r"^Detected \d+ inputs? and \d+ output network tensors?")
 
 
@@ -144,4 +154,8 @@ def refusal_findings(records: Sequence[Record]) -> tuple[Finding, ...]:
     """Makes one TC403 finding a distinct error that the builder logged; one that says so where it logged none."""
     texts = distinct(record.text for record in records if record.is_error)
     texts = texts or ["TensorRT's builder refused the network without giving a reason"]
-    return tuple(codes.BUILDER_REFUSED.finding(text) for text in texts)
+    return tuple(codes.BUILDER_REFUSED.finding(text, fix=_remedy(text)) for text in texts)
+
+
+def _remedy(text: str) -> str:
+    return next((fix for pattern, fix in _REMEDIES if pattern.search(text)), _REDUCE)

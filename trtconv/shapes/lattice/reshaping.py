@@ -74,7 +74,8 @@ def _target_shape(trial: Trial, dims: Sequence[Num], asked: Sequence[Num], allow
             shape.append(num)
     above, below = cancel(dims, [n for axis, n in enumerate(shape) if axis != inferred])
     if inferred is None:
-        trial.equal(above, below, _elements(dims, above, "makes a shape of {1} elements from {0}"))
+        says = "makes a shape of {1} elements from {0}", "makes a shape for {1} of every {0} elements of its input"
+        trial.equal(above, below, _elements(dims, above, *says))
         return shape
     if not (above.known and below.known):
         shape[inferred] = UNKNOWN
@@ -82,14 +83,16 @@ def _target_shape(trial: Trial, dims: Sequence[Num], asked: Sequence[Num], allow
     # Zero elements leave the size open; what is asked for then is an error in ONNX Runtime as well.
     divides = combine(np.equal, above % below, Num(0))
     if not is_just(below, 1):
-        trial.require(divides, _elements(dims, above, "splits {0} elements into rows of {1}"), above, below)
+        says = "splits {0} elements into rows of {1}", "splits {0} elements into rows of {1}, common factors left out"
+        trial.require(divides, _elements(dims, above, *says), above, below)
     shape[inferred] = floor_div(above, below)
     return shape
 
 
-def _elements(dims: Sequence[Num], left: Num, says: str) -> str:
+def _elements(dims: Sequence[Num], left: Num, says: str, reduced: str) -> str:
+    """Returns how the elements of a Reshape are spoken of: `reduced` where factors that cancel were left out."""
     whole = product(dims)
-    return says if whole.known and same(whole, left) else says + " (common factors left out)"
+    return says if whole.known and same(whole, left) else reduced
 
 
 @operator("Flatten")

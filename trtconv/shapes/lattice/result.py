@@ -14,7 +14,7 @@ from trtconv.core.findings import Location
 from trtconv.core.frozen import frozen
 from trtconv.shapes.lattice.number import distinct
 from trtconv.shapes.lattice.tables import Table, Vector
-from trtconv.shapes.lattice.wording import listed, periodic
+from trtconv.shapes.lattice.wording import listed, regular
 
 
 @frozen
@@ -78,8 +78,10 @@ class DimLattice(Document, keys="min max step offset valid accepted=describe"):
         low, high = self.valid[0], self.valid[-1]
         if len(self.valid) != (high - low) // self.step + 1:
             sizes = np.arange(low, high + 1)
-            pattern = periodic(sizes, np.isin(sizes, self.valid))
-            return f"{pattern}, from {low} to {high}" if pattern else listed(self.valid)
+            pattern = regular(sizes, np.isin(sizes, self.valid))
+            if pattern is None:
+                return listed(self.valid)
+            return f"{pattern}, to {high}" if "from" in pattern else f"{pattern}, from {low} to {high}"
         if self.step == 1:
             return f"{low} to {high}"
         plus = f" plus {self.offset}" if self.offset else ""

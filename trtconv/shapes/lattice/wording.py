@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from trtconv.shapes.lattice.number import distinct
 
 Vector = NDArray[np.int64]
+_FEW = 16
+"""How many small sizes may be accepted beside a pattern."""
 
 
 def step_and_offset(sizes: Vector) -> tuple[int | None, int | None]:
@@ -37,7 +39,7 @@ def needs(sizes: Vector, accepted: NDArray[np.bool_], most: int | None = None) -
     if len(good) == int(good[-1]) - int(good[0]) + 1:
         return _interval(sizes, good)
     inside = good if most is None else good[good <= most]
-    return periodic(sizes, accepted) or f"one of {listed(inside if len(inside) > 1 else good)}"
+    return regular(sizes, accepted) or f"one of {listed(inside if len(inside) > 1 else good)}"
 
 
 def needs_in_part(sizes: Vector, accepted: NDArray[np.bool_], run: slice) -> str:
@@ -55,9 +57,9 @@ def needs_in_part(sizes: Vector, accepted: NDArray[np.bool_], run: slice) -> str
         if bad[-1] < good[0]:
             return f"at least {good[0]}" if good[0] == bad[-1] + 1 else f"more than {bad[-1]}"
         if accepted[run].any():
-            regular = periodic(sizes[run], accepted[run])
-            if regular:
-                return regular
+            pattern = periodic(sizes[run], accepted[run])
+            if pattern:
+                return pattern
         return f"{'' if len(good) == 1 else 'one of '}{listed(good)} (of the sizes that were looked at)"
     return "a size outside those that were looked at"
 
@@ -66,6 +68,20 @@ def _interval(sizes: Vector, good: Vector) -> str:
     if good[-1] == sizes[-1]:
         return f"at least {good[0]}"
     return f"at most {good[-1]}" if good[0] == sizes[0] else f"{good[0]} to {good[-1]}"
+
+
+def regular(sizes: Vector, accepted: NDArray[np.bool_]) -> str | None:
+    """Says which residues are accepted, beside a few small sizes (those that broadcast, or pool to 1); else None."""
+    pattern = periodic(sizes, accepted)
+    good = np.flatnonzero(accepted)
+    for few in range(1, min(_FEW, len(good) // _FEW) + 1) if pattern is None else ():
+        rest = slice(int(good[few]), None)
+        pattern = periodic(sizes[rest], accepted[rest])
+        if pattern is not None:
+            small = sizes[good[:few]]
+            said = f"{small[0]} to {small[-1]}" if 1 < few == small[-1] - small[0] + 1 else listed(small)
+            return f"{said} or, from {sizes[good[few]]} on, {pattern}"
+    return pattern
 
 
 def periodic(sizes: Vector, accepted: NDArray[np.bool_]) -> str | None:
