@@ -21,6 +21,7 @@ pytest.importorskip("tensorrt_rtx")
 
 HEADER = '<ir_version: 8, opset_import: ["": {opset}]> '
 DECONV = "g (float[1,3,10,10] x, float[3,4,3,3] w) => (float[1,4,p,q] y) {{ [up] y = ConvTranspose <{attrs}> (x, w) }}"
+WEIGHTS = ", ".join(str(i % 17 - 8) for i in range(4 * 4 * 3 * 3))
 
 MENDED: Mapping[str, str] = {
     "auto_pad": HEADER.format(opset=17)
@@ -54,7 +55,9 @@ MENDED: Mapping[str, str] = {
     + """g (float[1,4,5,5] x) => (float[1,4,p,q] y)
     <int8[4,4,3,3] w = {WEIGHTS}, float[4] s = {0.01, 0.02, 0.05, 0.1}, float a = {0.02}, int8 z = {0}>
     { xq = QuantizeLinear (x, a, z)  xd = DequantizeLinear (xq, a, z)
-      wd = DequantizeLinear <axis = 0> (w, s)  y = ConvTranspose <strides = [2, 2]> (xd, wd) }""".replace("WEIGHTS", ", ".join(str(i % 17 - 8) for i in range(144))),
+      wd = DequantizeLinear <axis = 0> (w, s)  y = ConvTranspose <strides = [2, 2]> (xd, wd) }""".replace(
+        "WEIGHTS", WEIGHTS
+    ),
 }
 ACCEPTED = {name: text for name, text in MENDED.items() if name != "lstm"}
 """Those that the builder takes as they are; initial values of the wrong layout it does not."""

@@ -81,7 +81,7 @@ class Run:
         self._makers = {tensor: layer for layer in network.layers for tensor in layer.outputs}
         self._values: list[dict[int, Array | Missing]] = [{}]
         self._loops: list[int] = []
-        self._deconvolved = {n for layer in network.layers if layer.kind == "DECONVOLUTION" for n in layer.inputs[1:2]}
+        self._int8_kernels = {n for layer in network.layers if _may_run_in_int8(layer) for n in layer.inputs[1:2]}
         self._uses = self._flow.uses()
         for number in network.inputs:
             tensor = network.tensors[number]
@@ -187,7 +187,7 @@ class Run:
             held = [self._known(n) for n in layer.inputs if n is not None][:1]
         else:
             kernel = KINDS.get(layer.kind)
-            if layer.kind == "DEQUANTIZE" and self._deconvolved.intersection(layer.outputs):
+            if layer.kind == "DEQUANTIZE" and self._int8_kernels.intersection(layer.outputs):
                 kernel = quantizing.dequantize_kernel
             if kernel is None:
                 raise NotProven(f"layers of kind {layer.kind} are not known")
@@ -263,6 +263,11 @@ class Run:
                 self._frame(number)[number] = self._fallback(number, result)
             else:
                 self._frame(number)[number] = self._seen(tensor, _checked(tensor, result), True)
+
+
+def _may_run_in_int8(layer: ReadLayer) -> bool:
+    """Returns whether a layer is a deconvolution that builders run in int8; those of groups or 3-D run in float."""
+    return layer.kind == "DECONVOLUTION" and layer.values["num_groups"] == 1 and len(layer.values["kernel_size_nd"]) < 3
 
 
 def _nobody(tensor: ReadTensor) -> ReadLayer:
