@@ -153,7 +153,3 @@ class BuilderOptions:
             if value != field.default:
                 kept[field.name] = list(value) if isinstance(value, tuple) else value
         return kept
-
-
-DEFAULTS = BuilderOptions()
-"""TensorRT as it is."""
