@@ -128,6 +128,18 @@ def test_bytes_are_cast_first(tmp_path: Path) -> None:
     assert report.exit_code == 0
 
 
+@pytest.mark.parametrize("kind", ["float", "int32"])
+def test_classes_of_any_type_are_proven(kind: str, tmp_path: Path) -> None:
+    """Neither ONNX Runtime nor ONNX's reference implementation runs them as ONNX says."""
+    text = HEADER.format(opset=17) + (
+        f"g ({kind}[6] x) => (float[4,6] y) <int64[1] depth = {{4}}, float[2] values = {{0, 1}}>"
+        "{ y = OneHot <axis = 0> (x, depth, values) }"
+    )
+    report = check(saved(tmp_path, text))
+    assert report.proof is not None
+    assert report.proof["agrees"] is True, report.proof
+
+
 def test_a_build_that_is_not_proven_writes_no_engine(tmp_path: Path) -> None:
     path = saved(tmp_path, MENDED["trilu"])
     request = trtconv.BuildRequest(path, rewrite=False, fail_on=None)

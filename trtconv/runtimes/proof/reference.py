@@ -213,10 +213,26 @@ def _by_definition(model: OnnxModel, names: list[str]) -> Any:
         return None
     try:
         onnx.load_external_data_for_model(model.proto, str(Path(model.path).parent))
-        evaluator = ReferenceEvaluator(model.proto)
+        evaluator = ReferenceEvaluator(model.proto, new_ops=[_one_hot()])
     except Exception:  # It raises whatever its operators do.
         return None
     return lambda feeds: zip(names, evaluator.run(names, feeds), strict=True)
+
+
+def _one_hot() -> Any:
+    """Returns OneHot as ONNX defines it: the reference implementation compares classes that are no integers as they are,
+    and takes no depth of rank 1."""
+    from onnx.reference.op_run import OpRun
+
+    class OneHot(OpRun):
+        def _run(self, classes: Any, depth: Any, values: Any, axis: int = -1) -> Any:
+            count = int(depth.reshape(()))
+            at = classes.astype(np.int64)
+            axis %= at.ndim + 1
+            grid = np.arange(count).reshape([count if each == axis else 1 for each in range(at.ndim + 1)])
+            return (np.where(np.expand_dims(np.where(at < 0, at + count, at), axis) == grid, values[1], values[0]),)
+
+    return OneHot
 
 
 class _Files:
