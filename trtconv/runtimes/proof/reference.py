@@ -220,7 +220,7 @@ def _by_definition(model: OnnxModel, names: list[str]) -> Any:
 
 
 def _one_hot() -> Any:
-    """Returns OneHot as ONNX defines it: the reference implementation compares classes that are no integers as they are,
+    """Returns OneHot as ONNX defines it: the reference implementation compares classes that are no integers as is,
     and takes no depth of rank 1."""
     from onnx.reference.op_run import OpRun
 
