@@ -224,7 +224,7 @@ def _one_hot() -> Any:
     and takes no depth of rank 1."""
     from onnx.reference.op_run import OpRun
 
-    class OneHot(OpRun):
+    class OneHot(OpRun):  # type: ignore[misc]
         def _run(self, classes: Any, depth: Any, values: Any, axis: int = -1) -> Any:
             count = int(depth.reshape(()))
             at = classes.astype(np.int64)
