@@ -30,8 +30,6 @@ _SIZED = {
     "squaring_64": ("--dim", "n=2:4:8"),
 }
 _SPARSE = {"ext_sparse_6G_q": ("sparse6G.data", 6 << 30), "ext_sparse_800G": ("sparse1T.data", 1 << 40)}
-_OF_ONNX_RUNTIME = "tmp/.ses"
-"""A file that ONNX Runtime itself makes where temporary files go, one for all its processes."""
 _MADE = ("out", "r.onnx", "r.onnx.data", "e.engine", "e.engine.json", "p.onnx", "p.onnx.data", "tmp")
 """What commands are asked to write."""
 
@@ -121,8 +119,7 @@ def replay(attack: Attack, worker: Worker) -> list[Fault]:
     faults = judge(attack.name, attack.args, answer)
     left = sorted(set(_files(attack.folder)) - before)
     strange = [name for name in left if name.partition(os.sep)[0] not in _MADE or name.endswith(".part")]
-    kept = ("tmp/trtconv-crash", _OF_ONNX_RUNTIME)
-    strange += [name for name in left if name.startswith("tmp") and not name.startswith(kept)]
+    strange += [name for name in left if name.startswith("tmp") and not name.startswith("tmp/trtconv-crash")]
     if strange:
         faults.append(Fault(attack.name, attack.args, f"left behind: {strange[:5]}", answer["stderr"]))
     shutil.rmtree(tmp)

@@ -64,8 +64,10 @@ class WorkerBug(Exception):
 
 
 _START = """
-import sys
+import os, sys
 sys.path[:] = {path!r}
+# ONNX Runtime would write a file of its own where temporary files go.
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 import importlib.util
 spec = importlib.util.spec_from_file_location("trtconv", {init!r}, submodule_search_locations=[{package!r}])
 sys.modules["trtconv"] = trtconv = importlib.util.module_from_spec(spec)

@@ -28,7 +28,6 @@ _FOREIGN: dict[tuple[str, str], tuple[int, dict[str, int], int]] = {
     ("com.microsoft", op): (2, {}, 2) for op in ("QuantizeLinear", "DequantizeLinear")
 }
 """What `_signature` would say of operators of other domains that are read as ONNX's own."""
-_LONGEST_VECTOR = 1 << 16
 _STANDARD = ("", "ai.onnx")
 Names = tuple[Collection[str], ...]
 """The tensors that a graph makes, then those that the graphs around it make."""
@@ -51,15 +50,6 @@ def examine(proto: onnx.ModelProto) -> Columns | str:
         # Some versions of protobuf raise where a text is looked at, others give bytes for it.
         return "a name or text in it is not UTF-8"
     return next(_faults(proto, main), main)
-
-
-def data_can_be_propagated(graph: onnx.GraphProto) -> bool:
-    """Whether ONNX's inference may follow values: it writes down every element of a vector that is computed on."""
-    dims = [value.type.tensor_type.shape.dim for value in graph.input]
-    sizes = [tensor.dims for tensor in graph.initializer]
-    return all(len(dim) != 1 or dim[0].dim_value <= _LONGEST_VECTOR for dim in dims) and all(
-        len(size) != 1 or size[0] <= _LONGEST_VECTOR for size in sizes
-    )
 
 
 def _faults(proto: onnx.ModelProto, main: Columns) -> Iterator[str]:

@@ -13,6 +13,7 @@ from onnx import numpy_helper
 
 from trtconv.core import budget
 from trtconv.core.findings import Location
+from trtconv.graph.scope import Scope
 
 FOLDED = frozenset(
     (
@@ -38,6 +39,8 @@ FOLDED = frozenset(
     )
 )
 """Operators whose cost is that of their inputs and outputs, so that it is known before they run."""
+_OF_SHAPES = ("Shape", "Size")
+"""Those whose results do not depend on the values of what they read."""
 _TOLD_ELEMENTS = 1024
 """Inputs up to this size are shown to shape inference, which needs shapes, repeats and pads."""
 
@@ -68,6 +71,36 @@ def evaluate(
             return None
         known.update(zip(node.output, made, strict=False))
     return known.get(output)
+
+
+def spend_on_constants(scopes: Iterable[Scope]) -> None:
+    """Asks for what a model computes of constants and of shapes, which TensorRT evaluates on the host while it builds.
+
+    Args:
+        scopes: The model's graphs, each after the graph around it.
+
+    Raises:
+        BudgetExceeded: One result has more elements than the budget and the model's own weights have together.
+    """
+    constant: set[str] = {""}
+    weights = 0
+    for scope in scopes:
+        constant.update(scope.initializers)
+        weights += sum(math.prod(tensor.dims) for tensor in scope.initializers.values())
+        columns = scope.columns
+        for index, op in enumerate(columns.ops):
+            if op not in FOLDED or not (op in _OF_SHAPES or constant.issuperset(columns.inputs[index])):
+                continue
+            constant.update(columns.outputs[index])
+            for name in columns.outputs[index]:
+                shape = scope.shape(name) or ()
+                if None not in shape and not budget.fits("elements", _elements(shape) - weights):
+                    what = f"its result of {list(shape)}, made of constants and sizes alone,"
+                    budget.spend("elements", _elements(shape), what, scope.location(index))
+
+
+def _elements(shape: Sequence[int | None]) -> int:
+    return math.prod(dim or 0 for dim in shape)
 
 
 def _is_affordable(node: onnx.NodeProto, known: Mapping[str, NDArray[Any]], opsets: Sequence[Any]) -> bool:

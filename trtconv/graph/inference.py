@@ -8,8 +8,8 @@ from collections.abc import Callable
 import onnx
 from onnx.external_data_helper import uses_external_data
 
-from trtconv.graph.checker import data_can_be_propagated
 from trtconv.graph.deconv import crops, geometry_of
+from trtconv.graph.propagation import data_can_be_propagated
 from trtconv.graph.scope import Inferred, Scope, Whole
 from trtconv.graph.walk import inner_graphs
 
@@ -27,7 +27,7 @@ def infer(whole: Whole, model: Callable[[], onnx.ModelProto], light: Callable[[]
     """
     data = _without_misread_pads(whole, model) or light()
     # Inference gives up with an exception on some models that are valid otherwise; little is then known.
-    for data_prop in (True, False) if data_can_be_propagated(whole.scopes[0].graph) else (False,):
+    for data_prop in (True, False) if data_can_be_propagated(whole.scopes[0].graph, data) else (False,):
         try:
             inferred = onnx.shape_inference.infer_shapes(data, data_prop=data_prop)
             break

@@ -217,11 +217,12 @@ class OnnxModel:
         atomic_write(path, copy.serialize())
 
     def _fits_one_file(self) -> bool:
-        external = sum(nbytes(tensor) for tensor in self._external_tensors())
-        try:
-            return len(self.serialize()) + external <= PROTOBUF_LIMIT
-        except InputError:
-            return False
+        return self.nbytes <= PROTOBUF_LIMIT
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes the model takes, its external data among them."""
+        return int(self.proto.ByteSize()) + sum(nbytes(tensor) for tensor in self._external_tensors())
 
     def _external_tensors(self) -> Iterator[onnx.TensorProto]:
         """Yields the tensors whose values are in other files: weights, attributes, those of subgraphs and functions."""

@@ -115,11 +115,11 @@ class _Work:
             self.findings += origin.place(refused, self.model)
             return None
         subject = ProofSubject(original, uncast, self.model, self.request.precision if is_cast else "as-is")
-        proof = NetworkProof(network, subject, self.plan.profiles, self.request.prove)
-        blob = self._build(network, sized)
-        if blob is None:
-            return None
-        self.told["proof"], differs = proof.finish(self.clock)
+        with NetworkProof(network, subject, self.plan.profiles, self.request.prove) as proof:
+            blob = self._build(network, sized)
+            if blob is None:
+                return None
+            self.told["proof"], differs = proof.finish(self.clock)
         self.findings += origin.place(differs, uncast)
         return None if differs else blob
 

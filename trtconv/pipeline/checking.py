@@ -90,21 +90,21 @@ def _try_out(
     network, refused = parse_model(subject.parsed, engine, clock)
     if network is None:
         return refused, verdict(not any(finding.code == codes.PARSER_REFUSED.code for finding in refused)), None
-    proof = NetworkProof(network, subject, plan.profiles, request.prove)
-    faults = network.faults(plan) if plan.profiles else ()
-    if faults:
-        return faults, verdict(True, False), None
-    # Whether int8 layers build is for the builder to say, not for the parser.
-    telling = network.layer_count <= _SMALL_NETWORK or quantizes(subject.parsed)
-    cheap = engine.info.capabilities.builds_without_gpu and telling
-    built = True if plan.profiles and (request.thorough or cheap) else None
-    try:
-        if built:
-            build_in_thread(network, plan, clock)
-    except BuildFailed as error:
-        return findings_of(error), verdict(True, False), None
-    shown, differs = proof.finish(clock)
-    return differs, verdict(True, built), shown
+    with NetworkProof(network, subject, plan.profiles, request.prove) as proof:
+        faults = network.faults(plan) if plan.profiles else ()
+        if faults:
+            return faults, verdict(True, False), None
+        # Whether int8 layers build is for the builder to say, not for the parser.
+        telling = network.layer_count <= _SMALL_NETWORK or quantizes(subject.parsed)
+        cheap = engine.info.capabilities.builds_without_gpu and telling
+        built = True if plan.profiles and (request.thorough or cheap) else None
+        try:
+            if built:
+                build_in_thread(network, plan, clock)
+        except BuildFailed as error:
+            return findings_of(error), verdict(True, False), None
+        shown, differs = proof.finish(clock)
+        return differs, verdict(True, built), shown
 
 
 def target_and_runtime(target: Target | None) -> tuple[Target, Runtime | str]:

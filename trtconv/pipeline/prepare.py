@@ -11,6 +11,7 @@ from trtconv.core.requests.build import BuildRequest
 from trtconv.core.requests.check import CheckRequest
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.core.target import Target
+from trtconv.graph.folding import spend_on_constants
 from trtconv.graph.functions import UnsupportedFunctions
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.provenance import Origin
@@ -50,6 +51,7 @@ def prepare(
             before = origin.place(before, judged)
     with clock.stage("rewrite"):
         done = run_passes(model, passes, target)
+        spend_on_constants(model.scopes)
     if not done.edits:
         return done, _declined(before, done, passes), origin
     with clock.stage("rules"):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from trtconv.core import codes
+from trtconv.core import budget, codes
 from trtconv.core.dims import ShapeProfile, dynamic_dims
 from trtconv.core.findings import Finding, Location
 from trtconv.core.frozen import frozen
@@ -51,7 +52,7 @@ def counts_as_original(edits: Sequence[Edit]) -> bool:
     return not any(each.name in names and (each.frees_sizes or each.on_request) for each in PASSES)
 
 
-class NetworkProof:
+class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
     """A proof under way: the model is run in a process of its own while the network is built.
 
     Args:
@@ -84,9 +85,14 @@ class NetworkProof:
             given=model.serialize,
             makers=lambda: _makers(model),
             tolerance=TOLERANCES[precision_of(subject.parsed, subject.precision)],
+            megabytes=budget.allowance(model.nbytes)[1],
         )
         sizes = list(_sizes(model, profiles, level))
         self._prover = Prover(read, meaning, sizes, MOST_SECONDS, one_is_enough=not profiles)
+
+    def __exit__(self, *_: object) -> None:
+        if self._prover is not None:
+            self._prover.close()
 
     def finish(self, clock: Stopwatch) -> tuple[dict[str, Any] | None, tuple[Finding, ...]]:
         """Waits for the proof: no longer than the build took, or `LEAST_SECONDS`, unless all is asked for.

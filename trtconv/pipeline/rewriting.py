@@ -14,6 +14,7 @@ from trtconv.core.progress import Progress
 from trtconv.core.requests.rewrite import RewriteReport, RewriteRequest
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.graph.external_data import data_path
+from trtconv.graph.folding import spend_on_constants
 from trtconv.graph.model import OnnxModel
 from trtconv.passes import PASSES, Pass, PassResult, run_passes, select
 from trtconv.pipeline.checking import target_and_runtime
@@ -47,6 +48,7 @@ def rewrite(request: RewriteRequest, progress: Progress | None = None) -> Rewrit
         target = request.target or target_and_runtime(None)[0]
     with clock.stage("rewrite"):
         done = run_passes(model, passes, target)
+        spend_on_constants(model.scopes)
     with clock.stage("verify"):
         unchanged: dict[str, Any] = {"max_relative_error": None, "why": "nothing was rewritten", "inputs": {}}
         edited = _edited(done, passes)

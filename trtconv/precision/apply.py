@@ -109,7 +109,7 @@ def apply_precision(
     # What stays in a function stays in float32.
     with contextlib.suppress(UnsupportedFunctions):
         model.inline_functions()
-    with Referee(model.proto.ByteSize()) as referee:
+    with Referee(model) as referee:
         ranges = Ranges({}, "no sizes are known") if profile is None else referee.measure(model, profile)
         return _cast(model, precision, target, ranges, referee, interface)
 
@@ -158,7 +158,7 @@ def recast(
         model.inline_functions()
     ranges = Ranges({}, "no sizes are known")
     if profile is not None:
-        with Referee(model.proto.ByteSize()) as referee:
+        with Referee(model) as referee:
             ranges = referee.measure(model, profile)
     cast, emulate = _casters(model, _KINDS[precision], target, ranges)
     return (emulate if emulated else cast)(model).lowered

@@ -1,4 +1,4 @@
-"""OriginalAndCast a model and its cast on ONNX Runtime: what ranges its tensors have, and how far the cast is from it.
+"""Runs a model and its cast on ONNX Runtime: what ranges its tensors have, and how far the cast is from it.
 
 It happens in a process of its own, because some models end the process that ONNX Runtime runs in. The process keeps the
 original's results between the two questions, so that the original runs once.
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from onnx import helper
 
 from trtconv.core import budget
-from trtconv.core.dims import ShapeProfile
+from trtconv.core.dims import ShapeProfile, dynamic_dims
 from trtconv.core.frozen import frozen
 from trtconv.core.process import Lost, Process, Tell, WorkerBug
 from trtconv.graph.model import OnnxModel
@@ -47,29 +47,32 @@ class Referee(contextlib.AbstractContextManager["Referee"]):
     """A process that runs a model and then its cast on the same inputs.
 
     Args:
-        size: Bytes of the model, by which the process is given time and memory.
+        original: The model, by whose size the process is given time and memory.
     """
 
-    def __init__(self, size: int) -> None:
-        self._seconds, megabytes = budget.allowance(size)
-        self._process = Process("trtconv.precision.measure:OriginalAndCast", megabytes)
+    def __init__(self, original: OnnxModel) -> None:
+        self._seconds, self._megabytes = budget.allowance(original.nbytes)
+        self._process = Process("trtconv.precision.measure:OriginalAndCast", self._megabytes)
 
     def __exit__(self, *_: object) -> None:
         self._process.close()
 
     def measure(self, model: OnnxModel, profile: ShapeProfile) -> Ranges:
-        """OriginalAndCast the model on seeded inputs of the profile's optimal sizes.
+        """Runs the model on seeded inputs of the profile's optimal sizes.
 
         Args:
             model: The model in float32.
             profile: Sizes of the inputs, and values of those that hold sizes.
+
+        Raises:
+            BudgetExceeded: The model asks for more time or memory than it may have.
         """
         shapes = {name: bounds.opt for name, bounds in profile.inputs.items()}
         values = {name: bounds.opt for name, bounds in profile.values.items()}
         return Ranges(**self._ask(model, (shapes, values), lambda why: {"largest": {}, "why": why}))
 
     def compare(self, cast: OnnxModel) -> dict[str, Any]:
-        """OriginalAndCast the cast on the inputs of `measure`.
+        """Runs the cast on the inputs of `measure`.
 
         Args:
             cast: The model after the cast, with the original's inputs and outputs.
@@ -78,6 +81,9 @@ class Referee(contextlib.AbstractContextManager["Referee"]):
             {"max_relative_error": the largest of all outputs, None where it was not run, "why": reason for None,
             "outputs": {name: relative error, or share of integers that differ}}. An error is infinite where one of
             the two has values that are not finite.
+
+        Raises:
+            BudgetExceeded: As for `measure`.
         """
         return self._ask(cast, None, _not_run)
 
@@ -85,6 +91,7 @@ class Referee(contextlib.AbstractContextManager["Referee"]):
         try:
             answer: dict[str, Any] = self._process.call((model.serialize(), str(model.path), sizes), self._seconds)
         except Lost as lost:
+            onnxruntime.blame_file(lost, model, self._seconds, self._megabytes, fixed=not dynamic_dims(model.inputs))
             why = {
                 "time": f"took more than {self._seconds:.0f} s",
                 "memory": "ran out of memory",
@@ -138,7 +145,7 @@ def _feeds(
 
 
 def _measure(model: OnnxModel, feeds: dict[str, NDArray[Any]]) -> tuple[dict[str, float], dict[str, Any]]:
-    """OriginalAndCast the model with the largest magnitude of every tensor as further outputs, which take no memory."""
+    """Runs the model with the largest magnitude of every tensor as further outputs, which take no memory."""
     outputs = list(model.outputs)
     names = _measurable(model)
     why = ""
@@ -151,6 +158,7 @@ def _measure(model: OnnxModel, feeds: dict[str, NDArray[Any]]) -> tuple[dict[str
         try:
             results = session.run(None, feeds)
         except Exception as error:  # It raises its own types, one for each status.
+            onnxruntime.raise_if_starved(error)
             why = f"ONNX Runtime does not run the model: {onnxruntime.first_line(error)}"
             continue
         measured = [float(value) for value in results[len(outputs) :]]
@@ -194,6 +202,7 @@ def _compare(cast: OnnxModel, feeds: dict[str, NDArray[Any]], expected: dict[str
     try:
         results = session.run(list(expected), feeds)
     except Exception as error:
+        onnxruntime.raise_if_starved(error)
         return _not_run(f"ONNX Runtime does not run the cast model: {onnxruntime.first_line(error)}")
     errors = {name: _difference(expected[name], got) for name, got in zip(expected, results, strict=True)}
     return {"max_relative_error": max(errors.values(), default=0.0), "why": None, "outputs": errors}

@@ -140,6 +140,7 @@ def _alone(original: OnnxModel, after: Any, further: Sequence[Shapes], result: d
         try:
             after.run(None, random_feeds(original.inputs, shapes))
         except Exception as error:
+            raise_if_starved(error)
             why = f"ONNX Runtime does not run the rewritten model at {inputs}: {first_line(error)}"
             return _unknown(why, math.inf, inputs)
         ran.append(inputs)
@@ -160,10 +161,12 @@ def _run_both(before: Any, after: Any, feeds: dict[str, NDArray[Any]], steps: Ma
     try:
         expected = before.run(None, feeds)
     except Exception as error:
+        raise_if_starved(error)
         return f"ONNX Runtime does not run the original: {first_line(error)}"
     try:
         got = after.run(None, feeds)
     except Exception as error:
+        raise_if_starved(error)
         why = f"ONNX Runtime does not run the rewritten model: {first_line(error)}"
         return _Run(_unknown(why, math.inf, inputs))
     outputs = zip(before.get_outputs(), expected, got, strict=True)
@@ -188,13 +191,19 @@ def compare_safely(
     traced: Sequence[Shapes] = (),
     further: Sequence[Shapes] = (),
 ) -> dict[str, Any]:
-    """Does as `compare_models` in a process of its own: some models end the process that ONNX Runtime runs in."""
+    """Does as `compare_models` in a process of its own: some models end the process that ONNX Runtime runs in.
+
+    Raises:
+        BudgetExceeded: The model asks for more time or memory than it may have.
+    """
     options = {"resized": resized, "traced": list(traced), "further": list(further)}
     task = (str(original.path), options, original.serialize(), rewritten.serialize())
-    seconds, megabytes = budget.allowance(len(task[2]) + len(task[3]))
+    seconds, megabytes = budget.allowance(original.nbytes + rewritten.nbytes)
     try:
         result: dict[str, Any] = process.call("trtconv.runtimes.onnxruntime:serve", task, seconds, megabytes=megabytes)
     except process.Lost as lost:
+        # The sizes were chosen here, and are small where the file lets them be.
+        blame_file(lost, original, seconds, megabytes, fixed=True)
         why = {
             "time": f"took longer than {seconds:.0f} s over the models (--budget seconds=N)",
             "memory": "ran out of memory on the models",
@@ -206,6 +215,26 @@ def compare_safely(
     return result
 
 
+def blame_file(lost: process.Lost, model: OnnxModel, seconds: float, megabytes: float, *, fixed: bool) -> None:
+    """Tells a file that asks for too much from a process that was lost for another reason.
+
+    Args:
+        lost: What became of the process that ran the model.
+        model: The model.
+        seconds: How long it was allowed to take.
+        megabytes: How much memory it was allowed to take.
+        fixed: Whether the file says at which sizes it runs, and not the user.
+
+    Raises:
+        BudgetExceeded: The file's own sizes take too much memory, or its own loops too much time.
+    """
+    if lost.cause == "memory" and fixed:
+        raise budget.exceeded("megabytes", f"running it on ONNX Runtime takes more than {megabytes:.0f} MB of memory")
+    loop = next((scope.location(index) for scope, index, _ in model.whole.nodes("Loop", "Scan")), None)
+    if lost.cause == "time" and loop is not None:
+        raise budget.exceeded("seconds", f"running it on ONNX Runtime takes longer than {seconds:.0f} s", loop)
+
+
 def serve(task: tuple[str, dict[str, Any], bytes, bytes], _: process.Tell) -> dict[str, Any]:
     """Compares the models of `compare_safely`, in a process of its own."""
     path, options, *models = task
@@ -215,6 +244,19 @@ def serve(task: tuple[str, dict[str, Any], bytes, bytes], _: process.Tell) -> di
 
 def _unknown(why: str, error: float | None = None, inputs: Mapping[str, list[int]] | None = None) -> dict[str, Any]:
     return {"max_relative_error": error, "why": why, "inputs": dict(inputs or {})}
+
+
+_REFUSED_MEMORY = ("ailed to allocate memory", "bad_alloc", "would require more than")
+
+
+def raise_if_starved(error: Exception) -> None:
+    """Tells a want of memory from what else ONNX Runtime raises, for which it has one type.
+
+    Raises:
+        MemoryError: It was that.
+    """
+    if isinstance(error, MemoryError) or any(sign in str(error) for sign in _REFUSED_MEMORY):
+        raise MemoryError from error
 
 
 def first_line(error: BaseException) -> str:

@@ -51,7 +51,7 @@ def ops_in(made: OnnxModel, code: int) -> list[str]:
 
 def test_ranges_are_measured_at_the_optimum() -> None:
     made = model(BUSY)
-    with Referee(1000) as referee:
+    with Referee(made) as referee:
         ranges = referee.measure(made, profile_of(made, n=64))
     assert ranges.why == ""
     assert set(ranges.largest) == {"x", "a", "b", "c", "d", "y"}
@@ -91,7 +91,7 @@ def test_empty_tensors_are_measured_too() -> None:
     text = """<ir_version: 8, opset_import: ["": 17]> g (float[n,4] x) => (float[n,4] y)
         <int64[1] z = {0}> { e = Slice (x, z, z)  c = Concat <axis=0> (e, x)  y = Tanh (c) }"""
     made = model(text)
-    with Referee(1000) as referee:
+    with Referee(made) as referee:
         ranges = referee.measure(made, profile_of(made, n=2))
     assert ranges.why == ""
     assert ranges.largest.get("e", 0) == 0

@@ -63,6 +63,8 @@ def run() -> NoReturn:
     gc.set_threshold(COLLECT_EVERY)
     # numpy's BLAS, which nothing here multiplies with, starts a thread a core that spins for a tenth of a second.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    # ONNX Runtime would write a file of its own where temporary files go.
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     code = main(isolated=True)
     with contextlib.suppress(OSError, ValueError, AttributeError):
         sys.stderr.flush()

@@ -23,8 +23,9 @@ from numpy.typing import NDArray
 
 from trtconv.core.files import scratch_prefix
 from trtconv.core.frozen import frozen
+from trtconv.core.process import Process
 from trtconv.runtimes.compare import Difference, Tolerance, compare
-from trtconv.runtimes.proof.reference import Expected, Wanted, expect
+from trtconv.runtimes.proof.reference import SERVE, Expected, Wanted, expect
 from trtconv.runtimes.proof.result import Divergence, ProofResult
 from trtconv.runtimes.tensorrt.readback.execute import Run
 from trtconv.runtimes.tensorrt.readback.records import NotProven, ReadNetwork, ReadTensor
@@ -43,6 +44,7 @@ class Meaning:
             network's have. Asked only where something is to be looked for.
         makers: Returns for each tensor of that model the name of the node that makes it.
         tolerance: How far outputs may be off.
+        megabytes: How much memory the model may take.
     """
 
     path: str
@@ -50,6 +52,7 @@ class Meaning:
     given: Callable[[], bytes]
     makers: Callable[[], Mapping[str, str]]
     tolerance: Tolerance
+    megabytes: float
 
 
 @frozen
@@ -96,16 +99,23 @@ class Prover:
         shapes, values = tuple(each.shapes for each in sizes), tuple(each.values for each in sizes)
         self._wanted = Wanted(meaning.path, meaning.original, shapes, seed, values, first=one_is_enough)
         self._folder = tempfile.mkdtemp(prefix=scratch_prefix("proof"))
-        # Also where nobody waits for the proof, whose process may then still write there.
+        # Also where nobody closes it.
         self._cleanup = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         self._found: list[Expected] = []
         self._loaded: list[float] = []
+        self._runner = Process(SERVE, meaning.megabytes)
         # A daemon: whoever gives up does not wait for it, and the process ends with this one.
         self._thread = threading.Thread(target=self._expect, args=(limit,), daemon=True)
         self._thread.start()
 
     def _expect(self, limit: float) -> None:
-        expect(self._wanted, Path(self._folder), limit, self._found, self._loaded)
+        expect(self._runner, self._wanted, Path(self._folder), limit, self._found, self._loaded)
+
+    def close(self) -> None:
+        """Ends the process, and removes what it wrote."""
+        self._runner.close()
+        self._thread.join()
+        self._cleanup()
 
     def finish(self, seconds: float) -> ProofResult:
         """Returns what was proven.
@@ -125,11 +135,7 @@ class Prover:
         if self._one_is_enough:
             number = next((i for i, each in enumerate(found) if not each.why), 0)
             sizes, found, wanted = sizes[number : number + 1], found[number : number + 1], _only(wanted, number)
-        try:
-            return _all_sizes(self._network, self._meaning, sizes, found, wanted, deadline)
-        finally:
-            if not self._thread.is_alive():
-                self._cleanup()
+        return _all_sizes(self._network, self._meaning, sizes, found, wanted, deadline)
 
     def _until(self, asked: float, seconds: float) -> float:
         """Returns when to stop waiting: the time counts from when the model is loaded, which takes as long as it does
@@ -251,7 +257,9 @@ def _tensor_by_tensor(
     with tempfile.TemporaryDirectory(prefix="trtconv-proof-") as folder:
         again = dataclasses.replace(wanted, model=meaning.given(), inner=names)
         found: list[Expected] = []
-        expect(again, Path(folder), max(deadline - time.monotonic(), _LOOKING_SECONDS), found, [])
+        left = max(deadline - time.monotonic(), _LOOKING_SECONDS)
+        with Process(SERVE, meaning.megabytes) as runner:
+            expect(runner, again, Path(folder), left, found, [])
         if not found or found[0].why:
             why = found[0].why if found else "there was no time to look for it"
             if wrong is None:

@@ -25,8 +25,8 @@ from trtconv.runtimes.onnxruntime import first_line, numpy_type, session
 
 MOST_BYTES = 1 << 30
 """Of inner tensors that are kept; further ones are left out."""
-_MEGABYTES = 1 << 15
-"""Of address space, which files that are mapped take too."""
+SERVE = "trtconv.runtimes.proof.reference:serve"
+"""What the process of `expect` calls."""
 
 
 @frozen
@@ -94,10 +94,13 @@ def make_feeds(
     return feeds
 
 
-def expect(wanted: Wanted, folder: Path, seconds: float, found: list[Expected], loaded: list[float]) -> None:
+def expect(
+    runner: process.Process, wanted: Wanted, folder: Path, seconds: float, found: list[Expected], loaded: list[float]
+) -> None:
     """Runs a model in a process of its own.
 
     Args:
+        runner: The process, of `SERVE`.
         wanted: What for.
         folder: An empty folder, for files that the arrays are read from.
         seconds: How long it may take.
@@ -107,14 +110,16 @@ def expect(wanted: Wanted, folder: Path, seconds: float, found: list[Expected], 
     """
     for plain in (False, True):
         del found[:]
-        why = _attempt(dataclasses.replace(wanted, plain=plain), folder, seconds, found, loaded)
+        why = _attempt(runner, dataclasses.replace(wanted, plain=plain), folder, seconds, found, loaded)
         if not why:
             return
     if not found:
         found.append(Expected(why=why))
 
 
-def _attempt(wanted: Wanted, folder: Path, seconds: float, found: list[Expected], loaded: list[float]) -> str:
+def _attempt(
+    runner: process.Process, wanted: Wanted, folder: Path, seconds: float, found: list[Expected], loaded: list[float]
+) -> str:
     """Adds what came of each run; returns why not all of them could be done."""
 
     def hear(event: dict[str, Any]) -> None:
@@ -124,8 +129,7 @@ def _attempt(wanted: Wanted, folder: Path, seconds: float, found: list[Expected]
             found.append(_read(folder, event))
 
     try:
-        task = (wanted, str(folder), seconds)
-        process.call("trtconv.runtimes.proof.reference:serve", task, seconds + 1, hear, _MEGABYTES)
+        runner.call((wanted, str(folder), seconds), seconds + 1, hear)
     except process.Lost as lost:
         return "" if lost.cause == "time" and found else f"ONNX Runtime broke down on the model ({lost.why})"
     except process.WorkerBug as bug:

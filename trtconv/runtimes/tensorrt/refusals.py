@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from trtconv.core.frozen import frozen
-from trtconv.graph.checker import data_can_be_propagated
+from trtconv.graph.propagation import data_can_be_propagated
 from trtconv.graph.walk import bodies, reads
 from trtconv.runtimes.tensorrt.base import ParserIssue
 
@@ -213,7 +213,7 @@ def _types(model: Any) -> dict[str, Any]:
     import onnx
 
     try:
-        graph = onnx.shape_inference.infer_shapes(model, data_prop=data_can_be_propagated(model.graph)).graph
+        graph = onnx.shape_inference.infer_shapes(model, data_prop=data_can_be_propagated(model.graph, model)).graph
     except (onnx.shape_inference.InferenceError, RuntimeError, ValueError, TypeError):
         # Only a help: without types fewer nodes can be looked at.
         graph = model.graph

@@ -1,0 +1,66 @@
+"""What a small file may ask for, and how a command ends that is asked for more: soon, with exit 1 and TC408."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import onnx.parser
+import pytest
+
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux" or importlib.util.find_spec("tensorrt_rtx") is None,
+    reason="needs Linux and tensorrt-rtx",
+)
+HEAD = '<ir_version: 8, opset_import: ["": 17]>'
+DOUBLINGS = "".join(f"v{i + 1} = Concat <axis = 0> (v{i}, v{i})" for i in range(40))
+DOUBLING = f"""{HEAD} g (float[n,3] x) => (float[] y)
+    {{ v0 = Shape (x) {DOUBLINGS} r = ReduceSum <keepdims = 0> (v40) f = Cast <to = 1> (r) y = Add (x, f) }}"""
+FILLED = f"""{HEAD} g (float[1] x) => (float[n] y) <int64[1] size = {{3000000000}}>
+    {{ big = ConstantOfShape (size) y = Add (x, big) }}"""
+UP = "up = ConvTranspose <output_padding = [1,1], strides = [2,2]> (x, w)"
+LOOP = f"""{HEAD} g (float[1,1,4,4] x) => (float[1,1,9,9] y)
+    <float[1,1,2,2] w = {{1,2,3,4}}, int64 times = {{1000000000}}, bool go = {{1}}>
+    {{ {UP} y = Loop (times, go, up)
+        <body = b (int64 i, bool c, float[1,1,9,9] a) => (bool d, float[1,1,9,9] s)
+        {{ d = Identity (c) s = Add (a, a) }}> }}"""
+COMMANDS = {"check": (), "rewrite": ("-o", "r.onnx"), "build": ("-o", "m.engine")}
+
+
+def run(folder: Path, text: str, *arguments: str) -> tuple[int, dict[str, object]]:
+    """Runs a command on a model as the console entry does; returns the exit status and the JSON document."""
+    (folder / "m.onnx").write_bytes(onnx.parser.parse_model(text).SerializeToString())
+    command = [sys.executable, "-m", "trtconv", *arguments, "--target", "rtx", "-q", "--format", "json"]
+    environment = {**os.environ, "TMPDIR": str(folder)}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=False, timeout=120)
+    return done.returncode, json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(("text", "node"), [(DOUBLING, "Concat"), (FILLED, "ConstantOfShape")])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_what_is_made_of_constants_and_sizes_alone_is_held_to_a_budget(
+    tmp_path: Path, command: str, text: str, node: str
+) -> None:
+    dims = ("--dim", "n=2") if command != "rewrite" and text is DOUBLING else ()
+    code, said = run(tmp_path, text, command, "m.onnx", *COMMANDS[command], *dims)
+    (finding,) = said["findings"]  # type: ignore[misc]
+    assert (code, finding["code"], finding["location"]["op"]) == (1, "TC408", node)
+    assert "elements; the budget is 67108864" in finding["message"]
+    assert [path.name for path in tmp_path.iterdir()] == ["m.onnx"]
+
+
+def test_a_loop_that_does_not_end_is_the_files_own(tmp_path: Path) -> None:
+    code, said = run(tmp_path, LOOP, "rewrite", "m.onnx", "-o", "r.onnx", "--budget", "seconds=3")
+    (finding,) = said["findings"]  # type: ignore[misc]
+    assert (code, finding["code"], finding["location"]["op"]) == (1, "TC408", "Loop")
+    assert [path.name for path in tmp_path.iterdir()] == ["m.onnx"]
+
+
+def test_a_budget_can_be_raised(tmp_path: Path) -> None:
+    text = FILLED.replace("3000000000", "4096")
+    assert run(tmp_path, text, "check", "m.onnx", "--budget", "elements=1000")[0] == 1
+    assert run(tmp_path, text, "check", "m.onnx", "--budget", "elements=5000")[0] == 0
