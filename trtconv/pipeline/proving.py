@@ -74,9 +74,9 @@ class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
         from trtconv.runtimes.compare import TOLERANCES
         from trtconv.runtimes.proof.prove import Meaning, Prover
 
-        read, model = network.read_back(), subject.rewritten
+        model = subject.rewritten
         foreign = [spec.name for spec in model.inputs if spec.dtype == "undefined"]
-        if foreign or not read.layers:
+        if foreign or not network.layer_count:
             self._why = f"input {foreign[0]!r} is no tensor" if foreign else "the network has no layers"
             return
         meaning = Meaning(
@@ -86,9 +86,10 @@ class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
             makers=lambda: _makers(model),
             tolerance=TOLERANCES[precision_of(subject.parsed, subject.precision)],
             megabytes=budget.allowance(model.nbytes)[1],
+            inputs=model.inputs,
         )
         sizes = list(_sizes(model, profiles, level))
-        self._prover = Prover(read, meaning, sizes, MOST_SECONDS, one_is_enough=not profiles)
+        self._prover = Prover(network.read_back, meaning, sizes, MOST_SECONDS, one_is_enough=not profiles)
 
     def __exit__(self, *_: object) -> None:
         if self._prover is not None:

@@ -288,6 +288,7 @@ def session_of(model: Path | bytes, folder: Path) -> Any:
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     # Optimizations may themselves change a deconvolution's pads.
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder.absolute()))

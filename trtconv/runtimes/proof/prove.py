@@ -21,10 +21,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trtconv.core.dims import InputSpec
 from trtconv.core.files import scratch_prefix
 from trtconv.core.frozen import frozen
 from trtconv.core.process import Process
 from trtconv.runtimes.compare import Difference, Tolerance, compare
+from trtconv.runtimes.proof.ahead import Ahead, Ran
 from trtconv.runtimes.proof.reference import SERVE, Expected, Wanted, expect
 from trtconv.runtimes.proof.result import Divergence, ProofResult
 from trtconv.runtimes.tensorrt.readback.execute import Run
@@ -45,6 +47,7 @@ class Meaning:
         makers: Returns for each tensor of that model the name of the node that makes it.
         tolerance: How far outputs may be off.
         megabytes: How much memory the model may take.
+        inputs: The model's inputs.
     """
 
     path: str
@@ -53,6 +56,7 @@ class Meaning:
     makers: Callable[[], Mapping[str, str]]
     tolerance: Tolerance
     megabytes: float
+    inputs: Sequence[InputSpec] = ()
 
 
 @frozen
@@ -71,10 +75,11 @@ class Size:
 
 
 class Prover:
-    """Compares a network with its model; the model is run from now on, in a process of its own.
+    """Compares a network with its model; from now on the model is run in a process of its own, and the network at the
+    first size beside it.
 
     Args:
-        network: What TensorRT's parser made of the model.
+        read: Returns what TensorRT's parser made of the model; called at once, when that process has been started.
         meaning: What it should compute.
         sizes: At which sizes, the most telling first.
         limit: How many seconds the model may take for all of them.
@@ -84,7 +89,7 @@ class Prover:
 
     def __init__(
         self,
-        network: ReadNetwork,
+        read: Callable[[], ReadNetwork],
         meaning: Meaning,
         sizes: Sequence[Size],
         limit: float,
@@ -92,7 +97,6 @@ class Prover:
         seed: int = 0,
         one_is_enough: bool = False,
     ) -> None:
-        self._network = network
         self._meaning = meaning
         self._sizes = sizes
         self._one_is_enough = one_is_enough
@@ -107,6 +111,8 @@ class Prover:
         # A daemon: whoever gives up does not wait for it, and the process ends with this one.
         self._thread = threading.Thread(target=self._expect, args=(limit,), daemon=True)
         self._thread.start()
+        self._network = read()
+        self._ahead = Ahead(self._network, meaning.inputs, self._wanted, time.monotonic() + limit)
 
     def _expect(self, limit: float) -> None:
         expect(self._runner, self._wanted, Path(self._folder), limit, self._found, self._loaded)
@@ -135,7 +141,7 @@ class Prover:
         if self._one_is_enough:
             number = next((i for i, each in enumerate(found) if not each.why), 0)
             sizes, found, wanted = sizes[number : number + 1], found[number : number + 1], _only(wanted, number)
-        return _all_sizes(self._network, self._meaning, sizes, found, wanted, deadline)
+        return _all_sizes(self._network, self._meaning, sizes, found, wanted, deadline, self._ahead)
 
     def _until(self, asked: float, seconds: float) -> float:
         """Returns when to stop waiting: the time counts from when the model is loaded, which takes as long as it does
@@ -154,6 +160,7 @@ def _all_sizes(
     found: Sequence[Expected],
     wanted: Wanted,
     deadline: float,
+    ahead: Ahead,
 ) -> ProofResult:
     proof = ProofResult("network")
     for number, (size, expected) in enumerate(zip(sizes, found, strict=False)):
@@ -162,7 +169,12 @@ def _all_sizes(
         if expected.why:
             proof = dataclasses.replace(proof, why=proof.why or expected.why)
             continue
-        one = _one_size(network, meaning, size, expected, _only(wanted, number), deadline)
+        try:
+            ran = ahead.ran(expected.feeds, deadline) or Ran.of(Run(network, expected.feeds, deadline=deadline))
+        except NotProven as error:
+            one = ProofResult("network", why=error.reason)
+        else:
+            one = _one_size(network, meaning, size, expected, _only(wanted, number), deadline, ran)
         proof = _joined(proof, one)
         if proof.agrees is False:
             break
@@ -201,13 +213,15 @@ def _joined(proof: ProofResult, one: ProofResult) -> ProofResult:
 
 
 def _one_size(
-    network: ReadNetwork, meaning: Meaning, size: Size, expected: Expected, wanted: Wanted, deadline: float
+    network: ReadNetwork,
+    meaning: Meaning,
+    size: Size,
+    expected: Expected,
+    wanted: Wanted,
+    deadline: float,
+    ran: Ran,
 ) -> ProofResult:
-    try:
-        run = Run(network, expected.feeds, deadline=deadline)
-        got = run.outputs()
-    except NotProven as error:
-        return ProofResult("network", why=error.reason)
+    run, got = ran.run, ran.outputs
     differences = [
         compare(name, values, got[name], meaning.tolerance) for name, values in expected.tensors.items() if name in got
     ]

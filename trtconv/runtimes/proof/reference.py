@@ -69,29 +69,28 @@ class Expected:
     why: str = ""
 
 
-def make_feeds(
-    inputs: Sequence[InputSpec], shapes: Mapping[str, Sequence[int]], seed: int, plain: bool
-) -> dict[str, NDArray[Any]]:
-    """Makes inputs in which places can be told apart.
+def feeds_of(wanted: Wanted, number: int, inputs: Sequence[InputSpec]) -> dict[str, NDArray[Any]]:
+    """Makes inputs in which places can be told apart; the same ones each time.
 
     Args:
+        wanted: What they are for; where it is `plain`, integers are 1, which is valid as index, token or divisor, else
+            they are small and differ.
+        number: Of the run.
         inputs: The model's inputs.
-        shapes: Input name to its shape.
-        seed: The same seed makes the same inputs.
-        plain: Integers are 1, which is valid as index, token or divisor; else they are small and differ.
     """
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(wanted.seed + number)
+    given = wanted.values[number] if wanted.values else {}
     feeds: dict[str, NDArray[Any]] = {}
     for spec in inputs:
-        dtype, shape = numpy_type(spec), tuple(shapes[spec.name])
+        dtype, shape = numpy_type(spec), tuple(wanted.shapes[number][spec.name])
         if dtype.kind == "b":
             feeds[spec.name] = random.integers(0, 2, shape).astype(bool)
         elif dtype.kind in "iu":
             high = 256 if dtype == np.uint8 else 4
-            feeds[spec.name] = np.ones(shape, dtype) if plain else random.integers(0, high, shape).astype(dtype)
+            feeds[spec.name] = np.ones(shape, dtype) if wanted.plain else random.integers(0, high, shape).astype(dtype)
         else:
             feeds[spec.name] = random.standard_normal(shape).astype(dtype)
-    return feeds
+    return {name: np.asarray(given[name], each.dtype) if name in given else each for name, each in feeds.items()}
 
 
 def expect(
@@ -164,15 +163,11 @@ def serve(task: tuple[Wanted, str, float], tell: process.Tell) -> None:
     inputs = model.inputs
     runs = _runs(model, wanted.inner)
     tell({"event": "loaded"})
-    for number, shapes in enumerate(wanted.shapes):
+    for number in range(len(wanted.shapes)):
         if number and time.monotonic() > deadline:
             return
         files = _Files(Path(folder), number)
-        feeds = make_feeds(inputs, shapes, wanted.seed + number, wanted.plain)
-        feeds |= {
-            name: np.asarray(each, feeds[name].dtype)
-            for name, each in (wanted.values[number].items() if wanted.values else ())
-        }
+        feeds = feeds_of(wanted, number, inputs)
         why, tensors = "", {}
         if isinstance(runs, str):
             why = runs

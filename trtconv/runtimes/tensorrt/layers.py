@@ -20,17 +20,40 @@ _DTYPES = {
 _METADATA = re.compile(r"\[ONNX Layer: (.*?)\](?=$|[^\]\w])", re.DOTALL)
 
 
+_NAMES: dict[tuple[type, int], str] = {}
+
+
+def enum_name(value: Any) -> str:
+    """Returns the name of one of TensorRT's enumeration values, whose own `name` compares all of them each time."""
+    try:
+        key = type(value), int(value)
+    except TypeError:
+        return str(value.name)
+    if key not in _NAMES:
+        _NAMES[key] = str(value.name)
+    return _NAMES[key]
+
+
 def dtype_name(dtype: Any) -> str:
     """Names a DataType as numpy would: "float32", "int8", "bfloat16"."""
-    name = str(dtype.name)
+    name = enum_name(dtype)
     return _DTYPES.get(name, name.lower())
+
+
+def sizes_of(dims: Any) -> tuple[int, ...]:
+    """Returns a `Dims` as a tuple; not by iterating over it, which ends in a C++ exception that takes longer than all.
+
+    Raises:
+        ValueError: Not even the rank is known: the length is -1.
+    """
+    return tuple([int(dims[i]) for i in range(len(dims))])
 
 
 def shape_of(tensor: Any) -> tuple[int, ...]:
     """Returns a tensor's shape, -1 where dynamic; () also where not even the rank is known."""
     try:
-        return tuple(int(size) for size in tensor.shape)
-    except ValueError:  # Dims of unknown rank have the length -1.
+        return sizes_of(tensor.shape)
+    except ValueError:
         return ()
 
 
@@ -72,12 +95,12 @@ def read_deconvolution(trt: Any, layer: Any) -> DeconvLayer:
     return DeconvLayer(
         name=layer.name,
         onnx_node=node,
-        kernel=tuple(layer.kernel_size_nd),
-        stride=tuple(layer.stride_nd),
-        dilation=tuple(layer.dilation_nd),
-        pre_padding=tuple(layer.pre_padding),
-        post_padding=tuple(layer.post_padding),
-        padding_mode=layer.padding_mode.name,
+        kernel=sizes_of(layer.kernel_size_nd),
+        stride=sizes_of(layer.stride_nd),
+        dilation=sizes_of(layer.dilation_nd),
+        pre_padding=sizes_of(layer.pre_padding),
+        post_padding=sizes_of(layer.post_padding),
+        padding_mode=enum_name(layer.padding_mode),
         groups=layer.num_groups,
         out_channels=layer.num_output_maps,
         has_bias=_has_bias(layer),

@@ -60,7 +60,7 @@ class Network:
     @functools.cached_property
     def layer_types(self) -> tuple[str, ...]:
         """Type of every layer in order, for example ("DECONVOLUTION", "ACTIVATION")."""
-        return tuple(layer.type.name for layer in self._layers())
+        return tuple(layers.enum_name(layer.type) for layer in self._layers())
 
     @property
     def layer_count(self) -> int:
@@ -271,8 +271,8 @@ class Network:
 
     def _dtypes(self) -> set[str]:
         """Returns the types of all tensors, by TensorRT's names."""
-        dtypes = {t.dtype.name for layer in self._layers() for t in _outputs(layer)}
-        return dtypes | {tensor.dtype.name for tensor in self._input_tensors()}
+        dtypes = {layers.enum_name(t.dtype) for layer in self._layers() for t in _outputs(layer)}
+        return dtypes | {layers.enum_name(tensor.dtype) for tensor in self._input_tensors()}
 
     def _flags_of_graph(self) -> list[str]:
         types = set(self.layer_types)

@@ -76,7 +76,7 @@ class Run:
         self._network = network
         self._given = given
         self._seen = seen
-        self._deadline = deadline
+        self.deadline = deadline
         self._flow = Flow(network)
         self._makers = {tensor: layer for layer in network.layers for tensor in layer.outputs}
         self._values: list[dict[int, Array | Missing]] = [{}]
@@ -148,7 +148,7 @@ class Run:
         return [taken]
 
     def _make(self, number: int, layer: ReadLayer | None) -> None:
-        if time.monotonic() > self._deadline:
+        if time.monotonic() > self.deadline:
             raise OutOfTime("time was up")
         if layer is None:
             self._frame(number)[number] = self._fallback(number, Missing(_nobody(self._network.tensors[number])))

@@ -50,6 +50,7 @@ def _session(op: str, ranks: tuple[int, ...], attributes: tuple[tuple[str, Any],
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=_IR)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     # One arena for all sessions would never give memory back; without, each frees what it took.
     options.enable_cpu_mem_arena = False

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from trtconv.runtimes.tensorrt.layers import dtype_name, onnx_origin
+from trtconv.runtimes.tensorrt.layers import dtype_name, enum_name, onnx_origin, sizes_of
 from trtconv.runtimes.tensorrt.readback.records import NotProven, ReadLayer, ReadNetwork, ReadTensor
 from trtconv.runtimes.tensorrt.readback.surface import ATTENTION, GROUPS, SURFACES, Surface
 from trtconv.runtimes.tensorrt.readback.types import numpy_type, unpack
@@ -67,7 +67,7 @@ class _Reader:
         """Reads one layer, as `get_layer` returned it."""
         self.kept.append(layer)
         # Read first: on some interfaces `type` means another thing.
-        kind = str(layer.type.name)
+        kind = enum_name(layer.type)
         inputs = (layer.get_input(i) for i in range(layer.num_inputs))
         outputs = (layer.get_output(i) for i in range(layer.num_outputs))
         node, inside = onnx_origin(layer.metadata, layer.name)
@@ -108,10 +108,11 @@ class _Reader:
             return value
         if isinstance(value, self.trt.ITensor):
             return self.tensors[self.number(value)]
-        named = getattr(value, "name", None)
-        if isinstance(named, str):
-            return named
-        return tuple(float(each) if isinstance(each, float) else int(each) for each in value)
+        if hasattr(value, "name"):
+            return enum_name(value)
+        # By index, as `sizes_of` does.
+        held = [value[i] for i in range(len(value))]
+        return tuple([each if isinstance(each, float) else int(each) for each in held])
 
     def _group(self, value: Any) -> int:
         self.kept.append(value)
@@ -124,8 +125,8 @@ class _Reader:
 
 def _shape(tensor: Any) -> tuple[int, ...] | None:
     try:
-        return tuple(int(size) for size in tensor.shape)
-    except ValueError:  # Dims of unknown rank have the length -1.
+        return sizes_of(tensor.shape)
+    except ValueError:
         return None
 
 

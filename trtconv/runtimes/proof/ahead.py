@@ -1,0 +1,75 @@
+"""The network run at the first size before the model has been: the builder, and the model, take as long meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trtconv.core.dims import InputSpec
+from trtconv.core.frozen import frozen
+from trtconv.runtimes.proof.reference import Wanted, feeds_of
+from trtconv.runtimes.tensorrt.readback.execute import Run
+from trtconv.runtimes.tensorrt.readback.records import ReadNetwork
+
+_POLL_SECONDS = 0.1
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+@frozen
+class Ran:
+    """A run of a network, and its outputs."""
+
+    run: Run
+    outputs: Arrays
+
+    @classmethod
+    def of(cls, run: Run) -> Ran:
+        """Runs a network; raises as `Run.outputs`."""
+        return cls(run, run.outputs())
+
+
+class Ahead:
+    """A run of the network, in a thread, with the inputs that the model is going to be given.
+
+    Args:
+        network: The network.
+        inputs: The model's inputs.
+        wanted: What the model is run for.
+        deadline: When the run is given up, on the clock of `time.monotonic`, unless `ran` says otherwise.
+    """
+
+    def __init__(self, network: ReadNetwork, inputs: Sequence[InputSpec], wanted: Wanted, deadline: float) -> None:
+        self._feeds: Arrays = {}
+        self._run: Run | None = None
+        self._ran: Ran | None = None
+        # A daemon, as the one that waits for the model.
+        self._thread = threading.Thread(target=self._work, args=(network, inputs, wanted, deadline), daemon=True)
+        self._thread.start()
+
+    def _work(self, network: ReadNetwork, inputs: Sequence[InputSpec], wanted: Wanted, deadline: float) -> None:
+        # Whatever goes wrong here goes wrong again, and is told, where the proof runs the network itself.
+        with contextlib.suppress(Exception):
+            self._feeds = feeds_of(wanted, 0, inputs)
+            self._run = Run(network, self._feeds, deadline=deadline)
+            self._ran = Ran.of(self._run)
+
+    def ran(self, feeds: Arrays, deadline: float) -> Ran | None:
+        """Waits for the run; returns None where there is none with these inputs.
+
+        Args:
+            feeds: The inputs that the model was given.
+            deadline: When the run is given up.
+        """
+        if self._run is not None:
+            self._run.deadline = deadline
+        while self._thread.is_alive():
+            # In short waits, so that Ctrl-C is heard.
+            self._thread.join(_POLL_SECONDS)
+        same = self._feeds.keys() == feeds.keys() and all(np.array_equal(self._feeds[n], feeds[n]) for n in feeds)
+        return self._ran if same else None
