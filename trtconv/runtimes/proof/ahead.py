@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,14 +23,14 @@ Arrays = Mapping[str, NDArray[Any]]
 
 
 @frozen
-class Ran:
+class NetworkRun:
     """A run of a network, and its outputs."""
 
     run: Run
     outputs: Arrays
 
     @classmethod
-    def of(cls, run: Run) -> Ran:
+    def of(cls, run: Run) -> NetworkRun:
         """Runs a network; raises as `Run.outputs`."""
         return cls(run, run.outputs())
 
@@ -47,7 +48,7 @@ class Ahead:
     def __init__(self, network: ReadNetwork, inputs: Sequence[InputSpec], wanted: Wanted, deadline: float) -> None:
         self._feeds: Arrays = {}
         self._run: Run | None = None
-        self._ran: Ran | None = None
+        self._ran: NetworkRun | None = None
         # A daemon, as the one that waits for the model.
         self._thread = threading.Thread(target=self._work, args=(network, inputs, wanted, deadline), daemon=True)
         self._thread.start()
@@ -57,17 +58,24 @@ class Ahead:
         with contextlib.suppress(Exception):
             self._feeds = feeds_of(wanted, 0, inputs)
             self._run = Run(network, self._feeds, deadline=deadline)
-            self._ran = Ran.of(self._run)
+            self._ran = NetworkRun.of(self._run)
 
-    def ran(self, feeds: Arrays, deadline: float) -> Ran | None:
+    def stop(self) -> None:
+        """Gives the run up; it ends with its next layer."""
+        self._end_at(-math.inf)
+
+    def _end_at(self, deadline: float) -> None:
+        if self._run is not None:
+            self._run.deadline = deadline
+
+    def ran(self, feeds: Arrays, deadline: float) -> NetworkRun | None:
         """Waits for the run; returns None where there is none with these inputs.
 
         Args:
             feeds: The inputs that the model was given.
             deadline: When the run is given up.
         """
-        if self._run is not None:
-            self._run.deadline = deadline
+        self._end_at(deadline)
         while self._thread.is_alive():
             # In short waits, so that Ctrl-C is heard.
             self._thread.join(_POLL_SECONDS)

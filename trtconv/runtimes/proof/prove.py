@@ -26,7 +26,7 @@ from trtconv.core.files import scratch_prefix
 from trtconv.core.frozen import frozen
 from trtconv.core.process import Process
 from trtconv.runtimes.compare import Difference, Tolerance, compare
-from trtconv.runtimes.proof.ahead import Ahead, Ran
+from trtconv.runtimes.proof.ahead import Ahead, NetworkRun
 from trtconv.runtimes.proof.reference import SERVE, Expected, Wanted, expect
 from trtconv.runtimes.proof.result import Divergence, ProofResult
 from trtconv.runtimes.tensorrt.readback.execute import Run
@@ -120,6 +120,7 @@ class Prover:
     def close(self) -> None:
         """Ends the process, and removes what it wrote."""
         self._runner.close()
+        self._ahead.stop()
         self._thread.join()
         self._cleanup()
 
@@ -170,7 +171,7 @@ def _all_sizes(
             proof = dataclasses.replace(proof, why=proof.why or expected.why)
             continue
         try:
-            ran = ahead.ran(expected.feeds, deadline) or Ran.of(Run(network, expected.feeds, deadline=deadline))
+            ran = ahead.ran(expected.feeds, deadline) or NetworkRun.of(Run(network, expected.feeds, deadline=deadline))
         except NotProven as error:
             one = ProofResult("network", why=error.reason)
         else:
@@ -219,7 +220,7 @@ def _one_size(
     expected: Expected,
     wanted: Wanted,
     deadline: float,
-    ran: Ran,
+    ran: NetworkRun,
 ) -> ProofResult:
     run, got = ran.run, ran.outputs
     differences = [
