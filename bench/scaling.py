@@ -60,7 +60,7 @@ def measure() -> Iterator[Comparison]:
 
 
 def _check(name: str, proto: onnx.ModelProto, limit: float) -> Iterator[Comparison]:
-    """The script proves nothing, so it is compared with `--prove none`; what the quick proof costs is a line of its own."""
+    # The script proves nothing, so it is compared with `--prove none`; what the quick proof costs is a line of its own.
     with tempfile.TemporaryDirectory() as folder:
         model = f"{folder}/chain.onnx"
         onnx.save_model(proto, model)
