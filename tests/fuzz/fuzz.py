@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import itertools
 import multiprocessing
 import queue
 import shutil
@@ -92,16 +91,24 @@ def _remove(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def fuzz(first: int, minutes: float, jobs: int) -> Iterator[Fault | Counter[str]]:
-    """Runs cases in several processes; yields faults and counts as they come."""
+def fuzz(first: int, minutes: float, jobs: int, cases: int | None = None) -> Iterator[Fault | Counter[str]]:
+    """Runs cases in several processes; yields faults and counts as they come.
+
+    Args:
+        first: Number of the first case.
+        minutes: After so long no further case is begun.
+        jobs: Number of processes.
+        cases: How many cases; None: as many as there is time for.
+    """
     seeds.seeds()
     context = multiprocessing.get_context("fork")
     found: Any = context.Queue()
     with tempfile.TemporaryDirectory() as folder:
         engine = _engine(Path(folder))
         deadline = time.monotonic() + minutes * 60
+        last = sys.maxsize if cases is None else first + cases
         processes = [
-            context.Process(target=serve, args=(itertools.count(first + job, jobs), deadline, engine, found))
+            context.Process(target=serve, args=(range(first + job, last, jobs), deadline, engine, found))
             for job in range(jobs)
         ]
         for process in processes:

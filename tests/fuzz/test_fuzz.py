@@ -16,16 +16,18 @@ pytestmark = pytest.mark.skipif(
 )
 
 FIRST = 0
-MINUTES = 0.3
+CASES = 160
+MINUTES = 10
+"""On any machine long enough for so many."""
 
 
 def test_nothing_breaks_it() -> None:
     counts: Counter[str] = Counter()
     faults = []
-    for told in fuzz.fuzz(FIRST, MINUTES, jobs=2):
+    for told in fuzz.fuzz(FIRST, MINUTES, jobs=2, cases=CASES):
         if isinstance(told, Counter):
             counts += told
         else:
             faults.append(told)
-    assert counts["commands"]
+    assert counts["models"] == CASES
     assert not faults, "\n\n".join(str(fault) for fault in faults)

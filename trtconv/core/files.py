@@ -7,9 +7,11 @@ import functools
 import glob
 import hashlib
 import os
+import re
 import shutil
 import tempfile
 import time
+import weakref
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -140,13 +142,30 @@ def locked(path: Path) -> Iterator[None]:
         yield
 
 
-def scratch_prefix(what: str) -> str:
-    """Returns what the name of a temporary folder of this process begins with, by which it is found when it is killed.
+class Scratch(contextlib.AbstractContextManager["Scratch"]):
+    """A temporary folder, removed at the end of the process, or earlier; that of a killed process, by the next one.
 
     Args:
-        what: What the folder is for.
+        what: What it is for; its name begins with that and with the number of the process.
+
+    Attributes:
+        path: The folder.
+        remove: Removes it.
     """
-    return f"trtconv-{what}-{os.getpid()}-"
+
+    def __init__(self, what: str) -> None:
+        begin = f"trtconv-{what}-"
+        for left in _left_in(Path(tempfile.gettempdir()), begin, "-*"):
+            shutil.rmtree(left, ignore_errors=True)
+        self.path = Path(tempfile.mkdtemp(prefix=f"{begin}{os.getpid()}-"))
+        self.remove = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            handle = os.open(self.path, os.O_RDONLY)
+            weakref.finalize(self, os.close, handle)
+            _mark_as_held(handle)
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
 
 
 def remove_temporaries(pid: int, outputs: Iterable[Path]) -> None:
@@ -171,7 +190,7 @@ def _beginning(path: Path) -> str:
 
 
 def _mark_as_held(handle: int) -> None:
-    """Locks a temporary file for as long as its writer lives."""
+    """Locks a temporary file or folder for as long as its writer lives."""
     with contextlib.suppress(ImportError, OSError):
         import fcntl
 
@@ -180,12 +199,17 @@ def _mark_as_held(handle: int) -> None:
 
 def _remove_abandoned(path: Path) -> None:
     """Removes temporary files for `path` whose writers are dead: killed together with whoever would have cleaned up."""
-    begin = _beginning(path)
-    for left in path.parent.glob(f"{glob.escape(begin)}*{_PART}"):
-        pid = left.name.removeprefix(begin).partition(".")[0]
-        if pid.isdecimal() and not _is_alive(int(pid)) and _is_let_go(left):
-            with contextlib.suppress(OSError):
-                left.unlink()
+    for left in _left_in(path.parent, _beginning(path), f".*{_PART}"):
+        with contextlib.suppress(OSError):
+            left.unlink()
+
+
+def _left_in(folder: Path, begin: str, end: str) -> Iterator[Path]:
+    """Yields what dead processes have left: what is called BEGIN, the number of a process, END."""
+    for left in folder.glob(f"{glob.escape(begin)}[0-9]*{end}"):
+        pid = re.match("[0-9]+", left.name.removeprefix(begin))
+        if pid is not None and not _is_alive(int(pid[0])) and _is_let_go(left):
+            yield left
 
 
 def _is_alive(pid: int) -> bool:
@@ -202,13 +226,16 @@ def _is_alive(pid: int) -> bool:
 
 
 def _is_let_go(path: Path) -> bool:
-    """Whether nobody holds a temporary file; a writer in another container has another process number."""
+    """Whether nobody holds a temporary file or folder; a writer in another container has another process number."""
     with contextlib.suppress(ImportError, OSError):
         import fcntl
 
-        with path.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return True
+        finally:
+            os.close(handle)
     return False
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import inspect
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import torch
 
 from trtconv.core.dims import Range
 from trtconv.core.errors import ExportFailed, InputError
-from trtconv.core.files import check_writable
+from trtconv.core.files import Scratch, check_writable
 from trtconv.core.progress import Progress
 from trtconv.core.requests.export import ExportReport, SizeRule
 from trtconv.core.stopwatch import Stopwatch
@@ -95,8 +94,8 @@ def export_subject(
         rules = find_rules(trials)
         joint = _joint(trials, rules)
     _refuse_empty_ranges(rules)
-    with tempfile.TemporaryDirectory(prefix="trtconv-export-") as folder:
-        job = Job(subject, axes, trials, rules, options, clock, Path(folder), joint)
+    with Scratch("export") as folder:
+        job = Job(subject, axes, trials, rules, options, clock, folder.path, joint)
         draft = best_draft(job)
         report = report_of(job, spec, draft)
         if draft.proof.failed:

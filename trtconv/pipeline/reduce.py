@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import re
 import shlex
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -19,7 +18,7 @@ import onnx
 from trtconv.core.bounds import make_profile
 from trtconv.core.dims import ShapeProfile, dynamic_dims
 from trtconv.core.errors import EnvironmentMissing, InputError, TrtconvError
-from trtconv.core.files import check_writable, real_path, sha256_of, with_ending
+from trtconv.core.files import Scratch, check_writable, real_path, sha256_of, with_ending
 from trtconv.core.findings import Finding, Severity
 from trtconv.core.options import command_line, shared
 from trtconv.core.progress import NullProgress, Progress
@@ -60,8 +59,8 @@ def reduce(request: ReduceRequest, progress: Progress | None = None) -> ReduceRe
     profiles = (
         [make_profile(model.inputs, {**request.dims, **own}, request.values) for own in bounds] if bounded else []
     )
-    with tempfile.TemporaryDirectory(prefix="trtconv-reduce-") as folder:
-        trials = _Trials(request, Path(folder), Cutter(model, profiles), model.path, progress or NullProgress())
+    with Scratch("reduce") as folder:
+        trials = _Trials(request, folder.path, Cutter(model, profiles), model.path, progress or NullProgress())
         try:
             failure = trials.of_whole(profiles)
             kept, minimal = trials.search(failure)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import os
+import subprocess
+import sys
+import tempfile
+import threading
 from pathlib import Path
 
 import pytest
 
 from trtconv.core.errors import InputError
-from trtconv.core.files import atomic_write, check_writable, real_path, sha256_of
+from trtconv.core.files import Scratch, atomic_write, check_writable, real_path, sha256_of
 
 
 def test_a_device_or_a_pipe_is_never_replaced(tmp_path: Path) -> None:
@@ -40,3 +44,38 @@ def test_checksum(tmp_path: Path) -> None:
     data = bytes(range(256)) * (1 << 13)
     (tmp_path / "f").write_bytes(data)
     assert sha256_of(tmp_path / "f") == hashlib.sha256(data).hexdigest()
+
+
+def dead_process() -> int:
+    """Returns the number of a process that has ended."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
+def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    dead, alive = dead_process(), os.getppid()
+    parts = [tmp_path / f".e.engine.{pid}.abc.part" for pid in (dead, alive)]
+    scratch = [tmp_path / f"trtconv-proof-{pid}-abc" for pid in (dead, alive)]
+    for part, folder in zip(parts, scratch, strict=True):
+        part.write_bytes(b"half")
+        folder.mkdir()
+    atomic_write(tmp_path / "e.engine", b"whole")
+    with Scratch("proof") as own:
+        assert [path.exists() for path in (*parts, *scratch, own.path)] == [False, True, False, True, True]
+    assert not own.path.exists()
+
+
+def test_the_umask_is_looked_at_without_a_change(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        threads = [threading.Thread(target=atomic_write, args=(tmp_path / str(n), b"x")) for n in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o640}
+        assert os.umask(0o027) == 0o027
+    finally:
+        os.umask(before)

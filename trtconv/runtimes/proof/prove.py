@@ -9,20 +9,16 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import shutil
-import tempfile
 import threading
 import time
-import weakref
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trtconv.core.dims import InputSpec
-from trtconv.core.files import scratch_prefix
+from trtconv.core.files import Scratch
 from trtconv.core.frozen import frozen
 from trtconv.core.process import Process
 from trtconv.runtimes.compare import Difference, Tolerance, compare
@@ -102,9 +98,7 @@ class Prover:
         self._one_is_enough = one_is_enough
         shapes, values = tuple(each.shapes for each in sizes), tuple(each.values for each in sizes)
         self._wanted = Wanted(meaning.path, meaning.original, shapes, seed, values, first=one_is_enough)
-        self._folder = tempfile.mkdtemp(prefix=scratch_prefix("proof"))
-        # Also where nobody closes it.
-        self._cleanup = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        self._folder = Scratch("proof")
         self._found: list[Expected] = []
         self._loaded: list[float] = []
         self._runner = Process(SERVE, meaning.megabytes)
@@ -115,14 +109,14 @@ class Prover:
         self._ahead = Ahead(self._network, meaning.inputs, self._wanted, time.monotonic() + limit)
 
     def _expect(self, limit: float) -> None:
-        expect(self._runner, self._wanted, Path(self._folder), limit, self._found, self._loaded)
+        expect(self._runner, self._wanted, self._folder.path, limit, self._found, self._loaded)
 
     def close(self) -> None:
         """Ends the process, and removes what it wrote."""
         self._runner.close()
         self._ahead.stop()
         self._thread.join()
-        self._cleanup()
+        self._folder.remove()
 
     def finish(self, seconds: float) -> ProofResult:
         """Returns what was proven.
@@ -269,12 +263,12 @@ def _tensor_by_tensor(
     wrong = next((each for each in differences if not is_fine(each)), None)
     shapes = {name: list(shape) for name, shape in size.shapes.items()}
     names = tuple(dict.fromkeys(tensor.name for tensor in network.tensors))
-    with tempfile.TemporaryDirectory(prefix="trtconv-proof-") as folder:
+    with Scratch("proof") as folder:
         again = dataclasses.replace(wanted, model=meaning.given(), inner=names)
         found: list[Expected] = []
         left = max(deadline - time.monotonic(), _LOOKING_SECONDS)
         with Process(SERVE, meaning.megabytes) as runner:
-            expect(runner, again, Path(folder), left, found, [])
+            expect(runner, again, folder.path, left, found, [])
         if not found or found[0].why:
             why = found[0].why if found else "there was no time to look for it"
             if wrong is None:
