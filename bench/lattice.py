@@ -2,7 +2,7 @@
 
     python bench/lattice.py [--output FILE.json]
 
-1. A network of 1,000 nodes (convolutions, poolings, upsamplings, skips by Concat) at 4,096 sizes of both height and
+1. A network of 10,000 nodes (convolutions, poolings, upsamplings, skips by Concat) at 4,096 sizes of both height and
    width: below 2 s.
 2. `trtconv build` of every model of models/ with a dynamic height or length: the share of the stage "sizes", at most
    10 %. The runtime is TensorRT-RTX, no GPU needed.
@@ -95,7 +95,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--output", type=Path)
     output = parser.parse_args().output
-    lattice = [time_lattice(nodes, sizes) for nodes, sizes in ((100, 4096), (1000, 4096), (10_000, 512))]
+    lattice = [time_lattice(nodes, sizes) for nodes, sizes in ((100, 4096), (1000, 4096), (10_000, 4096))]
     for row in lattice:
         print(f"{row['nodes']:>6} nodes x {row['sizes']} sizes: {row['seconds']:.2f} s")
     builds = time_builds()
@@ -104,7 +104,7 @@ def main() -> int:
         print(f"{row['model']:>24}: sizes {sizes:.4f} s of {whole:.3f} s, {row['share']:.1%}")
     if output is not None:
         output.write_text(json.dumps({"lattice": lattice, "builds": builds}, indent=2) + "\n")
-    fast = float(str(lattice[1]["seconds"])) < 2 and all(float(str(row["share"])) <= 0.1 for row in builds)
+    fast = float(str(lattice[-1]["seconds"])) < 2 and all(float(str(row["share"])) <= 0.1 for row in builds)
     return 0 if fast else 1
 
 

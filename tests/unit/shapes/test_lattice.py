@@ -439,16 +439,57 @@ def test_long_ranges_are_looked_at_in_part() -> None:
     assert not lattice.exact
 
 
-def test_a_thousand_nodes_at_four_thousand_sizes() -> None:
-    nodes, weights, current = [], [_weights("w", 2, 2, 3)], "x"
-    for index in range(1000):
-        nodes.append(
-            helper.make_node("Conv", [current, "w"], [f"t{index}"], pads=[1, 1], strides=[1 + (index % 400 == 399)])
-        )
-        current = f"t{index}"
-    nodes.append(helper.make_node("Identity", [current], ["y"]))
-    model = _model(nodes, weights, ["n", 2, "h"])
-    started = time.perf_counter()
-    lattice = Sizes(model).lattice({"n": (1, 1), "h": (1, 4096)})
-    assert time.perf_counter() - started < 2
+def _chain(nodes: int) -> OnnxModel:
+    """Convolutions, of which every 400th halves, and every 400th after doubles again."""
+    made, current = [], "x"
+    for index in range(nodes):
+        name = f"t{index}"
+        if index % 400 == 399:
+            made.append(helper.make_node("Resize", [current, "", "s"], [name], mode="nearest"))
+        else:
+            strides = [1 + (index % 400 == 199)]
+            made.append(helper.make_node("Conv", [current, "w"], [name], pads=[1, 1], strides=strides))
+        current = name
+    made.append(helper.make_node("Identity", [current], ["y"]))
+    scales = numpy_helper.from_array(np.array([1, 1, 2], np.float32), "s")
+    return _model(made, [_weights("w", 2, 2, 3), scales], ["n", 2, "h"])
+
+
+def test_ten_thousand_nodes_at_four_thousand_sizes() -> None:
+    sizes = Sizes(_chain(10_000))
+    started = time.process_time()
+    lattice = sizes.lattice({"n": (1, 1), "h": (1, 4096)})
+    assert time.process_time() - started < 4
     assert lattice.dims["h"].valid is None
+
+
+def test_what_is_repeated_imposes_the_same_by_its_own_name() -> None:
+    blocks = "".join(
+        f"""
+        [down{i}] p{i} = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (x)
+        [up{i}] u{i} = Resize <mode = "nearest"> (p{i}, , s)
+        [join{i}] y{i} = Add (u{i}, x)
+        """
+        for i in range(3)
+    )
+    outputs = ", ".join(f"float[a{i},b{i},c{i},d{i}] y{i}" for i in range(3))
+    model = parse(f"g (float[1,2,h,w] x) => ({outputs}) <float[4] s = {{1, 1, 2, 2}}> {{ {blocks} }}")
+    checks = Sizes(model).run([{"h": 5, "w": 4}, {"h": 4, "w": 8}]).checks
+    assert [c.node.location.node for c in checks] == ["join0", "join1", "join2"]
+    assert all(c.holds.tolist() == [False, True] for c in checks)
+    lattice = Sizes(model).lattice({"h": (2, 64), "w": (2, 64)})
+    assert [(made.location.node, made.dims) for made in lattice.imposed] == [("join0", ("h",)), ("join0", ("w",))]
+
+
+def test_what_differs_in_anything_is_worked_out_anew() -> None:
+    model = parse("""g (float[1,2,h,h] x) => (float[a,b,c,d] y, float[e,f,g,i] z, float[j,k,l,m] v)
+        <float[4] s = {1, 1, 2, 2}, float[4] r = {1, 1, 3, 3}> {
+        p = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (x)
+        q = MaxPool <kernel_shape = [2, 2], strides = [1, 1]> (x)
+        y = Resize <mode = "nearest"> (p, , s)
+        z = Resize <mode = "nearest"> (p, , r)
+        v = Resize <mode = "nearest"> (q, , s)
+    }""")
+    tensors = Sizes(model).run([{"h": 8}, {"h": 10}]).tensors
+    shapes = {name: [np.asarray(num.value).tolist() for num in tensors[name].shape or ()] for name in ("y", "z", "v")}
+    assert {name: shape[2] for name, shape in shapes.items()} == {"y": [8, 10], "z": [12, 15], "v": [14, 18]}

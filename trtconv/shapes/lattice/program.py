@@ -21,6 +21,7 @@ from trtconv.graph.walk import constant_of, reads
 from trtconv.shapes.lattice import elementwise, indexing, reducing, reshaping, windows
 from trtconv.shapes.lattice.number import UNKNOWN, Num
 from trtconv.shapes.lattice.registry import OPERATORS
+from trtconv.shapes.lattice.repeats import Repeats
 from trtconv.shapes.lattice.tensor import MAX_ELEMENTS, Tensor
 from trtconv.shapes.lattice.trial import Node, Opaque, Trial
 
@@ -41,6 +42,7 @@ class Program:
     def __init__(self, model: OnnxModel) -> None:
         self._model = model
         self._work = 0
+        self._repeats: Repeats
         graph = _inlined(model).graph if model.proto.functions else model.proto.graph
         indexed = not model.proto.functions
         self._opset = model.opset
@@ -75,6 +77,7 @@ class Program:
             The conditions that the nodes imposed, and the tensors.
         """
         trial, self._work = Trial(rows), 0
+        self._repeats = Repeats(trial)
         tensors: dict[str, Tensor] = dict(self._constants)
         for name, dims in inputs.items():
             known = (values or {}).get(name)
@@ -110,18 +113,14 @@ class Program:
                 tensors[name] = outputs[position] if position < len(outputs) else Tensor(None)
 
     def _outputs_of(self, trial: Trial, node: Node, inputs: Sequence[Tensor | None]) -> list[Tensor]:
-        function = OPERATORS.get(node.op) if node.domain == "" else None
         try:
-            if function is None:
-                raise Opaque("trtconv does not know the shapes of this operator")
-            made = function(trial, node, inputs)
+            outputs, is_new = self._repeats.outputs(node, inputs, lambda: _made(trial, node, inputs))
         except Opaque as reason:
             return self._unknown(trial, node, inputs, str(reason))
         except _MALFORMED as error:
             # A malformed node must not pass for a valid one, nor stop the others from being looked at.
             return self._unknown(trial, node, inputs, f"it is malformed ({type(error).__name__})")
-        outputs = made if isinstance(made, list) else [made]
-        self._work += trial.rows * sum(1 + len(each.shape or ()) for each in outputs)
+        self._work += (trial.rows if is_new else 1) * sum(1 + len(each.shape or ()) for each in outputs)
         budget.spend("candidates", self._work, f"looking at {trial.rows} sizes at once", node.location)
         blamed = any(each is node for each in trial.data_dependent) or any(map(_vague, inputs))
         if not blamed and any(map(_vague, outputs)):
@@ -181,6 +180,14 @@ class Program:
         if not small or dtype is None or dtype.kind not in "iufb" or (uses_external_data(proto) and dtype.kind == "f"):
             return Tensor(shape, None, dtype)
         return Tensor.of_array(self._model.array(proto))
+
+
+def _made(trial: Trial, node: Node, inputs: Sequence[Tensor | None]) -> list[Tensor]:
+    function = OPERATORS.get(node.op) if node.domain == "" else None
+    if function is None:
+        raise Opaque("trtconv does not know the shapes of this operator")
+    made = function(trial, node, inputs)
+    return made if isinstance(made, list) else [made]
 
 
 def _vague(tensor: Tensor | None) -> bool:
