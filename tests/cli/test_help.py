@@ -20,7 +20,8 @@ FLAGS = {
     "-v --verbose --workspace --optimization-level --timing-cache --version-compatible --hardware-compatibility "
     "--strip-weights "
     "--max-aux-streams --refittable --weight-streaming --sparsity --tf32 --profiling-verbosity --compute-capability "
-    "--cast-io --data --preprocess --error-budget --tolerance --page --budget --follow-links",
+    "--cast-io --data --preprocess --error-budget --tolerance --page --on --keys --insecure --store --then --budget "
+    "--follow-links",
     "check": "--dim --profile --minShapes --optShapes --maxShapes --value --target --no-rewrite --requantize --prove "
     "--format --fail-on --select --ignore --thorough --config --jobs -q --quiet -v --verbose --budget --follow-links",
     "export": "-o --output --input --dynamic --dim --static --arg --weights --output-name --exporter --no-proof "
@@ -40,6 +41,11 @@ FLAGS = {
     "--requantize --target --trials --timeout --format -q --quiet --budget --follow-links",
     "explain": "--target --format -q --quiet --budget --follow-links",
     "sizes": "--dim --format -q --quiet --budget --follow-links",
+    "plan": "--on --keys --insecure --store --then --write --config --format -q --quiet",
+    "worker": "--keys --insecure --store --gpu --name -q --quiet",
+    "farm": "--keys --insecure --store -q --quiet",
+    "run-job": "--gpu --format -q --quiet",
+    "collect": "--format --config --jobs -q --quiet -v --verbose",
     "triton": "--version --force --format -q --quiet",
     "warm": "-o --output --dim --report --trust --time-limit --format -q --quiet",
     "init": "--force --format -q --quiet --budget --follow-links",

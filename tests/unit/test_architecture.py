@@ -36,6 +36,9 @@ MAY_IMPORT = {
 
 DOORS = {
     "click": ["cli/*"],
+    "cryptography": ["engine/farm/keys.py"],
+    "dask": ["engine/farm/addresses.py"],
+    "distributed": ["engine/farm/addresses.py"],
     "typing_extensions": ["core/frozen.py"],
     "tomli": ["core/config.py"],
     "tomllib": ["core/config.py"],

@@ -58,6 +58,19 @@ SCHEMA: dict[str, Any] = {
                 "additionalProperties": False,
             },
         },
+        "farm": {
+            "type": "object",
+            "description": "Other machines that build; keys are given on the command line alone.",
+            "properties": {
+                "address": {"type": "string", "minLength": 1, "description": "As build --on: the scheduler's address."},
+                "store": {
+                    "type": "string",
+                    "minLength": 1,
+                    "description": "As build --store: a folder that machines share, from this file's folder.",
+                },
+            },
+            "additionalProperties": False,
+        },
     },
     "required": ["models"],
     "additionalProperties": False,
@@ -84,10 +97,14 @@ class Config:
     Args:
         path: The file.
         entries: Every model with every one of its targets, in the order of the file.
+        address: The scheduler of the farm that builds; None: none does.
+        store: Folder of engines that machines share.
     """
 
     path: Path
     entries: tuple[Entry, ...]
+    address: str | None = None
+    store: Path | None = None
 
     @property
     def builds(self) -> tuple[BuildRequest, ...]:
@@ -148,7 +165,14 @@ def load(path: Path) -> Config:
     for engine in engines:
         if engines.count(engine) > 1:
             raise InputError(f"{path}: {engine} is the engine of two entries", "Give each model its own 'engine'.")
-    return Config(path, tuple(entries))
+    farm = document.get("farm", {})
+    store = path.parent / farm["store"] if "store" in farm else None
+    return Config(path, tuple(entries), farm.get("address"), store)
+
+
+def settings_fault(table: Mapping[str, Any]) -> str:
+    """Returns what is wrong with a table of settings of a model, without its paths; empty where nothing is."""
+    return next(_faults(table, {"type": "object", "properties": _SETTINGS}, ""), "")
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -170,7 +194,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _defaults(document: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in document.items() if key != "models"}
+    return {key: value for key, value in document.items() if key not in ("models", "farm")}
 
 
 def _entries(model: Mapping[str, Any], file: Path) -> Iterator[Entry]:

@@ -62,6 +62,8 @@ class Option(NamedTuple):
         load: Makes the field's value of the settings' values, None for one that is left out; called where one is
             there. The schema has been checked.
         group: A class whose fields are options; the only setting, if any, is the table that has theirs.
+        save: Makes the settings' values of the field's value, as `load` reads them; default: the value itself, which
+            is the only setting's.
     """
 
     default: Any
@@ -71,6 +73,7 @@ class Option(NamedTuple):
     settings: Mapping[str, Mapping[str, Any]] = {}
     load: Callable[..., Any] | None = None
     group: type | None = None
+    save: Callable[[Any], tuple[Any, ...]] | None = None
 
     def defaulting(self, default: Any) -> Option:
         """Returns the same option, which is one flag, with another default."""
@@ -165,6 +168,26 @@ def of_settings(kind: type, table: Mapping[str, Any]) -> dict[str, Any]:
         InputError: A value cannot be read.
     """
     return {name: each.of_settings(table) for name, each in options(kind) if each.settings.keys() & table.keys()}
+
+
+def to_settings(held: object, kind: type) -> dict[str, Any]:
+    """Returns what `of_settings` reads: the fields that are not as usual, as plain JSON values.
+
+    Args:
+        held: An object that has the options of a class.
+        kind: The class.
+    """
+    table: dict[str, Any] = {}
+    for name, each in options(kind):
+        value = getattr(held, name)
+        if not each.settings or value == each.default:
+            continue
+        if each.group is not None:
+            saved: tuple[Any, ...] = (to_settings(value, each.group),)
+        else:
+            saved = (plain(value),) if each.save is None else each.save(value)
+        table |= {key: found for key, found in zip(each.settings, saved, strict=True) if found not in ([], {})}
+    return table
 
 
 def validate(held: object) -> None:

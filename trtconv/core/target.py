@@ -6,6 +6,7 @@ import re
 
 from trtconv.core.errors import InputError
 from trtconv.core.frozen import frozen
+from trtconv.core.gpus import gpu_label
 
 
 @frozen
@@ -40,15 +41,16 @@ class Target:
     Args:
         family: "rtx" (TensorRT-RTX) or "tensorrt".
         version: (major, minor) where known or asked for, else None.
+        gpu: What the GPU is called, as `core.gpus` has it ("rtx-4090", "cc8.9"); None for any.
     """
 
     family: str
     version: tuple[int, ...] | None = None
+    gpu: str | None = None
 
     def __str__(self) -> str:
-        if self.version is None:
-            return self.family
-        return f"{self.family}-{'.'.join(str(part) for part in self.version)}"
+        version = "" if self.version is None else f"-{'.'.join(str(part) for part in self.version)}"
+        return self.family + version + ("" if self.gpu is None else f"@{self.gpu}")
 
     to_json = __str__
 
@@ -72,14 +74,20 @@ class Target:
 
     @classmethod
     def parse(cls, text: str) -> Target | None:
-        """Reads a `--target`: "auto" (None), "rtx", "tensorrt", "tensorrt-8.6", "rtx-1.7"."""
+        """Reads a `--target`: "auto" (None), "rtx", "tensorrt", "tensorrt-8.6", "rtx-1.7", "tensorrt-10@rtx-4090"."""
         if text == "auto":
             return None
-        match = re.fullmatch(rf"({'|'.join(FAMILIES)})(?:-(\d+(?:\.\d+)*))?", text)
+        match = re.fullmatch(rf"({'|'.join(FAMILIES)})(?:-(\d+(?:\.\d+)*))?(?:@(.*\w.*))?", text)
         if match is None:
-            raise InputError(f"--target {text!r} is unknown", "Use auto, rtx, tensorrt or a version: tensorrt-8.6.")
+            hint = "Use auto, rtx, tensorrt or a version: tensorrt-8.6; and a GPU behind it: tensorrt-10@rtx-4090."
+            raise InputError(f"--target {text!r} is unknown", hint)
         version = tuple(int(part) for part in match[2].split(".")) if match[2] else None
-        return cls(match[1], version)
+        return cls(match[1], version, gpu_label(match[3]) if match[3] else None)
+
+    def fits(self, family: str, version: str) -> bool:
+        """Whether a TensorRT is of the family and version that are asked for; "10.13" is of version 10."""
+        asked = [str(part) for part in self.version or ()]
+        return family == self.family and version.split(".")[: len(asked)] == asked
 
     @classmethod
     def asked(cls, text: str) -> Target | None:

@@ -10,9 +10,9 @@ import os
 import pickle
 import queue
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, Protocol, overload
 
 from trtconv.core.errors import Bug, BuildFailed, TrtconvError
 from trtconv.core.process import Cause, Lost, Process, Tell
@@ -37,60 +37,71 @@ _MODEL_COPIES = 4
 _BUG_HINT = "This is a bug in trtconv. Please report it with the traceback on stderr."
 
 
-def run_all(requests: Sequence[Request], jobs: int | None = None, progress: Progress | None = None) -> list[Result]:
-    """Runs checks and builds in several processes.
+class Executor(Protocol):
+    """Where requests are run: in processes of this machine, or on others."""
+
+    def run(self, requests: Sequence[Request]) -> Generator[tuple[int, Result], None, None]:
+        """Yields each request's number and result, as they come; to close it ends what still runs."""
+
+
+def run_all(requests: Sequence[Request], executor: Executor, progress: Progress | None = None) -> list[Result]:
+    """Runs checks and builds.
 
     Args:
         requests: What to do.
-        jobs: Number of processes; None: as many as the machine's processors and free memory allow.
+        executor: Who does it.
         progress: Told of every request that is done.
 
     Returns:
         One result a request, in their order.
     """
     told = progress or NullProgress()
-    waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
-    for index in range(len(requests)):
-        waiting.put(index)
-    results: list[Result | None] = [None] * len(requests)
-    workers = [Worker() for _ in range(jobs or suitable_jobs(requests))]
-    done: queue.SimpleQueue[int] = queue.SimpleQueue()
-
-    def serve(worker: Worker) -> None:
-        with contextlib.suppress(queue.Empty):
-            while True:
-                index = waiting.get_nowait()
-                results[index] = worker.run(requests[index])
-                done.put(index)
-
-    pool = concurrent.futures.ThreadPoolExecutor(len(workers))
-    try:
-        running = [pool.submit(serve, worker) for worker in workers]
-        _wait(running, done, requests, told)
-    finally:
-        # Also where Ctrl-C came: a worker in a native call hears of nothing else.
-        for worker in workers:
-            worker.close()
-        pool.shutdown(wait=False, cancel_futures=True)
-    return [result for result in results if result is not None]
+    results: dict[int, Result] = {}
+    with told.stage(f"{len(requests)} models"), contextlib.closing(executor.run(requests)) as done:
+        for index, result in done:
+            results[index] = result
+            told.phase(requests[index].model.name, len(results), len(requests))
+    return [results[index] for index in sorted(results)]
 
 
-def _wait(
-    running: list[concurrent.futures.Future[None]],
-    done: queue.SimpleQueue[int],
-    requests: Sequence[Request],
-    progress: Progress,
-) -> None:
-    """Waits for the workers, in slices so that signals get through, and tells of what is done."""
-    number = 0
-    with progress.stage(f"{len(requests)} models"):
-        while not all(future.done() for future in running) or not done.empty():
+class LocalPool:
+    """Runs requests in several processes of this machine.
+
+    Args:
+        jobs: Number of processes; None: as many as the machine's processors and free memory allow.
+    """
+
+    def __init__(self, jobs: int | None = None) -> None:
+        self._jobs = jobs
+
+    def run(self, requests: Sequence[Request]) -> Generator[tuple[int, Result], None, None]:
+        """Yields each request's number and result, as they come."""
+        waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
+        for index in range(len(requests)):
+            waiting.put(index)
+        workers = [Worker() for _ in range(self._jobs or suitable_jobs(requests))]
+        done: queue.SimpleQueue[tuple[int, Result]] = queue.SimpleQueue()
+
+        def serve(worker: Worker) -> None:
             with contextlib.suppress(queue.Empty):
-                index = done.get(timeout=0.2)
-                number += 1
-                progress.phase(requests[index].model.name, number, len(requests))
-    for future in running:
-        future.result()
+                while True:
+                    index = waiting.get_nowait()
+                    done.put((index, worker.run(requests[index])))
+
+        pool = concurrent.futures.ThreadPoolExecutor(len(workers))
+        try:
+            running = [pool.submit(serve, worker) for worker in workers]
+            while not all(future.done() for future in running) or not done.empty():
+                # In slices, so that signals get through.
+                with contextlib.suppress(queue.Empty):
+                    yield done.get(timeout=0.2)
+            for future in running:
+                future.result()
+        finally:
+            # Also where Ctrl-C came: a worker in a native call hears of nothing else.
+            for worker in workers:
+                worker.close()
+            pool.shutdown(wait=False, cancel_futures=True)
 
 
 def suitable_jobs(requests: Sequence[Request]) -> int:
@@ -152,10 +163,11 @@ class Worker:
 
 def serve(request: Request | RewriteRequest, _: Tell) -> str:
     """Runs a request in the process of a `Worker`; returns the result, pickled, as text."""
-    return base64.b64encode(pickle.dumps(_run(request))).decode()
+    return base64.b64encode(pickle.dumps(run_request(request))).decode()
 
 
-def _run(request: Request | RewriteRequest) -> Result | RewriteReport:
+def run_request(request: Request | RewriteRequest) -> Result | RewriteReport:
+    """Runs a request in this process; an exception becomes a `FailedRun`."""
     from trtconv import pipeline
 
     try:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import dataclasses
 import re
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from trtconv.core import codes
-from trtconv.core.dims import ShapeProfile
-from trtconv.core.errors import BuildFailed, InputError
+from trtconv.core.errors import BuildFailed, EnvironmentMissing, InputError
 from trtconv.core.findings import Finding, Severity
+from trtconv.core.gpus import gpu_labels
 from trtconv.core.options import shared
 from trtconv.core.progress import Progress
 from trtconv.core.requests.build import BuildPlan, BuildReport, BuildRequest, BuildSettings
 from trtconv.core.stopwatch import Stopwatch
+from trtconv.core.target import Target
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.provenance import Origin
 from trtconv.pipeline.outputs import (
@@ -62,10 +64,11 @@ def build(request: BuildRequest, progress: Progress | None = None) -> BuildRepor
         model = OnnxModel.load(request.model, hashed=True)
         protect_data(model, request.engine_path, request.report_path, *named_cache(request))
         engine = tensorrt.load(request.target)
-        plan = _plan(request, engine, asked_profiles(model, request))
-        told = {"model": model_identity(model), "runtime": engine.info.to_json(), "inputs": model.inputs}
-        work = _Work(request, model, engine, plan, clock, told)
-        kept = None if request.force else up_to_date(request, work.report())
+        _require_gpu(request.target)
+        asked = planned(request, model, engine.info)
+        told = {"model": asked.model, "runtime": asked.runtime, "inputs": asked.inputs}
+        work = _Work(request, model, engine, asked.plan, clock, told)
+        kept = None if request.force else up_to_date(request, asked)
     if kept is not None:
         return kept
     blob = work.run()
@@ -73,6 +76,46 @@ def build(request: BuildRequest, progress: Progress | None = None) -> BuildRepor
     if blob is not None or request.report is not None:
         write_engine(request, report, blob, clock)
     return report
+
+
+def planned(
+    request: BuildRequest, model: OnnxModel, info: RuntimeInfo, cast_by: Mapping[str, str] | None = None
+) -> BuildReport:
+    """Returns the report that a build begins with: all that determines the engine, and no result.
+
+    Args:
+        request: What to build.
+        model: Its model, as it was loaded.
+        info: The TensorRT that builds, here or on another machine.
+        cast_by: Versions of what a cast depends on there; None: those that are here.
+
+    Raises:
+        InputError: A dimension has no bounds, or wrong ones.
+    """
+    profiles = asked_profiles(model, request)
+    # A family alone means the version that is installed: the plan is then the same however it was asked for.
+    target = Target(info.family, request.target.version) if request.target and request.target.version else info.target
+    asked = profiles if request.rounded or request.split is not None else None
+    if not casts(request.precision, info.capabilities):
+        cast_by = {}
+    elif cast_by is None:
+        from trtconv.precision import apply
+
+        cast_by = apply.tools()
+    plan = BuildPlan(target, profiles, asked, cast_by, **shared(request, BuildSettings))
+    return BuildReport(model_identity(model), plan, info.to_json(), inputs=model.inputs)
+
+
+def _require_gpu(target: Target | None) -> None:
+    """Raises EnvironmentMissing where the GPU here is not the one that is asked for."""
+    if target is None or target.gpu is None:
+        return
+    card = tensorrt.card()
+    if card is None or target.gpu not in gpu_labels(card.name, card.capability):
+        raise EnvironmentMissing(
+            f"{target} was asked for, but the GPU here is {card.name if card else 'none that CUDA offers'}",
+            "Build it where that GPU is: --on ADDRESS, or trtconv plan --write (docs/farm.md).",
+        )
 
 
 @dataclasses.dataclass
@@ -248,15 +291,3 @@ def _with_narrower(
         return findings
     offer = f"The ranges are too wide for the builder. It does build with {'; or with '.join([*built[1:], built[0]])}."
     return tuple(dataclasses.replace(f, fix=offer) if f is refused[0] else f for f in findings)
-
-
-def _plan(request: BuildRequest, engine: Runtime, profiles: tuple[ShapeProfile, ...]) -> BuildPlan:
-    # A family alone means the version that is installed: the plan is then the same however it was asked for.
-    target = request.target if request.target and request.target.version else engine.info.target
-    asked = profiles if request.rounded or request.split is not None else None
-    cast_by: dict[str, str] = {}
-    if casts(request.precision, engine.info.capabilities):
-        from trtconv.precision import apply
-
-        cast_by = apply.tools()
-    return BuildPlan(target, profiles, asked, cast_by, **shared(request, BuildSettings))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,22 @@ def file_identity(path: Path, data: bytes | memoryview) -> dict[str, Any]:
     return {"path": str(path), "sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
 
 
+def identity(report: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what of the JSON of a build's report determines the engine.
+
+    The code and the model determine the rewritten model, and with the plan the profiles. An engine of TensorRT-RTX
+    does not depend on the GPU that happened to be where it was built.
+
+    Raises:
+        KeyError, TypeError: It is no such report.
+    """
+    runtime = dict(report["runtime"])
+    if runtime["family"] == "rtx":
+        del runtime["gpu"]
+    same = {key: report[key] for key in ("schema", "trtconv", "source", "plan")}
+    return {**same, "runtime": runtime, "model": report["model"]["sha256"]}
+
+
 def up_to_date(request: BuildRequest, asked: BuildReport) -> BuildReport | None:
     """Returns a report of the engine that is there, if it was built from just this model, plan and runtime."""
     new = json.loads(json.dumps(asked.to_json()))
@@ -97,9 +114,7 @@ def up_to_date(request: BuildRequest, asked: BuildReport) -> BuildReport | None:
         if CHECKSUM not in old:
             return None
         engine = sha256_of(request.engine_path)
-        # The profiles follow from the plan and the model.
-        same = all(old[key] == new[key] for key in ("schema", "trtconv", "source", "plan", "runtime", "exit_code"))
-        if not same or old["model"]["sha256"] != new["model"]["sha256"] or old["engine"]["sha256"] != engine:
+        if identity(old) != identity(new) or old["exit_code"] or old["engine"]["sha256"] != engine:
             return None
         kept = asked.kept(old)
         found, ignored = request.selection.divide((*kept.findings, *(each.finding for each in kept.ignored)))

@@ -13,6 +13,8 @@ from trtconv.core import config
 from trtconv.core.dims import Range
 from trtconv.core.errors import InputError
 from trtconv.core.findings import Severity
+from trtconv.core.options import of_settings, to_settings
+from trtconv.core.requests.build import BuildRequest
 from trtconv.core.target import Target
 
 FULL = """
@@ -135,3 +137,25 @@ def test_schema_for_editors_is_up_to_date_and_agrees() -> None:
     jsonschema.validate(config.tomllib.loads(FULL), schema)
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({"models": [{"path": "a", "dim": {}}]}, schema)
+
+
+def test_settings_are_written_as_they_are_read(tmp_path: Path) -> None:
+    options = 'options = { workspace = "2G", max-aux-streams = 0, compute-capabilities = ["8.9"], tf32 = false }'
+    values = 'values = { size = "64x64:128x128:256x256" }'
+    text = FULL.replace('precision = "as-is"', f'precision = "fp16"\nsplit = 3\nround = true\n{options}\n{values}')
+    for build in config.load(write(tmp_path, text)).builds:
+        table = json.loads(json.dumps(to_settings(build, BuildRequest)))
+        assert config.settings_fault(table) == ""
+        assert BuildRequest(build.model, build.engine, **of_settings(BuildRequest, table)) == build
+
+
+def test_a_farm(tmp_path: Path) -> None:
+    farm = '[farm]\naddress = "tls://farm:8786"\nstore = "engines"\n'
+    found = config.load(write(tmp_path, FULL + farm))
+    assert (found.address, found.store) == ("tls://farm:8786", tmp_path / "engines")
+    with pytest.raises(InputError, match=r"no key farm\.keys"):
+        config.load(write(tmp_path, FULL + farm + 'keys = "theirs"\n'))
+    gpus = config.load(
+        write(tmp_path, 'targets = ["rtx@L4", "tensorrt-10@cc8.9"]\n[[models]]\npath = "a.onnx"\n')
+    ).builds
+    assert [build.engine_path.name for build in gpus] == ["a.rtx@l4.engine", "a.tensorrt-10@cc8.9.engine"]

@@ -147,6 +147,7 @@ def of_networks(trt: Any, script: Script) -> dict[str, dict[str, Any]]:
         "IDeconvolutionLayer": layer_members
         | {name: kept(name) for name in (*SPATIAL, "num_groups", "num_output_maps", "bias", "padding_mode")},
         "INetworkDefinition": {
+            "name": "",
             "num_inputs": 1,
             "num_outputs": 1,
             "num_layers": property(lambda self: len(script.layers)),

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from trtconv.cli import options
-from trtconv.cli.commands.many import ManyFlags, build_all, configured, each_of, for_target
+from trtconv.cli.commands.farming import build_on, farm_of
+from trtconv.cli.commands.many import ManyFlags, configured, each_of, for_target, whole
 from trtconv.cli.process import status
 from trtconv.cli.process.isolated import IsolatedCommand, follow_log
 from trtconv.cli.process.outcome import Outcome
@@ -18,6 +19,7 @@ from trtconv.cli.timing_folder import cache_folder, timing_folder
 from trtconv.core.errors import InputError
 from trtconv.core.files import atomic_write, check_writable, real_path, with_ending
 from trtconv.core.requests.build import BuildRequest
+from trtconv.core.requests.farm import FarmRequest
 from trtconv.core.requests.quantize import QuantizeRequest, Quantizing
 
 if TYPE_CHECKING:
@@ -44,7 +46,7 @@ def _requests(
 @click.command(
     "build",
     cls=IsolatedCommand,
-    alone=lambda params: params["model"] is not None,
+    alone=lambda params: params["model"] is not None and params["on"] is None,
     short_help="Convert an ONNX model into a TensorRT engine.",
     epilog="""\b
 Examples:
@@ -65,6 +67,9 @@ Examples:
     trtconv build
   From a float model to an int8 engine; also writes gan.int8.onnx:
     trtconv build gan.onnx --precision int8 --data samples/
+  On the machines that have the GPUs (docs/farm.md), and measured there:
+    trtconv build unet.onnx --dim batch=1 --dim height=256 --dim width=256 --target tensorrt-10@rtx-4090 \\
+      --on tls://farm:8786 --keys keys --then verify,bench
   In a script:
     trtconv build unet.onnx --dim batch=1 --dim height=256 --dim width=256 --format json -q | jq -e .engine.bytes
 
@@ -77,12 +82,14 @@ Exit status: 0 built, or up to date; 1 the model failed; 2 a bad call or an unre
 @options.for_models
 @options.asking(BuildRequest)
 @options.asking(Quantizing)
+@options.asking(FarmRequest)
 @click.option("--page", metavar="FILE.html", help="Write a page about the engine too; see trtconv report.")
 @options.format_option("text", "json")
 @options.many_options
 def command(
     asked: options.Asked[BuildRequest],
     quantizing: options.Asked[Quantizing],
+    farming: options.Asked[FarmRequest],
     model: str | None,
     page: str | None,
     **many: Any,
@@ -106,18 +113,25 @@ def command(
         if page is not None:
             raise InputError("--page goes with a MODEL", "trtconv report FOLDER writes one page about many engines.")
         quantizing.refuse_single()
-        return build_all(flags, asked.values["force"], timing_folder())
-    from trtconv import pipeline
-    from trtconv.cli.formats import json, text
-
-    config, requests = _requests(asked, model, flags)
+        return _build_listed(flags, asked.values["force"], farming)
+    listing, requests = _requests(asked, model, flags)
+    farm = farm_of(farming, listing)
+    if farm is not None:
+        return _build_on_farm(farm, requests, flags, listing, only=quantizing.values["data"] is page is None)
     if quantizing.values["data"] is not None:
         return _quantize_and_build(flags, requests, quantizing, page)
     if len(requests) > 1:
         if page is not None:
             raise InputError(f"{model} has several targets, and --page writes of one", "Add --target.")
-        return each_of(requests, flags, config)
-    (request,) = requests
+        return each_of(requests, flags, listing)
+    return _build_here(flags, requests[0], page)
+
+
+def _build_here(flags: ManyFlags, request: BuildRequest, page: str | None) -> Outcome:
+    """Builds one engine on this machine, and tells all of it."""
+    from trtconv import pipeline
+    from trtconv.cli.formats import json, text
+
     follow_log()
     for path in (request.engine_path, request.report_path, *([] if page is None else [Path(page)])):
         status.announce(status.OUTPUT, str(path.absolute()))
@@ -129,6 +143,23 @@ def command(
         _write_page(Path(page), request, report)
     render = json.render(report.to_json()) if flags.output_format == "json" else text.build_text(report, flags.verbose)
     return Outcome(render, report.exit_code)
+
+
+def _build_listed(flags: ManyFlags, force: bool, farming: options.Asked[FarmRequest]) -> Outcome:
+    """Builds every model of the configuration."""
+    config = whole(flags)
+    folder = timing_folder()
+    builds = [dataclasses.replace(build, force=force, timing_folder=folder) for build in config.builds]
+    farm = farm_of(farming, config)
+    return each_of(builds, flags, config) if farm is None else build_on(farm, builds, flags, config)
+
+
+def _build_on_farm(
+    farm: FarmRequest, requests: list[BuildRequest], flags: ManyFlags, config: Config | None, only: bool
+) -> Outcome:
+    if not only:
+        raise InputError("--data and --page are not for a farm", "Run trtconv quantize before, or report after it.")
+    return build_on(farm, requests, flags, config, alone=len(requests) == 1)
 
 
 def _check_page(page: Path, request: BuildRequest) -> None:

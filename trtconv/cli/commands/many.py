@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +16,7 @@ from trtconv.core.frozen import frozen
 if TYPE_CHECKING:
     from trtconv.core.config import Config, Entry
     from trtconv.core.requests.check import CheckReport, FailedRun
-    from trtconv.pipeline.batch import Request, Result
+    from trtconv.pipeline.batch import Executor, Request, Result
 
 
 CI_FORMATS = ("sarif", "github", "junit")
@@ -42,13 +41,31 @@ class ManyFlags:
 
 def check_all(flags: ManyFlags) -> Outcome:
     """Runs `check` on every model of the configuration."""
-    config = _config(flags)
-    return _run([entry.check for entry in config.entries], flags, config)
+    config = whole(flags)
+    return each_of([entry.check for entry in config.entries], flags, config)
 
 
-def each_of(requests: Sequence[Request], flags: ManyFlags, config: Config | None) -> Outcome:
-    """Runs `check` or `build` on the models of the command line."""
-    return _run(requests, flags, config)
+def each_of(
+    requests: Sequence[Request], flags: ManyFlags, config: Config | None, executor: Executor | None = None
+) -> Outcome:
+    """Runs `check` or `build` on several models.
+
+    Args:
+        requests: What to do.
+        flags: How it is told.
+        config: The configuration that lists them, if any does.
+        executor: Who does it; None: processes of this machine.
+    """
+    from trtconv.pipeline.batch import LocalPool, run_all
+
+    with show_progress(flags.quiet) as progress:
+        results = run_all(requests, executor or LocalPool(flags.jobs), progress)
+    return told(results, flags, config)
+
+
+def told(results: list[Result], flags: ManyFlags, config: Config | None) -> Outcome:
+    """Returns what a command about many models ends with."""
+    return Outcome(_render(flags, config, results), _exit_code(results), flags.output_format == "github")
 
 
 def configured(flags: ManyFlags, models: Sequence[str]) -> tuple[Config | None, list[tuple[Entry, ...]]]:
@@ -88,28 +105,19 @@ def for_target(entries: Sequence[Entry], target: str | None) -> list[Entry]:
     return [e for e in entries if str(e.check.target or "auto") == target][:1] or list(entries[:1])
 
 
-def build_all(flags: ManyFlags, force: bool, timing_folder: Path | None) -> Outcome:
-    """Runs `build` on every model of the configuration."""
-    config = _config(flags)
-    asked = [dataclasses.replace(build, force=force, timing_folder=timing_folder) for build in config.builds]
-    return _run(asked, flags, config)
-
-
-def _run(requests: Sequence[Request], flags: ManyFlags, config: Config | None) -> Outcome:
-    from trtconv.pipeline.batch import run_all
-
-    with show_progress(flags.quiet) as progress:
-        results = run_all(requests, flags.jobs, progress)
-    return Outcome(_render(flags, config, results), _exit_code(results), flags.output_format == "github")
-
-
 def _exit_code(results: list[Result]) -> int:
     from trtconv.pipeline.batch import worst_exit_code
 
     return worst_exit_code([result.exit_code for result in results])
 
 
-def _config(flags: ManyFlags) -> Config:
+def whole(flags: ManyFlags) -> Config:
+    """Returns the configuration that says which models are meant.
+
+    Raises:
+        InputError: It cannot be read.
+        click.UsageError: There is none.
+    """
     from trtconv.core import config
 
     path = Path(flags.config) if flags.config is not None else _nearest()

@@ -329,10 +329,12 @@ def _run_line(result: CheckReport | BuildReport | FailedRun) -> str:
     if isinstance(result, FailedRun):
         # Most messages begin with the path themselves.
         said = result.message.partition("\n")[0].removeprefix(result.model).removeprefix(":").strip()
-        return f"{leading(result.model)} for {clean(f'{result.target}: {said}')}"
+        where = f" (on {result.worker})" if result.worker else ""
+        return f"{leading(result.model)} for {clean(f'{result.target}: {said}{where}')}"
     if isinstance(result, CheckReport):
         return run_summary(result)
-    return f"{_verdict(result).removesuffix(_REBUILD)} for {result.plan.target}"
+    where = clean(f", on {result.worker}") if result.worker else ""
+    return f"{_verdict(result).removesuffix(_REBUILD)} for {result.plan.target}{where}"
 
 
 def rewrite_text(report: RewriteReport) -> str:

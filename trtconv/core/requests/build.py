@@ -127,7 +127,7 @@ class BuildPlan(BuildSettings):
 class BuildReport(
     Document,
     keys="schema trtconv source model plan profiles dims lattice notes cast edits skipped findings ignored proof "
-    "runtime engine seconds io inputs up_to_date exit_code",
+    "runtime worker engine seconds io inputs up_to_date exit_code",
 ):
     """What a build did. `to_json` is the document beside the engine; its keys are documented in docs/reports.md.
 
@@ -149,6 +149,7 @@ class BuildReport(
         cast: How the graph was cast to the precision, and how far it is from the model; None where it was not.
         ignored: Findings that were asked to be left out.
         proof: What was proven of the parsed network; None where nothing was to be.
+        worker: Name of the machine of a farm that built it; None for this one.
     """
 
     model: dict[str, Any]
@@ -168,6 +169,7 @@ class BuildReport(
     cast: dict[str, Any] | None = None
     ignored: tuple[Ignored, ...] = ()
     proof: dict[str, Any] | None = None
+    worker: str | None = None
 
     @property
     def profiles(self) -> tuple[ShapeProfile, ...]:
@@ -204,13 +206,14 @@ class BuildReport(
             skipped=tuple(Skip(s["pass"], s["node"], s["reason"]) for s in old["skipped"]),
             findings=tuple(decoded(Finding, f) for f in old["findings"]),
             io=tuple(decoded(TensorInfo, t) for t in old["io"]),
-            engine=dict(old["engine"]),
+            engine=old["engine"] and dict(old["engine"]),
             plan=dataclasses.replace(self.plan, profiles=profiles_from_json(old)),
             lattice=old["lattice"],
             notes=tuple(old["notes"]),
             cast=old["cast"],
             ignored=tuple(Ignored(decoded(Finding, each), each["reason"]) for each in old["ignored"]),
             proof=old["proof"],
+            worker=old.get("worker"),
             up_to_date=True,
         )
 

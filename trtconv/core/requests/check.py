@@ -109,7 +109,11 @@ class CheckReport(
 
 @frozen
 class FailedRun:
-    """One of several checks or builds that ended with an exception; fields as in the boundary's error document."""
+    """One of several checks or builds that ended with an exception; fields as in the boundary's error document.
+
+    Args:
+        worker: Name of the machine of a farm where that was; None for this one.
+    """
 
     model: str
     target: str
@@ -117,6 +121,7 @@ class FailedRun:
     message: str
     hint: str
     exit_code: int
+    worker: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Returns the failure as plain JSON values."""
@@ -125,6 +130,7 @@ class FailedRun:
             "schema": SCHEMA,
             "model": {"path": self.model},
             "target": self.target,
+            **({"worker": self.worker} if self.worker else {}),
             "error": error,
             "exit_code": self.exit_code,
         }

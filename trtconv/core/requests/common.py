@@ -15,7 +15,7 @@ from trtconv.core.dim_flags import (
     write_values,
 )
 from trtconv.core.dims import Range
-from trtconv.core.encode import Document
+from trtconv.core.encode import Document, plain
 from trtconv.core.findings import Severity
 from trtconv.core.frozen import frozen
 from trtconv.core.options import Flag, Option, option
@@ -112,6 +112,7 @@ PROFILES: Any = Option(
         }
     },
     load=lambda profiles: tuple(_bounds(profile) for profile in profiles),
+    save=lambda profiles: ([plain(profile) for profile in profiles],),
 )
 """One entry an optimization profile, each laid over `dims`; empty means one profile from `dims`."""
 
@@ -130,13 +131,14 @@ VALUES: Any = option(
         "additionalProperties": {"type": ["string", "integer"]},
     },
     load=lambda table: parse_values([f"{name}={text}" for name, text in table.items()]),
+    save=lambda values: (dict(text.rsplit("=", 1) for text in write_values(values)),),
 )
 """Bounds of the elements of inputs that hold shapes or counts."""
 
 TARGET: Any = option(
     "--target",
     "auto (the installed tensorrt if it works here, else rtx), rtx, tensorrt, or a version to check against, such "
-    "as tensorrt-8.6.",
+    "as tensorrt-8.6; with @ and a GPU, tensorrt-10@rtx-4090 or @cc8.9, to build on that GPU alone.",
     metavar="TARGET",
     default=None,
     absent="auto",
@@ -144,11 +146,12 @@ TARGET: Any = option(
     key="targets",
     schema={
         "type": "array",
-        "items": {"type": "string", "pattern": r"^(auto|(rtx|tensorrt)(-\d+(\.\d+)*)?)$"},
+        "items": {"type": "string", "pattern": r"^(auto|(rtx|tensorrt)(-\d+(\.\d+)*)?(@.+)?)$"},
         "minItems": 1,
         "description": "What to check against and build for; default: auto, the TensorRT that is installed.",
     },
     load=lambda targets: Target.asked(targets[0]),
+    save=lambda target: ([str(target)],),
 )
 """None picks the installed runtime."""
 
@@ -203,6 +206,7 @@ FAIL_ON: Any = option(
     key="fail-on",
     about="Lowest severity of a finding that fails; default: error.",
     load=_severity,
+    save=lambda severity: ("never" if severity is None else severity.value,),
 )
 """Lowest severity of a finding that fails; None: never."""
 
@@ -246,5 +250,9 @@ SELECTION: Any = Option(
         },
     },
     load=lambda select, ignore: Selection(tuple(select or ()), {each["code"]: each["reason"] for each in ignore or ()}),
+    save=lambda chosen: (
+        list(chosen.select),
+        [{"code": code, "reason": reason or "asked for"} for code, reason in chosen.ignore.items()],
+    ),
 )
 """Which findings count."""

@@ -37,6 +37,7 @@ REPORT: dict[Any, Any] = {
     "findings": [{str: object}],
     "ignored": [{str: object}],
     "runtime": {"family": str, "version": str, "gpu": (str, type(None))},
+    "worker": (str, type(None)),
     "engine": (_FILE, type(None)),
     "seconds": {str: _NUMBER},
     "io": [{"name": str, "kind": str, "dtype": str, "shape": _DIMS}],

@@ -14,6 +14,7 @@ from trtconv.runtimes.tensorrt.base import (
     RuntimeInfo,
     RuntimeStatus,
 )
+from trtconv.runtimes.tensorrt.gpu import card
 from trtconv.runtimes.tensorrt.loader import available, load, load_engines
 from trtconv.runtimes.tensorrt.logger import follow_log
 
@@ -31,6 +32,7 @@ __all__ = [
     "RuntimeInfo",
     "RuntimeStatus",
     "available",
+    "card",
     "follow_log",
     "load",
     "load_engines",

@@ -106,6 +106,8 @@ class Installed:
         trt = self._trt
         with self._log.session() as session:
             network = self._builder.create_network(self._network_flags())
+            # Else it is called by a number, and no two engines that a process builds are the same.
+            network.name = "network"
             parser = trt.OnnxParser(network, self._log.quiet)
             try:
                 accepted = parser.parse(model, _as_text(path))

@@ -1,0 +1,262 @@
+"""Engines built by a farm: a real scheduler and real workers on this machine, with TLS; and jobs without a farm."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from support.farm import LocalFarm
+from support.onnx_models import parse
+from support.paths import ROOT
+from trtconv.core.errors import EnvironmentMissing
+from trtconv.core.requests.build import BuildRequest
+from trtconv.core.requests.farm import FarmRequest
+from trtconv.core.target import Target
+from trtconv.engine.farm.cluster import Farm
+
+pytestmark = [
+    pytest.mark.skipif(importlib.util.find_spec("tensorrt_rtx") is None, reason="needs tensorrt-rtx"),
+    pytest.mark.skipif(sys.platform == "win32", reason="POSIX paths and signals"),
+]
+
+MODELS = ("a", "b", "c", "d", "e", "f")
+TINY = """
+<ir_version: 8, opset_import: ["" : 17]>
+g (float[n,4] x) => (float[n,4] y) { h = Mul(x, w) y = Add(h, w) }
+"""
+CONFIG = 'prove = "none"\ntargets = ["rtx", "rtx@card"]\ndims = { n = "1:2:4" }\n'
+HOLD = """
+import pathlib, time
+from trtconv.engine.farm.running import JobRunner
+real = JobRunner.run
+def held(self, job, fetch, unwanted=None):
+    pathlib.Path("begun").touch()
+    while not unwanted() and not pathlib.Path("go").exists():
+        time.sleep(0.02)
+    pathlib.Path("ended").touch()
+    return real(self, job, fetch, unwanted)
+JobRunner.run = held
+"""
+"""A worker whose builds take until a file `go` is there."""
+SECONDS = 300.0
+
+
+def write_project(folder: Path, names: tuple[str, ...] = MODELS, config: str = CONFIG) -> Path:
+    folder.mkdir(exist_ok=True)
+    for number, name in enumerate(names):
+        proto = parse(TINY)
+        weight = np.arange(4, dtype=np.float32) + number
+        proto.graph.initializer.append(onnx.numpy_helper.from_array(weight, "w"))
+        # One has its weights beside it.
+        onnx.save(proto, folder / f"{name}.onnx", save_as_external_data=name == "b", location="b.bin", size_threshold=0)
+    tables = "".join(f'[[models]]\npath = "{name}.onnx"\n' for name in names)
+    (folder / "trtconv.toml").write_text(config + tables)
+    return folder
+
+
+@pytest.fixture
+def farm(tmp_path: Path) -> Iterator[LocalFarm]:
+    folder = tmp_path / "farm"
+    folder.mkdir()
+    with LocalFarm(folder) as started:
+        yield started
+
+
+def document(call: Any, *arguments: str) -> dict[str, Any]:
+    ended = call(*arguments, "-q", "--format", "json")
+    found: dict[str, Any] = json.loads(ended.out)
+    assert found["exit_code"] == ended.code
+    return found
+
+
+def until(path: Path) -> None:
+    end = time.monotonic() + SECONDS
+    while not path.exists():
+        assert time.monotonic() < end, f"{path.name} does not come"
+        time.sleep(0.02)
+
+
+def test_a_farm_builds_what_a_machine_of_its_own_would(
+    call: Any, farm: LocalFarm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = write_project(tmp_path / "project")
+    monkeypatch.chdir(project)
+    farm.begin("one")
+    farm.begin("two", "--gpu", "Some CARD")
+    assert farm.wait_for("one").split(" offers ")[1].startswith("rtx-1")
+    assert "on some-card to tls://127.0.0.1" in farm.wait_for("two")
+    (project / "trtconv.toml").write_text((project / "trtconv.toml").read_text().replace("@card", "@some-card"))
+
+    states = [job["state"] for job in document(call, "plan", *farm.flags)["jobs"]]
+    assert states == ["to-build"] * 12
+    built = document(call, "build", *farm.flags)
+    assert built["summary"] == {"runs": 12, "ok": 12, "up_to_date": 0, "failed": 0, "exit_code": 0}
+    assert {run["worker"] for run in built["runs"][1::2]} == {"two"}
+    assert {run["worker"] for run in built["runs"]} == {"one", "two"}
+    engines = {path.name: path.read_bytes() for path in project.glob("*.engine")}
+    assert len(engines) == 12
+
+    again = document(call, "build", *farm.flags)
+    assert again["summary"]["up_to_date"] == 12
+    assert [job["state"] for job in document(call, "plan", *farm.flags)["jobs"]] == ["up-to-date"] * 12
+    assert document(call, "build", "--on", "here", "a.onnx", "--target", "rtx")["up_to_date"]
+
+    for name in ("a", "b"):
+        local = document(call, "build", f"{name}.onnx", "--target", "rtx", "-o", "local.engine")
+        assert local["worker"] is None
+        assert (
+            (project / "local.engine").read_bytes()
+            == engines[f"{name}.rtx.engine"]
+            == engines[f"{name}.rtx@some-card.engine"]
+        )
+
+    verified = document(call, "build", "c.onnx", "--target", "rtx", *farm.flags, "--then", "verify")
+    assert (verified["exit_code"], verified["up_to_date"]) == (0, False)
+    proof = json.loads((project / "c.rtx.engine.verify.json").read_text())
+    assert (proof["exit_code"], proof["model"]["path"], proof["engine"]["path"]) == (0, "c.onnx", "c.rtx.engine")
+    assert proof["engine"]["sha256"] == verified["engine"]["sha256"]
+
+    (project / "d.onnx").write_bytes(b"no model")
+    (project / "e.rtx.engine").unlink()
+    broken = document(call, "build", *farm.flags)
+    assert [run["exit_code"] for run in broken["runs"]] == [0] * 6 + [2, 2] + [0] * 4
+    assert (project / "e.rtx.engine").read_bytes() == engines["e.rtx.engine"]
+
+    lacking = call("build", "a.onnx", "--target", "rtx@h100", *farm.flags, "-q")
+    assert lacking.code == 4
+    assert "nobody in the farm can build for rtx@h100; there is rtx-1" in lacking.err
+    with pytest.raises(EnvironmentMissing, match="nobody"):
+        asked_of_nobody(farm)
+
+
+def asked_of_nobody(farm: LocalFarm) -> None:
+    """Asks for what nobody has; that it takes no second is about us, not about how long libraries take to load."""
+    joined = Farm(FarmRequest(on=farm.address, keys=farm.keys))
+    started = time.process_time()
+    try:
+        list(joined.run([BuildRequest(Path("a.onnx"), target=Target("tensorrt", (8, 6), "h100"))]))
+    finally:
+        assert time.process_time() - started < 1
+
+
+def start_client(project: Path, farm: LocalFarm) -> subprocess.Popen[bytes]:
+    """Starts `trtconv build` in a process of its own."""
+    main = "import sys; from trtconv.cli import main; sys.exit(main())"
+    command = [sys.executable, "-c", main, "build", *farm.flags, "-q", "--format", "json"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(command, cwd=project, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+
+
+def test_whoever_is_killed_costs_no_more_than_what_it_was_at(farm: LocalFarm, tmp_path: Path) -> None:
+    project = write_project(tmp_path / "project", ("a", "b"))
+    config = (project / "trtconv.toml").read_text()
+    (project / "trtconv.toml").write_text(config.replace('path = "b.onnx"', 'path = "b.onnx"\ntargets = ["rtx"]'))
+    farm.begin("fast")
+    farm.begin("slow", "--gpu", "card", code=HOLD)
+    farm.wait_for("fast")
+    farm.wait_for("slow")
+    # Of the two that can build for rtx, the one that is not held.
+    (farm.folder / "go").touch()
+    with start_client(project, farm) as client:
+        out, _ = client.communicate(timeout=SECONDS)
+    assert json.loads(out)["summary"]["ok"] == 3
+    for name in ("go", "begun", "ended"):
+        (farm.folder / name).unlink(missing_ok=True)
+    (project / "a.rtx@card.engine").unlink()
+
+    # A client that is killed: what it waits for is ended, and what was finished stays.
+    with start_client(project, farm) as client:
+        until(farm.folder / "begun")
+        client.kill()
+    until(farm.folder / "ended")
+    for name in ("begun", "ended"):
+        (farm.folder / name).unlink()
+
+    # A worker that is killed: one row fails, and is not tried anywhere else.
+    with start_client(project, farm) as client:
+        until(farm.folder / "begun")
+        farm.kill("slow")
+        out, _ = client.communicate(timeout=SECONDS)
+    found = json.loads(out)
+    assert (client.returncode, found["summary"]["up_to_date"], found["summary"]["failed"]) == (1, 2, 1)
+    (failed,) = [run for run in found["runs"] if run["exit_code"]]
+    assert failed["target"] == "rtx@card"
+    assert "the worker slow died" in failed["error"]["message"]
+    assert not (project / "a.rtx@card.engine").exists()
+
+
+def test_ctrl_c_ends_the_build_where_it_is(farm: LocalFarm, tmp_path: Path) -> None:
+    project = write_project(tmp_path / "project", ("a",), CONFIG.replace('"rtx", ', ""))
+    farm.worker("slow", "--gpu", "card", code=HOLD)
+    with start_client(project, farm) as client:
+        until(farm.folder / "begun")
+        client.send_signal(signal.SIGINT)
+        client.communicate(timeout=SECONDS)
+    assert client.returncode == 130
+    until(farm.folder / "ended")
+    assert not list(project.glob("*.engine*"))
+
+
+def test_jobs_without_a_farm(call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project = write_project(tmp_path / "project", ("a", "b"))
+    monkeypatch.chdir(project)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert call("plan").code == 4
+    planned = document(call, "plan", "--write", "jobs")
+    assert [job["state"] for job in planned["jobs"]] == ["to-build"] * 4
+    keys = [job["key"] for job in planned["jobs"]]
+    assert {path.stem for path in Path("jobs").glob("*.json")} == set(keys)
+
+    missing = document(call, "collect", "out")
+    assert (missing["exit_code"], missing["summary"]["failed"]) == (4, 4)
+    assert call("run-job", f"jobs/{keys[0]}.json", "out").code == 0
+    refused = call("run-job", f"jobs/{keys[1]}.json", "out")
+    assert (refused.code, "is for rtx@card" in refused.err) == (4, True)
+    assert call("run-job", f"jobs/{keys[1]}.json", "other", "--gpu", "card").code == 0
+    some = document(call, "collect", "out", "other")
+    assert [run["exit_code"] for run in some["runs"]] == [0, 0, 4, 4]
+    assert Path("a.rtx.engine").read_bytes() == Path("a.rtx@card.engine").read_bytes()
+    assert [job["state"] for job in document(call, "plan", "--write", "more")["jobs"]][:2] == ["up-to-date"] * 2
+    assert "has the result" in call("run-job", f"jobs/{keys[0]}.json", "out").out
+
+
+def test_what_was_changed_on_its_way_is_refused(call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project = write_project(tmp_path / "project", ("a",), CONFIG.replace(', "rtx@card"', ""))
+    monkeypatch.chdir(project)
+    (job,) = document(call, "plan", "--write", "jobs")["jobs"]
+    path = Path("jobs", f"{job['key']}.json")
+    assert call("run-job", str(path), "out").code == 0
+    result = Path("out", f"{job['key']}.result.json")
+    good = result.read_text()
+    (engine,) = [each for each in Path("out", "sha256").rglob("*") if each.is_file()]
+
+    engine.write_bytes(b"others")
+    assert "SHA-256" in call("collect", "out").out
+    for change in (("report", {}), ("job", "0" * 64), ("error", 7), ("report", None)):
+        result.write_text(json.dumps({**json.loads(good), **dict([change])}))
+        assert call("collect", "out").code in (1, 2)
+        assert not Path("a.engine").exists()
+    changed = json.loads(good)
+    changed["report"]["plan"]["precision"] = "fp16"
+    result.write_text(json.dumps(changed))
+    assert "changed after it was written" in call("collect", "out").out
+
+    text = path.read_text()
+    path.write_text(text.replace('"1:2:4"', '"1:2:8"'))
+    assert "was changed" in call("run-job", str(path), "out").err
+    path.write_text(text)
+    next(each for each in Path("jobs", "sha256").rglob("*") if each.is_file()).write_bytes(b"another model")
+    ended = call("run-job", str(path), "new", "--format", "json")
+    assert (ended.code, "SHA-256" in json.loads(ended.out)["error"]["message"]) == (2, True)

@@ -1,0 +1,129 @@
+"""A build as data: its name, its files, and what is refused of one that comes from elsewhere."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from support.onnx_models import parse
+from trtconv.core.dims import Range
+from trtconv.core.errors import EnvironmentMissing, InputError
+from trtconv.core.requests.build import BuildRequest
+from trtconv.core.target import Target
+from trtconv.engine.farm.job import BuildJob, contents
+from trtconv.engine.farm.store import Store, intact
+from trtconv.graph.model import OnnxModel
+
+ADD = """
+<ir_version: 8, opset_import: ["" : 17]>
+g (float[n,4] x) => (float[n,4] y) <float[4] w> { y = Add(x, w) }
+"""
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    proto = parse(ADD.replace("<float[4] w>", ""))
+    weight = onnx.numpy_helper.from_array(np.arange(4, dtype=np.float32), "w")
+    proto.graph.initializer.append(weight)
+    path = tmp_path / "some name.onnx"
+    onnx.save(proto, path, save_as_external_data=True, location="some weights.bin", size_threshold=0)
+    return path
+
+
+def job_of(path: Path, **changes: Any) -> BuildJob:
+    request = BuildRequest(path, dims={"n": Range(1, 2, 4)}, target=Target("rtx", None, "l4"), **changes)
+    return BuildJob.of(request, OnnxModel.load(path, hashed=True), "1.7.1.116", ("verify",))
+
+
+def test_it_is_read_as_it_was_written(model: Path) -> None:
+    job = job_of(model, precision="fp16")
+    assert BuildJob.read(json.dumps(job.to_json())) == job
+    request = job.request(Path("engine"))
+    assert (request.dims, request.precision) == ({"n": Range(1, 2, 4)}, "fp16")
+    assert (request.model, request.target) == (Path("model.onnx"), Target("rtx"))
+    assert "some name" not in json.dumps(job.to_json())
+
+
+def test_its_name_is_what_determines_the_engine(model: Path) -> None:
+    name = job_of(model).name
+    assert job_of(model, engine=Path("elsewhere"), force=True).name == name
+    assert dataclasses.replace(job_of(model), then=()).name == name
+    assert job_of(model, precision="fp16").name != name
+    assert dataclasses.replace(job_of(model), version="1.6").name != name
+    assert dataclasses.replace(job_of(model), source="changed").name != name
+    data = model.with_name("some weights.bin")
+    data.write_bytes(bytes(data.stat().st_size))
+    assert job_of(model).name != name
+
+
+def test_files_are_unpacked_and_checked(model: Path, tmp_path: Path) -> None:
+    job = job_of(model)
+    found = contents(job, OnnxModel.load(model))
+    folder = tmp_path / "in"
+    job.unpack(folder, lambda sha: found[sha].read_bytes())
+    assert OnnxModel.load(folder / "model.onnx", hashed=True).digest() == OnnxModel.load(model, hashed=True).digest()
+    with pytest.raises(InputError, match="SHA-256"):
+        job.unpack(tmp_path / "again", lambda sha: found[sha].read_bytes() + b"more")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"model": {"sha256": 1, "bytes": 1}},
+        {"data": {"../out": {"sha256": "0" * 64, "bytes": 1}}},
+        {"data": {"/etc/passwd": {"sha256": "0" * 64, "bytes": 1}}},
+        {"data": {"c:\\x": {"sha256": "0" * 64, "bytes": 1}}},
+        {"build": {"engine": "/etc/passwd"}},
+        {"build": {"dims": {"n": "many"}}},
+        {"build": {"targets": []}},
+        {"then": ["rm"]},
+        {"more": 1},
+    ],
+)
+def test_what_is_no_job_is_refused(model: Path, change: dict[str, Any]) -> None:
+    document = job_of(model).to_json() | change
+    with pytest.raises(InputError, match="no job"):
+        BuildJob.read(json.dumps(document))
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", "[" * 100_000, "nul\0"])
+def test_what_is_no_json_of_ours_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match="job"):
+        BuildJob.read(text)
+
+
+def test_a_job_of_another_version_is_not_for_this_machine(model: Path) -> None:
+    document = job_of(model).to_json() | {"source": "0123456789abcdef"}
+    with pytest.raises(EnvironmentMissing, match="0123456789abcdef"):
+        BuildJob.read(json.dumps(document))
+
+
+def test_a_store_holds_files_to_their_hash(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    sha = store.put(b"engine")
+    assert (store.get(sha), store.has(sha)) == (b"engine", True)
+    (path,) = (tmp_path / "store" / "sha256").rglob(sha)
+    path.write_bytes(b"others")
+    with pytest.raises(InputError, match=sha):
+        store.get(sha)
+    assert store.put(b"engine") == sha
+
+
+def test_a_store_leaves_its_folder_for_nobody(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    for name in ("../../etc/passwd", "", "0" * 63, "0" * 64 + "\n"):
+        with pytest.raises(InputError):
+            store.get(name)
+        with pytest.raises(InputError):
+            store.put_result(name, {})
+    assert store.result("0" * 64) is None
+    store.put_result("0" * 64, {"job": "x"})
+    assert store.result("0" * 64) == {"job": "x"}
+    with pytest.raises(InputError):
+        intact(b"a", "0" * 64, "test")

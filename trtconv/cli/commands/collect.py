@@ -1,0 +1,70 @@
+"""`trtconv collect`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from trtconv.cli import options
+from trtconv.cli.commands.many import ManyFlags, told, whole
+from trtconv.cli.process.outcome import Command, Outcome
+
+if TYPE_CHECKING:
+    from trtconv.core.requests.build import BuildRequest
+    from trtconv.engine.farm.store import Store
+    from trtconv.pipeline.batch import Result
+
+
+@click.command(
+    "collect",
+    cls=Command,
+    short_help="Take in the engines that run-job built.",
+    epilog="""\b
+Examples:
+    trtconv collect out
+  From several machines:
+    trtconv collect from-h100 from-l4 --format json
+
+\b
+Exit status: 0 every engine of trtconv.toml is there; 1 a model failed; 2 a model cannot be read; 4 results are missing.
+""",
+)
+@click.argument("folders", metavar="OUT...", nargs=-1, required=True)
+@options.format_option("text", "json")
+@options.many_options
+def command(folders: tuple[str, ...], **many: Any) -> Outcome:
+    """Take in the engines that run-job built.
+
+    Each engine of trtconv.toml that is not up to date is looked for in the folders, by what determines it, and
+    written with its report where build would. Nothing in the folders is believed: hashes are compared, and an engine
+    of another model, plan or version is left there.
+    """
+    from trtconv.engine.farm.store import Store
+
+    flags = ManyFlags(**many)
+    config = whole(flags)
+    stores = [Store(Path(folder)) for folder in folders]
+    return told([_take(request, stores) for request in config.builds], flags, config)
+
+
+def _take(request: BuildRequest, stores: Sequence[Store]) -> Result:
+    from trtconv.core.errors import EnvironmentMissing, TrtconvError
+    from trtconv.core.text import clean
+    from trtconv.engine.farm.planning import prepare
+    from trtconv.pipeline.batch import failed_run
+
+    try:
+        waiting, kept = prepare(request, None)
+        if kept is not None:
+            return kept
+        for store in stores:
+            document = store.result(waiting.job.name)
+            if document is not None:
+                worker = document.get("worker") if isinstance(document, dict) else None
+                return waiting.take(document, store.get, clean(str(worker)) if worker else None)
+        raise EnvironmentMissing(f"there is no result of job {waiting.job.name}", "trtconv run-job makes it.")
+    except TrtconvError as error:
+        return failed_run(request, error)

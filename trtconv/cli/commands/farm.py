@@ -1,0 +1,53 @@
+"""`trtconv farm`."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import click
+
+from trtconv.cli import options
+from trtconv.cli.commands.farming import with_keys
+from trtconv.cli.process.outcome import Command, Outcome
+from trtconv.core.requests.farm import FarmAccess
+from trtconv.core.text import clean
+
+
+@click.command(
+    "farm",
+    cls=Command,
+    short_help="Make the keys of a farm, or run its scheduler.",
+    epilog="""\b
+Examples:
+  Keys, once; ca.pem and worker.pem go to scheduler and workers, ca.pem and client.pem to who builds:
+    trtconv farm keys keys
+  The scheduler, on a machine that all others reach:
+    trtconv farm scheduler tls://0.0.0.0:8786 --keys keys
+
+\b
+Exit status: 0 done; 2 a bad address or folder, or no keys; 4 the packages of a farm are missing; 130 interrupted.
+""",
+)
+@click.argument("what", metavar="keys|scheduler", type=click.Choice(["keys", "scheduler"]))
+@click.argument("place", metavar="DIR|ADDRESS")
+@options.asking(FarmAccess)
+@options.quiet_option
+def command(asked: options.Asked[FarmAccess], what: str, place: str, quiet: bool) -> Outcome:
+    """Make the keys of a farm, or run its scheduler.
+
+    The scheduler is Dask's own, which never tries a job on a second machine where it took down the first, and shows
+    no web page. docs/farm.md says who can do what in a farm.
+    """
+    if what == "keys":
+        from trtconv.engine.farm.keys import make_keys
+
+        return Outcome("\n".join(clean(f"wrote {path}") for path in make_keys(Path(place))))
+    from trtconv.engine.farm.worker import schedule
+
+    def ready(text: str) -> None:
+        if not quiet:
+            click.echo(clean(f"scheduler at {text}"), err=True)
+
+    asyncio.run(schedule(place, with_keys(asked.request()), ready))
+    return Outcome("the scheduler has ended")

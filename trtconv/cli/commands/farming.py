@@ -1,0 +1,100 @@
+"""What commands share that have a farm build: how it is reached, and what it did."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from trtconv.cli.commands.many import ManyFlags, each_of, told
+from trtconv.cli.options import Asked
+from trtconv.cli.process.outcome import Outcome
+from trtconv.core import errors
+from trtconv.core.errors import InputError
+from trtconv.core.requests.farm import FarmAccess, FarmRequest
+
+if TYPE_CHECKING:
+    from trtconv.core.config import Config
+    from trtconv.core.requests.build import BuildRequest
+    from trtconv.engine.farm.cluster import Farm
+
+Access = TypeVar("Access", bound=FarmAccess)
+HERE = "here"
+
+
+def farm_of(asked: Asked[FarmRequest], config: Config | None) -> FarmRequest | None:
+    """Returns the farm that builds, None where this machine does.
+
+    Keys are never those of a configuration, which may be a stranger's: whoever has both ends runs code here.
+
+    Args:
+        asked: What the command line says.
+        config: What else may name a farm.
+
+    Raises:
+        InputError: There are flags of a farm, and none.
+    """
+    request = with_keys(asked.request())
+    address = request.on or (config.address if config else None)
+    if address in (None, HERE):
+        for flag in sorted(asked.given - {"on"}):
+            raise InputError(
+                f"--{flag} goes with a farm", "Add --on ADDRESS, or [farm] to trtconv.toml (docs/farm.md)."
+            )
+        return None
+    store = request.store or (config.store if config else None)
+    return dataclasses.replace(request, on=address, store=store)
+
+
+def with_keys(request: Access) -> Access:
+    """Returns the same access, with the keys that the environment names where none are given."""
+    known = os.environ.get("TRTCONV_FARM_KEYS")
+    return dataclasses.replace(request, keys=Path(known)) if known and request.keys is None else request
+
+
+def build_on(
+    farm: FarmRequest, requests: Sequence[BuildRequest], flags: ManyFlags, config: Config | None, alone: bool = False
+) -> Outcome:
+    """Builds on a farm.
+
+    Args:
+        farm: Where.
+        requests: What to build.
+        flags: How it is told.
+        config: The configuration that lists them.
+        alone: Whether it is one build, which is told, and fails, as one here does.
+    """
+    if flags.jobs is not None:
+        raise InputError("--jobs is of this machine", "Start more workers, one a GPU.")
+    from trtconv.core.requests.check import FailedRun
+
+    with opened(farm) as executor:
+        if not alone:
+            return each_of(requests, flags, config, executor)
+        ((_, result),) = executor.run(requests)
+    if not isinstance(result, FailedRun):
+        return _single(result, flags)
+    if flags.output_format == "json" or not hasattr(errors, result.kind):
+        return told([result], flags, config)
+    raise getattr(errors, result.kind)(result.message, result.hint)
+
+
+@contextlib.contextmanager
+def opened(farm: FarmRequest) -> Iterator[Farm]:
+    """Joins a farm, and leaves it again."""
+    from trtconv.engine.farm.cluster import Farm
+
+    with contextlib.closing(Farm(farm)) as executor:
+        yield executor
+
+
+def _single(result: object, flags: ManyFlags) -> Outcome:
+    from trtconv.cli.formats import json, text
+    from trtconv.core.requests.build import BuildReport
+
+    assert isinstance(result, BuildReport)
+    render = json.render(result.to_json()) if flags.output_format == "json" else text.build_text(result, flags.verbose)
+    return Outcome(render, result.exit_code)

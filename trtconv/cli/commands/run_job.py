@@ -1,0 +1,80 @@
+"""`trtconv run-job`."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import click
+
+from trtconv.cli import options
+from trtconv.cli.process.outcome import Command, Outcome
+from trtconv.cli.timing_folder import timing_folder
+from trtconv.core.errors import EnvironmentMissing, InputError
+from trtconv.core.text import clean, indented
+
+
+@click.command(
+    "run-job",
+    cls=Command,
+    short_help="Build one job that plan --write made.",
+    epilog="""\b
+Examples:
+    trtconv run-job jobs/NAME.json out
+  All of them on Slurm, a task each:
+    ls jobs/*.json > list && sbatch --gres=gpu:1 --array=1-$(wc -l < list) --wrap \\
+      'trtconv run-job $(sed -n ${SLURM_ARRAY_TASK_ID}p list) out'
+
+\b
+Exit status: 0 built, or built before; 1 the model failed; 2 no job, or files are missing; 4 not for this machine.
+""",
+)
+@click.argument("job", metavar="JOB.json")
+@click.argument("out", metavar="OUT")
+@click.option("--gpu", metavar="NAME", help="What the GPU here is called in targets, in place of its own name.")
+@options.format_option("text", "json")
+@options.quiet_anyway
+def command(job: str, out: str, gpu: str | None, output_format: str) -> Outcome:
+    """Build one job that plan --write made.
+
+    JOB.json lies in the folder that plan wrote, which has its files. The result goes into the folder OUT, as many as
+    there are jobs; trtconv collect takes them in where trtconv.toml is. A job that OUT has the engine of is done.
+    """
+    from trtconv.engine.farm.job import BuildJob
+    from trtconv.engine.farm.machines import choose
+    from trtconv.engine.farm.running import JobRunner
+    from trtconv.engine.farm.store import Store
+    from trtconv.engine.farm.worker import keep, look, offered
+
+    path = Path(job)
+    try:
+        made = BuildJob.read(path.read_bytes())
+    except OSError as error:
+        raise InputError(f"{job} cannot be read: {error.strerror or error}", "Give a job of plan --write.") from error
+    if made.name != path.stem:
+        raise InputError(f"{job} was changed: what it says has the name {made.name}", "Plan again.")
+    store = Store(Path(out))
+    before = store.result(made.name)
+    if isinstance(before, dict) and before.get("error") is None and set(made.then) <= set(before.get("then") or ()):
+        return Outcome(clean(f"{out} has the result of {made.name}"))
+    machine = look(gpu)
+    choice = choose(made.target, [machine])
+    if choice is None or made.version not in (None, choice.version):
+        raise EnvironmentMissing(
+            f"{job} is for {made.target or 'auto'}, and there is {offered(machine)}", "Run it there."
+        )
+    runner = JobRunner(timing_folder())
+    try:
+        document, engine = runner.run(made, Store(path.parent).get)
+    finally:
+        runner.close()
+    document = {**document, "worker": socket.gethostname()}
+    keep(store, document, engine)
+    failed, codes = document["error"], [each["exit_code"] for each in document["then"].values()]
+    code = failed["exit_code"] if failed else max(document["report"]["exit_code"], *codes, 0)
+    if output_format == "json":
+        from trtconv.cli.formats.json import render
+
+        return Outcome(render({**document, "exit_code": code}), code)
+    said = failed["message"] if failed else f"{'built' if engine else 'no engine for'} {made.target or 'auto'}"
+    return Outcome("\n".join(indented(f"{made.name}: {said}", "  ", "")), code)

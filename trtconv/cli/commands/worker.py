@@ -1,0 +1,61 @@
+"""`trtconv worker`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+
+import click
+
+from trtconv.cli import options
+from trtconv.cli.commands.farming import with_keys
+from trtconv.cli.process.outcome import Command, Outcome
+from trtconv.cli.timing_folder import timing_folder
+from trtconv.core.requests.farm import FarmAccess
+from trtconv.core.text import clean
+
+
+@click.command(
+    "worker",
+    cls=Command,
+    short_help="Build on this machine what a farm is asked for.",
+    epilog="""\b
+Examples:
+  On each machine with a GPU, until Ctrl-C:
+    trtconv worker tls://farm:8786 --keys keys
+  One for each GPU of a machine:
+    CUDA_VISIBLE_DEVICES=1 trtconv worker tls://farm:8786 --keys keys
+  On a cluster of Slurm's:
+    srun --gres=gpu:1 trtconv worker tls://farm:8786 --keys keys
+
+\b
+Exit status: 0 the scheduler ended; 2 a bad address, or no keys; 4 no TensorRT works here, or nobody answers;
+130 interrupted.
+""",
+)
+@click.argument("address", metavar="ADDRESS")
+@options.asking(FarmAccess)
+@click.option("--gpu", metavar="NAME", help="What the GPU is called in targets, in place of its own name.")
+@click.option("--name", metavar="NAME", help="What the worker is called. Default: the host and the process.")
+@options.quiet_option
+def command(asked: options.Asked[FarmAccess], address: str, gpu: str | None, name: str | None, quiet: bool) -> Outcome:
+    """Build on this machine what a farm is asked for.
+
+    Finds out which TensorRT works here, on which GPU, and offers that to the scheduler at ADDRESS (trtconv farm
+    scheduler). Builds one engine at a time, each in a process whose crash costs that job alone, and keeps a timing
+    cache for each version and GPU. Whoever has a key of the farm runs code here (docs/farm.md).
+    """
+    from trtconv.engine.farm.addresses import checked_address
+    from trtconv.engine.farm.worker import look, serve
+
+    access = with_keys(asked.request())
+    checked_address(address, access.insecure)
+    called = name or f"{socket.gethostname()}-{os.getpid()}"
+
+    def ready(text: str) -> None:
+        if not quiet:
+            click.echo(clean(text), err=True)
+
+    asyncio.run(serve(address, access, look(gpu), called, timing_folder(), ready))
+    return Outcome("the scheduler has ended")

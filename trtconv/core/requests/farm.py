@@ -1,0 +1,76 @@
+"""What is asked of a farm: other machines that build."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from trtconv.core.errors import InputError
+from trtconv.core.frozen import frozen
+from trtconv.core.options import option
+from trtconv.core.requests.common import Paths
+
+AFTERWARDS = ("verify", "bench")
+"""What can be done with an engine where it was built."""
+
+
+def _afterwards(text: str) -> tuple[str, ...]:
+    asked = tuple(part.strip() for part in text.split(","))
+    for each in asked:
+        if each not in AFTERWARDS:
+            raise InputError(f"--then {text!r}: there is no {each!r}", "Use --then verify, bench or verify,bench.")
+    return tuple(each for each in AFTERWARDS if each in asked)
+
+
+@frozen
+class FarmAccess(Paths):
+    """How a farm is reached.
+
+    Args:
+        keys: Folder that `trtconv farm keys` made; None: what Dask's own configuration says.
+        insecure: Talk also without TLS, beyond this machine.
+        store: Folder for engines and large models that several machines see.
+    """
+
+    keys: Path | None = option(
+        "--keys",
+        "Folder with the keys that trtconv farm keys made. Default: $TRTCONV_FARM_KEYS, else Dask's configuration.",
+        metavar="DIR",
+        default=None,
+    )
+    insecure: bool = option(
+        "--insecure",
+        "Talk to a farm without TLS, beyond this machine too: who reaches it runs code on every machine of it.",
+        default=False,
+    )
+    store: Path | None = option(
+        "--store",
+        "Folder that keeps engines, by what determines them, and large models on their way; a shared one serves all.",
+        metavar="DIR",
+        default=None,
+    )
+
+
+@frozen
+class FarmRequest(FarmAccess):
+    """Builds on a farm.
+
+    Args:
+        on: The scheduler's address; None: build here.
+        then: What of `AFTERWARDS` is done with each engine where it was built.
+    """
+
+    on: str | None = option(
+        "--on",
+        "Build on the machines of the farm whose scheduler is there, such as tls://farm:8786 (docs/farm.md); here: on "
+        "this machine, whatever [farm] in trtconv.toml says.",
+        metavar="ADDRESS",
+        default=None,
+    )
+    then: tuple[str, ...] = option(
+        "--then",
+        "Run verify, bench or both where the engine was built, and write ENGINE.verify.json and ENGINE.bench.json.",
+        metavar="verify,bench",
+        default=(),
+        absent=None,
+        read=_afterwards,
+    )

@@ -1,0 +1,180 @@
+"""A build as data: JSON that names its files by their SHA-256, and is itself named by that of what it says."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from trtconv.core.config import settings_fault
+from trtconv.core.encode import SCHEMA
+from trtconv.core.errors import EnvironmentMissing, InputError
+from trtconv.core.files import source_checksum
+from trtconv.core.frozen import frozen
+from trtconv.core.options import of_settings, to_settings
+from trtconv.core.requests.build import BuildRequest
+from trtconv.core.requests.farm import AFTERWARDS
+from trtconv.core.requests.forms import fits
+from trtconv.core.target import Target
+from trtconv.core.version import __version__
+from trtconv.engine.farm.store import intact
+from trtconv.graph.model import OnnxModel
+
+_FILE = {"sha256": str, "bytes": int}
+_FORM = {
+    "schema": int,
+    "trtconv": str,
+    "source": str,
+    "model": _FILE,
+    "data": {str: _FILE},
+    "build": {str: object},
+    "version": (str, type(None)),
+    "then": [str],
+}
+MOST_BYTES = 1 << 22
+"""Length of a job, without its files."""
+
+
+@frozen
+class BuildJob:
+    """A build that any machine can do that has the GPU.
+
+    Args:
+        model: SHA-256 and bytes of the .onnx file.
+        data: Path of each file of external data, from the model's folder, to its SHA-256 and bytes.
+        build: What is asked, in the words of trtconv.toml.
+        version: Full version of the TensorRT that builds; None: whichever of the target is there.
+        then: What of verify and bench follows; no part of what the job is named by.
+        trtconv: Version of trtconv that made the job.
+        source: Checksum of its code.
+    """
+
+    model: Mapping[str, Any]
+    data: Mapping[str, Mapping[str, Any]]
+    build: Mapping[str, Any]
+    version: str | None = None
+    then: tuple[str, ...] = ()
+    trtconv: str = __version__
+    source: str = dataclasses.field(default_factory=source_checksum)
+
+    @classmethod
+    def of(cls, request: BuildRequest, model: OnnxModel, version: str | None, then: tuple[str, ...] = ()) -> BuildJob:
+        """Returns a request as data.
+
+        Args:
+            request: What to build.
+            model: Its model, as it was loaded.
+            version: Full version of the TensorRT that is to build, where it is known.
+            then: What is done with the engine.
+        """
+        folder = model.path.parent
+        data = {file.relative_to(folder).as_posix(): _file(file) for file in model.external_files}
+        return cls(_file(model.path), data, to_settings(request, BuildRequest), version, then)
+
+    @classmethod
+    def read(cls, text: str | bytes) -> BuildJob:
+        """Reads a job; nothing of it is believed.
+
+        Raises:
+            InputError: It is none.
+            EnvironmentMissing: Another version of trtconv made it.
+        """
+        hint = "Take jobs as trtconv plan --write made them."
+        try:
+            document: Any = json.loads(text) if len(text) <= MOST_BYTES else None
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"the job is no JSON: {str(error)[:200]}", hint) from error
+        if not fits(document, _FORM) or document.keys() != _FORM.keys() or not set(document["then"]) <= set(AFTERWARDS):
+            raise InputError("it is no job", hint)
+        if fault := settings_fault(document["build"]) or _path_fault(document["data"]):
+            raise InputError(f"it is no job: {fault}", hint)
+        made = cls(
+            **{key: document[key] for key in _FORM if key not in ("schema", "then")}, then=tuple(document["then"])
+        )
+        if (made.trtconv, made.source) != (__version__, source_checksum()):
+            raise EnvironmentMissing(
+                f"the job was made by trtconv {made.trtconv} ({made.source}), and this is {__version__} "
+                f"({source_checksum()})",
+                "Install the same version of trtconv on all machines.",
+            )
+        return made
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the job as plain JSON values."""
+        return {"schema": SCHEMA, **{key: _plain(getattr(self, key)) for key in _FORM if key != "schema"}}
+
+    @property
+    def name(self) -> str:
+        """SHA-256 of all that determines the engine and how it is judged."""
+        said = {key: value for key, value in self.to_json().items() if key != "then"}
+        return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+
+    @property
+    def files(self) -> dict[str, int]:
+        """SHA-256 of each file to its bytes."""
+        return {each["sha256"]: each["bytes"] for each in (self.model, *self.data.values())}
+
+    @property
+    def target(self) -> Target | None:
+        """What it is built for."""
+        return Target.parse(self.build.get("targets", ["auto"])[0])
+
+    @property
+    def model_name(self) -> str:
+        """What the model's file is called in the folder where it is built: not as anybody chose."""
+        name = "model.onnx"
+        while name in self.data:
+            name = f"_{name}"
+        return name
+
+    def request(self, engine: Path, **others: Any) -> BuildRequest:
+        """Returns the request, for the model in the working directory; any GPU there is the one that is meant.
+
+        Args:
+            engine: Where the engine goes.
+            others: Fields that do not belong to the job.
+        """
+        made = BuildRequest(Path(self.model_name), engine, **of_settings(BuildRequest, self.build), **others)
+        return dataclasses.replace(made, target=made.target and dataclasses.replace(made.target, gpu=None))
+
+    def unpack(self, folder: Path, fetch: Callable[[str], bytes]) -> None:
+        """Writes the model and its data into a folder.
+
+        Args:
+            folder: An empty one.
+            fetch: Returns the file with a SHA-256.
+
+        Raises:
+            InputError: A file is not what the job names.
+        """
+        for name, file in {**self.data, self.model_name: self.model}.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(intact(fetch(file["sha256"]), file["sha256"], "the job"))
+
+
+def contents(job: BuildJob, model: OnnxModel) -> dict[str, Path]:
+    """Returns the SHA-256 of each file of a job to where it lies here."""
+    found = {file["sha256"]: model.path.parent / name for name, file in job.data.items()}
+    return {**found, job.model["sha256"]: model.path}
+
+
+def _file(path: Path) -> dict[str, Any]:
+    from trtconv.core.files import sha256_of
+
+    return {"sha256": sha256_of(path), "bytes": path.stat().st_size}
+
+
+def _path_fault(names: Mapping[str, Any]) -> str:
+    for name in names:
+        parts = PurePosixPath(name).parts
+        if not parts or name.startswith("/") or {"..", "."} & set(parts) or "\\" in name or "\0" in name or ":" in name:
+            return f"{name!r} is no path inside a folder"
+    return ""
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value

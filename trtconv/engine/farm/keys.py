@@ -1,0 +1,107 @@
+"""Makes the keys of a farm: a certificate authority of its own, and a key for each side."""
+
+from __future__ import annotations
+
+import datetime
+import os
+from pathlib import Path
+from typing import Any
+
+from trtconv.core.errors import EnvironmentMissing, InputError
+from trtconv.engine.farm.addresses import CA, CLIENT, WORKER
+
+_DAYS = 825
+_CLOCKS = datetime.timedelta(days=1)
+"""How far clocks may be apart."""
+
+
+def make_keys(folder: Path) -> list[Path]:
+    """Writes the keys of a farm into a new folder, for its owner's eyes alone.
+
+    The authority's own key is not kept: whoever had it could make further keys. A farm whose keys are lost gets new
+    ones, all at once.
+
+    Args:
+        folder: One that is not there, or is empty.
+
+    Returns:
+        The files.
+
+    Raises:
+        InputError: The folder has files, or cannot be written.
+        EnvironmentMissing: The package cryptography is not installed.
+    """
+    try:
+        from cryptography.hazmat.primitives.asymmetric import ec
+    except ImportError as error:
+        raise EnvironmentMissing(
+            f"keys take the package cryptography: {error}", "Install it: pip install 'trtconv[farm]'."
+        ) from error
+    authority = ec.generate_private_key(ec.SECP256R1())
+    made = {CA: _pem(_certificate("trtconv farm", authority, authority, is_authority=True))}
+    for name in (CLIENT, WORKER):
+        key = ec.generate_private_key(ec.SECP256R1())
+        made[name] = _secret(key) + _pem(_certificate(f"trtconv farm {name.removesuffix('.pem')}", key, authority))
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if any(folder.iterdir()):
+            raise InputError(f"{folder} has files", "Give a new folder: keys of a farm belong together.")
+        for name, data in made.items():
+            handle = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+    except OSError as error:
+        raise InputError(f"{folder} cannot be written: {error.strerror or error}", "Choose another folder.") from error
+    return [folder / name for name in made]
+
+
+def _certificate(name: str, key: Any, authority: Any, is_authority: bool = False) -> Any:
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.x509.oid import NameOID
+
+    def named(text: str) -> x509.Name:
+        return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+
+    now = datetime.datetime.now(datetime.timezone.utc)
+    issuer = x509.SubjectKeyIdentifier.from_public_key(authority.public_key())
+    usage = dict.fromkeys(
+        ("content_commitment", "data_encipherment", "key_agreement", "encipher_only", "decipher_only"), False
+    )
+    return (
+        x509.CertificateBuilder()
+        .subject_name(named(name))
+        .issuer_name(named("trtconv farm"))
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _CLOCKS)
+        .not_valid_after(now + datetime.timedelta(days=_DAYS))
+        .add_extension(x509.BasicConstraints(is_authority, 0 if is_authority else None), critical=True)
+        .add_extension(
+            x509.KeyUsage(
+                digital_signature=not is_authority,
+                key_encipherment=False,
+                key_cert_sign=is_authority,
+                crl_sign=is_authority,
+                **usage,
+            ),
+            critical=True,
+        )
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(issuer), critical=False)
+        .sign(authority, hashes.SHA256())
+    )
+
+
+def _pem(certificate: Any) -> bytes:
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    data: bytes = certificate.public_bytes(Encoding.PEM)
+    return data
+
+
+def _secret(key: Any) -> bytes:
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    data: bytes = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return data

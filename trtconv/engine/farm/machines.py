@@ -1,0 +1,180 @@
+"""What a machine can build for, and which of several can do what is asked."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from trtconv.core.errors import EnvironmentMissing, InputError
+from trtconv.core.files import source_checksum
+from trtconv.core.frozen import frozen
+from trtconv.core.gpus import gpu_label, gpu_labels
+from trtconv.core.process import Tell
+from trtconv.core.requests.forms import fits
+from trtconv.core.target import FAMILIES, Target
+from trtconv.core.text import clean
+from trtconv.core.version import __version__
+from trtconv.runtimes import tensorrt
+from trtconv.runtimes.tensorrt import Capabilities, RuntimeInfo
+
+_RUNTIME = {"family": str, "version": str, "gpu": (str, type(None)), "capabilities": {str: object}}
+_FORM = {
+    "trtconv": str,
+    "source": str,
+    "runtimes": [_RUNTIME],
+    "labels": [str],
+    "driver": (str, type(None)),
+    "cast_by": {str: str},
+}
+MOST_LABELS = 20
+
+
+@frozen
+class Machine:
+    """What a machine offers.
+
+    Args:
+        runtimes: Each TensorRT that works there.
+        labels: What its GPU answers to, the most exact first.
+        driver: Newest CUDA version that its driver knows; None without a GPU.
+        cast_by: Versions of what a cast depends on there.
+        trtconv: Version of trtconv.
+        source: Checksum of its code.
+        name: What it is called; empty: it is this one.
+    """
+
+    runtimes: tuple[RuntimeInfo, ...]
+    labels: tuple[str, ...] = ()
+    driver: str | None = None
+    cast_by: Any = None
+    trtconv: str = __version__
+    source: str = ""
+    name: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns it as plain JSON values."""
+        runtimes = [{**info.to_json(), "capabilities": vars(info.capabilities)} for info in self.runtimes]
+        told = {"runtimes": runtimes, "labels": list(self.labels), "cast_by": dict(self.cast_by or {})}
+        return {"trtconv": self.trtconv, "source": self.source, "driver": self.driver, **told}
+
+    @property
+    def resources(self) -> dict[str, float]:
+        """Names of all that jobs can ask of it; one job at a time."""
+        offered = [(info, label) for info in self.runtimes for label in (None, *self.labels)]
+        return {resource(self.source, info.family, info.version, label): 1.0 for info, label in offered}
+
+
+def resource(source: str, family: str, version: str, gpu: str | None) -> str:
+    """Returns the name of a TensorRT, and maybe a GPU, of machines with the same trtconv."""
+    return f"trtconv-{source}:{family}-{version}@{gpu or '*'}"
+
+
+def read_machine(text: Any, name: str) -> Machine | None:
+    """Reads what a machine says of itself, as JSON; None where it is no worker of trtconv's."""
+    try:
+        document = json.loads(text)
+    except (ValueError, TypeError, RecursionError):
+        return None
+    if not fits(document, _FORM) or document.keys() < _FORM.keys():
+        return None
+    runtimes = tuple(_runtime(each) for each in document["runtimes"])
+    said = {key: document[key] for key in ("driver", "cast_by", "trtconv", "source")}
+    return Machine(runtimes, tuple(document["labels"][:MOST_LABELS]), name=clean(name), **said)
+
+
+def _runtime(told: dict[str, Any]) -> RuntimeInfo:
+    has = {field.name: told["capabilities"].get(field.name) is True for field in dataclasses.fields(Capabilities)}
+    return RuntimeInfo(told["family"], told["version"], told["gpu"], Capabilities(**has))
+
+
+def this_machine(gpu: str | None = None) -> Machine:
+    """Returns what this machine offers. Loads every TensorRT that is installed.
+
+    Args:
+        gpu: What its GPU is to be called; None: as CUDA says it.
+    """
+    from trtconv.precision import apply
+
+    card = tensorrt.card()
+    labels = gpu_labels(card.name, card.capability) if card else ()
+    if gpu is not None:
+        labels = (gpu_label(gpu), *(label for label in labels if label.startswith("cc")))
+    infos = [tensorrt.load(Target(status.family)).info for status in tensorrt.available() if status.works]
+    driver = card.driver if card else None
+    return Machine(tuple(infos), labels, driver, apply.tools(), source=source_checksum())
+
+
+def describe(gpu: str | None, _: Tell) -> dict[str, Any]:
+    """Returns what this machine offers as JSON; for a process of its own, which TensorRT does not stay in."""
+    return this_machine(gpu).to_json()
+
+
+@frozen
+class Choice:
+    """The machines that can do a build, all alike as far as it asks.
+
+    Args:
+        infos: The TensorRTs there, which differ in the GPU alone.
+        cast_by: What casts depend on there, each different one.
+        resource: What a job asks for.
+    """
+
+    infos: tuple[RuntimeInfo, ...]
+    cast_by: tuple[Any, ...]
+    resource: str
+
+    @property
+    def version(self) -> str:
+        """Version of that TensorRT."""
+        return self.infos[0].version
+
+
+def choose(target: Target | None, machines: Sequence[Machine]) -> Choice | None:
+    """Returns who can build for a target; None where nobody can.
+
+    Args:
+        target: What is asked for; None: TensorRT where a machine has it, else TensorRT-RTX.
+        machines: All that there are.
+
+    Raises:
+        InputError: There are several kinds of GPU, and the target says none.
+        EnvironmentMissing: Only machines with another version of trtconv could.
+    """
+    found = _fitting(target, machines)
+    same = [(machine, info) for machine, info in found if machine.source == source_checksum()]
+    if found and not same:
+        other = found[0][0]
+        raise EnvironmentMissing(
+            f"{other.name} has trtconv {clean(other.trtconv)} ({clean(other.source)}), and this is {__version__} "
+            f"({source_checksum()})",
+            "Install the same version of trtconv on all machines.",
+        )
+    if not same:
+        return None
+    family = same[0][1].family
+    newest = max((info.version for _, info in same), key=_order)
+    same = [(machine, info) for machine, info in same if info.version == newest]
+    gpus = {info.gpu: info for _, info in same}
+    if family == "tensorrt" and len(gpus) > 1 and (target is None or target.gpu is None):
+        offered = " or ".join(sorted({f"{family}@{machine.labels[0]}" for machine, _ in same if machine.labels}))
+        raise InputError(f"--target {target or 'auto'} does not say which GPU", f"Use {offered}.")
+    name = resource(source_checksum(), family, newest, target.gpu if target else None)
+    return Choice(tuple(gpus.values()), tuple(machine.cast_by for machine, _ in same), name)
+
+
+def _fitting(target: Target | None, machines: Sequence[Machine]) -> list[tuple[Machine, RuntimeInfo]]:
+    if target is None:
+        return next((found for family in FAMILIES if (found := _fitting(Target(family), machines))), [])
+    return [
+        (machine, info)
+        for machine in machines
+        if target.gpu is None or target.gpu in machine.labels
+        for info in machine.runtimes
+        if target.fits(info.family, info.version)
+    ]
+
+
+def _order(version: str) -> list[int]:
+    return [int(part) if part.isdecimal() else 0 for part in version.split(".")]

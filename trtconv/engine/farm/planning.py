@@ -1,0 +1,135 @@
+"""Which builds are up to date, which are to be done, and for which nobody has the GPU."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from trtconv.core.errors import EnvironmentMissing, InputError, TrtconvError
+from trtconv.core.frozen import frozen
+from trtconv.core.gpus import gpu_labels
+from trtconv.core.requests.build import BuildReport, BuildRequest
+from trtconv.core.requests.forms import read_report
+from trtconv.engine.farm.job import BuildJob
+from trtconv.engine.farm.machines import Choice, Machine, choose
+from trtconv.engine.farm.results import Waiting, as_told, beside
+from trtconv.graph.model import OnnxModel
+from trtconv.pipeline.outputs import asked_profiles, check_outputs, protect_data, up_to_date
+
+UP_TO_DATE, TO_BUILD, NOBODY, ERROR = "up-to-date", "to-build", "nobody", "error"
+
+
+@frozen
+class Planned:
+    """One build, looked at.
+
+    Args:
+        request: What is asked.
+        state: UP_TO_DATE, TO_BUILD, NOBODY (has the GPU) or ERROR.
+        waiting: The build as a job; None where the model cannot be read.
+        kept: The report of the engine that is up to date.
+        error: Why it cannot be planned.
+    """
+
+    request: BuildRequest
+    state: str
+    waiting: Waiting | None = None
+    kept: BuildReport | None = None
+    error: TrtconvError | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """0, or why this build cannot be started."""
+        if self.error is not None:
+            return self.error.exit_code
+        return EnvironmentMissing.exit_code if self.state == NOBODY else 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns it as plain JSON values."""
+        request = self.request
+        told = {"model": str(request.model), "target": str(request.target or "auto"), "state": self.state}
+        name = None if self.waiting is None else self.waiting.job.name
+        why = None if self.error is None else self.error.message
+        return {**told, "key": name, "engine": str(request.engine_path), "error": why}
+
+
+def plan(
+    requests: Sequence[BuildRequest], machines: Sequence[Machine] | None, then: tuple[str, ...] = ()
+) -> list[Planned]:
+    """Looks at every build.
+
+    Args:
+        requests: What is asked.
+        machines: Those that there are; None: jobs are for whoever has the GPU.
+        then: What is to be done with the engines.
+    """
+    return [_look_at(request, machines, then) for request in requests]
+
+
+def _look_at(request: BuildRequest, machines: Sequence[Machine] | None, then: tuple[str, ...]) -> Planned:
+    try:
+        choice = None if machines is None else choose(request.target, machines)
+        waiting, kept = prepare(request, choice, then)
+    except TrtconvError as error:
+        return Planned(request, ERROR, error=error)
+    if kept is not None:
+        return Planned(request, UP_TO_DATE, waiting, kept)
+    return Planned(request, NOBODY if machines is not None and choice is None else TO_BUILD, waiting)
+
+
+def prepare(
+    request: BuildRequest, choice: Choice | None, then: tuple[str, ...] = ()
+) -> tuple[Waiting, BuildReport | None]:
+    """Makes a job of a request.
+
+    Args:
+        request: What is asked.
+        choice: Who can do it; None: whoever has the GPU.
+        then: What is done with the engine.
+
+    Returns:
+        The job, and the report of the engine that is there where that is up to date.
+
+    Raises:
+        InputError: The model cannot be read, lacks bounds, or the engine cannot be written.
+    """
+    check_outputs(request)
+    model = OnnxModel.load(request.model, hashed=True)
+    protect_data(model, request.engine_path, request.report_path)
+    asked_profiles(model, request)
+    waiting = Waiting(request, BuildJob.of(request, model, None if choice is None else choice.version, then), model)
+    return waiting, None if request.force else _kept(waiting, choice)
+
+
+def _kept(waiting: Waiting, choice: Choice | None) -> BuildReport | None:
+    request = waiting.request
+    with contextlib.suppress(OSError, InputError, KeyError, TypeError, AttributeError):
+        old = read_report(request.report_path.read_bytes())
+        if not _could_make(choice, old, request):
+            return None
+        for kind in waiting.job.then:
+            if old["engine"]["sha256"] not in beside(request.engine_path, kind).read_text(errors="replace"):
+                return None
+        return up_to_date(request, as_told(request, waiting.model, old))
+    return None
+
+
+def _could_make(choice: Choice | None, report: Mapping[str, Any], request: BuildRequest) -> bool:
+    """Whether those who can build could have made the engine of a report."""
+    runtime, cast_by, target = report["runtime"], report["plan"].get("cast_by"), request.target
+    if choice is None:
+        if target is None:
+            return True
+        # A report does not tell the compute capability, and an engine of TensorRT-RTX is for any GPU.
+        any_gpu = target.gpu is None or target.gpu.startswith("cc") or runtime["family"] == "rtx"
+        return target.fits(runtime["family"], runtime["version"]) and (
+            any_gpu or target.gpu in gpu_labels(runtime["gpu"])
+        )
+    if cast_by and cast_by not in choice.cast_by:
+        return False
+    return any(
+        (info.family, info.version) == (runtime["family"], runtime["version"])
+        and (info.family == "rtx" or info.gpu == runtime["gpu"])
+        for info in choice.infos
+    )

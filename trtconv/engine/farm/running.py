@@ -1,0 +1,139 @@
+"""Does a job on this machine, in a process of its own: what breaks there costs that job alone."""
+
+from __future__ import annotations
+
+import os
+import platform
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from trtconv.core.encode import SCHEMA
+from trtconv.core.errors import Bug, TrtconvError
+from trtconv.core.files import Scratch
+from trtconv.core.process import Lost, Process, Tell, WorkerBug
+from trtconv.core.requests.build import BuildReport
+from trtconv.core.requests.check import FailedRun
+from trtconv.core.requests.engine import BenchRequest, VerifyRequest
+from trtconv.core.version import __version__
+from trtconv.engine.farm.job import BuildJob
+from trtconv.pipeline.batch import LOST, run_request
+
+_POLL_SECONDS = 0.25
+_INSIDE, _ENGINE = "in", Path("..", "out", "engine")
+"""Where a job's files lie in its folder, and from there the engine; no path of it has a name that somebody chose."""
+
+
+class JobRunner:
+    """Does jobs one after another, all in one process, which is started again where it is lost.
+
+    Args:
+        timing_folder: Where timing caches lie, one a version of TensorRT and GPU; None: there are none.
+    """
+
+    def __init__(self, timing_folder: Path | None = None) -> None:
+        self._timing = None if timing_folder is None else str(timing_folder)
+        self._process = Process("trtconv.engine.farm.running:build")
+
+    def run(
+        self, job: BuildJob, fetch: Callable[[str], bytes], unwanted: Callable[[], bool] | None = None
+    ) -> tuple[dict[str, Any], bytes]:
+        """Does a job.
+
+        Args:
+            job: What to do.
+            fetch: Returns the job's file with a SHA-256.
+            unwanted: Whether nobody waits for it any more; the job is then ended.
+
+        Returns:
+            The result as JSON, whatever happened, and the engine, empty where there is none.
+        """
+        with Scratch("job") as scratch:
+            folder = scratch.path
+            (folder / "out").mkdir()
+            try:
+                job.unpack(folder / _INSIDE, fetch)
+                found = self._call(job, folder / _INSIDE, unwanted or (lambda: False))
+            except (TrtconvError, OSError) as error:
+                found = {"error": _error(error)}
+            except Lost as lost:
+                found = _crashed(LOST[lost.cause], f"It ended with {lost.why}. Report the model to NVIDIA.", lost.said)
+            except WorkerBug as bug:
+                found = _crashed(f"internal error: {bug.summary}", "This is a bug in trtconv.", str(bug), Bug.exit_code)
+            engine = folder / _INSIDE / _ENGINE
+            built = engine.read_bytes() if (found.get("report") or {}).get("engine") else b""
+        empty: dict[str, Any] = {"report": None, "error": None, "then": {}, "log": ""}
+        return {"schema": SCHEMA, "job": job.name, **empty, **found}, built
+
+    def close(self) -> None:
+        """Ends the process."""
+        self._process.close()
+
+    def _call(self, job: BuildJob, folder: Path, unwanted: Callable[[], bool]) -> dict[str, Any]:
+        task = {"folder": str(folder), "job": job.to_json(), "timing": self._timing}
+        process, done = self._process, threading.Event()
+
+        def watch() -> None:
+            while not done.wait(_POLL_SECONDS):
+                if unwanted():
+                    self._process = Process("trtconv.engine.farm.running:build")
+                    process.close()
+                    return
+
+        watching = threading.Thread(target=watch, daemon=True)
+        watching.start()
+        try:
+            found: dict[str, Any] = process.call(task)
+            return found
+        finally:
+            done.set()
+            watching.join()
+
+
+def build(task: dict[str, Any], _: Tell) -> dict[str, Any]:
+    """Builds in the process of a `JobRunner`, and does what follows.
+
+    Args:
+        task: The "folder" of the files, the "job" as JSON, and the folder for "timing" caches.
+
+    Returns:
+        "report" or "error", and "then".
+    """
+    import json
+
+    os.chdir(task["folder"])
+    job = BuildJob.read(json.dumps(task["job"]))
+    timing = task["timing"] and Path(task["timing"])
+    request = job.request(_ENGINE, timing_folder=timing)
+    result = run_request(request)
+    if isinstance(result, FailedRun):
+        error = {"type": result.kind, "message": result.message, "hint": result.hint, "exit_code": result.exit_code}
+        return {"error": error}
+    assert isinstance(result, BuildReport)
+    follows = job.then if result.engine is not None and not result.exit_code else ()
+    return {"report": result.to_json(), "then": {kind: _after(kind, request.model) for kind in follows}}
+
+
+def _after(kind: str, model: Path) -> dict[str, Any]:
+    """Verifies or times the engine that was built."""
+    from trtconv import engine
+
+    try:
+        if kind == "verify":
+            return engine.verify(VerifyRequest(model, _ENGINE)).to_json()
+        return engine.bench(BenchRequest(_ENGINE)).to_json()
+    except TrtconvError as error:
+        return {"error": _error(error), "exit_code": error.exit_code}
+
+
+def _crashed(message: str, hint: str, log: str, exit_code: int = 1) -> dict[str, Any]:
+    system = f"trtconv {__version__}, Python {platform.python_version()}, {platform.platform()}"
+    error = {"type": "ProcessEnded", "message": message, "hint": hint, "exit_code": exit_code}
+    return {"error": error, "log": f"{system}\n{log}"}
+
+
+def _error(error: Exception) -> dict[str, Any]:
+    """Returns an exception as the boundary's error document has it."""
+    code, hint = getattr(error, "exit_code", 4), getattr(error, "hint", "")
+    return {"type": type(error).__name__, "message": str(error), "hint": hint, "exit_code": code}

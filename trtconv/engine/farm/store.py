@@ -1,0 +1,97 @@
+"""A folder of jobs, results and the files that these are about, each file under its SHA-256."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from trtconv.core.errors import InputError
+from trtconv.core.files import atomic_write
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_RESULT = ".result.json"
+
+
+class Store:
+    """A folder that several machines may see; nothing in it is ever changed.
+
+    Args:
+        root: The folder; made when something is put in.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def put(self, data: bytes | memoryview) -> str:
+        """Keeps a file's content; returns its SHA-256."""
+        sha = hashlib.sha256(data).hexdigest()
+        path = self._path(sha)
+        if not path.is_file() or path.stat().st_size != len(data):
+            atomic_write(path, data)
+        return sha
+
+    def get(self, sha: str) -> bytes:
+        """Returns the content of the file with a SHA-256.
+
+        Raises:
+            InputError: There is none, or it was changed.
+        """
+        return intact(self._read(self._path(sha)), sha, str(self.root))
+
+    def has(self, sha: str) -> bool:
+        """Whether there is a file with a SHA-256."""
+        return self._path(sha).is_file()
+
+    def put_job(self, name: str, document: dict[str, Any]) -> Path:
+        """Keeps a job under its name; returns its file."""
+        return self._write(self.root / f"{_checked(name)}.json", document)
+
+    def put_result(self, name: str, document: dict[str, Any]) -> None:
+        """Keeps the result of a job, in the place of an earlier one."""
+        self._write(self.root / f"{_checked(name)}{_RESULT}", document)
+
+    def result(self, name: str) -> Any:
+        """Returns the result of a job as JSON; None where there is none that can be read."""
+        try:
+            return json.loads((self.root / f"{_checked(name)}{_RESULT}").read_bytes())
+        except (OSError, ValueError, RecursionError):
+            return None
+
+    def results(self) -> Iterator[str]:
+        """Yields the names of all jobs that have a result."""
+        for path in sorted(self.root.glob(f"*{_RESULT}")):
+            yield path.name.removesuffix(_RESULT)
+
+    def _path(self, sha: str) -> Path:
+        return self.root / "sha256" / _checked(sha)[:2] / sha
+
+    def _write(self, path: Path, document: dict[str, Any]) -> Path:
+        atomic_write(path, (json.dumps(document, indent=2) + "\n").encode())
+        return path
+
+    def _read(self, path: Path) -> bytes:
+        try:
+            return path.read_bytes()
+        except OSError as error:
+            raise InputError(f"{path} cannot be read: {error.strerror or error}", "Copy the whole folder.") from error
+
+
+def intact(data: bytes, sha: str, origin: str) -> bytes:
+    """Returns data that came from elsewhere.
+
+    Raises:
+        InputError: Its SHA-256 is another one.
+    """
+    if hashlib.sha256(data).hexdigest() != sha:
+        raise InputError(f"{origin}: a file has not the SHA-256 {sha} that it should have", "Build it again.")
+    return data
+
+
+def _checked(name: str) -> str:
+    if not _SHA256.fullmatch(name):
+        raise InputError(f"{name!r} is no SHA-256", "Take names as trtconv plan --write made them.")
+    return name
