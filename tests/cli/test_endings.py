@@ -98,6 +98,53 @@ def test_insisting_ends_an_import_too(spawn, tmp_path) -> None:
     assert process.returncode == 130
 
 
+CONSOLE = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # A background shell starts us with SIGINT ignored.
+if "early" in sys.argv:
+    class Interrupting:
+        def find_spec(name, *others):
+            if name == "click":
+                os.kill(os.getpid(), signal.SIGINT)
+    sys.meta_path.insert(0, Interrupting)
+    sys.argv.remove("early")
+from trtconv.cli import run
+run()
+"""
+NO_FILE = ("check", "no.onnx", "-q", "--format", "json")
+
+
+def test_an_early_interruption_waits_for_who_reports_it(spawn) -> None:
+    out, err = spawn(CONSOLE, *NO_FILE, "early").communicate(timeout=60)
+    assert json.loads(out)["exit_code"] == 130
+    assert err == "interrupted\n"
+
+
+def test_a_doubled_interruption_is_one(spawn) -> None:
+    process = spawn(FAKE, "build", "m.onnx", "--format", "json")
+    _started(process)
+    for _ in range(2):
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.02)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert json.loads(out)["exit_code"] == 130
+    assert err.count("interrupted") == 1
+
+
+@pytest.mark.parametrize("closed", ["0", "1", "2", "01", "02", "12", "012"])
+def test_closed_descriptors_are_nobody_elses(spawn, closed: str) -> None:
+    def close() -> None:
+        for number in closed:
+            os.close(int(number))
+
+    process = spawn(CONSOLE, *NO_FILE, preexec_fn=close)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert out == "" if "1" in closed else json.loads(out)["exit_code"] == 2
+    assert [line.partition(":")[0] for line in err.splitlines()] == ([] if "2" in closed else ["error", "hint"])
+
+
 def test_interruption_that_native_code_made_another_exception_of(spawn) -> None:
     code = FAKE.replace(
         "            thread.join(0.1)",

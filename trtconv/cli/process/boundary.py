@@ -47,8 +47,8 @@ def main(args: Sequence[str] | None = None, *, isolated: bool = False) -> int:
     """
     arguments = list(sys.argv[1:] if args is None else args)
     _prepare_streams()
-    signals.unwind_on_signals()
     try:
+        signals.unwind_on_signals()
         return _flushed(_run(arguments, Isolation(arguments) if isolated else None))
     except KeyboardInterrupt as error:
         _die(TERMINATED if isinstance(error, signals.Terminated) else INTERRUPTED, arguments)
@@ -60,12 +60,14 @@ def run() -> NoReturn:
     Neither collecting cycles while modules load nor taking the interpreter and TensorRT apart at the end helps such a
     process; together they cost a tenth of a small build.
     """
+    _open_standard_descriptors()
     gc.set_threshold(COLLECT_EVERY)
     # numpy's BLAS, which nothing here multiplies with, starts a thread a core that spins for a tenth of a second.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # ONNX Runtime would write a file of its own where temporary files go.
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     code = main(isolated=True)
+    signals.ignore()
     with contextlib.suppress(OSError, ValueError, AttributeError):
         sys.stderr.flush()
     status.finish(code)
@@ -242,6 +244,15 @@ def _say(text: str, start: str = "") -> None:
         return
 
 
+def _open_standard_descriptors() -> None:
+    """Puts nothing in the place of closed descriptors: a pipe that took it would get what others write there."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+
+
 def _prepare_streams() -> None:
     """Makes text that the terminal's encoding lacks come out escaped instead of raising."""
     for stream in (sys.stdout, sys.stderr):
@@ -267,6 +278,7 @@ def _flushed(exit_code: int) -> int:
 
 def _die(exit_code: int, arguments: Sequence[str]) -> NoReturn:
     """Ends the process at once: a native build that cannot be stopped would keep a usual exit waiting."""
+    signals.ignore()
     name = "interrupted" if exit_code == INTERRUPTED else "terminated"
     _say(name)
     if wants_json(arguments):

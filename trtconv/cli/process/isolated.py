@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from trtconv.cli.process import status
+from trtconv.cli.process import signals, status
 from trtconv.cli.process.outcome import Command, Isolation
 
 if TYPE_CHECKING:
@@ -45,6 +45,8 @@ class IsolatedCommand(Command):
         isolation = ctx.find_object(Isolation)
         if isolation is None or not CAN_FORK or not self._alone(ctx.params):
             return super().invoke(ctx)
+        # What came during an import would come again, to one of two processes.
+        signals.raise_received()
         # Signals wait until it is decided who handles them.
         held = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
         child = _fork()
@@ -89,6 +91,8 @@ def _become_child(parent: int, tell: int, show: int) -> None:
     """Sets the child up: its own group, a status pipe, and native stderr apart from Python's."""
     # Ctrl-C goes to the parent alone, which passes it on once; and writing to a terminal must not stop the child.
     os.setpgid(0, 0)
+    # What came for both before that, too.
+    signals.forget()
     signal.signal(signal.SIGTTOU, signal.SIG_IGN)
     status.report_to(tell)
     # Native code ends processes with its last words on descriptor 2: the parent shows and keeps them. Progress and

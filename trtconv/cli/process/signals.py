@@ -3,30 +3,80 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
-from types import FrameType
-from typing import NoReturn
+import time
+
+TYPE_CHECKING = False  # What typing.TYPE_CHECKING is; its import is what an early Ctrl-C would break.
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+    from typing import NoReturn
 
 RETRY_SECONDS = 0.02
 INSIST = 3
 """So many signals end the process even in the middle of an import."""
 
+SETTLE_SECONDS = 0.5
+"""A signal so soon after another is the same wish."""
+
 _received: list[int] = []
 """Numbers of the signals that asked the process to end."""
+_raised: list[float] = []
+"""When (on the clock of `time.monotonic`) that became an exception."""
 
 
 class Terminated(KeyboardInterrupt):
     """SIGTERM came."""
 
 
+def hold() -> None:
+    """Keeps the signals that come while the command line is loaded, for `unwind_on_signals`."""
+    _take_over(_keep)
+
+
 def unwind_on_signals() -> None:
-    """Takes over SIGTERM, and SIGINT where it is not ignored; does nothing outside the main thread."""
-    _received.clear()
+    """Takes over SIGTERM, and SIGINT where it is not ignored; does nothing outside the main thread.
+
+    Raises:
+        KeyboardInterrupt: SIGINT came already.
+        Terminated: SIGTERM came already.
+    """
+    _raised.clear()
+    if signal.getsignal(signal.SIGTERM) is not _keep:
+        _received.clear()
+    _take_over(_on_signal)
+    raise_received()
+
+
+def ignore() -> None:
+    """Lets nothing come between the last things that a process does."""
+    if hasattr(signal, "setitimer"):
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with contextlib.suppress(ValueError):
+            signal.signal(number, signal.SIG_IGN)
+
+
+def forget() -> None:
+    """Drops the signals that came while they were blocked."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with contextlib.suppress(ValueError):
+            signal.signal(number, signal.signal(number, signal.SIG_IGN))
+
+
+def _take_over(handler: Callable[[int, FrameType | None], None]) -> None:
     with contextlib.suppress(ValueError):
-        signal.signal(signal.SIGTERM, _on_signal)
+        signal.signal(signal.SIGTERM, handler)
         # A shell starts what it runs in the background with SIGINT ignored; that is left so.
-        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            signal.signal(signal.SIGINT, _on_signal)
+        if signal.getsignal(signal.SIGINT) in (signal.default_int_handler, _keep):
+            signal.signal(signal.SIGINT, handler)
+
+
+def _keep(number: int, _: FrameType | None) -> None:
+    _received.append(number)
+    if len(_received) >= INSIST:
+        os._exit(128 + number)
 
 
 def raise_received() -> None:
@@ -57,7 +107,9 @@ def _raise_outside_imports(number: int, frame: FrameType | None) -> None:
         signal.signal(signal.SIGALRM, _raise_outside_imports)
         signal.setitimer(signal.ITIMER_REAL, RETRY_SECONDS)
         return
-    raise_received()
+    if not _raised or time.monotonic() - _raised[-1] > SETTLE_SECONDS:
+        _raised.append(time.monotonic())
+        raise_received()
 
 
 def _importing(frame: FrameType | None) -> bool:

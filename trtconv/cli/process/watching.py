@@ -108,7 +108,7 @@ def watch(child: Child, held: set[int], arguments: list[str], params: dict[str, 
         Terminated: The same for SIGTERM.
     """
     kills = _out_of_memory_kills()
-    with _signals_passed_on(child.pid) as asked:
+    with _signals_passed_on(child) as asked:
         signal.pthread_sigmask(signal.SIG_SETMASK, held)
         ended = _listen(child, asked, Ration(child.pid, params))
     if asked:
@@ -145,20 +145,23 @@ def _cause(number: int, starved: bool) -> str:
 
 
 @contextlib.contextmanager
-def _signals_passed_on(pid: int) -> Iterator[list[int]]:
-    """Hands SIGINT and SIGTERM to the child, and stops and continues with it; yields those that came."""
+def _signals_passed_on(child: Child) -> Iterator[list[int]]:
+    """Hands SIGINT and SIGTERM to the child, and stops and continues with it; yields those that came.
+
+    Once one came, or the child has told its result, further ones find nothing left to end.
+    """
     asked: list[int] = []
 
     def forward(number: int, frame: FrameType | None) -> None:
         asked.append(number)
         with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, number)
+            os.kill(child.pid, number)
 
     def stop(number: int, frame: FrameType | None) -> None:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGSTOP)
+            os.kill(child.pid, signal.SIGSTOP)
             os.kill(os.getpid(), signal.SIGSTOP)
-            os.kill(pid, signal.SIGCONT)
+            os.kill(child.pid, signal.SIGCONT)
 
     handlers = {signal.SIGTERM: forward, signal.SIGTSTP: stop}
     # Started in the background by a shell that has SIGINT ignored, it stays so.
@@ -168,6 +171,10 @@ def _signals_passed_on(pid: int) -> Iterator[list[int]]:
     try:
         yield asked
     finally:
+        if asked or child.answered:
+            signals.ignore()
+            before.pop(signal.SIGINT, None)
+            before.pop(signal.SIGTERM)
         for number, handler in before.items():
             signal.signal(number, handler)
 
