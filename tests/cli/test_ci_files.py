@@ -75,3 +75,10 @@ def test_every_input_of_the_action_is_used() -> None:
     assert names
     for name in names:
         assert f"inputs.{name}" in text
+
+
+def test_action_refuses_arguments_that_end_inside_a_quote(tmp_path: Path) -> None:
+    shutil.copy(MODELS / "unet.onnx", tmp_path / "u.onnx")
+    code, said, _ = _run(tmp_path, MODELS="u.onnx", ARGS='--dim batch=1 "--thorough')
+    assert code == 2, said
+    assert "quote" in said

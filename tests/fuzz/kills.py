@@ -100,6 +100,8 @@ def main() -> int:
             damaged += bool(damage(folder))
             kept = {path.name for path in folder.iterdir() if not path.name.startswith("trtconv-crash")}
             left += bool(kept - {"m.onnx", "m.engine", "m.engine.json"})
+            sys.stdout.write(f"{counts.total()}: {damaged} damaged, {left} left, {failed} failed\n")
+            sys.stdout.flush()
     orphans = sum(number for what, number in counts.items() if "orphan" in what)
     sys.stdout.write(f"{dict(counts)}\n{parts} kills left a .part file until the next build\n")
     sys.stdout.write(f"{arguments.kills} kills: {damaged} damaged engines, {left} left-overs after the next build, ")

@@ -1,0 +1,106 @@
+"""What a stranger's checkout may hold, and what becomes of it: names, links, pipes, bombs, configurations."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from support.paths import MODELS, ROOT
+from trtconv.core.errors import TrtconvError
+from trtconv.runtimes.inputs import read_arrays
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="names that are not UTF-8, pipes and limits as Linux has them"),
+    pytest.mark.skipif(importlib.util.find_spec("tensorrt_rtx") is None, reason="needs tensorrt-rtx"),
+]
+SIZES = ("--dim", "batch=1", "--dim", "height=64", "--dim", "width=64")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with a model whose name is not UTF-8."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(MODELS / "unet.onnx", os.fsdecode(b"m\xff.onnx"))
+    return tmp_path
+
+
+@pytest.mark.parametrize("form", ["text", "json", "sarif", "junit", "github"])
+def test_a_name_that_is_not_utf8_is_shown_escaped(call, folder: Path, form: str) -> None:
+    ended = call("check", os.fsdecode(b"m\xff.onnx"), *SIZES, "--target", "rtx", "-q", "--format", form)
+    assert ended.code == 0, ended.err
+    assert ended.out.encode()
+    if form in ("json", "sarif"):
+        json.loads(ended.out)
+    elif form == "junit":
+        ElementTree.fromstring(ended.out)
+
+
+def test_an_engine_may_have_a_name_that_is_not_utf8(call, folder: Path) -> None:
+    model, engine = os.fsdecode(b"m\xff.onnx"), os.fsdecode(b"e\xfe.engine")
+    for begin in ("built", "up to date"):
+        ended = call("build", model, *SIZES, "--target", "rtx", "-q", "-o", engine)
+        assert (ended.code, begin in ended.out + ended.err) == (0, True), ended
+    assert call("inspect", f"{engine}.json").code == 0
+    assert sorted(os.listdir(b".")) == [b"e\xfe.engine", b"e\xfe.engine.json", b"m\xff.onnx"]  # noqa: PTH208
+
+
+def test_a_pipe_is_not_waited_for(call, folder: Path) -> None:
+    os.mkfifo("pipe.onnx")
+    for command in ("check", "sizes", "explain", "inspect"):
+        assert call(command, "pipe.onnx").code == 2
+
+
+def test_arrays_are_weighed_before_they_are_read(tmp_path: Path) -> None:
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": (1 << 34,)})
+    with zipfile.ZipFile(tmp_path / "bomb.npz", "w", zipfile.ZIP_DEFLATED) as bomb:
+        bomb.writestr("x.npy", header.getvalue() + bytes(1 << 20))
+    with pytest.raises(TrtconvError, match="megabytes; the budget is 1500"):
+        read_arrays(tmp_path / "bomb.npz")
+
+
+def test_too_little_memory_is_the_machines_fault(folder: Path) -> None:
+    def limit() -> None:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (400 << 20, 400 << 20))
+
+    command = [sys.executable, "-m", "trtconv", "check", os.fsdecode(b"m\xff.onnx"), *SIZES, "--target", "rtx", "-q"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    ended = subprocess.run(command, env=environment, preexec_fn=limit, capture_output=True, timeout=120, check=False)
+    assert ended.returncode in (1, 4), ended.stderr
+    assert b"internal error" not in ended.stderr
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a = " + "[" * 50_000,
+        ".".join("a" * 25_000) + " = 1",
+        "[[models]]\npath = 'm.onnx'\ndims = { batch = " + "9" * 5000 + " }",
+        '[[models]]\npath = "m\\u0000.onnx"',
+        "[[models]]\npath = 'm.onnx'\ntargets = ['rtx-" + "9" * 5000 + "']",
+        "[[models]]\npath = 'm.onnx'\nengine = '../../victim.txt'",
+    ],
+)
+def test_a_configuration_that_asks_for_too_much_is_refused(call, folder: Path, text: str) -> None:
+    (folder / "trtconv.toml").write_text(text)
+    ended = call("check")
+    assert (ended.code, "hint: " in ended.err) == (2, True), ended.err
+    assert len(ended.err) < 2000
+
+
+def test_the_hook_takes_file_names_for_nothing_else() -> None:
+    entry = next(line for line in (ROOT / ".pre-commit-hooks.yaml").read_text().splitlines() if "entry:" in line)
+    assert entry.endswith(" --")
