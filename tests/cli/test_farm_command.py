@@ -176,13 +176,17 @@ def test_whoever_is_killed_costs_no_more_than_what_it_was_at(farm: LocalFarm, tm
         (farm.folder / name).unlink(missing_ok=True)
     (project / "a.rtx@card.engine").unlink()
 
-    # A client that is killed: what it waits for is ended, and what was finished stays.
-    with start_client(project, farm) as client:
-        until(farm.folder / "begun")
-        client.kill()
-    until(farm.folder / "ended")
-    for name in ("begun", "ended"):
-        (farm.folder / name).unlink()
+    # A client that is interrupted or killed: what it waits for is ended, and what was finished stays.
+    for number in (signal.SIGINT, signal.SIGKILL):
+        with start_client(project, farm) as client:
+            until(farm.folder / "begun")
+            client.send_signal(number)
+            client.communicate(timeout=SECONDS)
+        assert client.returncode == (130 if number == signal.SIGINT else -number)
+        until(farm.folder / "ended")
+        for name in ("begun", "ended"):
+            (farm.folder / name).unlink()
+    assert not (project / "a.rtx@card.engine").exists()
 
     # A worker that is killed: one row fails, and is not tried anywhere else.
     with start_client(project, farm) as client:
@@ -195,18 +199,6 @@ def test_whoever_is_killed_costs_no_more_than_what_it_was_at(farm: LocalFarm, tm
     assert failed["target"] == "rtx@card"
     assert "the worker slow died" in failed["error"]["message"]
     assert not (project / "a.rtx@card.engine").exists()
-
-
-def test_ctrl_c_ends_the_build_where_it_is(farm: LocalFarm, tmp_path: Path) -> None:
-    project = write_project(tmp_path / "project", ("a",), CONFIG.replace('"rtx", ', ""))
-    farm.worker("slow", "--gpu", "card", code=HOLD)
-    with start_client(project, farm) as client:
-        until(farm.folder / "begun")
-        client.send_signal(signal.SIGINT)
-        client.communicate(timeout=SECONDS)
-    assert client.returncode == 130
-    until(farm.folder / "ended")
-    assert not list(project.glob("*.engine*"))
 
 
 def test_jobs_without_a_farm(call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ class LocalFarm:
         self.folder = folder
         self.keys = folder / "keys"
         make_keys(self.keys)
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
         said = self._start("scheduler", "farm", "scheduler", "tls://127.0.0.1:0", "--keys", str(self.keys))
         self.address = said.removeprefix("scheduler at ")
 
@@ -35,7 +35,7 @@ class LocalFarm:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for process in self._processes.values():
+        for process in self.processes.values():
             process.kill()
             process.wait()
 
@@ -55,7 +55,7 @@ class LocalFarm:
 
     def wait_for(self, name: str) -> str:
         """Returns the line that a process says when it is ready."""
-        log, process = self.folder / f"{name}.log", self._processes[name]
+        log, process = self.folder / f"{name}.log", self.processes[name]
         until = time.monotonic() + START_SECONDS
         while time.monotonic() < until:
             said = [
@@ -69,7 +69,7 @@ class LocalFarm:
 
     def kill(self, name: str) -> None:
         """Ends a process as an accident would."""
-        process = self._processes[name]
+        process = self.processes[name]
         process.kill()
         process.wait()
 
@@ -82,4 +82,4 @@ class LocalFarm:
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(self.folder / "cache")}
         with (self.folder / f"{name}.log").open("wb") as log:
             command = [sys.executable, "-c", main, *arguments]
-            self._processes[name] = subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=self.folder)
+            self.processes[name] = subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=self.folder)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 import typing
 from collections.abc import Mapping
 from typing import Any, ClassVar, TypeVar
@@ -67,7 +68,7 @@ def decoded(kind: type[T], data: Any) -> T:
         KeyError, TypeError, ValueError: It is something else.
     """
     if isinstance(kind, type) and dataclasses.is_dataclass(kind):
-        hints = typing.get_type_hints(kind)
+        hints = _hints(kind)
         return kind(**{field.name: decoded(hints[field.name], data[field.name]) for field in dataclasses.fields(kind)})
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
         return kind(data)
@@ -76,3 +77,6 @@ def decoded(kind: type[T], data: Any) -> T:
     if typing.get_origin(kind) is tuple:
         return tuple(decoded(typing.get_args(kind)[0], item) for item in data)  # type: ignore[return-value]
     return typing.cast(T, data)
+
+
+_hints = functools.cache(typing.get_type_hints)
