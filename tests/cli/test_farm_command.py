@@ -24,6 +24,7 @@ from trtconv.core.errors import EnvironmentMissing
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.requests.farm import FarmRequest
 from trtconv.core.target import Target
+from trtconv.engine.farm import cluster
 from trtconv.engine.farm.cluster import Farm
 
 pytestmark = [
@@ -93,8 +94,9 @@ def test_a_farm_builds_what_a_machine_of_its_own_would(
 ) -> None:
     project = write_project(tmp_path / "project")
     monkeypatch.chdir(project)
-    farm.begin("one")
-    farm.begin("two", "--gpu", "Some CARD")
+    store = ("--store", str(tmp_path / "store"))
+    farm.begin("one", *store)
+    farm.begin("two", *store, "--gpu", "Some CARD")
     assert farm.wait_for("one").split(" offers ")[1].startswith("rtx-1")
     assert "on some-card to tls://127.0.0.1" in farm.wait_for("two")
     (project / "trtconv.toml").write_text((project / "trtconv.toml").read_text().replace("@card", "@some-card"))
@@ -133,6 +135,17 @@ def test_a_farm_builds_what_a_machine_of_its_own_would(
     broken = document(call, "build", *farm.flags)
     assert [run["exit_code"] for run in broken["runs"]] == [0] * 6 + [2, 2] + [0] * 4
     assert (project / "e.rtx.engine").read_bytes() == engines["e.rtx.engine"]
+
+    # Larger than what is sent: by way of the store, which then has the engine.
+    monkeypatch.setattr(cluster, "MOST_BYTES_INSIDE", 0)
+    large = ("build", "f.onnx", "--target", "rtx", *farm.flags)
+    refused = call(*large, "--force", "-q")
+    assert (refused.code, "--store" in refused.err) == (2, True)
+    first = document(call, *large, *store, "--force")
+    Path("f.rtx.engine").unlink()
+    second = document(call, *large, *store)
+    assert (first["seconds"], second["up_to_date"]) == (second["seconds"], False)
+    assert Path("f.rtx.engine").read_bytes() == engines["f.rtx.engine"]
 
     lacking = call("build", "a.onnx", "--target", "rtx@h100", *farm.flags, "-q")
     assert lacking.code == 4

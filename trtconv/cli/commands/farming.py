@@ -13,7 +13,7 @@ from trtconv.cli.commands.many import ManyFlags, each_of, told
 from trtconv.cli.options import Asked
 from trtconv.cli.process.outcome import Outcome
 from trtconv.core import errors
-from trtconv.core.errors import InputError
+from trtconv.core.errors import InputError, TrtconvError
 from trtconv.core.requests.farm import FarmAccess, FarmRequest
 
 if TYPE_CHECKING:
@@ -77,9 +77,10 @@ def build_on(
         ((_, result),) = executor.run(requests)
     if not isinstance(result, FailedRun):
         return _single(result, flags)
-    if flags.output_format == "json" or not hasattr(errors, result.kind):
+    kind = getattr(errors, result.kind, None)
+    if flags.output_format == "json" or not isinstance(kind, type) or not issubclass(kind, TrtconvError):
         return told([result], flags, config)
-    raise getattr(errors, result.kind)(result.message, result.hint)
+    raise kind(result.message, result.hint)
 
 
 @contextlib.contextmanager
