@@ -153,6 +153,12 @@ def unet2d() -> onnx.ModelProto:
     return _unet(net, lambda x, channels: net.deconv(x, channels, 2, 2), (32, 64, 128), 4)
 
 
+def narrow_unet2d() -> onnx.ModelProto:
+    """The same with half the channels."""
+    net = Writer(3, ("height", "width"), 2)
+    return _unet(net, lambda x, channels: net.deconv(x, channels, 2, 2), (16, 32, 64), 4)
+
+
 def unet_op() -> onnx.ModelProto:
     """A U-Net with k3 s2 p1 op1 deconvolutions, normalised and rectified before the skips join."""
     net = Writer(3, ("height", "width"), 3)

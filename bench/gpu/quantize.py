@@ -3,8 +3,6 @@
     python bench/gpu/quantize.py [--out FOLDER] [--date DATE] [--budget SECONDS]    needs TensorRT 8.6 and a GPU
     python bench/gpu/quantize.py --prepare      only makes the models, in bench/gpu/.quantized; no TensorRT
     python bench/gpu/quantize.py --build-only   makes them, and builds (not runs) with TensorRT-RTX
-    python bench/gpu/quantize.py --variants     the int8 U-Net quantised in ways that differ in one thing each (with
-                                                --prepare or --build-only too); gpu-quantize-variants-8.6.json
 
 Section "networks": a float16 engine of each, the int8 one that `trtconv quantize` makes, and two of ONNX Runtime's
 quantiser (its defaults, made buildable by trtconv; symmetric scales per channel): error against the float network on
@@ -23,8 +21,6 @@ import datetime
 import importlib
 import json
 import os
-import select
-import subprocess
 import sys
 import tempfile
 import time
@@ -40,7 +36,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "bench")]
 
 import float_nets  # noqa: E402
 import recipes  # noqa: E402
-from variants import variants  # noqa: E402
+from children import Children, Row, serve  # noqa: E402
 
 from trtconv.core.target import Target  # noqa: E402
 from trtconv.graph.model import OnnxModel  # noqa: E402
@@ -57,9 +53,7 @@ TARGET = Target("tensorrt", (8, 6))
 NETWORKS = {"unet2d": (4, 3, 256, 256), "residual": (4, 3, 256, 256), "last10": (4, 1, 256, 256)}
 """Network to the shape at which its engines are built and timed."""
 _SAMPLES = 24
-_BUILD_SECONDS, _TIME_SECONDS = 120.0, 60.0
-_VARIANTS_SECONDS = 160.0
-Row = dict[str, Any]
+_TIME_SECONDS = 60.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,27 +93,25 @@ HALF, INT8 = ("FP16",), ("FP16", "INT8")
 def main(arguments: list[str] | None = None) -> int:
     options = parse(arguments)
     if options.serve:
-        return serve(options.serve)
+        return serve(lambda: Work(options.serve).do)
     started = time.monotonic()
-    if options.variants:
-        options.budget = min(options.budget, _VARIANTS_SECONDS)
-    jobs = prepare(options.again, options.variants)
+    jobs = prepare(options.again)
     print(f"{len(jobs)} engines, models in {FOLDER} ({time.monotonic() - started:.0f} s)", flush=True)
     if options.prepare:
         return 0
     table = Table(options, jobs)
-    backend = "tensorrt_rtx" if options.build_only else "tensorrt"
+    command = [sys.executable, __file__, "--serve", "tensorrt_rtx" if options.build_only else "tensorrt"]
+    last = started + options.budget
     with tempfile.TemporaryDirectory() as plans:
         asked = [{"do": "build", "name": job.name, "plans": plans} for job in jobs]
-        # A build that begins last still ends in time.
-        last = started + (options.budget / 2 if options.variants else 0.7 * options.budget)
-        limit = options.budget / 2 if options.variants else _BUILD_SECONDS
-        run_all(backend, options.jobs, asked, limit, table.built, last)
-        if not options.build_only:
-            groups = dict.fromkeys(job.group for job in jobs)
-            races = [{"do": "time", "name": each, "names": table.ready(each), "plans": plans} for each in groups]
-            races = [each for each in races if each["names"]]
-            run_all(backend, 1, races, _TIME_SECONDS, table.timed, started + options.budget)
+        with Children(command, options.jobs) as children:
+            children.run(asked, last - 0.3 * options.budget, last, table.built)
+        groups = dict.fromkeys(job.group for job in jobs)
+        races = [{"do": "time", "name": each, "names": table.ready(each), "plans": plans} for each in groups]
+        # One after the other, and nothing else on the GPU.
+        with Children(command, 1) as alone:
+            end = time.monotonic() + _TIME_SECONDS
+            alone.run([each for each in races if each["names"]], end, end, table.timed)
     table.finish(round(time.monotonic() - started))
     return 0
 
@@ -134,7 +126,6 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--prepare", action="store_true", help="make the models and end")
     parser.add_argument("--again", action="store_true", help="make the models again where they are there")
     parser.add_argument("--build-only", action="store_true", help="build with TensorRT-RTX, without a GPU")
-    parser.add_argument("--variants", action="store_true", help="one network, quantised in several ways")
     parser.add_argument("--serve", metavar="MODULE", help=argparse.SUPPRESS)
     return parser.parse_args(arguments)
 
@@ -142,12 +133,12 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 # --- Models -----------------------------------------------------------------------------------------------------------
 
 
-def prepare(again: bool, of_variants: bool = False) -> list[Job]:
+def prepare(again: bool) -> list[Job]:
     """Makes the models, where they are not there."""
-    listed = FOLDER / ("variants.json" if of_variants else "jobs.json")
+    listed = FOLDER / "jobs.json"
     if again or not listed.exists():
         FOLDER.mkdir(parents=True, exist_ok=True)
-        jobs = [*_variants()] if of_variants else [*_networks(), *_layers()]
+        jobs = [*_networks(), *_layers()]
         listed.write_text(json.dumps([dataclasses.asdict(job) for job in jobs], indent=1))
     read = json.loads(listed.read_text())
     return [Job(**{**each, "flags": tuple(each["flags"]), "shape": tuple(each["shape"])}) for each in read]
@@ -202,22 +193,8 @@ def _networks() -> Iterable[Job]:
             yield _keep(Job(f"{name}/{key}", "networks", title, INT8, shape), _static(proto, shape))
 
 
-def _variants() -> Iterable[Job]:
-    """Writes every way as trtconv hands it to TensorRT; the first at the size of the other tables too."""
-    sizes = {"variants": (1, 3, 128, 128), "variants-large": NETWORKS["unet2d"]}
-    found: list[Job] = []
-    for group, shape in sizes.items():
-        net = _static(float_nets.make("unet2d"), shape)
-        feeds = {"x": float_nets.sample(shape, 99)}
-        for way, proto in variants(net, feeds, TARGET):
-            if group == "variants-large" and way not in ("base", "skip-nudged"):
-                break
-            found.append(_keep(Job(f"{group}/{way}", "variants", way, INT8, shape), proto))
-    yield from sorted(found, key=lambda job: job.shape != NETWORKS["unet2d"])
-
-
 def _job(name: str) -> Job:
-    return next(job for job in prepare(False, name.startswith("variants")) if job.name == name)
+    return next(job for job in prepare(False) if job.name == name)
 
 
 _CHANNELS = ((64, 64), (64, 10), (64, 3), (64, 32), (64, 6), (30, 64), (32, 16), (33, 33), (64, 1))
@@ -311,80 +288,19 @@ def _quantized(
 # --- Processes --------------------------------------------------------------------------------------------------------
 
 
-class Child:
-    """A process with TensorRT in it that is asked one thing at a time, as lines of JSON."""
+class Work:
+    """What a child does.
+
+    Args:
+        backend: Name of the module: tensorrt, or tensorrt_rtx for building alone.
+    """
 
     def __init__(self, backend: str) -> None:
-        command = [sys.executable, __file__, "--serve", backend]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.task: Row | None = None
-        self.deadline = 0.0
+        self._driver = _driver(backend)
 
-    @property
-    def pipe(self) -> Any:
-        return self._process.stdout
-
-    def ask(self, task: Row, seconds: float) -> None:
-        assert self._process.stdin is not None
-        self.task, self.deadline = task, time.monotonic() + seconds
-        self._process.stdin.write(json.dumps(task) + "\n")
-        self._process.stdin.flush()
-
-    def end(self) -> int | None:
-        self._process.kill()
-        return self._process.wait()
-
-
-def run_all(
-    backend: str, count: int, tasks: list[Row], seconds: float, done: Callable[[Row, Row], None], until: float
-) -> None:
-    """Has tasks done by several processes; one that dies or hangs is replaced, and costs its task."""
-    queue = list(tasks)
-    children = [Child(backend) for _ in range(min(count, len(queue)))]
-    idle = list(children)
-    while queue or len(idle) < len(children):
-        while queue and idle:
-            if time.monotonic() > until:
-                for task in queue:
-                    done(task, {"failed": "out of time"})
-                queue.clear()
-                break
-            with contextlib.suppress(BrokenPipeError):
-                idle[-1].ask(queue[0], seconds)
-            idle.pop()
-            queue.pop(0)
-        busy = [child for child in children if child not in idle]
-        readable = select.select([child.pipe for child in busy], [], [], 0.5)[0]
-        for child in busy:
-            line = child.pipe.readline() if child.pipe in readable else ""
-            late = time.monotonic() > child.deadline
-            if line:
-                done(child.task or {}, json.loads(line))
-                idle.append(child)
-            elif child.pipe in readable or late:
-                code = child.end()
-                done(child.task or {}, {"failed": "took too long" if late else f"the process died ({code})"})
-                children[children.index(child)] = fresh = Child(backend)
-                idle.append(fresh)
-    for child in children:
-        child.end()
-
-
-def serve(backend: str) -> int:
-    """Does what the lines on stdin say; what libraries print goes to stderr."""
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    driver: Any = None
-    for line in sys.stdin:
-        task = json.loads(line)
-        try:
-            driver = driver or _driver(backend)
-            answer = _build(driver, task) if task["do"] == "build" else _race(driver, task)
-        except Exception as error:
-            answer = {"failed": f"{type(error).__name__}: {error}"[:400]}
-        answers.write(json.dumps(answer) + "\n")
-        answers.flush()
-    return 0
+    def do(self, task: Row) -> Row:
+        """Does one task."""
+        return _build(self._driver, task) if task["do"] == "build" else _race(self._driver, task)
 
 
 def _driver(backend: str) -> Any:
@@ -472,8 +388,7 @@ class Table:
 
     def __init__(self, options: argparse.Namespace, jobs: list[Job]) -> None:
         self._jobs = {job.name: job for job in jobs}
-        name = NAME.replace("quantize", "quantize-variants") if options.variants else NAME
-        name = name.replace("gpu", "rtx-only") if options.build_only else name
+        name = NAME.replace("gpu", "rtx-only") if options.build_only else NAME
         self._path = options.out / name
         self._rows: dict[str, Row] = {
             job.name: {"name": job.name, "section": job.section, "title": job.title} for job in jobs

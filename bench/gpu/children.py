@@ -1,0 +1,122 @@
+"""Processes with TensorRT in them that are asked one thing at a time; one that dies or hangs costs its task alone."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+Row = dict[str, Any]
+
+
+class Child:
+    """A process that takes tasks as lines of JSON on its input, and answers with lines of JSON.
+
+    Args:
+        command: What it runs: it must call `serve`.
+    """
+
+    def __init__(self, command: list[str]) -> None:
+        # Kernels that no engine uses are not loaded: a start takes a fraction of the time.
+        environment = {**os.environ, "CUDA_MODULE_LOADING": "LAZY"}
+        pipes: Mapping[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        self._process = subprocess.Popen(command, **pipes, text=True, env=environment)
+        self.task: Row | None = None
+
+    @property
+    def pipe(self) -> Any:
+        """Where its answers come from."""
+        return self._process.stdout
+
+    def ask(self, task: Row) -> None:
+        """Gives it a task."""
+        assert self._process.stdin is not None
+        self.task = task
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(json.dumps(task) + "\n")
+            self._process.stdin.flush()
+
+    def end(self) -> int | None:
+        """Ends it; returns its exit code."""
+        self._process.kill()
+        return self._process.wait()
+
+
+class Children:
+    """Several such processes.
+
+    Args:
+        command: What each runs.
+        count: How many.
+    """
+
+    def __init__(self, command: list[str], count: int) -> None:
+        self._command = command
+        self._all = [Child(command) for _ in range(count)]
+
+    def __enter__(self) -> Children:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for child in self._all:
+            child.end()
+
+    def run(self, tasks: list[Row], begin: float, end: float, done: Callable[[Row, Row], None]) -> None:
+        """Has tasks done, the first ones first.
+
+        Args:
+            tasks: What is asked.
+            begin: Nothing begins after that, of `time.monotonic()`.
+            end: Nothing goes on after that.
+            done: Called with each task and its answer, which has "failed" where there is none.
+        """
+        queue = list(tasks)
+        while queue or any(child.task for child in self._all):
+            if queue and time.monotonic() > begin:
+                for task in queue:
+                    done(task, {"failed": "out of time"})
+                queue.clear()
+            for child in self._all:
+                if queue and child.task is None:
+                    child.ask(queue.pop(0))
+            busy = [child for child in self._all if child.task]
+            readable = select.select([child.pipe for child in busy], [], [], 0.5)[0]
+            for child in busy:
+                self._receive(child, child.pipe in readable, time.monotonic() > end, done)
+
+    def _receive(self, child: Child, readable: bool, late: bool, done: Callable[[Row, Row], None]) -> None:
+        line = child.pipe.readline() if readable else ""
+        task = child.task or {}
+        if line:
+            child.task = None
+            done(task, json.loads(line))
+        elif readable or late:
+            code = child.end()
+            self._all[self._all.index(child)] = Child(self._command)
+            done(task, {"failed": "took too long" if late else f"the process died ({code})"})
+
+
+def serve(start: Callable[[], Callable[[Row], Row]]) -> int:
+    """Does what the lines on stdin say, in a child; what libraries print goes to stderr.
+
+    Args:
+        start: Makes what does one task; called at the first.
+    """
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    work: Callable[[Row], Row] | None = None
+    for line in sys.stdin:
+        try:
+            work = work or start()
+            answer = work(json.loads(line))
+        except Exception as error:
+            answer = {"failed": f"{type(error).__name__}: {error}"[:400]}
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+    return 0
