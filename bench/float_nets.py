@@ -125,9 +125,9 @@ class Writer:
         return fresh
 
 
-def ae2d() -> onnx.ModelProto:
+def ae2d(seed: int = 0) -> onnx.ModelProto:
     """A 2-D autoencoder: strided convolutions, then k4 s2 p1 deconvolutions with batch normalisation."""
-    net = Writer(3, ("height", "width"), 1)
+    net = Writer(3, ("height", "width"), 1 + seed)
     x = "x"
     for channels in (32, 64):
         x = net.relu(net.norm(net.conv(x, channels, stride=2, bias=False)))
@@ -147,21 +147,21 @@ def _unet(net: Writer, up: Callable[[str, int], str], widths: Sequence[int], out
     return net.model(net.conv(x, out, 1))
 
 
-def unet2d() -> onnx.ModelProto:
+def unet2d(seed: int = 0) -> onnx.ModelProto:
     """A U-Net with k2 s2 deconvolutions and two skips."""
-    net = Writer(3, ("height", "width"), 2)
+    net = Writer(3, ("height", "width"), 2 + seed)
     return _unet(net, lambda x, channels: net.deconv(x, channels, 2, 2), (32, 64, 128), 4)
 
 
-def narrow_unet2d() -> onnx.ModelProto:
+def narrow_unet2d(seed: int = 0) -> onnx.ModelProto:
     """The same with half the channels."""
-    net = Writer(3, ("height", "width"), 2)
+    net = Writer(3, ("height", "width"), 2 + seed)
     return _unet(net, lambda x, channels: net.deconv(x, channels, 2, 2), (16, 32, 64), 4)
 
 
-def unet_op() -> onnx.ModelProto:
+def unet_op(seed: int = 0) -> onnx.ModelProto:
     """A U-Net with k3 s2 p1 op1 deconvolutions, normalised and rectified before the skips join."""
-    net = Writer(3, ("height", "width"), 3)
+    net = Writer(3, ("height", "width"), 3 + seed)
 
     def up(x: str, channels: int) -> str:
         return net.relu(net.norm(net.deconv(x, channels, 3, 2, 1, 1, bias=False)))
@@ -169,18 +169,18 @@ def unet_op() -> onnx.ModelProto:
     return _unet(net, up, (24, 48, 96), 2)
 
 
-def beyond() -> onnx.ModelProto:
+def beyond(seed: int = 0) -> onnx.ModelProto:
     """A decoder of k3 s2 p0 op1 deconvolutions, whose output_padding is beyond the end pad."""
-    net = Writer(16, ("height", "width"), 4)
+    net = Writer(16, ("height", "width"), 4 + seed)
     x = net.relu(net.conv("x", 64))
     x = net.relu(net.deconv(x, 32, 3, 2, 0, 1))
     x = net.relu(net.deconv(x, 32, 3, 2, 0, 1))
     return net.model(net.conv(x, 8, 3))
 
 
-def vocoder1d() -> onnx.ModelProto:
+def vocoder1d(seed: int = 0) -> onnx.ModelProto:
     """A 1-D upsampler: k16 s8 p4 and k4 s2 p1 deconvolutions with LeakyReLU and residual blocks."""
-    net = Writer(40, ("time",), 5)
+    net = Writer(40, ("time",), 5 + seed)
     x = net.conv("x", 64, 7)
     for channels, kernel, stride in ((48, 16, 8), (32, 4, 2)):
         x = net.node("LeakyRelu", [x], net.channels[x], alpha=0.1)
@@ -190,15 +190,15 @@ def vocoder1d() -> onnx.ModelProto:
     return net.model(net.node("Tanh", [net.conv(net.node("LeakyRelu", [x], 32, alpha=0.1), 1, 7)], 1))
 
 
-def unet3d() -> onnx.ModelProto:
+def unet3d(seed: int = 0) -> onnx.ModelProto:
     """A 3-D U-Net with k2 s2 deconvolutions."""
-    net = Writer(2, ("depth", "height", "width"), 6)
+    net = Writer(2, ("depth", "height", "width"), 6 + seed)
     return _unet(net, lambda x, channels: net.deconv(x, channels, 2, 2), (16, 32), 3)
 
 
-def grouped() -> onnx.ModelProto:
+def grouped(seed: int = 0) -> onnx.ModelProto:
     """Deconvolutions with 4 groups and depthwise, between depthwise-separable convolutions."""
-    net = Writer(3, ("height", "width"), 7)
+    net = Writer(3, ("height", "width"), 7 + seed)
     x = net.block("x", 32)
     x = net.relu(net.norm(net.conv(x, 32, stride=2, groups=32, bias=False)))
     x = net.block(net.pool(x), 64)
@@ -208,9 +208,9 @@ def grouped() -> onnx.ModelProto:
     return net.model(net.conv(x, 8, 1))
 
 
-def residual() -> onnx.ModelProto:
+def residual(seed: int = 0) -> onnx.ModelProto:
     """A residual encoder and decoder: deconvolution, batch normalisation, and Add of an enlarged shortcut."""
-    net = Writer(3, ("height", "width"), 8)
+    net = Writer(3, ("height", "width"), 8 + seed)
     x = net.block("x", 32)
     for _ in range(2):
         inner = net.norm(net.conv(net.block(x, 32), 32, bias=False))
@@ -222,15 +222,15 @@ def residual() -> onnx.ModelProto:
     return net.model(net.deconv(x, 3, 2, 2))
 
 
-def last10() -> onnx.ModelProto:
+def last10(seed: int = 0) -> onnx.ModelProto:
     """An encoder and decoder whose last deconvolution goes from 64 channels to 10 classes."""
-    net = Writer(1, ("height", "width"), 9)
+    net = Writer(1, ("height", "width"), 9 + seed)
     x = net.block(net.pool(net.block("x", 32)), 64)
     x = net.relu(net.norm(net.deconv(x, 64, 2, 2, bias=False)))
     return net.model(net.deconv(x, 10, 1, 1))
 
 
-NETS: dict[str, tuple[Callable[[], onnx.ModelProto], tuple[tuple[int, ...], ...]]] = {
+NETS: dict[str, tuple[Callable[[int], onnx.ModelProto], tuple[tuple[int, ...], ...]]] = {
     "ae2d": (ae2d, ((1, 3, 64, 64), (1, 3, 32, 48))),
     "unet2d": (unet2d, ((1, 3, 64, 64), (1, 3, 32, 48))),
     "unet-op": (unet_op, ((1, 3, 64, 64), (1, 3, 32, 48))),
@@ -265,9 +265,9 @@ def samples(name: str, count: int, seed: int = 0) -> list[dict[str, Array]]:
     return [{"x": sample(shapes[number % len(shapes)], seed + number)} for number in range(count)]
 
 
-def make(name: str) -> onnx.ModelProto:
+def make(name: str, seed: int = 0) -> onnx.ModelProto:
     """Returns a network whose batch normalisation has the statistics of its inputs."""
-    model = NETS[name][0]()
+    model = NETS[name][0](seed)
     weights = {tensor.name: tensor for tensor in model.graph.initializer}
     feeds = samples(name, 4, seed=10_000)
     for node in model.graph.node:

@@ -36,7 +36,7 @@ FLAGS = {
     "diff": "--tolerance --format",
     "rewrite": "-o --output --only --skip --requantize --target --format -q --quiet --budget --follow-links",
     "quantize": "-o --output --data --random --preprocess --samples --held-out --method --percentile --float --budget "
-    "--error-budget --tolerance --seed --no-cache --dim --target --format -q --quiet --follow-links",
+    "--error-budget --tolerance --seed --no-cache --dim --target --format -q --quiet --resources --follow-links",
     "reduce": "-o --output --dim --profile --minShapes --optShapes --maxShapes --value --precision --no-rewrite "
     "--requantize --target --trials --timeout --format -q --quiet --budget --follow-links",
     "explain": "--target --format -q --quiet --budget --follow-links",

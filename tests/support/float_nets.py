@@ -33,15 +33,20 @@ RESIDUAL = f"""{HEAD} g (float[1,4,8,8] x) => (float[1,4,16,16] y) {{
     [sum] t = Add (u, s)
     tr = Relu (t)
     [head] y = Conv (tr, w_4_8_1_1) }}"""
-VOLUME = f"""{HEAD} g (float[1,4,4,4,4] x) => (float[1,2,8,8,8] y) {{
+VOLUME = f"""{HEAD} g (float[1,4,4,4,4] x) => (float[1,4,8,8,8] y) {{
     [c1] a = Conv <pads = [1,1,1,1,1,1]> (x, w_8_4_3_3_3)
     r = Relu (a)
-    [last] y = ConvTranspose <strides = [2,2,2]> (r, w_8_2_2_2_2) }}"""
+    [last] y = ConvTranspose <strides = [2,2,2]> (r, w_8_4_2_2_2) }}"""
 GROUPED = f"""{HEAD} g (float[1,4,8,8] x) => (float[1,4,16,16] y) {{
     [c1] a = Conv <pads = [1,1,1,1]> (x, w_8_4_3_3)
     r = Relu (a)
     [up] u = ConvTranspose <strides = [2,2], group = 2> (r, w_8_2_2_2)
     [c2] y = Conv (u, w_4_4_1_1) }}"""
+
+NARROW = f"""{HEAD} g (float[1,4,8,8] x) => (float[1,3,16,16] y) {{
+    [c1] a = Conv <pads = [1,1,1,1]> (x, w_8_4_3_3)
+    r = Relu (a)
+    [last] y = ConvTranspose <strides = [2,2]> (r, w_8_3_2_2) }}"""
 
 
 def net(text: str, seed: int = 0) -> onnx.ModelProto:

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import click
 from click.core import ParameterSource
@@ -17,9 +17,6 @@ from trtconv.core.options import Flag, Option, flags, of_flags, options
 
 _SIZES = frozenset(("dims", "profiles", "values", "split"))
 """Fields that are about sizes: where the command line has one of them, it says all."""
-
-if TYPE_CHECKING:
-    from trtconv.core.budget import Budget
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 Request = TypeVar("Request")
@@ -151,50 +148,45 @@ model_argument = click.argument("model", metavar="MODEL")
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="Show no progress on stderr.")
 
 
-def _enter(change: Callable[[str], Budget]) -> Callable[..., None]:
-    """Returns a click callback that lets a changed budget count until the command has ended."""
+def _follow_links(context: click.Context, parameter: click.Parameter, value: bool) -> None:
+    if value:
+        from trtconv.core import budget
 
-    def callback(context: click.Context, parameter: click.Parameter, value: str | bool | None) -> None:
-        if value:
-            from trtconv.core import budget
-
-            context.with_resource(budget.allowed(change(str(value))))
-
-    return callback
-
-
-def _allowed(text: str) -> Budget:
-    from trtconv.core import budget
-
-    return budget.parse(text)
-
-
-def _links_followed(_: str) -> Budget:
-    from trtconv.core import budget
-
-    return dataclasses.replace(budget.current(), follow_links=True)
+        context.with_resource(budget.allowed(dataclasses.replace(budget.current(), follow_links=True)))
 
 
 links_option = click.option(
     "--follow-links",
     is_flag=True,
     expose_value=False,
-    callback=_enter(_links_followed),
+    callback=_follow_links,
     help="Read external data also through links that leave the model's folder.",
 )
 
 
 def for_models(command: Decorated) -> Decorated:
     """Adds the flags of commands that read a model: what it may cost, and where its weights may lie."""
-    limits = click.option(
-        "--budget",
+    return resources_option("--budget")(links_option(command))
+
+
+def resources_option(flag: str) -> Callable[[Decorated], Decorated]:
+    """Returns the flag that says what a model may cost, under a name."""
+
+    def enter(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
+        from trtconv.core import budget
+
+        context.with_resource(budget.allowed(dataclasses.replace(budget.current(), flag=flag)))
+        if value:
+            context.with_resource(budget.allowed(budget.parse(value)))
+
+    return click.option(
+        flag,
         metavar="N|NAME=N,...",
         expose_value=False,
-        callback=_enter(_allowed),
+        callback=enter,
         help="What a model may cost: N times as much as usual, or limits: nodes, elements, candidates, bytes, seconds, "
         "megabytes (TC408).",
     )
-    return limits(links_option(command))
 
 
 quiet_anyway = click.option(

@@ -31,6 +31,8 @@ from trtconv.core.frozen import frozen
 
 Sizes = tuple[int, ...]
 
+INT8_CHANNELS = 4
+"""Channels of an int8 deconvolution come in packs of four (one dp4a instruction)."""
 _AUTO_PADS = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
 
 

@@ -25,6 +25,7 @@ from trtconv.passes.fold_batch_norm import FoldBatchNorm
 from trtconv.pipeline.checking import target_and_runtime
 from trtconv.pipeline.outputs import model_identity, protect_data
 from trtconv.precision.quantize import cache
+from trtconv.precision.quantize.biases import correct_biases
 from trtconv.precision.quantize.budget import Spending, spend
 from trtconv.precision.quantize.calibrate import Statistics, calibrate, candidates
 from trtconv.precision.quantize.equalize import equalize, find_links, linked_tensors, sizes_by_channel
@@ -71,7 +72,7 @@ def quantize(request: QuantizeRequest, progress: Progress | None = None) -> Quan
         reference = Reference(original, held_out)
         spending = _spent(request, chosen, reference, clock)
         placement = place(model.main, chosen.layers if spending is None else spending.layers)
-        result = quantized(chosen.model, placement, chosen.ranges)
+        result, mended = _with_biases(chosen, placement, calibration, clock)
         error = reference.distances(result)
     with clock.stage("write"):
         output = _write(result, request) if worst(error) <= request.tolerance else {}
@@ -85,7 +86,7 @@ def quantize(request: QuantizeRequest, progress: Progress | None = None) -> Quan
         left_in_float=_left(layers, placement, spending),
         error={name: each.to_json() for name, each in error.items()},
         per_layer=_per_layer(chosen.model, result, placement, held_out),
-        calibration=chosen.told,
+        calibration={**chosen.told, "biases_corrected": mended},
         budget=None if spending is None else _told(spending, request),
         findings=run_rules(result, target),
         tolerance=request.tolerance,
@@ -290,6 +291,20 @@ def _spent(request: QuantizeRequest, chosen: _Chosen, reference: Reference, cloc
         return reference.error(quantized(chosen.model, place(chosen.model.main, layers), chosen.ranges))
 
     return spend(chosen.layers, request.error_budget, judge, functools.partial(clock.progress.phase, "layer"))
+
+
+def _with_biases(
+    chosen: _Chosen, placement: Placement, calibration: InputSamples, clock: Stopwatch
+) -> tuple[OnnxModel, bool]:
+    """Returns the quantised model, with corrected biases where that brings it nearer, and whether it does."""
+    result = quantized(chosen.model, placement, chosen.ranges)
+    samples, judging = calibration.parted(_JUDGING) if len(calibration) >= _ENOUGH else (calibration, calibration)
+    tensors = [chosen.model.proto.graph.node[index].output[0] for index in placement.layers]
+    tell = functools.partial(clock.progress.phase, "correcting biases")
+    mended = correct_biases(chosen.model, result, tensors, samples[:_MOST_JUDGED], tell)
+    reference = Reference(chosen.model, judging[:_MOST_JUDGED])
+    nearer = reference.error(mended) < reference.error(result)
+    return (mended if nearer else result), nearer
 
 
 def _per_layer(

@@ -6,14 +6,11 @@ import onnx
 
 from trtconv.core.findings import Severity
 from trtconv.core.target import Target
-from trtconv.graph.deconv import Geometry
+from trtconv.graph.deconv import INT8_CHANNELS, Geometry
 from trtconv.graph.quantization import UINT8_MIDDLE
 from trtconv.graph.scope import Scope
 from trtconv.graph.views import Deconv
 from trtconv.rules.base import DeconvRule
-
-_INT8_CHANNELS = 4
-"""Channels per group come in packs of four (one dp4a instruction)."""
 
 FLOAT_INPUT = "its input is not dequantised"
 """What is also said where a pass computes in float what quantised the input: then the reason is another."""
@@ -109,8 +106,8 @@ def _reasons(deconv: Deconv, geometry: Geometry) -> list[str]:
     shape = deconv.weight_shape
     if shape is not None and shape[0] is not None and shape[1] is not None:
         ins, outs = shape[0] // geometry.group, shape[1]
-        if ins % _INT8_CHANNELS or outs % _INT8_CHANNELS:
-            reasons.append(f"{ins} input and {outs} output channels a group are not multiples of {_INT8_CHANNELS}")
+        if ins % INT8_CHANNELS or outs % INT8_CHANNELS:
+            reasons.append(f"{ins} input and {outs} output channels a group are not multiples of {INT8_CHANNELS}")
     if geometry.group > 1:
         reasons.append(f"it has {geometry.group} groups")
     if geometry.rank == 3 and not deconv.is_quantized_behind:

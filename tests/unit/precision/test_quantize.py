@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from support.float_nets import GROUPED, RESIDUAL, UNET, VOLUME, net, sample
+from support.float_nets import GROUPED, NARROW, RESIDUAL, UNET, VOLUME, net, sample
 from support.onnx_models import RTX, wrap
 from support.session import run
 from trtconv.core.errors import InputError
@@ -18,6 +18,7 @@ from trtconv.graph.channels import times_inputs, times_outputs
 from trtconv.graph.model import OnnxModel
 from trtconv.passes import PASSES, run_passes
 from trtconv.precision.quantize import cache
+from trtconv.precision.quantize.biases import correct_biases
 from trtconv.precision.quantize.budget import spend
 from trtconv.precision.quantize.calibrate import Statistics, candidates, least_squares
 from trtconv.precision.quantize.equalize import equalize, find_links, sizes_by_channel
@@ -27,6 +28,7 @@ from trtconv.precision.quantize.measure import Reference
 from trtconv.precision.quantize.opset import with_channel_scales
 from trtconv.precision.quantize.placement import Placement, place
 from trtconv.precision.quantize.samples import InputSamples, random_samples, read_samples
+from trtconv.precision.quantize.sessions import Probe
 from trtconv.precision.quantize.write import quantized, scales
 
 SHAPE = {"x": (1, 3, 8, 8)}
@@ -85,6 +87,8 @@ def test_a_3d_deconvolution_without_a_quantiser_behind_stays_in_float() -> None:
 def test_layers_that_tensorrt_has_no_int8_kernel_for_say_so() -> None:
     reasons = {layer.name: layer.reason for layer in find_layers(prepared(GROUPED).main, ["c2"])}
     assert reasons == {"c1": "", "up": "TensorRT has no int8 deconvolution with 2 groups", "c2": "asked for"}
+    (last,) = (layer for layer in find_layers(prepared(NARROW).main) if layer.name == "last")
+    assert last.reason == "TensorRT has no int8 deconvolution from 8 to 3 channels, which are no multiples of 4"
 
 
 def test_weights_are_symmetric_int8_by_output_channel() -> None:
@@ -118,6 +122,24 @@ def test_a_wide_enough_int8_network_is_near_the_float_one() -> None:
     result = quantized(model, placement, statistics.ranges("min-max"))
     distances = Reference(model, samples).distances(result)
     assert 1e-4 < distances["y"].rms < 0.05 and distances["y"].cosine > 0.998
+
+
+@pytest.mark.parametrize(("text", "channels"), [(UNET, 3), (RESIDUAL, 4)])
+def test_biases_restore_the_means_of_the_float_network(text: str, channels: int) -> None:
+    """The layers of RESIDUAL have no biases: they get some."""
+    model, placement = placed(text)
+    feeds = [{"x": np.abs(sample((1, channels, 8, 8), seed))} for seed in range(4)]
+    result = quantized(model, placement, dict.fromkeys(placement.tensors, 1.5))
+    tensors = [model.proto.graph.node[index].output[0] for index in placement.layers]
+    mended = correct_biases(model, result, tensors, feeds, lambda done, total: None)
+    onnx.checker.check_model(mended.proto, full_check=True)
+
+    def means(other: OnnxModel) -> np.ndarray:
+        values = [Probe(other, tensors).run(each) for each in feeds]
+        return np.concatenate([np.mean([v[name] for v in values], axis=(0, 1, 3, 4)) for name in tensors])
+
+    shifts = [float(np.abs(means(other) - means(model)).max()) for other in (result, mended)]
+    assert shifts[1] < 0.1 * shifts[0]
 
 
 @pytest.mark.parametrize("text", [UNET, RESIDUAL, GROUPED])
@@ -241,6 +263,13 @@ def test_calibration_and_measurement_see_different_samples() -> None:
     assert first | second == set(range(10)) and not first & second and len(second) == 2
     with pytest.raises(InputError, match="numbers has 1 sample"):
         whole[:1].parted(0.2)
+
+
+@pytest.mark.parametrize("share", [0.2, 0.5])
+def test_sizes_that_take_turns_are_on_both_sides(share: float) -> None:
+    whole = InputSamples([lambda number=number: {"x": np.array(number % 2)} for number in range(20)], "turns")
+    for part in whole.parted(share):
+        assert {int(each["x"]) for each in part} == {0, 1}
 
 
 def test_what_does_not_fit_the_network_is_refused(tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ that do not fit it; 4 something is not installed.
 )
 @options.model_argument
 @options.links_option
+@options.resources_option("--resources")
 @click.option("-o", "--output", required=True, metavar="OUT.onnx", help="Where the quantised model goes.")
 @options.asking(QuantizeRequest)
 @click.option("--no-cache", is_flag=True, help="Calibrate again even where model and samples have not changed.")

@@ -39,6 +39,7 @@ def _calibration(calibration: Mapping[str, Any]) -> str:
     text = f"calibrated with {count(calibration['samples'], 'sample')} of {calibration['source']}"
     text += f" at {count(sizes, 'size')}, by {calibration['method']}"
     text += ", channels equalised" if calibration["equalized"] else ""
+    text += ", biases corrected" if calibration["biases_corrected"] else ""
     text += ", kept before" if calibration["cached"] else ""
     errors = calibration["methods"]
     tried = ", ".join(

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import onnx
 
 from trtconv.core.frozen import frozen
-from trtconv.graph.deconv import Geometry
+from trtconv.graph.deconv import INT8_CHANNELS
 from trtconv.graph.scope import Scope
 
 QUANTIZED = {"Conv": 0, "ConvTranspose": 1}
@@ -66,16 +66,23 @@ def _reason(scope: Scope, node: onnx.NodeProto, asked: frozenset[str]) -> str:
     kind = scope.dtype(node.input[1])
     if kind != "float32":
         return f"its weight is {kind}, not float32"
-    return _unsupported(node) if node.op_type == "ConvTranspose" else ""
+    return _unsupported(scope, node) if node.op_type == "ConvTranspose" else ""
 
 
-def _unsupported(node: onnx.NodeProto) -> str:
+def _unsupported(scope: Scope, node: onnx.NodeProto) -> str:
     """Returns why no TensorRT is known to compute a deconvolution in int8, or an empty string.
 
-    Source: runs on TensorRT 8.6 (docs/quantization.md); for newer ones nothing else is known.
+    Source: groups, runs on TensorRT 8.6 (docs/quantization.md), for newer ones nothing else is known; channels, what is
+    documented of int8 kernels.
     """
     group = next((a.i for a in node.attribute if a.name == "group"), 1)
-    return f"TensorRT has no int8 deconvolution with {group} groups" if group > 1 else ""
+    if group > 1:
+        return f"TensorRT has no int8 deconvolution with {group} groups"
+    ins, outs = (scope.shape(node.input[1]) or (0, 0))[:2]
+    if (ins or 0) % INT8_CHANNELS or (outs or 0) % INT8_CHANNELS:
+        said = f"TensorRT has no int8 deconvolution from {ins} to {outs} channels"
+        return f"{said}, which are no multiples of {INT8_CHANNELS}"
+    return ""
 
 
 def wants_quantizer_behind(scope: Scope, node: onnx.NodeProto) -> bool:
@@ -93,4 +100,4 @@ def behind(scope: Scope, tensor: str) -> str:
         tensor = users[0].output[0]
 
 
-__all__ = ["QUANTIZED", "Geometry", "WeightedLayer", "behind", "find_layers", "wants_quantizer_behind"]
+__all__ = ["QUANTIZED", "WeightedLayer", "behind", "find_layers", "wants_quantizer_behind"]

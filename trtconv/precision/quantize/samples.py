@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -57,7 +58,9 @@ class InputSamples(Sequence[Feeds]):
         return self._makers[index]()
 
     def parted(self, held_out: float) -> tuple[InputSamples, InputSamples]:
-        """Returns the samples to calibrate with, and those that calibration does not see, spread over the whole.
+        """Returns the samples to calibrate with, and those that calibration does not see.
+
+        These are spread over the whole, but in no rhythm: sizes, or kinds, that take turns in the data are in both.
 
         Args:
             held_out: The share of the second; at least one sample of two.
@@ -71,7 +74,9 @@ class InputSamples(Sequence[Feeds]):
                 "Give two or more: one to calibrate with, and another, which calibration does not see, to measure on.",
             )
         count = min(len(self) - 1, max(1, round(len(self) * held_out)))
-        chosen = {round((number + 0.5) * len(self) / count - 0.5) for number in range(count)}
+        random = np.random.default_rng(len(self))
+        ends = [round(number * len(self) / count) for number in range(count + 1)]
+        chosen = {int(random.integers(*pair)) for pair in itertools.pairwise(ends)}
         apart = [maker for index, maker in enumerate(self._makers) if index in chosen]
         rest = [maker for index, maker in enumerate(self._makers) if index not in chosen]
         return InputSamples(rest, self.source), InputSamples(apart, self.source)
