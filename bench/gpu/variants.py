@@ -175,13 +175,22 @@ def _twice(proto: onnx.ModelProto, factor: float) -> onnx.ModelProto:
 
 
 def _given(model: OnnxModel, feeds: Mapping[str, Any]) -> tuple[_Given, Ranges]:
-    """Returns the usual quantisers with the ranges that they share, and the range of each tensor by itself."""
-    placement = place(model.main, [layer for layer in find_layers(model.main) if not layer.reason])
+    """Returns quantisers, with skips among those that share ranges, and the range of each tensor by itself."""
+    placement = _all_shared(place(model.main, [layer for layer in find_layers(model.main) if not layer.reason]))
     values = Probe(model, measured(model.main, placement)).run(feeds)
     own = {name: float(np.abs(each).max()) for name, each in values.items()}
     roots = placement.shared
     shared = {n: max(own[other] for other in roots if roots[other] == roots[n]) for n in roots}
     return _Given(model.main, placement, shared), own
+
+
+def _all_shared(placement: Placement) -> Placement:
+    """Gives skips the scale of the Concat that takes them, which TensorRT 8.6 was seen to compute wrongly."""
+    shared = dict(placement.shared)
+    for skip, result in placement.apart:
+        old, new = shared[skip], shared[result]
+        shared = {name: new if first == old else first for name, first in shared.items()}
+    return dataclasses.replace(placement, shared=shared, apart=())
 
 
 def _scaled(given: _Given, tensors: list[str], other: Ranges) -> tuple[Placement, Ranges]:

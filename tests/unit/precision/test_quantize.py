@@ -56,13 +56,25 @@ def test_every_layer_of_a_unet_is_quantised_and_no_output() -> None:
     assert "y" not in placement.tensors
 
 
-def test_concat_and_pooling_share_a_scale() -> None:
+def test_concat_shares_a_scale_with_what_it_alone_takes() -> None:
     _, placement = placed(UNET)
     ranges = {"x": 1.0, "r": 2.0, "p": 1.5, "qr": 3.0, "u": 5.0, "c": 4.0, "s": 1.0}
     found = scales(placement, ranges)
-    assert len({found[name] for name in ("r", "p", "u", "c")}) == 1
-    assert found["c"] == np.float32(5.0 / 127)
+    assert found["u"] == found["c"] == np.float32(5.0 / 127)
     assert found["qr"] == np.float32(3.0 / 127)
+    # The skip goes into MaxPool too.
+    assert found["r"] == found["p"] == np.float32(2.0 / 127)
+
+
+@pytest.mark.parametrize(("skip", "joined"), [(4.0, 4.0), (3.99, 4.0), (4.0, 3.99), (0.0, 0.0), (1.0, 4.0)])
+def test_a_skip_never_has_the_scale_of_the_concat(skip: float, joined: float) -> None:
+    _, placement = placed(UNET)
+    assert placement.apart == (("r", "c"),)
+    found = scales(placement, dict.fromkeys(placement.tensors, 1.0) | {"r": skip, "p": skip, "u": joined, "c": joined})
+    assert (max(skip, joined) == 0) == (found["r"] == found["c"])
+    low, high = sorted([float(found["r"]), float(found["c"])])
+    assert high <= max(skip, joined, 127) / 127 * 1.008
+    assert low == high == 1 or high / low > 1.0078
 
 
 def test_the_other_branch_of_a_sum_is_quantised() -> None:

@@ -2,8 +2,10 @@
 
 A quantised layer reads its input through QuantizeLinear and DequantizeLinear. Where the input was only moved about
 (Concat, MaxPool, Resize to the nearest), what went in is quantised too, with the same scale: TensorRT then moves int8
-values. Where a layer's result is added to another branch, the other branch is quantised, so that the addition becomes
-part of the layer. Nothing is quantised on the way to a graph output.
+values. But what a Concat takes and others read too, as the skips of a U-Net, has a scale of its own: where all was one,
+TensorRT 8.6 computed a U-Net wrongly (docs/quantization.md). Where a layer's result is added to another branch, the
+other branch is quantised, so that the addition becomes part of the layer. Nothing is quantised on the way to a graph
+output.
 """
 
 from __future__ import annotations
@@ -28,12 +30,14 @@ class Placement:
         layers: Positions of the layers whose weights and inputs are quantised.
         edges: Tensor to the inputs of nodes that read it quantised, in the order of the graph.
         shared: Tensor to the first of those with which it shares a scale.
+        apart: Tensors, and those that Concat makes of them, whose scales must differ.
         float_results: Positions of layers that were wanted and stay in float because no quantiser stands behind them.
     """
 
     layers: tuple[int, ...]
     edges: dict[str, tuple[Edge, ...]]
     shared: dict[str, str]
+    apart: tuple[tuple[str, str], ...] = ()
     float_results: tuple[int, ...] = ()
 
     @property
@@ -67,7 +71,7 @@ def place(scope: Scope, layers: Collection[WeightedLayer]) -> Placement:
         bare = [layer for layer in wanted if _misses_quantizer(scope, layer, edges)]
         if not bare:
             chosen = tuple(layer.index for layer in wanted)
-            return Placement(chosen, edges, work.shared(), tuple(sorted(dropped)))
+            return Placement(chosen, edges, work.shared(), tuple(work.apart), tuple(sorted(dropped)))
         dropped += [layer.index for layer in bare]
         wanted = [layer for layer in wanted if layer not in bare]
 
@@ -86,6 +90,7 @@ class _Placing:
         self._layers = {layer.index for layer in layers}
         self._edges: dict[str, set[Edge]] = {}
         self._parent: dict[str, str] = {}
+        self.apart: list[tuple[str, str]] = []
         for layer in layers:
             self._quantize(layer.node.input[0], (layer.index, 0))
         for index in scope.by_op.get("Add", ()):
@@ -113,8 +118,15 @@ class _Placing:
             if known:
                 continue
             for source, inside in self._moved_from(tensor):
-                self._parent[self._root(source)] = self._root(tensor)
+                self._join(source, tensor, inside[0])
                 pending.append((source, inside))
+
+    def _join(self, source: str, result: str, index: int) -> None:
+        """Lets a tensor and what a node makes of it share a scale, or keeps them apart."""
+        if self._scope.columns.nodes[index].op_type == "Concat" and self._scope.uses_of(source) > 1:
+            self.apart.append((source, result))
+        else:
+            self._parent[self._root(source)] = self._root(result)
 
     def _moved_from(self, tensor: str) -> Iterator[tuple[str, Edge]]:
         """Yields the tensors that were only moved about to make one, and where they are read."""

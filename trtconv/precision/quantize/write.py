@@ -42,9 +42,19 @@ def scales(placement: Placement, ranges: Ranges) -> dict[str, np.float32]:
     widest: dict[str, float] = {}
     for tensor, first in placement.shared.items():
         widest[first] = max(widest.get(first, 0.0), ranges[tensor])
+    _part(widest, [(placement.shared[a], placement.shared[b]) for a, b in placement.apart])
     largest = ((tensor, widest[first]) for tensor, first in placement.shared.items())
     # A tensor that is 0 throughout has any scale.
     return {tensor: np.float32(value / _LARGEST) or np.float32(1.0) for tensor, value in largest}
+
+
+def _part(widest: dict[str, float], pairs: list[tuple[str, str]]) -> None:
+    """Makes the wider of two ranges wider by a step where they are as good as equal, and must not be."""
+    for a, b in pairs * len(pairs):
+        wider, other = (a, b) if widest[a] > widest[b] else (b, a)
+        least = widest[other] * (1 + 1 / _LARGEST)
+        if a != b and widest[wider] < least:
+            widest[wider] = least
 
 
 class _Writer:
