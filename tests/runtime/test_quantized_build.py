@@ -6,15 +6,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from onnx import numpy_helper
 
-from support.onnx_models import DECONV_PASSES, RTX, rewritten
+from support.onnx_models import DECONV_PASSES, RTX, parse, rewritten, wrap
 from support.paths import MODELS
 from support.quantized_models import EXACT, MOVES, POINTS, Net, Quantiser, make_net
+from support.session import run
 from trtconv import pipeline
 from trtconv.core.bounds import make_profile
 from trtconv.core.dims import Range
@@ -24,6 +27,7 @@ from trtconv.core.requests.check import CheckRequest
 from trtconv.graph.model import OnnxModel
 from trtconv.passes import PASSES
 from trtconv.pipeline.audit import audit
+from trtconv.rules import run_rules
 from trtconv.runtimes import tensorrt
 from trtconv.runtimes.onnxruntime import compare_models
 
@@ -214,3 +218,30 @@ def test_the_clean_quantised_model_is_clean() -> None:
     report = pipeline.check(CheckRequest(model=path))
     assert report.exit_code == 0
     assert not [f for f in report.findings if f.severity is Severity.ERROR]
+
+
+def test_float8_is_read_as_onnx_means_it() -> None:
+    """E4M3 with scales by channel; output_padding is beyond the pads, so that a pass extends the quantised kernel."""
+    proto = parse(
+        """<ir_version: 10, opset_import: ["": 21]> g (float[1,4,5,5] x) => (float[1,4,p,q] y)
+        <float s = {0.02}, float8e4m3fn z = {0}>
+        { xq = QuantizeLinear (x, s, z) xd = DequantizeLinear (xq, s, z)
+          wq = QuantizeLinear <axis = 1> (f, ws, wz) w = DequantizeLinear <axis = 1> (wq, ws, wz)
+          y = ConvTranspose <strides = [2,2], output_padding = [1,1]> (xd, w) }"""
+    )
+    random = np.random.default_rng(0)
+    for name, values in (
+        ("f", random.standard_normal((4, 4, 3, 3)).astype(np.float32)),
+        ("ws", np.linspace(0.005, 0.02, 4, dtype=np.float32)),
+        ("wz", np.zeros(4, ml_dtypes.float8_e4m3fn)),
+    ):
+        proto.graph.initializer.append(numpy_helper.from_array(values, name))
+    model = wrap(proto)
+    after, result = rewritten(proto, passes=USUAL)
+    assert [edit.pass_name for edit in result.edits] == ["make-deconv-explicit"]
+    feeds = {"x": random.standard_normal((1, 4, 5, 5)).astype(np.float32)}
+    expected, got = (run(each.proto, feeds)[0] for each in (model, after))
+    assert np.abs(expected - got).max() < 1e-6 * np.abs(expected).max()
+    (found,) = (finding for finding in run_rules(model, RTX) if finding.code == "TC311")
+    assert "its weight is float8e4m3fn" in found.message
+    built(after)

@@ -1,0 +1,34 @@
+"""`trtconv quantize` from a file and a folder to a file, and what it may take for that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from support.cli import Ended
+from support.float_nets import RESIDUAL, saved_net, saved_samples
+
+Call = Callable[..., Ended]
+
+
+@pytest.mark.parametrize(
+    ("resources", "code", "words"),
+    [
+        ("megabytes=4000", 0, ""),
+        ("nodes=1", 1, "raise the limit: --resources nodes=N, or --resources 4 for four times of all"),
+        ("megabytes", 2, "--resources 'megabytes' is no budget"),
+    ],
+)
+def test_what_it_may_take_is_said_by_a_flag_of_its_own(
+    call: Call, resources: str, code: int, words: str, tmp_path: Path
+) -> None:
+    """For --budget is the error to be met here."""
+    samples = saved_samples(tmp_path, [(1, 4, 8, 8)])
+    output = tmp_path / "int8.onnx"
+    arguments = (str(saved_net(RESIDUAL, tmp_path)), "--data", str(samples), "-o", str(output), "--target", "rtx")
+    ended = call("quantize", *arguments, "--budget", "0.5", "--no-cache", "-q", "--resources", resources)
+    assert ended.code == code, ended.err
+    assert words in ended.out + ended.err
+    assert output.exists() == (code == 0)
