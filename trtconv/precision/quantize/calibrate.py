@@ -98,11 +98,25 @@ class Statistics:
             self._wide.percentile = float(method.partition(" ")[2])
             found |= _thresholds(self._wide.compute_percentile)
         elif method == "entropy":
+            bins = self._narrow.histogram_dict
+            bins.update({name: _coarser(*each) for name, each in bins.items()})
             found |= _thresholds(self._narrow.compute_entropy)
         elif method == "mse":
             histograms = self._wide.get_histogram_dict()
             found |= {name: least_squares(each[0], each[1]) for name, each in histograms.items()}
         return found
+
+
+def _coarser(counts: NDArray[Any], edges: NDArray[Any], low: Any, high: Any, reach: Any) -> tuple[Any, ...]:
+    """Joins bins of a histogram around 0 that has grown: entropy takes the square of their number, and more."""
+    half = len(counts) // 2
+    step = -(-half // (_ENTROPY_BINS // 2))
+    if step <= 1:
+        return counts, edges, low, high, reach
+    more = -half % step
+    joined = np.pad(counts, more).reshape(-1, step).sum(axis=1)
+    reach = reach * (half + more) / half
+    return joined, np.linspace(-reach, reach, len(joined) + 1, dtype=edges.dtype), low, high, reach
 
 
 def _thresholds(compute: Callable[[], Mapping[str, Any]]) -> dict[str, float]:
