@@ -17,8 +17,8 @@ Call = Callable[..., Ended]
     ("resources", "code", "words"),
     [
         ("megabytes=4000", 0, ""),
-        ("nodes=1", 1, "raise the limit: --resources nodes=N, or --resources 4 for four times of all"),
-        ("megabytes", 2, "--resources 'megabytes' is no budget"),
+        ("nodes=1", 1, "nodes; the budget is 1"),
+        ("megabytes", 2, "'megabytes' is no budget"),
     ],
 )
 def test_what_it_may_take_is_said_by_a_flag_of_its_own(

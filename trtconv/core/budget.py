@@ -33,7 +33,6 @@ class Budget:
         seconds: Time for one stage that looks at a model; and something for every byte that it has.
         megabytes: Memory beyond what a command begins with; and six times the size of the model's files.
         follow_links: Whether external data may be a link that leaves the model's folder.
-        flag: What raises these limits, where the user is told so.
     """
 
     nodes: float = 200_000
@@ -43,7 +42,6 @@ class Budget:
     seconds: float = 10
     megabytes: float = 1500
     follow_links: bool = False
-    flag: str = "--budget"
 
 
 _USUAL = Budget()
@@ -62,13 +60,13 @@ def current() -> Budget:
 
 
 def parse(text: str) -> Budget:
-    """Reads what the flag takes: a factor for everything, "4", or limits, "elements=1e9,seconds=60".
+    """Reads what --budget takes: a factor for everything, "4", or limits, "elements=1e9,seconds=60".
 
     Raises:
         InputError: It is neither.
     """
     budget = _current.get()
-    names = [field.name for field in dataclasses.fields(Budget) if field.type in ("float", float)]
+    names = [field.name for field in dataclasses.fields(Budget) if field.name != "follow_links"]
     try:
         if re.fullmatch(r"[0-9.e+]{1,20}", text):
             factor = _positive(text)
@@ -81,7 +79,7 @@ def parse(text: str) -> Budget:
         return dataclasses.replace(budget, **given)
     except ValueError as error:
         said = f"Give a factor, such as 4, or limits by name: {', '.join(names)}; such as elements=1e9."
-        raise InputError(f"{budget.flag} {text!r} is no budget", said) from error
+        raise InputError(f"--budget {text!r} is no budget", said) from error
 
 
 def _positive(text: str) -> float:
@@ -140,11 +138,11 @@ def spend(resource: str, amount: float, what: str, place: Location | None = None
 
 def exceeded(resource: str, said: str, place: Location | None = None) -> BudgetExceeded:
     """Returns the error for a model that takes too much."""
-    limit, flag = float(getattr(_current.get(), resource)), _current.get().flag
+    limit = float(getattr(_current.get(), resource))
     place = place or _place.get()
     where = f"{place}: " if place is not None and str(place) != "graph" else ""
     message = f"{where}{said}; the budget is {_count(limit)}"
-    fix = f"Where the model is meant so, raise the limit: {flag} {resource}=N, or {flag} 4 for four times of all."
+    fix = f"Where the model is meant so, raise the limit: --budget {resource}=N, or --budget 4 for four times of all."
     finding = Finding(CODE, NAME, message, Severity.ERROR, place or Location(), fix)
     return BudgetExceeded(f"the model exceeds the budget: {message}", fix, (finding,))
 
