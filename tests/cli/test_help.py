@@ -15,15 +15,16 @@ from trtconv.cli.group import COMMANDS
 HEAVY = ("onnx", "torch", "tensorrt", "tensorrt_rtx", "numpy", "onnxruntime", "polygraphy", "onnx_graphsurgeon")
 
 FLAGS = {
-    "build": "-o --output --dim --profile --minShapes --optShapes --maxShapes --value --split --round --target "
+    "build": "-o --output --dim --input --profile --minShapes --optShapes --maxShapes --value --split --round --target "
     "--precision --prove --report --format --no-rewrite --requantize --fail-on --force --config --jobs -q --quiet "
     "-v --verbose --workspace --optimization-level --timing-cache --version-compatible --hardware-compatibility "
     "--strip-weights "
     "--max-aux-streams --refittable --weight-streaming --sparsity --tf32 --profiling-verbosity --compute-capability "
     "--cast-io --data --preprocess --error-budget --tolerance --page --on --keys --insecure --store --then --budget "
     "--follow-links",
-    "check": "--dim --profile --minShapes --optShapes --maxShapes --value --target --no-rewrite --requantize --prove "
-    "--format --fail-on --select --ignore --thorough --config --jobs -q --quiet -v --verbose --budget --follow-links",
+    "check": "--dim --input --profile --minShapes --optShapes --maxShapes --value --target --no-rewrite --requantize "
+    "--prove --format --fail-on --select --ignore --thorough --config --jobs -q --quiet -v --verbose "
+    "--budget --follow-links",
     "export": "-o --output --input --dynamic --dim --static --arg --weights --output-name --exporter --no-proof "
     "--no-check --trust --build --target --format --fail-on -q --quiet",
     "verify": "--dim --report --against --inputs --generator --seed --random --tolerance --cosine --mismatches "
@@ -31,16 +32,16 @@ FLAGS = {
     "bench": "--dim --shapes --vs --report --warmup --duration --plot --runtime-cache --trust --time-limit --format -q "
     "--quiet",
     "inspect": "--report --no-times --trust --time-limit --format -q --quiet --budget --follow-links",
-    "run": "-o --output --inputs --report --trust --time-limit --format -q --quiet",
-    "report": "-o --output --with --format --budget --follow-links",
-    "diff": "--tolerance --format",
+    "run": "-o --output --inputs --preprocess --report --trust --time-limit --format -q --quiet",
+    "report": "-o --output --with --format -q --quiet --budget --follow-links",
+    "diff": "--tolerance --format -q --quiet",
     "rewrite": "-o --output --only --skip --requantize --target --format -q --quiet --budget --follow-links",
     "quantize": "-o --output --data --random --preprocess --samples --held-out --method --percentile --float --budget "
     "--error-budget --tolerance --seed --no-cache --dim --target --format -q --quiet --resources --follow-links",
-    "reduce": "-o --output --dim --profile --minShapes --optShapes --maxShapes --value --precision --no-rewrite "
-    "--requantize --target --trials --timeout --format -q --quiet --budget --follow-links",
+    "reduce": "-o --output --dim --input --profile --minShapes --optShapes --maxShapes --value --precision "
+    "--no-rewrite --requantize --target --trials --timeout --format -q --quiet --budget --follow-links",
     "explain": "--target --format -q --quiet --budget --follow-links",
-    "sizes": "--dim --format -q --quiet --budget --follow-links",
+    "sizes": "--dim --input --format -q --quiet --budget --follow-links",
     "plan": "--on --keys --insecure --store --then --write --config --format -q --quiet",
     "worker": "--keys --insecure --store --gpu --name -q --quiet",
     "farm": "--keys --insecure --store -q --quiet",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -224,6 +225,27 @@ def test_a_crash_leaves_a_command_that_repeats_it(tmp_path: Path, monkeypatch: p
     assert str(folder) in hint
     rerun = (folder / "rerun.sh").read_text()
     assert "trtconv build model.onnx --target rtx --dim 'a b=1' --force -o again.engine" in rerun
+
+
+def test_what_a_configuration_says_of_the_model_is_repeated_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    onnx.save(onnx.parser.parse_model(MODEL), tmp_path / "m.onnx")
+    (tmp_path / "trtconv.toml").write_text(
+        '[[models]]\npath = "m.onnx"\ntargets = ["rtx"]\ndims = { "a b" = "1:2:3" }\n'
+    )
+    monkeypatch.chdir(tmp_path)
+    for arguments, added in (
+        (["build", "m.onnx"], "--force -o again.engine --dim 'a b=1:2:3' --target rtx"),
+        (["build", "m.onnx", "--dim=a b=1"], "'--dim=a b=1' --force -o again.engine --target rtx"),
+        (["check", "m.onnx", "--target", "rtx", "--config", "trtconv.toml"], "--target rtx --dim 'a b=1:2:3'"),
+    ):
+        config = "trtconv.toml" if "--config" in arguments else None
+        reproduction.save("dead", [], arguments, {"model": "m.onnx", "target": "rtx", "config": config})
+        (folder,) = tmp_path.glob("trtconv-crash-*")
+        assert (folder / "rerun.sh").read_text().strip().endswith(f"trtconv {arguments[0]} model.onnx {added}")
+        shutil.rmtree(folder)
 
 
 def test_a_large_model_is_written_down_and_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -116,6 +116,19 @@ def test_completions(spawn) -> None:
     assert _completed(spawn, "check", "--format", "s") == ["sarif"]
 
 
+def test_completion_of_values(spawn, tmp_path: Path) -> None:
+    model = str(MODELS / "unet.onnx")
+    assert _completed(spawn, "build", model, "--dim", "") == ["batch=", "height=", "width="]
+    assert _completed(spawn, "check", model, "--dim", "h") == ["height="]
+    assert _completed(spawn, "sizes", model, "--input", "") == ["x="]
+    assert _completed(spawn, "explain", model, "/up3") == ["/up3/ConvTranspose"]
+    assert _completed(spawn, "check", "--target", "rtx") == ["rtx", "rtx-1"]
+    assert _completed(spawn, "rule", "TC20") == [f"TC20{n}" for n in range(1, 7)]
+    assert _completed(spawn, "rewrite", model, "--only", "fold-b") == ["fold-batch-norm"]
+    assert _completed(spawn, "build", str(tmp_path / "none.onnx"), "--dim", "") == [""]
+    assert _completed(spawn, "build", "un") == ["un"], "a file"
+
+
 def test_completion_of_a_script_is_valid_bash(spawn, tmp_path: Path) -> None:
     if shutil.which("bash") is None:
         pytest.skip("there is no bash")

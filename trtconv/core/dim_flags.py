@@ -70,6 +70,30 @@ def parse_dims(items: Sequence[str]) -> dict[str, Range]:
     return _parse_bounds("--dim", items)
 
 
+def parse_bounds(dims: Sequence[str], inputs: Sequence[str]) -> dict[str, Range]:
+    """Reads the values of `--dim` and of `--input`, which bounds all axes of an input at once.
+
+    Args:
+        dims: As `parse_dims` takes them.
+        inputs: "x=1:1:4,3,64:256:512,_": bounds of each axis, in order; _ leaves one out.
+
+    Returns:
+        Dimension name or `INPUT:AXIS` to range.
+
+    Raises:
+        InputError: For an item that is no such thing, or a name given twice with different ranges.
+    """
+    return _parse_bounds("--dim", [*dims, *(item for text in inputs for item in _axes(text))])
+
+
+def _axes(text: str) -> list[str]:
+    name, equals, shape = (part.strip() for part in text.partition("="))
+    axes = [axis.strip() for axis in shape.split(",")]
+    if not (equals and name and all(axes)):
+        raise InputError(f"--input {text!r} is not INPUT=BOUNDS,BOUNDS,...", "Write --input x=1:1:4,3,64:256:512,64.")
+    return [f"{name}:{axis}={bounds}" for axis, bounds in enumerate(axes) if bounds != "_"]
+
+
 def write_bounds(bounds: Mapping[str, Range]) -> list[str]:
     """Returns what `parse_dims` reads."""
     return [f"{name}={bound}" for name, bound in bounds.items()]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trtconv.core.dims import InputSpec
 from trtconv.core.errors import InputError
 from trtconv.core.files import atomic_write, check_writable, real_path, report_beside
 from trtconv.core.process import Tell
@@ -15,7 +17,9 @@ from trtconv.core.requests.engine import RunRequest
 from trtconv.core.stopwatch import Stopwatch, ToldProgress
 from trtconv.engine.opening import load_into, read_engine, require_machine
 from trtconv.engine.profiles import inputs_of, profile_for, profiles_of
-from trtconv.runtimes.inputs import read_inputs
+from trtconv.precision.quantize.images import SUFFIXES, Preprocessing, parse_preprocessing, read_image
+from trtconv.runtimes.inputs import Feeds, checked_inputs, read_inputs
+from trtconv.runtimes.onnxruntime import numpy_type
 from trtconv.runtimes.tensorrt import load_engines
 
 
@@ -29,7 +33,7 @@ def serve(request: RunRequest, tell: Tell) -> dict[str, Any]:
         require_machine(subject, runtime)
         engine = load_into(runtime, subject)
         inputs = inputs_of(subject, engine)
-        feeds = read_inputs(inputs, request.inputs)
+        feeds = _feeds(request, inputs)
         profile = profile_for(profiles_of(subject, engine, inputs), {name: a.shape for name, a in feeds.items()})
     with clock.stage("engine"):
         execution = engine.open(profile)
@@ -59,6 +63,20 @@ def _check_output(request: RunRequest) -> None:
     if real_path(request.output) in map(real_path, (request.engine, request.inputs, report)):
         raise InputError(f"{request.output} is read, and cannot be written too", "Choose another path with -o.")
     check_writable(request.output)
+
+
+def _feeds(request: RunRequest, inputs: Sequence[InputSpec]) -> Feeds:
+    """Reads the values of the inputs: arrays of a file, or an image."""
+    if request.inputs.suffix.lower() not in SUFFIXES:
+        if request.preprocess:
+            raise InputError("--preprocess is about images", f"Leave it out: {request.inputs} holds arrays.")
+        return read_inputs(inputs, request.inputs)
+    if len(inputs) != 1:
+        names = ", ".join(spec.name for spec in inputs)
+        raise InputError(f"an image is one input, and the engine has {names}", "Give an .npz file with all of them.")
+    preprocessing = parse_preprocessing(request.preprocess) if request.preprocess else Preprocessing()
+    values = read_image(request.inputs, preprocessing, 0).astype(numpy_type(inputs[0]))
+    return checked_inputs(inputs, {inputs[0].name: values}, str(request.inputs))
 
 
 def _plain(values: NDArray[Any]) -> NDArray[Any]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from support.engines import build, give_gpu
-from support.gpu import FakeDriver
+from support.gpu import FakeDriver, fake_tensorrt
 from support.paths import ROOT
 from trtconv.core.errors import InputError
 from trtconv.core.requests.engine import RunRequest
@@ -54,6 +56,19 @@ def test_inputs_that_do_not_fit(gpu: FakeDriver, tmp_path: Path, arrays: dict[st
     assert not (tmp_path / "y.npz").exists()
 
 
+def test_an_image_is_an_input(gpu: FakeDriver, tmp_path: Path) -> None:
+    asked = request(tmp_path)
+    pixels = np.random.default_rng(0).integers(0, 256, (8, 6, 3), np.uint8)
+    (tmp_path / "cat.ppm").write_bytes(b"P6 6 8 255\n" + pixels.tobytes())
+    given = dataclasses.replace(asked, inputs=tmp_path / "cat.ppm", preprocess="scale=1/255,mean=0.5")
+    assert run(given)["inputs"] == {"x": {"dtype": "float32", "shape": [1, 3, 8, 6]}}
+    x = pixels.transpose(2, 0, 1)[np.newaxis] / np.float32(255) - np.float32(0.5)
+    with np.load(tmp_path / "y.npz") as made:
+        np.testing.assert_allclose(np.tanh(made["z"] - x), made["y"], atol=1e-5)
+    with pytest.raises(InputError, match="--preprocess is about images"):
+        run(dataclasses.replace(asked, preprocess="scale=1/255"))
+
+
 def test_nothing_that_is_read_is_overwritten(gpu: FakeDriver, tmp_path: Path) -> None:
     asked = request(tmp_path, x=np.zeros((1, 3, 6, 8), np.float32))
     for path in (asked.engine, asked.inputs):
@@ -65,6 +80,22 @@ def test_the_example_of_the_page_runs(gpu: FakeDriver, tmp_path: Path, monkeypat
     request(tmp_path, x=np.zeros((1, 3, 8, 8), np.float32))
     monkeypatch.chdir(tmp_path)
     page = (ROOT / "docs" / "running.md").read_text(encoding="utf-8")
-    (example,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    example, _ = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     exec(compile(example, "running.md", "exec"), {})
     assert capsys.readouterr().out == "0 [1, 3, 8, 8]\n"
+
+
+@pytest.mark.parametrize("surface", ["tensorrt-8.6.0", "tensorrt-10.16.1", "tensorrt-11.4.0", "tensorrt-rtx-1.7.1"])
+def test_the_program_of_the_page_runs(
+    gpu: FakeDriver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], surface: str
+) -> None:
+    build(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    played = fake_tensorrt(gpu, surface)
+    played.Logger = type("Logger", (played.ILogger,), {})
+    played.nptype = lambda dtype: {"FLOAT": np.float32}[dtype.name]
+    monkeypatch.setitem(sys.modules, "tensorrt", played)
+    page = (ROOT / "docs" / "running.md").read_text(encoding="utf-8")
+    _, program = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    exec(compile(program, "running.md", "exec"), {})
+    assert capsys.readouterr().out == "{'y': (1, 3, 8, 8), 'z': (1, 3, 8, 8)}\n"

@@ -29,7 +29,8 @@ Examples:
 def command(shell: str) -> Outcome:
     """Print what completes trtconv's words in a shell.
 
-    Commands, options and their choices are completed, and file names.
+    Commands, options and their choices are completed, file names, rules, passes, targets, and of the MODEL that stands
+    before them its dimensions and deconvolutions.
     """
     from click.shell_completion import get_completion_class
 
@@ -37,4 +38,7 @@ def command(shell: str) -> Outcome:
 
     script = get_completion_class(shell)
     assert script is not None
-    return Outcome(script(cli, {}, "trtconv", "_TRTCONV_COMPLETE").source().rstrip("\n"))
+    text = script(cli, {}, "trtconv", "_TRTCONV_COMPLETE").source().rstrip("\n")
+    # Behind "height=" its bounds follow, and no blank.
+    added = "COMPREPLY+=($value)"
+    return Outcome(text.replace(added, f"{added}; [[ $value == *= ]] && compopt -o nospace"))

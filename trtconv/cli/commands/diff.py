@@ -39,6 +39,7 @@ Exit status: 0 no regression; 1 a regression; 2 a bad call, or files that are no
     help="By what part of A's value latency, sizes and errors of B may be larger.",
 )
 @options.format_option("text", "json")
+@options.quiet_anyway
 def command(a: str, b: str, tolerance: float, output_format: str) -> Outcome:
     """Compare two engines, and fail on a regression.
 

@@ -41,6 +41,7 @@ Exit status: 0 written; 2 a bad call, or files that are no reports or do not bel
     help="Show this document of verify, bench or inspect, instead of the one beside the engine. Repeatable.",
 )
 @options.format_option("text", "json")
+@options.quiet_anyway
 def command(subject: str, output: str, given: tuple[str, ...], output_format: str) -> Outcome:
     """Write a page about an engine, or about a folder of engines.
 

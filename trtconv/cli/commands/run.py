@@ -20,6 +20,8 @@ from trtconv.core.requests.engine import RunRequest
 Examples:
   Inputs made with numpy.savez("in.npz", x=array):
     trtconv run unet.engine --inputs in.npz -o out.npz
+  An image, as the network was trained to see it:
+    trtconv run net.engine --inputs cat.jpg --preprocess size=224x224,scale=1/255 -o out.npz
 
 \b
 Exit status: 0 run; 1 the engine does not run; 2 a bad call, or inputs that do not fit the engine; 4 no GPU, or an

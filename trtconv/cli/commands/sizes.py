@@ -36,9 +36,16 @@ Exit status: 0 found; 1 no size in range is accepted; 2 a bad call or an unreada
     help="The range to look at; without one, 1 to 1024. NAME is the dimension's name in the model, or INPUT:AXIS "
     "(x:2). Repeatable.",
 )
+@click.option(
+    "--input",
+    "inputs",
+    multiple=True,
+    metavar="INPUT=BOUNDS,...",
+    help="The ranges of all axes of an input, as in x=1,3,64:512,64:512; _ leaves an axis out. Repeatable.",
+)
 @options.format_option("text", "json")
 @options.quiet_anyway
-def command(model: str, dim: tuple[str, ...], output_format: str) -> Outcome:
+def command(model: str, dim: tuple[str, ...], inputs: tuple[str, ...], output_format: str) -> Outcome:
     """List the sizes that a model accepts, and the nodes that say so.
 
     A profile is a box of sizes, but a network accepts only some of those in it: a U-Net that halves three times only
@@ -46,9 +53,9 @@ def command(model: str, dim: tuple[str, ...], output_format: str) -> Outcome:
     """
     from trtconv.cli.formats import json
     from trtconv.cli.formats.sizes import sizes_text
-    from trtconv.core.dim_flags import parse_dims
+    from trtconv.core.dim_flags import parse_bounds
     from trtconv.shapes.report import SizesRequest, sizes
 
-    report = sizes(SizesRequest(Path(model), parse_dims(dim)))
+    report = sizes(SizesRequest(Path(model), parse_bounds(dim, inputs)))
     document = report.to_json()
     return Outcome(json.render(document) if output_format == "json" else sizes_text(document), report.exit_code)

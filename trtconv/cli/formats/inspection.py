@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trtconv.cli.formats.wording import byte_size, count, shape_text, table
+from trtconv.core.runs_on import runs_on
 from trtconv.core.text import clean, leading
 
 Document = Mapping[str, Any]
@@ -69,6 +70,9 @@ def _head(document: Document) -> list[str]:
         rows.append(("runtime", f"{runtime['family']} {runtime['version']}, {runtime['gpu'] or 'without a GPU'}"))
     if plan:
         rows.append(("built for", f"{plan.get('target')}, precision {plan.get('precision')}"))
+    found = runs_on(document.get("runtime") or {}, plan.get("options") or {})
+    if found is not None:
+        rows += [("runs with", found.loader), ("runs on", found.cards)]
     if document.get("activation_memory_bytes") is not None:
         rows.append(("memory", f"{byte_size(document['activation_memory_bytes'])} for activations"))
     return table([(name, clean(str(value))) for name, value in rows], "")

@@ -232,13 +232,15 @@ def _say_failure(failure: TrtconvError) -> None:
 
 
 def _red(word: str) -> str:
-    # Click takes colours out again where stderr is no terminal.
-    return word if os.environ.get("NO_COLOR") else click.style(word, fg="red", bold=True)
+    from trtconv.cli.process.terminal import coloured
+
+    return click.style(word, fg="red", bold=True) if sys.stderr is not None and coloured(sys.stderr) else word
 
 
 def _say(text: str, start: str = "") -> None:
     try:
-        click.echo(start + guarded(text), err=True)
+        # Left alone, click would take colours out where stderr is no terminal.
+        click.echo(start + guarded(text), err=True, color=bool(start) or None)
     except (OSError, ValueError):
         # Nobody is listening on stderr; the exit status still tells.
         return

@@ -10,13 +10,16 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from trtconv.cli.process import status
 from trtconv.core.errors import TrtconvError
 from trtconv.core.text import guarded
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 
 class Outcome(NamedTuple):
@@ -53,6 +56,12 @@ class Text(click.types.StringParamType):
             raise EmptyText(name, ctx)
         return super().convert(value, param, ctx)
 
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Returns what a shell may complete the text with."""
+        from trtconv.cli.complete import values
+
+        return values(ctx, param.name or "", incomplete)
+
 
 class EmptyText(click.UsageError):
     """An argument is there and says nothing.
@@ -84,6 +93,12 @@ class Command(PageWriter):
         for parameter in self.params:
             if parameter.type is click.STRING:
                 parameter.type = Text()
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes the options in groups."""
+        from trtconv.cli.help import write_options
+
+        write_options(self.get_params(ctx), ctx, formatter)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Runs the command, writes its result and ends with its exit status."""
@@ -127,11 +142,13 @@ def write_result(text: str, annotations: bool = False) -> None:
     """
     if sys.stdout is None:
         return
+    from trtconv.cli.process.terminal import dressed
+
     status.announce(status.RESULT)
     try:
         with stdout_failures_named():
             # Not click.echo: it would write UTF-8 where the locale says ASCII.
-            sys.stdout.write(guarded(text, annotations) + "\n")
+            sys.stdout.write(dressed(guarded(text, annotations), sys.stdout) + "\n")
             sys.stdout.flush()
     except BrokenPipeError:
         drop_stdout()

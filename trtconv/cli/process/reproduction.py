@@ -24,7 +24,8 @@ MODEL = "model.onnx"
 COPIED_BYTES = 64 << 20
 """A model up to this size is copied; of a larger one path and SHA-256 are written down."""
 REWRITE_SECONDS = 120.0
-_OUTPUT_FLAGS = ("-o", "--output", "--report")
+_SIZES = frozenset(("--dim", "--input", "--profile", "--minShapes", "--optShapes", "--maxShapes", "--value", "--split"))
+_LEFT_OUT = ("-o", "--output", "--report", "--config")
 
 
 def save(what: str, log: Sequence[str], arguments: Sequence[str], params: dict[str, Any]) -> str:
@@ -48,7 +49,8 @@ def save(what: str, log: Sequence[str], arguments: Sequence[str], params: dict[s
         system = {"python": sys.version, "platform": platform.platform(), "packages": versions()}
         _write(folder / "versions.json", json.dumps(system, indent=2))
         model = _keep_model(source, folder)
-        rerun = shlex.join(["trtconv", *_again(arguments, models[0], model, "build" in arguments[:1])])
+        again = _again(arguments, models[0], model, "build" in arguments[:1])
+        rerun = shlex.join(["trtconv", *again, *_configured(arguments, source, params)])
         _write(folder / "rerun.sh", f'#!/bin/sh\ncd "$(dirname "$0")" && exec {rerun}')
         _rewrite(folder, model, params)
     except OSError:
@@ -119,17 +121,42 @@ def _sha256(path: Path) -> str:
 
 
 def _again(arguments: Sequence[str], named: str, model: str, builds: bool) -> list[str]:
-    """Returns the arguments with another model and, for a build, with an output of its own."""
+    """Returns the arguments with another model, no configuration and, for a build, with an output of its own."""
     kept: list[str] = []
     rest = iter(arguments)
     for argument in rest:
-        if argument in _OUTPUT_FLAGS:
+        if argument in _LEFT_OUT:
             next(rest, None)
-        elif argument.startswith(("--output=", "--report=")) or (argument[:2] == "-o" and argument[2:]):
+        elif argument.startswith(("--output=", "--report=", "--config=")) or (argument[:2] == "-o" and argument[2:]):
             continue
         else:
             kept.append(model if argument == named else argument)
     return [*kept, "--force", "-o", "again.engine"] if builds else kept
+
+
+def _configured(arguments: Sequence[str], source: Path, params: dict[str, Any]) -> list[str]:
+    """Returns the flags that stand for what a configuration says of the model, and the command line does not."""
+    from trtconv.cli.commands.many import ManyFlags, configured, for_target
+    from trtconv.core.options import command_line
+    from trtconv.core.requests.reduce import ReduceRequest
+
+    try:
+        _, (entries,) = configured(ManyFlags("text", params.get("config"), None, True, False), [str(source)])
+    except TrtconvError:
+        return []
+    given = {argument.partition("=")[0] for argument in arguments}
+    target = params["target"] if "--target" in given else None
+    chosen = next(iter(for_target(entries, target)), None)
+    if chosen is None:
+        return []
+    words = command_line(chosen.build or chosen.check, ReduceRequest)
+    flags = [word for word in words if word.startswith("--")]
+    left_out = given | (_SIZES if given & _SIZES else set())
+    kept, keeps = [], False
+    for word in words:
+        keeps = word not in left_out if word in flags else keeps
+        kept += [word] if keeps else []
+    return kept
 
 
 def _rewrite(folder: Path, model: str, params: dict[str, Any]) -> None:

@@ -21,7 +21,7 @@ FLAGS = {
     "--best": "Choose one: --precision fp16, or int8 for a model that is quantised",
     "--noTF32": "It is --no-tf32",
     "--stronglyTyped": "That is how it is: --precision as-is, the default",
-    "--shapes": "It is --optShapes x:1x3x64x64 alone, or --dim NAME=N",
+    "--shapes": "It is --optShapes x:1x3x64x64 alone, or --input x=1,3,64,64",
     "--trt-min-shapes": "It is --dim NAME=MIN:OPT:MAX, or --minShapes x:1x3x64x64",
     "--trt-opt-shapes": "It is --dim NAME=MIN:OPT:MAX, or --optShapes x:1x3x64x64",
     "--trt-max-shapes": "It is --dim NAME=MIN:OPT:MAX, or --maxShapes x:1x3x64x64",

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from trtconv.core.dim_flags import (
-    parse_dims,
+    parse_bounds,
     parse_profiles,
     parse_values,
     write_bounds,
@@ -65,17 +65,29 @@ _DIMS_SCHEMA = {
     "additionalProperties": {"type": ["string", "integer"], "pattern": r"^\d+(:\d+){0,2}$"},
 }
 
-DIMS: Any = option(
-    "--dim",
-    "Bound a dynamic dimension everywhere it occurs; NAME=N fixes it. NAME is the dimension's name in the model, or "
-    "INPUT:AXIS (x:2) for one without a name. Repeatable.",
-    metavar="NAME=MIN:OPT:MAX",
-    many=True,
-    default={},
-    read=parse_dims,
+DIMS: Any = Option(
+    {},
+    (
+        Flag(
+            "--dim",
+            "Bound a dynamic dimension everywhere it occurs; NAME=N fixes it. NAME is the dimension's name in the "
+            "model, or INPUT:AXIS (x:2) for one without a name. Repeatable.",
+            metavar="NAME=MIN:OPT:MAX",
+            many=True,
+            absent=(),
+        ),
+        Flag(
+            "--input",
+            "Bound all axes of an input at once, as in x=1:1:4,3,64:256:512,64:256:512; _ leaves an axis out. "
+            "Repeatable.",
+            metavar="INPUT=BOUNDS,...",
+            many=True,
+            absent=(),
+        ),
+    ),
+    read=parse_bounds,
     write=write_bounds,
-    key="dims",
-    schema=_DIMS_SCHEMA,
+    settings={"dims": _DIMS_SCHEMA},
     load=_bounds,
 )
 """Bounds that hold in every profile."""

@@ -291,14 +291,28 @@ class RunRequest(Paths):
 
     Args:
         engine: The engine.
-        inputs: An .npz file with values of every input.
+        inputs: An .npz file with values of every input, or an image for the only one.
         output: Where the outputs go, as an .npz file.
+        preprocess: What becomes of an image, as `trtconv quantize` takes it.
         report: Its report; default: the engine's path with ".json" appended.
         seconds: How long all of it may take.
     """
 
     engine: Path
-    inputs: Path = option("--inputs", "One array for each input, by name.", metavar="IN.npz", default=None)
+    inputs: Path = option(
+        "--inputs",
+        "One array for each input, by name; or an image, for an engine with one input.",
+        metavar="IN.npz|IMAGE",
+        default=None,
+    )
+    preprocess: str = option(
+        "--preprocess",
+        "How an image becomes an input: size=HxW, scale=1/255, mean=A:B:C, std=A:B:C, color=rgb|bgr|gray, "
+        "layout=nchw|nhwc, crop.",
+        metavar="KEY=VALUE,...",
+        default="",
+        absent=None,
+    )
     output: Path = option("-o --output", "Where the outputs go, by name.", metavar="OUT.npz", default=None)
     report: Path | None = REPORT
     trust: bool = TRUST

@@ -33,7 +33,7 @@ def sizes_chart(lattice: Mapping[str, Any], profiles: Sequence[Mapping[str, str]
     for name in names:
         mine = [(number, profile[name]) for number, profile in enumerate(bounds) if name in profile]
         parts += _dimension(name, lattice.get(name), mine, top)
-        top += _ROW * (len(mine) + 1) + 34
+        top += _ROW * (len(mine) + 2) + 34
     return drawing(_WIDTH, top, "sizes that the network accepts, and the profiles", parts) if names else Markup("")
 
 
@@ -56,7 +56,9 @@ def _dimension(name: str, dim: Mapping[str, Any] | None, mine: Sequence[tuple[in
     low = min(bound.min for _, bound in mine)
     high = max(bound.max for _, bound in mine)
     place = _Scale(low, high)
-    parts = [label(0, top + 12, _cut(name, 15), "strong"), label(_LEFT - 8, top + 12, "accepted", "dim", "end")]
+    parts = [label(0, top + 12, _cut(name, 60), "strong")]
+    top += _ROW
+    parts.append(label(_LEFT - 8, top + 12, "accepted", "dim", "end"))
     parts += _accepted(dim, low, high, place, top)
     for row, (number, bound) in enumerate(mine, 1):
         y = top + row * _ROW

@@ -1,0 +1,86 @@
+"""What a shell may complete a value with: dimensions and nodes of the model at hand, targets, rules, passes, files."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+import click
+from click.shell_completion import CompletionItem
+
+
+def values(ctx: click.Context, parameter: str, incomplete: str) -> list[CompletionItem]:
+    """Returns what a value may be completed with; files where nothing better is known.
+
+    Args:
+        ctx: The call, with the arguments before this one.
+        parameter: Name of the parameter.
+        incomplete: What is there of the value.
+    """
+    offered = _OFFERED.get(parameter)
+    if offered is None:
+        return [CompletionItem(incomplete, type="file")]
+    # A model that cannot be read completes nothing, and is no error here.
+    with contextlib.suppress(Exception):
+        return [CompletionItem(each) for each in offered(ctx) if each.startswith(incomplete)]
+    return []
+
+
+def _dims(ctx: click.Context) -> Iterable[str]:
+    from trtconv.core.dims import dynamic_dims
+    from trtconv.graph.model import OnnxModel
+
+    return [f"{name}=" for name in dynamic_dims(OnnxModel.load(_model(ctx)).inputs)]
+
+
+def _inputs(ctx: click.Context) -> Iterable[str]:
+    from trtconv.graph.model import OnnxModel
+
+    return [f"{spec.name}=" for spec in OnnxModel.load(_model(ctx)).inputs]
+
+
+def _nodes(ctx: click.Context) -> Iterable[str]:
+    from trtconv.graph.model import OnnxModel
+
+    found = OnnxModel.load(_model(ctx)).nodes("ConvTranspose")
+    return [node.name or f"{scope.path or 'graph'}/node[{index}]" for scope, index, node in found]
+
+
+def _model(ctx: click.Context) -> Path:
+    # An option that still lacks its value keeps click from handing out the arguments before it.
+    return Path(ctx.params.get("model") or next(iter((*ctx.params.get("models", ()), *ctx.args))))
+
+
+def _targets(_: click.Context) -> Iterable[str]:
+    from trtconv.core.target import FAMILIES
+
+    versions = [f"{family}-{major}" for family, known in FAMILIES.items() for major in known.majors]
+    return ["auto", *FAMILIES, *versions, "tensorrt-8.6"]
+
+
+def _rules(_: click.Context) -> Iterable[str]:
+    from trtconv.rules import RULES
+
+    return [rule.code for rule in RULES]
+
+
+def _passes(_: click.Context) -> Iterable[str]:
+    from trtconv.passes import PASSES
+
+    return [each.name for each in PASSES]
+
+
+_OFFERED: Mapping[str, Callable[[click.Context], Iterable[str]]] = {
+    "dim": _dims,
+    "input": _inputs,
+    "inputs": _inputs,
+    "node": _nodes,
+    "target": _targets,
+    "code": _rules,
+    "select": _rules,
+    "ignore": _rules,
+    "only": _passes,
+    "skip": _passes,
+}
+"""Name of a parameter to what offers its values."""

@@ -1,0 +1,51 @@
+"""How a result looks on a terminal: prose wrapped to its width, and the words in colour that one looks for."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import textwrap
+from typing import TextIO
+
+import click
+
+_WORDS = (
+    (re.compile(r"^(  )(error)(?= TC\d)", re.MULTILINE), "red"),
+    (re.compile(r"^(  )(warning)(?= TC\d)", re.MULTILINE), "yellow"),
+    (re.compile(r"^(  )(info)(?= TC\d)", re.MULTILINE), "cyan"),
+    (re.compile(r"^()(FAILED|cannot|NOT VERIFIED:|THE ENGINE WAS NOT RUN:)(?= )", re.MULTILINE), "red"),
+    (re.compile(r"^()(ok|built|verified:)(?= )", re.MULTILINE), "green"),
+)
+_NARROWEST = 40
+
+
+def coloured(stream: TextIO) -> bool:
+    """Whether colours are wanted: on a terminal, unless NO_COLOR is set; elsewhere where FORCE_COLOR is."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    return bool(os.environ.get("FORCE_COLOR")) or (stream.isatty() and os.environ.get("TERM", "dumb") != "dumb")
+
+
+def dressed(text: str, stream: TextIO) -> str:
+    """Returns a result as a stream shows it: as it is, where that is neither a terminal nor to be coloured.
+
+    Args:
+        text: Lines that `core.text.guarded` has seen.
+        stream: Where they go.
+    """
+    if stream.isatty():
+        width = max(_NARROWEST, shutil.get_terminal_size().columns)
+        text = "\n".join(part for line in text.split("\n") for part in _wrapped(line, width))
+    if coloured(stream):
+        for pattern, colour in _WORDS:
+            text = pattern.sub(lambda found, fg=colour: found[1] + click.style(found[2], fg=fg, bold=True), text)  # type: ignore[misc]
+    return text
+
+
+def _wrapped(line: str, width: int) -> list[str]:
+    """Wraps prose; a table, or flags that somebody will copy, are left to the terminal."""
+    indent = line[: len(line) - len(line.lstrip(" "))]
+    if len(line) <= width or "  " in line[len(indent) :] or " --" in line:
+        return [line]
+    return textwrap.wrap(line, width, subsequent_indent=f"{indent}  ", break_long_words=False, break_on_hyphens=False)
