@@ -16,7 +16,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 300.0
 """How long the worker may be silent; it ends what takes too long itself."""
 MOST_MEGABYTES = 2000.0
 FINE = (0, 1, 2, 4)
