@@ -140,6 +140,39 @@ def test_classes_of_any_type_are_proven(kind: str, tmp_path: Path) -> None:
     assert report.proof["agrees"] is True, report.proof
 
 
+LOST = (
+    HEADER.format(opset=17)
+    + """g (float[1,4,5,5] x) => (float[1,4,p,q] y)
+    <int8[4,4,3,3] w = {WEIGHTS}, float[4] s = {1, 0.001, 0.001, 0.001}, float[4,1,1] m = {0, 1, 1, 1}>
+    { xm = Mul (x, m)  wd = DequantizeLinear <axis = 0> (w, s)  y = ConvTranspose <strides = [2, 2]> (xm, wd) }"""
+).replace("WEIGHTS", WEIGHTS)
+"""Scales by output channel have no step left for what is not multiplied by zero."""
+
+
+def test_a_rewrite_that_loses_the_numbers_is_not_proven_by_itself(tmp_path: Path) -> None:
+    path = saved(tmp_path, LOST)
+    report = trtconv.build(trtconv.BuildRequest(path))
+    assert report.exit_code == 1
+    (finding,) = [each for each in report.findings if each.code == "TC402"]
+    assert "the passes changed tensor 'y'" in finding.message
+    assert report.to_json()["engine"] is None
+    assert not (tmp_path / "m.engine").exists()
+
+
+def test_an_engine_that_was_proven_less_than_is_asked_is_not_up_to_date(tmp_path: Path) -> None:
+    path = saved(tmp_path, MENDED["trilu"])
+    levels = ("none", "quick", "quick", "full", "quick")
+    reports = [trtconv.build(trtconv.BuildRequest(path, prove=level)) for level in levels]
+    assert [each.up_to_date for each in reports] == [False, False, True, False, True]
+
+
+def test_sizes_that_nobody_asked_for_are_small(tmp_path: Path) -> None:
+    text = "g (float[n,a,b,c,d,e] x) => (float[n,a,b,c,d,e] y) { y = Relu (x) }"
+    report = check(saved(tmp_path, HEADER.format(opset=17) + text))
+    assert report.proof is not None
+    assert report.proof["agrees"] is True, report.proof
+
+
 def test_a_build_that_is_not_proven_writes_no_engine(tmp_path: Path) -> None:
     path = saved(tmp_path, MENDED["trilu"])
     request = trtconv.BuildRequest(path, rewrite=False, fail_on=None)

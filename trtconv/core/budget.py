@@ -9,9 +9,11 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
+import os
 import re
 from collections.abc import Iterator
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Any
 
 from trtconv.core.errors import BuildFailed, InputError
@@ -145,6 +147,14 @@ def exceeded(resource: str, said: str, place: Location | None = None) -> BudgetE
     fix = f"Where the model is meant so, raise the limit: --budget {resource}=N, or --budget 4 for four times of all."
     finding = Finding(CODE, NAME, message, Severity.ERROR, place or Location(), fix)
     return BudgetExceeded(f"the model exceeds the budget: {message}", fix, (finding,))
+
+
+def held_megabytes(pid: int | str = "self") -> float:
+    """Returns the memory that a process has for itself; 0 where the system does not say."""
+    with contextlib.suppress(OSError, ValueError):
+        resident, shared = Path(f"/proc/{pid}/statm").read_text().split()[1:3]
+        return (int(resident) - int(shared)) * os.sysconf("SC_PAGE_SIZE") / 1e6
+    return 0.0
 
 
 def _count(number: float) -> str:

@@ -33,7 +33,7 @@ from trtconv.pipeline.outputs import (
 from trtconv.pipeline.parse import build_in_thread, fails, findings_of, parse_model
 from trtconv.pipeline.prepare import chosen_passes, prepare
 from trtconv.pipeline.profiles import Sized, settle
-from trtconv.pipeline.proving import NetworkProof, ProofSubject, counts_as_original
+from trtconv.pipeline.proving import NetworkProof, ProofSubject
 from trtconv.precision import casts
 from trtconv.runtimes import tensorrt
 from trtconv.runtimes.tensorrt import EngineBlob, ParsedNetwork, Runtime, RuntimeInfo
@@ -149,7 +149,7 @@ class _Work:
         is_cast = casts(self.request.precision, self.engine.info.capabilities)
         # What a cast rounds is proven against the model as it was before.
         uncast = self.model.copy() if is_cast and self.request.prove != "none" else self.model
-        original = counts_as_original(self.told["edits"])
+        edits = self.told["edits"]
         self._cast()
         if self._fails():
             return None
@@ -157,14 +157,18 @@ class _Work:
         if network is None:
             self.findings += origin.place(refused, self.model)
             return None
-        subject = ProofSubject(original, uncast, self.model, self.request.precision if is_cast else "as-is")
+        subject = ProofSubject(edits, uncast, self.model, self.request.precision if is_cast else "as-is")
         with NetworkProof(network, subject, self.plan.profiles, self.request.prove) as proof:
             blob = self._build(network, sized)
             if blob is None:
                 return None
             self.told["proof"], differs = proof.finish(self.clock)
+        if not differs:
+            return blob
         self.findings += origin.place(differs, uncast)
-        return None if differs else blob
+        # What differs is not written.
+        self.told |= {"engine": None, "io": ()}
+        return None
 
     def report(self, exit_code: int = 0) -> BuildReport:
         """Returns the report of what was done so far."""

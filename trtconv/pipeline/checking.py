@@ -21,7 +21,7 @@ from trtconv.pipeline.outputs import asked_profiles, model_identity
 from trtconv.pipeline.parse import build_in_thread, fails, findings_of, parse_model
 from trtconv.pipeline.prepare import chosen_passes, prepare
 from trtconv.pipeline.profiles import settle
-from trtconv.pipeline.proving import NetworkProof, ProofSubject, counts_as_original
+from trtconv.pipeline.proving import NetworkProof, ProofSubject
 from trtconv.rules import RULES, STANDING
 from trtconv.rules.sizes import MISFITS
 from trtconv.runtimes import tensorrt
@@ -67,7 +67,7 @@ def check(request: CheckRequest, progress: Progress | None = None) -> CheckRepor
     if isinstance(engine, str):
         parser = ParserVerdict(why=engine)
     else:
-        subject = ProofSubject(counts_as_original(done.edits), model, model)
+        subject = ProofSubject(done.edits, model, model)
         told, parser, proof = _try_out(subject, engine, BuildPlan(target, profiles), request, clock)
         findings += _not_told_yet(origin.place(told, model), findings)
     kept, ignored = request.selection.divide(sorted(findings, key=_worst_first))

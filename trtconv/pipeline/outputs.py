@@ -15,6 +15,7 @@ from trtconv.core.errors import InputError
 from trtconv.core.files import atomic_write, check_writable, locked, real_path, sha256_of
 from trtconv.core.requests.build import BuildReport, BuildRequest
 from trtconv.core.requests.check import CheckRequest
+from trtconv.core.requests.common import PROOFS
 from trtconv.core.requests.forms import CHECKSUM, read_report
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.graph.external_data import refuse_other_kinds
@@ -115,6 +116,9 @@ def up_to_date(request: BuildRequest, asked: BuildReport) -> BuildReport | None:
             return None
         engine = sha256_of(request.engine_path)
         if identity(old) != identity(new) or old["exit_code"] or old["engine"]["sha256"] != engine:
+            return None
+        # What was proven less than is asked now is built again, and proven.
+        if PROOFS.index(request.prove) > PROOFS.index((old["proof"] or {"level": "none"})["level"]):
             return None
         kept = asked.kept(old)
         found, ignored = request.selection.divide((*kept.findings, *(each.finding for each in kept.ignored)))

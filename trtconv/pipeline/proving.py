@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from trtconv.core.frozen import frozen
 from trtconv.core.requests.rewrite import Edit
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.graph.model import OnnxModel
-from trtconv.passes import PASSES
+from trtconv.passes import PASSES, Pass
 from trtconv.runtimes.tensorrt import ParsedNetwork
 
 if TYPE_CHECKING:
@@ -25,7 +26,13 @@ MOST_SECONDS = 600.0
 """How long a full one may take."""
 _TRIED_SIZES = (64, 32, 128, 16, 8, 4, 2, 1)
 """Of dynamic dimensions without bounds, until one is accepted."""
+_MOST_ELEMENTS = 1 << 22
+"""Of all inputs together, at sizes that nobody asked for."""
 _FIX = "Build with the passes on (no --no-rewrite); if they were, please report this model. --prove none builds it."
+
+_FIX_OF_PASSES = (
+    "Please report this model; trtconv rewrite names the passes, and --no-rewrite or --skip leaves them out."
+)
 
 
 @frozen
@@ -33,23 +40,45 @@ class ProofSubject:
     """What is to be proven.
 
     Args:
-        original: Whether the model as it is in its file counts, and not `rewritten`, in which sizes were freed or
-            numbers were asked to change.
+        edits: What the passes did.
         rewritten: The model as the parser was given it, or as it was before a cast.
         parsed: The model as the parser was given it.
         precision: What the graph was cast to; "as-is" where it was not.
     """
 
-    original: bool
+    edits: Sequence[Edit]
     rewritten: OnnxModel
     parsed: OnnxModel
     precision: str = "as-is"
 
+    @property
+    def original(self) -> bool:
+        """Whether the model as it is in its file counts, and not `rewritten`: no sizes were freed in that, and no
+        numbers asked to change."""
+        return not any(each.frees_sizes or each.on_request for each in acted(self.edits))
 
-def counts_as_original(edits: Sequence[Edit]) -> bool:
-    """Whether a model still means what its file does at every size that it takes, after these edits."""
+
+def acted(edits: Sequence[Edit], passes: Sequence[Pass] = PASSES) -> list[Pass]:
+    """Returns the passes that made edits."""
     names = {edit.pass_name for edit in edits}
-    return not any(each.name in names and (each.frees_sizes or each.on_request) for each in PASSES)
+    return [each for each in passes if each.name in names]
+
+
+def allowed_error(model: OnnxModel, passes: Sequence[Pass]) -> float:
+    """Returns the relative error beyond which a rewrite is none; infinite where numbers were asked to change.
+
+    Args:
+        model: The model, before or after.
+        passes: Those that made edits.
+    """
+    from trtconv.runtimes.compare import TOLERANCES
+    from trtconv.runtimes.onnxruntime import tolerance
+
+    # Another order of float sums, which is all that an exact pass makes, moves a value that is then quantised by a step
+    # here and there, as passes within tolerance do.
+    within = TOLERANCES["requantized" if any(each.requantizes for each in passes) else "int8"].relative
+    safe = {"exact": tolerance(model), "within tolerance": within}
+    return max((safe.get(each.safety, math.inf) for each in passes), default=0.0)
 
 
 class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
@@ -72,6 +101,7 @@ class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
         if level == "none":
             return
         from trtconv.runtimes.compare import TOLERANCES
+        from trtconv.runtimes.onnxruntime import output_steps
         from trtconv.runtimes.proof.prove import Meaning, Prover
 
         model = subject.rewritten
@@ -87,6 +117,8 @@ class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
             tolerance=TOLERANCES[precision_of(subject.parsed, subject.precision)],
             megabytes=budget.allowance(model.nbytes)[1],
             inputs=model.inputs,
+            steps=output_steps(model),
+            rewritten_error=allowed_error(model, acted(subject.edits)) if subject.edits else math.inf,
         )
         sizes = list(_sizes(model, profiles, level))
         self._prover = Prover(network.read_back, meaning, sizes, MOST_SECONDS, one_is_enough=not profiles)
@@ -160,7 +192,8 @@ def _guessed(model: OnnxModel) -> Iterator[Any]:
             spec.name: tuple(d if isinstance(d, int) else 1 if d in batch else size for d in spec.dims)
             for spec in model.inputs
         }
-        yield Size(str(size), shapes)
+        if sum(map(math.prod, shapes.values())) <= _MOST_ELEMENTS:
+            yield Size(str(size), shapes)
 
 
 def _makers(model: OnnxModel) -> Mapping[str, str]:
@@ -172,5 +205,6 @@ def _finding(model: OnnxModel, divergence: Any) -> Finding:
     place = Location() if index is None else model.main.location(index, divergence.tensor)
     layer = f" (layer {divergence.layer!r}, {divergence.kind})" if divergence.layer else ""
     sizes = ", ".join(f"{name} {'x'.join(map(str, shape))}" for name, shape in divergence.shapes.items())
-    message = f"what TensorRT parsed differs at tensor {divergence.tensor!r}{layer}: {divergence.why}, for {sizes}"
-    return codes.NETWORK_DIFFERS.finding(message, place=place, fix=_FIX)
+    what = "the passes changed" if divergence.by_passes else "what TensorRT parsed differs at"
+    message = f"{what} tensor {divergence.tensor!r}{layer}: {divergence.why}, for {sizes}"
+    return codes.NETWORK_DIFFERS.finding(message, place=place, fix=_FIX_OF_PASSES if divergence.by_passes else _FIX)

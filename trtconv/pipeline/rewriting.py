@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from trtconv.core.bounds import make_profile
@@ -16,11 +16,11 @@ from trtconv.core.stopwatch import Stopwatch
 from trtconv.graph.external_data import data_path
 from trtconv.graph.folding import spend_on_constants
 from trtconv.graph.model import OnnxModel
-from trtconv.passes import PASSES, Pass, PassResult, run_passes, select
+from trtconv.passes import PASSES, Pass, run_passes, select
 from trtconv.pipeline.checking import target_and_runtime
 from trtconv.pipeline.outputs import model_identity, protect_data
-from trtconv.runtimes.compare import TOLERANCES
-from trtconv.runtimes.onnxruntime import compare_safely, tolerance
+from trtconv.pipeline.proving import acted, allowed_error
+from trtconv.runtimes.onnxruntime import compare_safely
 from trtconv.shapes.traced.search import baked_in
 
 
@@ -51,7 +51,7 @@ def rewrite(request: RewriteRequest, progress: Progress | None = None) -> Rewrit
         spend_on_constants(model.scopes)
     with clock.stage("verify"):
         unchanged: dict[str, Any] = {"max_relative_error": None, "why": "nothing was rewritten", "inputs": {}}
-        edited = _edited(done, passes)
+        edited = acted(done.edits, passes)
         resized = any(each.frees_sizes for each in edited)
         traced, further = _examples(original, model) if resized else ([], [])
         verified = (
@@ -59,7 +59,7 @@ def rewrite(request: RewriteRequest, progress: Progress | None = None) -> Rewrit
         )
     error = verified["max_relative_error"]
     # An infinite error means other shapes or no results: no request to change numbers allows that.
-    if error is not None and (error > _tolerance(original, edited) or math.isinf(error)):
+    if error is not None and (error > allowed_error(original, edited) or math.isinf(error)):
         return RewriteReport(model_identity(original), {}, done.edits, done.skipped, verified, exit_code=1)
     with clock.stage("write"):
         model.save(request.output)
@@ -80,20 +80,6 @@ def _examples(original: OnnxModel, rewritten: OnnxModel) -> tuple[_Shapes, _Shap
 def _shapes_at(model: OnnxModel, point: Mapping[str, int]) -> Mapping[str, Shape]:
     profile = make_profile(model.inputs, {name: Range(size, size, size) for name, size in point.items()})
     return {name: shapes.opt for name, shapes in profile.inputs.items()}
-
-
-def _edited(done: PassResult, passes: Sequence[Pass]) -> list[Pass]:
-    names = {edit.pass_name for edit in done.edits}
-    return [each for each in passes if each.name in names]
-
-
-def _tolerance(original: OnnxModel, edited: Sequence[Pass]) -> float:
-    """Returns the relative error beyond which a rewrite is none; infinite where numbers were asked to change."""
-    # Another order of float sums, which is all that an exact pass makes, moves a value that is then quantised by a step
-    # here and there, as passes within tolerance do.
-    within = TOLERANCES["requantized" if any(each.requantizes for each in edited) else "int8"].relative
-    safe = {"exact": tolerance(original), "within tolerance": within}
-    return max((safe.get(each.safety, math.inf) for each in edited), default=0.0)
 
 
 def _selected(request: RewriteRequest) -> tuple[Pass, ...]:

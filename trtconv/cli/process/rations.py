@@ -15,6 +15,8 @@ from trtconv.core import budget
 
 UNLIMITED = ("build", "verify", "write", "equalize", "calibrate", "compare methods", "measure")
 """Stages that take long for good reasons, such as the user's many samples, or have a limit of their own."""
+_PROOF = "prove"
+"""Keeps to its own limits of time and memory, and says what it did not prove; twice that memory is a fault."""
 _BYTES_A_SECOND = 100_000
 _TIMES = 6
 """A model is held several times: as it is read, rewritten, and as TensorRT reads it."""
@@ -43,10 +45,11 @@ class Ration:
             self._stage, self._before = stage, seconds
         if stage in UNLIMITED:
             return None
+        most = self._megabytes * (2 if stage == _PROOF else 1)
         during = f"stage '{stage or 'load'}'"
-        if megabytes > self._megabytes:
-            return budget.exceeded("megabytes", f"{during} takes more than {self._megabytes:.0f} MB of memory")
-        if seconds - self._before > self._seconds:
+        if megabytes > most:
+            return budget.exceeded("megabytes", f"{during} takes more than {most:.0f} MB of memory")
+        if stage != _PROOF and seconds - self._before > self._seconds:
             return budget.exceeded("seconds", f"{during} takes longer than {self._seconds:.0f} s")
         return None
 
@@ -66,9 +69,6 @@ def _taken(pid: int) -> tuple[float, float]:
     """Returns the processor time, in seconds, and the memory, in megabytes, that a process has for itself."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        resident, shared = Path(f"/proc/{pid}/statm").read_text().split()[1:3]
-    except (OSError, ValueError):
+    except OSError:
         return 0.0, 0.0
-    ticks = int(fields[11]) + int(fields[12])
-    pages = int(resident) - int(shared)
-    return ticks / os.sysconf("SC_CLK_TCK"), pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"), budget.held_megabytes(pid)

@@ -43,21 +43,27 @@ class Ahead:
         inputs: The model's inputs.
         wanted: What the model is run for.
         deadline: When the run is given up, on the clock of `time.monotonic`, unless `ran` says otherwise.
+        megabytes: How much memory it may take.
     """
 
-    def __init__(self, network: ReadNetwork, inputs: Sequence[InputSpec], wanted: Wanted, deadline: float) -> None:
+    def __init__(
+        self, network: ReadNetwork, inputs: Sequence[InputSpec], wanted: Wanted, deadline: float, megabytes: float
+    ) -> None:
+        self._deadline = deadline
+        self._megabytes = megabytes
         self._feeds: Arrays = {}
         self._run: Run | None = None
         self._ran: NetworkRun | None = None
         # A daemon, as the one that waits for the model.
-        self._thread = threading.Thread(target=self._work, args=(network, inputs, wanted, deadline), daemon=True)
+        self._thread = threading.Thread(target=self._work, args=(network, inputs, wanted), daemon=True)
         self._thread.start()
 
-    def _work(self, network: ReadNetwork, inputs: Sequence[InputSpec], wanted: Wanted, deadline: float) -> None:
+    def _work(self, network: ReadNetwork, inputs: Sequence[InputSpec], wanted: Wanted) -> None:
         # Whatever goes wrong here goes wrong again, and is told, where the proof runs the network itself.
         with contextlib.suppress(Exception):
             self._feeds = feeds_of(wanted, 0, inputs)
-            self._run = Run(network, self._feeds, deadline=deadline)
+            self._run = Run(network, self._feeds, deadline=self._deadline, megabytes=self._megabytes)
+            self._run.deadline = self._deadline
             self._ran = NetworkRun.of(self._run)
 
     def stop(self) -> None:
@@ -65,6 +71,7 @@ class Ahead:
         self._end_at(-math.inf)
 
     def _end_at(self, deadline: float) -> None:
+        self._deadline = deadline
         if self._run is not None:
             self._run.deadline = deadline
 

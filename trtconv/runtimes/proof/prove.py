@@ -21,10 +21,11 @@ from trtconv.core.dims import InputSpec
 from trtconv.core.files import Scratch
 from trtconv.core.frozen import frozen
 from trtconv.core.process import Process
-from trtconv.runtimes.compare import Difference, Tolerance, compare
+from trtconv.runtimes.compare import Difference, Tolerance, compare, relative_error
 from trtconv.runtimes.proof.ahead import Ahead, NetworkRun
 from trtconv.runtimes.proof.reference import SERVE, Expected, Wanted, expect
 from trtconv.runtimes.proof.result import Divergence, ProofResult
+from trtconv.runtimes.proof.watch import Watch, is_fine
 from trtconv.runtimes.tensorrt.readback.execute import Run
 from trtconv.runtimes.tensorrt.readback.records import NotProven, ReadNetwork, ReadTensor
 
@@ -44,6 +45,8 @@ class Meaning:
         tolerance: How far outputs may be off.
         megabytes: How much memory the model may take.
         inputs: The model's inputs.
+        steps: Steps of the quantisers that make outputs.
+        rewritten_error: How far, relatively, the given model may be from the one that counts.
     """
 
     path: str
@@ -53,6 +56,8 @@ class Meaning:
     tolerance: Tolerance
     megabytes: float
     inputs: Sequence[InputSpec] = ()
+    steps: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    rewritten_error: float = math.inf
 
 
 @frozen
@@ -100,16 +105,20 @@ class Prover:
         self._wanted = Wanted(meaning.path, meaning.original, shapes, seed, values, first=one_is_enough)
         self._folder = Scratch("proof")
         self._found: list[Expected] = []
+        self._bug: Exception | None = None
         self._loaded: list[float] = []
         self._runner = Process(SERVE, meaning.megabytes)
         # A daemon: whoever gives up does not wait for it, and the process ends with this one.
         self._thread = threading.Thread(target=self._expect, args=(limit,), daemon=True)
         self._thread.start()
         self._network = read()
-        self._ahead = Ahead(self._network, meaning.inputs, self._wanted, time.monotonic() + limit)
+        self._ahead = Ahead(self._network, meaning.inputs, self._wanted, time.monotonic() + limit, meaning.megabytes)
 
     def _expect(self, limit: float) -> None:
-        expect(self._runner, self._wanted, self._folder.path, limit, self._found, self._loaded)
+        try:
+            expect(self._runner, self._wanted, self._folder.path, limit, self._found, self._loaded)
+        except Exception as error:  # Nobody hears a thread: `finish` tells.
+            self._bug = error
 
     def close(self) -> None:
         """Ends the process, and removes what it wrote."""
@@ -129,10 +138,12 @@ class Prover:
         while self._thread.is_alive() and time.monotonic() < self._until(asked, seconds):
             # In short waits, so that Ctrl-C is heard.
             self._thread.join(_POLL_SECONDS)
+        if self._bug is not None:
+            raise self._bug
         deadline = time.monotonic() + seconds
         found, sizes, wanted = list(self._found), self._sizes, self._wanted
         if not found:
-            return ProofResult("network", why=f"the model itself took longer than {seconds:.0f} s")
+            return ProofResult("network", why=f"the model itself took longer than {time.monotonic() - asked:.0f} s")
         if self._one_is_enough:
             number = next((i for i, each in enumerate(found) if not each.why), 0)
             sizes, found, wanted = sizes[number : number + 1], found[number : number + 1], _only(wanted, number)
@@ -165,7 +176,8 @@ def _all_sizes(
             proof = dataclasses.replace(proof, why=proof.why or expected.why)
             continue
         try:
-            ran = ahead.ran(expected.feeds, deadline) or NetworkRun.of(Run(network, expected.feeds, deadline=deadline))
+            run = Run(network, expected.feeds, deadline=deadline, megabytes=meaning.megabytes)
+            ran = ahead.ran(expected.feeds, deadline) or NetworkRun.of(run)
         except NotProven as error:
             one = ProofResult("network", why=error.reason)
         else:
@@ -223,12 +235,7 @@ def _one_size(
     lacking = [name for name in expected.tensors if name not in got]
     if not lacking and all(is_fine(each) for each in differences):
         return dataclasses.replace(_told(network, run, differences, size), agrees=True if differences else None)
-    return _tensor_by_tensor(network, meaning, size, wanted, (run, differences), deadline)
-
-
-def is_fine(difference: Difference) -> bool:
-    """Whether a difference is none, or shows nothing because the model itself has no finite value there."""
-    return difference.passed or difference.why.startswith("the model itself")
+    return _tensor_by_tensor(network, meaning, size, wanted, (run, differences, expected), deadline)
 
 
 def _told(network: ReadNetwork, run: Run, differences: Sequence[Difference], size: Size) -> ProofResult:
@@ -254,11 +261,11 @@ def _tensor_by_tensor(
     meaning: Meaning,
     size: Size,
     wanted: Wanted,
-    first: tuple[Run, Sequence[Difference]],
+    first: tuple[Run, Sequence[Difference], Expected],
     deadline: float,
 ) -> ProofResult:
     """Compares every tensor that the model has too, each computed from what the model has before it."""
-    run, differences = first
+    run, differences, expected = first
     proof = _told(network, run, differences, size)
     wrong = next((each for each in differences if not is_fine(each)), None)
     shapes = {name: list(shape) for name, shape in size.shapes.items()}
@@ -275,22 +282,52 @@ def _tensor_by_tensor(
                 return dataclasses.replace(proof, sizes=0, why=why)
             lost = Divergence(wrong.name, meaning.makers().get(wrong.name, ""), "", "", wrong.why, shapes)
             return dataclasses.replace(proof, agrees=False, divergence=lost, why=f"the layer is not known: {why}")
-        watch = _Watch(network, found[0].tensors, meaning.tolerance)
-        second = Run(network, found[0].feeds, watch.given, watch.seen, deadline + _LOOKING_SECONDS)
-        second.outputs()
-        told = dataclasses.replace(
-            _told(network, second, [], size), error=proof.error, worst=proof.worst, layers=len(second.ran)
-        )
-    missing = _extra_input(network, wanted)
-    if watch.diverged is not None or missing:
-        divergence = _divergence(network, meaning, watch, shapes, missing)
+        watch = Watch(network, found[0].tensors, meaning.tolerance)
+        until = deadline + _LOOKING_SECONDS
+        second = Run(network, found[0].feeds, watch.given, watch.seen, until, meaning.megabytes)
+        why = ""
+        try:
+            second.outputs()
+        except NotProven as error:
+            why = error.reason
+        told = dataclasses.replace(_told(network, second, [], size), error=proof.error, worst=proof.worst)
+        rewritten = _rewritten_error(meaning, expected, found[0])
+    divergence = _divergence(network, meaning, watch, shapes, _extra_input(network, wanted)) or _changed(
+        meaning, rewritten, shapes
+    )
+    if divergence is not None:
         return dataclasses.replace(told, agrees=False, divergence=divergence)
+    if why or not watch.compared:
+        return dataclasses.replace(told, sizes=0, why=why or "no layer whose result is in the model could be run")
     if watch.overflows and wrong is not None:
         return dataclasses.replace(told, sizes=0, error=None, worst=None, why="the model's values overflow")
-    if not watch.compared:
-        return dataclasses.replace(told, sizes=0, why="no layer whose result is in the model could be run")
     # Every node is right by itself: what is left is order (of boxes) and rounding (onto steps).
-    return dataclasses.replace(told, agrees=True, error=watch.error, worst={"output": watch.worst, "size": size.name})
+    largest, where = max((watch.error, watch.worst), rewritten or (0.0, ""))
+    return dataclasses.replace(told, agrees=True, error=largest, worst={"output": where, "size": size.name})
+
+
+def _changed(meaning: Meaning, rewritten: tuple[float, str] | None, shapes: dict[str, list[int]]) -> Divergence | None:
+    """Returns where the passes changed what the model computes, if they did."""
+    if rewritten is None or rewritten[0] <= meaning.rewritten_error:
+        return None
+    error, name = rewritten
+    why = f"the model after them is off by {error:.2g} of the largest magnitude"
+    return Divergence(name, meaning.makers().get(name, ""), "", "", why, shapes, by_passes=True)
+
+
+def _rewritten_error(meaning: Meaning, expected: Expected, given: Expected) -> tuple[float, str] | None:
+    """Returns how far, relatively, the model the parser was given is from the one that counts, and at which output;
+    None where the two ran on other inputs."""
+    if not all(
+        name in given.feeds and np.array_equal(values, given.feeds[name]) for name, values in expected.feeds.items()
+    ):
+        return None
+    errors = (
+        (relative_error(values, given.tensors[name], meaning.steps.get(name, 0.0)), name)
+        for name, values in expected.tensors.items()
+        if name in given.tensors and values.dtype.kind in "fiub"
+    )
+    return max(errors, default=None)
 
 
 _LOOKING_SECONDS = 30.0
@@ -305,61 +342,14 @@ def _extra_input(network: ReadNetwork, wanted: Wanted) -> ReadTensor | None:
 
 
 def _divergence(
-    network: ReadNetwork, meaning: Meaning, watch: _Watch, shapes: dict[str, list[int]], extra: ReadTensor | None
-) -> Divergence:
+    network: ReadNetwork, meaning: Meaning, watch: Watch, shapes: dict[str, list[int]], extra: ReadTensor | None
+) -> Divergence | None:
     if watch.diverged is None:
-        assert extra is not None
+        if extra is None:
+            return None
         why = f"TensorRT made {extra.name!r}, which is inside the model, an input of the whole network"
         return Divergence(extra.name, "", "", "INPUT", why, shapes)
     tensor, difference = watch.diverged
     layer = next(each for each in network.layers if tensor.index in each.outputs)
     node = meaning.makers().get(tensor.name, layer.onnx_node)
     return Divergence(tensor.name, node, layer.name, layer.kind, difference.why, shapes)
-
-
-class _Watch:
-    """Compares the tensors of a run with the model's, and hands the model's on."""
-
-    def __init__(self, network: ReadNetwork, tensors: Mapping[str, Array], tolerance: Tolerance) -> None:
-        self.diverged: tuple[ReadTensor, Difference] | None = None
-        self.compared = 0
-        self.error = 0.0
-        self.worst = ""
-        self.overflows = False
-        self._tensors = tensors
-        self._tolerance = tolerance
-        self._boxes = {n for layer in network.layers if layer.kind == "NMS" for n in layer.outputs}
-
-    def given(self, tensor: ReadTensor) -> Array | None:
-        """Returns what the model has under a tensor's name."""
-        return self._tensors.get(tensor.name)
-
-    def seen(self, tensor: ReadTensor, value: Array, computed: bool) -> Array:
-        """Compares a value; returns the model's."""
-        expected = self._tensors.get(tensor.name)
-        if expected is None or not computed:
-            return value
-        if tensor.index in self._boxes:
-            value = _in_order(value, expected)
-        difference = compare(tensor.name, expected, value, self._tolerance)
-        self.compared += 1
-        if not math.isnan(difference.max_rel) and difference.max_rel > self.error:
-            self.error, self.worst = difference.max_rel, tensor.name
-        self.overflows = self.overflows or not _is_finite(expected)
-        # Zeros that a pass puts into a kernel make NaN of infinities: no sign of a misreading.
-        spoilt = self.overflows and "NaN or infinite" in difference.why
-        if not is_fine(difference) and not spoilt and self.diverged is None:
-            self.diverged = (tensor, difference)
-        return expected.astype(value.dtype) if expected.shape == value.shape else value
-
-
-def _is_finite(values: Array) -> bool:
-    return values.dtype.kind != "f" or bool(np.isfinite(values).all())
-
-
-def _in_order(value: Array, expected: Array) -> Array:
-    """Returns rows in the order of others where they are the same: TensorRT sorts boxes by score, ONNX by class."""
-    if value.shape != expected.shape or value.ndim != 2:
-        return value
-    same = np.array_equal(np.unique(value, axis=0), np.unique(expected, axis=0))
-    return expected if same else value

@@ -18,6 +18,7 @@ class Divergence:
         kind: Its kind.
         why: How far it is off, in words.
         shapes: The input shapes at which it is.
+        by_passes: Whether it is the rewritten model that leaves its file, and not the network that leaves the model.
     """
 
     tensor: str
@@ -26,6 +27,7 @@ class Divergence:
     kind: str
     why: str
     shapes: dict[str, list[int]]
+    by_passes: bool = False
 
 
 @frozen

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from trtconv.core import budget
 from trtconv.runtimes.tensorrt.readback import (
     arithmetic,
     attention,
@@ -59,6 +60,7 @@ class Run:
         given: Where values come from that cannot be computed.
         seen: Told of every value.
         deadline: When to stop, on the clock of `time.monotonic`.
+        megabytes: How much memory this process may take besides what it has now; then, too, the run stops.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class Run:
         given: Given = lambda tensor: None,
         seen: Seen = lambda tensor, value, computed: value,
         deadline: float = math.inf,
+        megabytes: float = math.inf,
     ) -> None:
         self.unproven: dict[int, str] = {}
         """Layers that were not run, by their index, and why."""
@@ -81,6 +84,8 @@ class Run:
         self._makers = {tensor: layer for layer in network.layers for tensor in layer.outputs}
         self._values: list[dict[int, Array | Missing]] = [{}]
         self._loops: list[int] = []
+        self._megabytes = megabytes
+        self._most = budget.held_megabytes() + megabytes
         self._int8_kernels = {n for layer in network.layers if _may_run_in_int8(layer) for n in layer.inputs[1:2]}
         self._uses = self._flow.uses()
         for number in network.inputs:
@@ -150,6 +155,8 @@ class Run:
     def _make(self, number: int, layer: ReadLayer | None) -> None:
         if time.monotonic() > self.deadline:
             raise OutOfTime("time was up")
+        if budget.held_megabytes() + _least_megabytes(self._network, layer) > self._most:
+            raise OutOfTime(f"it takes more than {self._megabytes:.0f} MB of memory")
         if layer is None:
             self._frame(number)[number] = self._fallback(number, Missing(_nobody(self._network.tensors[number])))
         elif layer.kind == "LOOP_OUTPUT":
@@ -263,6 +270,12 @@ class Run:
                 self._frame(number)[number] = self._fallback(number, result)
             else:
                 self._frame(number)[number] = self._seen(tensor, _checked(tensor, result), True)
+
+
+def _least_megabytes(network: ReadNetwork, layer: ReadLayer | None) -> float:
+    """Returns how much the outputs of a layer take whose sizes TensorRT knows."""
+    shapes = (network.tensors[number].shape for number in layer.outputs) if layer is not None else ()
+    return sum(math.prod(shape) for shape in shapes if shape is not None and min(shape, default=0) >= 0) * 4e-6
 
 
 def _may_run_in_int8(layer: ReadLayer) -> bool:

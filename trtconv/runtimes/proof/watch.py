@@ -1,0 +1,68 @@
+"""Compares the tensors of a network that runs with those of its model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trtconv.runtimes.compare import Difference, Tolerance, compare
+from trtconv.runtimes.tensorrt.readback.records import ReadNetwork, ReadTensor
+
+Array = NDArray[Any]
+
+
+def is_fine(difference: Difference) -> bool:
+    """Whether a difference is none, or shows nothing because the model itself has no finite value there."""
+    return difference.passed or difference.why.startswith("the model itself")
+
+
+class Watch:
+    """Compares the tensors of a run with the model's, and hands the model's on."""
+
+    def __init__(self, network: ReadNetwork, tensors: Mapping[str, Array], tolerance: Tolerance) -> None:
+        self.diverged: tuple[ReadTensor, Difference] | None = None
+        self.compared = 0
+        self.error = 0.0
+        self.worst = ""
+        self.overflows = False
+        self._tensors = tensors
+        self._tolerance = tolerance
+        self._boxes = {n for layer in network.layers if layer.kind == "NMS" for n in layer.outputs}
+
+    def given(self, tensor: ReadTensor) -> Array | None:
+        """Returns what the model has under a tensor's name."""
+        return self._tensors.get(tensor.name)
+
+    def seen(self, tensor: ReadTensor, value: Array, computed: bool) -> Array:
+        """Compares a value; returns the model's."""
+        expected = self._tensors.get(tensor.name)
+        if expected is None or not computed:
+            return value
+        if tensor.index in self._boxes:
+            value = _in_order(value, expected)
+        difference = compare(tensor.name, expected, value, self._tolerance)
+        self.compared += 1
+        if not math.isnan(difference.max_rel) and difference.max_rel > self.error:
+            self.error, self.worst = difference.max_rel, tensor.name
+        self.overflows = self.overflows or not _is_finite(expected)
+        # Zeros that a pass puts into a kernel make NaN of infinities: no sign of a misreading.
+        spoilt = self.overflows and "NaN or infinite" in difference.why
+        if not is_fine(difference) and not spoilt and self.diverged is None:
+            self.diverged = (tensor, difference)
+        return expected.astype(value.dtype) if expected.shape == value.shape else value
+
+
+def _is_finite(values: Array) -> bool:
+    return values.dtype.kind != "f" or bool(np.isfinite(values).all())
+
+
+def _in_order(value: Array, expected: Array) -> Array:
+    """Returns rows in the order of others where they are the same: TensorRT sorts boxes by score, ONNX by class."""
+    if value.shape != expected.shape or value.ndim != 2:
+        return value
+    same = np.array_equal(np.unique(value, axis=0), np.unique(expected, axis=0))
+    return expected if same else value
