@@ -23,7 +23,7 @@ FLAGS = {
     "--cast-io --data --preprocess --error-budget --tolerance --page --on --keys --insecure --store --then --budget "
     "--follow-links",
     "check": "--dim --input --profile --minShapes --optShapes --maxShapes --value --target --no-rewrite --requantize "
-    "--prove --format --fail-on --select --ignore --thorough --config --jobs -q --quiet -v --verbose "
+    "--prove --format --fail-on --select --ignore --thorough --gpu-memory --config --jobs -q --quiet -v --verbose "
     "--budget --follow-links",
     "export": "-o --output --input --dynamic --dim --static --arg --weights --output-name --exporter --no-proof "
     "--no-check --trust --build --target --format --fail-on -q --quiet",

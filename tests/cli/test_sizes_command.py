@@ -104,3 +104,43 @@ def test_mistakes(call: Callable[..., Any], tmp_path: Path, arguments: list[str]
     assert message in ended.err
     assert "hint" in ended.err.lower() or len(ended.err.splitlines()) >= 2
     assert list(tmp_path.iterdir()) == []
+
+
+SIZES = ("--dim", "batch=1:1:4", "--dim", "height=64:256:512", "--dim", "width=64:256:512")
+
+
+def _check(call: Callable[..., Any], *flags: str) -> tuple[int, dict[str, Any]]:
+    ended = call("check", UNET, "--target", "tensorrt-8.6", *flags, "--format", "json", "-q")
+    return ended.code, json.loads(ended.out)
+
+
+def test_memory_at_the_largest_sizes(call: Callable[..., Any]) -> None:
+    _, document = _check(call, *SIZES)
+    (taken,) = document["memory"]["profiles"]
+    assert taken["sizes"] == {"batch": 4, "height": 512, "width": 512}
+    # Of the rewritten model.
+    assert document["memory"]["model_bytes"] == pytest.approx((MODELS / "unet.onnx").stat().st_size, rel=0.01)
+    ended = call("sizes", UNET, *SIZES)
+    assert "of activations at batch 4, height 512, width 512, most at Concat /Concat_2" in ended.out
+
+
+def test_what_fits_is_named_and_fits(call: Callable[..., Any]) -> None:
+    code, document = _check(call, *SIZES, "--gpu-memory", "60M")
+    (finding,) = [each for each in document["findings"] if each["code"] == "TC208"]
+    assert code == 1
+    assert finding["fix"] == "What fits is a max of batch 1, or of height 192, or of width 192."
+    for flag, fits in (("batch=1", 0), ("height=64:64:192", 0), ("width=64:64:192", 0), ("height=64:64:200", 1)):
+        name = flag.partition("=")[0]
+        sizes = [flag if each.startswith(name) else each for each in SIZES]
+        code, document = _check(call, *sizes, "--gpu-memory", "60M")
+        assert (code, [each["code"] for each in document["findings"] if each["code"] == "TC208"]) == (
+            fits,
+            ["TC208"] * fits,
+        )
+
+
+def test_memory_of_a_static_model(call: Callable[..., Any], tmp_path: Path) -> None:
+    model = save("g (float[1,4,256,256] x) => (float[1,4,256,256] y) { y = Relu (x) }", tmp_path / "m.onnx")
+    for memory, code in (("2M", 1), ("3M", 0)):
+        assert call("check", str(model), "--target", "tensorrt-8.6", "-q", "--gpu-memory", memory).code == code
+    assert call("check", str(model), "--target", "tensorrt-8.6", "--gpu-memory", "much").code == 2

@@ -11,7 +11,7 @@ _MANY = 14
 
 GROUPS = {
     "Sizes": "--dim --input --profile --minShapes --optShapes --maxShapes --value --split --round --dynamic --static "
-    "--random",
+    "--random --gpu-memory",
     "Target and precision": "--target --precision --requantize --cast-io --compute-capability --tf32 --sparsity "
     "--hardware-compatibility --version-compatible",
     "Quantising": "--data --preprocess --error-budget --tolerance --samples --held-out --method --percentile --float "

@@ -26,6 +26,7 @@ class Code(NamedTuple):
 
 
 SHAPE_TENSOR_INPUT = Code("TC205", "shape-tensor-input")
+GPU_MEMORY_SHORT = Code("TC208", "gpu-memory-short")
 PARSER_REFUSED = Code("TC401", "parser-refused")
 NETWORK_DIFFERS = Code("TC402", "network-differs")
 BUILDER_REFUSED = Code("TC403", "builder-refused")

@@ -8,6 +8,7 @@ from typing import Any
 
 from trtconv.core import codes
 from trtconv.core.dims import dynamic_dims
+from trtconv.core.encode import plain
 from trtconv.core.errors import BuildFailed, EnvironmentMissing
 from trtconv.core.findings import Finding, Severity
 from trtconv.core.progress import Progress
@@ -17,6 +18,7 @@ from trtconv.core.stopwatch import Stopwatch
 from trtconv.core.target import Target
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.stored_bounds import stored_bounds
+from trtconv.pipeline.gpu_memory import short_of_memory
 from trtconv.pipeline.outputs import asked_profiles, model_identity
 from trtconv.pipeline.parse import build_in_thread, fails, findings_of, parse_model
 from trtconv.pipeline.prepare import chosen_passes, prepare
@@ -59,10 +61,14 @@ def check(request: CheckRequest, progress: Progress | None = None) -> CheckRepor
         target, engine = target_and_runtime(request.target)
     done, findings, origin = prepare(model, target, chosen_passes(request), clock, STANDING)
     # Sizes that do not fit in a static model are the parser's to find, which is faster.
-    if profiles and dims:
+    memory: dict[str, Any] | None = None
+    if profiles and (dims or request.gpu_memory is not None):
         with clock.stage("sizes"):
             sized = settle(model, profiles, asked=request.dims if request.profiles else None)
-            findings = (*sized.milder(findings), *sized.findings)
+            findings = (*sized.milder(findings), *sized.findings) if dims else findings
+            memory = {"model_bytes": model.nbytes, "profiles": plain(sized.memory)}
+            if request.gpu_memory is not None:
+                findings += tuple(short_of_memory(model, sized, request.gpu_memory))
     proof: dict[str, Any] | None = None
     if isinstance(engine, str):
         parser = ParserVerdict(why=engine)
@@ -73,7 +79,7 @@ def check(request: CheckRequest, progress: Progress | None = None) -> CheckRepor
     kept, ignored = request.selection.divide(sorted(findings, key=_worst_first))
     exit_code = 1 if fails(kept, request.fail_on) else 0
     unbounded = () if bounded else tuple(dims)
-    return CheckReport(identity, target, kept, parser, exit_code, ignored, request.fail_on, unbounded, proof)
+    return CheckReport(identity, target, kept, parser, exit_code, ignored, request.fail_on, unbounded, proof, memory)
 
 
 def _not_told_yet(found: Iterable[Finding], told: Sequence[Finding]) -> tuple[Finding, ...]:

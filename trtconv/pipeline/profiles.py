@@ -14,6 +14,7 @@ from trtconv.graph.model import OnnxModel
 from trtconv.rules.baked_sizes import BakedPixelShuffle, BakedReshape, BakedResize
 from trtconv.rules.sizes import SIZE_CHECKS
 from trtconv.shapes.lattice import SizeLattice
+from trtconv.shapes.memory import Activations
 from trtconv.shapes.profiles import refuse_gaps, rounded_profiles
 from trtconv.shapes.split import divide
 from trtconv.shapes.view import SizesView
@@ -29,6 +30,7 @@ class Sized:
         findings: What is wrong with them.
         notes: What was done and what it costs, in words.
         everywhere: Whether the network accepts every size in the range.
+        memory: What the activations take at the max of each profile.
     """
 
     profiles: tuple[ShapeProfile, ...]
@@ -36,6 +38,7 @@ class Sized:
     findings: tuple[Finding, ...]
     notes: tuple[str, ...] = ()
     everywhere: bool = False
+    memory: Sequence[Activations] = ()
 
     def milder(self, findings: Iterable[Finding]) -> tuple[Finding, ...]:
         """Takes sizes that an exporter wrote into the model for harmless where it accepts all that were asked for."""
@@ -87,7 +90,7 @@ def settle(
         refuse_gaps(view, current, bounds_by_name(model.inputs, asked))
     lattice = view.lattice
     everywhere = fitting and lattice.exact and all(dim.valid is None for dim in lattice.dims.values())
-    return Sized(current, lattice, findings, tuple(notes), everywhere)
+    return Sized(current, lattice, findings, tuple(notes), everywhere, view.memory)
 
 
 def _only(profiles: Sequence[ShapeProfile]) -> ShapeProfile:

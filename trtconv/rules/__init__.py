@@ -54,6 +54,7 @@ from trtconv.rules.verdicts import (
     CastNotFinite,
     CastNotVerified,
     GpuLimit,
+    GpuMemoryShort,
     NetworkDiffers,
     OptionMissing,
     OverBudget,
@@ -120,6 +121,7 @@ CHECKS: tuple[Rule, ...] = (
 
 _VERDICTS = (
     ShapeTensorInput(),
+    GpuMemoryShort(),
     ParserRefused(),
     NetworkDiffers(),
     BuilderRefused(),

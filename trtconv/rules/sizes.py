@@ -1,4 +1,4 @@
-"""TC201 to TC203 and TC206: what is wrong with the sizes of a profile. TC204: sizes that depend on the data.
+"""TC201 to TC203, TC206 and TC207: what is wrong with the sizes of a profile. TC204: sizes that depend on the data.
 
 The first ones need a profile beside the model, so they are no `Rule`s of a model alone: `SizesView` has both.
 """
@@ -13,6 +13,7 @@ from trtconv.core.findings import Finding, Location, Severity
 from trtconv.core.target import Target
 from trtconv.rules.base import ModelView, Page, Rule
 from trtconv.shapes.lattice import Check, DimLattice
+from trtconv.shapes.memory import MOST_ELEMENTS
 from trtconv.shapes.view import SizesView
 
 
@@ -273,7 +274,50 @@ class SizesNotKnown(ProfileRule):
             yield self.finding(message, Location(), "", Severity.INFO)
 
 
-SIZE_CHECKS: tuple[ProfileRule, ...] = (SizeOffLattice(), DimensionsTied(), NoValidSize(), SizesNotKnown())
+class TensorTooLarge(ProfileRule):
+    """At the max of a profile a tensor has more than 2147483647 elements.
+
+    What it checks:
+        The number of elements of every tensor at the max of every profile, by the shapes of the network.
+    Why TensorRT cares:
+        It counts elements of a tensor in 32 bits in places: such engines fail to build, or give wrong results.
+    Versions:
+        All.
+    Dims:
+        h=1:256:65536
+    Before:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1,1,h,1] x, float[1,1,1,65536] k) => (float[1,1,h,65536] y) { y = Mul (x, k) }
+    After:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1,1,h,1] x, float[1,1,1,256] k) => (float[1,1,h,256] y) { y = Mul (x, k) }
+    Fix:
+        Give the dimensions a smaller max, and larger inputs in parts.
+    Source:
+        NVIDIA/TensorRT issue 3033.
+    """
+
+    code = "TC207"
+    name = "tensor-too-large"
+    fix = "Give the dimensions a smaller max."
+
+    def check(self, view: SizesView) -> Iterator[Finding]:
+        for number, taken in enumerate(view.memory):
+            if taken.elements > MOST_ELEMENTS:
+                message = (
+                    f"tensor {taken.largest!r} has {taken.elements} elements at the max{view.describe(number)}, and"
+                    f" TensorRT counts some in 32 bits, which end at {MOST_ELEMENTS}"
+                )
+                yield self.finding(message, taken.maker, "", Severity.WARNING)
+
+
+SIZE_CHECKS: tuple[ProfileRule, ...] = (
+    SizeOffLattice(),
+    DimensionsTied(),
+    NoValidSize(),
+    SizesNotKnown(),
+    TensorTooLarge(),
+)
 MISFITS = frozenset({SizeOffLattice.code, DimensionsTied.code, NoValidSize.code})
 """Codes that say of a size that the network does not accept it."""
 

@@ -6,6 +6,26 @@ from trtconv.core import codes
 from trtconv.rules.base import Page
 
 
+class GpuMemoryShort(Page):
+    """At the max of a profile the network takes more memory than --gpu-memory says.
+
+    What it checks:
+        The model's own bytes (its weights), and the most bytes of activations that are alive at once, by the shapes of
+        the network and the types of the model.
+    Why TensorRT cares:
+        An engine that needs more memory than the GPU has does not load, or fails when it runs.
+    Versions:
+        All.
+    Fix:
+        Use one of the sizes that the message offers, or split the range (--split): each profile is then allocated for
+        its own max.
+    Source:
+        docs/sizes.md. An estimate: TensorRT fuses layers and needs scratch memory, and a lower precision takes less.
+    """
+
+    code, name = codes.GPU_MEMORY_SHORT
+
+
 class ParserRefused(Page):
     """TensorRT's ONNX parser refuses a node.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from trtconv.core.expressions import derived
 from trtconv.core.frozen import frozen
 from trtconv.graph.model import OnnxModel
 from trtconv.shapes.lattice import SizeLattice, Sizes
+from trtconv.shapes.memory import Activations, activations
 
 UNASKED = Range(1, 64, 1024)
 """What is looked at for a dimension without bounds; said in the result."""
@@ -44,6 +45,8 @@ class SizesReport:
         unasked: Dimensions that were given no bounds.
         nearest: Valid sizes beside those of the given min, opt and max that are not: name to size to sizes.
         exit_code: 1 where a dimension has no valid size, else 0.
+        memory: What the activations take at the largest accepted sizes; empty where there are none.
+        model_bytes: Of the model, its weights among them.
     """
 
     model: str
@@ -52,11 +55,15 @@ class SizesReport:
     unasked: tuple[str, ...]
     nearest: Mapping[str, Mapping[str, list[int]]]
     exit_code: int
+    memory: Sequence[Activations] = ()
+    model_bytes: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Returns the report as plain JSON values."""
         about = {"nearest": plain(self.nearest), "unasked": list(self.unasked), "exit_code": self.exit_code}
-        return {"schema": SCHEMA, "model": {"path": self.model}, **self.lattice.to_json(), **about}
+        memory = {"model_bytes": self.model_bytes, "profiles": plain(self.memory)} if self.memory else None
+        told = {"memory": memory, **about}
+        return {"schema": SCHEMA, "model": {"path": self.model}, **self.lattice.to_json(), **told}
 
 
 def sizes(request: SizesRequest) -> SizesReport:
@@ -81,4 +88,16 @@ def sizes(request: SizesRequest) -> SizesReport:
     computed = derived(list(dynamic_dims(model.inputs)))
     unasked = tuple(name for name in found.names if name not in given and name not in computed)
     broken = lattice.empty or (not lattice.dims and bool(found.run([{}]).checks))
-    return SizesReport(str(request.model), lattice, ranges, unasked, nearest, 1 if broken else 0)
+    largest = [] if broken else activations(found, [_largest(lattice, ranges)])
+    code = 1 if broken else 0
+    return SizesReport(str(request.model), lattice, ranges, unasked, nearest, code, largest, model.nbytes)
+
+
+def _largest(lattice: SizeLattice, ranges: Mapping[str, Range]) -> dict[str, int]:
+    """Returns the accepted sizes of which each dimension, or combination of tied ones, is the largest in range."""
+    point: dict[str, int] = {}
+    for table in lattice.tables:
+        rows = table.take(table.within({name: (ranges[name].min, ranges[name].max) for name in table.columns}))
+        row = rows.nearest_row({name: ranges[name].max for name in rows.columns})
+        point |= {name: int(column[row]) for name, column in rows.columns.items()}
+    return point

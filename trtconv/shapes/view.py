@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from trtconv.core.dims import ShapeProfile
 from trtconv.graph.model import OnnxModel
 from trtconv.shapes.lattice import Check, SizeLattice, Sizes, Trial, first_faults
+from trtconv.shapes.memory import Activations, activations
 
 _PICKS = ("min", "opt", "max")
 
@@ -49,7 +50,13 @@ class SizesView:
     @functools.cached_property
     def trial(self) -> Trial:
         """The run at `points`."""
-        return self.sizes.run([sizes for _, _, sizes in self.points])
+        return self.sizes.run([sizes for _, _, sizes in self.points], keep=True)
+
+    @functools.cached_property
+    def memory(self) -> list[Activations]:
+        """What the activations take at the max of each profile."""
+        found = activations(self.sizes, [sizes for _, _, sizes in self.points], self.trial)
+        return [each for each, (_, pick, _) in zip(found, self.points, strict=True) if pick == "max"]
 
     @functools.cached_property
     def lattice(self) -> SizeLattice:

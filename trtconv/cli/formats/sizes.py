@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trtconv.cli.formats.wording import table
+from trtconv.cli.formats.wording import memory_lines, table
 from trtconv.core.text import clean, leading
 
 
@@ -19,7 +19,8 @@ def sizes_text(document: Mapping[str, Any]) -> str:
     for name, dim in dims.items():
         step = "-" if dim["step"] is None else str(dim["step"]) + (f" + {dim['offset']}" if dim["offset"] else "")
         rows.append((leading(name), step, dim["accepted"]))
-    return "\n\n".join(["\n".join(table(rows, "")), *_lists(document), f"{leading(path)}: {clean(_summary(document))}"])
+    summary = f"{leading(path)}: {clean(_summary(document))}"
+    return "\n\n".join(["\n".join(table(rows, "")), *_lists(document), *memory_lines(document["memory"]), summary])
 
 
 def _lists(document: Mapping[str, Any]) -> list[str]:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from trtconv.cli.formats.wording import byte_size, count, shape_text, table
+from trtconv.cli.formats.wording import byte_size, count, memory_lines, shape_text, table
 from trtconv.core.dims import ShapeProfile
 from trtconv.core.findings import Finding, Ignored, Location, summarize, worst
 from trtconv.core.requests.build import BuildReport
@@ -39,7 +39,8 @@ def check_text(report: CheckReport, verbose: bool = False) -> str:
         blocks.append("\n".join(ignored_lines(report.ignored)))
     if report.unbounded:
         blocks.append(clean(f"no sizes checked: no bounds were given for {', '.join(report.unbounded)} (--dim)"))
-    lines = [_parser_line(report.parser), *_proof_lines(report.proof), check_summary(report)]
+    told = memory_lines(report.memory)
+    lines = [*told, _parser_line(report.parser), *_proof_lines(report.proof), check_summary(report)]
     return "\n\n".join([*blocks, "\n".join(lines)])
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from trtconv.core.text import clean
 
 
 def count(number: int, noun: str) -> str:
@@ -23,6 +26,20 @@ def byte_size(size_bytes: int) -> str:
 def shape_text(shape: Iterable[int]) -> str:
     """Returns "1x3x64x64", or "scalar" for rank 0."""
     return "x".join(str(size) for size in shape) or "scalar"
+
+
+def memory_lines(memory: Mapping[str, Any] | None) -> list[str]:
+    """Says what a network takes at its largest sizes; nothing where that is not known."""
+    if memory is None:
+        return []
+    lines = []
+    for taken in memory["profiles"]:
+        sizes = ", ".join(f"{name} {size}" for name, size in taken["sizes"].items())
+        node = " ".join(filter(None, (taken["node"]["op"], taken["node"]["node"])))
+        more = "" if taken["complete"] else ", and more behind nodes whose sizes are not known"
+        said = f"{byte_size(memory['model_bytes'])} of the model, {byte_size(taken['bytes'])} of activations"
+        lines.append(clean(f"memory: about {said}{f' at {sizes}' if sizes else ''}, most at {node}{more}"))
+    return lines
 
 
 def table(rows: Sequence[Sequence[str]], indent: str) -> list[str]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from trtconv.core.builder_options import parse_bytes
 from trtconv.core.dims import InputRange
 from trtconv.core.encode import SCHEMA, Document
 from trtconv.core.findings import Finding, Ignored, Severity, summarize
@@ -42,6 +43,17 @@ class CheckRequest(Paths):
     fail_on: Severity | None = FAIL_ON
     selection: Selection = SELECTION
     prove: str = PROVE
+    gpu_memory: int | None = option(
+        "--gpu-memory",
+        "Memory of the GPU, such as 24G: at the max of every profile the model and its activations must fit (TC208).",
+        metavar="SIZE",
+        default=None,
+        read=parse_bytes,
+        key="gpu-memory",
+        about="Memory of the GPU, which the model and its activations must fit into at every max: 24G.",
+        schema={"type": ["string", "integer"]},
+        load=lambda size: parse_bytes(str(size)),
+    )
     thorough: bool = option(
         "--thorough",
         "Build an engine, and throw it away, to be sure of the verdict.",
@@ -72,7 +84,7 @@ class ParserVerdict:
 
 @frozen
 class CheckReport(
-    Document, keys="schema model target unbounded findings ignored summary proof parser fail_on exit_code"
+    Document, keys="schema model target unbounded findings ignored summary proof memory parser fail_on exit_code"
 ):
     """What `trtconv check` found.
 
@@ -86,6 +98,8 @@ class CheckReport(
         fail_on: As in the request.
         unbounded: Dynamic dimensions that were given no bounds, so that no size was checked.
         proof: As in `BuildReport`.
+        memory: {"model_bytes": those of the model, its weights among them, "profiles": for the max of each what the
+            activations take, as `Activations`}; None where no bounds were given, or none are needed.
     """
 
     model: dict[str, Any]
@@ -97,6 +111,7 @@ class CheckReport(
     fail_on: Severity | None = Severity.ERROR
     unbounded: tuple[str, ...] = ()
     proof: dict[str, Any] | None = None
+    memory: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Returns the report as plain JSON values."""

@@ -46,14 +46,14 @@ class Program:
         graph = _inlined(model).graph if model.proto.functions else model.proto.graph
         indexed = not model.proto.functions
         self._opset = model.opset
-        self._constants = {t.name: self._tensor(t) for t in graph.initializer}
+        self.constants = {t.name: self._tensor(t) for t in graph.initializer}
         self._types = {v.name: _dtype(v.type.tensor_type.elem_type) for v in graph.input}
         # Sequences, and tensors of which not even the rank is declared.
         self._shapeless = {v.name for v in graph.input if not v.type.tensor_type.HasField("shape")}
         self.nodes = [self._node(i if indexed else None, n, "") for i, n in enumerate(graph.node)]
-        self._outputs = {value.name for value in graph.output}
+        self.outputs = {value.name for value in graph.output}
         self._subgraphs: dict[int, tuple[list[Node], dict[str, Tensor], list[str]]] = {}
-        self._last_use = {name: i for i, n in enumerate(graph.node) for name in reads(n)}
+        self.last_use = {name: i for i, n in enumerate(graph.node) for name in reads(n)}
 
     def run(
         self,
@@ -78,7 +78,7 @@ class Program:
         """
         trial, self._work = Trial(rows), 0
         self._repeats = Repeats(trial)
-        tensors: dict[str, Tensor] = dict(self._constants)
+        tensors: dict[str, Tensor] = dict(self.constants)
         for name, dims in inputs.items():
             known = (values or {}).get(name)
             shape = None if name in self._shapeless else list(dims)
@@ -89,9 +89,9 @@ class Program:
             self._step(trial, node, tensors, revise(index, node, tensors) if revise else {})
             if not keep:
                 for name in node.inputs:
-                    if self._last_use.get(name) == index and name not in self._outputs:
+                    if self.last_use.get(name) == index and name not in self.outputs:
                         tensors.pop(name, None)
-        trial.tensors = tensors if keep else {n: t for n, t in tensors.items() if n in self._outputs}
+        trial.tensors = tensors if keep else {n: t for n, t in tensors.items() if n in self.outputs}
         return trial
 
     def _step(

@@ -1,0 +1,40 @@
+"""Whether a network fits into the memory of a GPU at the max of every profile, by an estimate on shapes alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trtconv.core import codes
+from trtconv.core.findings import Finding
+from trtconv.graph.model import OnnxModel
+from trtconv.pipeline.profiles import Sized
+from trtconv.shapes.lattice import Sizes
+from trtconv.shapes.memory import largest_that_fits
+
+
+def short_of_memory(model: OnnxModel, sized: Sized, limit: int) -> Iterator[Finding]:
+    """Yields a TC208 for each profile at whose max the network takes more memory than there is.
+
+    Args:
+        model: The model as it will be parsed.
+        sized: Its profiles.
+        limit: Bytes of the GPU's memory.
+    """
+    for profile, taken in zip(sized.profiles, sized.memory, strict=True):
+        total = model.nbytes + taken.bytes
+        if total <= limit:
+            continue
+        point = ", ".join(f"{name} {size}" for name, size in taken.sizes.items())
+        message = (
+            f"the network takes about {_mib(total)}{f' at {point}' if point else ''} ({_mib(model.nbytes)} of the"
+            f" model, {_mib(taken.bytes)} of activations), and the GPU has {_mib(limit)} (--gpu-memory)"
+        )
+        least = {name: profile.dims[name].min for name in taken.sizes}
+        fitting = largest_that_fits(Sizes(model), sized.lattice, least, taken.sizes, limit - model.nbytes)
+        texts = [" and ".join(f"{name} {size}" for name, size in sizes.items()) for sizes in fitting]
+        fix = f"What fits is a max of {', or of '.join(texts)}." if texts else "Nothing in range that it accepts fits."
+        yield codes.GPU_MEMORY_SHORT.finding(message, place=taken.node, fix=fix)
+
+
+def _mib(size_bytes: int) -> str:
+    return f"{size_bytes / (1 << 20):,.1f} MiB"
