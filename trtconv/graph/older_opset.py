@@ -14,19 +14,8 @@ from trtconv.graph.types import ONNX_DOMAINS
 
 LOWERED = 17
 """The newest opset that TensorRT 8.6 knows."""
-_NEUTRAL: dict[str, tuple[Any, ...]] = {
-    "antialias": (0,),
-    "keep_aspect_ratio_policy": (b"stretch",),
-    "dilations": ([1], [1, 1], [1, 1, 1]),
-    "allowzero": (0,),
-    "saturate": (1,),
-    "block_size": (0,),
-    "output_dtype": (0,),
-    "precision": (0,),
-    "num_outputs": (),
-    "stash_type": (1,),
-}
-"""Newer attributes, and the values that say what was so before there was the attribute."""
+_ELSEWHERE = frozenset({"noop_with_empty_axes", "num_outputs"})
+"""Newer attributes that the changes of their operators are about."""
 _NEWER_VALUES = {
     ("Resize", "coordinate_transformation_mode"): b"half_pixel_symmetric",
     ("Pad", "mode"): b"wrap",
@@ -50,11 +39,11 @@ def lowered(scope: Scope, node: onnx.NodeProto, newest: int) -> list[Change] | s
     if node.domain not in ONNX_DOMAINS:
         return []
     try:
-        if defs.get_schema(node.op_type, newest).since_version <= LOWERED:
-            return []
-        older = defs.get_schema(node.op_type, LOWERED)
+        newer, older = (defs.get_schema(node.op_type, version) for version in (newest, LOWERED))
     except defs.SchemaError:
         return f"opset {LOWERED} has no {node.op_type}"
+    if newer.since_version <= LOWERED:
+        return []
     changes: list[Change] = []
     for found in node.attribute:
         value = helper.get_attribute_value(found)
@@ -62,7 +51,7 @@ def lowered(scope: Scope, node: onnx.NodeProto, newest: int) -> list[Change] | s
             return f"opset {LOWERED} has no {node.op_type} with {found.name} {value.decode()}"
         if found.name in older.attributes:
             continue
-        if found.name == "noop_with_empty_axes" or value in _NEUTRAL.get(found.name, ()):
+        if found.name == "noop_with_empty_axes" or _is_neutral(newer, found.name, value):
             changes.append(_removal(node, found))
         elif found.name != "num_outputs":
             return f"opset {LOWERED} has no {node.op_type} with {found.name}"
@@ -71,6 +60,15 @@ def lowered(scope: Scope, node: onnx.NodeProto, newest: int) -> list[Change] | s
     special = _SPECIAL.get(node.op_type, _axes_as_attribute if "axes" in older.attributes else _same_inputs)
     rest = special(scope, node, older)
     return rest if isinstance(rest, str) else changes + rest
+
+
+def _is_neutral(newer: defs.OpSchema, name: str, value: Any) -> bool:
+    """Whether a newer attribute says what was so before there was it: its default, and dilations of one."""
+    if name in _ELSEWHERE:
+        return False
+    default = newer.attributes[name].default_value
+    known = default.type != onnx.AttributeProto.UNDEFINED and value == helper.get_attribute_value(default)
+    return known or (name == "dilations" and set(value) == {1})
 
 
 def _removal(node: onnx.NodeProto, attribute: onnx.AttributeProto) -> Change:
@@ -112,7 +110,7 @@ def _split(scope: Scope, node: onnx.NodeProto, older: defs.OpSchema) -> list[Cha
     if size is None:
         return "the size that it splits is not known"
     part = -(-size // given.i)
-    sizes = [min(part, size - part * i) for i in range(given.i)]
+    sizes = [max(0, min(part, size - part * i)) for i in range(given.i)]
     name = f"{node.output[0]}.sizes"
     if scope.initializer(name) is not None or scope.producer(name) is not None:
         return f"the name {name!r} is taken"
@@ -141,4 +139,22 @@ def _grid_sample(scope: Scope, node: onnx.NodeProto, older: defs.OpSchema) -> li
     return [change]
 
 
-_SPECIAL = {"Split": _split, "GridSample": _grid_sample}
+def _dft(scope: Scope, node: onnx.NodeProto, older: defs.OpSchema) -> list[Change] | str:
+    """A DFT: its axis was an attribute, and by default the first behind the batch, not the last of the signal."""
+    shape = scope.shape(node.input[0])
+    given = node.input[2] if len(node.input) > 2 else ""
+    axis = scope.values(given) if given else np.array(-2)
+    if axis is None or axis.size != 1:
+        return "its axis is computed at run time"
+    if shape is None and axis.item() < 0:
+        return "how many axes its input has is not known"
+    place = int(axis.item()) + (len(shape) if shape is not None and axis.item() < 0 else 0)
+
+    def change() -> None:
+        del node.input[2:]
+        node.attribute.append(helper.make_attribute("axis", place))
+
+    return [change]
+
+
+_SPECIAL = {"Split": _split, "GridSample": _grid_sample, "DFT": _dft}

@@ -18,6 +18,8 @@ class UncrossClipLimits(NodePass):
     looks_around = False
 
     def visit(self, field: Field, node: gs.Node, target: Target) -> str | None:
+        if "min" in node.attrs and "max" in node.attrs:  # Until opset 10.
+            return _uncross_attributes(field, node)
         if len(node.inputs) < 3 or node.inputs[1].is_empty() or node.inputs[2].is_empty():
             return None
         low, high = field.values(node.inputs[1]), field.values(node.inputs[2])
@@ -26,3 +28,12 @@ class UncrossClipLimits(NodePass):
         node.inputs[1] = field.constant(f"{node.name or node.op}.low", high)
         field.replace(node, [node])
         return f"lower limit {low.item()} lowered to the upper one, {high.item()}"
+
+
+def _uncross_attributes(field: Field, node: gs.Node) -> str | None:
+    low, high = node.attrs["min"], node.attrs["max"]
+    if low <= high:
+        return None
+    node.attrs["min"] = high
+    field.replace(node, [node])
+    return f"lower limit {low} lowered to the upper one, {high}"

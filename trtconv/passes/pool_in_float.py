@@ -62,8 +62,8 @@ def _put_between(field: Field, group: Group, pool: gs.Node, name: str) -> None:
     ]
     before = field.node("DequantizeLinear", f"{name}/Dequantize", [pool.inputs[0], *unit], f"{name}.real")
     output = pool.outputs[0]
-    pool.outputs.clear()
-    pool.outputs.append(field.variable(f"{name}.pooled"))
+    # Alone: behind it may be the indices.
+    pool.outputs[0] = field.variable(f"{name}.pooled")
     pool.inputs[0] = before.outputs[0]
     behind = field.node("QuantizeLinear", f"{name}/Quantize", [pool.outputs[0], *unit], output)
     field.replace(pool, [before, pool, behind])

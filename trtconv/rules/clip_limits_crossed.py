@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import onnx
 
 from trtconv.core.target import Target
 from trtconv.graph.scope import Scope
-from trtconv.rules.operator import OperatorRule, is_given
+from trtconv.rules.operator import OperatorRule, attribute, is_given
 
 
 class ClipLimitsCrossed(OperatorRule):
@@ -37,7 +39,13 @@ class ClipLimitsCrossed(OperatorRule):
     ops = ("Clip",)
 
     def fault(self, scope: Scope, node: onnx.NodeProto, target: Target) -> str | None:
-        low, high = (scope.values(node.input[i]) if is_given(node, i) else None for i in (1, 2))
-        if low is None or high is None or low.size != 1 or high.size != 1:
-            return None
-        return f"its limits {low.item()} and {high.item()} are crossed" if low.item() > high.item() else None
+        low, high = attribute(node, "min"), attribute(node, "max")  # Until opset 10.
+        if low is None or high is None:
+            low, high = (_single(scope, node, index) for index in (1, 2))
+        crossed = low is not None and high is not None and low > high
+        return f"its limits {low} and {high} are crossed" if crossed else None
+
+
+def _single(scope: Scope, node: onnx.NodeProto, index: int) -> Any:
+    values = scope.values(node.input[index]) if is_given(node, index) else None
+    return values.item() if values is not None and values.size == 1 else None

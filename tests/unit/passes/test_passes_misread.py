@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import parser
+from onnx import numpy_helper, parser
 from onnx.reference import ReferenceEvaluator
 
 from support.onnx_models import RTX, TENSORRT_8, wrap
@@ -107,10 +107,20 @@ def test_pads_for_windows_that_onnx_leaves_out(size: int, kernel: int, stride: i
         assert (size + begin + exact - kernel) // stride + 1 == axis.count
 
 
+@pytest.mark.parametrize("opset", [6, 10])
+def test_limits_that_are_attributes_are_uncrossed(opset: int) -> None:
+    proto = model("(float[4] x) => (float[4] y) { y = Clip <min = 2.0, max = 1.0> (x) }", opset)
+    assert [each.code for each in run_rules(wrap(proto), RTX)].count("TC610") == 1
+    rewritten, edits = same(proto, RTX, normal(4))
+    assert edits == ["uncross-clip-limits"]
+    assert "TC610" not in [each.code for each in run_rules(wrap(rewritten), RTX)]
+
+
 LOWERED = {
     "reduce": "(float[1,8,4,4] x) => (float[1,8,1,1] y) <int64[2] axes = {2, 3}> { y = ReduceMean (x, axes) }",
     "split": """(float[1,8,4,4] x) => (float[1,4,4,4] y, float[1,4,4,4] z)
         { y, z = Split <axis = 1, num_outputs = 2> (x) }""",
+    "pool": "(float[1,8,4,4] x) => (float[1,8,3,3] y) { y = LpPool <ceil_mode = 0, kernel_shape = [2, 2]> (x) }",
     "same": "(float[1,8,4,4] x) => (float[1,8,4,4] y) { t = Relu (x)  s = Shape (t)  y = Reshape (t, s) }",
 }
 
@@ -124,9 +134,34 @@ def test_newer_opsets_are_lowered_for_8_6(text: str) -> None:
     assert same(model(text, 20), RTX, normal(1, 8, 4, 4))[1] == []
 
 
+def test_more_parts_than_rows_are_empty() -> None:
+    text = (
+        "(float[5] x) => (float[a] p, float[b] q, float[c] r, float[d] s) { p, q, r, s = Split <num_outputs = 4> (x) }"
+    )
+    lowered = wrap(model(text, 18))
+    run_passes(lowered, PASSES, TENSORRT_8)
+    (sizes,) = (numpy_helper.to_array(each).tolist() for each in lowered.proto.graph.initializer)
+    assert sizes == [2, 2, 1, 0]
+
+
+@pytest.mark.parametrize(("axis", "expected"), [(None, 2), (-3, 1), (1, 1)])
+def test_the_axis_of_a_dft_becomes_an_attribute(axis: int | None, expected: int) -> None:
+    third = "" if axis is None else f"<int64 a = {{{axis}}}>"
+    text = f"(float[1,4,4,1] x) => (float[1,4,4,2] y) {third} {{ y = DFT (x{', , a' if third else ''}) }}"
+    original, lowered = (wrap(model(text, 20)) for _ in range(2))
+    run_passes(lowered, PASSES, TENSORRT_8)
+    (node,) = lowered.proto.graph.node
+    assert [(each.name, each.i) for each in node.attribute] == [("axis", expected)]
+    assert lowered.opset == 17 and len(node.input) < 3
+    x = normal(1, 4, 4, 1)
+    before, after = (session(each).run(None, {"x": x})[0] for each in (original, lowered))
+    np.testing.assert_allclose(after, before, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     "text",
     [
+        "(float[1,4,4,1] x, int64 a) => (float[1,4,4,2] y) { y = DFT (x, , a) }",
         "(float[2,3] x, int64[1] axes) => (float[a,b] y) { y = ReduceMean (x, axes) }",
         """(float[1,1,4,4] x) => (float[1,1,8,8] y) <float[4] s = {1,1,2,2}>
         { y = Resize <antialias = 1, mode = "linear"> (x, "", s) }""",

@@ -105,6 +105,19 @@ def test_pooling_of_int8_goes_between_quantisers_in_3d_alone(axes: int, moved: b
     assert np.array_equal(run(proto, feeds(shape))[0], run(after, feeds(shape))[0])
 
 
+def test_indices_of_a_pooling_stay_where_it_goes_between_quantisers() -> None:
+    proto = parse(
+        f"""{HEAD} g (float[1,2,4,4,4] x) => (float[1,2,2,2,2] y, int64[1,2,a,b,c] i)
+        <float s = {{0.05}}, int8 z = {{0}}>
+        {{ q = QuantizeLinear (x, s, z) [pool] p, i = MaxPool <kernel_shape = [2,2,2], strides = [2,2,2]> (q)
+           y = DequantizeLinear (p, s, z) }}"""
+    )
+    after, edits = edits_of(proto, "pool-between-quantizers")
+    assert edits
+    for before, now in zip(run(proto, feeds((1, 2, 4, 4, 4))), run(after, feeds((1, 2, 4, 4, 4))), strict=True):
+        assert np.array_equal(before, now)
+
+
 @pytest.mark.parametrize(
     ("op", "weight", "group"),
     [("Conv", "6,4,3,3", 1), ("ConvTranspose", "4,6,3,3", 1), ("ConvTranspose", "4,3,3,3", 2)],
