@@ -1,6 +1,7 @@
 """What an engine must agree with itself on, whatever its model: no reference is needed.
 
-Twice the same is the same; equal rows of a batch give equal rows; a size that two profiles have gives the same in both.
+Twice the same is the same; equal rows of a batch give equal rows, where the model's do (its first axis may be time);
+a size that two profiles have gives the same in both.
 A miscompilation that depends on where a row lies, or on which kernel a profile chose, shows without a model.
 """
 
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from trtconv.core.dims import ShapeProfile
 from trtconv.core.frozen import frozen
+from trtconv.engine.runs import CannotRun
 from trtconv.runtimes.compare import Difference, Tolerance, compare
 
 Feeds = dict[str, NDArray[Any]]
@@ -36,7 +38,9 @@ class Disagreement:
     why: str
 
 
-def self_check(run: RunAt, profile: int, feeds: Feeds, tolerance: Tolerance) -> list[Disagreement]:
+def self_check(
+    run: RunAt, profile: int, feeds: Feeds, tolerance: Tolerance, reference: RunAt | None = None
+) -> list[Disagreement]:
     """Runs one size twice, and once with equal rows.
 
     Args:
@@ -44,6 +48,7 @@ def self_check(run: RunAt, profile: int, feeds: Feeds, tolerance: Tolerance) -> 
         profile: Index of the optimization profile.
         feeds: Inputs at a size of that profile.
         tolerance: How far equal results may be apart: kernels may add in another order.
+        reference: Runs the model; rows are compared only of outputs whose rows are equal there. None: of all.
 
     Returns:
         Where it disagrees; empty where it does not.
@@ -53,12 +58,22 @@ def self_check(run: RunAt, profile: int, feeds: Feeds, tolerance: Tolerance) -> 
     equal = with_equal_rows(feeds)
     if equal is None:
         return found
+    try:
+        meant = None if reference is None else reference(profile, equal)
+    except CannotRun:
+        return found
     rows = batch_of(feeds)
     for name, values in run(profile, equal).items():
-        if isinstance(values, np.ndarray) and values.ndim and values.shape[0] == rows:
-            repeated = np.repeat(values[:1], rows, axis=0)
-            found += _told("rows", [compare(name, repeated, values, tolerance)])
+        if meant is None or _differing_rows(name, meant.get(name), rows, tolerance) == []:
+            found += _differing_rows(name, values, rows, tolerance) or []
     return found
+
+
+def _differing_rows(name: str, values: Any, rows: int, tolerance: Tolerance) -> list[Disagreement] | None:
+    """Returns where the rows of an output are not all the first; None where it has not as many."""
+    if not isinstance(values, np.ndarray) or not values.ndim or values.shape[0] != rows:
+        return None
+    return _told("rows", [compare(name, np.repeat(values[:1], rows, axis=0), values, tolerance)])
 
 
 def check_profiles(

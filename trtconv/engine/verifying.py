@@ -106,21 +106,21 @@ def serve(request: VerifyRequest, tell: Tell) -> dict[str, float]:
         else:
             tell({"event": "case", "value": _compare(request, setting, reference, runs, case, clock)})
     if request.self_check:
-        tell({"event": "self_check", "value": _self_check(request, setting, runs, cases, clock)})
+        tell({"event": "self_check", "value": _self_check(request, setting, reference, runs, cases, clock)})
     if isinstance(runs, NetworkRuns):
         tell({"event": "layers", "count": runs.layers, "unproven": list(runs.unproven.values())})
     return clock.seconds
 
 
 def _self_check(
-    request: VerifyRequest, setting: Setting, runs: Runs, cases: Sequence[Case], clock: Stopwatch
+    request: VerifyRequest, setting: Setting, reference: Runs, runs: Runs, cases: Sequence[Case], clock: Stopwatch
 ) -> list[dict[str, str]]:
     """Returns where the engine does not agree with itself."""
     found: list[Disagreement] = []
     with clock.stage("self-check"):
         for case in cases:
             feeds = make_feeds(setting.model, case, request.generator)
-            found += self_check(runs.run, case.profile, feeds, setting.tolerance)
+            found += self_check(runs.run, case.profile, feeds, setting.tolerance, reference.run)
 
         def make(shapes: Mapping[str, Shape]) -> Feeds:
             return make_feeds(setting.model, Case(0, "opt", shapes, request.seed), request.generator)
@@ -325,8 +325,13 @@ def _compare(
         return {**told, "skipped": error.message}
     with clock.stage("compare"):
         steps = output_steps(setting.against)
+        lacking = runs.lacking if isinstance(runs, NetworkRuns) else ""
         outputs = [
             compare(name, expected[name], got.get(name), setting.tolerance, steps.get(name, 0.0))
             for name in setting.model.outputs
+            if name in got or not lacking
         ]
-    return {**told, "outputs": [each.to_json() for each in outputs], "passed": all(each.passed for each in outputs)}
+    told["outputs"] = [each.to_json() for each in outputs]
+    if lacking and all(each.passed for each in outputs):
+        return {**told, "skipped": lacking}
+    return {**told, "passed": all(each.passed for each in outputs)}

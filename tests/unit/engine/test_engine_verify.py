@@ -365,6 +365,17 @@ def test_without_an_engine_the_parsed_network_is_compared_and_it_is_said(gpu: Fa
         run(built, require_engine=True)
 
 
+def test_what_is_not_proven_is_not_told_as_a_difference(gpu: FakeDriver, tmp_path: Path) -> None:
+    text = """<ir_version: 8, opset_import: ["": 17]> g (float[n, 3] x) => (float[n, 3] y, float[n, 3] z)
+    { y = Relu (x)  z = RandomNormalLike (x) }"""
+    built = build(tmp_path, text, ({"n": Range(2, 2, 2)},))
+    built.engine.unlink()
+    report = run(built, dims={"n": Range(2, 2, 2)}, random=0)
+    assert (report.exit_code, report.ran, report.cases[0]["passed"]) == (4, "network", None)
+    assert "output 'z' of the parsed network is not proven: it makes random numbers" in report.incomplete
+    assert [output["name"] for output in report.cases[0]["outputs"]] == ["y"]
+
+
 def test_without_a_gpu_the_rewrite_is_compared_and_it_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     call_here(monkeypatch)
     built = build(tmp_path, precision="fp16")

@@ -52,6 +52,15 @@ def test_equal_rows_that_give_other_rows_are_found() -> None:
     assert [(each.check, each.output) for each in found] == [("rows", "y")]
 
 
+def test_rows_that_the_model_itself_gives_differently_are_none_of_the_engines() -> None:
+    def by_time(index: int, feeds: dict[str, Any]) -> Mapping[str, Any]:
+        return {"y": np.cumsum(feeds["x"], axis=0)}
+
+    assert [each.check for each in self_check(by_time, 0, {"x": X}, TOLERANCE)] == ["rows"]
+    assert self_check(by_time, 0, {"x": X}, TOLERANCE, by_time) == []
+    assert [each.check for each in self_check(by_time, 0, {"x": X}, TOLERANCE, right)] == ["rows"]
+
+
 def test_a_size_that_two_profiles_give_differently_is_found() -> None:
     def by_profile(index: int, feeds: dict[str, Any]) -> Mapping[str, Any]:
         return {"y": feeds["x"] + index}
