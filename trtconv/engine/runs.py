@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from trtconv.core.errors import BuildFailed, EnvironmentMissing
 from trtconv.core.target import Target
 from trtconv.graph.model import OnnxModel
@@ -11,6 +14,7 @@ from trtconv.runtimes.inputs import Feeds
 from trtconv.runtimes.onnxruntime import first_line, session
 from trtconv.runtimes.tensorrt import Engine, Execution, load
 from trtconv.runtimes.tensorrt.readback.execute import Run
+from trtconv.runtimes.tensorrt.readback.records import ReadTensor
 
 
 class CannotRun(Exception):
@@ -75,10 +79,11 @@ class NetworkRuns:
         if isinstance(parsed, tuple):
             raise CannotRun(f"TensorRT's parser refuses the model: {parsed[0].message}")
         self._network = parsed.read_back()
+        self._boxes = {number for layer in self._network.layers if layer.kind == "NMS" for number in layer.outputs}
 
     def run(self, profile: int, feeds: Feeds) -> dict[str, Any]:
         """Runs it once, and returns those outputs that are proven; see `Runs`."""
-        run = Run(self._network, feeds)
+        run = Run(self._network, feeds, seen=self._by_class)
         results = run.outputs()
         self.layers = max(self.layers, len(run.ran))
         for index, reason in run.unproven.items():
@@ -89,6 +94,12 @@ class NetworkRuns:
         reasons = ", ".join(sorted({each["reason"] for each in self.unproven.values()}))
         self.lacking = f"output {lacking[0]!r} of the parsed network is not proven: {reasons}" if lacking else ""
         return results
+
+    def _by_class(self, tensor: ReadTensor, value: NDArray[Any], computed: bool) -> NDArray[Any]:
+        """Returns selected boxes by class, as ONNX orders them: that TensorRT orders them by score is no fault."""
+        if tensor.index not in self._boxes or not computed or value.ndim != 2:
+            return value
+        return value[np.lexsort((value[:, 1], value[:, 0]))]
 
 
 class EngineRuns:

@@ -365,6 +365,17 @@ def test_without_an_engine_the_parsed_network_is_compared_and_it_is_said(gpu: Fa
         run(built, require_engine=True)
 
 
+@pytest.mark.parametrize("limit", [1, 3])
+def test_boxes_in_the_order_of_their_scores_are_the_same(gpu: FakeDriver, tmp_path: Path, limit: int) -> None:
+    text = f"""<ir_version: 8, opset_import: ["": 17]> g (float[1, n, 4] b, float[1, 3, n] s) => (int64[m, 3] y)
+    <int64[1] k = {{{limit}}}, float[1] i = {{0.5}}, float[1] t = {{-5.0}}>
+    {{ y = NonMaxSuppression (b, s, k, i, t) }}"""
+    built = build(tmp_path, text, ({"n": Range(6, 6, 6)},))
+    built.engine.unlink()
+    report = run(built, dims={"n": Range(6, 6, 6)}, random=0)
+    assert (report.ran, report.proof["agrees"], report.exit_code) == ("network", True, 0)
+
+
 def test_what_is_not_proven_is_not_told_as_a_difference(gpu: FakeDriver, tmp_path: Path) -> None:
     text = """<ir_version: 8, opset_import: ["": 17]> g (float[n, 3] x) => (float[n, 3] y, float[n, 3] z)
     { y = Relu (x)  z = RandomNormalLike (x) }"""
