@@ -23,6 +23,7 @@ from trtconv.graph.model import OnnxModel
 from trtconv.graph.stored_bounds import stored_bounds
 from trtconv.pipeline.parse import fails
 from trtconv.runtimes.tensorrt import EngineBlob
+from trtconv.shapes.proposal import propose
 
 
 def write_engine(request: BuildRequest, report: BuildReport, blob: EngineBlob | None, clock: Stopwatch) -> None:
@@ -73,7 +74,11 @@ def asked_profiles(model: OnnxModel, request: BuildRequest | CheckRequest) -> tu
         given = {**request.dims, **own}
         named = bounds_by_name(model.inputs, given)
         rest = {name: bound for name, bound in stored.items() if name not in named}
-        profiles.append(make_profile(model.inputs, {**rest, **given}, request.values))
+        try:
+            profiles.append(make_profile(model.inputs, {**rest, **given}, request.values))
+        except InputError as error:
+            example = propose(model, {**rest, **given}) if error.hint.startswith("Add: ") else ""
+            raise InputError(error.message, f"{error.hint}, {example}" if example else error.hint) from error
     return tuple(profiles)
 
 

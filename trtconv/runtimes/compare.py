@@ -18,6 +18,9 @@ _CHUNK = 1 << 17
 """Elements that are compared at a time: few enough for the processor's cache, in float64."""
 
 
+SHARE_STEP = 1e-6
+"""How far a share of 1 (of Sigmoid, Tanh, Softmax) may be off: it is computed of numbers around 1, however small it is
+itself."""
 _ROUNDED = 1 + 1e-3
 """A step of float32 may come out a little larger."""
 
@@ -142,7 +145,7 @@ def relative_error(expected: Any, got: Any, step: float = 0.0) -> float:
     Args:
         expected: What an output should be.
         got: What it is.
-        step: Of the quantiser that makes it, which is no difference: a value on the border falls to either side.
+        step: What is no difference: that of its quantiser, since a value on the border falls to either side.
     """
     if not isinstance(expected, np.ndarray):
         return 0.0 if expected == got else math.inf

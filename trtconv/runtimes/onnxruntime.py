@@ -18,7 +18,7 @@ from trtconv.core.dims import InputSpec, dynamic_dims
 from trtconv.core.frozen import frozen
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.types import dtype_name
-from trtconv.runtimes.compare import relative_error, same_network
+from trtconv.runtimes.compare import SHARE_STEP, relative_error, same_network
 from trtconv.runtimes.definition import write_out
 
 _SIZES = (64, 32, 48, 128, 16, 8, 4, 2, 1, 256)
@@ -54,10 +54,13 @@ def quantizes(model: OnnxModel) -> bool:
 
 
 def output_steps(model: OnnxModel) -> dict[str, float]:
-    """Returns the outputs that a DequantizeLinear makes with one constant scale, and that scale."""
+    """Returns by how much outputs may be off besides: those of a DequantizeLinear with one constant scale by that, and
+    shares of 1 by `SHARE_STEP`."""
     found = {}
     for name in model.outputs:
         maker = model.main.producer(name)
+        if maker is not None and maker.op_type in ("Sigmoid", "Tanh", "Softmax"):
+            found[name] = SHARE_STEP
         if maker is not None and maker.op_type == "DequantizeLinear":
             scale = model.main.values(maker.input[1])
             if scale is not None and scale.size == 1:

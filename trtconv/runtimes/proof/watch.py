@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trtconv.runtimes.compare import Difference, Tolerance, compare
-from trtconv.runtimes.tensorrt.readback.records import ReadNetwork, ReadTensor
+from trtconv.runtimes.compare import SHARE_STEP, Difference, Tolerance, compare
+from trtconv.runtimes.tensorrt.readback.records import ReadLayer, ReadNetwork, ReadTensor
 
 Array = NDArray[Any]
 
@@ -31,6 +31,7 @@ class Watch:
         self.overflows = False
         self._tensors = tensors
         self._tolerance = tolerance
+        self._shares = {n for layer in network.layers if _is_share(layer) for n in layer.outputs}
         self._boxes = {n for layer in network.layers if layer.kind == "NMS" for n in layer.outputs}
 
     def given(self, tensor: ReadTensor) -> Array | None:
@@ -45,15 +46,21 @@ class Watch:
         if tensor.index in self._boxes:
             value = _in_order(value, expected)
         difference = compare(tensor.name, expected, value, self._tolerance)
+        rounded = tensor.index in self._shares and difference.max_abs <= SHARE_STEP
         self.compared += 1
-        if not math.isnan(difference.max_rel) and difference.max_rel > self.error:
+        if not rounded and not math.isnan(difference.max_rel) and difference.max_rel > self.error:
             self.error, self.worst = difference.max_rel, tensor.name
         self.overflows = self.overflows or not _is_finite(expected)
         # Zeros that a pass puts into a kernel make NaN of infinities: no sign of a misreading.
         spoilt = self.overflows and "NaN or infinite" in difference.why
-        if not is_fine(difference) and not spoilt and self.diverged is None:
+        if not (is_fine(difference) or rounded or spoilt) and self.diverged is None:
             self.diverged = (tensor, difference)
         return expected.astype(value.dtype) if expected.shape == value.shape else value
+
+
+def _is_share(layer: ReadLayer) -> bool:
+    """Whether a layer returns shares of 1 by a function that is rounded as numbers around 1 are."""
+    return layer.kind == "SOFTMAX" or layer.values.get("type") in ("SIGMOID", "TANH")
 
 
 def _is_finite(values: Array) -> bool:

@@ -1,0 +1,50 @@
+"""Bounds that are proposed where none were given: every proposal is accepted."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.paths import MODELS
+from support.sizes import parse
+from trtconv.core.bounds import make_profile
+from trtconv.core.dim_flags import parse_bounds, parse_dims
+from trtconv.core.dims import Range
+from trtconv.core.errors import InputError
+from trtconv.graph.model import OnnxModel
+from trtconv.pipeline.profiles import settle
+from trtconv.shapes.proposal import propose
+
+NETS = {
+    "unet": OnnxModel.load(MODELS / "unet.onnx"),
+    "square": parse("g (float[1,h,w] x) => (float[1,a,b] y) { t = Transpose <perm = [0,2,1]> (x) y = Add (x, t) }"),
+}
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_what_is_proposed_is_accepted(name: str) -> None:
+    model = NETS[name]
+    words = propose(model, {}).partition(" (")[0].split()
+    profile = make_profile(model.inputs, parse_dims(words[3::2]))
+    assert not settle(model, [profile]).findings
+
+
+def test_the_rule_is_said_and_given_bounds_are_kept() -> None:
+    said = propose(NETS["unet"], {"height": Range(64, 64, 64), "batch": Range(1, 1, 1)})
+    assert said == "for example --dim width=64:256:512 (width takes multiples of 8 from 8 to 1024)"
+
+
+def test_nothing_is_proposed_where_no_size_is_accepted() -> None:
+    net = parse("g (float[h,8] x, float[8,2000] b) => (float[c,d] y) { t = Transpose (b) y = MatMul (x, t) }")
+    assert propose(net, {}) == ""
+
+
+def test_an_input_as_a_whole() -> None:
+    bounds = parse_bounds(["batch=1"], ["x=1:1:4,3,64:256:512,_"])
+    assert bounds == {"batch": Range(1, 1, 1), "x:0": Range(1, 1, 4), "x:1": Range(3, 3, 3), "x:2": Range(64, 256, 512)}
+    assert list(make_profile(NETS["unet"].inputs, parse_bounds([], ["x=2,3,64,64"])).inputs["x"].opt) == [2, 3, 64, 64]
+
+
+@pytest.mark.parametrize("text", ["x", "x=", "=1", "x=1,,3", "x=1,a", "x=4:1"])
+def test_an_input_that_cannot_be_read(text: str) -> None:
+    with pytest.raises(InputError):
+        parse_bounds([], [text])
