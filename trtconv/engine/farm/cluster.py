@@ -175,6 +175,8 @@ class Farm:
             if sent is None:
                 return
             outcome = self._outcome(future)
+            # Else scheduler and client keep the model until Python looks for cycles.
+            future.release()
             for index, waiting in sent.asking:
                 yield index, self._take(waiting, outcome)
 
