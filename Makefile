@@ -27,7 +27,7 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 SIZES := --dim batch=1:1:4 --dim height=64:256:512 --dim width=64:256:512
 
 PACKAGES := timm segmentation-models-pytorch monai diffusers transformers spandrel torchvision
-NEEDED := einops huggingface_hub tokenizers regex pyyaml requests pillow scipy importlib_metadata
+NEEDED := einops safetensors huggingface_hub tokenizers regex pyyaml requests pillow scipy importlib_metadata
 
 .PHONY: demo test test-export test-architectures check lint types bench bench-gpu suite-gpu test-gpu docs wheel fuzz venv clean
 .DELETE_ON_ERROR:

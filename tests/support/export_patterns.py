@@ -39,6 +39,31 @@ class PadToMultiple(nn.Module):
         return self.up(self.down(padded))[..., :h, :w]
 
 
+class PooledToPart(nn.Module):
+    """Attention over a part of the size: what exporters write of adaptive pooling is right where the part divides."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 3, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h, w = x.shape[-2:]
+        return x * F.interpolate(self.conv(F.adaptive_max_pool2d(x, (h // 4, w // 4))), size=(h, w), mode="nearest")
+
+
+class Written(nn.Module):
+    """Counts its runs in a buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3)
+        self.register_buffer("runs", torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.runs.add_(1)
+        return self.conv(x)
+
+
 class Permute(nn.Module):
     """A permutation that is made by tensors: no value of an input is in it."""
 

@@ -19,13 +19,23 @@ class Stopwatch:
     def __init__(self, progress: Progress | None) -> None:
         self.progress = progress or NullProgress()
         self.seconds: dict[str, float] = {}
+        self._attempt = ""
+
+    @contextlib.contextmanager
+    def attempt(self, name: str) -> Iterator[None]:
+        """Tells the progress of which attempt the stages inside are; their times are added up by stage."""
+        self._attempt = f" ({name})"
+        try:
+            yield
+        finally:
+            self._attempt = ""
 
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[None]:
         """Times a stage, and tells the progress of it."""
         started = time.perf_counter()
         try:
-            with self.progress.stage(name):
+            with self.progress.stage(name + self._attempt):
                 yield
         finally:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started

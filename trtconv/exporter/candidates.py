@@ -179,7 +179,8 @@ def _tried(job: Job, way: Way, folder: Path) -> Draft | None:
     folder.mkdir()
     job.objection = None if way.exporter == "torch.export" else job.objection
     try:
-        draft = _program(job, way, folder) if way.exporter == "torch.export" else _trace(job, way, folder)
+        with job.clock.attempt(str(way)):
+            draft = _program(job, way, folder) if way.exporter == "torch.export" else _trace(job, way, folder)
     except TrtconvError as error:
         job.attempts.append(Attempt(str(way), error.message))
         return None

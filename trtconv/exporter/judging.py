@@ -19,6 +19,8 @@ from trtconv.exporter.sizes import find_rules
 from trtconv.exporter.torch_quiet import quiet_torch
 
 Sizes = Mapping[str, int]
+_LARGEST_STEP = 64
+_OTHER_CODE = "PyTorch takes more sizes, by other code, which the file does not have"
 
 
 def judged(job: Job, exporter: str, traced: Sizes, raw: Path, guards: Guards | None) -> Draft:
@@ -46,7 +48,8 @@ def judged(job: Job, exporter: str, traced: Sizes, raw: Path, guards: Guards | N
     good = {route(each) for each, right in zip(sizes, passed, strict=True) if right}
     good -= {route(each) for each, right in zip(sizes, passed, strict=True) if not right}
     bad = next(each for each, right in zip(sizes, passed, strict=True) if not right)
-    return _narrowed(job, dataclasses.replace(draft, proof=found), route, lambda each: route(each) in good, bad)
+    draft = _narrowed(job, dataclasses.replace(draft, proof=found), route, lambda each: route(each) in good, bad)
+    return _stepped(job, draft, route, bad) if draft.proof.failed else draft
 
 
 def _narrowed(job: Job, draft: Draft, route: proof.RouteOf, accepts: Callable[[Sizes], bool], bad: Sizes) -> Draft:
@@ -64,13 +67,53 @@ def _narrowed(job: Job, draft: Draft, route: proof.RouteOf, accepts: Callable[[S
     return draft if found.failed else dataclasses.replace(draft, rules=rules, proof=found)
 
 
-def _explained(new: SizeRule, old: SizeRule, line: Blame | None) -> SizeRule:
+def _stepped(job: Job, draft: Draft, route: proof.RouteOf, bad: Sizes) -> Draft:
+    """Returns a draft for the example plus multiples of powers of two, the smallest at which the file is right.
+
+    An exporter may write an operation for sizes that divide, and say nothing of others (adaptive pooling). The same
+    draft is returned where that does not help.
+    """
+    example = job.axes.example
+    steps = dict.fromkeys(example, 1)
+
+    def accepts(sizes: Sizes) -> bool:
+        return all((size - example[name]) % steps[name] == 0 for name, size in sizes.items())
+
+    while culprits := _culprits(job, draft, bad):
+        for name in culprits:
+            steps[name] = 2 * ((bad[name] - example[name]) & (example[name] - bad[name]))
+        if max(steps.values()) > _LARGEST_STEP:
+            break
+        with job.clock.stage("sizes"), quiet_torch():
+            rules = find_rules(job.trials.narrowed(accepts))
+        remark = "PyTorch takes more sizes, at which what the exporter writes differs from it"
+        rules = tuple(_explained(new, old, None, remark) for new, old in zip(rules, job.rules, strict=True))
+        if any(new.baked and not old.baked for new, old in zip(rules, job.rules, strict=True)):
+            break
+        with job.clock.stage("proof"), quiet_torch():
+            found, sizes = _proved(job, draft, rules, route, accepts, everywhere=True)
+        if not found.failed:
+            return dataclasses.replace(draft, rules=rules, proof=found)
+        bad = next(s for s, run in zip(sizes, found.runs, strict=True) if not run.passes(found.tolerance))
+    return draft
+
+
+def _culprits(job: Job, draft: Draft, bad: Sizes) -> list[str]:
+    """Returns the dimensions whose sizes are wrong: those that are wrong alone, else all that are not the example's."""
+    example = job.axes.example
+    moved = [name for name, size in bad.items() if size != example[name]]
+    alone = [{**example, name: bad[name]} for name in moved]
+    with job.clock.stage("proof"), quiet_torch():
+        found = proof.prove(draft.path, job.subject, job.axes, alone, draft.proof.tolerance)
+    return [name for name, run in zip(moved, found.runs, strict=True) if not run.passes(found.tolerance)] or moved
+
+
+def _explained(new: SizeRule, old: SizeRule, line: Blame | None, remark: str = _OTHER_CODE) -> SizeRule:
     """Adds to a narrower rule why it is narrower."""
     if (new.step, new.offset, new.offsets, new.valid, new.min, new.max) == (
         (old.step, old.offset, old.offsets, old.valid, old.min, old.max)
     ):
         return old
-    remark = "PyTorch takes more sizes, by other code, which the file does not have"
     return dataclasses.replace(new, blame=line or new.blame, narrowed=line, remark=remark)
 
 
@@ -80,9 +123,10 @@ def _proved(
     rules: tuple[SizeRule, ...],
     route: proof.RouteOf,
     accepts: Callable[[Sizes], bool] | None = None,
+    everywhere: bool = False,
 ) -> tuple[Proof, list[Sizes]]:
     trials = job.trials if accepts is None else job.trials.narrowed(accepts)
-    sizes = proof.proof_sizes(job.subject, job.axes, rules, trials, route, job.blind)
+    sizes = proof.proof_sizes(job.subject, job.axes, rules, trials, route, everywhere or job.blind)
     quantized = any(node.op_type == "QuantizeLinear" for node in draft.proto.graph.node)
     limit = proof.tolerance(job.subject, quantized)
     return proof.prove(draft.path, job.subject, job.axes, sizes, limit), sizes

@@ -22,9 +22,11 @@ from trtconv.exporter.trials import Trials
 from trtconv.runtimes.compare import relative_error, same_network
 from trtconv.runtimes.onnxruntime import session_of
 
-FURTHER = 3
+FURTHER = 4
 _WAYS = 6
 """Ways through the module that are tried beyond those."""
+_ENDS = 2
+"""The first of those are the ends of the ranges, rounded sizes more often than not; others are made uneven."""
 _GROWTH = 16
 """How many times the example's elements a proof's inputs have at most."""
 
@@ -59,9 +61,9 @@ def proof_sizes(
 ) -> list[Mapping[str, int]]:
     """Returns the sizes to compare at.
 
-    They are the example, the smallest, a lopsided and the largest affordable ones, then one for each way through the
-    module that the trials have met, those that are met most first. Where the ways cannot be told apart, sizes as far
-    from the example as can be had come too.
+    They are the example, uneven ones beside it, the smallest, a lopsided and the largest affordable ones, then one for
+    each way through the module that the trials have met, those that are met most first. Where the ways cannot be told
+    apart, sizes as far from the example as can be had come too.
     """
     chosen: list[Mapping[str, int]] = [dict(axes.example)]
     for sizes in _candidates(subject, axes, rules):
@@ -96,16 +98,26 @@ def _affordable(subject: Subject, axes: Axes, sizes: Mapping[str, int]) -> bool:
 def _candidates(subject: Subject, axes: Axes, rules: Sequence[SizeRule]) -> Iterator[Mapping[str, int]]:
     if not rules:
         return
+    beside = {rule.name: _uneven(rule, rule.example + 2 * n * rule.step) for n, rule in enumerate(rules)}
+    yield with_tied(rules, beside)
     tops = [(0.0, 1), (1.0, 2), (1.0, 4), (0.5, 1), (1.0, 1), (0.25, 2), (0.75, 1)]
     for turn, (share, factor) in enumerate(tops):
         sizes = {}
         for number, rule in enumerate(rules):
             # Every other dimension goes the other way, so that height and width differ.
             own = share if share in (0.0,) or (number + turn) % 2 else max(share - 0.5, 0.0)
-            sizes[rule.name] = size_at(rule, own, max(factor * rule.example, rule.example + 2 * max(rule.step, 1)))
+            size = size_at(rule, own, max(factor * rule.example, rule.example + 2 * max(rule.step, 1)))
+            sizes[rule.name] = size if turn < _ENDS else _uneven(rule, size)
         sizes = with_tied(rules, sizes)
         if _affordable(subject, axes, sizes):
             yield sizes
+
+
+def _uneven(rule: SizeRule, size: int) -> int:
+    """Returns a valid size near one, an odd number of steps from the example: with it, halves are seen to be halves."""
+    near = (size + sign * k * max(rule.step, 1) for k in range(1 + _ENDS) for sign in (1, -1))
+    odd = (n for n in near if rule.takes(n) and (n - rule.example) // max(rule.step, 1) % 2)
+    return next(odd, size if rule.takes(size) else rule.example)
 
 
 def prove(path: Path, subject: Subject, axes: Axes, sizes: Sequence[Mapping[str, int]], limit: float) -> Proof:
@@ -130,7 +142,8 @@ def prove(path: Path, subject: Subject, axes: Axes, sizes: Sequence[Mapping[str,
     runs = []
     for number, chosen in enumerate(sizes):
         shapes = axes.shapes(subject.inputs, chosen)
-        tensors = subject.example if number == 0 else random_inputs(subject.inputs, shapes, number)
+        known = dict(chosen) == dict(axes.example)
+        tensors = subject.example if known else random_inputs(subject.inputs, shapes, number)
         difference, why = _compare(session, subject, tensors)
         named = dict(zip((each.name for each in subject.inputs), shapes, strict=True))
         runs.append(ProofRun(named, difference, why))

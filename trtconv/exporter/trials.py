@@ -1,4 +1,7 @@
-"""Trying a module at other sizes, cheaply: on the meta device, where tensors have shapes and no values."""
+"""Trying a module at other sizes, cheaply: on the meta device, where tensors have shapes and no values.
+
+An operation costs about the same there at every size, so that small inputs are tried faster with values.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import math
 import re
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -26,6 +29,8 @@ SECONDS = 30.0
 """Processor time that all trials of a module may take."""
 _EAGER_GROWTH = 8
 """How much larger than the example an eager trial's inputs may be."""
+_FIRST_RUN = 2.0
+"""How much longer than a second run the first at some size takes, about."""
 Sizes = Mapping[str, int]
 
 
@@ -56,12 +61,32 @@ class Trials:
         self.meta = False
         self.exhausted = False
         self._spent = 0.0
+        self._quick = 0.0
         self._accepts: Callable[[Sizes], bool] = axes.on_steps
         with contextlib.suppress(Exception):
             self._twin = _meta_twin(subject)
-            ran = self._on_meta(self._shapes({}), _Operations())
+            path, started = _Operations(), time.process_time()
+            ran = self._on_meta(self._shapes({}), path)
             if ran == tuple(tuple(t.shape) for t in subject.expected):
                 self.meta = True
+                self._quick = self._eager_room(path, time.process_time() - started)
+
+    def _eager_room(self, path: _Operations, seconds: float) -> float:
+        """Returns up to how many times the example's elements a trial is rather made with values.
+
+        Args:
+            path: What the module does on the meta device; it may do something else with values.
+            seconds: What that takes.
+        """
+        own, before, started = _Operations(), self._versions(), time.process_time()
+        self._eager(self._shapes({}), own)
+        spent = time.process_time() - started
+        return seconds / spent / _FIRST_RUN if own.names == path.names and self._versions() == before else 0.0
+
+    def _versions(self) -> list[int]:
+        """Returns how often each tensor of the module was written: what forward writes must not change by a trial."""
+        held = self.subject.module
+        return [tensor._version for tensor in (*held.parameters(), *held.buffers())]
 
     def narrowed(self, accepts: Callable[[Sizes], bool]) -> Trials:
         """Returns the same trials with further sizes refused: those that are not accepted."""
@@ -123,7 +148,7 @@ class Trials:
         """Runs once; in eager mode, and from now on, where the meta device is what the module does not take."""
         path = _Operations()
         try:
-            return Ran((self._on_meta if self.meta else self._eager)(shapes, path), path.hash())
+            return Ran((self._on_meta if self._prefers_meta(shapes) else self._eager)(shapes, path), path.hash())
         except TooExpensive:
             raise
         except Exception as error:
@@ -131,6 +156,9 @@ class Trials:
                 self.leave_meta()
                 return self._try(shapes)
             return error
+
+    def _prefers_meta(self, shapes: Sequence[Shape]) -> bool:
+        return self.meta and _elements(shapes) > self._quick * _elements([each.shape for each in self.subject.inputs])
 
     def leave_meta(self) -> None:
         """Tries in eager mode from now on, and forgets what was refused until now."""
@@ -190,12 +218,26 @@ class Trials:
             return tuple(tuple(tensor.shape) for tensor in as_tuple(self._twin(*inputs)))
 
     def _eager(self, shapes: Sequence[Shape], path: _Operations) -> tuple[Shape, ...]:
-        largest = _EAGER_GROWTH * sum(math.prod(each.shape) for each in self.subject.inputs)
-        if sum(math.prod(s) for s in shapes) > largest:
+        if not self.meta and _elements(shapes) > _EAGER_GROWTH * _elements([i.shape for i in self.subject.inputs]):
             raise TooExpensive
-        with path:
-            results = self.subject.run(random_inputs(self.subject.inputs, shapes, 0))
-        return tuple(tuple(t.shape) for t in results)
+        inputs = random_inputs(self.subject.inputs, shapes, 0)
+        with torch.no_grad(), restored(self.subject.module), _one_thread(), path:
+            return tuple(tuple(tensor.shape) for tensor in as_tuple(self.subject.module(*inputs)))
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """Runs what is small in one thread: several would wait for each other longer than they compute."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _elements(shapes: Sequence[Shape]) -> int:
+    return sum(map(math.prod, shapes))
 
 
 def _is_of_meta(error: Exception) -> bool:

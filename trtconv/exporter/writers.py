@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch
 
@@ -95,13 +96,12 @@ def _hardening() -> Iterator[list[warnings.WarningMessage]]:
 
 @contextlib.contextmanager
 def _no_dump() -> Iterator[None]:
-    """Keeps the tracing exporter from writing its whole graph to stdout when it fails."""
-    enabled = torch._C._jit_is_onnx_log_enabled()
-    torch._C._jit_set_onnx_log_enabled(False)
-    try:
+    """Keeps the tracing exporter from writing its whole graph to stdout when it fails.
+
+    It turns the log on itself, whatever was set before.
+    """
+    with mock.patch.object(torch._C, "_jit_onnx_log", lambda *_: None):
         yield
-    finally:
-        torch._C._jit_set_onnx_log_enabled(enabled)
 
 
 def _all_dynamic(subject: Subject, axes: Axes) -> dict[str, dict[int, str]]:

@@ -15,6 +15,11 @@ import trtconv  # noqa: E402
 from support import export_patterns as patterns  # noqa: E402
 from trtconv import ExportFailed, ExportOptions  # noqa: E402
 from trtconv.core.requests.export import SizeRule  # noqa: E402
+from trtconv.exporter.inputs import InputDecl  # noqa: E402
+from trtconv.exporter.request import plan_axes  # noqa: E402
+from trtconv.exporter.sizes import find_rules  # noqa: E402
+from trtconv.exporter.torch_module import prepare  # noqa: E402
+from trtconv.exporter.trials import Trials  # noqa: E402
 
 QUICK = ExportOptions(check=False)
 AXES = ("batch", None, "height", "width")
@@ -53,6 +58,30 @@ def test_padding_to_a_multiple_loses_no_size(tmp_path: Path) -> None:
     rules = _export(module, path, 64, dims={"height": "32:160", "width": "32:160"})
     assert (rules["height"].step, rules["height"].min, rules["height"].max) == (1, 32, 160)
     assert max(_differences(module, path, [(55, 64), (61, 35), (64, 64), (127, 129)])) < 1e-5
+
+
+def test_a_file_that_is_right_at_multiples_only(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    module, path = patterns.PooledToPart(), tmp_path / "m.onnx"
+    rules = _export(module, path, dims={"height": "16:64", "width": "16:64"})
+    assert [(rules[name].step, rules[name].min, rules[name].max) for name in ("batch", "height", "width")] == [
+        (1, 1, None),
+        (4, 16, 64),
+        (4, 16, 64),
+    ]
+    assert "what the exporter writes differs" in rules["height"].remark
+    assert max(_differences(module, path, [(16, 64), (36, 20), (60, 44)])) < 1e-5
+    assert capfd.readouterr() == ("", "")
+
+
+def test_what_forward_writes_is_not_changed_by_trials() -> None:
+    module = patterns.Written().eval()
+    inputs = (InputDecl("x", (1, 3, 16, 16), "float32"),)
+    axes = plan_axes(inputs, {"x": AXES}, {})
+    trials = Trials(prepare(module, inputs, (), None), axes)
+    before = int(module.runs)
+    find_rules(trials)
+    assert trials.meta
+    assert int(module.runs) == before
 
 
 @pytest.mark.parametrize("kind", [patterns.Permute, patterns.Crop, patterns.Buffer])

@@ -44,7 +44,8 @@ def test_export(tmp_path: Path) -> None:
     assert report.inputs == {"x": ("batch", 3, "height", "width")}
     assert report.outputs == {"y": ("batch", 6, "height", "width")}
     assert "multiple of 2" in {r.name: r for r in report.sizes}["height"].sentence()
-    assert len(report.proof.runs) == 4
+    assert len(report.proof.runs) == 5
+    assert any(run.inputs["x"][2] % 4 for run in report.proof.runs)
     assert report.proof.worst is not None
     assert report.proof.worst < 1e-5
     json.dumps(report.to_json(), allow_nan=False)
