@@ -51,6 +51,28 @@ class PooledToPart(nn.Module):
         return x * F.interpolate(self.conv(F.adaptive_max_pool2d(x, (h // 4, w // 4))), size=(h, w), mode="nearest")
 
 
+class SpecialSize(nn.Module):
+    """Does something else at a single size."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.conv(x) * (3 if x.shape[-1] == 77 else 1)
+
+
+class KeywordOnly(nn.Module):
+    """A second input that is taken by keyword alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 3, 3, padding=1)
+
+    def forward(self, x: Tensor, *, mask: Tensor) -> dict[str, Tensor]:
+        return {"y": self.conv(x) * mask}
+
+
 class Written(nn.Module):
     """Counts its runs in a buffer."""
 

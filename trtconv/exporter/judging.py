@@ -15,11 +15,13 @@ from trtconv.exporter import finish, proof
 from trtconv.exporter.agreement import beyond_pytorch, first_lost, graph_lattice, takes_all
 from trtconv.exporter.guards import Guards
 from trtconv.exporter.job import Draft, Job, interface_of
-from trtconv.exporter.sizes import find_rules
+from trtconv.exporter.sizes import find_rules, with_tied
 from trtconv.exporter.torch_quiet import quiet_torch
 
 Sizes = Mapping[str, int]
 _LARGEST_STEP = 64
+_ASKED, _MET = 512, 16
+"""Sizes of a dimension at which the guards are asked, and the ways among them that are tried."""
 _OTHER_CODE = "PyTorch takes more sizes, by other code, which the file does not have"
 
 
@@ -40,6 +42,8 @@ def judged(job: Job, exporter: str, traced: Sizes, raw: Path, guards: Guards | N
     if not job.options.proof:
         return draft
     route = functools.partial(_route, job, guards, job.trials.path_or(traced, 0))
+    if guards is not None:
+        _meet(job, guards)
     with job.clock.stage("proof"), quiet_torch():
         found, sizes = _proved(job, draft, job.rules, route)
     if not found.failed:
@@ -50,6 +54,20 @@ def judged(job: Job, exporter: str, traced: Sizes, raw: Path, guards: Guards | N
     bad = next(each for each, right in zip(sizes, passed, strict=True) if not right)
     draft = _narrowed(job, dataclasses.replace(draft, proof=found), route, lambda each: route(each) in good, bad)
     return _stepped(job, draft, route, bad) if draft.proof.failed else draft
+
+
+def _meet(job: Job, guards: Guards) -> None:
+    """Tries a size for each way that the guards tell apart: the trials may not have met one that few sizes take."""
+    for rule in job.rules:
+        met: set[frozenset[int]] = set()
+        for size in rule.sizes(rule.min, rule.max or 2 * rule.example)[:_ASKED] if rule.step else ():
+            sizes = with_tied(job.rules, {**job.axes.example, rule.name: size})
+            violated = guards.violated(job.axes.shapes(job.subject.inputs, sizes))
+            if violated not in met:
+                met.add(violated)
+                job.trials.ok(sizes)
+            if len(met) == _MET:
+                break
 
 
 def _narrowed(job: Job, draft: Draft, route: proof.RouteOf, accepts: Callable[[Sizes], bool], bad: Sizes) -> Draft:

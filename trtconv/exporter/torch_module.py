@@ -216,7 +216,8 @@ def _bind(
         return "by position", ()
     names = [each.name for each in inputs]
     parameters = [p.name for p in signature.parameters.values() if p.kind is not p.VAR_POSITIONAL]
-    by_position = parameters[: len(names)]
+    by_position = [name for name in parameters if signature.parameters[name].kind is not inspect.Parameter.KEYWORD_ONLY]
+    by_position = by_position[: len(names)]
     keywords: tuple[str, ...] = ()
     if names != by_position and set(names) <= set(parameters):
         keywords = tuple(names)

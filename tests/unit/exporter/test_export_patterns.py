@@ -73,6 +73,20 @@ def test_a_file_that_is_right_at_multiples_only(tmp_path: Path, capfd: pytest.Ca
     assert capfd.readouterr() == ("", "")
 
 
+def test_a_single_size_that_is_special_is_met(tmp_path: Path) -> None:
+    rules = _export(patterns.SpecialSize(), tmp_path / "m.onnx", dims={"height": "16:96", "width": "16:96"})
+    assert rules["height"].step == 1
+    assert not rules["width"].takes(77)
+    assert rules["width"].takes(64)
+
+
+def test_inputs_by_keyword_alone(tmp_path: Path) -> None:
+    example = {"x": torch.randn(1, 3, 8, 8), "mask": torch.randn(1, 1, 8, 8)}
+    report = trtconv.export(patterns.KeywordOnly().eval(), example, tmp_path / "m.onnx", None, None, QUICK)
+    assert report.exit_code == 0
+    assert list(report.inputs) == ["x", "mask"]
+
+
 def test_what_forward_writes_is_not_changed_by_trials() -> None:
     module = patterns.Written().eval()
     inputs = (InputDecl("x", (1, 3, 16, 16), "float32"),)
