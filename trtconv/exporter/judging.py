@@ -106,7 +106,7 @@ def _stepped(job: Job, draft: Draft, route: proof.RouteOf, bad: Sizes) -> Draft:
             rules = find_rules(job.trials.narrowed(accepts))
         remark = "PyTorch takes more sizes, at which what the exporter writes differs from it"
         rules = tuple(_explained(new, old, None, remark) for new, old in zip(rules, job.rules, strict=True))
-        if any(new.baked and not old.baked for new, old in zip(rules, job.rules, strict=True)):
+        if any(_is_fixed(new) and not _is_fixed(old) for new, old in zip(rules, job.rules, strict=True)):
             break
         with job.clock.stage("proof"), quiet_torch():
             found, sizes = _proved(job, draft, rules, route, accepts, everywhere=True)
@@ -114,6 +114,10 @@ def _stepped(job: Job, draft: Draft, route: proof.RouteOf, bad: Sizes) -> Draft:
             return dataclasses.replace(draft, rules=rules, proof=found)
         bad = next(s for s, run in zip(sizes, found.runs, strict=True) if not run.passes(found.tolerance))
     return draft
+
+
+def _is_fixed(rule: SizeRule) -> bool:
+    return rule.baked or rule.min == rule.max
 
 
 def _culprits(job: Job, draft: Draft, bad: Sizes) -> list[str]:
