@@ -123,7 +123,7 @@ def test_completion_of_values(spawn, tmp_path: Path) -> None:
     assert _completed(spawn, "sizes", model, "--input", "") == ["x="]
     assert _completed(spawn, "explain", model, "/up3") == ["/up3/ConvTranspose"]
     assert _completed(spawn, "check", "--target", "rtx") == ["rtx", "rtx-1"]
-    assert _completed(spawn, "rule", "TC20") == [f"TC20{n}" for n in range(1, 7)]
+    assert _completed(spawn, "rule", "TC20") == [f"TC20{n}" for n in range(1, 9)]
     assert _completed(spawn, "rewrite", model, "--only", "fold-b") == ["fold-batch-norm"]
     assert _completed(spawn, "build", str(tmp_path / "none.onnx"), "--dim", "") == [""]
     assert _completed(spawn, "build", "un") == ["un"], "a file"

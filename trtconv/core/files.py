@@ -157,10 +157,13 @@ class Scratch(contextlib.AbstractContextManager["Scratch"]):
         begin = f"trtconv-{what}-"
         for left in _left_in(Path(tempfile.gettempdir()), begin, "-*"):
             shutil.rmtree(left, ignore_errors=True)
-        self.path = Path(tempfile.mkdtemp(prefix=f"{begin}{os.getpid()}-"))
-        self.remove = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+        held = Path(tempfile.mkdtemp(prefix=f"{begin}{os.getpid()}-"))
+        self.remove = weakref.finalize(self, shutil.rmtree, held, ignore_errors=True)
+        # Not the folder that is marked: whoever writes an engine locks the folder that it goes to.
+        self.path = held / "files"
+        self.path.mkdir()
         with contextlib.suppress(OSError):
-            handle = os.open(self.path, os.O_RDONLY)
+            handle = os.open(held, os.O_RDONLY)
             weakref.finalize(self, os.close, handle)
             _mark_as_held(handle)
 

@@ -67,6 +67,16 @@ def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path: Path, monke
     assert not own.path.exists()
 
 
+def test_a_scratch_folder_is_no_obstacle_to_whoever_writes_an_engine_into_it() -> None:
+    fcntl = pytest.importorskip("fcntl")
+    with Scratch("reduce") as own:
+        folder = os.open(own.path, os.O_RDONLY)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        finally:
+            os.close(folder)
+
+
 def test_the_umask_is_looked_at_without_a_change(tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:
