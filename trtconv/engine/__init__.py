@@ -167,14 +167,7 @@ def inspect(request: InspectRequest, progress: Progress | None = None) -> dict[s
         EnvironmentMissing: The engine has no report, and cannot be loaded here.
         EngineFailed: TensorRT does not load the engine.
     """
-    hearing = _Hearing(progress)
-    try:
-        found: dict[str, Any] = call("trtconv.engine.inspecting:serve", request, request.seconds, hearing)
-    except Lost as lost:
-        raise _lost(lost, f"reading {request.path}", request.seconds) from lost
-    finally:
-        hearing.close()
-    return {"schema": SCHEMA, **found, "exit_code": 0}
+    return _document("trtconv.engine.inspecting:serve", request, f"reading {request.path}", progress)
 
 
 def run(request: RunRequest, progress: Progress | None = None) -> dict[str, Any]:
@@ -195,11 +188,16 @@ def run(request: RunRequest, progress: Progress | None = None) -> dict[str, Any]
     for flag, path in (("--inputs", request.inputs), ("-o", request.output)):
         if path is None:
             raise InputError(f"{flag} is missing", "Write: trtconv run ENGINE --inputs IN.npz -o OUT.npz.")
+    return _document("trtconv.engine.running:serve", request, f"running {request.engine}", progress)
+
+
+def _document(task: str, request: InspectRequest | RunRequest, what: str, progress: Progress | None) -> dict[str, Any]:
+    """Returns the document of what one process, of its own, finds; `what` says what it does."""
     hearing = _Hearing(progress)
     try:
-        found: dict[str, Any] = call("trtconv.engine.running:serve", request, request.seconds, hearing)
+        found: dict[str, Any] = call(task, request, request.seconds, hearing)
     except Lost as lost:
-        raise _lost(lost, f"running {request.engine}", request.seconds) from lost
+        raise _lost(lost, what, request.seconds) from lost
     finally:
         hearing.close()
     return {"schema": SCHEMA, **found, "exit_code": 0}
