@@ -101,6 +101,7 @@ def small_jobs(number: int) -> dict[str, Any]:
             for index in range(number)
         ]
         run(farm, requests[:1])
+        load, own = os.getloadavg()[0], time.process_time()
         first, memory = timed_requests(farm, requests[1 : number // 10], farm_memory)
         rest, after = timed_requests(farm, requests[number // 10 :], farm_memory)
         count = number - number // 10
@@ -109,6 +110,8 @@ def small_jobs(number: int) -> dict[str, Any]:
             "model_bytes": model.stat().st_size,
             "ms_per_job": round(rest / count * 1000, 1),
             "ms_per_job_of_the_first_tenth": round(first / max(1, number // 10 - 1) * 1000, 1),
+            "client_processor_ms_per_job": round((time.process_time() - own) / number * 1000, 1),
+            "load": [round(load, 1), round(os.getloadavg()[0], 1)],
             "mib_after_a_tenth": memory,
             "mib_after_all": after,
         }

@@ -63,7 +63,7 @@ def main(arguments: list[str] | None = None) -> int:
             document["networks"][name] = network(name, options.seed)
             _write(path, document)
             print(_line(name, document["networks"][name]), flush=True)
-    if not options.no_training and not options.only:
+    if not options.no_training and options.only in "trained":
         document["trained"] = trained()
         print(json.dumps(document["trained"], indent=1))
     _write(path, document)
@@ -78,7 +78,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=ROOT / "bench" / "results", metavar="FOLDER")
     parser.add_argument("--date", default=datetime.date.today().isoformat())
-    parser.add_argument("--only", default="", metavar="NAME")
+    parser.add_argument("--only", default="", metavar="NAME", help="a network, or trained")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of weights and samples")
     parser.add_argument("--no-training", action="store_true")
     return parser.parse_args(arguments)

@@ -5,8 +5,8 @@
     python bench/gpu/placements.py --build-only  builds with TensorRT-RTX, runs nothing
 
 The second needs numpy, tensorrt and cuda-bindings alone, and this file, children.py, trt86.py and device.py: what is
-expected was computed by --prepare. Engines are built at low optimisation levels in many processes, the most telling
-ones first. Writes FOLDER/gpu-placements-8.6.json after every engine, and what TensorRT says of its layers beside it.
+expected was computed by --prepare. Engines are built at low optimisation levels, the most telling ones first. Writes
+FOLDER/gpu-placements-8.6.json after every engine, and what TensorRT says of its layers beside it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import argparse
 import dataclasses
 import importlib
 import json
-import os
 import sys
 import tarfile
 import tempfile
@@ -47,7 +46,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", type=Path, default=ARCHIVE, metavar="FILE")
     parser.add_argument("--out", type=Path, default=ROOT / "bench" / "results", metavar="FOLDER")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="builders; on one GPU several are no faster")
     parser.add_argument("--budget", type=float, default=70, metavar="SECONDS", help="end after that")
     parser.add_argument("--prepare", action="store_true", help="make the models and end")
     parser.add_argument("--build-only", action="store_true", help="build with TensorRT-RTX, without a GPU")

@@ -196,7 +196,7 @@ class Bench:
             runs = {name: loaded[name].prepare(size, profiles[name]) for name in names}
             row: dict[str, Any] = {"size": size, "profiles": profiles}
             for kind, position in (("launch_us", 0), ("graph_us", 1)):
-                row[kind] = _turns(stream, {n: run[position] for n, run in runs.items() if run[position]})
+                row[kind] = turns(stream, {n: run[position] for n, run in runs.items() if run[position]})
                 static = row[kind].get(f"static {size}")
                 row[kind.replace("us", "ratio")] = (
                     {n: round(t / static, 3) for n, t in row[kind].items()} if static else {}
@@ -216,7 +216,7 @@ def _mean(stream: Stream, work: Callable[[], None], times: int) -> float:
     return stream.microseconds(repeat) / times
 
 
-def _turns(stream: Stream, runs: dict[str, Any], rounds: int = 21) -> dict[str, float]:
+def turns(stream: Stream, runs: dict[str, Any], rounds: int = 21) -> dict[str, float]:
     """Times all in turns; the median of each, in microseconds."""
     times: dict[str, list[float]] = {name: [] for name in runs}
     for number in range(rounds):

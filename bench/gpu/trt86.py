@@ -280,7 +280,7 @@ class Latency:
 
 
 def race(
-    engines: Sequence[Engine], *, rounds: int = 60, budget_us: float = 2e6
+    engines: Sequence[Engine], *, rounds: int = 60, budget_us: float = 2e6, warm_up_us: float = 1e5
 ) -> tuple[list[Latency], dict[str, Any]]:
     """Times engines in turns, so that the GPU's clock and heat hit all of them alike.
 
@@ -288,11 +288,12 @@ def race(
         engines: Loaded engines.
         rounds: Samples of each; fewer where they would take longer than `budget_us`.
         budget_us: Rough limit of the whole, in microseconds.
+        warm_up_us: How long each runs before, in microseconds.
 
     Returns:
         The latencies, and how they were measured.
     """
-    once = max(_warm_up(engine) for engine in engines)
+    once = max(_warm_up(engine, warm_up_us) for engine in engines)
     repeats = int(min(20, max(1, 2000 / once)))
     graphs = [engine.record(repeats) for engine in engines]
     rounds = int(min(rounds, max(9, budget_us / (once * repeats * len(engines)))))
@@ -307,13 +308,13 @@ def race(
     return [_latency(each) for each in samples], how
 
 
-def _warm_up(engine: Engine) -> float:
+def _warm_up(engine: Engine, least_us: float) -> float:
     """Runs until the clock has risen; returns the last time in microseconds."""
     spent, last = 0.0, 1.0
     for _ in range(2000):
         last = engine.microseconds(1)
         spent += last
-        if spent > 100_000:
+        if spent > least_us:
             break
     return last
 

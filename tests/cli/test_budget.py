@@ -22,6 +22,7 @@ DOUBLING = f"""{HEAD} g (float[n,3] x) => (float[] y)
     {{ v0 = Shape (x) {DOUBLINGS} r = ReduceSum <keepdims = 0> (v40) f = Cast <to = 1> (r) y = Add (x, f) }}"""
 FILLED = f"""{HEAD} g (float[1] x) => (float[n] y) <int64[1] size = {{3000000000}}>
     {{ big = ConstantOfShape (size) y = Add (x, big) }}"""
+SMALL = f"{HEAD} g (float[1] x) => (float[1] y) {{ y = Relu (x) }}"
 UP = "up = ConvTranspose <output_padding = [1,1], strides = [2,2]> (x, w)"
 LOOP = f"""{HEAD} g (float[1,1,4,4] x) => (float[1,1,9,9] y)
     <float[1,1,2,2] w = {{1,2,3,4}}, int64 times = {{1000000000}}, bool go = {{1}}>
@@ -64,3 +65,16 @@ def test_a_budget_can_be_raised(tmp_path: Path) -> None:
     text = FILLED.replace("3000000000", "4096")
     assert run(tmp_path, text, "check", "m.onnx", "--budget", "elements=1000")[0] == 1
     assert run(tmp_path, text, "check", "m.onnx", "--budget", "elements=5000")[0] == 0
+
+
+@pytest.mark.parametrize("command", ["check", "build"])
+def test_each_of_several_models_is_held_to_the_limits(tmp_path: Path, command: str) -> None:
+    config = 'targets = ["rtx"]\n' + "".join(f'[[models]]\npath = "{name}.onnx"\n' for name in "ab")
+    (tmp_path / "trtconv.toml").write_text(config)
+    for name in "ab":
+        (tmp_path / f"{name}.onnx").write_bytes(onnx.parser.parse_model(SMALL).SerializeToString())
+    arguments = [sys.executable, "-m", "trtconv", command, "-q", "--format", "json", "--budget", "megabytes=1"]
+    done = subprocess.run(arguments, cwd=tmp_path, capture_output=True, check=False, timeout=120)
+    runs = json.loads(done.stdout)["runs"]
+    assert (done.returncode, len(runs)) == (1, 2)
+    assert all("exceeds the budget: stage" in each["error"]["message"] for each in runs)

@@ -20,19 +20,19 @@ FLAGS = {
     "-v --verbose --workspace --optimization-level --timing-cache --version-compatible --hardware-compatibility "
     "--strip-weights "
     "--max-aux-streams --refittable --weight-streaming --sparsity --tf32 --profiling-verbosity --compute-capability "
-    "--cast-io --data --preprocess --error-budget --tolerance --page --on --keys --insecure --store --then --budget "
-    "--follow-links",
+    "--cast-io --node-precision --tune --data --preprocess --error-budget --tolerance --page --sign --on --keys "
+    "--insecure --store --then --budget --follow-links",
     "check": "--dim --input --profile --minShapes --optShapes --maxShapes --value --target --no-rewrite --requantize "
     "--prove --format --fail-on --select --ignore --thorough --gpu-memory --config --jobs -q --quiet -v --verbose "
     "--budget --follow-links",
     "export": "-o --output --input --dynamic --dim --static --arg --weights --output-name --exporter --no-proof "
     "--no-check --trust --build --target --format --fail-on -q --quiet",
     "verify": "--dim --report --against --inputs --generator --seed --random --tolerance --cosine --mismatches "
-    "--bisect --trust --require-engine --self-check --time-limit --format -q --quiet --budget --follow-links",
-    "bench": "--dim --shapes --vs --report --warmup --duration --plot --runtime-cache --trust --time-limit --format -q "
-    "--quiet",
-    "inspect": "--report --no-times --trust --time-limit --format -q --quiet --budget --follow-links",
-    "run": "-o --output --inputs --preprocess --report --trust --time-limit --format -q --quiet",
+    "--bisect --trust --key --require-engine --self-check --time-limit --format -q --quiet --budget --follow-links",
+    "bench": "--dim --shapes --vs --report --warmup --duration --plot --runtime-cache --trust --key --time-limit "
+    "--format -q --quiet",
+    "inspect": "--report --no-times --trust --key --time-limit --format -q --quiet --budget --follow-links",
+    "run": "-o --output --inputs --preprocess --report --trust --key --time-limit --format -q --quiet",
     "report": "-o --output --with --format -q --quiet --budget --follow-links",
     "diff": "--tolerance --format -q --quiet",
     "rewrite": "-o --output --only --skip --requantize --target --format -q --quiet --budget --follow-links",
@@ -48,7 +48,7 @@ FLAGS = {
     "run-job": "--gpu --format -q --quiet",
     "collect": "--format --config --jobs -q --quiet -v --verbose",
     "triton": "--version --force --format -q --quiet",
-    "warm": "-o --output --dim --report --trust --time-limit --format -q --quiet",
+    "warm": "-o --output --dim --report --trust --key --time-limit --format -q --quiet",
     "init": "--force --format -q --quiet --budget --follow-links",
     "completion": "-q --quiet",
     "doctor": "--format -q --quiet",

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from support.paths import MODELS, ROOT
-from trtconv.core.errors import TrtconvError
+from trtconv.core.errors import InputError, TrtconvError
 from trtconv.runtimes.inputs import read_arrays
 
 pytestmark = [
@@ -68,6 +68,24 @@ def test_arrays_are_weighed_before_they_are_read(tmp_path: Path) -> None:
         bomb.writestr("x.npy", header.getvalue() + bytes(1 << 20))
     with pytest.raises(TrtconvError, match="megabytes; the budget is 1500"):
         read_arrays(tmp_path / "bomb.npz")
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+@pytest.mark.parametrize("spoiled", ["header", "data", "directory"])
+def test_archives_that_are_broken_anywhere(tmp_path: Path, method: int, spoiled: str) -> None:
+    entry = io.BytesIO()
+    np.save(entry, np.arange(64.0))
+    text = entry.getvalue().replace(b"'shape': (", b"'shape': ((") if spoiled == "header" else entry.getvalue()
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", method) as archive:
+        archive.writestr("x.npy", text)
+    data = bytearray(made.getvalue())
+    if spoiled != "header":
+        at = 60 if spoiled == "data" else len(data) - 40
+        data[at : at + 12] = b"\xff" * 12
+    (tmp_path / "x.npz").write_bytes(data)
+    with pytest.raises(InputError):
+        read_arrays(tmp_path / "x.npz")
 
 
 def test_too_little_memory_is_the_machines_fault(folder: Path) -> None:

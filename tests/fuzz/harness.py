@@ -142,8 +142,8 @@ def _faults(command: tuple[str, ...], answer: dict[str, Any]) -> Iterable[str]:
         yield "traceback"
     if answer["megabytes"] > MOST_MEGABYTES:
         yield f"{answer['megabytes']:.0f} MB of memory"
-    # Several models are told of together, on stdout.
-    if answer["code"] in (2, 4) and "hint" not in answer["stderr"] + answer["stdout"]:
+    # Several models are told of together, on stdout; plan has a line for each.
+    if answer["code"] in (2, 4) and command[:1] != ("plan",) and "hint" not in answer["stderr"] + answer["stdout"]:
         yield "no hint"
     form = format_of(command)
     for stream in ("stdout", "stderr"):

@@ -101,19 +101,32 @@ _MOST_BYTES = 1 << 20
 Mutation = Callable[[random.Random, onnx.ModelProto, onnx.ModelProto], None]
 
 
-def spoil(r: random.Random, model: onnx.ModelProto, other: onnx.ModelProto) -> list[str]:
+def spoil(
+    r: random.Random, model: onnx.ModelProto, other: onnx.ModelProto, more: tuple[tuple[Mutation, int], ...] = ()
+) -> list[str]:
     """Changes a model in one to five ways; returns how.
 
     Args:
         r: Where chance comes from.
         model: What is changed.
         other: Another model, from which parts are taken.
+        more: Further mutations, each with how often it is taken.
     """
     done = []
-    for mutation in r.choices(*zip(*_MUTATIONS, strict=True), k=r.choice([1, 1, 1, 2, 2, 3, 5])):
+    for mutation in r.choices(*zip(*_MUTATIONS, *more, strict=True), k=r.choice([1, 1, 1, 2, 2, 3, 5])):
         try:
             mutation(r, model, other)
-        except (ValueError, TypeError, IndexError, DecodeError, EncodeError, AttributeError, RuntimeError):
+        except (
+            ValueError,
+            TypeError,
+            IndexError,
+            KeyError,
+            DecodeError,
+            EncodeError,
+            AttributeError,
+            RuntimeError,
+            Warning,
+        ):
             # Some leave nothing for the next ones to work on, and protobuf refuses some values.
             continue
         done.append(mutation.__name__)

@@ -13,6 +13,11 @@ import onnx
 import onnx.parser
 from onnx import TensorProto, helper, numpy_helper
 
+TINY = onnx.parser.parse_model(
+    """<ir_version: 8, opset_import: ["": 17]> g (float[n,1,4,4] x) => (float[n,1,9,9] y) <float[1,1,3,3] w =
+    {1,2,3,4,5,6,7,8,9}> { a = Relu (x) y = ConvTranspose <strides = [2,2]> (a, w) }"""
+).SerializeToString()
+"""A network that is quantised in a moment."""
 ROOT = Path(__file__).resolve().parents[2]
 _LARGEST_BYTES = 100_000
 _HEAD = '<ir_version: 8, opset_import: ["": 17, "my": 1, "com.microsoft": 1]>\n'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -145,6 +146,12 @@ def kernel_of_another_rank() -> onnx.ModelProto:
     )
 
 
+def more_axes_than_numpy_has() -> onnx.ModelProto:
+    names = ["x", *(f"t{number}" for number in range(40)), "y"]
+    body = "".join(f"{after} = Unsqueeze ({before}, axes) " for before, after in itertools.pairwise(names))
+    return text(f"g (float[2] x) => (float[] y) <int64[1] axes = {{0}}> {{ {body} }}")
+
+
 def unknown_input_type() -> onnx.ModelProto:
     model = deconv()
     model.graph.input[0].type.tensor_type.elem_type = 99
@@ -243,6 +250,7 @@ VALID_OR_NOT = [
     *(
         quantizer_of_a_scalar_without_zero_point,
         kernel_of_another_rank,
+        more_axes_than_numpy_has,
         unknown_input_type,
         enormous_input,
         enormous_vector,

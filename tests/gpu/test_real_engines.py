@@ -123,3 +123,24 @@ def test_the_quantised_network(folder: Path, family: str) -> None:
     assert trtconv("build", model, *SMALL, *arguments)[0] == 0
     code, report = trtconv("verify", model, folder / "q.engine", "--require-engine")
     assert (code, report["precision"]) == (0, "int8"), report
+
+
+def test_forms_are_timed_and_the_fastest_computes_the_same(tmp_path: Path, family: str) -> None:
+    proto = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["": 17]> g (float[1,64,h,32] x) => (float[1,32,p,q] y)
+        { [up] u = ConvTranspose <kernel_shape=[2,2], strides=[2,2], output_padding=[1,1]> (x, w) y = Relu (u) }"""
+    )
+    weights = np.random.default_rng(4).standard_normal((64, 32, 2, 2)).astype(np.float32) / 16
+    proto.graph.initializer.append(numpy_helper.from_array(weights, "w"))
+    onnx.save(proto, tmp_path / "up.onnx")
+    asked = ("build", tmp_path / "up.onnx", "--dim", "h=16:32:64", "--precision", "fp16", "--tune", "--target", family)
+    cache = ("--timing-cache", tmp_path / "cache")
+    code, report = trtconv(*asked, *cache)
+    assert code == 0, report
+    (tuned,) = report["tuned"]
+    assert all(us and us > 0 for us in tuned["us"].values()), tuned
+    assert tuned["us"][tuned["form"]] <= tuned["us"][tuned["usual"]]
+    code, again = trtconv(*asked, *cache, "--force")
+    assert (code, again["tuned"]) == (0, [{**tuned, "known": True}])
+    code, verified = trtconv("verify", tmp_path / "up.onnx", tmp_path / "up.engine", "--require-engine")
+    assert (code, verified["verified"]) == (0, True), verified

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -51,6 +53,21 @@ class PooledToPart(nn.Module):
         return x * F.interpolate(self.conv(F.adaptive_max_pool2d(x, (h // 4, w // 4))), size=(h, w), mode="nearest")
 
 
+class Pyramid(nn.Module):
+    """Adaptive pooling to fixed numbers of windows, and along one axis: what is pooled together follows the size."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3, 2, 1)
+        self.last = nn.Linear(4 * 49 + 4 * 9, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.conv(x)
+        y = y * torch.sigmoid(F.adaptive_avg_pool2d(y, (None, 1))) * torch.sigmoid(F.adaptive_avg_pool2d(y, (1, None)))
+        pooled = [F.adaptive_avg_pool2d(y, 7), F.adaptive_max_pool2d(y, 3)]
+        return self.last(torch.cat([each.flatten(1) for each in pooled], 1))
+
+
 class SpecialSize(nn.Module):
     """Does something else at a single size."""
 
@@ -84,6 +101,77 @@ class Written(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         self.runs.add_(1)
         return self.conv(x)
+
+
+class HookedLater(nn.Module):
+    """Transformers: hooks are installed at the first run, and keep what layers make; forward needs all of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.hooked = nn.Conv2d(3, 3, 3, padding=1), False
+        self.made: list[Tensor] = []
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.hooked:
+            self.conv.register_forward_hook(lambda *call: self.made.append(call[-1]))
+            self.hooked = True
+        self.made.clear()
+        self.conv(x)
+        (only,) = self.made
+        return x + only
+
+
+class TwoScales(nn.Module):
+    """Two inputs, of which one has half of the other's size, rounded up."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.high, self.low = nn.Conv2d(3, 4, 3, 2, 1), nn.Conv2d(3, 4, 3, padding=1)
+
+    def forward(self, x: Tensor, low: Tensor) -> Tensor:
+        return self.high(x) + self.low(low)
+
+
+class Counting(nn.Module):
+    """Writes into its buffers, one in place and one anew."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3)
+        self.register_buffer("runs", torch.zeros(()))
+        self.register_buffer("mean", torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.conv(x)
+        self.runs += 1
+        self.mean = self.mean * 0.5 + y.mean()
+        return y * self.runs + self.mean
+
+
+class Noisy(nn.Module):
+    """Adds noise in eval mode too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.conv(x)
+        return y + 0.5 * torch.randn_like(y)
+
+
+class PartlyScripted(nn.Module):
+    """A part of it is TorchScript."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self.part = torch.jit.script(nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU()))
+        self.last = nn.ConvTranspose2d(4, 3, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.part(x))
 
 
 class Permute(nn.Module):

@@ -79,7 +79,8 @@ class LocalFarm:
 
     def _launch(self, name: str, arguments: list[str], code: str) -> None:
         main = f"{code}\nimport sys\nfrom trtconv.cli import main\nsys.exit(main(sys.argv[1:]))"
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(self.folder / "cache")}
+        path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+        environment = {**os.environ, "PYTHONPATH": path, "XDG_CACHE_HOME": str(self.folder / "cache")}
         with (self.folder / f"{name}.log").open("wb") as log:
             command = [sys.executable, "-c", main, *arguments]
             self.processes[name] = subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=self.folder)

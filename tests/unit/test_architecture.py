@@ -36,7 +36,7 @@ MAY_IMPORT = {
 
 DOORS = {
     "click": ["cli/*"],
-    "cryptography": ["engine/farm/keys.py"],
+    "cryptography": ["core/signatures.py", "engine/farm/keys.py"],
     "dask": ["engine/farm/addresses.py"],
     "distributed": ["engine/farm/addresses.py"],
     "typing_extensions": ["core/frozen.py"],

@@ -12,8 +12,8 @@ _MANY = 14
 GROUPS = {
     "Sizes": "--dim --input --profile --minShapes --optShapes --maxShapes --value --split --round --dynamic --static "
     "--random --gpu-memory",
-    "Target and precision": "--target --precision --requantize --cast-io --compute-capability --tf32 --sparsity "
-    "--hardware-compatibility --version-compatible",
+    "Target and precision": "--target --precision --node-precision --requantize --cast-io --compute-capability --tf32 "
+    "--sparsity --hardware-compatibility --version-compatible",
     "Quantising": "--data --preprocess --error-budget --tolerance --samples --held-out --method --percentile --float "
     "--no-cache",
     "Proof": "--prove --self-check --bisect --cosine --mismatches --against --inputs --generator --seed "
@@ -21,10 +21,10 @@ GROUPS = {
     "Findings": "--fail-on --select --ignore",
     "Builder": "--workspace --optimization-level --timing-cache --strip-weights --max-aux-streams --refittable "
     "--weight-streaming --profiling-verbosity",
-    "Output": "--output --report --page --force --format --quiet --verbose",
+    "Output": "--output --report --page --sign --force --format --quiet --verbose",
     "Several models": "--config --jobs",
     "Other machines": "--on --keys --insecure --store --then",
-    "Limits": "--budget --resources --follow-links --time-limit --trust --trials --timeout",
+    "Limits": "--budget --resources --follow-links --time-limit --trust --key --trials --timeout",
 }
 """Title of a group to the options that are in it, in any command."""
 _OTHERS = "Options"

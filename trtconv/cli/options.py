@@ -73,16 +73,16 @@ class Asked(Generic[Request]):
     def _has(self, option: Option) -> bool:
         return not self.given.isdisjoint(flag.name for flag in option.flags)
 
-    def refuse_single(self, allowed: str = "") -> None:
+    def refuse_single(self, *allowed: str) -> None:
         """Refuses what is about one model where the configuration says it all.
 
         Args:
-            allowed: Name of a flag that is about many models too.
+            allowed: Names of flags that are about many models too.
 
         Raises:
             InputError: There is a flag that is about one model.
         """
-        given = self.given - {allowed}
+        given = self.given.difference(allowed)
         for parameter in click.get_current_context().command.params:
             if parameter.name in given:
                 raise InputError(

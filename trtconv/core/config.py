@@ -4,11 +4,14 @@ pyproject.toml; docs/config.md describes it and docs/trtconv.schema.json is `SCH
 
 from __future__ import annotations
 
+import collections
+import dataclasses
 import difflib
+import itertools
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +121,8 @@ class Config:
 
 
 _LONGEST = 1 << 20
+_MOST_ENTRIES = 10_000
+_LARGEST_NUMBER = 1 << 63
 _MOST_PARTS = 1000
 
 
@@ -131,7 +136,7 @@ def find(folder: Path) -> Path | None:
         if _counts(place / FILE, place == folder):
             return place / FILE
         pyproject = place / PYPROJECT
-        if _counts(pyproject, place == folder) and "trtconv" in _read(pyproject).get("tool", {}):
+        if _counts(pyproject, place == folder) and "trtconv" in _tools(pyproject):
             return pyproject
         if (place / ".git").exists() or place == Path.home():
             return None
@@ -153,17 +158,18 @@ def load(path: Path) -> Config:
     Raises:
         InputError: It is missing, no TOML, or says something that trtconv does not know; the message names the key.
     """
-    document = _read(path)
-    if path.name == PYPROJECT:
-        document = document.get("tool", {}).get("trtconv", {})
+    document = _tools(path).get("trtconv", {}) if path.name == PYPROJECT else _read(path)
     for fault in _faults(document, SCHEMA, ""):
         raise InputError(
             f"{path}: {fault}", "docs/config.md describes the file; docs/trtconv.schema.json is its schema."
         )
-    entries = [entry for model in document["models"] for entry in _entries({**_defaults(document), **model}, path)]
-    engines = [entry.build.engine_path for entry in entries if entry.build is not None]
-    for engine in engines:
-        if engines.count(engine) > 1:
+    made = (entry for model in document["models"] for entry in _entries({**_defaults(document), **model}, path))
+    entries = list(itertools.islice(made, _MOST_ENTRIES + 1))
+    if len(entries) > _MOST_ENTRIES:
+        raise InputError(f"{path} lists more than {_MOST_ENTRIES} models and targets", "Divide it into several files.")
+    engines = collections.Counter(entry.build.engine_path for entry in entries if entry.build is not None)
+    for engine, times in engines.items():
+        if times > 1:
             raise InputError(f"{path}: {engine} is the engine of two entries", "Give each model its own 'engine'.")
     farm = document.get("farm", {})
     store = path.parent / farm["store"] if "store" in farm else None
@@ -179,8 +185,9 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         if not path.is_file():
             raise InputError(f"{path} cannot be read: it is missing, or no file", "Check its path.")
-        # Editors on Windows begin a file with a byte order mark.
-        text = path.read_bytes().decode("utf-8-sig")
+        with path.open("rb") as file:
+            # Editors on Windows begin a file with a byte order mark.
+            text = file.read(_LONGEST + 1).decode("utf-8-sig")
         # Some of what TOML allows takes its reader a time that is quadratic in its length.
         if len(text) > _LONGEST or any(line.count(".") > _MOST_PARTS for line in text.splitlines()):
             raise InputError(f"{path} is too long, or has a key of too many parts", "Write it by hand.")
@@ -191,6 +198,12 @@ def _read(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         hint = "Write [[models]], in double brackets." if "('models',)" in str(error) else "Correct the file."
         raise InputError(f"{path} is no TOML: {str(error)[:300]}", hint) from error
+
+
+def _tools(pyproject: Path) -> dict[str, Any]:
+    """Returns the tables under [tool] of a pyproject.toml."""
+    tools = _read(pyproject).get("tool", {})
+    return tools if isinstance(tools, dict) else {}
 
 
 def _defaults(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -221,6 +234,11 @@ def _entry(model: Mapping[str, Any], folder: Path, target: Target | None, severa
         hint = "Keep it inside; or build the model by itself, with -o."
         raise InputError(f"the engine {engine} would be written outside the folder of the configuration", hint)
     build = BuildRequest(path, engine, **of_settings(BuildRequest, _for_target(model, target)))
+    if build.data is not None:
+        if ".py:" in build.data or build.data.endswith(".py"):
+            hint = "Name a folder or an .npz file; or build the model by itself, with --data FILE.py:FUNC."
+            raise InputError(f"data = {build.data!r} is code, and no configuration makes trtconv run any", hint)
+        build = dataclasses.replace(build, data=str(folder / build.data))
     return Entry(_check_request(model, folder, target), build)
 
 
@@ -238,13 +256,16 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
     "string": str,
     "boolean": bool,
     "integer": int,
+    "number": (int, float),
 }
 
 
 def _faults(value: Any, schema: Mapping[str, Any], key: str) -> Iterator[str]:
     """Holds a value to the part of JSON Schema that `SCHEMA` uses; yields what is wrong."""
     kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
-    if not any(isinstance(value, _TYPES[kind]) and (kind == "boolean" or value is not True) for kind in kinds):
+    if not any(
+        isinstance(value, _TYPES[kind]) and (kind == "boolean" or not isinstance(value, bool)) for kind in kinds
+    ):
         yield f"{key or 'it'} must be {' or '.join(_with_article(kind) for kind in kinds)}"
     elif isinstance(value, dict):
         yield from _object_faults(value, schema, key)
@@ -267,12 +288,17 @@ def _object_faults(value: Mapping[str, Any], schema: Mapping[str, Any], key: str
         if own:
             yield from _faults(item, own, _join(key, name))
         else:
-            yield f"there is no key {_join(key, name)}{_suggestion(name, list(properties))}"
+            yield f"there is no key {_join(key, name)}{_suggestion(name, properties)}"
 
 
 def _plain_faults(value: Any, schema: Mapping[str, Any], key: str) -> Iterator[str]:
+    if isinstance(value, int) and abs(value) > _LARGEST_NUMBER:
+        yield f"{key} is a number beyond all sizes"
+        return
     if "enum" in schema and value not in schema["enum"]:
         yield f"{key} is {value!r}, not one of {', '.join(schema['enum'])}"
+    if "minimum" in schema and not value >= schema["minimum"]:
+        yield f"{key} is {value}, and at least {schema['minimum']} is needed"
     if "pattern" in schema and not re.search(schema["pattern"], str(value)):
         yield f"{key} is {value!r}: {schema.get('description', 'that cannot be read')}"
     if isinstance(value, str) and len(value) < schema.get("minLength", 0):
@@ -283,8 +309,11 @@ def _join(key: str, name: str) -> str:
     return f"{key}.{name}" if key else name
 
 
-def _suggestion(name: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(name, known, 1)
+def _suggestion(name: str, known: Mapping[str, Mapping[str, Any]]) -> str:
+    table = next((key for key, schema in known.items() if name in schema.get("properties", ())), None)
+    if table:
+        return f"; it belongs in {table}: {table} = {{ {name} = ... }}"
+    near = difflib.get_close_matches(name[:100], known, 1)
     return f"; did you mean {near[0]}?" if near else f"; there are {', '.join(known)}"
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import fnmatch
 import functools
 import glob
 import hashlib
 import os
 import re
 import shutil
+import stat
 import tempfile
 import time
 import weakref
@@ -67,7 +70,8 @@ def files_below(folder: Path, ending: str = "") -> list[Path]:
     """
     walked = os.walk(folder)
     found = (Path(where, name) for where, _, names in walked for name in names if name.endswith(ending))
-    return sorted(path for path in found if path.is_file())
+    # Unlike `Path.is_file`, this says no where one may not look.
+    return sorted(path for path in found if os.path.isfile(path))  # noqa: PTH113
 
 
 def real_path(path: Path) -> Path:
@@ -209,10 +213,15 @@ def _remove_abandoned(path: Path) -> None:
 
 def _left_in(folder: Path, begin: str, end: str) -> Iterator[Path]:
     """Yields what dead processes have left: what is called BEGIN, the number of a process, END."""
-    for left in folder.glob(f"{glob.escape(begin)}[0-9]*{end}"):
-        pid = re.match("[0-9]+", left.name.removeprefix(begin))
-        if pid is not None and not _is_alive(int(pid[0])) and _is_let_go(left):
-            yield left
+    try:
+        names = os.listdir(folder)  # noqa: PTH208
+    except OSError:
+        return
+    for name in names:
+        # Most have other names, and there may be very many.
+        pid = re.match("[0-9]+", name[len(begin) :]) if name.startswith(begin) else None
+        if pid and fnmatch.fnmatchcase(name, f"*{end}") and not _is_alive(int(pid[0])) and _is_let_go(folder / name):
+            yield folder / name
 
 
 def _is_alive(pid: int) -> bool:
@@ -242,10 +251,29 @@ def _is_let_go(path: Path) -> bool:
     return False
 
 
+def read_plain(path: Path) -> bytes:
+    """Returns the content of a file; a link in a stranger's folder may lead to a pipe, or to a device without an end.
+
+    Raises:
+        OSError: It cannot be read, or is no plain file.
+    """
+    with _opened(path) as file:
+        return file.read()
+
+
+def _opened(path: Path) -> BinaryIO:
+    # Not to wait for the other end of a pipe.
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(errno.EINVAL, "no plain file")
+    return os.fdopen(handle, "rb")
+
+
 def sha256_of(path: Path) -> str:
-    """Returns the SHA-256 of a file of any size, in hexadecimal."""
+    """Returns the SHA-256 of a file of any size, in hexadecimal; raises as `read_plain`."""
     sha = hashlib.sha256()
-    with path.open("rb") as file:
+    with _opened(path) as file:
         while chunk := file.read(1 << 20):
             sha.update(chunk)
     return sha.hexdigest()

@@ -27,6 +27,8 @@ from trtconv.core.errors import TrtconvError
 
 Tell = Callable[[dict[str, Any]], None]
 """Tells the caller of something that happened, as plain JSON values."""
+Watch = Callable[[int], None]
+"""Is called a few times a second with the number of the process; what it raises ends the process, and the call."""
 
 Cause = Literal["time", "memory", "crash"]
 """Why a process ended before it was done: it took too long, wanted too much memory, or broke down."""
@@ -148,13 +150,16 @@ class Process(contextlib.AbstractContextManager["Process"]):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def call(self, argument: object, seconds: float | None = None, tell: Tell | None = None) -> Any:
+    def call(
+        self, argument: object, seconds: float | None = None, tell: Tell | None = None, watch: Watch | None = None
+    ) -> Any:
         """Calls the function.
 
         Args:
             argument: Anything that can be pickled.
             seconds: How long it may take, the start of the process included; None: for ever.
             tell: Hears what the function tells, in this thread.
+            watch: Looks after the process, in this thread.
 
         Returns:
             What the function returns.
@@ -170,7 +175,7 @@ class Process(contextlib.AbstractContextManager["Process"]):
         try:
             running = self._start()
             running.send(request)
-            while (event := running.hear(deadline))["event"] not in _ENDINGS:
+            while (event := running.hear(deadline, watch))["event"] not in _ENDINGS:
                 if tell is not None:
                     tell(event)
             healthy = event["event"] != "memory"
@@ -234,7 +239,7 @@ class _Running:
             self._requests.write(len(data).to_bytes(_LENGTH_BYTES, "big") + data)
             self._requests.flush()
 
-    def hear(self, deadline: float) -> dict[str, Any]:
+    def hear(self, deadline: float, watch: Watch | None) -> dict[str, Any]:
         """Returns what the process tells next.
 
         Raises:
@@ -245,6 +250,8 @@ class _Running:
         while line is None:
             if time.monotonic() > deadline:
                 raise TimeoutError
+            if watch is not None:
+                watch(self._process.pid)
             # In short waits, so that Ctrl-C is heard.
             with contextlib.suppress(queue.Empty):
                 line = self._lines.get(timeout=_POLL_SECONDS)

@@ -83,9 +83,9 @@ def serve(request: BenchRequest, tell: Tell) -> dict[str, float]:
     with clock.stage("load"):
         _check_cache(request)
         # What can be wrong with the files is said before anything is loaded.
-        subjects = [read_engine(request.engine, request.report, trust=request.trust)]
+        subjects = [read_engine(request.engine, request.report, trust=request.trust, key=request.key)]
         if request.versus is not None:
-            subjects.append(read_engine(request.versus, None, trust=request.trust))
+            subjects.append(read_engine(request.versus, None, trust=request.trust, key=request.key))
         runtime = load_engines(next((s.family for s in subjects if s.family), None))
         for subject in subjects:
             require_machine(subject, runtime)

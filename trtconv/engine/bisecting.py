@@ -24,9 +24,10 @@ from trtconv.core.stopwatch import Stopwatch, ToldProgress
 from trtconv.core.target import Target
 from trtconv.engine.cases import Case, make_feeds, values_at
 from trtconv.engine.opening import read_engine
-from trtconv.engine.rebuilding import as_built, rewritten_as_built
+from trtconv.engine.rebuilding import as_built, rewritten_as_built, types_of
 from trtconv.engine.runs import CannotRun, OnnxRuns
 from trtconv.graph.model import OnnxModel
+from trtconv.precision.apply import name_nodes
 from trtconv.runtimes.compare import Difference, Tolerance, compare
 from trtconv.runtimes.inputs import Feeds, read_inputs
 from trtconv.runtimes.tensorrt import ParsedNetwork, Runtime, load
@@ -69,7 +70,7 @@ def serve(asked: tuple[VerifyRequest, dict[str, Any]], tell: Tell) -> dict[str, 
 def _report(request: VerifyRequest) -> SavedReport | None:
     if request.engine is None and not request.engine_path.exists():
         return None
-    return read_engine(request.engine_path, request.report, trust=request.trust).report
+    return read_engine(request.engine_path, request.report, trust=request.trust, key=request.key).report
 
 
 def _case(request: VerifyRequest, model: OnnxModel, report: SavedReport | None, told: Mapping[str, Any]) -> Case:
@@ -141,14 +142,18 @@ def _engine(
     family = None if report is None else Target(str(report.document["runtime"]["family"]))
     runtime = load(family)
     by_flags = runtime.info.capabilities.builder_precision_flags
-    rewritten = (rewritten_as_built(model, plan), {}) if by_flags else as_built(model, plan, report)
+    rewritten = (rewritten_as_built(model, plan, report), {}) if by_flags else as_built(model, plan, report)
     built, lowered = rewritten
+    precision, nodes = types_of(plan, report)
+    if by_flags:
+        name_nodes(built, nodes)
     shapes = {name: InputRange(values.shape, values.shape, values.shape) for name, values in feeds.items()}
     values = {} if report is None else _fixed_values(report, feeds)
     asked = BuildPlan(
         target=runtime.info.target,
         profiles=(ShapeProfile(shapes, {}, values),),
-        precision=str(plan.get("precision", "as-is")) if by_flags else "as-is",
+        precision=precision if by_flags else "as-is",
+        node_precisions=nodes if by_flags else {},
         options=_options(plan),
     )
     engines: list[Any] = []

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from trtconv.core import signatures
 from trtconv.core.errors import EnvironmentMissing, InputError
 from trtconv.core.files import sha256_of
 from trtconv.core.process import Tell
@@ -35,10 +36,14 @@ def serve(request: InspectRequest, tell: Tell) -> dict[str, Any]:
             kind = kind_of(path)
         except OSError as error:
             raise InputError(f"{path} cannot be read: {error.strerror or error}", "Check its permissions.") from error
+        if kind == "onnx" and request.key is not None:
+            raise InputError(f"{path} is a model, and models are not signed", "Leave out --key.")
         if kind == "onnx":
             return {"kind": kind, **_onnx(path)}
         if kind == "report":
             report = load_report(path)
+            if request.key is not None:
+                signatures.require_signature(report.document, request.key, path)
             return {"kind": kind, "file": _file(path), "loaded": False, **_NO_LAYERS, **_of_report(report.document)}
         return {"kind": kind, **_engine(request)}
 
@@ -64,7 +69,7 @@ def _of_report(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _engine(request: InspectRequest) -> dict[str, Any]:
-    subject = read_engine(request.path, request.report, trust=request.trust)
+    subject = read_engine(request.path, request.report, trust=request.trust, key=request.key)
     told = dict.fromkeys(_TAKEN) if subject.report is None else _of_report(subject.report.document)
     known = {**told, "file": subject.identity()}
     try:

@@ -7,12 +7,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from trtconv.core import signatures
 from trtconv.core.errors import EnvironmentMissing, InputError
 from trtconv.core.file_kinds import ENGINE, kind_of
-from trtconv.core.files import report_beside
+from trtconv.core.files import read_plain, report_beside
 from trtconv.core.frozen import frozen
 from trtconv.core.requests.build_report import SavedReport, load_report
 from trtconv.runtimes.tensorrt import Engine, EngineLoader
+
+_BUILD_AGAIN = "Build it again; or, if you know where it comes from, --trust loads it without its report."
 
 
 @frozen
@@ -24,7 +27,8 @@ class EngineFile:
         data: Its content.
         sha256: Of the content.
         report: What `trtconv build` wrote of it; None where there is no such report, and the engine is trusted.
-        trusted: Whether the user vouches for it; a report does not: who can replace one file can replace both.
+        trusted: Whether the user, or a signature, vouches for it; a report does not: who can replace one file can
+            replace both.
     """
 
     path: Path
@@ -53,19 +57,22 @@ class EngineFile:
         return {"path": str(self.path), "sha256": self.sha256, "bytes": len(self.data)}
 
 
-def read_engine(path: Path, report: Path | None, *, trust: bool) -> EngineFile:
+def read_engine(path: Path, report: Path | None, *, trust: bool, key: Path | None) -> EngineFile:
     """Reads an engine file and its report. Nothing of the engine is run.
 
     Args:
         path: The engine.
         report: Its report; None: beside it, with ".json" appended.
         trust: Whether the user vouches for an engine that has no report, or another one.
+        key: A public key whose owner must have signed the report.
 
     Raises:
-        InputError: A file cannot be read; the engine is not the one of its report; there is no report, and no trust.
+        InputError: A file cannot be read; the engine is not the one of its report; there is no report, and no trust;
+            it is not signed by whom it should be.
+        EnvironmentMissing: What checks signatures is not installed.
     """
     try:
-        data = path.read_bytes()
+        data = read_plain(path)
     except OSError as error:
         raise InputError(
             f"{path} cannot be read: {error.strerror or error}", "Build it first: trtconv build MODEL."
@@ -80,23 +87,25 @@ def read_engine(path: Path, report: Path | None, *, trust: bool) -> EngineFile:
     sha256 = hashlib.sha256(data).hexdigest()
     beside = report or report_beside(path)
     if report is None and not beside.exists():
-        if trust:
+        if trust and key is None:
             return EngineFile(path, data, sha256, None, trust)
         raise InputError(
             f"{path} has no report {beside.name}, and loading an engine runs code that is in it",
             "Give its report with --report, or --trust if you know where the engine comes from.",
         )
     saved = load_report(beside)
+    if key is not None:
+        signatures.require_signature(saved.document, key, beside)
     known = _text(saved.document, "engine", "sha256")
     if known == sha256:
-        return EngineFile(path, data, sha256, saved, trust)
-    if trust:
+        return EngineFile(path, data, sha256, saved, trust or key is not None)
+    if trust and key is None:
         return EngineFile(path, data, sha256, None, trust)
     size = (saved.document.get("engine") or {}).get("bytes")
     cut = f"; it has {len(data)} bytes instead of {size}" if isinstance(size, int) and size != len(data) else ""
     raise InputError(
         f"{path} is not the engine that {beside.name} tells of: it was altered, cut short or replaced{cut}",
-        "Build it again; or, if you know where it comes from, --trust loads it without its report.",
+        _BUILD_AGAIN if key is None else "Build it again, or take both files from where they were built.",
     )
 
 

@@ -8,24 +8,35 @@ from typing import Any
 from trtconv.core.requests.build_report import SavedReport
 from trtconv.core.target import Target
 from trtconv.graph.model import OnnxModel
-from trtconv.passes import passes_for, run_passes
+from trtconv.passes import chosen, passes_for, run_passes
 from trtconv.precision.apply import recast
 
 
-def rewritten_as_built(model: OnnxModel, plan: Mapping[str, Any]) -> OnnxModel:
+def rewritten_as_built(model: OnnxModel, plan: Mapping[str, Any], report: SavedReport | None = None) -> OnnxModel:
     """Returns a model rewritten as a build did, in the precision that it has.
 
     Args:
         model: The original; left as it is.
         plan: The plan of a report's JSON; empty for what `build` does without flags.
+        report: Of the build, which may have chosen forms; None where there is none.
     """
     rewritten = OnnxModel.load(model.path)
     precision = str(plan.get("precision", "as-is"))
     # TensorRT's layers are told apart by these names.
     rewritten.name_nodes("ConvTranspose")
     if plan.get("rewrite", True):
-        run_passes(rewritten, passes_for(precision, requantize=bool(plan.get("requantize"))), _target(plan))
+        choose = chosen({} if report is None else report.forms)
+        passes = passes_for(precision, requantize=bool(plan.get("requantize")), choose=choose)
+        run_passes(rewritten, passes, _target(plan))
     return rewritten
+
+
+def types_of(plan: Mapping[str, Any], report: SavedReport | None) -> tuple[str, Mapping[str, str]]:
+    """Returns the precision of a build and those of single nodes: the mix that was found, where one was looked for."""
+    mix = {} if report is None else report.document.get("mix") or {}
+    found = {**plan, **{key: mix[key] for key in ("precision", "node_precisions") if key in mix}}
+    precision = str(found.get("precision", "as-is"))
+    return precision if precision != "auto" else "as-is", found.get("node_precisions") or {}
 
 
 def changes_numbers(model: OnnxModel, plan: Mapping[str, Any]) -> bool:
@@ -55,10 +66,10 @@ def as_built(
         report: Of the build, whose first profile a cast was measured at; None where there is none.
         emulated: Compute in float32 and round, so that ONNX Runtime can run it.
     """
-    rewritten = rewritten_as_built(model, plan)
-    precision = str(plan.get("precision", "as-is"))
+    rewritten = rewritten_as_built(model, plan, report)
+    precision, nodes = types_of(plan, report)
     profile = report.profiles[0] if report is not None and report.profiles else None
-    return rewritten, recast(rewritten, precision, _target(plan), profile, emulated=emulated)
+    return rewritten, recast(rewritten, precision, profile, nodes=nodes, emulated=emulated)
 
 
 def _target(plan: Mapping[str, Any]) -> Target:

@@ -28,7 +28,7 @@ def serve(request: RunRequest, tell: Tell) -> dict[str, Any]:
     clock = Stopwatch(ToldProgress(tell))
     with clock.stage("load"):
         _check_output(request)
-        subject = read_engine(request.engine, request.report, trust=request.trust)
+        subject = read_engine(request.engine, request.report, trust=request.trust, key=request.key)
         runtime = load_engines(subject.family)
         require_machine(subject, runtime)
         engine = load_into(runtime, subject)

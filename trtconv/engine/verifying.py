@@ -21,7 +21,7 @@ from trtconv.engine.cases import Case, cases_of_profiles, make_feeds
 from trtconv.engine.memory import available_bytes, too_large
 from trtconv.engine.opening import EngineFile, load_into, read_engine, require_machine, require_model
 from trtconv.engine.profiles import named, narrowed, profile_for
-from trtconv.engine.rebuilding import as_built, changes_numbers, rewritten_as_built
+from trtconv.engine.rebuilding import as_built, changes_numbers, rewritten_as_built, types_of
 from trtconv.engine.runs import CannotRun, EngineRuns, NetworkRuns, OnnxRuns, Runs
 from trtconv.engine.self_check import Disagreement, check_profiles, self_check
 from trtconv.graph.model import OnnxModel
@@ -147,8 +147,8 @@ def prepare(request: VerifyRequest) -> Setting:
         load_generator(request.generator)
     subject, why_not = None, None
     # Only an engine that nobody named may be missing.
-    if request.engine is not None or request.engine_path.exists():
-        subject = read_engine(request.engine_path, request.report, trust=request.trust)
+    if request.engine is not None or request.key is not None or request.engine_path.exists():
+        subject = read_engine(request.engine_path, request.report, trust=request.trust, key=request.key)
         require_model(subject, request.model, digest)
     else:
         why_not = f"there is no engine {request.engine_path}"
@@ -199,7 +199,8 @@ def _other(model: OnnxModel, path: Path) -> OnnxModel:
 def precision_of(model: OnnxModel, subject: EngineFile | None, *, on_gpu: bool) -> str:
     """Returns whose tolerances hold: the coarsest of what was asked for and of what is in the model."""
     types = element_types(model)
-    found = {str(subject.plan.get("precision")) if subject is not None else ""} & set(TOLERANCES)
+    asked, nodes = types_of({}, None) if subject is None else types_of(subject.plan, subject.report)
+    found = {asked, *nodes.values()} & set(TOLERANCES)
     found |= {key for name, key in (("bfloat16", "bf16"), ("float16", "fp16")) if name in types}
     found |= {"int8"} if quantizes(model) else set()
     found |= {"float32" if not on_gpu or subject is None or subject.options.get("tf32") is False else "tf32"}

@@ -25,7 +25,7 @@ def warm(request: WarmRequest, progress: Progress | None = None) -> dict[str, An
         EnvironmentMissing: There is no GPU, or the TensorRT-RTX that is here keeps no runtime cache.
         EngineFailed: TensorRT does not load the engine, or it broke down.
     """
-    subject = read_engine(request.engine, request.report, trust=request.trust)
+    subject = read_engine(request.engine, request.report, trust=request.trust, key=request.key)
     if subject.family == "tensorrt":
         raise InputError(
             f"{request.engine} is of full TensorRT, which compiles nothing while it runs and has no runtime cache",
@@ -38,6 +38,7 @@ def warm(request: WarmRequest, progress: Progress | None = None) -> dict[str, An
             report=request.report,
             cache=request.cache,
             trust=request.trust,
+            key=request.key,
             duration=_SECONDS_A_ROW,
             seconds=request.seconds,
         ),

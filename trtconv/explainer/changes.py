@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import onnx
@@ -16,7 +16,7 @@ from trtconv.explainer.rewritten import rewrite_of
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.scope import Scope
 from trtconv.graph.views import Deconv
-from trtconv.passes import PassResult, passes_for, run_passes
+from trtconv.passes import PassResult, chosen, passes_for, run_passes
 from trtconv.rules.base import ModelView
 
 MOST_NODES = 14
@@ -69,13 +69,21 @@ class Change:
     why: tuple[str, ...] = ()
 
 
-def changes(path: Path, target: Target, precision: str = "as-is", *, requantize: bool = False) -> tuple[Change, ...]:
+def changes(
+    path: Path,
+    target: Target,
+    precision: str = "as-is",
+    *,
+    requantize: bool = False,
+    forms: Mapping[str, str] | None = None,
+) -> tuple[Change, ...]:
     """Runs the passes on a model, and tells what became of each node that they name.
 
     Args:
         path: The .onnx file; never written.
         target: What it was rewritten for.
         precision: As asked of build; so is `requantize`.
+        forms: What `--tune` chose, by node.
 
     Returns:
         One entry a node, in the order of the edits; nodes that the model as written does not have are left out.
@@ -86,7 +94,7 @@ def changes(path: Path, target: Target, precision: str = "as-is", *, requantize:
     old, new = (OnnxModel.load(path) for _ in range(2))
     for model in (old, new):
         model.name_nodes("ConvTranspose")
-    done = run_passes(new, passes_for(precision, requantize=requantize), target)
+    done = run_passes(new, passes_for(precision, requantize=requantize, choose=chosen(forms or {})), target)
     deconvs = [_by_name(model) for model in (old, new)]
     grouped: dict[tuple[int, int], list[Edit]] = {}
     for edit in done.edits:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from trtconv.core.errors import EnvironmentMissing
 from trtconv.core.findings import Finding, Severity
+from trtconv.core.progress import Progress
 from trtconv.core.requests.explain import (
     Axis,
     ExplainReport,
@@ -15,6 +16,7 @@ from trtconv.core.requests.explain import (
     Listed,
     Parser,
 )
+from trtconv.core.stopwatch import Stopwatch
 from trtconv.core.target import Target
 from trtconv.explainer.around import attributes_of, findings_at, group_of, place_of
 from trtconv.explainer.axis import describe_axes, describe_node, joint_advice
@@ -31,11 +33,12 @@ from trtconv.runtimes import tensorrt
 from trtconv.runtimes.tensorrt import Runtime
 
 
-def explain(request: ExplainRequest) -> ExplainReport:
+def explain(request: ExplainRequest, progress: Progress | None = None) -> ExplainReport:
     """Explains one ConvTranspose of a model, or lists them all where several could be meant.
 
     Args:
         request: The model, the node and what it is meant for.
+        progress: Told of the stages.
 
     Returns:
         The report. Without a TensorRT that works here it has no parser's verdict, but all the rest.
@@ -48,9 +51,12 @@ def explain(request: ExplainRequest) -> ExplainReport:
     model.inline_functions_with(*CONCERNED)
     nodes = ModelView(model).deconvs
     asked = find(model, nodes, request.node) if request.node else nodes[0] if len(nodes) == 1 else None
-    target, engine, why_not = _parser_for(request.target)
-    listed = tuple(_listed(node) for node in nodes)
-    explanation = None if asked is None else _explain(model, asked, target, engine, why_not)
+    clock = Stopwatch(progress)
+    with clock.stage("runtime"):
+        target, engine, why_not = _parser_for(request.target)
+    with clock.stage("explain"):
+        listed = tuple(_listed(node) for node in nodes)
+        explanation = None if asked is None else _explain(model, asked, target, engine, why_not)
     return ExplainReport(str(request.model), target, listed, explanation)
 
 

@@ -22,7 +22,7 @@ from trtconv.exporter.sizes import with_tied
 from trtconv.exporter.torch_module import Subject
 from trtconv.exporter.torch_quiet import quiet_torch
 from trtconv.exporter.validate import Objection, Validated, export_program, told
-from trtconv.exporter.values import depends_on_values
+from trtconv.exporter.values import depends_on_values, draws_random
 
 _ROOM = 4
 """Steps that a traced size is above zero at least: sizes that shrink to 1 inside would be taken for constants."""
@@ -65,6 +65,8 @@ def best_draft(job: Job) -> Draft:
     if best is not None:
         _refuse_lost_ends(job, best)
         return _used(job, best)
+    if drafts:
+        _refuse_random(job)
     if drafts and job.objection is None:
         return drafts[0]
     raise _failure(job)
@@ -252,12 +254,21 @@ def _refuse_lost_ends(job: Job, best: Draft) -> None:
             continue
         step = max(new.step, old.step, 1)
         if low - old.min >= step or old.max - high >= step:
+            kind = "narrowed" if new.narrowed else "written"
+            why = "other code runs" if new.narrowed else "what torch's exporters write differs from PyTorch"
             line = f", from {new.narrowed}" if new.narrowed else ""
             raise ExportFailed(
-                f"other code runs for some sizes: what is exported holds for {new.name} from {low} to {high} only"
-                f"{line}",
-                _HINTS["narrowed"],
+                f"{why} for some sizes: what is exported holds for {new.name} from {low} to {high} only{line}",
+                _HINTS[kind],
             )
+
+
+def _refuse_random(job: Job) -> None:
+    """Raises where PyTorch does not agree with itself: that is why no file agrees with it."""
+    with quiet_torch():
+        line = draws_random(job.subject)
+    if line is not None:
+        raise ExportFailed(f"forward draws random numbers, so that no two runs agree: from {line}", _HINTS["random"])
 
 
 def _failure(job: Job) -> TrtconvError:
@@ -273,4 +284,6 @@ _HINTS = {
     "specialized": "Use tensor operations or x.shape itself there (no int(), no constant); or leave that dimension "
     "static: _ in place of its name.",
     "narrowed": "Narrow --dim to one side, or take the branch out of forward.",
+    "written": "Narrow --dim, or replace what makes a constant of a size (int(), float(), a computed scale_factor).",
+    "random": "Give the random numbers as an input, or leave them out in eval mode.",
 }

@@ -69,19 +69,22 @@ class InputDecl:
 def parse_inputs(texts: Sequence[str]) -> tuple[InputDecl, ...]:
     """Reads every `--input` of a call: as `parse_input`, or "x=batch,3,height=64:128:512,width=64:128:512:/8".
 
-    An axis is a size, a name (its example is 1), or a name with its bounds, of which the middle one is the example. The
-    name of the input may be left out where it is the only one.
+    An axis is a size, a name with its bounds, of which the middle one is the example, or a name alone: its bounds stand
+    with another input, or its example is 1. The name of the input may be left out where it is the only one.
 
     Raises:
         InputError: For one that cannot be read.
     """
-    found = tuple(_input(text) for text in texts)
+    bounds: dict[str, Range] = {}
+    for text in texts:
+        bounds |= _input(text, {}).bounds
+    found = tuple(_input(text, bounds) for text in texts)
     if len(found) > 1 and not all(each.name for each in found):
         raise InputError("--input without a name, beside others", "Write --input NAME=... for each of them.")
     return found
 
 
-def _input(text: str) -> InputDecl:
+def _input(text: str, known: Mapping[str, Range]) -> InputDecl:
     name, equals, rest = text.partition("=")
     first, *others = rest.split(",")
     # A range is no axis by itself: in "batch=1:1:4,3" it is the first axis that is named.
@@ -99,7 +102,8 @@ def _input(text: str) -> InputDecl:
             raise InputError(f"--input {text!r}: {axis!r} is no axis", _EXAMPLE)
         if bounded:
             bounds |= parse_bounds([axis])
-        sizes.append(int(label) if label.isdecimal() else bounds[label].opt if label in bounds else 1)
+        bound = bounds.get(label, known.get(label))
+        sizes.append(int(label) if label.isdecimal() else 1 if bound is None else bound.opt)
         axes.append(None if label.isdecimal() else label)
     decl = parse_input(f"{name or '_'}={'x'.join(map(str, sizes))}{dtype}")
     return dataclasses.replace(decl, name=name.strip(), axes=tuple(axes), bounds=bounds)
@@ -108,7 +112,7 @@ def _input(text: str) -> InputDecl:
 def _without_dtype(text: str) -> tuple[str, str]:
     """Splits what follows the last colon off where it is no number and no step."""
     axes, colon, last = text.rpartition(":")
-    if colon and not last.strip().isdecimal() and not last.startswith("/"):
+    if colon and "," not in last and not last.strip().isdecimal() and not last.startswith("/"):
         return axes, f":{last}"
     return text, ""
 

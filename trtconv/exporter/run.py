@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import inspect
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -127,12 +128,12 @@ def _axes(subject: Subject, dynamic: Mapping[str, AxisNames], dims: Mapping[str,
 
 def _joint(trials: Trials, rules: Sequence[SizeRule]) -> tuple[str, ...]:
     """Says what ties dimensions together."""
+    by_name = {rule.name: rule for rule in rules}
+    names = list(by_name)
     said = [
-        f"{rule.name} == {rule.tied}"
-        if rule.example == trials.axes.example[rule.tied]
-        else f"{rule.name} - {rule.tied} == {rule.example - trials.axes.example[rule.tied]}"
+        _tie(rule, by_name[rule.tied])
         for rule in rules
-        if rule.tied and [r.name for r in rules].index(rule.name) > [r.name for r in rules].index(rule.tied)
+        if rule.tied and names.index(rule.name) > names.index(rule.tied)
     ]
     if not said and len(rules) > 1:
         refused = joint_failure(trials, rules)
@@ -141,6 +142,16 @@ def _joint(trials: Trials, rules: Sequence[SizeRule]) -> tuple[str, ...]:
             at = ", ".join(f"{name} {size}" for name, size in sizes.items())
             said.append(f"not every combination is valid: {at} is refused" + (f" by {blame}" if blame else ""))
     return tuple(said)
+
+
+def _tie(rule: SizeRule, other: SizeRule) -> str:
+    """Says how two dimensions that are tied to each other follow each other."""
+    if rule.step == other.step:
+        apart = rule.example - other.example
+        return f"{rule.name} - {other.name} == {apart}" if apart else f"{rule.name} == {other.name}"
+    common = math.gcd(rule.step, other.step)
+    sides = [(other.step // common, rule.name), (rule.step // common, other.name)]
+    return " == ".join(name if factor == 1 else f"{factor}*{name}" for factor, name in sides)
 
 
 def _refuse_empty_ranges(rules: Sequence[SizeRule]) -> None:

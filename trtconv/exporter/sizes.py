@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import math
 import random
 from collections.abc import Iterator, Sequence
 
 from trtconv.core.dims import Shape
 from trtconv.core.requests.export import Blame, SizeRule
-from trtconv.exporter.trials import TooExpensive, Trials
+from trtconv.exporter.trials import Trials
 
 REACH = 130
 """How far from the example the next valid size is looked for; larger steps are tried as powers of two of the size."""
@@ -19,6 +21,8 @@ _SAMPLED = 12
 """Sizes in a row that are looked at before a pattern is believed."""
 _INNER = 3
 """Random sizes in range at which a step is tried again."""
+
+_ALONE = "PyTorch takes a few more sizes, where what it is tied to stays"
 
 
 def find_rules(trials: Trials) -> tuple[SizeRule, ...]:
@@ -32,7 +36,10 @@ def find_rules(trials: Trials) -> tuple[SizeRule, ...]:
         trials.leave_meta()
         return find_rules(trials)
     for name in baked:
-        rules[name] = _tied(trials, rules[name], [other for other in baked if other != name])
+        rules[name] = _tied(trials, rules[name], sorted(rules.keys() - {name}, key=lambda other: other not in baked))
+        other = rules[name].tied
+        if other is not None and other not in baked:
+            rules[other] = dataclasses.replace(_tied(trials, rules[other], [name]), remark=_ALONE)
     return tuple(rules.values())
 
 
@@ -165,42 +172,59 @@ def _held_to(trials: Trials, rule: SizeRule) -> SizeRule:
 
 
 def _tied(trials: Trials, rule: SizeRule, others: Sequence[str]) -> SizeRule:
-    """Looks for another dimension with which this one can change."""
-    example = trials.axes.example
+    """Looks for another dimension with which this one can change: by as much, or in the example's proportion."""
     for other in others:
-        for direction in (1, -1):
-            for k in range(1, _TIE_REACH):
-                sizes = {rule.name: rule.example + direction * k, other: example[other] + direction * k}
-                if min(sizes.values()) >= 2 and trials.ok(sizes):
-                    return _tied_rule(trials, rule, other, k)
+        example = trials.axes.example[other]
+        common = math.gcd(rule.example, example)
+        for own, its in dict.fromkeys(((1, 1), (rule.example // common, example // common))):
+            for k, direction in itertools.product(range(1, _TIE_REACH), (-1, 1)):
+                # A second one, because of what a stride rounds.
+                moves = [
+                    (rule.example + n * own, example + n * its)
+                    for n in (direction * k, 2 * direction * k, -direction * k)
+                ]
+                runs = (min(move) >= 2 and trials.has_run({rule.name: move[0], other: move[1]}) for move in moves)
+                if next(runs) and any(runs):
+                    return _tied_rule(trials, rule, other, k * own, k * its)
     return rule
 
 
-def _tied_rule(trials: Trials, rule: SizeRule, other: str, step: int) -> SizeRule:
+def _tied_rule(trials: Trials, rule: SizeRule, other: str, step: int, along: int) -> SizeRule:
+    """Returns the rule of a dimension that moves by `step` where another moves by `along`."""
     example = trials.axes.example[other]
     low, high = (rule.asked.min, rule.asked.max) if rule.asked else (1, rule.example + 8 * step)
     both = trials.axes.bounds.get(other)
     if both:
-        low, high = max(low, both.min + rule.example - example), min(high, both.max + rule.example - example)
-    sizes = dataclasses.replace(rule, step=step, offset=rule.example % step).sizes(max(low, 1), high)
+        low = max(low, rule.example - (example - both.min) // along * step)
+        high = min(high, rule.example + (both.max - example) // along * step)
+    rule = dataclasses.replace(rule, step=step, offset=rule.example % step, offsets=(), valid=None, tied=other)
+    sizes = rule.sizes(max(low, 1), high)
     valid = [
-        n for n in (sizes[0], rule.example, sizes[-1]) if trials.ok({rule.name: n, other: n - rule.example + example})
+        n
+        for n in (sizes[0], rule.example, sizes[-1])
+        if trials.ok({rule.name: n, other: example + (n - rule.example) // step * along})
     ]
-    return dataclasses.replace(
-        rule, step=step, offset=rule.example % step, min=min(valid), max=max(valid), tied=other, blame=rule.blame
-    )
+    open_ = rule.asked is None and both is None and valid[-1] == sizes[-1]
+    return dataclasses.replace(rule, min=min(valid), max=None if open_ else max(valid))
 
 
 def with_tied(rules: Sequence[SizeRule], sizes: dict[str, int]) -> dict[str, int]:
     """Returns sizes in which dimensions that are tied to another follow it."""
-    example = {rule.name: rule.example for rule in rules}
+    by_name = {rule.name: rule for rule in rules}
     chosen = dict(sizes)
-    done: set[str] = set()
-    for rule in rules:
-        if rule.tied and rule.tied not in done:
-            chosen[rule.name] = chosen[rule.tied] - example[rule.tied] + rule.example
-            done.add(rule.name)
+    for rule in map(by_name.__getitem__, _followers(rules)):
+        leader = by_name[rule.tied or ""]
+        chosen[rule.name] = rule.example + (chosen[leader.name] - leader.example) * rule.step // (leader.step or 1)
     return chosen
+
+
+def _followers(rules: Sequence[SizeRule]) -> list[str]:
+    """Returns the dimensions that follow another; of two that are tied to each other the first."""
+    found: list[str] = []
+    for rule in rules:
+        if rule.tied and rule.tied not in found:
+            found.append(rule.name)
+    return found
 
 
 def size_at(rule: SizeRule, share: float, top: int) -> int:
@@ -239,16 +263,17 @@ def output_dims(trials: Trials, rules: Sequence[SizeRule], outputs: Sequence[str
     base = trials.outputs({})
     unknown = tuple(tuple(f"{name}_{axis}" for axis in range(len(base[o]))) for o, name in enumerate(outputs))
     varied: dict[str, list[tuple[int, tuple[Shape, ...]]]] = {}
+    following = _followers(rules)
     for rule in rules:
-        for size in _varied(rule):
+        for size in _varied(rule) if rule.name not in following else ():
             try:
                 shapes = trials.outputs(with_tied(rules, {r.name: r.example for r in rules} | {rule.name: size}))
-            except TooExpensive:
-                return unknown
-            except Exception:  # refused together with the other dimensions' example
+            except Exception:  # too expensive, or refused together with the other dimensions' example
                 continue
             if [len(s) for s in shapes] == [len(s) for s in base]:
                 varied.setdefault(rule.name, []).append((size, shapes))
+    if any(rule.name not in varied and _varied(rule) for rule in rules if rule.name not in following):
+        return unknown
     return tuple(
         tuple(_axis_name(base, varied, rules, o, axis, name) for axis in range(len(base[o])))
         for o, name in enumerate(outputs)
@@ -256,7 +281,7 @@ def output_dims(trials: Trials, rules: Sequence[SizeRule], outputs: Sequence[str
 
 
 def _varied(rule: SizeRule) -> list[int]:
-    if rule.baked or rule.tied:
+    if rule.baked:
         return []
     if rule.valid is not None:
         return [n for n in rule.valid if n != rule.example][:2]

@@ -19,7 +19,7 @@ from trtconv.exporter.inputs import InputDecl
 from trtconv.exporter.request import Axes
 from trtconv.exporter.source_line import blame_exception, blame_frame, first_line
 from trtconv.exporter.spec import Loaded
-from trtconv.exporter.state import restored
+from trtconv.exporter.state import restored, versions
 
 _SENSITIVE = (torch.nn.modules.batchnorm._BatchNorm, torch.nn.modules.dropout._DropoutNd)
 """Modules that compute something else in train mode."""
@@ -262,10 +262,15 @@ def _first_run(subject: Subject, outputs: Sequence[str]) -> None:
     """Runs the example once, watching what the module does, and learns its outputs."""
     try:
         with torch.no_grad(), restored(subject.module), _watching(subject):
-            adapter = subject.module
+            adapter, before = subject.module, versions(subject.module)
             result = (adapter.call if isinstance(adapter, Adapter) else adapter)(*copies(subject.example))
+            after = versions(subject.module)
     except Exception as error:
-        raise does_not_run(subject.inputs, error) from error
+        raise does_not_run(subject.inputs, error, _coarse(subject)) from error
+    changed = [name.removeprefix("inner.") for name in before if after.get(name) != before[name]]
+    if changed:
+        names = ", ".join(changed[:3]) + (" ..." if len(changed) > 3 else "")
+        subject.notes.append(f"forward writes into {names}: every run of the file starts from the values of now")
     named = list(named_tensors(result, ""))
     if not named:
         raise InputError(f"forward returns {type(result).__name__}, no tensor", "Return tensors.")
@@ -297,14 +302,27 @@ def _output_names(own: Sequence[str], asked: Sequence[str], inputs: Sequence[Inp
     return tuple(names)
 
 
-def does_not_run(inputs: Sequence[InputDecl], error: Exception) -> InputError:
-    """Returns the error for a module that does not run on its example."""
+def does_not_run(inputs: Sequence[InputDecl], error: Exception, dtype: str = "") -> InputError:
+    """Returns the error for a module that does not run on its example.
+
+    Args:
+        inputs: The example.
+        error: What the module raised.
+        dtype: The type of its weights, where the example has none of it.
+    """
     blame = blame_exception(error)
     at = f"\n  at {blame}" if blame is not None else ""
-    return InputError(
-        f"the module does not run on {', '.join(map(str, inputs))}: {first_line(error)}{at}",
-        "Give --input the rank, sizes and type that the module takes.",
-    )
+    hint = "Give --input the rank, sizes and type that the module takes."
+    if dtype:
+        hint = f"Its weights are {dtype}: write {inputs[0].name}={'x'.join(map(str, inputs[0].shape))}:{dtype}."
+    return InputError(f"the module does not run on {', '.join(map(str, inputs))}: {first_line(error)}{at}", hint)
+
+
+def _coarse(subject: Subject) -> str:
+    """Returns the one type of a module's weights, where it is float16 or bfloat16 and no input has it."""
+    types = {str(weight.dtype).removeprefix("torch.") for weight in subject.module.parameters()}
+    found = "".join(types) if len(types) == 1 else ""
+    return found if found in ("float16", "bfloat16") and found not in {i.dtype for i in subject.inputs} else ""
 
 
 class _Recorder(TorchFunctionMode):  # type: ignore[misc]

@@ -78,15 +78,10 @@ class Trials:
             path: What the module does on the meta device; it may do something else with values.
             seconds: What that takes.
         """
-        own, before, started = _Operations(), self._versions(), time.process_time()
+        own, started = _Operations(), time.process_time()
         self._eager(self._shapes({}), own)
         spent = time.process_time() - started
-        return seconds / spent / _FIRST_RUN if own.names == path.names and self._versions() == before else 0.0
-
-    def _versions(self) -> list[int]:
-        """Returns how often each tensor of the module was written: what forward writes must not change by a trial."""
-        held = self.subject.module
-        return [tensor._version for tensor in (*held.parameters(), *held.buffers())]
+        return seconds / spent / _FIRST_RUN if own.names == path.names else 0.0
 
     def narrowed(self, accepts: Callable[[Sizes], bool]) -> Trials:
         """Returns the same trials with further sizes refused: those that are not accepted."""
@@ -176,6 +171,10 @@ class Trials:
         except Exception:
             return False
         return True
+
+    def has_run(self, sizes: Sizes) -> bool:
+        """Whether the module runs at these sizes; False where the trial is too expensive to tell."""
+        return self.ok(sizes) and isinstance(self._seen.get(self._key(sizes)), Ran)
 
     def runs_eagerly(self, sizes: Sizes) -> bool:
         """Whether the module runs at these sizes with values; False where that is too expensive to tell."""

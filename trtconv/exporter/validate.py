@@ -15,6 +15,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from trtconv.core.frozen import frozen
 from trtconv.core.requests.export import Blame, SizeRule
+from trtconv.exporter.adaptive_pooling import AdaptivePooling
 from trtconv.exporter.guards import Guards, constant, guards_of
 from trtconv.exporter.output_size import computed_output_sizes
 from trtconv.exporter.request import Axes
@@ -75,7 +76,8 @@ def export_program(
     example = example_at(subject, axes, sizes)
     try:
         skipping = WithoutFakeQuantize() if shapes_only else contextlib.nullcontext()
-        with _limited(seconds), restored(subject.module), skipping, computed_output_sizes(operator=True) as sized:
+        sizing = computed_output_sizes(operator=True)
+        with _limited(seconds), restored(subject.module), skipping, AdaptivePooling(), sizing as sized:
             program = torch.export.export(
                 subject.module, example, dynamic_shapes=_dynamic_shapes(subject, axes, rules), strict=False
             )

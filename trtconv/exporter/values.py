@@ -99,6 +99,39 @@ def depends_on_values(subject: Subject) -> Blame | str | None:
     return None
 
 
+def draws_random(subject: Subject) -> Blame | str | None:
+    """Tells whether two runs on the same inputs differ by the random numbers that forward draws.
+
+    Returns:
+        The line that draws the first, or words where there is no line; None where the runs are alike.
+    """
+    runs = []
+    with torch.random.fork_rng(devices=[]):
+        for seed in (0, 1):
+            torch.manual_seed(seed)
+            with _Draws() as draws:
+                runs.append(subject.run(subject.example))
+    if all(torch.equal(a, b) for a, b in zip(*runs, strict=True)) or not draws.seen:
+        return None
+    return draws.at or "a line that torch does not tell"
+
+
+class _Draws(TorchFunctionMode):  # type: ignore[misc]
+    """Notes the first line that draws random numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen = False
+        self.at: Blame | None = None
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        before = None if self.seen else torch.random.default_generator.get_state()
+        result = func(*args, **(kwargs or {}))
+        if before is not None and not torch.equal(before, torch.random.default_generator.get_state()):
+            self.seen, self.at = True, blame_frame(sys._getframe(1))
+        return result
+
+
 def _record(subject: Subject, scale: float) -> Sequence[Taken] | None:
     """Runs once; None where the module does not take inputs of that magnitude."""
     shapes = [each.shape for each in subject.inputs]

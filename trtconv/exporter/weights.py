@@ -46,6 +46,8 @@ def load_weights(module: torch.nn.Module, path: Path) -> tuple[str, ...]:
         raise InputError(f"--weights {path}: there is no such file", "Give a .pt or .safetensors file.")
     state, notes = _unwrap(_read(path), path, set(module.state_dict()))
     own = module.state_dict()
+    counts = {key: value for key, value in own.items() if key.endswith("num_batches_tracked")}
+    state = {**counts, **state}  # older files have none, and no output depends on them
     _check_keys(path, state, own)
     module.load_state_dict(state)
     return notes
@@ -63,8 +65,11 @@ def _read(path: Path) -> Any:
     try:
         return reader(path)
     except Exception as error:
+        said = first_line(error)
+        if "Weights only" in said:
+            said = "it holds more than tensors: a whole module, or objects of classes"
         raise InputError(
-            f"--weights {path} cannot be read: {first_line(error)}",
+            f"--weights {path} cannot be read: {said}",
             "Only state dicts are loaded (weights_only): save module.state_dict(), not the module.",
         ) from error
 
@@ -80,7 +85,11 @@ def _unwrap(value: Any, path: Path, wanted: set[str]) -> tuple[Mapping[str, torc
     while isinstance(value, Mapping) and not _is_state(value):
         keys = [key for key in _CONTAINERS if isinstance(value.get(key), Mapping) and key not in wanted]
         inner = keys or [key for key, item in value.items() if isinstance(item, Mapping)]
-        if not keys and len(inner) != 1:
+        if not keys and len(inner) > 1:
+            raise InputError(
+                f"--weights {path} holds several: {_some(list(map(str, inner)))}", "Save one of them alone."
+            )
+        if not inner:
             break
         value = value[inner[0]]
         taken.append(str(inner[0]))
@@ -88,15 +97,22 @@ def _unwrap(value: Any, path: Path, wanted: set[str]) -> tuple[Mapping[str, torc
         notes.append(f"weights taken from {'/'.join(taken)!r} of {path.name}")
     if not isinstance(value, Mapping) or not _is_state(value):
         raise InputError(f"--weights {path} holds no state dict", "Save module.state_dict().")
-    for prefix in _PREFIXES:
-        if value and not wanted & set(value) and all(key.startswith(prefix) for key in value):
-            value = {key[len(prefix) :]: tensor for key, tensor in value.items()}
-            notes.append(f"prefix {prefix!r} taken off the keys of {path.name}")
-    return value, tuple(notes)
+    other = [key for key, item in value.items() if not isinstance(item, torch.Tensor)]
+    if other:
+        notes.append(f"left out of {path.name}, as no tensors: {_some(other)}")
+    state = {key: item for key, item in value.items() if isinstance(item, torch.Tensor)}
+    while prefix := next((p for p in _PREFIXES if all(key.startswith(p) for key in state)), ""):
+        if wanted & set(state):
+            break
+        state = {key[len(prefix) :]: tensor for key, tensor in state.items()}
+        notes.append(f"prefix {prefix!r} taken off the keys of {path.name}")
+    return state, tuple(notes)
 
 
 def _is_state(value: Mapping[Any, Any]) -> bool:
-    return bool(value) and all(isinstance(item, torch.Tensor) for item in value.values())
+    """Whether a mapping is a state dict: names of tensors, and little else (a step, metadata)."""
+    tensors = sum(isinstance(item, torch.Tensor) for item in value.values())
+    return 2 * tensors > len(value) and all(isinstance(key, str) for key in value)
 
 
 def _check_keys(path: Path, state: Mapping[str, torch.Tensor], own: Mapping[str, torch.Tensor]) -> None:

@@ -11,6 +11,7 @@ from unittest import mock
 
 import torch
 
+from trtconv.exporter.adaptive_pooling import AdaptivePooling
 from trtconv.exporter.output_size import computed_output_sizes, translation
 from trtconv.exporter.request import Axes
 from trtconv.exporter.state import restored
@@ -71,10 +72,12 @@ def write_trace(subject: Subject, axes: Axes, sizes: Mapping[str, int], opset: i
     }
     # Tracing cannot tell a size that is computed from one that is known; where nothing is dynamic all are known.
     sized = computed_output_sizes(operator=False) if axes.places else contextlib.nullcontext()
-    with torch.no_grad(), restored(subject.module), _no_dump(), sized as counted, _hardening() as said:
+    pooling = AdaptivePooling() if _spatial(axes) else contextlib.nullcontext()
+    with torch.no_grad(), restored(subject.module), _no_dump(), pooling, sized as counted, _hardening() as said:
+        example = example_at(subject, axes, sizes)
         torch.onnx.export(
-            subject.module,
-            example_at(subject, axes, sizes),
+            _traceable(subject, example),
+            example,
             path,
             input_names=[each.name for each in subject.inputs],
             output_names=list(subject.outputs),
@@ -84,6 +87,19 @@ def write_trace(subject: Subject, axes: Axes, sizes: Mapping[str, int], opset: i
         )
     subject.sized = counted.count if counted else 0
     return path, any("Converting a tensor to a Python" in str(each.message) for each in said)
+
+
+def _traceable(subject: Subject, example: tuple[torch.Tensor, ...]) -> torch.nn.Module:
+    """Returns the module; traced already where parts of it are TorchScript, which the exporter itself cannot call."""
+    if subject.scripted or not any(isinstance(part, torch.jit.ScriptModule) for part in subject.module.modules()):
+        return subject.module
+    traced: torch.nn.Module = torch.jit.trace(subject.module, example, check_trace=False)
+    return traced
+
+
+def _spatial(axes: Axes) -> bool:
+    """Whether more than batches change: the tracer cannot tell a size that it computes from one that it knows."""
+    return any(axis > 0 for places in axes.places.values() for _, axis in places)
 
 
 @contextlib.contextmanager

@@ -19,6 +19,7 @@ from onnx import AttributeProto, TensorProto
 
 from trtconv.graph.nodes import Columns
 from trtconv.graph.tensor_checker import BITS, MOST_DIMENSIONS, sparse_faults, tensor_faults
+from trtconv.graph.types import ONNX_DOMAINS
 from trtconv.graph.walk import operators
 
 _KNOWN_TYPES = frozenset({*BITS, TensorProto.STRING, TensorProto.UNDEFINED})
@@ -28,7 +29,6 @@ _FOREIGN: dict[tuple[str, str], tuple[int, dict[str, int], int]] = {
     ("com.microsoft", op): (2, {}, 2) for op in ("QuantizeLinear", "DequantizeLinear")
 }
 """What `_signature` would say of operators of other domains that are read as ONNX's own."""
-_STANDARD = ("", "ai.onnx")
 Names = tuple[Collection[str], ...]
 """The tensors that a graph makes, then those that the graphs around it make."""
 MOST_CALLS = 90
@@ -212,7 +212,7 @@ def _node_faults(columns: Columns, opset: int, in_function: bool = False) -> Ite
     signatures = {op: _signature(op, opset) or _UNKNOWN for op in set(columns.ops)}
     rows = zip(columns.ops, columns.domains, columns.inputs, columns.outputs, columns.attributes, strict=True)
     for index, (op, domain, inputs, outputs, attributes) in enumerate(rows):
-        least, types, named = signatures[op] if domain in _STANDARD else _FOREIGN.get((domain, op), _UNKNOWN)
+        least, types, named = signatures[op] if domain in ONNX_DOMAINS else _FOREIGN.get((domain, op), _UNKNOWN)
         if not op or not any(outputs) or len(inputs) < least or not all(inputs[:named]):
             yield _shape_of_node(columns.nodes[index], least)
         for attribute in attributes:
@@ -277,7 +277,7 @@ def _attribute_types() -> dict[str, tuple[int, ...]]:
     """Returns the types that an attribute of some name has in any standard operator."""
     found: dict[str, tuple[int, ...]] = {}
     for schema in onnx.defs.get_all_schemas():
-        if schema.domain in _STANDARD:
+        if schema.domain in ONNX_DOMAINS:
             for name, attribute in schema.attributes.items():
                 found[name] = (*found.get(name, ()), attribute.type.value)
     return found
@@ -288,6 +288,12 @@ def _schema(op: str, opset: int) -> Any:
         return onnx.defs.get_schema(op, opset, "")
     except (onnx.defs.SchemaError, TypeError, ValueError):
         return None
+
+
+def attribute_names(op: str, opset: int) -> frozenset[str] | None:
+    """Returns what attributes a standard operator has in an opset; None for an operator that ONNX does not know."""
+    signature = _signature(op, opset)
+    return None if signature is None else frozenset(signature[1])
 
 
 @functools.cache

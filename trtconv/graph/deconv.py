@@ -300,6 +300,16 @@ def dilate_kernel(weights: NDArray[Any], dilations: Sequence[int], fill: NDArray
     return grown
 
 
+def ungroup_kernel(weights: NDArray[Any], group: int) -> NDArray[Any]:
+    """Returns weights (C_in, C_out/group, k...) of several groups as those of one, (C_in, C_out, k...)."""
+    ins, outs = weights.shape[0] // group, weights.shape[1]
+    grown = _filled((weights.shape[0], outs * group, *weights.shape[2:]), weights, 0)
+    for number in range(group):
+        inputs = slice(number * ins, (number + 1) * ins)
+        grown[inputs, number * outs : (number + 1) * outs] = weights[inputs]
+    return grown
+
+
 def _filled(shape: Sizes, like: NDArray[Any], fill: NDArray[Any] | int) -> NDArray[Any]:
     budget.spend("elements", math.prod(shape), f"a kernel of {list(shape)}")
     grown = np.empty(shape, dtype=like.dtype)

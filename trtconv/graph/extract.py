@@ -37,7 +37,7 @@ class Cutter:
         self._columns = model.main.columns
         self._reads = [reads(node) for node in self._columns.nodes]
         self._elements = _typed(model).main.types
-        self._shapes = [_shapes(model, profile, pick) for profile in self._profiles for pick in _PICKS]
+        self._shapes = [shapes_at(model, profile, pick) for profile in self._profiles for pick in _PICKS]
         # Axes with the same sizes are one dimension, as they are in the model more often than not.
         self._names: dict[Sizes, str] = {}
         for name in self._profiles[0].dims if self._profiles else ():
@@ -150,8 +150,14 @@ class Cutter:
         return self._names.setdefault(sizes, f"size{len(self._names)}")
 
 
-def _shapes(model: OnnxModel, profile: ShapeProfile, pick: str) -> Mapping[str, tuple[int | None, ...]]:
-    """Returns the shapes of all tensors at one size of the inputs."""
+def shapes_at(model: OnnxModel, profile: ShapeProfile, pick: str) -> Mapping[str, tuple[int | None, ...]]:
+    """Returns the shapes of all tensors of the main graph at one size of the inputs.
+
+    Args:
+        model: The model.
+        profile: Sizes of its inputs.
+        pick: "min", "opt" or "max".
+    """
     proto = _widened(model.skeleton())
     for value in proto.graph.input:
         if value.name in profile.inputs:

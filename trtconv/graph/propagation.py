@@ -19,6 +19,8 @@ _ARITHMETIC = frozenset(("Add", "Sub", "Mul"))
 _PASSED_ON = frozenset(("Slice", "Gather", "Squeeze", "Unsqueeze", "Cast", "Identity"))
 _FOLLOWED = _ARITHMETIC | _PASSED_ON | {"Shape", "Concat"}
 """Operators whose values inference follows; a Concat of what a Concat made doubles them."""
+_MAKERS = _FOLLOWED | _ANY_LENGTH | {"Constant"}
+"""Operators that make vectors; most nodes of a network are none of them."""
 _NO_VECTOR = 0.0
 
 
@@ -48,16 +50,19 @@ def _written(graph: onnx.GraphProto, known: Mapping[str, float] | None) -> float
     shapes = {name for name, length in lengths.items() if length > 1}
     written = 0.0
     for node in graph.node:
+        op = node.op_type
+        if op not in _MAKERS:
+            continue
         constant = constant_of(node)
         if constant is not None:
             made = _size(constant.dims)
             shapes.update(node.output if made > 1 else ())
-        elif node.op_type in _ANY_LENGTH and shapes.isdisjoint(node.input[-1:]):
+        elif op in _ANY_LENGTH and shapes.isdisjoint(node.input[-1:]):
             made = math.inf if known is None else max((known.get(name, _NO_VECTOR) for name in node.output), default=0)
         else:
-            made = _made(node.op_type, [lengths.get(name, _NO_VECTOR) for name in node.input])
+            made = _made(op, [lengths.get(name, _NO_VECTOR) for name in node.input])
         lengths.update(dict.fromkeys(node.output, made))
-        written += made if node.op_type in _FOLLOWED else 0
+        written += made if op in _FOLLOWED else 0
     return written
 
 

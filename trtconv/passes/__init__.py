@@ -6,7 +6,7 @@ from trtconv.passes.cast_first import CastBytesFirst
 from trtconv.passes.channel_scales import MoveChannelScales
 from trtconv.passes.clip_limits import UncrossClipLimits
 from trtconv.passes.dilate_kernel import DilateDeconvKernel
-from trtconv.passes.explicit_deconv import MakeDeconvExplicit
+from trtconv.passes.explicit_deconv import Chooser, MakeDeconvExplicit, chosen
 from trtconv.passes.fold_batch_norm import FoldBatchNorm
 from trtconv.passes.fold_integer_bias import FoldIntegerBias
 from trtconv.passes.fold_quantized_clip import FoldQuantizedClip
@@ -25,6 +25,7 @@ from trtconv.passes.quantized_constants import DequantizeConstants
 from trtconv.passes.restore_sizes import RestorePixelShuffle, RestoreReshapeTarget, RestoreResizeScales
 from trtconv.passes.shift_uint8 import ShiftUint8
 from trtconv.passes.time_first import PutTimeFirst
+from trtconv.passes.ungroup_deconv import UngroupDeconv
 from trtconv.passes.widen_weights import WidenWeights
 from trtconv.passes.write_defaults import WriteDefaults
 
@@ -51,6 +52,7 @@ PASSES: tuple[Pass, ...] = (
     FoldWeightQuantizers(),
     MoveChannelScales(),
     WriteKernelShape(),
+    UngroupDeconv(),
     MatchSkipSize(),
     MakeDeconvExplicit(),
     DilateDeconvKernel(),
@@ -60,19 +62,20 @@ PASSES: tuple[Pass, ...] = (
     LowerOpset(),
 )
 
-_IN_HALF = ("fp16", "bf16", "int8")
+_IN_HALF = ("fp16", "bf16", "int8", "auto")
 
 
-def passes_for(precision: str, *, requantize: bool = False) -> tuple[Pass, ...]:
+def passes_for(precision: str, *, requantize: bool = False, choose: Chooser | None = None) -> tuple[Pass, ...]:
     """Returns the passes that run for an engine.
 
     Args:
         precision: One of `core.requests.common.PRECISIONS`; with int8, layers that are not quantised run in float16.
         requantize: Whether asymmetric tensors are requantised symmetrically, which changes numbers.
+        choose: Chooses the form of each transposed convolution that has several; None: the usual one.
     """
-    explicit = MakeDeconvExplicit(in_half=precision in _IN_HALF)
+    explicit = MakeDeconvExplicit(in_half=precision in _IN_HALF, choose=choose)
     asked = (each for each in PASSES if not each.on_request or (requantize and each.flag == "requantize"))
     return tuple(explicit if isinstance(each, MakeDeconvExplicit) else each for each in asked)
 
 
-__all__ = ["PASSES", "Pass", "PassResult", "passes_for", "run_passes", "select"]
+__all__ = ["PASSES", "Chooser", "Pass", "PassResult", "chosen", "passes_for", "run_passes", "select"]

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import enum
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import onnx_graphsurgeon as gs
 
-from trtconv.core.dims import times
 from trtconv.core.target import Target
 from trtconv.graph import deconv
 from trtconv.graph.deconv import Crop, Geometry
@@ -17,18 +15,29 @@ from trtconv.graph.editor import Field
 from trtconv.graph.scope import Scope
 from trtconv.graph.views import Deconv
 from trtconv.passes.base import NodePass, Refusal
-from trtconv.passes.kernel import Kernel, find_kernel, replace_kernel
+from trtconv.passes.deconv_forms import FORMS, Site, Tail, asked_for, in_kernel, pads_of, set_pads
+from trtconv.passes.kernel import find_kernel
+
+Chooser = Callable[[Deconv, Site, str], str]
+"""(node as it stands, the same opened, name of the usual form) -> name of a form."""
+_MANY_CHANNELS = 128
+
+
+def chosen(forms: Mapping[str, str]) -> Chooser:
+    """Returns what gives nodes the forms that were chosen for them, by their names, and the others the usual one."""
+    return lambda view, site, usual: forms.get(view.node.name, usual) if forms.get(view.node.name) in FORMS else usual
 
 
 class MakeDeconvExplicit(NodePass):
     """Turns auto_pad, output_shape and output_padding of ConvTranspose into explicit pads.
 
-    What the pads cannot say - output_padding beyond the end pad, negative pads - goes into the kernel as zero taps, or
-    into the input as zero elements: whichever TensorRT runs faster (see `_Place`). An output_shape on sizes known only
-    at run time becomes a Slice.
+    What the pads cannot say - output_padding beyond the end pad, negative pads - takes one of the forms of
+    `deconv_forms`: whichever TensorRT runs fastest, as far as is known (see `_usual`). An output_shape on sizes known
+    only at run time becomes a Slice.
 
     Args:
         in_half: Whether the engine computes float32 layers in a type of 16 or 8 bits.
+        choose: Chooses the form of a node; None: as `_usual` does.
     """
 
     name = "make-deconv-explicit"
@@ -36,8 +45,9 @@ class MakeDeconvExplicit(NodePass):
     ops = frozenset({"ConvTranspose"})
     looks_around = False
 
-    def __init__(self, *, in_half: bool = False) -> None:
+    def __init__(self, *, in_half: bool = False, choose: Chooser | None = None) -> None:
         self.in_half = in_half
+        self._choose = choose
 
     def concerns(self, scope: Scope, index: int, target: Target) -> bool:
         return any(
@@ -63,113 +73,47 @@ class MakeDeconvExplicit(NodePass):
             return _slice_at_run_time(field, node, geometry)
         folding = deconv.fold(geometry, window)
         if not folding.is_needed:
-            _set_pads(node, geometry.kernel, window)
+            set_pads(node, geometry.kernel, window)
             field.replace(node, [node])
-            return f"{_asked(geometry)} written as pads {_pads(window)}"
-        kernel = find_kernel(field, node.inputs[1])
-        place = self._place(target, geometry, kernel)
-        if place is _Place.BEHIND:
-            return _pad_behind(field, node, geometry, window)
-        if place is _Place.INPUT or isinstance(kernel, str):
-            reason = kernel if isinstance(kernel, str) else "faster here than a larger kernel"
-            return _pad_input(field, node, geometry, window, reason)
-        nodes, weight = replace_kernel(
-            field, node.name or "ConvTranspose", kernel, lambda w, zero: deconv.extend_kernel(w, folding, zero)
-        )
-        node.inputs[1] = weight
-        size = tuple(lo + k + hi for lo, k, hi in zip(folding.low, geometry.kernel, folding.high, strict=True))
-        _set_pads(node, size, folding.crops)
-        field.replace(node, [*nodes, node])
-        return (
-            f"{_asked(geometry)} put into the kernel: {times(geometry.kernel)} zero-extended to {times(size)},"
-            f" pads {_pads(folding.crops)}"
-        )
+            return f"{asked_for(geometry)} written as pads {pads_of(window)}"
+        site = Site(field, node, geometry, window, find_kernel(field, node.inputs[1]))
+        done = FORMS[self._form(target, view, site)](site)
+        # The larger kernel is always possible, but for one that is no constant.
+        return done if isinstance(done, str) or isinstance(site.kernel, str) else in_kernel(site)
 
-    def _place(self, target: Target, geometry: Geometry, kernel: Kernel | str) -> _Place:
+    def _form(self, target: Target, view: Deconv, site: Site) -> str:
+        usual = self._usual(target, site)
+        return usual if self._choose is None or isinstance(site.kernel, str) else self._choose(view, site, usual)
+
+    def _usual(self, target: Target, site: Site) -> str:
+        """Returns the form that is the fastest more often than not.
+
+        Time over that of the raw node on TensorRT 8.6 (bench/results/gpu-remedies-8.6.json, gpu-candidates-8.6.json):
+
+        kernel: 0.58 to 0.83 in float16, 0.31 to 0.57 in int8, but up to 1.4 in float32 (1.9 without TF32), where a
+            larger kernel costs what its size says. TensorRT-RTX, whose layers could not be timed, gets it too: one
+            layer.
+        input: 0.70 to 1.0 in float32. The only way for a kernel that is no constant. In int8, between quantisers, 4 to
+            5 % faster than the kernel from 128 input channels on, and 9 to 12 % slower with 64.
+        input-conv: in float16 8 % faster than the kernel with 128 input channels; a layer more, which small ones feel.
+        behind: 1.0; for depthwise kernels, of which the others make 1.07 and 1.15.
+        """
+        kernel = site.kernel
         if isinstance(kernel, str):
-            return _Place.INPUT
-        if any("Linear" in link.op for link in kernel.chain) or target.family != "tensorrt":
-            return _Place.KERNEL
+            return "input"
+        if target.family != "tensorrt":
+            return "kernel"
         channels_in, channels_of_group = kernel.values.shape[:2]
-        if channels_of_group == 1 and geometry.group == channels_in > 1:
-            return _Place.BEHIND
-        return _Place.KERNEL if self.in_half or kernel.values.dtype.itemsize < 4 else _Place.INPUT
-
-
-class _Place(enum.Enum):
-    """Where the zeros go.
-
-    Time over that of the raw node on TensorRT 8.6 (bench/results/gpu-remedies-8.6.json):
-
-    KERNEL: 0.58 to 0.83 in float16, 0.31 to 0.57 in int8, but up to 1.4 in float32 (1.9 without TF32), where a larger
-        kernel costs what its size says. TensorRT-RTX, whose layers could not be timed, gets it too: one layer.
-    INPUT: 0.70 to 1.0 in float32. It would break a Q/DQ chain. The only way for a kernel that is no constant.
-    BEHIND: 1.0; for depthwise kernels, of which the others make 1.07 and 1.15.
-    """
-
-    KERNEL = enum.auto()
-    INPUT = enum.auto()
-    BEHIND = enum.auto()
-
-
-def _set_pads(node: gs.Node, kernel: Sequence[int], window: Sequence[Crop]) -> None:
-    for name in ("auto_pad", "output_shape", "output_padding"):
-        node.attrs.pop(name, None)
-    node.attrs["kernel_shape"] = list(kernel)
-    node.attrs["pads"] = _pads(window)
-
-
-def _pads(window: Sequence[Crop]) -> list[int]:
-    return [c.begin for c in window] + [c.end for c in window]
-
-
-def _asked(geometry: Geometry) -> str:
-    """Returns what the node asked for, in words."""
-    parts = []
-    if geometry.auto_pad != "NOTSET":
-        parts.append(f"auto_pad {geometry.auto_pad}")
-    if geometry.output_shape is not None:
-        parts.append(f"output_shape {list(geometry.output_shape)}")
-    if any(geometry.output_padding):
-        parts.append(f"output_padding {list(geometry.output_padding)}")
-    if min((*geometry.begin_pads, *geometry.end_pads)) < 0:
-        parts.append(f"pads {list(geometry.begin_pads + geometry.end_pads)}")
-    return ", ".join(parts)
-
-
-def _pad_input(field: Field, node: gs.Node, geometry: Geometry, window: Sequence[Crop], reason: str) -> str | Refusal:
-    """Pads zeros on around the input, and crops what they make too much."""
-    if field.model.opset < 2:
-        return Refusal(f"{reason}, and opset {field.model.opset} has no Pad that says where")
-    longer = deconv.lengthen(geometry, window)
-    padded = _pad(field, node, "input", node.inputs[0], [0, 0, *longer.low, 0, 0, *longer.high])
-    node.inputs[0] = padded.outputs[0]
-    _set_pads(node, geometry.kernel, longer.crops)
-    field.replace(node, [padded, node])
-    ends = f"{list(longer.low)} and {list(longer.high)}" if any(longer.low) else f"{list(longer.high)}"
-    return f"{_asked(geometry)} put into the input as {ends} zeros, pads {_pads(longer.crops)}: {reason}"
-
-
-def _pad_behind(field: Field, node: gs.Node, geometry: Geometry, window: Sequence[Crop]) -> str | Refusal:
-    """Pads zeros on behind a depthwise deconvolution; the bias comes after."""
-    if field.model.opset < 7:
-        return Refusal(f"opset {field.model.opset} has no broadcasting Add")
-    kept = [Crop(max(c.begin, 0), max(c.end, 0)) for c in window]
-    missing = [0, 0, *(max(-c.begin, 0) for c in window), 0, 0, *(max(-c.end, 0) for c in window)]
-    tail = _Tail(field, node)
-    _set_pads(node, geometry.kernel, kept)
-    tail.append(_pad(field, node, "full", tail.tensor, missing))
-    tail.finish()
-    return f"{_asked(geometry)} padded on behind the deconvolution: faster than a larger depthwise kernel"
-
-
-def _pad(field: Field, node: gs.Node, label: str, tensor: gs.Tensor, pads: list[int]) -> gs.Node:
-    """Makes a Pad with zeros in the spelling of the model's opset."""
-    name = node.name or "ConvTranspose"
-    if field.model.opset < 11:
-        return field.node("Pad", f"{name}/Pad", [tensor], f"{name}.{label}_padded", pads=pads)
-    amounts = field.constant(f"{name}.pads", np.array(pads, np.int64))
-    return field.node("Pad", f"{name}/Pad", [tensor, amounts], f"{name}.{label}_padded")
+        # What was measured: images, in one group.
+        is_plain = site.geometry.rank == 2 and site.geometry.group == 1
+        is_wide = target.before(9) and is_plain and channels_in >= _MANY_CHANNELS
+        if site.is_quantized:
+            return "input" if is_wide else "kernel"
+        if channels_of_group == 1 and site.geometry.group == channels_in > 1:
+            return "behind"
+        if not self.in_half and kernel.values.dtype.itemsize == 4:
+            return "input"
+        return "input-conv" if is_wide else "kernel"
 
 
 def _slice_at_run_time(field: Field, node: gs.Node, geometry: Geometry) -> str | Refusal:
@@ -191,8 +135,8 @@ def _slice_at_run_time(field: Field, node: gs.Node, geometry: Geometry) -> str |
         made.append(field.node(op, f"{name}/{op}", list(inputs), f"{name}.{op}", **attrs))
         return made[-1].outputs[0]
 
-    tail = _Tail(field, node)
-    _set_pads(node, geometry.kernel, zeros)
+    tail = Tail(field, node, field.variable(f"{name}.full"))
+    set_pads(node, geometry.kernel, zeros)
     zero, asked = ints("zero", 0), ints("output_shape", *geometry.output_shape)
     full = compute("Slice", compute("Shape", tail.tensor), ints("first", 2), ints("last", rank + 2))
     surplus = compute("Max", compute("Sub", compute("Add", full, ints("extra", *geometry.output_padding)), asked), zero)
@@ -208,47 +152,4 @@ def _slice_at_run_time(field: Field, node: gs.Node, geometry: Geometry) -> str |
     # The node says its size and a Slice to computed ends does not: what follows would be seen with other eyes.
     field.keep_type(tail.output)
     tail.finish()
-    return f"{_asked(geometry)} on dynamic sizes cut out of the full result by a Slice"
-
-
-class _Tail:
-    """The nodes behind a deconvolution that lost its bias: each takes the last result, the bias comes at the end."""
-
-    def __init__(self, field: Field, node: gs.Node) -> None:
-        self.field = field
-        self.node = node
-        self.name = node.name or "ConvTranspose"
-        self.output = node.outputs[0]
-        self.bias = node.inputs[2] if len(node.inputs) > 2 and not node.inputs[2].is_empty() else None
-        node.inputs = list(node.inputs)[:2]
-        node.outputs.clear()
-        self.tensor: gs.Tensor = field.variable(f"{self.name}.full")
-        node.outputs.append(self.tensor)
-        self.nodes: list[gs.Node] = [node]
-
-    def add(self, op: str, inputs: list[gs.Tensor], **attrs: Any) -> None:
-        self.append(self.field.node(op, f"{self.name}/{op}", [self.tensor, *inputs], f"{self.name}.{op}", **attrs))
-
-    def append(self, made: gs.Node) -> None:
-        self.nodes.append(made)
-        self.tensor = made.outputs[0]
-
-    def finish(self) -> None:
-        """Adds the bias and hands the nodes over; the last one makes what the deconvolution made."""
-        if self.bias is not None:
-            self.add("Add", [self._broadcastable(self.bias)])
-        last = self.nodes[-1]
-        last.outputs.clear()
-        last.outputs.append(self.output)
-        self.field.replace(self.node, self.nodes)
-
-    def _broadcastable(self, bias: gs.Tensor) -> gs.Tensor:
-        """Returns the bias (C) as (C, 1, ...)."""
-        shape = [-1] + [1] * len(self.node.attrs["kernel_shape"])
-        values = self.field.values(bias)
-        if values is not None:
-            return self.field.constant(f"{self.name}.bias", values.reshape(shape))
-        target = self.field.constant(f"{self.name}.bias_shape", np.array(shape, np.int64))
-        node = self.field.node("Reshape", f"{self.name}/Reshape", [bias, target], f"{self.name}.bias")
-        self.nodes.append(node)
-        return node.outputs[0]
+    return f"{asked_for(geometry)} on dynamic sizes cut out of the full result by a Slice"

@@ -14,12 +14,16 @@ from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, overload
 
+from trtconv.core import budget
+from trtconv.core.budget import BudgetExceeded
 from trtconv.core.errors import Bug, BuildFailed, TrtconvError
 from trtconv.core.process import Cause, Lost, Process, Tell
 from trtconv.core.progress import NullProgress, Progress
+from trtconv.core.rations import RationGuard
 from trtconv.core.requests.build import BuildReport, BuildRequest
 from trtconv.core.requests.check import CheckReport, CheckRequest, FailedRun
 from trtconv.core.requests.rewrite import RewriteReport, RewriteRequest
+from trtconv.core.stopwatch import ToldProgress
 
 Request = CheckRequest | BuildRequest
 Result = CheckReport | BuildReport | FailedRun
@@ -137,6 +141,7 @@ class Worker:
     def __init__(self) -> None:
         # Bugs of ours and native code write to the command's own stderr.
         self._process = Process("trtconv.pipeline.batch:serve", quiet=False)
+        self._budget = budget.current()
 
     @overload
     def run(self, request: Request, limit_s: float | None = None) -> Result: ...
@@ -149,8 +154,12 @@ class Worker:
             request: What to do.
             limit_s: Seconds after which the process is ended; None: never.
         """
+        with budget.allowed(self._budget):
+            guard = RationGuard([request.model])
         try:
-            return pickle.loads(base64.b64decode(self._process.call(request, limit_s)))
+            return pickle.loads(base64.b64decode(self._process.call(request, limit_s, guard.hear, guard.watch)))
+        except BudgetExceeded as error:
+            return failed_run(request, error)
         except Lost as lost:
             return failed_run(
                 request, BuildFailed(LOST[lost.cause], "Run it by itself, and report the model to NVIDIA.")
@@ -161,19 +170,21 @@ class Worker:
         self._process.close()
 
 
-def serve(request: Request | RewriteRequest, _: Tell) -> str:
+def serve(request: Request | RewriteRequest, tell: Tell) -> str:
     """Runs a request in the process of a `Worker`; returns the result, pickled, as text."""
-    return base64.b64encode(pickle.dumps(run_request(request))).decode()
+    return base64.b64encode(pickle.dumps(run_request(request, ToldProgress(tell)))).decode()
 
 
-def run_request(request: Request | RewriteRequest) -> Result | RewriteReport:
-    """Runs a request in this process; an exception becomes a `FailedRun`."""
+def run_request(request: Request | RewriteRequest, progress: Progress | None = None) -> Result | RewriteReport:
+    """Runs a request in this process, which tells of its stages; an exception becomes a `FailedRun`."""
     from trtconv import pipeline
 
     try:
         if isinstance(request, RewriteRequest):
-            return pipeline.rewrite(request)
-        return pipeline.check(request) if isinstance(request, CheckRequest) else pipeline.build(request)
+            return pipeline.rewrite(request, progress)
+        run: Any = pipeline.check if isinstance(request, CheckRequest) else pipeline.build
+        done: Result = run(request, progress)
+        return done
     except TrtconvError as error:
         return failed_run(request, error)
     except MemoryError:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from trtconv.core import codes
+from trtconv.core.dims import ShapeProfile
 from trtconv.core.errors import BuildFailed, EnvironmentMissing, InputError
 from trtconv.core.findings import Finding, Severity
 from trtconv.core.gpus import gpu_labels
@@ -20,6 +21,7 @@ from trtconv.core.stopwatch import Stopwatch
 from trtconv.core.target import Target
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.provenance import Origin
+from trtconv.passes import Chooser, chosen
 from trtconv.pipeline.outputs import (
     asked_profiles,
     check_outputs,
@@ -63,18 +65,22 @@ def build(request: BuildRequest, progress: Progress | None = None) -> BuildRepor
         check_outputs(request)
         model = OnnxModel.load(request.model, hashed=True)
         protect_data(model, request.engine_path, request.report_path, *named_cache(request))
+    with clock.stage("runtime"):
         engine = tensorrt.load(request.target)
         _require_gpu(request.target)
+    # Samples take as long as they take.
+    with clock.stage("plan" if request.data is None else "measure"):
         asked = planned(request, model, engine.info)
         told = {"model": asked.model, "runtime": asked.runtime, "inputs": asked.inputs}
-        work = _Work(request, model, engine, asked.plan, clock, told)
+        types = request.precision, request.node_precisions
+        work = _Work(request, model, engine, asked.plan, clock, told, types)
         kept = None if request.force else up_to_date(request, asked)
     if kept is not None:
         return kept
     blob = work.run()
     report = work.report(exit_code=0 if blob is not None else 1)
     if blob is not None or request.report is not None:
-        write_engine(request, report, blob, clock)
+        report = write_engine(request, report, blob, clock)
     return report
 
 
@@ -96,13 +102,20 @@ def planned(
     # A family alone means the version that is installed: the plan is then the same however it was asked for.
     target = Target(info.family, request.target.version) if request.target and request.target.version else info.target
     asked = profiles if request.rounded or request.split is not None else None
-    if not casts(request.precision, info.capabilities):
+    if not casts(request.precision, info.capabilities, request.node_precisions):
         cast_by = {}
     elif cast_by is None:
         from trtconv.precision import apply
 
         cast_by = apply.tools()
     plan = BuildPlan(target, profiles, asked, cast_by, **shared(request, BuildSettings))
+    if request.precision == "auto" and request.data is not None:
+        from trtconv.pipeline.mixing import samples_of
+
+        sampled = samples_of(request, model, profiles[0] if profiles else None).digest()
+        plan = dataclasses.replace(plan, sampled=sampled)
+    elif request.data is not None:
+        raise InputError("data goes with precision auto here", "Leave it out, or run trtconv quantize first.")
     return BuildReport(model_identity(model), plan, info.to_json(), inputs=model.inputs)
 
 
@@ -129,6 +142,7 @@ class _Work:
         plan: What is built; its profiles are settled on the way.
         clock: Times the stages.
         told: What the report will say, by its fields.
+        types: What is computed in which type: that of the request, or the mix that was found.
         findings: What was found so far.
     """
 
@@ -138,6 +152,7 @@ class _Work:
     plan: BuildPlan
     clock: Stopwatch
     told: dict[str, Any]
+    types: tuple[str, Mapping[str, str]]
     findings: list[Finding] = dataclasses.field(default_factory=list)
 
     def run(self) -> EngineBlob | None:
@@ -146,7 +161,7 @@ class _Work:
         sized = self._settle_sizes()
         if self._fails():
             return None
-        is_cast = casts(self.request.precision, self.engine.info.capabilities)
+        is_cast = casts(self.request.precision, self.engine.info.capabilities, self.request.node_precisions)
         # What a cast rounds is proven against the model as it was before.
         uncast = self.model.copy() if is_cast and self.request.prove != "none" else self.model
         edits = self.told["edits"]
@@ -157,7 +172,7 @@ class _Work:
         if network is None:
             self.findings += origin.place(refused, self.model)
             return None
-        subject = ProofSubject(edits, uncast, self.model, self.request.precision if is_cast else "as-is")
+        subject = ProofSubject(edits, uncast, self.model, self.types[0] if is_cast else "as-is")
         with NetworkProof(network, subject, self.plan.profiles, self.request.prove) as proof:
             blob = self._build(network, sized)
             if blob is None:
@@ -183,10 +198,24 @@ class _Work:
         )
 
     def _rewrite(self) -> Origin:
-        done, findings, origin = prepare(self.model, self.engine.info.target, chosen_passes(self.request), self.clock)
+        passes = chosen_passes(self.request, self._tuned() if self.request.tune else None)
+        done, findings, origin = prepare(self.model, self.engine.info.target, passes, self.clock)
         self.findings += findings
         self.told |= {"edits": done.edits, "skipped": done.skipped}
         return origin
+
+    def _tuned(self) -> Chooser:
+        """Measures which forms are the fastest; returns what chooses them."""
+        # Loaded only here: most builds measure nothing.
+        from trtconv.pipeline.tuning import tune
+
+        # What `--precision auto` will find is most often float16 where it pays.
+        likely = self.plan if self.plan.precision != "auto" else dataclasses.replace(self.plan, precision="fp16")
+        plan = _builder_plan(likely, self.request, self.engine)
+        with self.clock.stage("tune"):
+            tuned = tune(self.model, self.request, plan, self.engine, _measured(self.request))
+        self.told["tuned"] = tuned
+        return chosen({each.node: each.form for each in tuned})
 
     def _settle_sizes(self) -> Sized:
         request = self.request
@@ -195,7 +224,10 @@ class _Work:
             sized = settle(self.model, self.plan.profiles, rounded=request.rounded, split=request.split, asked=asked)
         self.plan = dataclasses.replace(self.plan, profiles=sized.profiles)
         self.findings = [*sized.milder(self.findings), *sized.findings]
-        self.told |= {"lattice": sized.lattice.to_json() if sized.lattice.dims else None, "notes": sized.notes}
+        self.told |= {
+            "lattice": sized.lattice.to_json() if sized.lattice.dims else None,
+            "notes": (*map(str, self.told.get("tuned", ())), *sized.notes),
+        }
         return sized
 
     def _fails(self) -> bool:
@@ -203,27 +235,48 @@ class _Work:
 
     def _cast(self) -> None:
         info, request = self.engine.info, self.request
-        if request.cast_interface and not casts(request.precision, info.capabilities):
+        if request.cast_interface and not casts(request.precision, info.capabilities, {}):
             raise InputError(
                 "inputs and outputs are cast only with --precision fp16, bf16 or int8, and not on TensorRT 8",
                 "Leave out --cast-io.",
             )
         # The optimum of the first profile is what its author thinks typical.
         profile = self.plan.profiles[0] if self.plan.profiles else None
+        if request.precision == "auto":
+            # It takes as long as the samples ask for.
+            with self.clock.stage("measure"):
+                self._find_mix(profile)
         with self.clock.stage("cast"):
-            if request.precision == "as-is":
+            precision, nodes = self.types
+            if precision == "as-is" and not nodes:
                 return
             # Loaded only here: most builds cast nothing.
             from trtconv.precision.apply import apply_precision
 
             done = apply_precision(
-                self.model, request.precision, info.target, info.capabilities, profile, interface=request.cast_interface
+                self.model,
+                precision,
+                info.target,
+                info.capabilities,
+                profile,
+                nodes=nodes,
+                interface=request.cast_interface,
             )
         self.findings += done.findings
         self.told |= {"edits": self.told["edits"] + done.edits, "cast": done.report}
 
-    def _build(self, network: ParsedNetwork, sized: Sized) -> EngineBlob | None:
+    def _find_mix(self, profile: ShapeProfile | None) -> None:
+        from trtconv.pipeline.mixing import mixed, samples_of
+
+        samples = samples_of(self.request, self.model, profile)
         plan = _builder_plan(self.plan, self.request, self.engine)
+        mix = mixed(self.request, self.model, samples, self.engine, plan, self.clock)
+        self.types = mix.precision, mix.node_precisions
+        self.told["mix"] = mix.to_json()
+
+    def _build(self, network: ParsedNetwork, sized: Sized) -> EngineBlob | None:
+        typed = dataclasses.replace(self.plan, precision=self.types[0], node_precisions=self.types[1])
+        plan = _builder_plan(typed, self.request, self.engine)
         try:
             blob = build_in_thread(network, plan, self.clock)
         except BuildFailed as error:
@@ -239,7 +292,8 @@ def _builder_plan(plan: BuildPlan, request: BuildRequest, engine: Runtime) -> Bu
     """Returns what the builder is told: a strongly typed one finds the precision in the graph."""
     flags = engine.info.capabilities.builder_precision_flags
     cache = _timing_cache(request, engine.info)
-    return dataclasses.replace(plan, precision=plan.precision if flags else "as-is", timing_cache=cache)
+    typed = plan if flags else dataclasses.replace(plan, precision="as-is", node_precisions={})
+    return dataclasses.replace(typed, timing_cache=cache)
 
 
 def _timing_cache(request: BuildRequest, info: RuntimeInfo) -> Path | None:
@@ -251,6 +305,13 @@ def _timing_cache(request: BuildRequest, info: RuntimeInfo) -> Path | None:
     gpu = re.sub(r"[^\w.+-]+", "-", info.gpu or "unknown")
     folder = request.timing_folder
     return None if folder is None else folder / f"{info.family}-{info.version}-{gpu}.timing"
+
+
+def _measured(request: BuildRequest) -> Path | None:
+    """Returns the file of what `--tune` measured: beside the timing cache, or where those of all GPUs are."""
+    if request.timing_cache is not None:
+        return Path(f"{request.timing_cache}.tuned.json")
+    return None if request.timing_folder is None else request.timing_folder / "tuned.json"
 
 
 def _cache_findings(request: BuildRequest, info: RuntimeInfo) -> tuple[Finding, ...]:

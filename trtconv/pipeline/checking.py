@@ -58,6 +58,7 @@ def check(request: CheckRequest, progress: Progress | None = None) -> CheckRepor
         # All bounds may be left out, and whatever needs them is then not checked; some make a profile like none other.
         bounded = request.dims or request.profiles or dims.keys() <= stored_bounds(model).keys()
         profiles = asked_profiles(model, request) if bounded else ()
+    with clock.stage("runtime"):
         target, engine = target_and_runtime(request.target)
     done, findings, origin = prepare(model, target, chosen_passes(request), clock, STANDING)
     # Sizes that do not fit in a static model are the parser's to find, which is faster.

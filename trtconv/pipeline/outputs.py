@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from trtconv.core import signatures
 from trtconv.core.bounds import bounds_by_name, make_profile
 from trtconv.core.dims import ShapeProfile
 from trtconv.core.errors import InputError
-from trtconv.core.files import atomic_write, check_writable, locked, real_path, sha256_of
+from trtconv.core.files import atomic_write, check_writable, locked, read_plain, real_path, sha256_of
 from trtconv.core.requests.build import BuildReport, BuildRequest
 from trtconv.core.requests.check import CheckRequest
 from trtconv.core.requests.common import PROOFS
@@ -26,13 +27,20 @@ from trtconv.runtimes.tensorrt import EngineBlob
 from trtconv.shapes.proposal import propose
 
 
-def write_engine(request: BuildRequest, report: BuildReport, blob: EngineBlob | None, clock: Stopwatch) -> None:
-    """Writes the report and, where there is one, the engine; of two builds into one file both are of the same."""
+def write_engine(request: BuildRequest, report: BuildReport, blob: EngineBlob | None, clock: Stopwatch) -> BuildReport:
+    """Writes the report and, where there is one, the engine; of two builds into one file both are of the same.
+
+    Returns:
+        The report, signed where that is asked for.
+    """
     with locked(request.engine_path):
         if blob is not None:
             with clock.stage("write"):
                 atomic_write(request.engine_path, blob.data)
+        if request.sign is not None and report.engine is not None:
+            report = dataclasses.replace(report, signature=signatures.sign(report.to_json(), request.sign))
         atomic_write(request.report_path, (json.dumps(report.to_json(), indent=2) + "\n").encode())
+    return report
 
 
 def check_outputs(request: BuildRequest) -> None:
@@ -48,6 +56,10 @@ def check_outputs(request: BuildRequest) -> None:
         if real_path(path) in map(real_path, (request.model, request.engine_path, request.report_path)):
             raise InputError(f"{path} is not for a timing cache too", "Choose another file with --timing-cache.")
         check_writable(path)
+    if request.sign is not None:
+        signatures.require_private(request.sign)
+        if real_path(request.sign) in map(real_path, (request.engine_path, request.report_path, *named_cache(request))):
+            raise InputError(f"{request.sign} is the key to sign with", "Choose another output path with -o.")
 
 
 def named_cache(request: BuildRequest) -> tuple[Path, ...]:
@@ -104,8 +116,10 @@ def identity(report: Mapping[str, Any]) -> dict[str, Any]:
     runtime = dict(report["runtime"])
     if runtime["family"] == "rtx":
         del runtime["gpu"]
-    same = {key: report[key] for key in ("schema", "trtconv", "source", "plan")}
-    return {**same, "runtime": runtime, "model": report["model"]["sha256"]}
+    same = {key: report[key] for key in ("schema", "trtconv", "source")}
+    # Samples are told by their values (sampled), wherever they lie.
+    plan = {key: value for key, value in report["plan"].items() if key != "data"}
+    return {**same, "plan": plan, "runtime": runtime, "model": report["model"]["sha256"]}
 
 
 def up_to_date(request: BuildRequest, asked: BuildReport) -> BuildReport | None:
@@ -116,11 +130,14 @@ def up_to_date(request: BuildRequest, asked: BuildReport) -> BuildReport | None:
         # As make does: whoever touches a model wants it built.
         if request.model.stat().st_mtime_ns > request.engine_path.stat().st_mtime_ns:
             return None
-        old = read_report(request.report_path.read_bytes())
+        old = read_report(read_plain(request.report_path))
         if CHECKSUM not in old:
             return None
         engine = sha256_of(request.engine_path)
         if identity(old) != identity(new) or old["exit_code"] or old["engine"]["sha256"] != engine:
+            return None
+        # Whoever signs vouches for it, and it may have been put there by anybody.
+        if request.sign is not None and not signatures.is_signed_by(old, request.sign):
             return None
         # What was proven less than is asked now is built again, and proven.
         if PROOFS.index(request.prove) > PROOFS.index((old["proof"] or {"level": "none"})["level"]):

@@ -16,18 +16,23 @@ from trtconv.graph.functions import UnsupportedFunctions
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.provenance import Origin
 from trtconv.graph.types import CONCERNED
-from trtconv.passes import Pass, PassResult, passes_for, run_passes
+from trtconv.passes import Chooser, Pass, PassResult, passes_for, run_passes
 from trtconv.rules import CHECKS, run_rules
 from trtconv.rules.base import ModelView
 from trtconv.rules.deconv_not_int8 import FLOAT_INPUT, LEFT_IN_FLOAT, DeconvNotInt8, is_quantized
 
 
-def chosen_passes(request: BuildRequest | CheckRequest) -> tuple[Pass, ...]:
-    """Returns the passes of a request: none, the usual ones, or those with what its flags ask for."""
+def chosen_passes(request: BuildRequest | CheckRequest, choose: Chooser | None = None) -> tuple[Pass, ...]:
+    """Returns the passes of a request: none, the usual ones, or those with what its flags ask for.
+
+    Args:
+        request: The request.
+        choose: As in `passes_for`.
+    """
     if not request.rewrite:
         return ()
     precision = request.precision if isinstance(request, BuildRequest) else "as-is"
-    return passes_for(precision, requantize=request.requantize)
+    return passes_for(precision, requantize=request.requantize, choose=choose)
 
 
 def prepare(

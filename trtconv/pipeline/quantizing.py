@@ -58,16 +58,16 @@ def quantize(request: QuantizeRequest, progress: Progress | None = None) -> Quan
         EnvironmentMissing: No runtime is here and no target was named; ONNX Runtime does not load the model.
     """
     clock = Stopwatch(progress)
-    target = request.target or target_and_runtime(None)[0]
+    with clock.stage("runtime"):
+        target = request.target or target_and_runtime(None)[0]
     with clock.stage("load"):
         original = OnnxModel.load(request.model, hashed=True)
-        identity = model_identity(original)
         _check_request(request, original)
         calibration, held_out = _samples(request, original).parted(request.held_out)
     with clock.stage("rewrite"):
         model, done = _prepared(original, target)
     layers = find_layers(model.main, _known(model, request.in_float))
-    chosen = _chosen(request, model, layers, calibration, clock, (identity["sha256"], str(target)))
+    chosen = _chosen(request, model, layers, calibration, clock, (original.digest(), str(target)))
     with clock.stage("measure"):
         reference = Reference(original, held_out)
         spending = _spent(request, chosen, reference, clock)
@@ -77,7 +77,7 @@ def quantize(request: QuantizeRequest, progress: Progress | None = None) -> Quan
     with clock.stage("write"):
         output = _write(result, request) if worst(error) <= request.tolerance else {}
     return QuantizeReport(
-        model=identity,
+        model=model_identity(original),
         output=output,
         target=target,
         edits=done.edits + chosen.edits,

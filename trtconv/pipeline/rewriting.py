@@ -45,6 +45,7 @@ def rewrite(request: RewriteRequest, progress: Progress | None = None) -> Rewrit
         original, model = OnnxModel.load(request.model), OnnxModel.load(request.model, hashed=True)
         protect_data(original, request.output, data_path(request.output))
         check_writable(request.output)
+    with clock.stage("runtime"):
         target = request.target or target_and_runtime(None)[0]
     with clock.stage("rewrite"):
         done = run_passes(model, passes, target)

@@ -12,6 +12,7 @@ import contextlib
 import functools
 import importlib.metadata
 import math
+import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -79,6 +80,7 @@ def apply_precision(
     capabilities: Capabilities,
     profile: ShapeProfile | None,
     *,
+    nodes: Mapping[str, str] = types.MappingProxyType({}),
     interface: bool = False,
 ) -> Applied:
     """Makes the model say what precision asks for, in place.
@@ -89,11 +91,13 @@ def apply_precision(
         target: What it is for.
         capabilities: Of the runtime that will build.
         profile: The sizes that the model is run at, to see which values it has; None: it is not run.
+        nodes: Names of nodes to types of their own, of `trtconv.core.requests.common.NODE_PRECISIONS`.
         interface: Whether the inputs and outputs are cast too.
 
     Raises:
-        InputError: int8 was asked for and the model has no quantisers.
+        InputError: int8 was asked for and the model has no quantisers, or there is no node of that name.
     """
+    name_nodes(model, nodes)
     if precision == "int8" and not any(True for _ in model.nodes(*_QUANTIZERS)):
         if model.has({"TRT_FP8QuantizeLinear", "TRT_FP8DequantizeLinear"}):
             raise InputError(
@@ -104,25 +108,25 @@ def apply_precision(
             "Quantise it with samples of what it will see: trtconv quantize MODEL --data DIR -o OUT.onnx; or do both at"
             " once: --data.",
         )
-    if not casts(precision, capabilities):
+    if not casts(precision, capabilities, nodes) or not kinds_of(precision, nodes):
         return Applied()
     # What stays in a function stays in float32.
     with contextlib.suppress(UnsupportedFunctions):
         model.inline_functions()
     with Referee(model) as referee:
         ranges = Ranges({}, "no sizes are known") if profile is None else referee.measure(model, profile)
-        return _cast(model, precision, target, ranges, referee, interface)
+        return _cast(model, precision, nodes, ranges, referee, interface)
 
 
 def _cast(
-    model: OnnxModel, precision: str, target: Target, ranges: Ranges, referee: Referee, interface: bool
+    model: OnnxModel, precision: str, nodes: Mapping[str, str], ranges: Ranges, referee: Referee, interface: bool
 ) -> Applied:
-    kind = _KINDS[precision]
-    cast, emulate = _casters(model, kind, target, ranges)
+    kind = max(kinds_of(precision, nodes), key=lambda each: each.largest)
+    cast, emulate = casters(model, precision, nodes, ranges)
     verified = _verify(model, kind, referee, ranges, emulate)
     done = cast(model)
-    if interface:
-        cast_interface(model, kind)
+    if interface and precision in _KINDS:
+        cast_interface(model, _KINDS[precision])
     report = {
         "precision": kind.name,
         "nodes": done.cast,
@@ -132,27 +136,33 @@ def _cast(
     }
     return Applied(
         _edits(done, kind, interface, verified["max_relative_error"]),
-        tuple(_findings(done, verified, precision)),
+        tuple(_findings(done, verified, kind.name)),
         report,
     )
 
 
 def recast(
-    model: OnnxModel, precision: str, target: Target, profile: ShapeProfile | None, *, emulated: bool = False
+    model: OnnxModel,
+    precision: str,
+    profile: ShapeProfile | None,
+    *,
+    nodes: Mapping[str, str] = types.MappingProxyType({}),
+    emulated: bool = False,
 ) -> Mapping[str, str]:
     """Casts a model, in place, as `apply_precision` did for a build on a strongly typed runtime.
 
     Args:
         model: The model, after the passes.
         precision: One of `trtconv.core.requests.common.PRECISIONS`.
-        target: What it was built for.
         profile: The sizes that it was measured at; None: it was not.
+        nodes: Names of nodes to types of their own.
         emulated: Compute in float32 and round, so that ONNX Runtime can run it.
 
     Returns:
         Tensors of the main graph that go by another name now, by the one that they had.
     """
-    if precision == "as-is":
+    name_nodes(model, nodes)
+    if not kinds_of(precision, nodes):
         return {}
     with contextlib.suppress(UnsupportedFunctions):
         model.inline_functions()
@@ -160,23 +170,73 @@ def recast(
     if profile is not None:
         with Referee(model) as referee:
             ranges = referee.measure(model, profile)
-    cast, emulate = _casters(model, _KINDS[precision], target, ranges)
+    cast, emulate = casters(model, precision, nodes, ranges)
     return (emulate if emulated else cast)(model).lowered
 
 
-def _casters(
-    model: OnnxModel, kind: Kind, target: Target, ranges: Ranges
+def name_nodes(model: OnnxModel, nodes: Mapping[str, str]) -> None:
+    """Names every node, as always in the same way, where some have types of their own.
+
+    Raises:
+        InputError: There is no node of such a name.
+    """
+    if not nodes:
+        return
+    name_all(model)
+    known = {node.name for scope in model.scopes for node in scope.graph.node}
+    lost = sorted(nodes.keys() - known)
+    if lost:
+        raise InputError(
+            f"--node-precision {lost[0]}={nodes[lost[0]]}: the model has no node of that name",
+            "Names are those of the rewritten model: trtconv rewrite MODEL -o OUT.onnx; trtconv inspect OUT.onnx.",
+        )
+
+
+def name_all(model: OnnxModel) -> None:
+    """Inlines functions and gives every node a name of its own, as always in the same way."""
+    with contextlib.suppress(UnsupportedFunctions):
+        model.inline_functions()
+    for op in sorted({node.op_type for scope in model.scopes for node in scope.graph.node}):
+        model.name_nodes(op)
+
+
+def kinds_of(precision: str, nodes: Mapping[str, str]) -> list[Kind]:
+    """Returns the types that there are besides float32."""
+    return [kind for kind in (HALF, BFLOAT) if kind is _KINDS.get(precision) or kind.name in nodes.values()]
+
+
+def casters(
+    model: OnnxModel, precision: str, nodes: Mapping[str, str], ranges: Ranges
 ) -> tuple[Callable[[OnnxModel], casting.Casting], Callable[[OnnxModel], casting.Casting]]:
-    """Returns what casts the model, and what does so in emulation."""
-    kept = casting.KEPT
-    if kind is BFLOAT:
-        # No TensorRT has a deconvolution in bfloat16 (TC109).
-        kept |= {"ConvTranspose"}
-    cast = functools.partial(casting.cast, kind=kind, hot=_hot(model, ranges, kind), kept=kept)
+    """Returns what casts the model, and what does so in emulation.
+
+    Args:
+        model: The model, its nodes named where some have types of their own.
+        precision: Of the others.
+        nodes: Names of nodes to types of their own.
+        ranges: Which values it has.
+    """
+    kinds = kinds_of(precision, nodes)
+    hot = {kind.name: _hot(model, ranges, kind) for kind in kinds}
+
+    def run(model: OnnxModel, stored: bool, emulated: bool) -> casting.Casting:
+        done = []
+        for kind in kinds:
+            usual = kind.name if kind is _KINDS.get(precision) else "as-is"
+            # No TensorRT has a deconvolution in bfloat16 (TC109).
+            kept = casting.KEPT | ({"ConvTranspose"} if kind is BFLOAT else frozenset())
+
+            def chosen(name: str, kind: Kind = kind, usual: str = usual) -> bool:
+                return nodes.get(name, usual) == kind.name
+
+            how = {"stored": stored, "emulated": emulated}
+            done.append(casting.cast(model, kind, hot[kind.name], kept, chosen, **how))
+        return casting.joined(done)
+
     # Weights that do not fit stay in their file, and TensorRT casts them once, while it builds. Those that are rounded
     # in emulation are float32, and as large as before.
-    emulate = functools.partial(cast, stored=not model.external_files, emulated=True)
-    return functools.partial(cast, stored=model.fits_halved()), emulate
+    emulate = functools.partial(run, stored=not model.external_files, emulated=True)
+    return functools.partial(run, stored=model.fits_halved(), emulated=False), emulate
 
 
 def _verify(
@@ -223,8 +283,8 @@ def _edits(done: casting.Casting, kind: Kind, interface: bool, error: float | No
     return (Edit(f"cast-to-{kind.name}", "graph", what),)
 
 
-def _findings(done: casting.Casting, verified: dict[str, Any], precision: str) -> list[Finding]:
-    error, allowed = verified["max_relative_error"], TOLERANCES[_KINDS[precision].name].relative
+def _findings(done: casting.Casting, verified: dict[str, Any], kind: str) -> list[Finding]:
+    error, allowed = verified["max_relative_error"], TOLERANCES[kind].relative
     found = []
     unable = [why for why in (casting.FOREIGN, casting.UNDEFINED, casting.UNKNOWN) if why in done.kept]
     if not done.cast and unable:

@@ -14,13 +14,14 @@ What is not cast:
 - nodes that read or write a tensor in `hot`: the values do not fit;
 - nodes that do not depend on an input's values: sizes, position tables and constants that are folded anyway;
 - quantised layers, between DequantizeLinear and QuantizeLinear: TensorRT takes them for int8 as they are;
+- nodes that are to be of another type, by their names;
 - operators of `KEPT`, and those of other domains.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import onnx
 from onnx import TensorProto
@@ -74,6 +75,7 @@ def cast(
     kind: Kind,
     hot: frozenset[str] = frozenset(),
     kept: frozenset[str] = KEPT,
+    chosen: Callable[[str], bool] = lambda name: True,
     *,
     stored: bool = True,
     emulated: bool = False,
@@ -85,12 +87,19 @@ def cast(
         kind: What to cast to.
         hot: Tensors of the main graph whose values do not fit.
         kept: Operators that stay in float32.
+        chosen: Whether a node of this name is to be cast.
         stored: Store weights in the lower precision; otherwise they stay as they are, with a Cast behind each.
         emulated: Compute in float32 and round what every node returns: the same numbers as far as they depend on the
             cast, on runtimes that have no kernels for the type.
     """
     sort(model)
-    return _Caster(Lowering(model, kind, stored, emulated), hot, kept).run()
+    return _Caster(Lowering(model, kind, stored, emulated), hot, kept, chosen).run()
+
+
+def joined(castings: Sequence[Casting]) -> Casting:
+    """Returns what several casts of a model, each to another type, did to it; what is kept is told by the first."""
+    lowered = {name: made for each in castings for name, made in each.lowered.items()}
+    return dataclasses.replace(castings[0], cast=sum(each.cast for each in castings), lowered=lowered)
 
 
 class _Caster:
@@ -99,10 +108,13 @@ class _Caster:
     Casts that are needed behind a tensor are collected by the graph that the tensor is of, and put in at the end.
     """
 
-    def __init__(self, lowering: Lowering, hot: frozenset[str], kept: frozenset[str]) -> None:
+    def __init__(
+        self, lowering: Lowering, hot: frozenset[str], kept: frozenset[str], chosen: Callable[[str], bool]
+    ) -> None:
         self.lowering = lowering
         self.hot = hot
         self.kept_ops = kept
+        self.chosen = chosen
         model = lowering.model
         self.opset = model.opset
         self.data = data_names(model)
@@ -164,6 +176,8 @@ class _Caster:
         names = [name for name in (*node.input, *node.output) if name]
         if node.op_type in self.kept_ops or node.op_type == "Constant" or _accumulates(node):
             return "operators that are kept"
+        if not self.chosen(node.name):
+            return "of another type by name"
         if graph.repeated:
             return "in a loop"
         if (graph.scope.position, index) in self.quantized:

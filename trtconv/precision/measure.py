@@ -7,8 +7,9 @@ original's results between the two questions, so that the original runs once.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +38,12 @@ class Ranges:
     Args:
         largest: Tensor of the main graph to its largest magnitude; tensors that were not measured are left out.
         why: Why nothing was measured; empty where it was.
+        elements: Tensor to the number of its elements.
     """
 
     largest: Mapping[str, float]
     why: str = ""
+    elements: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
 class Referee(contextlib.AbstractContextManager["Referee"]):
@@ -124,8 +127,8 @@ class OriginalAndCast:
         largest: dict[str, float] = {}
         try:
             self._feeds = _feeds(model, *sizes)
-            largest, self._expected = _measure(model, self._feeds)
-            self._why = ""
+            ranges, self._expected = _measure(model, [self._feeds])
+            largest, self._why = dict(ranges.largest), ""
         except (RuntimeError, ValueError, KeyError) as error:
             self._why = onnxruntime.first_line(error)
         return {"largest": largest, "why": self._why}
@@ -144,8 +147,20 @@ def _feeds(
     return feeds
 
 
-def _measure(model: OnnxModel, feeds: dict[str, NDArray[Any]]) -> tuple[dict[str, float], dict[str, Any]]:
-    """Runs the model with the largest magnitude of every tensor as further outputs, which take no memory."""
+def survey(model: OnnxModel, samples: Sequence[Mapping[str, NDArray[Any]]]) -> Ranges:
+    """Runs a model on samples in this process; the magnitudes and the sizes are the largest of all.
+
+    Raises:
+        RuntimeError: It does not run on them.
+    """
+    return _measure(model, samples)[0]
+
+
+def _measure(model: OnnxModel, samples: Sequence[Mapping[str, NDArray[Any]]]) -> tuple[Ranges, dict[str, Any]]:
+    """Runs the model with the largest magnitude and the size of every tensor as further outputs, which take no memory.
+
+    Also returns the outputs of the last sample.
+    """
     outputs = list(model.outputs)
     names = _measurable(model)
     why = ""
@@ -155,15 +170,21 @@ def _measure(model: OnnxModel, feeds: dict[str, NDArray[Any]]) -> tuple[dict[str
         if isinstance(session, str):
             why = f"ONNX Runtime does not load the model: {session}"
             continue
+        largest, elements = dict.fromkeys(names, -math.inf), dict.fromkeys(names, 0)
         try:
-            results = session.run(None, feeds)
+            for feeds in samples:
+                results = session.run(None, dict(feeds))
+                measured = iter(results[len(outputs) :])
+                for name, value, size in zip(names, measured, measured, strict=True):
+                    # Nothing is larger than what is no number.
+                    largest[name] = float(value) if not value <= largest[name] else largest[name]
+                    elements[name] = max(elements[name], int(size))
         except Exception as error:  # It raises its own types, one for each status.
             onnxruntime.raise_if_starved(error)
             why = f"ONNX Runtime does not run the model: {onnxruntime.first_line(error)}"
             continue
-        measured = [float(value) for value in results[len(outputs) :]]
-        largest = {name: value for name, value in zip(names, measured, strict=True) if value != -math.inf}
-        return largest, dict(zip(outputs, results, strict=False))
+        known = {name: value for name, value in largest.items() if value != -math.inf}
+        return Ranges(known, elements=elements), dict(zip(outputs, results, strict=False))
     raise RuntimeError(why)
 
 
@@ -176,7 +197,7 @@ def _measurable(model: OnnxModel) -> list[str]:
 
 
 def _with_ranges(model: OnnxModel, names: list[str], padded: bool) -> OnnxModel:
-    """Returns a copy with the largest magnitude of each tensor as a further output."""
+    """Returns a copy with the largest magnitude of each tensor, and its size, as further outputs."""
     proto = onnx.ModelProto()
     proto.CopyFrom(model.proto)
     graph = proto.graph
@@ -191,7 +212,9 @@ def _with_ranges(model: OnnxModel, names: list[str], padded: bool) -> OnnxModel:
             source = f"{at}.all"
             graph.node.append(helper.make_node("Concat", [f"{at}.flat", f"{_REDUCTION}.zero"], [source], axis=0))
         graph.node.append(helper.make_node("ReduceMax", [source], [at], keepdims=0))
+        graph.node.append(helper.make_node("Size", [name], [f"{at}.size"]))
         graph.output.append(helper.make_tensor_value_info(at, onnx.TensorProto.FLOAT, []))
+        graph.output.append(helper.make_tensor_value_info(f"{at}.size", onnx.TensorProto.INT64, []))
     return OnnxModel(proto, model.path)
 
 

@@ -30,6 +30,7 @@ from trtconv.rules.negative_pads import NegativePads
 from trtconv.rules.newer_meaning import NewerMeaning
 from trtconv.rules.nms_limit_missing import NmsLimitMissing
 from trtconv.rules.opset_too_new import OpsetTooNew
+from trtconv.rules.output_is_input import OutputIsInput
 from trtconv.rules.output_padding_exceeds_pads import OutputPaddingExceedsPads
 from trtconv.rules.output_padding_too_large import OutputPaddingTooLarge
 from trtconv.rules.output_shape_misread import OutputShapeMisread
@@ -48,6 +49,7 @@ from trtconv.rules.space_to_depth_mode import SpaceToDepthMode
 from trtconv.rules.strided_dilated_deconv import StridedDilatedDeconv
 from trtconv.rules.trilu_without_upper import TriluWithoutUpper
 from trtconv.rules.uint8_around_128 import Uint8Around128
+from trtconv.rules.unknown_attribute import UnknownAttribute
 from trtconv.rules.verdicts import (
     BuilderRefused,
     CastInaccurate,
@@ -71,6 +73,8 @@ from trtconv.rules.zero_point_type import ZeroPointType
 CHECKS: tuple[Rule, ...] = (
     OpsetTooNew(),
     InputWithoutShape(),
+    OutputIsInput(),
+    UnknownAttribute(),
     OutputPaddingExceedsPads(),
     AutoPadWithOutputPadding(),
     OutputShapeMisread(),

@@ -3,6 +3,9 @@
 It computes ConvTranspose wrongly where output_padding is not below the stride, which dilation makes legal (1.23), or
 refuses it (1.31). Such nodes become the whole transposed convolution, which it gets right, cropped or extended by
 zeros, with the bias added last.
+
+Where the body of a loop returns an input of its own, it hands out memory that the next pass overwrites; and it refuses
+bodies that return what is around them. An Identity makes it copy.
 """
 
 from __future__ import annotations
@@ -16,18 +19,21 @@ from onnx import helper, numpy_helper
 
 from trtconv.graph import deconv
 from trtconv.graph.deconv import Geometry, geometry_of
+from trtconv.graph.walk import inner_graphs
 
 _PADS_AS_INPUT = 11
 """Opset from which on Pad takes its pads as an input."""
 
 
 def write_out(model: onnx.ModelProto) -> None:
-    """Rewrites the nodes of a model's main graph that ONNX Runtime does not run as defined, in place.
+    """Rewrites what ONNX Runtime does not run as defined, in place: nodes of the main graph, and results of bodies.
 
     Args:
         model: The model; changed.
     """
     graph = model.graph
+    for body in list(inner_graphs(graph.node)):
+        _copy_results(body)
     opset = next((each.version for each in model.opset_import if each.domain in ("", "ai.onnx")), 1)
     shapes = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
     nodes: list[onnx.NodeProto] = []
@@ -40,6 +46,16 @@ def write_out(model: onnx.ModelProto) -> None:
     if len(nodes) != len(graph.node):
         del graph.node[:]
         graph.node.extend(nodes)
+
+
+def _copy_results(body: onnx.GraphProto) -> None:
+    """Has the body of a node copy each result that it does not compute."""
+    made = {name for node in body.node for name in node.output}
+    for position, result in enumerate(body.output):
+        if result.name not in made:
+            copied = f"{result.name}:{position}"
+            body.node.append(helper.make_node("Identity", [result.name], [copied]))
+            result.name = copied
 
 
 def _misrun(node: onnx.NodeProto, shapes: dict[str, tuple[int, ...]]) -> Geometry | None:

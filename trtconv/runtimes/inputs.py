@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import math
 import zipfile
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 
 from trtconv.core import budget
 from trtconv.core.dims import InputSpec, Shape
-from trtconv.core.errors import InputError
+from trtconv.core.errors import InputError, TrtconvError
 from trtconv.runtimes.onnxruntime import first_line, numpy_type
 
 Feeds = dict[str, NDArray[Any]]
@@ -45,9 +44,12 @@ def read_arrays(path: Path) -> Feeds:
             budget.spend("megabytes", _stated_bytes(file.zip) / 1e6, f"{path}: its arrays")
             return {name: file[name] for name in file.files}
     except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror or error}", "Give an .npz file.") from error
-    except (ValueError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
-        raise InputError(f"{path} is no .npz file of plain arrays: {error}", "Write it with numpy.savez.") from error
+        raise InputError(f"{path} cannot be read: {error.strerror or error}", "Check the path.") from error
+    except (TrtconvError, MemoryError):
+        raise
+    except Exception as error:  # Those of four decompressors, of zip and of Python's own tokenizer.
+        said = f"{type(error).__name__}: {first_line(error)}"
+        raise InputError(f"{path} is no .npz file of plain arrays: {said}", "Write it with numpy.savez.") from error
 
 
 def _stated_bytes(archive: zipfile.ZipFile) -> int:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from trtconv.core import budget, process
 from trtconv.core.dims import InputSpec, dynamic_dims
+from trtconv.core.errors import InputError
 from trtconv.core.frozen import frozen
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.types import dtype_name
@@ -342,7 +343,14 @@ def random_feeds(
 
 
 def numpy_type(spec: InputSpec) -> np.dtype[Any]:
-    """Returns the NumPy type of an input."""
-    code = onnx.TensorProto.DataType.Value(spec.dtype.upper())
-    dtype: np.dtype[Any] = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(code))
+    """Returns the NumPy type of an input.
+
+    Raises:
+        InputError: There is no such type.
+    """
+    try:
+        code = onnx.TensorProto.DataType.Value(spec.dtype.upper())
+        dtype: np.dtype[Any] = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(code))
+    except (KeyError, ValueError) as error:
+        raise InputError(f"input {spec.name!r} has no known type: {spec.dtype}", "Export the model again.") from error
     return dtype

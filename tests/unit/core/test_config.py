@@ -17,6 +17,7 @@ from trtconv.core.options import of_settings, to_settings
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.target import Target
 
+HUGE = "0x" + "f" * 5000
 FULL = """
 targets = ["rtx"]
 fail-on = "warning"
@@ -86,6 +87,7 @@ def test_pyproject_without_a_table_is_passed_over(tmp_path: Path) -> None:
         ("models = []", "models is empty"),
         ("[[models]]", r"models\[0\].path is missing"),
         ("[[models]]\npath = 3", r"models\[0\].path must be a string"),
+        ("tf32 = false\n[[models]]\npath = 'a'", r"no key tf32; it belongs in options: options = \{ tf32 = ... \}"),
         ("[[models]]\npath = 'a'\ndim = {}", r"no key models\[0\].dim; did you mean dims"),
         ("[[models]]\npath = 'a'\ndims = { h = '3:x' }", r"models\[0\].dims.h is '3:x'"),
         ("[[models]]\npath = 'a'\ndims = { h = true }", r"models\[0\].dims.h must be"),
@@ -96,6 +98,7 @@ def test_pyproject_without_a_table_is_passed_over(tmp_path: Path) -> None:
         ("[[models]]\npath = 'a'\nignore = [{ code = 'TC301' }]", "reason is missing"),
         ("[[models]]\npath = 'a'\nignore = [{ code = 'what', reason = 'x' }]", "no rule code"),
         ("[[models]]\npath = 'a'\n[[models]]\npath = 'a'", "is the engine of two entries"),
+        ("[[models]]\npath = 'a'\nprecision = 'auto'\ndata = 'samples.py:make'", "is code, and no configuration makes"),
         ("models = [", "is no TOML"),
     ],
 )
@@ -159,3 +162,27 @@ def test_a_farm(tmp_path: Path) -> None:
         write(tmp_path, 'targets = ["rtx@L4", "tensorrt-10@cc8.9"]\n[[models]]\npath = "a.onnx"\n')
     ).builds
     assert [build.engine_path.name for build in gpus] == ["a.rtx@l4.engine", "a.tensorrt-10@cc8.9.engine"]
+
+
+@pytest.mark.parametrize("text", ["tool = 5", 'tool = "trtconv"', "[[tool]]", "[tool]\nother = 1"])
+def test_a_pyproject_of_another_form_says_nothing(tmp_path: Path, text: str) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "pyproject.toml").write_text(text)
+    assert config.find(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'[[models]]\npath = "m.onnx"\ndims = {{ h = {HUGE} }}',
+        f'split = {HUGE}\n[[models]]\npath = "m.onnx"',
+        '[[models]]\npath = "m.onnx"\n' * 10_001,
+        "targets = [" + '"rtx",' * 200 + "]\n" + '[[models]]\npath = "m.onnx"\n' * 100,
+        "#" * (1 << 20) + "\n",
+    ],
+)
+def test_what_would_take_all_time_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "trtconv.toml"
+    path.write_text(text)
+    with pytest.raises(InputError):
+        config.load(path)

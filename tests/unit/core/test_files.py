@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from trtconv.core.errors import InputError
-from trtconv.core.files import Scratch, atomic_write, check_writable, real_path, sha256_of
+from trtconv.core.files import Scratch, atomic_write, check_writable, read_plain, real_path, sha256_of
 
 
 def test_a_device_or_a_pipe_is_never_replaced(tmp_path: Path) -> None:
@@ -89,3 +89,14 @@ def test_the_umask_is_looked_at_without_a_change(tmp_path: Path) -> None:
         assert os.umask(0o027) == 0o027
     finally:
         os.umask(before)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no such files")
+@pytest.mark.parametrize("what", ["/dev/zero", "pipe", "."])
+def test_what_has_no_end_is_not_read(tmp_path: Path, what: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / what)
+    for read in (read_plain, sha256_of):
+        with pytest.raises(OSError, match="no plain file"):
+            read(link)

@@ -59,6 +59,15 @@ def _encodec_decoder() -> Any:
     return _transformers("EncodecModel", "EncodecConfig", **small)().decoder
 
 
+def _upernet() -> Any:
+    make_importable()
+    library = pytest.importorskip("transformers", exc_type=ImportError)
+    stages = [f"stage{number}" for number in range(1, 5)]
+    backbone = library.ConvNextConfig(hidden_sizes=[8, 16, 24, 32], depths=[1] * 4, out_features=stages)
+    small = {"hidden_size": 16, "auxiliary_channels": 8, "auxiliary_in_channels": 24, "num_labels": 2}
+    return _transformers("UperNetForSemanticSegmentation", "UperNetConfig", backbone_config=backbone, **small)()
+
+
 UNET = {"in_channels": 1, "out_channels": 2, "channels": (8, 16, 32), "strides": (2, 2)}
 WORKS: dict[str, tuple[Callable[[], Any], str, tuple[int, ...], Any, dict[str, int]]] = {
     "monai UNet 2-D": (_monai("UNet", spatial_dims=2, **UNET), "x", (1, 1, 32, 32), PLANE, {"height": 4}),
@@ -122,6 +131,7 @@ WORKS: dict[str, tuple[Callable[[], Any], str, tuple[int, ...], Any, dict[str, i
         PLANE,
         {},
     ),
+    "transformers UperNet": (_upernet, "pixel_values", (1, 3, 64, 64), PLANE, {"height": 1, "width": 1}),
     "transformers EnCodec decoder": (
         _encodec_decoder,
         "hidden_states",

@@ -73,6 +73,15 @@ def test_a_file_that_is_right_at_multiples_only(tmp_path: Path, capfd: pytest.Ca
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.parametrize("exporter", ["torch.export", "torchscript"])
+def test_adaptive_pooling_holds_for_every_size(exporter: str, tmp_path: Path) -> None:
+    module, path = patterns.Pyramid().eval(), tmp_path / "m.onnx"
+    dims, options = {"height": "16:64", "width": "16:64"}, ExportOptions(check=False, exporter=exporter)
+    report = trtconv.export(module, torch.randn(1, 3, 32, 32), path, {"x": AXES}, dims, options)
+    assert [(rule.step, rule.offset) for rule in report.sizes] == [(1, 0)] * 3
+    assert max(_differences(module, path, [(16, 16), (29, 64), (42, 31)])) < 1e-5
+
+
 def test_a_single_size_that_is_special_is_met(tmp_path: Path) -> None:
     rules = _export(patterns.SpecialSize(), tmp_path / "m.onnx", dims={"height": "16:96", "width": "16:96"})
     assert rules["height"].step == 1
@@ -96,6 +105,59 @@ def test_what_forward_writes_is_not_changed_by_trials() -> None:
     find_rules(trials)
     assert trials.meta
     assert int(module.runs) == before
+
+
+def test_hooks_that_forward_installs_are_taken_off_again(tmp_path: Path) -> None:
+    module, path = patterns.HookedLater(), tmp_path / "m.onnx"
+    rules = _export(module, path)
+    assert [rules[name].step for name in ("batch", "height", "width")] == [1, 1, 1]
+    assert max(_differences(module, path, [(32, 32), (17, 46)])) < 1e-5
+
+
+def test_inputs_in_a_fixed_proportion(tmp_path: Path) -> None:
+    example = {"x": torch.randn(1, 3, 32, 32), "low": torch.randn(1, 3, 16, 16)}
+    dynamic = {"x": ("batch", None, "H", "W"), "low": ("batch", None, "h", "w")}
+    dims = {"H": "16:64", "W": "16:64", "h": "8:40", "w": "8:32"}
+    report = trtconv.export(patterns.TwoScales().eval(), example, tmp_path / "m.onnx", dynamic, dims, QUICK)
+    assert report.joint == ("2*h == H", "2*w == W")
+    assert [(r.step, r.min, r.max) for r in report.sizes] == [
+        (1, 1, None),
+        (2, 16, 64),
+        (2, 16, 64),
+        (1, 8, 32),
+        (1, 8, 32),
+    ]
+    assert report.outputs == {"output": ("batch", 4, "h", "w")}
+    assert {run.inputs["x"][2] - 2 * run.inputs["low"][2] for run in report.proof.runs} == {0}
+
+
+def test_buffers_that_forward_writes_are_put_back(tmp_path: Path) -> None:
+    module, path = patterns.Counting().eval(), tmp_path / "m.onnx"
+    report = trtconv.export(module, torch.randn(1, 3, 32, 32), path, {"x": AXES}, None, QUICK)
+    assert report.exit_code == 0
+    assert "forward writes into runs, mean: every run of the file starts from the values of now" in report.notes
+    assert (float(module.runs), float(module.mean)) == (0.0, 0.0)
+
+
+def test_random_numbers_are_the_reason(tmp_path: Path) -> None:
+    with pytest.raises(ExportFailed, match=r"draws random numbers, .* from `return y \+ 0.5 \* torch.randn_like"):
+        _export(patterns.Noisy(), tmp_path / "m.onnx")
+
+
+def test_parts_that_are_torchscript(tmp_path: Path) -> None:
+    module, path = patterns.PartlyScripted(), tmp_path / "m.onnx"
+    rules = _export(module, path)
+    assert [rules[name].step for name in ("batch", "height", "width")] == [1, 1, 1]
+    assert max(_differences(module, path, [(16, 32), (33, 21)])) < 1e-5
+
+
+def test_a_half_precision_module_says_its_type(tmp_path: Path) -> None:
+    module = torch.nn.Conv2d(3, 4, 3).half()
+    with pytest.raises(trtconv.InputError) as caught:
+        _export(module, tmp_path / "m.onnx")
+    assert caught.value.hint == "Its weights are float16: write input=1x3x32x32:float16."
+    report = trtconv.export(module, torch.randn(1, 3, 32, 32).half(), tmp_path / "m.onnx", None, None, QUICK)
+    assert report.exit_code == 0
 
 
 @pytest.mark.parametrize("kind", [patterns.Permute, patterns.Crop, patterns.Buffer])

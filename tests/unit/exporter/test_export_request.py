@@ -49,6 +49,16 @@ def test_one_flag_for_an_input(text: str, name: str, shape: tuple, axes: object,
     assert {key: found.bounds[key] for key in bounds} == bounds
 
 
+def test_a_static_axis_after_one_with_bounds() -> None:
+    (found,) = parse_inputs(["x=batch,frames=2:6:20,80"])
+    assert (found.shape, found.dtype, found.axes) == ((1, 6, 80), "float32", ("batch", "frames", None))
+
+
+def test_bounds_that_stand_with_another_input() -> None:
+    mask, ids = parse_inputs(["mask=batch,t", "ids=batch,t=2:6:20:int64"])
+    assert (mask.shape, mask.dtype, ids.shape, ids.dtype) == ((1, 6), "float32", (1, 6), "int64")
+
+
 @pytest.mark.parametrize("texts", [["x=batch,,3"], ["x=_,3"], ["1x3", "y=1x3"], ["x=batch,h=3:2"], ["x=a,b=8:16:/0"]])
 def test_a_flag_that_is_no_input(texts: list[str]) -> None:
     with pytest.raises(InputError):

@@ -20,6 +20,7 @@ from trtconv import ExportFailed, ExportOptions, InputError  # noqa: E402
 from trtconv.core.dims import Range  # noqa: E402
 from trtconv.exporter import ExportRequest, export_spec  # noqa: E402
 from trtconv.exporter.inputs import InputDecl  # noqa: E402
+from trtconv.exporter.weights import load_weights  # noqa: E402
 
 NETS = Path(nets.__file__)
 ALL = ("batch", None, "height", "width")
@@ -209,11 +210,25 @@ def test_weights_inside_containers(tmp_path: Path) -> None:
     weights = tmp_path / "nested.pt"
     state = {f"module.{key}": value for key, value in nets.Dropped(seed=5).state_dict().items()}
     torch.save({"epoch": 3, "checkpoint": {"optimizer": {"lr": 0.1}, "state_dict": state}, "args": {"a": 1}}, weights)
-    with pytest.raises(InputError, match="holds no state dict"):
+    with pytest.raises(InputError, match="holds several: checkpoint, args"):
         _spec("Dropped", tmp_path / "m.onnx", weights=weights)
     torch.save({"epoch": 3, "model": {"lr": 0.1, "state_dict": state}}, weights)
     report = _spec("Dropped", tmp_path / "m.onnx", weights=weights)
     assert any("weights taken from 'model/state_dict' of nested.pt" in note for note in report.notes)
+
+
+def test_weights_of_other_habits(tmp_path: Path) -> None:
+    module, path = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4)), tmp_path / "w.pt"
+    state = {f"model.module.{k}": v + 1 for k, v in module.state_dict().items() if "num_batches" not in k}
+    torch.save({"state_dict": {**state, "step": 5}, "epoch": 3}, path)
+    notes = load_weights(module, path)
+    assert notes == (
+        "weights taken from 'state_dict' of w.pt",
+        "left out of w.pt, as no tensors: step",
+        "prefix 'model.' taken off the keys of w.pt",
+        "prefix 'module.' taken off the keys of w.pt",
+    )
+    assert all(torch.equal(module.state_dict()[k.removeprefix("model.module.")], v) for k, v in state.items())
 
 
 def test_weights_that_do_not_match(tmp_path: Path) -> None:
@@ -227,7 +242,7 @@ def test_weights_that_do_not_match(tmp_path: Path) -> None:
 
 def test_weights_are_never_unpickled(tmp_path: Path) -> None:
     torch.save(nets.Dropped(), tmp_path / "w.pt")
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="cannot be read: it holds more than tensors"):
         _spec("Dropped", tmp_path / "m.onnx", weights=tmp_path / "w.pt")
 
 

@@ -9,6 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from support.onnx_models import RTX, TENSORRT_8, assert_equal, attributes, deconvs, parse, rewritten, wrap
 from support.session import Array, run
+from trtconv.core.target import Target
 from trtconv.graph.model import OnnxModel
 from trtconv.passes import PASSES, PassResult, passes_for
 from trtconv.passes.base import run_passes
@@ -102,6 +103,66 @@ def test_engines_in_half_precision_and_quantised_kernels_take_the_larger_kernel(
     )
     model, _ = rewritten(quantized, TENSORRT_8, PASS)
     assert attributes(deconvs(model)[0])["kernel_shape"] == [4, 4]
+
+
+WIDE = """<ir_version: 8, opset_import: ["": 17]> g (float[1,128,3,3] x) => (float[1,p,q,r] y)
+    <float s = {0.5}, int8 z = {0}> { y = ConvTranspose <strides=[2,2], output_padding=[1,1]> (INPUT, w) }"""
+
+
+def wide(*, quantized: bool) -> onnx.ModelProto:
+    """Returns a node of 128 input channels."""
+    proto = parse(WIDE.replace("INPUT", "a" if quantized else "x"))
+    values = np.random.default_rng(3).integers(-9, 9, (128, 2, 2, 2)).astype(np.int8 if quantized else np.float32)
+    if quantized:
+        names = ["s", "z"]
+        proto.graph.node.insert(0, helper.make_node("DequantizeLinear", ["w_q", *names], ["w"]))
+        proto.graph.node.insert(0, helper.make_node("DequantizeLinear", ["x_q", *names], ["a"]))
+        proto.graph.node.insert(0, helper.make_node("QuantizeLinear", ["x", *names], ["x_q"]))
+    proto.graph.initializer.append(numpy_helper.from_array(values, "w_q" if quantized else "w"))
+    return proto
+
+
+@pytest.mark.parametrize(
+    ("quantized", "target", "ops"),
+    [
+        (False, TENSORRT_8, ["Conv", "ConvTranspose"]),
+        (False, Target("tensorrt", (10, 3)), ["ConvTranspose"]),
+        (False, RTX, ["ConvTranspose"]),
+        (True, TENSORRT_8, ["Pad", "QuantizeLinear", "DequantizeLinear", "ConvTranspose"]),
+        (True, RTX, ["ConvTranspose"]),
+    ],
+)
+def test_wide_nodes_have_zeros_in_their_input_where_that_was_measured(
+    quantized: bool, target: Target, ops: list[str]
+) -> None:
+    proto = wide(quantized=quantized)
+    passes = [each for each in passes_for("fp16") if each.name == "make-deconv-explicit"]
+    model, _ = rewritten(proto, target, passes)
+    assert [node.op_type for node in model.proto.graph.node][-len(ops) :] == ops
+    x = np.random.default_rng(0).standard_normal((1, 128, 3, 3)).astype(np.float32)
+    assert_equal(run(proto, {"x": x}), run(model.proto, {"x": x}))
+
+
+def test_wide_nodes_of_one_axis_have_a_larger_kernel() -> None:
+    proto = parse(
+        f"""{HEAD} g (float[1,128,5] x) => (float[1,p,q] y)
+        {{ y = ConvTranspose <strides=[2], output_padding=[1]> (x, w) }}"""
+    )
+    proto.graph.initializer.append(numpy_helper.from_array(np.ones((128, 2, 2), np.float32), "w"))
+    passes = [each for each in passes_for("fp16") if each.name == "make-deconv-explicit"]
+    model, _ = rewritten(proto, TENSORRT_8, passes)
+    assert [node.op_type for node in model.proto.graph.node] == ["ConvTranspose"]
+
+
+def test_what_a_form_cannot_do_the_kernel_does() -> None:
+    proto = wide(quantized=False)
+    proto.graph.initializer[-1].CopyFrom(numpy_helper.from_array(np.ones((128, 2, 2, 2), np.float64), "w"))
+    proto.graph.input[0].type.tensor_type.elem_type = proto.graph.output[0].type.tensor_type.elem_type = (
+        TensorProto.DOUBLE
+    )
+    passes = [each for each in passes_for("fp16") if each.name == "make-deconv-explicit"]
+    model, _ = rewritten(proto, TENSORRT_8, passes)
+    assert [attributes(node)["kernel_shape"] for node in deconvs(model)] == [[3, 3]]
 
 
 def test_on_tensorrt_depthwise_nodes_are_padded_behind_before_the_bias() -> None:

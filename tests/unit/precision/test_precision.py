@@ -231,3 +231,32 @@ def test_the_package_that_brings_onnxruntime_has_several_names(monkeypatch: pyte
 
     monkeypatch.setattr(importlib.metadata, "version", version)
     assert apply.tools() == {"onnx": "unknown", "onnxruntime": "1.2"}
+
+
+MIXED = """<ir_version: 8, opset_import: ["": 17]> g (float[1,4] x) => (float[1,4] y)
+    { a = Tanh (x)  b = Relu (a)  c = Sigmoid (b)  y = Relu (c) }"""
+
+
+@pytest.mark.parametrize(
+    ("precision", "nodes", "half", "bfloat"),
+    [
+        ("fp16", {"Sigmoid": "fp32", "Relu": "bf16"}, ["Tanh", "Relu"], ["Relu"]),
+        ("as-is", {"Tanh": "fp16"}, ["Tanh"], []),
+        ("bf16", {"Tanh": "fp16", "Sigmoid": "fp32"}, ["Tanh"], ["Relu", "Relu"]),
+    ],
+)
+def test_nodes_have_types_of_their_own(
+    precision: str, nodes: dict[str, str], half: list[str], bfloat: list[str]
+) -> None:
+    made = model(MIXED)
+    done = apply_precision(made, precision, TARGET, RTX, profile_of(made), nodes=nodes)
+    assert (ops_in(made, TensorProto.FLOAT16), ops_in(made, TensorProto.BFLOAT16)) == (half, bfloat)
+    assert done.report is not None
+    assert done.report["nodes"] == len(half + bfloat)
+    assert 1e-6 < done.report["verified"]["max_relative_error"] < 1e-2
+
+
+def test_a_node_that_is_not_there_has_no_type() -> None:
+    for capabilities in (RTX, TENSORRT_8):
+        with pytest.raises(InputError, match="Conv_7=fp32: the model has no node"):
+            apply_precision(model(MIXED), "fp16", TARGET, capabilities, None, nodes={"Conv_7": "fp32"})

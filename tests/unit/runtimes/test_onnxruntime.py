@@ -11,7 +11,7 @@ import pytest
 
 from support.onnx_models import parse, wrap
 from trtconv.runtimes.compare import TOLERANCES, relative_error
-from trtconv.runtimes.onnxruntime import compare_models, tolerance
+from trtconv.runtimes.onnxruntime import compare_models, session, tolerance
 
 
 def compare(before: str, after: str) -> dict[str, Any]:
@@ -192,3 +192,30 @@ def test_tolerance(dtype: str, node: str, limit: float) -> None:
     if "local." not in node:
         text = text.partition("<domain")[0]
     assert tolerance(wrap(parse(text))) == limit
+
+
+LOOPS: dict[str, tuple[str, list[Any]]] = {
+    "its counter": (
+        """(int64[n] s) <int64 t = {3}> { y, s = Loop (t, , x) <body = b (int64 i, bool c, float[2] a)
+        => (bool c, float[2] a, int64 i) {}> }""",
+        [0, 1, 2],
+    ),
+    "what is around it": (
+        """(float[n,2] s) <int64 t = {2}> { y, s = Loop (t, , x) <body = b (int64 i, bool c, float[2] a)
+        => (bool c, float[2] d, float[2] x) { d = Neg (a) }> }""",
+        [[1, 2], [1, 2]],
+    ),
+    "its slice": (
+        """(float[n] s) <float z = {0}> { y, s = Scan <num_scan_inputs = 1,
+        body = b (float a, float i) => (float d, float i) { d = Add (a, i) }> (z, x) }""",
+        [1, 2],
+    ),
+}
+
+
+@pytest.mark.parametrize("returned", LOOPS)
+def test_a_body_that_returns_what_it_did_not_compute(returned: str) -> None:
+    text, wanted = LOOPS[returned]
+    model = wrap(parse(f'<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => {text}'))
+    (found,) = session(model).run(["s"], {"x": np.array([1, 2], np.float32)})
+    assert found.tolist() == wanted

@@ -291,3 +291,34 @@ def test_weights_whose_strides_the_bindings_got_wrong() -> None:
     assert set(shown) == {1.0}
     assert np.array_equal(weights_of(shown), values)
     assert weights_of(values) is values
+
+
+HUGE = np.array([100_000, 100_000], np.int64)
+LARGE = {
+    "FILL": ([HUGE], {"operation": "LINSPACE", "alpha": 0.0, "beta": 0.0}),
+    "ELEMENTWISE": ([np.zeros((1, 30_000), np.float32), np.zeros((30_000, 1), np.float32)], {"op": "SUM"}),
+    "MATRIX_MULTIPLY": (
+        [np.zeros((30_000, 1), np.float32), np.zeros((1, 30_000), np.float32)],
+        {"op0": "NONE", "op1": "NONE"},
+    ),
+    "GATHER": (
+        [np.zeros((1, 30_000), np.float32), np.zeros(30_000, np.int64)],
+        {"mode": "DEFAULT", "axis": 0, "num_elementwise_dims": 0},
+    ),
+    "SLICE": (
+        [np.zeros((1, 1), np.float32), np.zeros(2, np.int64), HUGE, np.zeros(2, np.int64)],
+        {"start": None, "shape": None, "stride": None, "mode": "STRICT_BOUNDS", "axes": None},
+    ),
+    "RESIZE": ([np.zeros((1, 1), np.float32), HUGE], {"scales": None, "shape": None}),
+    "ONE_HOT": ([np.zeros(30_000, np.int64), np.zeros(2, np.float32), np.array(30_000)], {"axis": -1}),
+    "PADDING": ([np.zeros((1, 1), np.float32)], {"pre_padding_nd": (30_000, 30_000), "post_padding_nd": (0, 0)}),
+}
+
+
+@pytest.mark.parametrize("kind", LARGE)
+def test_a_layer_that_would_take_all_memory_is_not_run(kind: str) -> None:
+    inputs, values = LARGE[kind]
+    made = network(kind, inputs, ("float32",), **values)
+    one = Run(made, {f"x{i}": each for i, each in enumerate(inputs)}, megabytes=1000)
+    assert one.outputs() == {}
+    assert "MB of memory" in one.unproven[0]

@@ -91,6 +91,7 @@ class Script:
         self.flags: list[str] = []
         self.shapes: list[tuple[Any, ...]] = []
         self.cleared: list[str] = []
+        self.typed: list[Any] = []
         self.config: Any = None
         self.cache: Any = None
         self.caches: list[bytes] = []
@@ -141,9 +142,15 @@ def of_networks(trt: Any, script: Script) -> dict[str, dict[str, Any]]:
 
     layer_members = {name: kept(name) for name in ("type", "name", "metadata", "num_inputs", "num_outputs")}
     layer_members |= {"get_input": lambda self, i: x(), "get_output": lambda self, i: y()}
+    typed = {
+        "precision": property(
+            lambda self: self.state["precision"], lambda self, kind: self.state.update(precision=kind)
+        ),
+        "set_output_type": lambda self, i, kind: script.typed.append((self.name, i, self.precision.name, kind.name)),
+    }
     return {
         "ITensor": {name: kept(name) for name in ("name", "shape", "dtype", "is_shape_tensor")},
-        "ILayer": layer_members,
+        "ILayer": layer_members | typed,
         "IDeconvolutionLayer": layer_members
         | {name: kept(name) for name in (*SPATIAL, "num_groups", "num_output_maps", "bias", "padding_mode")},
         "INetworkDefinition": {
@@ -577,6 +584,19 @@ def test_rtx_refits_only_where_there_is_a_gpu(
 def caching(request: pytest.FixtureRequest, script: Script) -> Installed:
     """A TensorRT that has a timing cache."""
     return Installed("tensorrt", fake_module(request.param, script))
+
+
+@pytest.mark.parametrize("name", ["tensorrt-8.6.0"])
+def test_single_nodes_are_computed_in_types_of_their_own(adapter: Installed, script: Script) -> None:
+    network = adapter.parse(two_nodes(), Path("model.onnx"))
+    assert not isinstance(network, tuple)
+    network.build(dataclasses.replace(plan("as-is"), node_precisions={"up": "fp16", "other": "fp32"}))
+    assert script.typed == [("up_1", 0, "HALF", "HALF")]
+    assert script.flags == ["FP16", "OBEY_PRECISION_CONSTRAINTS"]
+    script.typed.clear()
+    script.dtype = "INT32"
+    network.build(dataclasses.replace(plan("fp16"), node_precisions={"up": "fp32"}))
+    assert script.typed == []
 
 
 def test_a_timing_cache_is_read_and_written(caching: Installed, script: Script, tmp_path: Path) -> None:

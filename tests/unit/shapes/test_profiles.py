@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -312,6 +314,23 @@ class TestSavedReport:
         path = tmp_path / "u.engine.json"
         path.write_text(json.dumps(document))
         return path
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda document: document["profiles"][1]["x"]["min"].append(1),
+            lambda document: document["profiles"][0]["x"]["opt"].pop(),
+            lambda document: document["profiles"][2].update(y=document["profiles"][2].pop("x")),
+            lambda document: document.update(runtime={"family": "rtx"}),
+            lambda document: document.update(engine={"sha256": "0"}),
+        ],
+    )
+    def test_what_build_does_not_write_is_refused(self, path: Path, change: Callable[[dict[str, Any]], object]) -> None:
+        document = json.loads(path.read_text())
+        change(document)
+        path.write_text(json.dumps(document))
+        with pytest.raises(InputError, match="cannot be read"):
+            load_report(path)
 
     @pytest.mark.parametrize(
         ("shape", "index"),

@@ -109,22 +109,31 @@ def command(
     """
     flags = ManyFlags(**many)
     if model is None:
-        asked.refuse_single(allowed="force")
+        asked.refuse_single("force", "sign")
         if page is not None:
             raise InputError("--page goes with a MODEL", "trtconv report FOLDER writes one page about many engines.")
         quantizing.refuse_single()
-        return _build_listed(flags, asked.values["force"], farming)
+        return _build_listed(flags, {name: asked.values[name] for name in ("force", "sign")}, farming)
     listing, requests = _requests(asked, model, flags)
+    requests = [_measured_on(request, quantizing) for request in requests]
     farm = farm_of(farming, listing)
     if farm is not None:
         return _build_on_farm(farm, requests, flags, listing, only=quantizing.values["data"] is page is None)
-    if quantizing.values["data"] is not None:
+    if quantizing.values["data"] is not None and requests[0].precision != "auto":
         return _quantize_and_build(flags, requests, quantizing, page)
     if len(requests) > 1:
         if page is not None:
             raise InputError(f"{model} has several targets, and --page writes of one", "Add --target.")
         return each_of(requests, flags, listing)
     return _build_here(flags, requests[0], page)
+
+
+def _measured_on(request: BuildRequest, quantizing: options.Asked[Quantizing]) -> BuildRequest:
+    """Returns a request whose types are found by measuring, with the samples and the tolerance of the command line."""
+    if request.precision != "auto":
+        return request
+    given = quantizing.given & {"data", "preprocess", "tolerance"}
+    return dataclasses.replace(request, **{name: quantizing.values[name] for name in given})
 
 
 def _build_here(flags: ManyFlags, request: BuildRequest, page: str | None) -> Outcome:
@@ -145,11 +154,11 @@ def _build_here(flags: ManyFlags, request: BuildRequest, page: str | None) -> Ou
     return Outcome(render, report.exit_code)
 
 
-def _build_listed(flags: ManyFlags, force: bool, farming: options.Asked[FarmRequest]) -> Outcome:
-    """Builds every model of the configuration."""
+def _build_listed(flags: ManyFlags, said: dict[str, Any], farming: options.Asked[FarmRequest]) -> Outcome:
+    """Builds every model of the configuration; `said` is what holds for all of them."""
     config = whole(flags)
     folder = timing_folder()
-    builds = [dataclasses.replace(build, force=force, timing_folder=folder) for build in config.builds]
+    builds = [dataclasses.replace(build, timing_folder=folder, **said) for build in config.builds]
     farm = farm_of(farming, config)
     return each_of(builds, flags, config) if farm is None else build_on(farm, builds, flags, config)
 
@@ -164,8 +173,9 @@ def _build_on_farm(
 
 def _check_page(page: Path, request: BuildRequest) -> None:
     """Checks, before anything is built, that a page can be written and replaces nothing that belongs to the build."""
-    if real_path(page) in [real_path(path) for path in (request.engine_path, request.report_path, request.model)]:
-        raise InputError(f"--page {page} is the engine, its report or the model", "Write --page FILE.html.")
+    taken = (request.engine_path, request.report_path, request.model, *([] if request.sign is None else [request.sign]))
+    if real_path(page) in map(real_path, taken):
+        raise InputError(f"--page {page} is the engine, its report, the model or a key", "Write --page FILE.html.")
     check_writable(page)
 
 
@@ -189,7 +199,7 @@ def _quantize_and_build(
     if len(requests) > 1:
         raise InputError(f"{request.model} has several targets, and --data quantises it for one", "Add --target.")
     if request.precision != "int8":
-        raise InputError("--data goes with --precision int8", "Add it, or leave out --data.")
+        raise InputError("--data goes with --precision int8 or auto", "Add it, or leave out --data.")
     if page is not None:
         _check_page(Path(page), request)
     follow_log()

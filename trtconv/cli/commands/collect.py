@@ -11,6 +11,7 @@ import click
 from trtconv.cli import options
 from trtconv.cli.commands.many import ManyFlags, told, whole
 from trtconv.cli.process.outcome import Command, Outcome
+from trtconv.core.errors import InputError
 
 if TYPE_CHECKING:
     from trtconv.core.requests.build import BuildRequest
@@ -45,6 +46,9 @@ def command(folders: tuple[str, ...], **many: Any) -> Outcome:
     from trtconv.engine.farm.store import Store
 
     flags = ManyFlags(**many)
+    missing = next((folder for folder in folders if not Path(folder).is_dir()), None)
+    if missing is not None:
+        raise InputError(f"{missing}: no such folder", "Give the folders that trtconv run-job wrote to.")
     config = whole(flags)
     stores = [Store(Path(folder)) for folder in folders]
     return told([_take(request, stores) for request in config.builds], flags, config)

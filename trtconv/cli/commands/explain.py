@@ -9,6 +9,7 @@ import click
 from trtconv.cli import options
 from trtconv.cli.process.isolated import IsolatedCommand
 from trtconv.cli.process.outcome import Outcome
+from trtconv.cli.progress import show_progress
 from trtconv.core.requests.explain import ExplainRequest
 
 
@@ -52,7 +53,8 @@ def command(asked: options.Asked[ExplainRequest], model: str, node: str | None, 
     """
     from trtconv.explainer.node import explain
 
-    report = explain(asked.request(model=Path(model), node=node or ""))
+    with show_progress(quiet=True) as progress:
+        report = explain(asked.request(model=Path(model), node=node or ""), progress)
     if output_format == "json":
         from trtconv.cli.formats.json import render
 

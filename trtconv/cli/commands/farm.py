@@ -17,11 +17,13 @@ from trtconv.core.text import clean
 @click.command(
     "farm",
     cls=Command,
-    short_help="Make the keys of a farm, or run its scheduler.",
+    short_help="Make the keys of a farm, or of signatures, or run a farm's scheduler.",
     epilog="""\b
 Examples:
   Keys, once; ca.pem and worker.pem go to scheduler and workers, ca.pem and client.pem to who builds:
     trtconv farm keys keys
+  A pair of keys for build --sign private.pem, and verify --key public.pem:
+    trtconv farm signing-keys mine
   The scheduler, on a machine that all others reach:
     trtconv farm scheduler tls://0.0.0.0:8786 --keys keys
 
@@ -29,20 +31,21 @@ Examples:
 Exit status: 0 done; 2 a bad address or folder, or no keys; 4 the packages of a farm are missing; 130 interrupted.
 """,
 )
-@click.argument("what", metavar="keys|scheduler", type=click.Choice(["keys", "scheduler"]))
+@click.argument("what", metavar="keys|signing-keys|scheduler", type=click.Choice(["keys", "signing-keys", "scheduler"]))
 @click.argument("place", metavar="DIR|ADDRESS")
 @options.asking(FarmAccess)
 @options.quiet_option
 def command(asked: options.Asked[FarmAccess], what: str, place: str, quiet: bool) -> Outcome:
-    """Make the keys of a farm, or run its scheduler.
+    """Make the keys of a farm, or of signatures, or run a farm's scheduler.
 
     The scheduler is Dask's own, which never tries a job on a second machine where it took down the first, and shows
     no web page. docs/farm.md says who can do what in a farm.
     """
-    if what == "keys":
-        from trtconv.engine.farm.keys import make_keys
+    if what != "scheduler":
+        from trtconv.engine.farm.keys import make_keys, make_signing_keys
 
-        return Outcome("\n".join(clean(f"wrote {path}") for path in make_keys(Path(place))))
+        make = make_keys if what == "keys" else make_signing_keys
+        return Outcome("\n".join(clean(f"wrote {path}") for path in make(Path(place))))
     from trtconv.engine.farm.worker import schedule
 
     def ready(text: str) -> None:

@@ -11,6 +11,7 @@ from trtconv.cli import options
 from trtconv.cli.process.outcome import Command, Outcome
 from trtconv.cli.timing_folder import timing_folder
 from trtconv.core.errors import EnvironmentMissing, InputError
+from trtconv.core.files import read_plain
 from trtconv.core.text import clean, indented
 
 
@@ -40,6 +41,7 @@ def command(job: str, out: str, gpu: str | None, output_format: str) -> Outcome:
     JOB.json lies in the folder that plan wrote, which has its files. The result goes into the folder OUT, as many as
     there are jobs; trtconv collect takes them in where trtconv.toml is. A job that OUT has the engine of is done.
     """
+    from trtconv.cli.formats.json import render
     from trtconv.engine.farm.job import BuildJob
     from trtconv.engine.farm.machines import choose
     from trtconv.engine.farm.running import JobRunner
@@ -48,15 +50,16 @@ def command(job: str, out: str, gpu: str | None, output_format: str) -> Outcome:
 
     path = Path(job)
     try:
-        made = BuildJob.read(path.read_bytes())
+        made = BuildJob.read(read_plain(path))
     except OSError as error:
         raise InputError(f"{job} cannot be read: {error.strerror or error}", "Give a job of plan --write.") from error
     if made.name != path.stem:
         raise InputError(f"{job} was changed: what it says has the name {made.name}", "Plan again.")
     store = Store(Path(out))
-    before = store.result(made.name)
-    if isinstance(before, dict) and before.get("error") is None and set(made.then) <= set(before.get("then") or ()):
-        return Outcome(clean(f"{out} has the result of {made.name}"))
+    before = store.finished(made.name, made.then)
+    if before is not None:
+        said = clean(f"{out} has the result of {made.name}")
+        return Outcome(render({**before, "exit_code": 0}) if output_format == "json" else said)
     machine = look(gpu)
     choice = choose(made.target, [machine])
     if choice is None or made.version not in (None, choice.version):
@@ -73,8 +76,6 @@ def command(job: str, out: str, gpu: str | None, output_format: str) -> Outcome:
     failed, codes = document["error"], [each["exit_code"] for each in document["then"].values()]
     code = failed["exit_code"] if failed else max(document["report"]["exit_code"], *codes, 0)
     if output_format == "json":
-        from trtconv.cli.formats.json import render
-
         return Outcome(render({**document, "exit_code": code}), code)
     said = failed["message"] if failed else f"{'built' if engine else 'no engine for'} {made.target or 'auto'}"
     return Outcome("\n".join(indented(f"{made.name}: {said}", "  ", "")), code)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from trtconv.cli.formats.mix import mix_text
 from trtconv.cli.formats.wording import byte_size, count, memory_lines, shape_text, table
 from trtconv.core.dims import ShapeProfile
 from trtconv.core.findings import Finding, Ignored, Location, summarize, worst
@@ -190,6 +191,7 @@ def build_text(report: BuildReport, verbose: bool = False) -> str:
         findings_text(leading(str(report.model["path"])), told, verbose),
         "\n".join(_mended_lines(mended)),
         "\n".join(ignored_lines(report.ignored)),
+        mix_text(report.mix) if report.mix else "",
         "\n".join(_io(report.io)),
         _seconds(report.seconds),
         "\n".join(_proof_lines(report.proof)),

@@ -16,8 +16,8 @@ from types import FrameType
 from typing import Any
 
 from trtconv.cli.process import signals, status
-from trtconv.cli.process.rations import Ration
 from trtconv.core.errors import BuildFailed
+from trtconv.core.rations import Ration
 from trtconv.core.text import BAR, clean, guarded
 
 LOG_LINES = 500
@@ -108,9 +108,10 @@ def watch(child: Child, held: set[int], arguments: list[str], params: dict[str, 
         Terminated: The same for SIGTERM.
     """
     kills = _out_of_memory_kills()
+    models = params.get("models") or [params.get("model") or params.get("file") or ""]
     with _signals_passed_on(child) as asked:
         signal.pthread_sigmask(signal.SIG_SETMASK, held)
-        ended = _listen(child, asked, Ration(child.pid, params))
+        ended = _listen(child, asked, Ration(child.pid, models))
     if asked:
         # What the child had started may still be writing.
         _clean_up(child)

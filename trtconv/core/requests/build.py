@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,11 @@ from trtconv.core.errors import InputError
 from trtconv.core.files import report_beside, source_checksum, with_ending
 from trtconv.core.findings import Finding, Ignored, Severity
 from trtconv.core.frozen import frozen
-from trtconv.core.options import group, option, reported
+from trtconv.core.options import Option, group, option, reported
 from trtconv.core.requests.common import (
     DIMS,
     FAIL_ON,
+    NODE_PRECISIONS,
     PRECISION,
     PROFILES,
     PROVE,
@@ -32,6 +33,7 @@ from trtconv.core.requests.common import (
 )
 from trtconv.core.requests.forms import CHECKSUM, checksum
 from trtconv.core.requests.rewrite import Edit, Skip
+from trtconv.core.requests.tuned import Tuned
 from trtconv.core.selection import Selection
 from trtconv.core.target import Target
 
@@ -53,12 +55,65 @@ def _split(text: str | int) -> str:
     )
 
 
+def _node_precisions(texts: Sequence[str]) -> Mapping[str, str]:
+    """Reads `--node-precision`.
+
+    Raises:
+        InputError: One is not NODE=TYPE.
+    """
+    found = {}
+    for text in texts:
+        name, _, kind = text.rpartition("=")
+        if not name or kind not in NODE_PRECISIONS:
+            raise InputError(
+                f"--node-precision {text!r} is not NODE=TYPE", f"TYPE is one of {', '.join(NODE_PRECISIONS)}."
+            )
+        found[name] = kind
+    return found
+
+
 @frozen
 class BuildSettings:
     """What of a request decides what the engine is."""
 
     _: dataclasses.KW_ONLY
     precision: str = PRECISION
+    node_precisions: Mapping[str, str] = option(
+        "--node-precision",
+        "Compute a node in another type than --precision says: fp32, fp16 or bf16. Repeatable.",
+        metavar="NODE=TYPE",
+        many=True,
+        default={},
+        read=_node_precisions,
+        write=lambda types: [f"{name}={kind}" for name, kind in types.items()],
+        key="node-precisions",
+        schema={"type": "object", "additionalProperties": {"type": "string", "enum": list(NODE_PRECISIONS)}},
+        load=dict,
+        about="Node to the type that it is computed in, whatever precision says: fp32, fp16 or bf16.",
+    )
+    tolerance: float = Option(
+        1e-3,
+        settings={
+            "tolerance": {
+                "type": "number",
+                "minimum": 0,
+                "description": "Error (rms) that precision auto may make of an output, over its values; usually 0.001.",
+            }
+        },
+    )  # type: ignore[assignment]
+    data: str | None = Option(
+        None,
+        settings={
+            "data": {
+                "type": "string",
+                "description": "Folder or .npz file of samples that precision auto measures on; default: random ones.",
+            }
+        },
+    )  # type: ignore[assignment]
+    preprocess: str | None = Option(
+        None,
+        settings={"preprocess": {"type": "string", "description": "What becomes of images in data, as --preprocess."}},
+    )  # type: ignore[assignment]
     rewrite: bool = REWRITE
     requantize: bool = REQUANTIZE
     rounded: bool = option(
@@ -84,6 +139,14 @@ class BuildSettings:
     options: BuilderOptions = group(
         BuilderOptions, "options", "How TensorRT's builder works, as the flags of build of the same names."
     )
+    tune: bool = option(
+        "--tune",
+        "Time the forms that the rewrite of a transposed convolution can take on the GPU here, and take the fastest; "
+        "what was measured is kept beside the timing cache.",
+        default=False,
+        key="tune",
+        about="Time the forms of transposed convolutions on the GPU, and take the fastest; default: false.",
+    )
     cast_interface: bool = option(
         "--cast-io",
         "Give inputs and outputs the precision too; they keep theirs otherwise.",
@@ -103,6 +166,7 @@ class BuildPlan(BuildSettings):
         asked: The profiles before rounding and splitting; None where nothing of the kind was asked for.
         cast_by: Versions of what a cast depends on; empty where the graph is not cast.
         timing_cache: File of the timing cache, which does not decide what the engine is; None for none.
+        sampled: SHA-256 of the samples that the types are chosen on; empty where they are not, or are random.
     """
 
     target: Target
@@ -110,6 +174,7 @@ class BuildPlan(BuildSettings):
     asked: tuple[ShapeProfile, ...] | None = None
     cast_by: Mapping[str, str] = dataclasses.field(default_factory=dict)
     timing_cache: Path | None = None
+    sampled: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Returns the plan as plain JSON values."""
@@ -118,6 +183,7 @@ class BuildPlan(BuildSettings):
             "target": str(self.target),
             **reported(self, BuildSettings),
             "cast_by": dict(self.cast_by),
+            "sampled": self.sampled,
             "dims": plain([profile.dims for profile in asked]),
             "values": plain([profile.values for profile in asked]),
         }
@@ -126,8 +192,8 @@ class BuildPlan(BuildSettings):
 @frozen
 class BuildReport(
     Document,
-    keys="schema trtconv source model plan profiles dims lattice notes cast edits skipped findings ignored proof "
-    "runtime worker engine seconds io inputs up_to_date exit_code",
+    keys="schema trtconv source model plan profiles dims lattice notes tuned mix cast edits skipped findings ignored "
+    "proof runtime worker engine seconds io inputs up_to_date signature exit_code",
 ):
     """What a build did. `to_json` is the document beside the engine; its keys are documented in docs/reports.md.
 
@@ -146,10 +212,13 @@ class BuildReport(
         lattice: The sizes that the network accepts, as `trtconv sizes` tells them; None where there is none to tell.
         notes: What was done to the profiles, in words.
         inputs: The model's inputs with the names of their dimensions.
+        mix: The types that `--precision auto` found, and what they cost; None where it was not asked.
+        tuned: What `--tune` chose.
         cast: How the graph was cast to the precision, and how far it is from the model; None where it was not.
         ignored: Findings that were asked to be left out.
         proof: What was proven of the parsed network; None where nothing was to be.
         worker: Name of the machine of a farm that built it; None for this one.
+        signature: Of all the others; None where none was asked for.
     """
 
     model: dict[str, Any]
@@ -166,10 +235,13 @@ class BuildReport(
     lattice: dict[str, Any] | None = None
     notes: tuple[str, ...] = ()
     inputs: tuple[InputSpec, ...] = ()
+    tuned: tuple[Tuned, ...] = ()
     cast: dict[str, Any] | None = None
+    mix: dict[str, Any] | None = None
     ignored: tuple[Ignored, ...] = ()
     proof: dict[str, Any] | None = None
     worker: str | None = None
+    signature: str | None = None
 
     @property
     def profiles(self) -> tuple[ShapeProfile, ...]:
@@ -210,7 +282,9 @@ class BuildReport(
             plan=dataclasses.replace(self.plan, profiles=profiles_from_json(old)),
             lattice=old["lattice"],
             notes=tuple(old["notes"]),
+            tuned=tuple(decoded(Tuned, each) for each in old["tuned"]),
             cast=old["cast"],
+            mix=old.get("mix"),
             ignored=tuple(Ignored(decoded(Finding, each), each["reason"]) for each in old["ignored"]),
             proof=old["proof"],
             worker=old.get("worker"),
@@ -259,6 +333,13 @@ class BuildRequest(BuildSettings, Paths):
     selection: Selection = SELECTION._replace(flags=())
     report: Path | None = option(
         "--report", "Where the report goes. Default: ENGINE.json.", metavar="FILE", default=None
+    )
+    sign: Path | None = option(
+        "--sign",
+        "Sign engine and report with this private Ed25519 key (PEM). What is there and is not signed by it is built "
+        "again.",
+        metavar="KEY",
+        default=None,
     )
     prove: str = PROVE
     force: bool = option("--force", "Build even where model, plan and runtime have not changed.", default=False)

@@ -10,10 +10,12 @@ from typing import Any
 from trtconv.core.dims import InputSpec, Range, ShapeProfile, times
 from trtconv.core.encode import SCHEMA, decoded
 from trtconv.core.errors import InputError
+from trtconv.core.files import read_plain
 from trtconv.core.frozen import frozen
 from trtconv.core.requests.build import profiles_from_json
-from trtconv.core.requests.common import PRECISIONS
+from trtconv.core.requests.common import NODE_PRECISIONS, PRECISIONS
 from trtconv.core.requests.forms import read_report
+from trtconv.core.requests.tuned import tuned_forms
 from trtconv.core.target import FAMILIES
 
 
@@ -36,6 +38,11 @@ class SavedReport:
         """The model's inputs with the names of their dimensions; empty where an older trtconv wrote the report."""
         listed = self.document.get("inputs") or ()
         return tuple(decoded(InputSpec, each) for each in listed)
+
+    @property
+    def forms(self) -> dict[str, str]:
+        """The forms that `--tune` chose, by node."""
+        return tuned_forms(self.document)
 
     def profile_for(self, shapes: Mapping[str, Sequence[int]]) -> int:
         """Returns the index of the profile to run inputs of these shapes with.
@@ -105,7 +112,7 @@ def load_report(path: str | Path) -> SavedReport:
     """
     path = Path(path)
     try:
-        document = read_report(path.read_bytes())
+        document = read_report(read_plain(path))
     except OSError as error:
         raise InputError(
             f"{path} cannot be read: {error.strerror}", "Give the .json file beside the engine."
@@ -119,29 +126,53 @@ def load_report(path: str | Path) -> SavedReport:
         profiles = profiles_from_json(document)
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, InputError) as error:
         raise InputError(f"{path} is no report of a build: its profiles cannot be read", hint) from error
-    foreign = next(_foreign(document), None)
+    foreign = "profiles" if _uneven(profiles) else next(_foreign(document), None)
     if foreign is not None:
         raise InputError(f"{path} is no report of a build: its {foreign} cannot be read", hint)
     return SavedReport(path, document, profiles)
 
 
+_PARTS: dict[str, set[str]] = {
+    "model": {"path", "sha256"},
+    "plan": {"target", "precision"},
+    "runtime": {"family", "version", "gpu"},
+    "engine": {"path", "sha256", "bytes"},
+    "mix": set(),
+}
+"""Parts of a report, and what each has where it is there."""
 _LISTED = {
     "inputs": ("name", "dtype", "dims"),
     "io": ("kind", "name", "dtype", "shape"),
     "edits": ("node", "what"),
     "findings": ("code",),
+    "tuned": ("node", "form"),
 }
 """Lists of a report, and what each of their entries has."""
 
 
+def _uneven(profiles: Sequence[ShapeProfile]) -> bool:
+    """Whether profiles are not all of the same inputs, with as many sizes in min, opt and max."""
+    ranks = [
+        {name: {len(shapes.min), len(shapes.opt), len(shapes.max)} for name, shapes in profile.inputs.items()}
+        for profile in profiles
+    ]
+    return any(each != ranks[0] or any(len(found) > 1 for found in each.values()) for each in ranks)
+
+
 def _foreign(document: Mapping[str, Any]) -> Iterator[str]:
     """Yields the parts of a report that `trtconv build` writes otherwise; parts may be missing."""
-    parts = {key: document.get(key) or {} for key in ("model", "plan", "runtime", "engine")}
-    yield from (key for key, part in parts.items() if not isinstance(part, dict))
+    parts = {key: document.get(key) or {} for key in _PARTS}
+    yield from (
+        key for key, part in parts.items() if not isinstance(part, dict) or (part and _PARTS[key] - part.keys())
+    )
     if not isinstance(parts["plan"].get("options") or {}, dict):
         yield "options"
-    if parts["plan"].get("precision", PRECISIONS[0]) not in PRECISIONS:
-        yield "precision"
+    for part in (parts["plan"], parts["mix"]):
+        nodes = part.get("node_precisions") or {}
+        if not isinstance(nodes, dict) or not all(kind in NODE_PRECISIONS for kind in nodes.values()):
+            yield "node_precisions"
+        if part.get("precision", PRECISIONS[0]) not in PRECISIONS:
+            yield "precision"
     if parts["runtime"].get("family", "rtx") not in FAMILIES:
         yield "runtime"
     for key, names in _LISTED.items():

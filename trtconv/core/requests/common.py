@@ -22,7 +22,9 @@ from trtconv.core.options import Flag, Option, option
 from trtconv.core.selection import Selection
 from trtconv.core.target import Target
 
-PRECISIONS = ("as-is", "fp16", "bf16", "int8")
+PRECISIONS = ("as-is", "fp16", "bf16", "int8", "auto")
+NODE_PRECISIONS = ("fp32", "fp16", "bf16")
+"""What single nodes can be computed in."""
 PROOFS = ("none", "quick", "full")
 """How much is proven: nothing; one size of each kind, as long as it is cheap; min, opt and max of every profile."""
 
@@ -170,7 +172,7 @@ TARGET: Any = option(
 PRECISION: Any = option(
     "--precision",
     "What to compute in; the same meaning in every TensorRT version. as-is: as the model says; int8: its quantised "
-    "layers in int8, the rest in float16.",
+    "layers in int8, the rest in float16; auto: the fastest mix of types within --tolerance, measured on --data.",
     takes=PRECISIONS,
     default="as-is",
     key="precision",

@@ -21,6 +21,12 @@ TRUST: Any = option(
     "Load an engine that has no report, or another one. Loading an engine runs code that is in it.",
     default=False,
 )
+KEY: Any = option(
+    "--key",
+    "Public key (PEM) whose owner must have signed the engine (build --sign); it is then trusted.",
+    metavar="PUB",
+    default=None,
+)
 TIME_LIMIT: Any = option(
     "--time-limit",
     "Seconds after which it ends, whatever it is at.",
@@ -115,6 +121,7 @@ class VerifyRequest(Paths):
     limits: Limits = group(Limits)
     bisect: bool = option("--bisect", "On failure, look for the first tensor that diverges.", default=False)
     trust: bool = TRUST
+    key: Path | None = KEY
     require_engine: bool = option(
         "--require-engine", "Fail (exit 4) where the engine cannot be run here, as without a GPU.", default=False
     )
@@ -253,6 +260,7 @@ class BenchRequest(Paths):
         default=None,
     )
     trust: bool = TRUST
+    key: Path | None = KEY
     seconds: float = TIME_LIMIT
 
 
@@ -316,6 +324,7 @@ class RunRequest(Paths):
     output: Path = option("-o --output", "Where the outputs go, by name.", metavar="OUT.npz", default=None)
     report: Path | None = REPORT
     trust: bool = TRUST
+    key: Path | None = KEY
     seconds: float = TIME_LIMIT
 
 
@@ -334,6 +343,7 @@ class InspectRequest(Paths):
     report: Path | None = REPORT
     times: bool = option("--no-times", "Do not run the engine to time its layers.", default=True)
     trust: bool = TRUST
+    key: Path | None = KEY
     seconds: float = TIME_LIMIT.defaulting(120)
 
 
@@ -352,4 +362,5 @@ class WarmRequest(Paths):
     dims: Bounds = _dims("Run at these sizes instead of those of the profiles; NAME=N is one size. Repeatable.")
     report: Path | None = REPORT
     trust: bool = TRUST
+    key: Path | None = KEY
     seconds: float = TIME_LIMIT

@@ -50,7 +50,7 @@ class SizeRule(Document, keys="min max step? offset offsets=remainders valid=lis
         min: Smallest size known to be valid, within the bounds that were asked for.
         max: Largest likewise; None: no bound was asked for and none met.
         valid: Every valid size that was met, where they follow no step.
-        tied: Another dimension that must change with it by the same amount.
+        tied: Another dimension that must change with it: by as many steps.
         blame: The line that refuses the first other size.
         asked: The bounds that were asked for.
         narrowed: The line that refuses the asked bounds' end, where one does.
@@ -81,7 +81,7 @@ class SizeRule(Document, keys="min max step? offset offsets=remainders valid=lis
         """Returns the rule in words: "height must be a multiple of 8: from `...` at unet.py:31"."""
         said = [f"{self.name} {self._must()}"]
         if self.tied:
-            said.append(f"and differ from {self.tied} as in the example" if not self.baked else "")
+            said.append(f"and change with {self.tied}" if not self.baked else "")
         text = " ".join(part for part in said if part)
         return f"{text}: from {self.blame}" if self.blame else text
 

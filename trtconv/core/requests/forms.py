@@ -11,6 +11,8 @@ from trtconv.core.errors import InputError
 
 CHECKSUM = "body_sha256"
 """Key of a report under which the checksum of the others stands. No signature: who changes both is not noticed."""
+SIGNATURE = "signature"
+"""Key of a report under which a signature of that checksum may stand (core/signatures.py)."""
 _NUMBER = (int, float)
 _DIMS = [(int, str, type(None))]
 _FILE = {"path": str, "sha256": str, "bytes": int}
@@ -32,6 +34,7 @@ REPORT: dict[Any, Any] = {
     "dims": [{str: str}],
     "lattice": (_LATTICE, type(None)),
     "notes": [str],
+    "tuned": [{"node": str, "layer": str, "form": str, "usual": str, "us": {str: (*_NUMBER, type(None))}}],
     "edits": [{"pass": str, "node": str, "what": str}],
     "skipped": [{"pass": str, "node": str, "reason": str}],
     "findings": [{str: object}],
@@ -43,6 +46,7 @@ REPORT: dict[Any, Any] = {
     "io": [{"name": str, "kind": str, "dtype": str, "shape": _DIMS}],
     "inputs": [{"name": str, "dtype": str, "dims": _DIMS}],
     "exit_code": int,
+    SIGNATURE: (str, type(None)),
 }
 """What the report of a build looks like, as far as anything is read from it; keys that are left out are not missed."""
 _DEEPEST = 50
@@ -87,6 +91,6 @@ def read_report(data: bytes) -> dict[str, Any]:
 
 
 def checksum(document: Mapping[str, Any]) -> str:
-    """Returns the SHA-256 of all of a document but its checksum."""
-    rest = {key: value for key, value in document.items() if key != CHECKSUM}
+    """Returns the SHA-256 of all of a document but its checksum and its signature."""
+    rest = {key: value for key, value in document.items() if key not in (CHECKSUM, SIGNATURE)}
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()

@@ -19,9 +19,10 @@ _QUIET = {
     "distributed.scheduler.http.routes": [],
     "distributed.worker.http.routes": [],
     "distributed.comm.timeouts.connect": "5s",
+    "distributed.admin.low-level-log-length": 10,
 }
 """What of Dask's configuration is ours to say: a worker that dies is not followed by a second one, and no web server
-tells strangers what is built."""
+tells strangers what is built. Its logs keep messages whole, and each of ours holds a model."""
 
 
 def dask() -> Any:

@@ -33,6 +33,10 @@ _GRACE_SECONDS = 10.0
 _CLOSE_SECONDS = 3.0
 
 
+Outcome = tuple[Any, bytes] | str
+"""The result of a job and its engine, or why nothing came back."""
+
+
 @dataclasses.dataclass
 class _Sent:
     """A job on its way, for one request or more that ask the same."""
@@ -68,7 +72,7 @@ class Farm:
                 "Start one: trtconv farm scheduler ADDRESS; or check the address and the keys.",
             ) from error
         self._sent: dict[str, _Sent] = {}
-        self._done: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._done: queue.SimpleQueue[tuple[str, Outcome]] = queue.SimpleQueue()
         self._missed: dict[str, float] = {}
 
     def machines(self) -> list[Machine]:
@@ -129,8 +133,8 @@ class Farm:
 
     def _stored(self, waiting: Waiting) -> Result | None:
         """Takes what was built before out of the store; what is no good there is built again."""
-        document = None if self._store is None else self._store.result(waiting.job.name)
-        if self._store is None or document is None or not set(self._then) <= set(document.get("then") or ()):
+        document = None if self._store is None else self._store.finished(waiting.job.name, self._then)
+        if self._store is None or document is None:
             return None
         with contextlib.suppress(InputError):
             found = waiting.take(document, self._store.get, _worker(document))
@@ -165,22 +169,25 @@ class Farm:
             pure=True,
         )
         self._sent[key] = _Sent([(index, waiting)], choice, future)
-        future.add_done_callback(self._done.put)
+        # In the thread of Dask's that calls back: what it fetches comes while the last one is written.
+        future.add_done_callback(self._fetch)
+
+    def _fetch(self, future: Any) -> None:
+        self._done.put((future.key, self._outcome(future)))
+        # Else scheduler and client keep the model until Python looks for cycles.
+        future.release()
 
     def _finish(self) -> Generator[tuple[int, Result], None, None]:
-        """Waits a moment for a job to end, and takes its result."""
+        """Waits a moment for a result, and takes it."""
         with contextlib.suppress(queue.Empty):
-            future = self._done.get(timeout=0.5)
-            sent = self._sent.pop(future.key, None)
+            key, outcome = self._done.get(timeout=0.5)
+            sent = self._sent.pop(key, None)
             if sent is None:
                 return
-            outcome = self._outcome(future)
-            # Else scheduler and client keep the model until Python looks for cycles.
-            future.release()
             for index, waiting in sent.asking:
                 yield index, self._take(waiting, outcome)
 
-    def _outcome(self, future: Any) -> tuple[Any, bytes] | str:
+    def _outcome(self, future: Any) -> Outcome:
         """Returns the result and the engine that came back, or why nothing did."""
         import json
 
@@ -195,7 +202,7 @@ class Farm:
             # Whatever Dask, or a worker that is none of ours, makes of it: it is one job.
             return f"nothing came back from the farm: {clean(f'{type(error).__name__}: {error}')}"
 
-    def _take(self, waiting: Waiting, outcome: tuple[Any, bytes] | str) -> Result:
+    def _take(self, waiting: Waiting, outcome: Outcome) -> Result:
         if isinstance(outcome, str):
             return waiting.failed(outcome, "Build it again; where it happens again, build it by itself.")
         document, engine = outcome

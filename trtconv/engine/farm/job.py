@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -69,7 +70,15 @@ class BuildJob:
             model: Its model, as it was loaded.
             version: Full version of the TensorRT that is to build, where it is known.
             then: What is done with the engine.
+
+        Raises:
+            InputError: It is measured on samples, which do not travel.
         """
+        if request.data is not None:
+            raise InputError(
+                f"{request.data}: the samples of precision auto are on this machine alone",
+                "Build it here once, and pin the types that it finds: node-precisions in trtconv.toml.",
+            )
         folder = model.path.parent
         data = {file.relative_to(folder).as_posix(): _file(file) for file in model.external_files}
         return cls(_file(model.path), data, to_settings(request, BuildRequest), version, then)
@@ -89,11 +98,20 @@ class BuildJob:
             raise InputError(f"the job is no JSON: {str(error)[:200]}", hint) from error
         if not fits(document, _FORM) or document.keys() != _FORM.keys() or not set(document["then"]) <= set(AFTERWARDS):
             raise InputError("it is no job", hint)
+        if any({"sha256", "bytes"} - file.keys() for file in (document["model"], *document["data"].values())):
+            raise InputError("it is no job: it has a file without a name", hint)
         if fault := settings_fault(document["build"]) or _path_fault(document["data"]):
             raise InputError(f"it is no job: {fault}", hint)
         made = cls(
             **{key: document[key] for key in _FORM if key not in ("schema", "then")}, then=tuple(document["then"])
         )
+        try:
+            data = made.request(Path("engine")).data
+        except (InputError, ValueError) as error:
+            raise InputError(f"it is no job: {str(error)[:200]}", hint) from error
+        if data is not None:
+            # It may name code.
+            raise InputError("it is no job: it has samples, which do not travel", hint)
         if (made.trtconv, made.source) != (__version__, source_checksum()):
             raise EnvironmentMissing(
                 f"the job was made by trtconv {made.trtconv} ({made.source}), and this is {__version__} "
@@ -173,6 +191,10 @@ def _path_fault(names: Mapping[str, Any]) -> str:
         parts = PurePosixPath(name).parts
         if not parts or name.startswith("/") or {"..", "."} & set(parts) or "\\" in name or "\0" in name or ":" in name:
             return f"{name!r} is no path inside a folder"
+        try:
+            os.fsencode(name)
+        except UnicodeEncodeError:
+            return f"{name!r} is no name of a file"
     return ""
 
 

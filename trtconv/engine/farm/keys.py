@@ -1,9 +1,10 @@
-"""Makes the keys of a farm: a certificate authority of its own, and a key for each side."""
+"""Makes the keys of a farm: a certificate authority of its own, and a key for each side; and pairs to sign with."""
 
 from __future__ import annotations
 
 import datetime
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,21 +32,40 @@ def make_keys(folder: Path) -> list[Path]:
         InputError: The folder has files, or cannot be written.
         EnvironmentMissing: The package cryptography is not installed.
     """
-    try:
-        from cryptography.hazmat.primitives.asymmetric import ec
-    except ImportError as error:
-        raise EnvironmentMissing(
-            f"keys take the package cryptography: {error}", "Install it: pip install 'trtconv[farm]'."
-        ) from error
+    ec = _algorithms().ec
     authority = ec.generate_private_key(ec.SECP256R1())
     made = {CA: _pem(_certificate("trtconv farm", authority, authority, is_authority=True))}
     for name in (CLIENT, WORKER):
         key = ec.generate_private_key(ec.SECP256R1())
         made[name] = _secret(key) + _pem(_certificate(f"trtconv farm {name.removesuffix('.pem')}", key, authority))
+    return _written(folder, made)
+
+
+def make_signing_keys(folder: Path) -> list[Path]:
+    """Writes a pair of Ed25519 keys into a new folder: the private one signs engines, the public one is for all.
+
+    Args, Returns and Raises are those of `make_keys`.
+    """
+    key = _algorithms().ed25519.Ed25519PrivateKey.generate()
+    return _written(folder, {"private.pem": _secret(key), "public.pem": _public(key)})
+
+
+def _algorithms() -> Any:
+    try:
+        from cryptography.hazmat.primitives import asymmetric
+        from cryptography.hazmat.primitives.asymmetric import ec, ed25519  # noqa: F401
+    except ImportError as error:
+        raise EnvironmentMissing(
+            f"keys take the package cryptography: {error}", "Install it: pip install 'trtconv[farm]'."
+        ) from error
+    return asymmetric
+
+
+def _written(folder: Path, made: Mapping[str, bytes]) -> list[Path]:
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         if any(folder.iterdir()):
-            raise InputError(f"{folder} has files", "Give a new folder: keys of a farm belong together.")
+            raise InputError(f"{folder} has files", "Give a new folder: keys that are made together belong together.")
         for name, data in made.items():
             handle = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(handle, "wb") as file:
@@ -104,4 +124,11 @@ def _secret(key: Any) -> bytes:
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
     data: bytes = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return data
+
+
+def _public(key: Any) -> bytes:
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+    data: bytes = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     return data

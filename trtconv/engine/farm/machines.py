@@ -77,9 +77,12 @@ def read_machine(text: Any, name: str) -> Machine | None:
         document = json.loads(text)
     except (ValueError, TypeError, RecursionError):
         return None
-    if not fits(document, _FORM) or document.keys() < _FORM.keys():
+    if not fits(document, _FORM) or not document.keys() >= _FORM.keys():
         return None
-    runtimes = tuple(_runtime(each) for each in document["runtimes"])
+    try:
+        runtimes = tuple(_runtime(each) for each in document["runtimes"])
+    except LookupError:
+        return None
     said = {key: document[key] for key in ("driver", "cast_by", "trtconv", "source")}
     return Machine(runtimes, tuple(document["labels"][:MOST_LABELS]), name=clean(name), **said)
 

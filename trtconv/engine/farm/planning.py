@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trtconv.core.errors import EnvironmentMissing, InputError, TrtconvError
+from trtconv.core.files import read_plain
 from trtconv.core.frozen import frozen
 from trtconv.core.gpus import gpu_labels
 from trtconv.core.requests.build import BuildReport, BuildRequest
@@ -50,8 +51,8 @@ class Planned:
         request = self.request
         told = {"model": str(request.model), "target": str(request.target or "auto"), "state": self.state}
         name = None if self.waiting is None else self.waiting.job.name
-        why = None if self.error is None else self.error.message
-        return {**told, "key": name, "engine": str(request.engine_path), "error": why}
+        why, hint = (None, None) if self.error is None else (self.error.message, self.error.hint)
+        return {**told, "key": name, "engine": str(request.engine_path), "error": why, "hint": hint}
 
 
 def plan(
@@ -105,7 +106,7 @@ def prepare(
 def _kept(waiting: Waiting, choice: Choice | None) -> BuildReport | None:
     request = waiting.request
     with contextlib.suppress(OSError, InputError, KeyError, TypeError, AttributeError):
-        old = read_report(request.report_path.read_bytes())
+        old = read_report(read_plain(request.report_path))
         if not _could_make(choice, old, request):
             return None
         for kind in waiting.job.then:

@@ -71,11 +71,11 @@ class Waiting:
         Raises:
             InputError: The result is not of this job, or a file cannot be written.
         """
-        if not fits(document, _FORM) or document.keys() < _FORM.keys() or document["job"] != self.job.name:
+        if not fits(document, _FORM) or not document.keys() >= _FORM.keys() or document["job"] != self.job.name:
             raise InputError(f"what came back for {self.request.model} is not its result", _HINT)
-        if document["error"] is not None or document["report"] is None:
-            return self._broken(document, worker)
         try:
+            if document["error"] is not None or document["report"] is None:
+                return self._broken(document, worker)
             return self._built(document, fetch, worker)
         except _UNKNOWN as error:
             raise InputError(f"what came back for {self.request.model} is no result: {error!r}", _HINT) from error
@@ -109,7 +109,7 @@ class Waiting:
         report = dataclasses.replace(kept, seconds=old["seconds"], exit_code=code)
         blob = None if data is None else EngineBlob(memoryview(data), ())
         if blob is not None or self.request.report is not None:
-            write_engine(self.request, report, blob, Stopwatch(None))
+            report = write_engine(self.request, report, blob, Stopwatch(None))
         for kind, found in then.items():
             atomic_write(beside(path, kind), (json.dumps(_here(found, self.request), indent=2) + "\n").encode())
         bad = [kind for kind, found in then.items() if found["exit_code"]]

@@ -13,9 +13,11 @@ from trtconv.core.encode import SCHEMA
 from trtconv.core.errors import Bug, TrtconvError
 from trtconv.core.files import Scratch
 from trtconv.core.process import Lost, Process, Tell, WorkerBug
+from trtconv.core.rations import RationGuard
 from trtconv.core.requests.build import BuildReport
 from trtconv.core.requests.check import FailedRun
 from trtconv.core.requests.engine import BenchRequest, VerifyRequest
+from trtconv.core.stopwatch import ToldProgress
 from trtconv.core.version import __version__
 from trtconv.engine.farm.job import BuildJob
 from trtconv.pipeline.batch import LOST, run_request
@@ -73,6 +75,7 @@ class JobRunner:
     def _call(self, job: BuildJob, folder: Path, unwanted: Callable[[], bool]) -> dict[str, Any]:
         task = {"folder": str(folder), "job": job.to_json(), "timing": self._timing}
         process, done = self._process, threading.Event()
+        guard = RationGuard([folder / name for name in (job.model_name, *job.data)])
 
         def watch() -> None:
             while not done.wait(_POLL_SECONDS):
@@ -84,14 +87,14 @@ class JobRunner:
         watching = threading.Thread(target=watch, daemon=True)
         watching.start()
         try:
-            found: dict[str, Any] = process.call(task)
+            found: dict[str, Any] = process.call(task, None, guard.hear, guard.watch)
             return found
         finally:
             done.set()
             watching.join()
 
 
-def build(task: dict[str, Any], _: Tell) -> dict[str, Any]:
+def build(task: dict[str, Any], tell: Tell) -> dict[str, Any]:
     """Builds in the process of a `JobRunner`, and does what follows.
 
     Args:
@@ -106,7 +109,7 @@ def build(task: dict[str, Any], _: Tell) -> dict[str, Any]:
     job = BuildJob.read(json.dumps(task["job"]))
     timing = task["timing"] and Path(task["timing"])
     request = job.request(_ENGINE, timing_folder=timing)
-    result = run_request(request)
+    result = run_request(request, ToldProgress(tell))
     if isinstance(result, FailedRun):
         error = {"type": result.kind, "message": result.message, "hint": result.hint, "exit_code": result.exit_code}
         return {"error": error}

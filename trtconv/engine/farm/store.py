@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from trtconv.core.errors import InputError
-from trtconv.core.files import atomic_write
+from trtconv.core.files import atomic_write, read_plain
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _RESULT = ".result.json"
@@ -57,9 +57,17 @@ class Store:
     def result(self, name: str) -> Any:
         """Returns the result of a job as JSON; None where there is none that can be read."""
         try:
-            return json.loads((self.root / f"{_checked(name)}{_RESULT}").read_bytes())
+            return json.loads(read_plain(self.root / f"{_checked(name)}{_RESULT}"))
         except (OSError, ValueError, RecursionError):
             return None
+
+    def finished(self, name: str, then: Iterable[str]) -> dict[str, Any] | None:
+        """Returns the result of a job that ended well, and did all that was to follow; None where there is none."""
+        found = self.result(name)
+        if not isinstance(found, dict) or found.get("error") is not None:
+            return None
+        done = found.get("then") or {}
+        return found if isinstance(done, dict) and done.keys() >= set(then) else None
 
     def results(self) -> Iterator[str]:
         """Yields the names of all jobs that have a result."""
@@ -75,7 +83,7 @@ class Store:
 
     def _read(self, path: Path) -> bytes:
         try:
-            return path.read_bytes()
+            return read_plain(path)
         except OSError as error:
             raise InputError(f"{path} cannot be read: {error.strerror or error}", "Copy the whole folder.") from error
 

@@ -53,7 +53,7 @@ def parse_preprocessing(text: str) -> Preprocessing:
         key, _, value = part.strip().partition("=")
         try:
             found |= _setting(key, value)
-        except (ValueError, ZeroDivisionError) as error:
+        except (ValueError, ArithmeticError) as error:
             raise InputError(f"--preprocess {part.strip()!r}: {error}", f"Write {_EXAMPLE}.") from error
     return Preprocessing(**found)
 
@@ -101,7 +101,7 @@ def read_image(path: Path, preprocessing: Preprocessing, number: int) -> NDArray
         EnvironmentMissing: Pillow is not installed.
     """
     try:
-        from PIL import Image, UnidentifiedImageError
+        from PIL import Image
     except ImportError as error:
         raise EnvironmentMissing(
             f"{path} is an image, and Pillow, which reads images, is not installed",
@@ -110,7 +110,9 @@ def read_image(path: Path, preprocessing: Preprocessing, number: int) -> NDArray
     try:
         with Image.open(path) as opened:
             image = opened.convert(_CHANNELS[preprocessing.color])
-    except (OSError, UnidentifiedImageError, Image.DecompressionBombError) as error:
+    except MemoryError:
+        raise
+    except Exception as error:  # Each format has its own ways to fail.
         raise InputError(f"{path} cannot be read as an image: {error}", "Take it out of the folder.") from error
     if preprocessing.sizes:
         height, width = preprocessing.sizes[number % len(preprocessing.sizes)]

@@ -5,7 +5,6 @@ A sample is made when it is asked for and forgotten afterwards, so that a thousa
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
 import itertools
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 
 from trtconv.core import budget
 from trtconv.core.dims import InputSpec, Shape
-from trtconv.core.errors import InputError
+from trtconv.core.errors import InputError, TrtconvError
 from trtconv.core.files import files_below
 from trtconv.graph.model import OnnxModel
 from trtconv.precision.quantize.images import SUFFIXES, Preprocessing, read_image
@@ -189,11 +188,15 @@ def _read(model: OnnxModel, path: Path) -> dict[str, NDArray[Any]]:
     if path.suffix.lower() == ".npz":
         return read_arrays(path)
     spec = _only_input(model, f"{path} is one array")
-    with contextlib.suppress(OSError, ValueError, EOFError), path.open("rb") as file:
-        shape, dtype = header_of(file)
+    try:
+        with path.open("rb") as file:
+            shape, dtype = header_of(file)
         budget.spend("megabytes", math.prod(shape) * dtype.itemsize / 1e6, f"{path}: its array")
         return {spec.name: np.load(path, allow_pickle=False)}
-    raise InputError(f"{path} is no .npy file of plain values", "Write it with numpy.save.")
+    except (TrtconvError, MemoryError):
+        raise
+    except Exception as error:  # Python's own tokenizer reads the header.
+        raise InputError(f"{path} is no .npy file of plain values", "Write it with numpy.save.") from error
 
 
 def _of_archive(model: OnnxModel, path: Path, arrays: Mapping[str, NDArray[Any]]) -> list[Callable[[], Feeds]]:

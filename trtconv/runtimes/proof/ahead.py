@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,9 +16,11 @@ from trtconv.core.dims import InputSpec
 from trtconv.core.frozen import frozen
 from trtconv.runtimes.proof.reference import Wanted, feeds_of
 from trtconv.runtimes.tensorrt.readback.execute import Run
-from trtconv.runtimes.tensorrt.readback.records import ReadNetwork
+from trtconv.runtimes.tensorrt.readback.records import OutOfTime, ReadNetwork
 
 _POLL_SECONDS = 0.1
+_GRACE_SECONDS = 5.0
+"""How long the layer that is at work at the deadline may take yet."""
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -81,9 +84,14 @@ class Ahead:
         Args:
             feeds: The inputs that the model was given.
             deadline: When the run is given up.
+
+        Raises:
+            OutOfTime: It is in a layer that does not end.
         """
         self._end_at(deadline)
         while self._thread.is_alive():
+            if time.monotonic() > deadline + _GRACE_SECONDS:
+                raise OutOfTime("one layer took longer than there was time for")
             # In short waits, so that Ctrl-C is heard.
             self._thread.join(_POLL_SECONDS)
         same = self._feeds.keys() == feeds.keys() and all(np.array_equal(self._feeds[n], feeds[n]) for n in feeds)

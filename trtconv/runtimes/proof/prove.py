@@ -291,7 +291,7 @@ def _tensor_by_tensor(
         except NotProven as error:
             why = error.reason
         told = dataclasses.replace(_told(network, second, [], size), error=proof.error, worst=proof.worst)
-        rewritten = _rewritten_error(meaning, expected, found[0])
+        rewritten = _rewritten_error(meaning, expected, found[0], watch.overflows)
     divergence = _divergence(network, meaning, watch, shapes, _extra_input(network, wanted)) or _changed(
         meaning, rewritten, shapes
     )
@@ -315,9 +315,11 @@ def _changed(meaning: Meaning, rewritten: tuple[float, str] | None, shapes: dict
     return Divergence(name, meaning.makers().get(name, ""), "", "", why, shapes, by_passes=True)
 
 
-def _rewritten_error(meaning: Meaning, expected: Expected, given: Expected) -> tuple[float, str] | None:
+def _rewritten_error(
+    meaning: Meaning, expected: Expected, given: Expected, overflows: bool
+) -> tuple[float, str] | None:
     """Returns how far, relatively, the model the parser was given is from the one that counts, and at which output;
-    None where the two ran on other inputs."""
+    None where the two ran on other inputs, or values overflow: zeros in a kernel make NaN of infinities."""
     if not all(
         name in given.feeds and np.array_equal(values, given.feeds[name]) for name, values in expected.feeds.items()
     ):
@@ -327,7 +329,8 @@ def _rewritten_error(meaning: Meaning, expected: Expected, given: Expected) -> t
         for name, values in expected.tensors.items()
         if name in given.tensors and values.dtype.kind in "fiub"
     )
-    return max(errors, default=None)
+    largest = max(errors, default=None)
+    return None if overflows and largest is not None and math.isinf(largest[0]) else largest
 
 
 _LOOKING_SECONDS = 30.0

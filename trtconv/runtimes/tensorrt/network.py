@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from typing import Any
 
 from trtconv.core import codes
@@ -25,6 +25,9 @@ from trtconv.runtimes.tensorrt.timing_cache import TimingCache
 # Which builder flags a precision means, and which ONNX element types need which flag to be honoured at all.
 _PRECISION_FLAGS = {"as-is": (), "fp16": ("FP16",), "bf16": ("BF16",), "int8": ("INT8", "FP16")}
 _DTYPE_FLAGS = {"HALF": "FP16", "BF16": "BF16", "FP8": "FP8"}
+_NODE_DTYPES = {"fp32": "FLOAT", "fp16": "HALF", "bf16": "BF16"}
+_UNTYPED = ("CONSTANT", "CAST", "SHAPE", "QUANTIZE", "DEQUANTIZE")
+"""Layers that have no type to be computed in, or one by their meaning."""
 _QUANTIZED_LAYERS = ("QUANTIZE", "DEQUANTIZE")
 
 
@@ -147,8 +150,7 @@ class Network:
         builder = self._handles.builder
         with self._log.session() as session:
             config = builder.create_builder_config()
-            for flag in self._flags(plan.precision):
-                config.set_flag(flag)
+            self._set_types(config, plan)
             try:
                 fits = self._add_profiles(config, plan.profiles)
             except BuildFailed as error:
@@ -163,8 +165,7 @@ class Network:
         """Configures and runs the builder. Returns its IHostMemory, or None where it refused, and what to know."""
         builder = self._handles.builder
         config = builder.create_builder_config()
-        for flag in self._flags(plan.precision):
-            config.set_flag(flag)
+        self._set_types(config, plan)
         builder_config.apply(self._trt, config, plan.options)
         if not self._add_profiles(config, plan.profiles):
             return None, ()
@@ -246,20 +247,39 @@ class Network:
             profile.set_shape_input(name, values.min, values.opt, values.max)
         return profile
 
-    def _flags(self, precision: str) -> list[Any]:
+    def _set_types(self, config: Any, plan: BuildPlan) -> None:
+        """Says what the builder may compute in, and what single nodes are to be computed in."""
+        nodes = plan.node_precisions
+        for flag in self._flags(plan.precision, set(nodes.values())):
+            config.set_flag(flag)
+        if not nodes:
+            return
+        config.set_flag(self._trt.BuilderFlag.OBEY_PRECISION_CONSTRAINTS)
+        for layer in self._layers():
+            kind = nodes.get(layers.onnx_origin(layer.metadata, layer.name)[0])
+            outputs = list(_outputs(layer))
+            floats = all(layers.enum_name(tensor.dtype) in _NODE_DTYPES.values() for tensor in outputs)
+            if kind is None or not floats or layers.enum_name(layer.type) in _UNTYPED:
+                continue
+            layer.precision = getattr(self._trt.DataType, _NODE_DTYPES[kind])
+            for index in range(len(outputs)):
+                layer.set_output_type(index, layer.precision)
+
+    def _flags(self, precision: str, of_nodes: Set[str]) -> list[Any]:
         """Chooses the builder flags of a precision.
 
         A strongly typed runtime has none: the graph says it all. The others compute in float32 whatever the graph
         says, unless they are allowed the types that occur in it.
         """
         if not self._capabilities.builder_precision_flags:
-            if precision == "as-is":
+            if precision == "as-is" and not of_nodes:
                 return []
             raise EnvironmentMissing(
                 f"this runtime takes the precision from the model's own types, so it cannot build in {precision}",
                 f"Convert the model to {precision} first and build it with --precision as-is.",
             )
-        names = dict.fromkeys((*_PRECISION_FLAGS[precision], *self._flags_of_graph()))
+        typed = (flag for kind in sorted(of_nodes) for flag in _PRECISION_FLAGS.get(kind, ()))
+        names = dict.fromkeys((*_PRECISION_FLAGS[precision], *typed, *self._flags_of_graph()))
         available = self._trt.BuilderFlag
         missing = [name for name in names if not hasattr(available, name)]
         if missing:

@@ -136,7 +136,8 @@ def _apply(function: Callable[[Any], Any], a: Num) -> Num:
 
 def _divide(a: Num, b: Num) -> Num:
     if a.value is not None and np.asarray(a.value).dtype.kind == "f":
-        return combine(np.divide, a, b)
+        with np.errstate(divide="ignore", invalid="ignore"):  # a step between two ends of a grid of one
+            return combine(np.divide, a, b)
     return truncated_div(a, b)
 
 

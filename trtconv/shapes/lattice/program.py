@@ -27,7 +27,16 @@ from trtconv.shapes.lattice.trial import Node, Opaque, Trial
 
 Revision = Callable[[int, Node, Mapping[str, Tensor]], Mapping[int, Tensor | None]]
 """Given a node's position, the node and the tensors before it, returns inputs to replace by their position."""
-_MALFORMED = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, AssertionError, StopIteration)
+_MALFORMED = (
+    LookupError,
+    TypeError,
+    ValueError,
+    ArithmeticError,
+    AttributeError,
+    RuntimeError,
+    AssertionError,
+    StopIteration,
+)
 _LOADED = (elementwise, indexing, reducing, reshaping, windows)
 """The modules that fill the table of operators."""
 

@@ -17,6 +17,7 @@ from trtconv.core.errors import EnvironmentMissing, InputError
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.target import Target
 from trtconv.engine.farm.job import BuildJob, contents
+from trtconv.engine.farm.results import Waiting
 from trtconv.engine.farm.store import Store, intact
 from trtconv.graph.model import OnnxModel
 
@@ -79,11 +80,18 @@ def test_files_are_unpacked_and_checked(model: Path, tmp_path: Path) -> None:
         {"data": {"../out": {"sha256": "0" * 64, "bytes": 1}}},
         {"data": {"/etc/passwd": {"sha256": "0" * 64, "bytes": 1}}},
         {"data": {"c:\\x": {"sha256": "0" * 64, "bytes": 1}}},
+        {"model": {}},
+        {"data": {"w": {"bytes": 1}}},
+        {"data": {"\ud800": {"sha256": "0" * 64, "bytes": 1}}},
         {"build": {"engine": "/etc/passwd"}},
         {"build": {"dims": {"n": "many"}}},
         {"build": {"targets": []}},
+        {"build": {"targets": ["rtx-" + "9" * 5000]}},
+        {"build": {"dims": {"n": "9" * 5000}}},
+        {"build": {"profiles": [{"n": "8:4:2"}]}},
         {"then": ["rm"]},
         {"more": 1},
+        {"build": {"precision": "auto", "data": "samples.py:make"}},
     ],
 )
 def test_what_is_no_job_is_refused(model: Path, change: dict[str, Any]) -> None:
@@ -102,6 +110,31 @@ def test_a_job_of_another_version_is_not_for_this_machine(model: Path) -> None:
     document = job_of(model).to_json() | {"source": "0123456789abcdef"}
     with pytest.raises(EnvironmentMissing, match="0123456789abcdef"):
         BuildJob.read(json.dumps(document))
+
+
+@pytest.mark.parametrize("missing", ["log", "then", "error", "report", "job"])
+def test_a_result_without_all_its_parts_is_none(model: Path, missing: str) -> None:
+    waiting = Waiting(BuildRequest(model), job_of(model), OnnxModel.load(model))
+    result = {"schema": 1, "job": waiting.job.name, "report": None, "error": None, "then": {}, "log": "", "worker": "w"}
+    del result[missing]
+    with pytest.raises(InputError, match="is not its result"):
+        waiting.take(result, lambda sha: b"", None)
+
+
+@pytest.mark.parametrize(
+    "result", [[], 5, {"then": 5}, {"then": ["verify"]}, {"error": {}}, {"error": None, "then": {}}]
+)
+def test_a_store_knows_what_is_not_finished(tmp_path: Path, result: Any) -> None:
+    store = Store(tmp_path)
+    store.put_result("0" * 64, result)
+    assert store.finished("0" * 64, ("verify",)) is None
+
+
+def test_an_error_without_its_parts_is_no_result(model: Path) -> None:
+    waiting = Waiting(BuildRequest(model), job_of(model), OnnxModel.load(model))
+    result = {"schema": 1, "job": waiting.job.name, "report": None, "error": {"type": "x"}, "then": {}, "log": ""}
+    with pytest.raises(InputError, match="is no result"):
+        waiting.take(result, lambda sha: b"", None)
 
 
 def test_a_store_holds_files_to_their_hash(tmp_path: Path) -> None:

@@ -78,6 +78,12 @@ def test_what_a_machine_says_of_itself_is_read_again() -> None:
     assert read_machine(json.dumps(H100.to_json()), "a") == H100
     for wrong in ("", "[]", "{}", None, 7, json.dumps({**H100.to_json(), "runtimes": [{"family": 1}]}), "[" * 100_000):
         assert read_machine(wrong, "x") is None
+    lacking = H100.to_json()
+    del lacking["runtimes"][0]["family"]
+    assert read_machine(json.dumps(lacking), "x") is None
+    assert (
+        read_machine(json.dumps({"more": 1, **{k: v for k, v in H100.to_json().items() if k != "source"}}), "x") is None
+    )
     named = read_machine(json.dumps(H100.to_json()), "a\x1b[2J\n::error::")
     assert named is not None
     assert named.name.isprintable()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from trtconv.core.errors import InputError
-from trtconv.core.files import files_below, report_beside, sha256_of
+from trtconv.core.files import files_below, read_plain, report_beside, sha256_of
 from trtconv.core.frozen import frozen
 from trtconv.core.requests.build_report import load_report
 
@@ -134,7 +134,7 @@ def _json_files(folder: Path) -> Iterator[Path]:
 def _measured(path: Path) -> tuple[str, Document]:
     hint = "Write one with --format json: trtconv verify, bench or inspect."
     try:
-        document = json.loads(path.read_bytes())
+        document = json.loads(read_plain(path))
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}", hint) from error
     except (ValueError, RecursionError) as error:

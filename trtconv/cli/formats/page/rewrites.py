@@ -10,6 +10,7 @@ from trtconv.cli.formats.explain import alike, legend
 from trtconv.cli.formats.page.drawings import graph_drawing, taps_drawing
 from trtconv.cli.formats.page.gather import Document, PageSubject
 from trtconv.core.errors import InputError
+from trtconv.core.requests.tuned import tuned_forms
 from trtconv.core.target import Target
 from trtconv.explainer.changes import Change, DrawnNode, changes
 
@@ -43,11 +44,11 @@ def _changes(subject: PageSubject) -> tuple[tuple[Change, ...], str]:
     try:
         if OnnxModel.load(path).digest() != model["sha256"]:
             return (), f"{path} is not the model that was built any more, so that rewrites are listed and not drawn"
-        asked = {"requantize": bool(plan.get("requantize"))}
+        requantize, forms = bool(plan.get("requantize")), tuned_forms(subject.report)
         target = Target.parse(str(plan["target"]))
         if target is None:
             return (), "the report does not say what it was built for: rewrites are listed and not drawn"
-        return changes(path, target, str(plan["precision"]), **asked), ""
+        return changes(path, target, str(plan["precision"]), requantize=requantize, forms=forms), ""
     except InputError as error:
         return (), f"{error.message}: rewrites are listed and not drawn"
 

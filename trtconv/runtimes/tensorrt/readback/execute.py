@@ -26,6 +26,7 @@ from trtconv.runtimes.tensorrt.readback import (
     windows,
 )
 from trtconv.runtimes.tensorrt.readback.call import Array, Call, Kernel
+from trtconv.runtimes.tensorrt.readback.extent import require_room
 from trtconv.runtimes.tensorrt.readback.flow import BOUNDARIES, Flow, Loop
 from trtconv.runtimes.tensorrt.readback.records import NotProven, OutOfTime, ReadLayer, ReadNetwork, ReadTensor
 from trtconv.runtimes.tensorrt.readback.types import cast
@@ -153,8 +154,7 @@ class Run:
         return [taken]
 
     def _make(self, number: int, layer: ReadLayer | None) -> None:
-        if time.monotonic() > self.deadline:
-            raise OutOfTime("time was up")
+        self._require_time()
         if budget.held_megabytes() + _least_megabytes(self._network, layer) > self._most:
             raise OutOfTime(f"it takes more than {self._megabytes:.0f} MB of memory")
         if layer is None:
@@ -163,6 +163,10 @@ class Run:
             self._run_loop(self._flow.loops[layer.values["loop"]])
         else:
             self._run(layer)
+
+    def _require_time(self) -> None:
+        if time.monotonic() > self.deadline:
+            raise OutOfTime("time was up")
 
     def _run(self, layer: ReadLayer) -> None:
         missing = next((v for n in self._needs(layer) if isinstance(v := self._known(n), Missing)), None)
@@ -198,7 +202,8 @@ class Run:
                 kernel = quantizing.dequantize_kernel
             if kernel is None:
                 raise NotProven(f"layers of kind {layer.kind} are not known")
-            held = kernel_results(self._network, layer, kernel, lambda n: self._known(n))
+            room = self._most - budget.held_megabytes()
+            held = kernel_results(self._network, layer, kernel, lambda n: self._known(n), room)
         return [
             _checked(self._network.tensors[number], value) for number, value in zip(layer.outputs, held, strict=False)
         ]
@@ -240,6 +245,8 @@ class Run:
         state = {r.outputs[0]: held[loop.start(r)] for r in loop.recurrences}
         trips = loop.trips(held)
         for count in itertools.count() if trips is None else range(trips):
+            # A pass may have nothing to compute.
+            self._require_time()
             self._values.append({**state, **loop.items(held, count)})
             try:
                 if loop.condition is not None and not self._is_true(loop.condition):
@@ -288,9 +295,9 @@ def _nobody(tensor: ReadTensor) -> ReadLayer:
 
 
 def kernel_results(
-    network: ReadNetwork, layer: ReadLayer, kernel: Kernel, known: Callable[[int], Any]
+    network: ReadNetwork, layer: ReadLayer, kernel: Kernel, known: Callable[[int], Any], megabytes: float = math.inf
 ) -> Sequence[Array]:
-    """Runs one layer by itself; raises NotProven, also where it is malformed."""
+    """Runs one layer by itself; raises NotProven, also where it is malformed, or takes more memory than that."""
     call = Call(
         layer,
         tuple(None if n is None else known(n) for n in layer.inputs),
@@ -299,7 +306,10 @@ def kernel_results(
     )
     with np.errstate(all="ignore"):
         try:
+            require_room(call, megabytes)
             return kernel(call)
+        except MemoryError as error:
+            raise NotProven("there is not the memory for it") from error
         except (ValueError, IndexError, TypeError, ArithmeticError) as error:
             raise NotProven(f"it does not compute at these sizes: {error}") from error
 

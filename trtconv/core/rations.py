@@ -1,4 +1,4 @@
-"""What a child may take while it looks at a model, before TensorRT builds: time and memory, by the size of the files.
+"""What a child may take while it looks at models, before TensorRT builds: time and memory, by the size of the files.
 
 Every stage asks the budget for what it knows beforehand; this is for what nobody knows beforehand, and the parent sees
 to it, because native code and long sums of Python hear nobody.
@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from trtconv.core import budget
 
-UNLIMITED = ("build", "verify", "write", "equalize", "calibrate", "compare methods", "measure")
-"""Stages that take long for good reasons, such as the user's many samples, or have a limit of their own."""
+UNLIMITED = ("runtime", "tune", "build", "verify", "write", "equalize", "calibrate", "compare methods", "measure")
+"""Stages that take long for good reasons, such as the user's many samples or the start of TensorRT, or have a limit of
+their own. What they leave in memory does not count later: with a GPU TensorRT begins with gigabytes."""
 _PROOF = "prove"
 """Keeps to its own limits of time and memory, and says what it did not prove; twice that memory is a fault."""
 _BYTES_A_SECOND = 100_000
@@ -23,26 +25,29 @@ _TIMES = 6
 
 
 class Ration:
-    """The time and the memory of a child.
+    """The time and the memory of a child, beyond what it has taken so far.
 
     Args:
         pid: The child.
-        params: The command's, as click read them; `model` or `models` are its files.
+        models: The files that it looks at.
     """
 
-    def __init__(self, pid: int, params: dict[str, Any]) -> None:
+    def __init__(self, pid: int, models: Iterable[str | Path]) -> None:
         self._pid = pid
-        size = sum(map(_bytes_with_data, params.get("models") or [params.get("model") or params.get("file") or ""]))
+        size = sum(map(_bytes_with_data, models))
         limits = budget.current()
+        self._stage = ""
+        self._before, self._held = _taken(pid)
         self._seconds = limits.seconds + size / _BYTES_A_SECOND
-        self._megabytes = limits.megabytes + _TIMES * size / 1e6
-        self._stage, self._before = "", 0.0
+        self._megabytes = self._held + limits.megabytes + _TIMES * size / 1e6
 
     def breach(self, stage: str) -> budget.BudgetExceeded | None:
         """Returns what the child took too much of in a stage, or None."""
         seconds, megabytes = _taken(self._pid)
         if stage != self._stage:
-            self._stage, self._before = stage, seconds
+            if self._stage in UNLIMITED:
+                self._megabytes += max(0.0, megabytes - self._held)
+            self._stage, self._before, self._held = stage, seconds, megabytes
         if stage in UNLIMITED:
             return None
         most = self._megabytes * (2 if stage == _PROOF else 1)
@@ -54,11 +59,38 @@ class Ration:
         return None
 
 
-def _bytes_with_data(model: object) -> int:
+class RationGuard:
+    """Holds what a `core.process.Process` does in one call to a ration.
+
+    Args:
+        models: The files that it looks at.
+    """
+
+    def __init__(self, models: Iterable[str | Path]) -> None:
+        self._models = models
+        self._budget = budget.current()
+        self._stage = ""
+        self._ration: Ration | None = None
+
+    def hear(self, event: Mapping[str, Any]) -> None:
+        """Takes what the process tells: at which stage it is."""
+        self._stage = event["name"]
+
+    def watch(self, pid: int) -> None:
+        """Raises BudgetExceeded where the process takes too much."""
+        # Threads do not have the budget of who started them.
+        with budget.allowed(self._budget):
+            self._ration = self._ration or Ration(pid, self._models)
+            breach = self._ration.breach(self._stage)
+        if breach is not None:
+            raise breach
+
+
+def _bytes_with_data(model: str | Path) -> int:
     """Returns what a model's file, and those beside it that may be its data, take on the disk: holes take nothing."""
     total = 0
     with contextlib.suppress(OSError, ValueError):
-        path = Path(str(model))
+        path = Path(model)
         for each in (path, *path.parent.glob(f"{path.name}*data"), *path.parent.glob(f"{path.stem}*data")):
             found = each.stat()
             total += min(found.st_size, getattr(found, "st_blocks", 1 << 60) * 512)

@@ -1,0 +1,221 @@
+"""`build --precision auto`: real engines of TensorRT-RTX, flags of TensorRT 8.6's builder, and the pinned form."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from support.cli import Ended
+from support.float_nets import HEAD, RESIDUAL, saved_net, saved_samples
+from support.runtime import TENSORRT_8, FakeRuntime
+from trtconv import Target, build
+from trtconv.core.errors import EngineFailed, InputError
+from trtconv.core.rations import UNLIMITED
+from trtconv.core.requests.build import BuildRequest
+from trtconv.core.requests.forms import CHECKSUM, checksum
+from trtconv.engine.farm.job import BuildJob
+from trtconv.graph.model import OnnxModel
+from trtconv.runtimes import tensorrt
+
+Call = Callable[..., Ended]
+TIGHT = "3.5e-4"
+PLAIN = f"""{HEAD} g (float[1,4,8,8] x) => (float[1,4,8,8] y) {{
+    [c1] a = Conv <pads = [1,1,1,1]> (x, w_8_4_3_3)
+    r = Relu (a)
+    [c2] b = Conv <pads = [1,1,1,1]> (r, w_8_8_3_3)
+    [c3] y = Conv (b, w_4_8_1_1) }}"""
+
+
+@pytest.fixture
+def net(tmp_path: Path) -> Path:
+    path = saved_net(RESIDUAL, tmp_path)
+    saved_samples(tmp_path, [(1, 4, 8, 8)])
+    return path
+
+
+def built(call: Call, net: Path, *flags: str) -> dict[str, Any]:
+    ended = call("build", str(net), "--target", "rtx", "-q", "--format", "json", *flags)
+    assert ended.code == 0, ended.err
+    return dict(json.loads(ended.out))
+
+
+def test_the_mix_is_found_built_and_pinned(call: Call, net: Path, tmp_path: Path) -> None:
+    data = str(tmp_path / "samples")
+    loose = built(call, net, "--precision", "auto", "--tolerance", "0.1", "--data", data)
+    assert (loose["mix"]["precision"], loose["mix"]["node_precisions"]) == ("fp16", {})
+    tight = built(call, net, "--precision", "auto", "--tolerance", TIGHT, "--data", data)
+    mix = tight["mix"]
+    assert (tight["plan"]["precision"], tight["plan"]["tolerance"]) == ("auto", float(TIGHT))
+    assert mix["error"] <= float(TIGHT) < mix["error_of_all"]
+    assert mix["source"] == data
+    assert set(mix["node_precisions"].values()) == {"fp32"}
+    assert 0.5 < mix["time"] < 1
+    assert (mix["timed_on"], mix["untimed"]) == (None, "there is no GPU")
+    pinned = built(call, net, "--precision", "fp16", *(f"--node-precision={n}=fp32" for n in mix["node_precisions"]))
+    assert pinned["mix"] is None
+    for key in ("nodes", "kept"):
+        assert pinned["cast"][key] == tight["cast"][key]
+    assert tight["cast"]["nodes"] < loose["cast"]["nodes"]
+
+
+def test_a_mix_is_verified_by_the_tolerance_of_its_types(call: Call, net: Path) -> None:
+    engine = net.with_suffix(".engine")
+    built(call, net, "--precision", "auto", "--tolerance", TIGHT)
+    verified = call("verify", str(net), str(engine), "--format", "json", "-q")
+    assert verified.code == 0, verified.err
+    assert json.loads(verified.out)["precision"] == "fp16"
+    report = net.with_suffix(".engine.json")
+    for told, part in (
+        ({"mix": {"node_precisions": {"c1": "fp64"}}}, "node_precisions"),
+        ({"mix": {"precision": "fp8"}}, "precision"),
+        ({"tuned": [{}]}, "tuned"),
+    ):
+        document = json.loads(report.read_text())
+        forged = {name: value for name, value in document.items() if name != CHECKSUM} | told
+        report.write_text(json.dumps({**forged, CHECKSUM: checksum(forged)}))
+        refused = call("verify", str(net), str(engine), "-q")
+        assert (refused.code, f"its {part} cannot be read" in refused.err) == (2, True), refused.err
+        report.write_text(json.dumps(document))
+
+
+def test_a_node_whose_type_is_the_usual_one_changes_nothing(call: Call, net: Path) -> None:
+    document = built(call, net, "--node-precision", "c1=fp32")
+    assert (document["cast"], document["plan"]["node_precisions"]) == (None, {"c1": "fp32"})
+    assert call("verify", str(net), str(net.with_suffix(".engine")), "-q").code == 0
+
+
+def test_what_is_printed_goes_into_the_configuration(call: Call, net: Path, tmp_path: Path) -> None:
+    common = ("--precision", "auto", "--tolerance", TIGHT, "--data", str(tmp_path / "samples"), "--target", "rtx", "-q")
+    ended = call("build", str(net), *common)
+    assert ended.code == 0, ended.err
+    (settings,) = re.findall(r"in trtconv\.toml:\n((?:  .*\n)+)", ended.out)
+    assert '= "fp32"' in settings
+    entry = f'[[models]]\npath = "{net.name}"\ntargets = ["rtx"]\n{settings}'
+    (tmp_path / "trtconv.toml").write_text(entry)
+    report = json.loads(net.with_suffix(".engine.json").read_text())
+    again = call("build", str(net), "--config", str(tmp_path / "trtconv.toml"), "-q", "--format", "json")
+    assert again.code == 0, again.err
+    document = json.loads(again.out)
+    assert document["cast"]["nodes"] == report["cast"]["nodes"]
+    assert document["plan"]["node_precisions"] == report["mix"]["node_precisions"]
+
+
+def test_the_configuration_says_what_to_measure_on(
+    call: Call, net: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = f'precision = "auto"\ntolerance = {TIGHT}\ndata = "samples"\n'
+    (tmp_path / "trtconv.toml").write_text(f'[[models]]\npath = "{net.name}"\ntargets = ["rtx"]\n{settings}')
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    document = built(call, net, "--config", str(tmp_path / "trtconv.toml"))
+    assert document["mix"]["source"] == str(tmp_path / "samples")
+    assert (document["mix"]["samples"], document["plan"]["tolerance"]) == (4, float(TIGHT))
+    assert len(document["plan"]["sampled"]) == 64
+    # Reading samples counts to a stage that has no limit of time.
+    assert ("measure" in UNLIMITED, "plan" in document["seconds"]) == (True, False)
+    for tolerance, said in (
+        ("nan", "at least 0 is needed"),
+        ("-1", "at least 0"),
+        ("true", "tolerance must be a number"),
+    ):
+        wrong = settings.replace(TIGHT, tolerance)
+        (tmp_path / "trtconv.toml").write_text(f'[[models]]\npath = "{net.name}"\n{wrong}')
+        refused = call("build", "--config", str(tmp_path / "trtconv.toml"), "-q")
+        assert (refused.code, said in refused.err) == (2, True), refused.err
+    with pytest.raises(InputError, match="samples of precision auto are on this machine alone"):
+        BuildJob.of(BuildRequest(net, precision="auto", data="samples"), OnnxModel.load(net), None)
+
+
+def test_other_samples_make_another_engine(call: Call, net: Path, tmp_path: Path) -> None:
+    flags = ("--precision", "auto", "--data", str(tmp_path / "samples"))
+    assert not built(call, net, *flags)["up_to_date"]
+    assert built(call, net, *flags)["up_to_date"]
+    assert built(call, net, *flags[:-1], str(tmp_path / "." / "samples" / ".." / "samples"))["up_to_date"]
+    file = tmp_path / "samples" / "0.npz"
+    np.savez(file, x=2 * np.load(file)["x"])
+    assert not built(call, net, *flags)["up_to_date"]
+
+
+def test_builders_with_flags_are_told_the_types(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeRuntime(capabilities=TENSORRT_8, version="8.6.0", family="tensorrt")
+    monkeypatch.setattr(tensorrt, "load", lambda target: fake)
+    request = BuildRequest(saved_net(PLAIN, tmp_path), precision="auto", tolerance=float(TIGHT), prove="none")
+    report = build(request)
+    assert (report.exit_code, report.cast) == (0, None)
+    assert report.mix is not None
+    (plan,) = fake.network.built
+    assert (plan.precision, plan.node_precisions) == ("fp16", report.mix["node_precisions"])
+    assert set(plan.node_precisions.values()) == {"fp32"}
+    assert build(request).up_to_date
+    assert not build(dataclasses.replace(request, tolerance=0.1)).up_to_date
+    assert fake.network.built[-1].node_precisions == {}
+
+
+class Gpu(FakeRuntime):
+    """A runtime whose engines take the time that layers of these names do, with half of it in 16 bits."""
+
+    def __init__(self, layers: dict[str, float]) -> None:
+        super().__init__(capabilities=TENSORRT_8, version="8.6.0", family="tensorrt", gpu="H100")
+        self.layers, self.fed, self.closed = layers, [], 0
+
+    def engines(self) -> Any:
+        return self
+
+    load = open = lambda self, *_: self
+
+    def feed(self, values: dict[str, Any]) -> None:
+        self.fed.append({name: array.shape for name, array in values.items()})
+
+    def layer_times(self) -> list[tuple[str, float]]:
+        half = self.network.built[-1].precision == "fp16"
+        return [(name, us / 2 if half else us) for name, us in self.layers.items()]
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+@pytest.mark.parametrize(
+    ("layers", "gpu", "why"),
+    [
+        ({"c1 + Relu": 30.0, "c2": 50.0, "c3": 20.0, "Reformatting CopyNode": 5.0}, "H100", ""),
+        ({"{ForeignNode[c1...c3]}": 100.0}, None, "do not say which nodes"),
+    ],
+)
+def test_a_gpu_times_the_parts(
+    layers: dict[str, float], gpu: str | None, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = Gpu(layers)
+    monkeypatch.setattr(tensorrt, "load", lambda target: fake)
+    request = BuildRequest(saved_net(PLAIN, tmp_path), precision="auto", tolerance=float(TIGHT), prove="none")
+    report = build(request)
+    assert report.mix is not None
+    assert report.mix["timed_on"] == gpu
+    assert why in report.mix["untimed"]
+    assert (fake.fed, fake.closed) == ([{"x": (1, 4, 8, 8)}] * 2, 2)
+    assert [plan.precision for plan in fake.network.built] == ["as-is", "fp16", "fp16"]
+    times = [part["time"] for part in report.mix["parts"]]
+    assert times == (pytest.approx([0.3, 0.5, 0.2]) if gpu else times)
+    monkeypatch.setattr(Gpu, "load", _fails)
+    again = build(dataclasses.replace(request, force=True))
+    assert again.mix is not None
+    assert (again.exit_code, again.mix["untimed"]) == (0, "the engine does not load")
+
+
+def _fails(*_: object) -> Any:
+    raise EngineFailed("the engine does not load")
+
+
+def test_samples_are_for_auto_alone(call: Call, net: Path) -> None:
+    with pytest.raises(InputError, match="precision auto"):
+        build(BuildRequest(net, target=Target("rtx"), data="samples", precision="fp16"))
+    ended = call("build", str(net), "--target", "rtx", "-q", "--data", "samples")
+    assert ended.code == 2
+    assert "--precision int8 or auto" in ended.err

@@ -1,0 +1,35 @@
+"""What is no misreading: tiny numbers that are rounded as numbers around 1 are, and infinities."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx
+import onnx.parser
+import pytest
+
+import trtconv
+
+pytest.importorskip("tensorrt_rtx")
+
+NET = """<ir_version: 8, opset_import: ["": 17]>
+g (float[1,64,64] x) => (float[1,64,64] y) <float far = {-15.0}> { shifted = Add (x, far) y = Sigmoid (shifted) }"""
+OVERFLOWING = """<ir_version: 8, opset_import: ["": 17]>
+g (float[1,1,4,4] x) => (float[1,1,p,q] y) <float[1,1,3,3] w = {1,2,3,4,5,6,7,8,9}, float far = {3e38}>
+{ more = Exp (x) much = Mul (more, far) endless = Mul (much, far)
+  y = ConvTranspose <strides = [2,2], pads = [0,0,0,0], output_padding = [1,1]> (endless, w) }"""
+
+
+def test_tiny_shares(tmp_path: Path) -> None:
+    onnx.save(onnx.parser.parse_model(NET), tmp_path / "m.onnx")
+    report = trtconv.build(trtconv.BuildRequest(tmp_path / "m.onnx"))
+    assert report.proof is not None
+    assert (report.exit_code, report.proof["agrees"]) == (0, True), report.findings
+
+
+def test_values_that_overflow_show_nothing(tmp_path: Path) -> None:
+    # Zeros that a pass puts into the kernel make NaN of infinities.
+    onnx.save(onnx.parser.parse_model(OVERFLOWING), tmp_path / "m.onnx")
+    report = trtconv.build(trtconv.BuildRequest(tmp_path / "m.onnx"))
+    assert report.proof is not None
+    assert (report.exit_code, report.proof["why"]) == (0, "the model's values overflow"), report.findings

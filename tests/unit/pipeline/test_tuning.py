@@ -1,0 +1,261 @@
+"""`--tune` on a TensorRT 8.6 whose engines take as long as they are told to: what is timed, chosen, kept and said."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+
+from support.engines import GPU, give_gpu
+from support.gpu import FakeDriver, engine_bytes, fake_tensorrt
+from support.onnx_models import TENSORRT_8, attributes, deconvs, parse
+from support.runtime import TENSORRT_8 as CAPABILITIES
+from support.runtime import FakeNetwork, FakeRuntime, deconv, issue
+from trtconv import BuildRequest, build, load_report
+from trtconv.cli.formats.text import build_text
+from trtconv.core.bounds import make_profile
+from trtconv.core.dims import Range
+from trtconv.core.errors import BuildFailed, EnvironmentMissing
+from trtconv.core.requests.build import BuildReport
+from trtconv.engine.rebuilding import rewritten_as_built
+from trtconv.explainer.changes import changes
+from trtconv.graph.layer_alone import LayerAlone
+from trtconv.graph.model import OnnxModel
+from trtconv.passes import run_passes
+from trtconv.passes.deconv_forms import FORMS
+from trtconv.passes.explicit_deconv import MakeDeconvExplicit
+from trtconv.pipeline.tuning import best
+from trtconv.runtimes import tensorrt
+from trtconv.runtimes.tensorrt.base import DeconvLayer
+from trtconv.runtimes.tensorrt.engine import Engines
+from trtconv.runtimes.tensorrt.logger import Log
+
+UP = """<ir_version: 8, opset_import: ["": 17]> g (float[1,2,h,w] x) => (float[1,2,p,q] y)
+    <float[2,2,2,2] w = {1,2,3,4,5,6,7,8,1,2,3,4,5,6,7,8}, float[2] b = {3,4}>
+    { a = Conv <kernel_shape=[2,2]> (x, w) [up] c = ConvTranspose <strides=[2,2], output_padding=[1,1]> (a, w, b)
+      [again] d = ConvTranspose <strides=[2,2], output_padding=[1,1]> (a, w, b) e = Add (c, d) y = Relu (e) }"""
+DIMS = {"h": Range(4, 5, 9), "w": Range(4, 7, 9)}
+Times = Callable[[onnx.ModelProto], float]
+
+
+class Timed(FakeRuntime):
+    """TensorRT 8.6 with a GPU; its engines take as many microseconds as a function of their model says."""
+
+    def __init__(self, driver: FakeDriver, times: Times) -> None:
+        super().__init__(family="tensorrt", version="8.6.0", gpu=GPU, capabilities=CAPABILITIES)
+        trt = fake_tensorrt(driver)
+        self._engines = Engines("tensorrt", trt, Log(trt))
+        self._times = times
+        self.layers: list[onnx.ModelProto] = []
+
+    def engines(self) -> Engines:
+        return self._engines
+
+    def parse(self, model: bytes, path: Path) -> Any:
+        proto = onnx.load_from_string(model)
+        if path.name != "layer.onnx":
+            return FakeNetwork(
+                deconvolutions=[read(node) for node in proto.graph.node if node.op_type == "ConvTranspose"]
+            )
+        self.layers.append(proto)
+        us = self._times(proto)
+        if us < 0:
+            return (issue(0, "Pad", "no"),)
+        if us == 0:
+            return FakeNetwork(failure=BuildFailed("no"))
+        profile = make_profile(OnnxModel(proto, path).inputs, {})
+        return FakeNetwork(engine=engine_bytes(proto, [profile.inputs], us=us))
+
+
+def read(node: onnx.NodeProto) -> DeconvLayer:
+    """Returns the layer of a node, as the parser reads it."""
+    said = attributes(node)
+    pads = said.get("pads", [0] * 4)
+    return deconv(
+        node.name,
+        kernel=tuple(said["kernel_shape"]),
+        pre_padding=tuple(pads[:2]),
+        post_padding=tuple(pads[2:]),
+        out_channels=2,
+        has_bias=len(node.input) > 2,
+        input_shape=(1, 2, -1, -1),
+        output_shape=(1, 2, -1, -1),
+        output=node.output[0],
+    )
+
+
+def form_of(model: onnx.ModelProto) -> str:
+    """Returns the form of a layer by its nodes."""
+    nodes = list(model.graph.node)
+    added = [n for n in nodes if n.op_type == "Pad" or (n.op_type == "Conv" and attributes(n).get("group", 1) > 1)]
+    if not added:
+        return "kernel"
+    place = next(i for i, node in enumerate(nodes) if node.op_type == "ConvTranspose")
+    return ("input" if nodes.index(added[0]) < place else "behind") + ("_conv" if added[0].op_type == "Conv" else "")
+
+
+@pytest.fixture
+def use(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Timed]:
+    """Makes a TensorRT the installed one, whose forms take so long."""
+
+    def install(**us: float) -> Timed:
+        runtime = Timed(give_gpu(monkeypatch), lambda model: us.get(form_of(model), 10_000.0))
+        monkeypatch.setattr(tensorrt, "load", lambda target: runtime)
+        return runtime
+
+    return install
+
+
+def built(folder: Path, **options: Any) -> BuildReport:
+    path = folder / "m.onnx"
+    if not path.exists():
+        onnx.save(parse(UP), path)
+    given = {"tune": True, "prove": "none", "dims": DIMS, "timing_cache": folder / "t", **options}
+    return build(BuildRequest(path, **given))
+
+
+def test_the_fastest_form_is_taken_and_told(use: Callable[..., Timed], tmp_path: Path) -> None:
+    runtime = use(behind_conv=4000.0, kernel=5000.0)
+    report = built(tmp_path)
+    assert report.exit_code == 0, report.findings
+    # In float32 without a GPU the zeros would go into the input.
+    assert [(t.node, t.form, t.usual, t.known) for t in report.tuned] == [
+        ("up", "behind-conv", "input", False),
+        ("again", "behind-conv", "input", True),
+    ]
+    times = {"behind-conv": 4000, "kernel": 5000, "input": 10_000, "input-conv": 10_000}
+    assert report.tuned[0].us == times
+    assert all("convolution behind" in edit.what for edit in report.edits)
+    assert "tuned up (2 -> 2 channels, 1 x 4x6, float32): behind-conv, 10000.0 -> 4000.0 us" in build_text(report)
+    assert report.to_json()["tuned"][0]["us"]["behind-conv"] == 4000
+    assert report.seconds["tune"] > 0
+    # The two nodes are one layer.
+    assert len(runtime.layers) == len(times)
+
+
+def test_the_model_is_made_again_as_it_was_built(use: Callable[..., Timed], tmp_path: Path) -> None:
+    use(kernel=5000.0)
+    report = built(tmp_path)
+    saved = load_report(tmp_path / "m.engine.json")
+    assert saved.forms == {"up": "kernel", "again": "kernel"}
+    model = OnnxModel.load(tmp_path / "m.onnx")
+    plan = report.plan.to_json()
+    kernels = [attributes(node)["kernel_shape"] for node in deconvs(rewritten_as_built(model, plan, saved))]
+    assert kernels == [[3, 3], [3, 3]]
+    assert [attributes(node)["kernel_shape"] for node in deconvs(rewritten_as_built(model, plan))] == [[2, 2]] * 2
+    drawn = changes(model.path, report.plan.target, forms=saved.forms)
+    assert all("zero-extended to 3x3" in change.edits[0].what for change in drawn)
+
+
+def test_what_was_measured_is_not_measured_again(use: Callable[..., Timed], tmp_path: Path) -> None:
+    use(kernel=5000.0)
+    first = built(tmp_path)
+    runtime = use(behind_conv=100.0)
+    kept = built(tmp_path)
+    assert kept.up_to_date
+    assert kept.tuned == first.tuned
+    again = built(tmp_path, force=True)
+    assert ([t.form for t in again.tuned], runtime.layers) == (["kernel", "kernel"], [])
+    assert all(t.known for t in again.tuned)
+    assert not built(tmp_path, force=True, timing_cache=None).tuned[0].known
+    assert not built(tmp_path, tune=False).up_to_date
+
+
+@pytest.mark.parametrize("damage", [b"", b"[]", b"[{}]", b"[[", b'[{"for": {}, "us": {"kernel": "x"}}]'])
+def test_a_damaged_file_is_written_anew(use: Callable[..., Timed], tmp_path: Path, damage: bytes) -> None:
+    (tmp_path / "t.tuned.json").write_bytes(damage)
+    use(kernel=5000.0)
+    assert not built(tmp_path).tuned[0].known
+    assert json.loads((tmp_path / "t.tuned.json").read_bytes())[0]["us"]["kernel"] == 5000
+    assert built(tmp_path, force=True).tuned[0].known
+
+
+def test_other_sizes_precisions_and_options_are_other_layers(use: Callable[..., Timed], tmp_path: Path) -> None:
+    use()
+    built(tmp_path)
+    assert built(tmp_path, force=True).tuned[0].known
+    assert not built(tmp_path, dims={**DIMS, "h": Range(4, 6, 9)}).tuned[0].known
+    assert not built(tmp_path, precision="fp16").tuned[0].known
+
+
+def test_without_a_gpu_the_answers_of_the_only_one_are_taken(
+    use: Callable[..., Timed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(kernel=5000.0)
+    built(tmp_path)
+
+    class Blind(FakeRuntime):
+        def engines(self) -> Any:
+            raise EnvironmentMissing("there is no GPU here that CUDA offers", "")
+
+    blind = Blind(family="tensorrt", version="8.6.0", capabilities=CAPABILITIES)
+    monkeypatch.setattr(tensorrt, "load", lambda target: blind)
+    assert [t.form for t in built(tmp_path).tuned] == ["kernel", "kernel"]
+    with pytest.raises(EnvironmentMissing, match="--tune times layers on the GPU: there is no GPU"):
+        built(tmp_path, timing_cache=tmp_path / "other")
+
+
+@pytest.mark.parametrize("failing", [0.0, -1.0])
+def test_forms_that_are_refused_or_do_not_build_are_left_out(
+    use: Callable[..., Timed], tmp_path: Path, failing: float
+) -> None:
+    use(input=failing, behind_conv=failing, kernel=7000.0)
+    (first, _) = built(tmp_path).tuned
+    assert (first.form, first.us["input"], first.us["behind-conv"]) == ("kernel", None, None)
+
+
+def test_where_nothing_can_be_timed_the_usual_form_is_taken(use: Callable[..., Timed], tmp_path: Path) -> None:
+    runtime = use()
+    runtime._times = lambda model: 0.0
+    report = built(tmp_path)
+    assert report.tuned[0].form == "input"
+    assert "none of its forms could be timed" in build_text(report)
+
+
+def test_a_form_that_computes_something_else_is_not_taken(
+    use: Callable[..., Timed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = use(kernel=1000.0)
+    honest = runtime.parse
+
+    def parse_wrongly(model: bytes, path: Path) -> Any:
+        proto = onnx.load_from_string(model)
+        if form_of(proto) == "kernel" and path.name == "layer.onnx":
+            proto.graph.node[-1].op_type = "Abs"
+        return honest(proto.SerializeToString(), path)
+
+    monkeypatch.setattr(runtime, "parse", parse_wrongly)
+    (first, _) = built(tmp_path).tuned
+    assert first.us["kernel"] is None
+
+
+def test_little_gain_changes_nothing() -> None:
+    assert best({"kernel": 100.0, "input": 98.0}, "kernel") == "kernel"
+    assert best({"kernel": 100.0, "input": 90.0}, "kernel") == "input"
+    assert best({"kernel": None, "input": 90.0}, "kernel") == "input"
+    assert best({"kernel": None}, "kernel") == "kernel"
+
+
+def test_a_model_without_such_layers_needs_no_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeRuntime()
+    monkeypatch.setattr(tensorrt, "load", lambda target: fake)
+    onnx.save(parse(UP.replace("output_padding=[1,1]", "kernel_shape=[2,2]")), tmp_path / "m.onnx")
+    assert built(tmp_path).tuned == ()
+
+
+@pytest.mark.parametrize("element", ["float32", "float16", "int8"])
+@pytest.mark.parametrize("ends", [(True, True), (False, False)])
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_every_form_of_a_layer_alone_is_a_valid_model(element: str, ends: tuple[bool, bool], rank: int) -> None:
+    said = {"strides": [2] * rank, "output_padding": [1] * rank, "kernel_shape": [2] * rank}
+    layer = LayerAlone(said, (1, 4, *[5] * rank), (4, 3, *[2] * rank), True, element, 17, True, *ends)
+    for form in FORMS:
+        model = OnnxModel(layer.model(), Path("layer.onnx"))
+        before = model.main.shapes.get("y")
+        run_passes(model, (MakeDeconvExplicit(choose=lambda *_, form=form: form),), TENSORRT_8)
+        onnx.checker.check_model(model.proto, full_check=True)
+        assert before == (1, 3 if ends[1] else 16, *[11] * rank)

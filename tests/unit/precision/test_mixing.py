@@ -1,0 +1,162 @@
+"""The search of --precision auto: it is within the tolerance, and no slower than it has to be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import numpy_helper
+
+from support.onnx_models import parse
+from trtconv.graph.model import OnnxModel
+from trtconv.precision.apply import recast
+from trtconv.precision.measure import survey
+from trtconv.precision.mixing import Mix, Mixer, NodeTimes, parts_of
+from trtconv.precision.quantize.measure import Reference
+
+SAMPLES = [{"x": np.random.default_rng(seed).standard_normal((4, 64)).astype(np.float32)} for seed in range(2)]
+
+
+def chain(layers: int = 6, body: str = "Tanh (m{0})", **weights: float) -> OnnxModel:
+    """Returns MatMuls with something behind each."""
+    lines, before = [], "x"
+    for number in range(layers):
+        lines.append(f"m{number} = MatMul ({before}, w{number})  t{number} = {body.format(number)}")
+        before = f"t{number}"
+    text = f"""<ir_version: 8, opset_import: ["": 17]> g (float[4,64] x) => (float[4,64] y)
+        {{ {" ".join(lines)}  y = Identity ({before}) }}"""
+    proto = parse(text)
+    random = np.random.default_rng(0)
+    for number in range(layers):
+        scale = weights.get(f"w{number}", 0.1)
+        values = (scale * random.standard_normal((64, 64))).astype(np.float32)
+        proto.graph.initializer.append(numpy_helper.from_array(values, f"w{number}"))
+    return OnnxModel(proto, Path("m.onnx"))
+
+
+def found(
+    model: OnnxModel,
+    tolerance: float,
+    *,
+    bfloat: bool = True,
+    fixed: dict[str, str] | None = None,
+    timed: Callable[[str], NodeTimes] | None = None,
+) -> Mix:
+    told: list[tuple[int, int]] = []
+    mixer = Mixer(model, SAMPLES, fixed or {}, bfloat=bfloat, tell=lambda *count: told.append(count))
+    mix = mixer.search(tolerance, "the test", timed or (lambda _: NodeTimes(why="no GPU")))
+    assert [number for number, _ in told] == list(range(1, len(told) + 1))
+    return mix
+
+
+def error_of(model: OnnxModel, mix: Mix) -> float:
+    """Measures a mix as it is pinned."""
+    copy = model.copy()
+    recast(copy, mix.precision, None, nodes=mix.node_precisions, emulated=True)
+    return Reference(model, SAMPLES).error(copy)
+
+
+def test_the_mix_is_within_the_tolerance_and_the_looser_the_faster() -> None:
+    times = []
+    for tolerance in (1e-1, 6e-4, 5.5e-4, 4e-4):
+        model = chain()
+        mix = found(model, tolerance)
+        assert mix.error <= tolerance
+        assert mix.error == pytest.approx(error_of(model, mix), rel=1e-6)
+        times.append(mix.time)
+    assert times == sorted(times)
+    assert times[0] == pytest.approx(0.5)
+    assert 0.5 < times[1] < times[-1] < 1
+
+
+def test_nothing_is_changed_where_nothing_fits() -> None:
+    mix = found(chain(), 0.0)
+    assert (mix.precision, mix.node_precisions, mix.error) == ("as-is", {}, 0.0)
+    assert mix.time == pytest.approx(1)
+    assert mix.error_of_all > 0
+    assert {part.type for part in mix.parts} == {"fp32"}
+    assert all(part.error is not None and part.error > 0 for part in mix.parts)
+
+
+def test_the_part_that_costs_most_goes_back_to_float32() -> None:
+    # Two large numbers, whose difference the rounding to float16 loses.
+    model = chain(4, w2=40.0, body="Tanh (m{0})")
+    mix = found(model, 1.5e-3)
+    assert mix.error <= 1.5e-3 < mix.error_of_all
+    worst = max(mix.parts, key=lambda part: part.error or 0.0)
+    assert worst.type == "fp32"
+    assert "MatMul_1" in worst.nodes
+    assert any(part.type == "fp16" for part in mix.parts)
+
+
+def test_what_does_not_fit_float16_is_in_bfloat16_or_float32() -> None:
+    for bfloat, kind in ((True, "bf16"), (False, "fp32")):
+        model = chain(3, body="Relu (m{0})", w0=1e5, w1=1e-6)
+        mix = found(model, 2e-2, bfloat=bfloat)
+        assert mix.error <= 2e-2
+        assert mix.node_precisions["MatMul"] == kind
+        assert "MatMul_1" not in mix.node_precisions or mix.node_precisions["MatMul_1"] == kind
+        assert error_of(model, mix) <= 2e-2
+
+
+def test_what_a_gpu_says_counts_for_more_than_the_estimate() -> None:
+    """Of layers that are alike those go back to float32 that are no faster in 16 bits."""
+    names = ["MatMul", *(f"MatMul_{number}" for number in range(1, 6))]
+    gains = dict(zip(names, (1.0, 9.0, 1.0, 9.0, 1.0, 9.0), strict=True))
+    asked: list[str] = []
+
+    def timed(precision: str) -> NodeTimes:
+        asked.append(precision)
+        return NodeTimes({name: (10.0, 10.0 - gain) for name, gain in gains.items()}, "a GPU")
+
+    def lost(mix: Mix) -> float:
+        return sum(gains[part.nodes[0]] for part in mix.parts if part.type == "fp32")
+
+    mix = found(chain(), 5.5e-4, timed=timed)
+    assert (mix.timed_on, mix.untimed, asked) == ("a GPU", "", ["fp16"])
+    assert mix.error <= 5.5e-4
+    assert lost(mix) < lost(found(chain(), 5.5e-4))
+    assert mix.time == pytest.approx(1 - (sum(gains.values()) - lost(mix)) / 60)
+    assert found(chain(), 1e-1, timed=timed).timed_on is None
+    assert asked == ["fp16"]
+
+
+def test_types_that_are_given_stay() -> None:
+    mix = found(chain(), 1e-1, fixed={"MatMul_1": "fp32"})
+    assert mix.node_precisions == {"MatMul_1": "fp32"}
+    assert [part.type for part in mix.parts if "MatMul_1" in part.nodes] == ["mixed"]
+
+
+def test_many_layers_are_weighed_together() -> None:
+    model = chain(40)
+    mix = found(model, 1.0)
+    assert len(mix.parts) == 24
+    assert sum(part.time for part in mix.parts) == pytest.approx(1)
+    assert len([name for part in mix.parts for name in part.nodes]) == 81
+
+
+def test_time_goes_by_operations_and_bytes() -> None:
+    text = """<ir_version: 8, opset_import: ["": 17]> g (float[1,64,32,32] x) => (float[1,64,64,64] y)
+        { a = ConvTranspose <strides=[2,2], pads=[1,1,1,1]> (x, v)  y = Conv <pads=[1,1,1,1]> (a, w) }"""
+    proto = parse(text)
+    for name, kernel in (("v", 4), ("w", 3)):
+        values = np.ones((64, 64, kernel, kernel), np.float32)
+        proto.graph.initializer.append(numpy_helper.from_array(values, name))
+    model = OnnxModel(proto, Path("m.onnx"))
+    ranges = survey(model, [{"x": np.ones((1, 64, 32, 32), np.float32)}])
+    small, large = 64 * 32 * 32, 64 * 64 * 64
+    assert ranges.elements == {"x": small, "a": large, "y": large}
+    # The first moves more bytes than it computes, the second the other way round.
+    moved, computed = 4 * (small + large + 64 * 64 * 16), 2 * large * 64 * 9 / 100
+    shares = [part.time for part in parts_of(model, ranges)]
+    assert shares == pytest.approx([moved / (moved + computed), computed / (moved + computed)])
+
+
+def test_a_network_that_is_quantised_throughout_stays_in_int8() -> None:
+    text = """<ir_version: 8, opset_import: ["": 17]> g (float[4,64] x) => (float[4,64] y)
+        <float s = {0.1}, int8 z = {0}>
+        { q = QuantizeLinear (x, s, z)  y = DequantizeLinear (q, s, z) }"""
+    mix = found(OnnxModel(parse(text), Path("m.onnx")), 0.0)
+    assert (mix.precision, mix.node_precisions, mix.error, mix.parts) == ("int8", {}, 0.0, ())

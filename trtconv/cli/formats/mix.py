@@ -1,0 +1,44 @@
+"""What a person reads of the types that `--precision auto` found."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from trtconv.cli.formats.wording import count, table
+from trtconv.core.text import clean
+
+
+def mix_text(mix: Mapping[str, Any]) -> str:
+    """Renders the `mix` of a build report: the parts of the network, and the settings that pin their types."""
+    measured = f"{count(mix['samples'], 'sample')} of {clean(str(mix['source']))}"
+    timed = f"timed on {mix['timed_on']}" if mix["timed_on"] else "estimated by operations and bytes"
+    head = [
+        f"types for an error (rms) of at most {mix['tolerance']:g}",
+        f"it is {mix['error']:.2g} on {measured}, and {mix['error_of_all']:.2g} with all in 16 bits",
+        f"{mix['time']:.2f} of the time in float32, {timed}",
+    ]
+    rows = [("type", "time in float32", "error alone", "nodes")]
+    for part in mix["parts"]:
+        first, *others = part["nodes"]
+        alone = "-" if part["error"] is None else f"{part['error']:.2g}"
+        nodes = clean(first) + (f" and {len(others)} more" if others else "")
+        rows.append((part["type"], f"{100 * part['time']:.1f} %", alone, nodes))
+    pinned = [f"precision = {json.dumps(mix['precision'])}"]
+    if mix["node_precisions"]:
+        types = ", ".join(f"{_quoted(name)} = {json.dumps(kind)}" for name, kind in mix["node_precisions"].items())
+        pinned.append(f"node-precisions = {{{types}}}")
+    return "\n".join(
+        [
+            "; ".join(head),
+            *table(rows, "  "),
+            "to build so without a search, in trtconv.toml:",
+            *(f"  {p}" for p in pinned),
+        ]
+    )
+
+
+def _quoted(name: str) -> str:
+    """Returns a name as a key of TOML, whose strings have the escapes of JSON."""
+    return clean(json.dumps(name))

@@ -1,0 +1,142 @@
+"""The samples of `--precision auto`, and the search for the mix of types on them."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Sequence, Set
+
+from trtconv.core.dims import InputRange, ShapeProfile
+from trtconv.core.errors import BuildFailed, InputError, TrtconvError
+from trtconv.core.requests.build import BuildPlan, BuildRequest
+from trtconv.core.stopwatch import Stopwatch
+from trtconv.graph.model import OnnxModel
+from trtconv.pipeline.parse import build_in_thread, parse_model
+from trtconv.precision.apply import recast
+from trtconv.precision.mixing import Mix, Mixer, NodeTimes
+from trtconv.precision.quantize.images import parse_preprocessing
+from trtconv.precision.quantize.samples import Feeds, InputSamples, random_samples, read_samples
+from trtconv.runtimes.tensorrt import Runtime
+
+_MOST_SAMPLES = 4
+"""All of them are run for every mix that is tried."""
+_LEAST_TOLD = 0.8
+"""Share of an engine's time that has to be of known nodes: layers between them only change formats."""
+
+
+def samples_of(request: BuildRequest, model: OnnxModel, profile: ShapeProfile | None) -> InputSamples:
+    """Returns the samples to measure on: some of those that were given, spread over them, or random ones.
+
+    Args:
+        request: What is built.
+        model: The model in its file.
+        profile: The sizes of random inputs, and those that a function is asked for.
+
+    Raises:
+        InputError: They cannot be read, or do not fit the model.
+    """
+    ranges = profile.inputs if profile is not None else {}
+    shapes = {spec.name: ranges[spec.name].opt if spec.name in ranges else _fixed(spec.dims) for spec in model.inputs}
+    if request.data is None:
+        return random_samples(model, [shapes], 1, 0)
+    preprocessing = None if request.preprocess is None else parse_preprocessing(request.preprocess)
+    found = read_samples(model, request.data, [shapes], _MOST_SAMPLES, 0, preprocessing)
+    return found[:: max(1, len(found) // _MOST_SAMPLES)][:_MOST_SAMPLES]
+
+
+def _fixed(dims: tuple[int | str | None, ...]) -> tuple[int, ...]:
+    return tuple(size for size in dims if isinstance(size, int))
+
+
+def mixed(
+    request: BuildRequest,
+    model: OnnxModel,
+    samples: InputSamples,
+    runtime: Runtime,
+    plan: BuildPlan,
+    clock: Stopwatch,
+) -> Mix:
+    """Finds the types.
+
+    Args:
+        request: What is built.
+        model: The model after the passes; its nodes get names.
+        samples: What to measure on.
+        runtime: What builds; its GPU, if there is one, times the parts.
+        plan: How it builds.
+        clock: Told how far it is.
+
+    Raises:
+        InputError: The model does not run on the samples.
+    """
+    tell = functools.partial(clock.progress.phase, "mix of types")
+    # TensorRT 8 has no bfloat16; the graph has it where the types are those of the graph.
+    bfloat = not runtime.info.capabilities.builder_precision_flags and model.opset >= 13
+    try:
+        mixer = Mixer(model, samples, request.node_precisions, bfloat=bfloat, tell=tell)
+    except RuntimeError as error:
+        raise InputError(
+            f"--precision auto cannot run {model.path}: {error}", "Choose a precision, or give --data that it runs on."
+        ) from error
+    timed = functools.partial(node_times, model, samples[0], runtime, plan)
+    return mixer.search(request.tolerance, samples.source, timed)
+
+
+def node_times(model: OnnxModel, feeds: Feeds, runtime: Runtime, plan: BuildPlan, precision: str) -> NodeTimes:
+    """Builds a model in float32 and in a precision for one size, and times the layers on the GPU.
+
+    Args:
+        model: The model, its nodes named.
+        feeds: Inputs.
+        runtime: What builds and runs.
+        plan: How it builds.
+        precision: The other precision.
+    """
+    # The time counts to the stage that asks.
+    clock = Stopwatch(None)
+    if runtime.info.gpu is None:
+        return NodeTimes(why="there is no GPU")
+    try:
+        full, half = (_layer_times(model, feeds, runtime, plan, clock, each) for each in ("as-is", precision))
+    except TrtconvError as error:
+        return NodeTimes(why=error.message)
+    known = {node.name for node in model.proto.graph.node}
+    ours, theirs = (_by_node(times, known) for times in (full, half))
+    told, spent = sum(ours.values()), sum(us for _, us in full)
+    if told < _LEAST_TOLD * spent or not spent:
+        return NodeTimes(why="the engine's layers do not say which nodes they are of")
+    both = {name: (ours.get(name, 0.0), theirs.get(name, 0.0)) for name in ours.keys() | theirs.keys()}
+    return NodeTimes(both, runtime.info.gpu)
+
+
+def _layer_times(
+    model: OnnxModel, feeds: Feeds, runtime: Runtime, plan: BuildPlan, clock: Stopwatch, precision: str
+) -> list[tuple[str, float]]:
+    shapes = {name: InputRange(values.shape, values.shape, values.shape) for name, values in feeds.items()}
+    profile = ShapeProfile(shapes, {}, plan.profiles[0].values if plan.profiles else {})
+    copy = model.copy()
+    flags = runtime.info.capabilities.builder_precision_flags
+    if not flags:
+        recast(copy, precision, profile)
+    network, refused = parse_model(copy, runtime, clock)
+    if network is None:
+        raise BuildFailed(refused[0].message if refused else "the parser refused it")
+    typed = precision if flags else "as-is"
+    asked = dataclasses.replace(plan, profiles=(profile,), precision=typed, node_precisions={})
+    blob = build_in_thread(network, asked, clock)
+    execution = runtime.engines().load(bytes(blob.data)).open()
+    try:
+        execution.feed(feeds)
+        return execution.layer_times()
+    finally:
+        execution.close()
+
+
+def _by_node(times: Sequence[tuple[str, float]], known: Set[str]) -> dict[str, float]:
+    """Returns the time of layers by the first node that their names, joined of the nodes', have."""
+    found: dict[str, float] = {}
+    for layer, us in times:
+        nodes = [name for name in layer.split(" + ") if name in known]
+        if nodes:
+            found[nodes[0]] = found.get(nodes[0], 0.0) + us
+    return found

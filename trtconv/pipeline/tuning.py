@@ -1,0 +1,246 @@
+"""Which form of each transposed convolution is the fastest here: measured on the GPU, and remembered (`--tune`)."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import statistics
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from trtconv.core.bounds import make_profile
+from trtconv.core.dims import ShapeProfile
+from trtconv.core.encode import plain
+from trtconv.core.errors import BuildFailed, EngineFailed, EnvironmentMissing, InputError
+from trtconv.core.files import atomic_write, locked, read_plain
+from trtconv.core.requests.build import BuildPlan, BuildRequest
+from trtconv.core.requests.forms import fits
+from trtconv.core.requests.tuned import Tuned
+from trtconv.core.target import Target
+from trtconv.graph.extract import shapes_at
+from trtconv.graph.layer_alone import LayerAlone, layer_of
+from trtconv.graph.model import OnnxModel
+from trtconv.graph.views import Deconv
+from trtconv.passes import run_passes
+from trtconv.passes.deconv_forms import Site, worth_timing
+from trtconv.passes.explicit_deconv import MakeDeconvExplicit
+from trtconv.pipeline.prepare import chosen_passes
+from trtconv.runtimes.compare import relative_error
+from trtconv.runtimes.tensorrt import Execution, Runtime
+
+_GAIN = 0.97
+"""What a form takes at most of the usual one's time to be preferred: less may be chance."""
+_WRONG = 0.05
+"""How far two forms may be apart, of the largest magnitude, in float16 or int8."""
+_ROUNDS, _WARM_UP_US, _SAMPLE_US = 31, 20_000.0, 1000.0
+_ENTRY = {"for": {str: object}, "us": {str: (float, int, type(None))}}
+
+Times = Mapping[str, "float | None"]
+"""Form to the microseconds of one inference; None where TensorRT does not build it, or computes something else."""
+
+
+def tune(
+    model: OnnxModel, request: BuildRequest, plan: BuildPlan, engine: Runtime, cache: Path | None
+) -> tuple[Tuned, ...]:
+    """Finds the fastest form of every deconvolution that has several, at the opt of the first profile.
+
+    Args:
+        model: The model as it was loaded; not changed, but that its nodes get names.
+        request: What is built.
+        plan: What the builder is told.
+        engine: The TensorRT that builds.
+        cache: What was measured before; None keeps nothing.
+
+    Returns:
+        What was chosen and why, node by node.
+
+    Raises:
+        EnvironmentMissing: There is something to be measured, and no GPU.
+    """
+    model.name_nodes("ConvTranspose")
+    # Where the builder is not told of a precision, the graph will be cast to it.
+    is_cast = request.precision != plan.precision
+    asked = _layers(model, request, plan.profiles[0], engine.info.target, is_cast)
+    race = _Race(engine, dataclasses.replace(plan, node_precisions={}), _Memory(cache))
+    return tuple(_tuned(node, layer, forms[0], *race.times(layer, forms)) for node, (layer, forms) in asked.items())
+
+
+def _tuned(node: str, layer: LayerAlone, usual: str, times: Times, known: bool) -> Tuned:
+    return Tuned(node, layer.title, best(times, usual), usual, dict(times), known)
+
+
+def best(times: Times, usual: str) -> str:
+    """Returns the fastest form; the usual one unless another gains."""
+    timed = {form: us for form, us in times.items() if us is not None}
+    if not timed:
+        return usual
+    fastest = min(timed, key=timed.__getitem__)
+    return fastest if usual not in timed or timed[fastest] < _GAIN * timed[usual] else usual
+
+
+def _layers(
+    model: OnnxModel, request: BuildRequest, profile: ShapeProfile, target: Target, is_cast: bool
+) -> dict[str, tuple[LayerAlone, tuple[str, ...]]]:
+    """Returns the layers that have a choice, by the names of their nodes, and their forms, the usual one first."""
+    copy, found = model.copy(), dict[str, tuple[LayerAlone, tuple[str, ...]]]()
+    shapes: dict[str, tuple[int | None, ...]] = {}
+
+    def record(view: Deconv, site: Site, usual: str) -> str:
+        if not shapes:
+            shapes.update(shapes_at(copy, profile, "opt"))
+        shape = shapes.get(view.inputs[0]) or (None,)
+        sizes = [size for size in shape if size is not None]
+        assert not isinstance(site.kernel, str)
+        # What has a precision of its own is not timed in it.
+        if len(sizes) == len(shape) and view.node.name not in request.node_precisions:
+            weight = site.kernel.values.shape
+            layer = layer_of(view, weight, sizes, _element(view, site, is_cast), copy.opset)
+            found[view.node.name] = (layer, (usual, *(form for form in worth_timing(site) if form != usual)))
+        return usual
+
+    run_passes(copy, chosen_passes(request, record), target)
+    return found
+
+
+def _element(view: Deconv, site: Site, is_cast: bool) -> str:
+    """Returns the type of a layer's tensors. Where that is bfloat16, float16 is timed: it is as wide."""
+    if site.is_quantized and view.dequantizer(0) is not None:
+        return "int8"
+    narrow = is_cast or (not isinstance(site.kernel, str) and site.kernel.values.dtype.itemsize == 2)
+    return "float16" if narrow else "float32"
+
+
+class _Memory:
+    """What was measured in earlier builds, in a file that anybody may have written.
+
+    Args:
+        path: The file; it need not be there. None: nothing is kept.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._entries = self._read()
+
+    def find(self, asked: Mapping[str, Any], forms: Collection[str]) -> Times | None:
+        """Returns the times of a layer's forms; those of the only GPU that is known, where there is none here."""
+        entries = self._entries
+        if asked["gpu"] is None:
+            gpus = {entry["for"].get("gpu") for entry in entries}
+            asked = {**asked, "gpu": gpus.pop() if len(gpus) == 1 else None}
+        found = (entry["us"] for entry in entries if entry["for"] == asked and entry["us"].keys() == set(forms))
+        return next(found, None)
+
+    def keep(self, asked: Mapping[str, Any], times: Times) -> None:
+        """Adds the times of a layer to what other builds have written meanwhile."""
+        if self._path is None:
+            return
+        # The engine is none the worse where the file cannot be written.
+        with contextlib.suppress(InputError), locked(self._path):
+            others = [entry for entry in self._read() if entry["for"] != asked]
+            self._entries = [*others, {"for": dict(asked), "us": dict(times)}]
+            atomic_write(self._path, (json.dumps(self._entries, indent=1) + "\n").encode())
+
+    def _read(self) -> list[dict[str, Any]]:
+        if self._path is None:
+            return []
+        try:
+            entries = json.loads(read_plain(self._path))
+        except (OSError, ValueError, RecursionError):
+            return []
+        return entries if fits(entries, [_ENTRY]) and all(_ENTRY.keys() <= each.keys() for each in entries) else []
+
+
+class _Race:
+    """Times the forms of layers against each other, each layer once.
+
+    Args:
+        engine: The TensorRT that builds and runs them.
+        plan: What the builder is told.
+        memory: What was measured before.
+    """
+
+    def __init__(self, engine: Runtime, plan: BuildPlan, memory: _Memory) -> None:
+        self._engine = engine
+        self._plan = plan
+        self._memory = memory
+
+    def times(self, layer: LayerAlone, forms: Sequence[str]) -> tuple[Times, bool]:
+        """Returns the times of a layer's forms, and whether they were known before."""
+        info = self._engine.info
+        how = {"precision": self._plan.precision, "options": plain(self._plan.options)}
+        asked = {"gpu": info.gpu, "family": info.family, "version": info.version, **how, "layer": layer.key}
+        known = self._memory.find(asked, forms)
+        if known is not None:
+            return known, True
+        times = self._measure(layer, forms)
+        self._memory.keep(asked, times)
+        return times, False
+
+    def _measure(self, layer: LayerAlone, forms: Sequence[str]) -> Times:
+        try:
+            loader = self._engine.engines()
+        except EnvironmentMissing as error:
+            raise EnvironmentMissing(
+                f"--tune times layers on the GPU: {error.message}",
+                "Build where the GPU is (--on ADDRESS), or without --tune; a timing cache that has every answer does.",
+            ) from error
+        times: dict[str, float | None] = dict.fromkeys(forms)
+        with contextlib.ExitStack() as stack:
+            running: dict[str, Execution] = {}
+            outputs: dict[str, Any] = {}
+            for form in forms:
+                data = self._build(layer, form)
+                if data is None:
+                    continue
+                with contextlib.suppress(EngineFailed):
+                    execution = loader.load(data).open()
+                    stack.callback(execution.close)
+                    execution.feed(layer.feeds())
+                    outputs[form] = execution.run()["y"]
+                    if relative_error(next(iter(outputs.values())), outputs[form]) <= _WRONG:
+                        running[form] = execution
+            times.update(zip(running, race(tuple(running.values())), strict=True))
+        return times
+
+    def _build(self, layer: LayerAlone, form: str) -> bytes | None:
+        """Returns the engine of a layer in a form; None where there is none."""
+        model = OnnxModel(layer.model(), Path("layer.onnx"))
+        pass_ = MakeDeconvExplicit(choose=lambda *_: form)
+        if not run_passes(model, (pass_,), self._engine.info.target).edits:
+            return None
+        profile = make_profile(model.inputs, {})
+        plan = dataclasses.replace(self._plan, profiles=(profile,))
+        with contextlib.suppress(BuildFailed):
+            parsed = self._engine.parse(model.serialize(), model.path)
+            return None if isinstance(parsed, tuple) else bytes(parsed.build(plan).data)
+        return None
+
+
+def race(executions: Sequence[Execution]) -> list[float]:
+    """Times engines in turns, so that the GPU's clock and heat are the same for all.
+
+    Args:
+        executions: What is timed; fed, and run once.
+
+    Returns:
+        The median time of an inference of each, in microseconds.
+    """
+    launches = [
+        each.launcher(graph=True, copies=False) or each.launcher(graph=False, copies=False) for each in executions
+    ]
+    runs = [(each, launch) for each, launch in zip(executions, launches, strict=True) if launch is not None]
+    repeats = []
+    for execution, launch in runs:
+        spent = once = 0.0
+        while spent < _WARM_UP_US:
+            once = max(1.0, execution.microseconds(launch))
+            spent += once
+        repeats.append(max(1, int(_SAMPLE_US / once)))
+    samples: list[list[float]] = [[] for _ in runs]
+    for turn in range(_ROUNDS):
+        for index in range(len(runs)) if turn % 2 else reversed(range(len(runs))):
+            execution, launch = runs[index]
+            samples[index].append(execution.microseconds(launch, repeats[index]) / repeats[index])
+    return [round(statistics.median(each), 2) for each in samples]

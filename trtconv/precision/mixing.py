@@ -1,0 +1,272 @@
+"""`--precision auto`: the fastest mix of types whose outputs stay within a tolerance on the user's data.
+
+Whatever can be is computed in float16 at first, what does not fit there in bfloat16 or float32. Where that is too far
+from the model, parts of it go back to float32. A part is a layer with weights and what follows up to the next one. Each
+is measured alone: the error of the network in which nothing else is in float16. Rounding errors add up in squares, so
+those come first that make the most of the square for the time that float16 saves there; as few as suffice do, and of
+these the costly ones are tried in float16 again. The time is measured on the GPU where there is one, else estimated.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import onnx
+
+from trtconv.core.encode import Document
+from trtconv.core.frozen import frozen
+from trtconv.graph.model import OnnxModel
+from trtconv.graph.order import sort
+from trtconv.precision.apply import casters, name_all
+from trtconv.precision.measure import Ranges, survey
+from trtconv.precision.quantize.measure import Feeds, Reference
+from trtconv.precision.regions import quantized_nodes
+
+_MOST_PARTS = 24
+_WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+_QUANTIZERS = ("QuantizeLinear", "DequantizeLinear")
+_FLOPS_PER_BYTE = 100.0
+"""Of a GPU with tensor cores: an A100 has 156 TFLOP/s of TF32 and 1.5 TB/s, an H100 495 and 3.35."""
+_SAVED = 0.5
+"""Share of the time that a type of 16 bits leaves of that of 32: half the bytes, twice the operations a second."""
+
+Types = Mapping[str, str]
+
+
+@frozen
+class TypedPart(Document):
+    """Nodes that have one type together.
+
+    Args:
+        nodes: Their names.
+        time: Share of the network's time in float32.
+        saved: What 16 bits save of it; as a share of the network's time in float32 too.
+        error: Error (rms) of the network in which they alone are in 16 bits; None where it was not measured.
+        type: What they are computed in; "mixed" where single ones differ.
+    """
+
+    nodes: tuple[str, ...]
+    time: float
+    saved: float
+    error: float | None = None
+    type: str = ""
+
+
+@frozen
+class Mix(Document):
+    """Types that were found.
+
+    Args:
+        precision: Of the nodes that have no type of their own.
+        node_precisions: Node to its own type.
+        tolerance: The error that was allowed.
+        error: That of the mix, on the samples: the largest rms of an output, over that of the model's.
+        error_of_all: That of the network with all that fits in 16 bits.
+        time: Over that of the network in float32, as the sum of its parts.
+        timed_on: The GPU that the parts were timed on; None where their time is estimated by operations and bytes.
+        untimed: Why it is; empty where it was measured.
+        samples: How many samples the errors are of.
+        source: Where they come from.
+        parts: What was weighed against each other.
+    """
+
+    precision: str
+    node_precisions: Types
+    tolerance: float
+    error: float
+    error_of_all: float
+    time: float
+    timed_on: str | None
+    untimed: str
+    samples: int
+    source: str
+    parts: tuple[TypedPart, ...]
+
+
+@frozen
+class NodeTimes:
+    """What nodes take on a GPU.
+
+    Args:
+        us: Node to its microseconds in float32 and in 16 bits; of nodes that were fused the first has the time of all.
+        gpu: Its name; None where nothing was measured.
+        why: Why nothing was.
+    """
+
+    us: Mapping[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
+    gpu: str | None = None
+    why: str = ""
+
+
+class Mixer:
+    """One search.
+
+    Args:
+        model: The model after the passes; its nodes get names, its functions are inlined.
+        samples: Inputs to measure on, all of which are kept in memory.
+        fixed: Nodes whose types are given.
+        bfloat: Whether there is bfloat16.
+        tell: Hears how many networks were measured, of about how many.
+    """
+
+    def __init__(
+        self,
+        model: OnnxModel,
+        samples: Sequence[Feeds],
+        fixed: Types,
+        *,
+        bfloat: bool,
+        tell: Callable[[int, int], None],
+    ) -> None:
+        name_all(model)
+        sort(model)
+        self._model = model
+        self._base = "int8" if model.has(_QUANTIZERS) else "fp16"
+        self._fixed = dict(fixed)
+        self._bfloat = bfloat
+        self._tell = tell
+        self._measured = 0
+        self._samples = list(samples)
+        self._reference = Reference(model, self._samples)
+        self._ranges = survey(model, self._samples)
+        self._parts = parts_of(model, self._ranges)
+
+    def search(self, tolerance: float, source: str, timed: Callable[[str], NodeTimes]) -> Mix:
+        """Finds the mix.
+
+        Args:
+            tolerance: The largest error (rms) of an output that is allowed.
+            source: Where the samples come from, in words.
+            timed: Times the nodes in float32 and in a precision; called where parts are weighed against each other.
+        """
+        given = self._given(tolerance)
+        error = first = self._error(given)
+        alone: dict[TypedPart, float] = {}
+        floats: tuple[TypedPart, ...] = ()
+        times = NodeTimes(why="all that fits in 16 bits is within the tolerance")
+        if error > tolerance:
+            times = timed(self._base)
+            self._parts = parts_of(self._model, self._ranges, times)
+            alone = {part: self._error(self._with(given, set(self._parts) - {part})) for part in self._parts}
+            floats = self._enough(given, alone, tolerance)
+            error = self._error(self._with(given, floats))
+        types = self._with(given, floats)
+        if error > tolerance:
+            types, error, floats = {}, 0.0, self._parts
+        base = "as-is" if floats and floats == self._parts else self._base
+        return Mix(
+            base,
+            {} if base == "as-is" else types,
+            tolerance,
+            error,
+            first,
+            1 - sum(part.saved for part in self._parts if part not in floats),
+            times.gpu,
+            times.why,
+            len(self._samples),
+            source,
+            tuple(self._told(part, types, base, alone.get(part)) for part in self._parts),
+        )
+
+    def _given(self, tolerance: float) -> Types:
+        """Returns the types that are no matter of choice: those given, and those of nodes whose values do not fit."""
+        hot = self._cast(self._fixed)[1]
+        ops = {node.name: node.op_type for node in self._model.proto.graph.node}
+        floats = {**dict.fromkeys(hot, "fp32"), **self._fixed}
+        # No TensorRT has a deconvolution in bfloat16 (TC109).
+        wide = {name: "bf16" for name in hot if ops.get(name) != "ConvTranspose"}
+        if not wide or not self._bfloat:
+            return floats
+        found = {**floats, **wide, **self._fixed}
+        return found if self._error(found) <= max(tolerance, self._error(floats)) else floats
+
+    def _enough(self, given: Types, alone: Mapping[TypedPart, float], tolerance: float) -> tuple[TypedPart, ...]:
+        """Returns parts that have to be in float32."""
+        order = sorted(self._parts, key=lambda part: -(alone[part] ** 2) / max(part.saved, 1e-9))
+        few, many = 0, len(order)
+        while few < many:
+            middle = (few + many) // 2
+            if self._error(self._with(given, order[:middle])) <= tolerance:
+                many = middle
+            else:
+                few = middle + 1
+        chosen = order[:few]
+        for part in sorted(chosen[:-1], key=lambda each: -each.saved)[: _MOST_PARTS // 2]:
+            fewer = [each for each in chosen if each is not part]
+            if self._error(self._with(given, fewer)) <= tolerance:
+                chosen = fewer
+        return self._parts if len(chosen) == len(order) else tuple(part for part in self._parts if part in chosen)
+
+    def _with(self, given: Types, floats: Sequence[TypedPart] | set[TypedPart]) -> Types:
+        return {**{name: "fp32" for part in floats for name in part.nodes}, **given}
+
+    def _error(self, types: Types) -> float:
+        """Returns the error of the network with these types; infinite where a value is not finite."""
+        error = self._reference.error(self._cast(types)[0])
+        # Models refer to themselves, and are large and few: left alone, they stay until memory runs out.
+        gc.collect()
+        self._measured += 1
+        self._tell(self._measured, max(self._measured, len(self._parts) + 8))
+        return math.inf if math.isnan(error) else error
+
+    def _cast(self, types: Types) -> tuple[OnnxModel, tuple[str, ...]]:
+        """Returns the network with these types in emulation, and the nodes whose values do not fit."""
+        copy = self._model.copy()
+        done = casters(self._model, self._base, types, self._ranges)[1](copy)
+        return copy, done.hot
+
+    def _told(self, part: TypedPart, types: Types, base: str, error: float | None) -> TypedPart:
+        usual = "fp32" if base == "as-is" else "fp16"
+        found = {types.get(name, usual) for name in part.nodes}
+        return dataclasses.replace(part, error=error, type=found.pop() if len(found) == 1 else "mixed")
+
+
+def parts_of(model: OnnxModel, ranges: Ranges, times: NodeTimes | None = None) -> tuple[TypedPart, ...]:
+    """Divides the nodes that compute floats, quantised layers left out, into parts with their times.
+
+    Args:
+        model: The model, its nodes named and in order.
+        ranges: With the number of elements of its tensors.
+        times: Of its nodes; the time is estimated where they have none.
+    """
+    us = {} if times is None else times.us
+    inner = {index for position, index in quantized_nodes(model) if position == 0}
+    groups: list[tuple[list[str], float, float]] = []
+    weighted = False
+    for index, node in enumerate(model.proto.graph.node):
+        if index in inner or node.op_type in _QUANTIZERS or ranges.elements.keys().isdisjoint(node.output):
+            continue
+        # What stands before the first layer with weights goes with it.
+        if not groups or (weighted and node.op_type in _WEIGHTED):
+            groups.append(([], 0.0, 0.0))
+        names, full, half = groups[-1]
+        here = _time(model, node, ranges)
+        more, less = us.get(node.name, (0.0, 0.0)) if us else (here, _SAVED * here)
+        groups[-1] = ([*names, node.name], full + more, half + less)
+        weighted = weighted or node.op_type in _WEIGHTED
+    while len(groups) > _MOST_PARTS:
+        pairs = [one[1] + other[1] for one, other in itertools.pairwise(groups)]
+        at = pairs.index(min(pairs))
+        (names, *one), (others, *other) = groups[at : at + 2]
+        groups[at : at + 2] = [([*names, *others], one[0] + other[0], one[1] + other[1])]
+    total = sum(full for _, full, _ in groups) or 1.0
+    # What is no faster in 16 bits goes back to float32 first.
+    return tuple(TypedPart(tuple(n), full / total, max(0.0, full - half) / total) for n, full, half in groups)
+
+
+def _time(model: OnnxModel, node: onnx.NodeProto, ranges: Ranges) -> float:
+    """Estimates the time of a node in float32, in bytes that are moved meanwhile."""
+    weights = [model.main.initializers[name] for name in node.input if name in model.main.initializers]
+    sizes = [math.prod(weight.dims) for weight in weights]
+    moved = sum(ranges.elements.get(name, 0) for name in (*node.input, *node.output)) + sum(sizes)
+    operations = 0.0
+    if node.op_type in _WEIGHTED and weights and sizes[0]:
+        # Every element of the result takes a product with each weight of its channel; of a deconvolution's input too.
+        through = node.input[0] if node.op_type == "ConvTranspose" else node.output[0]
+        channels = weights[0].dims[-1 if node.op_type == "MatMul" else 0]
+        operations = 2.0 * ranges.elements.get(through, 0) * sizes[0] / max(channels, 1)
+    return float(max(4.0 * moved, operations / _FLOPS_PER_BYTE))
