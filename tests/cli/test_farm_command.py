@@ -224,6 +224,8 @@ def test_jobs_without_a_farm(call: Any, tmp_path: Path, monkeypatch: pytest.Monk
     keys = [job["key"] for job in planned["jobs"]]
     assert {path.stem for path in Path("jobs").glob("*.json")} == set(keys)
 
+    assert call("collect", "out").code == 2
+    Path("out").mkdir()
     missing = document(call, "collect", "out")
     assert (missing["exit_code"], missing["summary"]["failed"]) == (4, 4)
     assert call("run-job", f"jobs/{keys[0]}.json", "out").code == 0

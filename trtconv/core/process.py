@@ -35,7 +35,7 @@ Cause = Literal["time", "memory", "crash"]
 
 _LENGTH_BYTES = 8
 _TAIL = 1500
-_POLL_SECONDS = 0.2
+_POLL_SECONDS = 0.05
 # What C and C++ libraries, and the loader of libraries, say where memory is refused.
 _WANT_OF_MEMORY = ("bad_alloc", "annot allocate memory", "ut of memory", "failed to map segment", "MemoryError")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,8 +20,12 @@ _ARITHMETIC = frozenset(("Add", "Sub", "Mul"))
 _PASSED_ON = frozenset(("Slice", "Gather", "Squeeze", "Unsqueeze", "Cast", "Identity"))
 _FOLLOWED = _ARITHMETIC | _PASSED_ON | {"Shape", "Concat"}
 """Operators whose values inference follows; a Concat of what a Concat made doubles them."""
-_MAKERS = _FOLLOWED | _ANY_LENGTH | {"Constant"}
-"""Operators that make vectors; most nodes of a network are none of them."""
+_WINDOWS = frozenset(("HannWindow", "HammingWindow", "BlackmanWindow"))
+_TO_VECTORS = frozenset(("MatMul", "Einsum", "Pad", "Resize", "Upsample", "Compress", "Unique")) | _WINDOWS
+"""Operators that may make a vector of something else, or a longer one."""
+_REDUCTIONS = ("Reduce", "Arg")
+_MAKERS = _FOLLOWED | _ANY_LENGTH | _TO_VECTORS | {"Constant"}
+"""Operators that make vectors, beside reductions; most nodes of a network are none of them."""
 _NO_VECTOR = 0.0
 
 
@@ -51,19 +56,39 @@ def _written(graph: onnx.GraphProto, known: Mapping[str, float] | None) -> float
     written = 0.0
     for node in graph.node:
         op = node.op_type
-        if op not in _MAKERS:
+        if not _is_maker(op):
+            # It makes a vector of a vector only, as long as that or shorter.
+            read = node.input
+            made = lengths.get(read[0], _NO_VECTOR) if read else _NO_VECTOR
+            if made:
+                lengths.update(dict.fromkeys(node.output, made))
             continue
         constant = constant_of(node)
         if constant is not None:
             made = _size(constant.dims)
             shapes.update(node.output if made > 1 else ())
-        elif op in _ANY_LENGTH and shapes.isdisjoint(node.input[-1:]):
-            made = math.inf if known is None else max((known.get(name, _NO_VECTOR) for name in node.output), default=0)
         else:
-            made = _made(op, [lengths.get(name, _NO_VECTOR) for name in node.input])
+            parts = [lengths.get(name, _NO_VECTOR) for name in node.input]
+            made = _made(op, parts)
+            if _may_lower_rank(node, parts) or (op in _ANY_LENGTH and shapes.isdisjoint(node.input[-1:])):
+                told = (_NO_VECTOR if known is None else known.get(name, _NO_VECTOR) for name in node.output)
+                made = math.inf if known is None else max(told, default=_NO_VECTOR)
+            # Even where nothing comes of it, inference writes down what an operator reads.
+            written += max([made, *parts]) if op in _FOLLOWED else 0
         lengths.update(dict.fromkeys(node.output, made))
-        written += made if op in _FOLLOWED else 0
     return written
+
+
+@functools.cache
+def _is_maker(op: str) -> bool:
+    return op in _MAKERS or op.startswith(_REDUCTIONS)
+
+
+def _may_lower_rank(node: onnx.NodeProto, parts: Sequence[float]) -> bool:
+    """Whether a vector may come of what is none."""
+    if node.op_type.startswith(_REDUCTIONS):
+        return any(each.name == "keepdims" and each.i != 1 for each in node.attribute)
+    return node.op_type in _TO_VECTORS or (node.op_type in ("Gather", "Squeeze") and not any(parts[:1]))
 
 
 def _made(op: str, parts: Sequence[float]) -> float:

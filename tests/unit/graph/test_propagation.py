@@ -1,0 +1,39 @@
+"""Whether ONNX's inference may follow values: it writes down every element of the vectors that it computes on."""
+
+from __future__ import annotations
+
+import onnx
+import pytest
+
+from trtconv.graph.propagation import data_can_be_propagated
+
+LONG = 3_000_000_000
+TEXT = (
+    """<ir_version: 8, opset_import: ["": 17]> g (float[n,{length}] x, float[{length}] v) => (float y) {{ {nodes} }}"""
+)
+
+
+@pytest.mark.parametrize("length", [300, LONG])
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        "a = Relu(v) y = Add(a, a)",
+        "a = ReduceMax<axes=[0], keepdims=0>(x) y = Sub(x, a)",
+        "a = ReduceMax<axes=[0], keepdims=7>(x) y = Sub(x, a)",
+        "a = Squeeze(x) y = Mul(a, a)",
+        "i = Constant<value_int=0>() a = Gather(x, i) y = Mul(a, a)",
+        "a = Relu(v) b = Concat<axis=0>(a, a) y = Identity(b)",
+        "w = Constant<value_floats=[1.0, 1.0]>() a = MatMul(w, x) y = Add(a, a)",
+    ],
+)
+def test_long_vectors_are_not_followed(nodes: str, length: int) -> None:
+    rows = "2" if "MatMul" in nodes else "1" if "Squeeze" in nodes else "n"
+    model = onnx.parser.parse_model(TEXT.format(length=length, nodes=nodes).replace("[n,", f"[{rows},"))
+    assert data_can_be_propagated(model.graph, model) == (length != LONG)
+
+
+def test_wide_tensors_are_no_vectors() -> None:
+    model = onnx.parser.parse_model(
+        TEXT.format(length=LONG, nodes="a = ReduceMax<axes=[0]>(x) b = Sub(x, a) y = Relu(b)")
+    )
+    assert data_can_be_propagated(model.graph, model)
