@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import statistics
 import subprocess
 import sys
 import sysconfig
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 TRTCONV = str(Path(sysconfig.get_path("scripts")) / "trtconv")
 PYTHON = sys.executable
+_LOOK_SECONDS = 0.02
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,15 +67,23 @@ def in_turns(tasks: Mapping[str, Callable[[], float]], rounds: int) -> dict[str,
 
 def process_seconds(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Callable[[], float]:
     """Returns a task: the wall time of a whole process."""
-    return lambda: _run(command, environment)[0]
+    return lambda: _run(command, environment)
 
 
 def process_megabytes(command: Sequence[str]) -> Callable[[], float]:
-    """Returns a task: the peak resident memory of a whole process."""
-    return lambda: _run(command, None)[1]
+    """Returns a task: the peak memory of a process and all that it starts, together (Linux)."""
+
+    def task() -> float:
+        peak = [0.0]
+        _run(command, None, lambda session: peak.append(max(peak.pop(), _held_megabytes(session))))
+        return peak[0]
+
+    return task
 
 
-def _run(command: Sequence[str], environment: Mapping[str, str] | None) -> tuple[float, float]:
+def _run(
+    command: Sequence[str], environment: Mapping[str, str] | None, look: Callable[[int], None] | None = None
+) -> float:
     started = time.perf_counter()
     process = subprocess.Popen(
         command,
@@ -81,17 +92,37 @@ def _run(command: Sequence[str], environment: Mapping[str, str] | None) -> tuple
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
+        start_new_session=look is not None,
     )
     assert process.stderr is not None
+    ended = threading.Event()
+    looker = threading.Thread(target=_look, args=(process.pid, look, ended))
+    looker.start()
     said = process.stderr.read()
-    _, status, usage = os.wait4(process.pid, 0)
+    process.wait()
     seconds = time.perf_counter() - started
-    process.returncode = os.waitstatus_to_exitcode(status)
+    ended.set()
+    looker.join()
     process.stderr.close()
     if process.returncode:
         raise SystemExit(f"{' '.join(command)} ended with {process.returncode}:\n{said}")
-    # Linux counts in KiB, macOS in bytes.
-    return seconds, usage.ru_maxrss / (1e6 if sys.platform == "darwin" else 1e6 / 1024)
+    return seconds
+
+
+def _look(session: int, look: Callable[[int], None] | None, ended: threading.Event) -> None:
+    while look is not None and not ended.wait(_LOOK_SECONDS):
+        look(session)
+
+
+def _held_megabytes(session: int) -> float:
+    """Returns what the processes of a session hold; pages that several share count once."""
+    total = 0
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError, ValueError):
+            if int((folder / "stat").read_text().rpartition(")")[2].split()[3]) == session:
+                rollup = (folder / "smaps_rollup").read_text()
+                total += next(int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Pss:"))
+    return total * 1024 / 1e6
 
 
 median = statistics.median
