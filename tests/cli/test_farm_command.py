@@ -267,3 +267,4 @@ def test_what_was_changed_on_its_way_is_refused(call: Any, tmp_path: Path, monke
     next(each for each in Path("jobs", "sha256").rglob("*") if each.is_file()).write_bytes(b"another model")
     ended = call("run-job", str(path), "new", "--format", "json")
     assert (ended.code, "SHA-256" in json.loads(ended.out)["error"]["message"]) == (2, True)
+    assert "\n  hint: Copy the folder again" in call("run-job", str(path), "newer").out

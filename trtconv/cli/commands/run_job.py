@@ -78,4 +78,7 @@ def command(job: str, out: str, gpu: str | None, output_format: str) -> Outcome:
     if output_format == "json":
         return Outcome(render({**document, "exit_code": code}), code)
     said = failed["message"] if failed else f"{'built' if engine else 'no engine for'} {made.target or 'auto'}"
-    return Outcome("\n".join(indented(f"{made.name}: {said}", "  ", "")), code)
+    lines = indented(f"{made.name}: {said}", "  ", "")
+    if failed and failed["hint"]:
+        lines = [*lines, *indented(f"hint: {failed['hint']}", "  ", "  ")]
+    return Outcome("\n".join(lines), code)

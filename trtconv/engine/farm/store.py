@@ -95,7 +95,10 @@ def intact(data: bytes, sha: str, origin: str) -> bytes:
         InputError: Its SHA-256 is another one.
     """
     if hashlib.sha256(data).hexdigest() != sha:
-        raise InputError(f"{origin}: a file has not the SHA-256 {sha} that it should have", "Build it again.")
+        raise InputError(
+            f"{origin}: a file has not the SHA-256 {sha} that it should have",
+            "Copy the folder again, or make it again.",
+        )
     return data
 
 
