@@ -29,6 +29,7 @@ from trtconv.graph.types import CONCERNED
 from trtconv.graph.views import Deconv
 from trtconv.passes import PassResult, passes_for, run_passes
 from trtconv.rules.base import ModelView
+from trtconv.rules.malformed_deconv import MalformedDeconv
 from trtconv.runtimes import tensorrt
 from trtconv.runtimes.tensorrt import Runtime
 
@@ -101,10 +102,11 @@ def _parser_for(target: Target | None) -> tuple[Target, Runtime | None, str]:
 
 def _explain(model: OnnxModel, node: Deconv, target: Target, engine: Runtime | None, why_not: str) -> Explanation:
     geometry, weight = node.geometry, node.weight_shape
-    fault = geometry if isinstance(geometry, str) else ""
-    axes = () if isinstance(geometry, str) else describe_axes(geometry, (node.input_shape or ())[2:])
     findings = findings_at(model, target, node, group_of(node))
-    layers = None if engine is None else parse_alone(model, node, engine)
+    fault = next((each.message for each in findings if each.code == MalformedDeconv.code), "")
+    sound = None if fault or isinstance(geometry, str) else geometry
+    axes = () if sound is None else describe_axes(sound, (node.input_shape or ())[2:])
+    layers = None if engine is None or fault else parse_alone(model, node, engine)
     rewritten = model.copy()
     done, made = _rewritten(rewritten, node, target)
     left = () if made is None else findings_at(rewritten, target, made, {made.index})
@@ -119,7 +121,7 @@ def _explain(model: OnnxModel, node: Deconv, target: Target, engine: Runtime | N
         input_shape=node.input_shape,
         weight=weight,
         axes=axes,
-        parts=() if isinstance(geometry, str) else describe_node(geometry, weight, bool(node.bias)),
+        parts=() if sound is None else describe_node(sound, weight, bool(node.bias)),
         parser=_parser(fault, findings, layers, why_not),
         rewrite=rewrite_of(node, done, made, left, new_layers),
         quantization=quantization_of(node, findings, made, left),

@@ -16,7 +16,8 @@ class MalformedDeconv(Rule):
 
     What it checks:
         Lengths of strides, dilations, pads, output_padding and output_shape; kernel_shape against the weight; the
-        group against the input channels; an output of at least one element where sizes are static.
+        group against the input channels; the channels of input, weight and bias; an output of at least one element
+        where sizes are static.
     Why TensorRT cares:
         It reads such a node as something, or fails with a message that names no node.
     Versions:
@@ -50,6 +51,12 @@ def _fault(deconv: Deconv, geometry: Geometry) -> str | None:
     weight = deconv.scope.initializer(deconv.node.input[1])
     if geometry.group < 1 or (weight is not None and weight.dims[0] % geometry.group):
         return f"group {geometry.group} does not divide the weight's input channels"
+    channels = (deconv.input_shape or (None, None))[1:2]
+    if weight is not None and channels not in ((), (None,), (weight.dims[0],)):
+        return f"its input has {channels[0]} channels, and its weight of {list(weight.dims)} takes {weight.dims[0]}"
+    bias = deconv.scope.initializer(deconv.bias) if deconv.bias else None
+    if bias is not None and weight is not None and list(bias.dims) != [deconv.out_channels]:
+        return f"its bias has the shape {list(bias.dims)}, and it has {deconv.out_channels} output channels"
     # Sizes cost a shape inference, and only pads that crop more than the kernel adds can leave nothing.
     spans = [(k - 1) * d + 1 for k, d in zip(geometry.kernel, geometry.dilations, strict=True)]
     pads = [b + e for b, e in zip(geometry.begin_pads, geometry.end_pads, strict=True)]

@@ -385,6 +385,16 @@ def test_a_malformed_node_is_told_from_a_wrong_question(tmp_path: Path) -> None:
     assert "TC108" in explain_text(report)
 
 
+@pytest.mark.usefixtures("no_runtime")
+def test_channels_that_do_not_fit_are_told(tmp_path: Path) -> None:
+    proto, _ = make(UP)
+    proto.graph.input[0].type.tensor_type.shape.dim[1].dim_value = 77
+    report = of(saved(proto, tmp_path))
+    assert report.explanation is not None
+    assert "its input has 77 channels" in report.explanation.fault
+    assert not report.explanation.axes
+
+
 Q_UP = Layer(sizes=(3, 3), kernel=(2, 2), strides=(2, 2), channels=(8, 4), bias="initializer")
 
 
