@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from trtconv.core.dims import InputRange, Range, Shape
 from trtconv.core.errors import InputError
+
+_SHAPE = re.compile(r"\d+(x\d+)+")
 
 
 def parse_values(items: Sequence[str]) -> dict[str, InputRange]:
@@ -75,7 +78,7 @@ def parse_bounds(dims: Sequence[str], inputs: Sequence[str]) -> dict[str, Range]
 
     Args:
         dims: As `parse_dims` takes them.
-        inputs: "x=1:1:4,3,64:256:512,_": bounds of each axis, in order; _ leaves one out.
+        inputs: "x=1:1:4,3,64:256:512,_": bounds of each axis, in order; _ leaves one out. "x=1x3x64x64" is a shape.
 
     Returns:
         Dimension name or `INPUT:AXIS` to range.
@@ -88,7 +91,8 @@ def parse_bounds(dims: Sequence[str], inputs: Sequence[str]) -> dict[str, Range]
 
 def _axes(text: str) -> list[str]:
     name, equals, shape = (part.strip() for part in text.partition("="))
-    axes = [axis.strip() for axis in shape.split(",")]
+    # The second is how trtexec and Polygraphy write a shape.
+    axes = [axis.strip() for axis in shape.split("x" if _SHAPE.fullmatch(shape) else ",")]
     if not (equals and name and all(axes)):
         raise InputError(f"--input {text!r} is not INPUT=BOUNDS,BOUNDS,...", "Write --input x=1:1:4,3,64:256:512,64.")
     return [f"{name}:{axis}={bounds}" for axis, bounds in enumerate(axes) if bounds != "_"]

@@ -17,6 +17,7 @@ UNET = OnnxModel.load(MODELS / "unet.onnx")
 def test_an_input_as_a_whole() -> None:
     bounds = parse_bounds(["batch=1"], ["x=1:1:4,3,64:256:512,_"])
     assert bounds == {"batch": Range(1, 1, 1), "x:0": Range(1, 1, 4), "x:1": Range(3, 3, 3), "x:2": Range(64, 256, 512)}
+    assert parse_bounds([], ["x=2x3x64x64"]) == parse_bounds([], ["x=2,3,64,64"])
     assert list(make_profile(UNET.inputs, parse_bounds([], ["x=2,3,64,64"])).inputs["x"].opt) == [2, 3, 64, 64]
 
 

@@ -123,7 +123,9 @@ def whole(flags: ManyFlags) -> Config:
     path = Path(flags.config) if flags.config is not None else _nearest()
     if path is None:
         context = click.get_current_context(silent=True)
-        raise click.UsageError("Missing argument 'MODEL', and there is no trtconv.toml here or above.", context)
+        takes_models = context is not None and any(isinstance(each, click.Argument) for each in context.command.params)
+        missing = "Missing argument 'MODEL', and there" if takes_models else "There"
+        raise click.UsageError(f"{missing} is no trtconv.toml here or above; trtconv init writes one.", context)
     return config.load(path)
 
 
