@@ -55,6 +55,25 @@ def test_an_engine_may_have_a_name_that_is_not_utf8(call, folder: Path) -> None:
     assert sorted(os.listdir(b".")) == [b"e\xfe.engine", b"e\xfe.engine.json", b"m\xff.onnx"]  # noqa: PTH208
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["inspect", "{}"],
+        ["check", "{}"],
+        ["verify", "{}"],
+        ["report", "{}", "-o", "x.html"],
+        ["triton", "{}", "repository"],
+        ["collect", "{}"],
+        ["run", "{}", "--inputs", "x.npz", "-o", "y.npz"],
+    ],
+)
+@pytest.mark.parametrize("name", ["A" * 5000, "/".join(["b" * 200] * 40)])
+def test_a_path_may_be_too_long(call, tmp_path: Path, command: list[str], name: str) -> None:
+    ended = call(*[part.format(name) for part in command])
+    assert ended.code == 2
+    assert "hint" in ended.err
+
+
 def test_a_pipe_is_not_waited_for(call, folder: Path) -> None:
     os.mkfifo("pipe.onnx")
     for command in ("check", "sizes", "explain", "inspect"):

@@ -14,6 +14,9 @@ Anything else that escapes is a bug in trtconv (exit code 3), and told as `Bug`.
 
 from __future__ import annotations
 
+import errno
+import os
+
 
 class TrtconvError(Exception):
     """A failure with a message for the user and, where there is one, a way forward.
@@ -70,3 +73,12 @@ class Bug(TrtconvError):
     """Something in trtconv itself broke."""
 
     exit_code = 3
+
+
+def unusable_path(error: Exception) -> InputError | None:
+    """Returns the failure for a path that the system does not even look at; any question about a file may meet it."""
+    refused = (errno.ENAMETOOLONG, errno.EACCES, errno.ELOOP)
+    if not isinstance(error, OSError) or error.errno not in refused or error.filename is None:
+        return None
+    name = os.fsdecode(error.filename)
+    return InputError(f"{name}: {error.strerror}", "Give a path that can be read.")

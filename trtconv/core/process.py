@@ -362,15 +362,22 @@ def _outcome(answer: Callable[[bytes], Any], request: bytes) -> dict[str, Any]:
     try:
         return {"event": "result", "value": answer(request)}
     except TrtconvError as error:
-        # A subclass of its own is told as what it is one of.
-        known = next(base.__name__ for base in type(error).__mro__ if hasattr(errors, base.__name__))
-        return {"event": "error", "type": known, "message": error.message, "hint": error.hint}
+        return _failure(error)
     except MemoryError:
         return {"event": "memory"}
-    except Exception:
+    except Exception as error:
+        unusable = errors.unusable_path(error)
+        if unusable is not None:
+            return _failure(unusable)
         import traceback
 
         return {"event": "bug", "message": traceback.format_exc()}
+
+
+def _failure(error: TrtconvError) -> dict[str, Any]:
+    # A subclass of its own is told as what it is one of.
+    known = next(base.__name__ for base in type(error).__mro__ if hasattr(errors, base.__name__))
+    return {"event": "error", "type": known, "message": error.message, "hint": error.hint}
 
 
 def _end(leader: int, name: str) -> None:

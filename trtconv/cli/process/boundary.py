@@ -23,7 +23,7 @@ from trtconv.cli.process.outcome import (
     stdout_failures_named,
     write_result,
 )
-from trtconv.core.errors import Bug, EnvironmentMissing, InputError, TrtconvError
+from trtconv.core.errors import Bug, EnvironmentMissing, InputError, TrtconvError, unusable_path
 from trtconv.core.text import guarded, indented
 
 INTERRUPTED = 130
@@ -134,6 +134,9 @@ def _as_failure(error: Exception) -> TrtconvError:
         return InputError(str(error), "Free some space, or send stdout elsewhere.")
     if isinstance(error, FileNotFoundError) and not _in_a_folder():
         return InputError("the working directory is gone", "Change to another one.")
+    unusable = unusable_path(error)
+    if unusable is not None:
+        return unusable
     if _is_starved(error):
         return EnvironmentMissing(f"the system refuses: {error}", "Raise the limits of this shell (ulimit -a).")
     if isinstance(error, MemoryError):
