@@ -90,40 +90,96 @@ def atomic_write(path: Path, data: bytes | memoryview) -> None:
 
 
 @contextlib.contextmanager
+def streams_together(*paths: Path) -> Iterator[list[BinaryIO]]:
+    """Is `atomic_stream` for files that belong together: of two writers, all files are of the same.
+
+    Raises:
+        InputError: A file cannot be written.
+    """
+    with contextlib.ExitStack() as stack:
+        parts = [stack.enter_context(_Part(path)) for path in paths]
+        with _told_as_unwritable(paths[0]):
+            yield [part.file for part in parts]
+        # Once all are written: what a file system does for the first serves the others too.
+        for part in parts:
+            part.sync()
+        with locked(paths[0]):
+            for part in parts:
+                part.replace()
+
+
+@contextlib.contextmanager
 def atomic_stream(path: Path) -> Iterator[BinaryIO]:
     """Opens a temporary file that becomes `path` when the block ends well, and vanishes when it does not.
 
     Raises:
         InputError: The file cannot be written.
     """
-    temporary: Path | None = None
-    # What a link points to is written, not the link: /dev/stdout is one.
-    path = real_path(path)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # The number says who may remove it: a process that was killed cannot.
-        _remove_abandoned(path)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f"{_beginning(path)}{os.getpid()}.", suffix=_PART)
-        temporary = Path(name)
+    with _Part(path) as part:
+        with _told_as_unwritable(path):
+            yield part.file
+        part.sync()
+        part.replace()
+
+
+class _Part(contextlib.AbstractContextManager["_Part"]):
+    """A temporary file beside a path, which it may become; what goes wrong is an InputError.
+
+    Args:
+        path: What is to be written.
+
+    Attributes:
+        file: The temporary file, open.
+    """
+
+    def __init__(self, path: Path) -> None:
+        # What a link points to is written, not the link: /dev/stdout is one.
+        self._path = real_path(path)
+        folder, begin = self._path.parent, _beginning(self._path)
+        with _told_as_unwritable(path):
+            folder.mkdir(parents=True, exist_ok=True)
+            _remove_abandoned(self._path)
+            # The number says who may remove it: a process that was killed cannot.
+            handle, name = tempfile.mkstemp(dir=folder, prefix=f"{begin}{os.getpid()}.", suffix=_PART)
+        self._temporary: Path | None = Path(name)
+        self.file: BinaryIO = os.fdopen(handle, "wb")
         _mark_as_held(handle)
-        with os.fdopen(handle, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.chmod(0o666 & ~_umask())
-        temporary.replace(path)
-        temporary = None
-    except OSError as error:
-        raise _cannot_write(path, error) from error
-    finally:
-        if temporary is not None:
+
+    def sync(self) -> None:
+        """Ends writing: what is in the file is on the disk."""
+        assert self._temporary is not None
+        with _told_as_unwritable(self._path):
+            self.file.flush()
+            os.fsync(self.file.fileno())
+            self.file.close()
+            self._temporary.chmod(0o666 & ~_umask())
+
+    def replace(self) -> None:
+        """Puts the file in its place."""
+        assert self._temporary is not None
+        with _told_as_unwritable(self._path):
+            self._temporary.replace(self._path)
+        self._temporary = None
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(OSError):
+            self.file.close()
+        if self._temporary is not None:
             with contextlib.suppress(OSError):
-                temporary.unlink()
+                self._temporary.unlink()
+
+
+@contextlib.contextmanager
+def _told_as_unwritable(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise _cannot_write(real_path(path), error) from error
 
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Keeps other processes of trtconv from writing files that belong together into the folder of `path`.
+    """Keeps others, processes of trtconv or threads, from writing files that belong together into `path`'s folder.
 
     The folder itself is locked, so that no lock file is left behind; where the system has no such locks (Windows, some
     network file systems) nothing is. Nor is it where somebody else holds the lock for longer than any write takes

@@ -13,7 +13,7 @@ from trtconv.core import signatures
 from trtconv.core.bounds import bounds_by_name, make_profile
 from trtconv.core.dims import ShapeProfile
 from trtconv.core.errors import InputError
-from trtconv.core.files import atomic_write, check_writable, locked, read_plain, real_path, sha256_of
+from trtconv.core.files import check_writable, read_plain, real_path, sha256_of, streams_together
 from trtconv.core.requests.build import BuildReport, BuildRequest
 from trtconv.core.requests.check import CheckRequest
 from trtconv.core.requests.common import PROOFS
@@ -33,13 +33,14 @@ def write_engine(request: BuildRequest, report: BuildReport, blob: EngineBlob | 
     Returns:
         The report, signed where that is asked for.
     """
-    with locked(request.engine_path):
+    outputs = (request.report_path,) if blob is None else (request.engine_path, request.report_path)
+    with streams_together(*outputs) as files:
         if blob is not None:
             with clock.stage("write"):
-                atomic_write(request.engine_path, blob.data)
+                files[0].write(blob.data)
         if request.sign is not None and report.engine is not None:
             report = dataclasses.replace(report, signature=signatures.sign(report.to_json(), request.sign))
-        atomic_write(request.report_path, (json.dumps(report.to_json(), indent=2) + "\n").encode())
+        files[-1].write((json.dumps(report.to_json(), indent=2) + "\n").encode())
     return report
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from trtconv.core.errors import InputError
-from trtconv.core.files import Scratch, atomic_write, check_writable, read_plain, real_path, sha256_of
+from trtconv.core.files import Scratch, atomic_write, check_writable, read_plain, real_path, sha256_of, streams_together
 
 
 def test_a_device_or_a_pipe_is_never_replaced(tmp_path: Path) -> None:
@@ -100,3 +100,24 @@ def test_what_has_no_end_is_not_read(tmp_path: Path, what: str) -> None:
     for read in (read_plain, sha256_of):
         with pytest.raises(OSError, match="no plain file"):
             read(link)
+
+
+def test_files_that_belong_together_are_written_both_or_neither(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    with streams_together(one, two) as (first, second):
+        first.write(b"1")
+        second.write(b"2")
+        assert not one.exists()
+    assert (one.read_bytes(), two.read_bytes()) == (b"1", b"2")
+
+    def broken() -> None:
+        with streams_together(one, two) as (first, _):
+            first.write(b"half")
+            raise ValueError
+
+    with pytest.raises(ValueError):
+        broken()
+    assert (one.read_bytes(), two.read_bytes()) == (b"1", b"2")
+    with pytest.raises(InputError, match=r"one/two cannot be written"), streams_together(two, one / "two"):
+        pass
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one", "two"]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import dataclasses
 import queue
 import time
 from collections import deque
 from collections.abc import Generator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any
 
 from trtconv.core.errors import EnvironmentMissing, InputError, TrtconvError
@@ -31,6 +33,8 @@ _LOOK_SECONDS = 2.0
 _GRACE_SECONDS = 10.0
 """How long a job may wait for a worker where the last one is gone."""
 _CLOSE_SECONDS = 3.0
+_WRITERS = 4
+"""Threads that write engines: most of a write is waiting for the disk."""
 
 
 Outcome = tuple[Any, bytes] | str
@@ -73,6 +77,8 @@ class Farm:
             ) from error
         self._sent: dict[str, _Sent] = {}
         self._done: queue.SimpleQueue[tuple[str, Outcome]] = queue.SimpleQueue()
+        self._writers = ThreadPoolExecutor(_WRITERS)
+        self._written: dict[Future[Result], int] = {}
         self._missed: dict[str, float] = {}
 
     def machines(self) -> list[Machine]:
@@ -86,6 +92,7 @@ class Farm:
         with contextlib.suppress(Exception):
             self._client.cancel([sent.future for sent in self._sent.values()])
         self._sent.clear()
+        self._writers.shutdown(cancel_futures=True)
         with contextlib.suppress(Exception):
             self._client.close(timeout=_CLOSE_SECONDS)
 
@@ -103,14 +110,14 @@ class Farm:
         waiting = deque(enumerate(builds))
         looked = time.monotonic()
         try:
-            while waiting or self._sent:
+            while waiting or self._sent or self._written:
                 while waiting and len(self._sent) < AHEAD * max(1, len(machines)):
                     index, request = waiting.popleft()
                     result = self._start(index, request, choices[request.target])
                     if result is not None:
                         yield index, result
-                if self._sent:
-                    yield from self._finish()
+                self._hear()
+                yield from self._finish()
                 if self._sent and time.monotonic() - looked > _LOOK_SECONDS:
                     machines, looked = self.machines(), time.monotonic()
                     yield from self._give_up(machines)
@@ -177,15 +184,22 @@ class Farm:
         # Else scheduler and client keep the model until Python looks for cycles.
         future.release()
 
-    def _finish(self) -> Generator[tuple[int, Result], None, None]:
-        """Waits a moment for a result, and takes it."""
+    def _hear(self) -> None:
+        """Waits a moment for a result, and has it written."""
         with contextlib.suppress(queue.Empty):
-            key, outcome = self._done.get(timeout=0.5)
+            key, outcome = self._done.get(timeout=0.5 if self._sent else 0.0)
             sent = self._sent.pop(key, None)
-            if sent is None:
-                return
-            for index, waiting in sent.asking:
-                yield index, self._take(waiting, outcome)
+            for index, waiting in sent.asking if sent is not None else ():
+                # With the budget of this thread.
+                run = contextvars.copy_context().run
+                self._written[self._writers.submit(run, self._take, waiting, outcome)] = index
+
+    def _finish(self) -> Generator[tuple[int, Result], None, None]:
+        """Yields what was written; waits for it where there is nothing else to do, or too much waits to be written."""
+        if not self._sent or len(self._written) > _WRITERS:
+            wait(self._written, return_when=FIRST_COMPLETED)
+        for done in [each for each in self._written if each.done()]:
+            yield self._written.pop(done), done.result()
 
     def _outcome(self, future: Any) -> Outcome:
         """Returns the result and the engine that came back, or why nothing did."""
