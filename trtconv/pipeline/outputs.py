@@ -105,17 +105,28 @@ def file_identity(path: Path, data: bytes | memoryview) -> dict[str, Any]:
     return {"path": str(path), "sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
 
 
+def of_its_gpu(report: Mapping[str, Any]) -> bool:
+    """Whether the engine of the JSON of a build's report depends on the GPU where it was built.
+
+    One of TensorRT-RTX does not, but where something was measured there: the forms of `--tune`, the types of auto.
+
+    Raises:
+        KeyError, TypeError: It is no such report.
+    """
+    plan = report["plan"]
+    return report["runtime"]["family"] != "rtx" or bool(plan["tune"]) or plan["precision"] == "auto"
+
+
 def identity(report: Mapping[str, Any]) -> dict[str, Any]:
     """Returns what of the JSON of a build's report determines the engine.
 
-    The code and the model determine the rewritten model, and with the plan the profiles. An engine of TensorRT-RTX
-    does not depend on the GPU that happened to be where it was built.
+    The code and the model determine the rewritten model, and with the plan the profiles.
 
     Raises:
         KeyError, TypeError: It is no such report.
     """
     runtime = dict(report["runtime"])
-    if runtime["family"] == "rtx":
+    if not of_its_gpu(report):
         del runtime["gpu"]
     same = {key: report[key] for key in ("schema", "trtconv", "source")}
     # Samples are told by their values (sampled), wherever they lie.

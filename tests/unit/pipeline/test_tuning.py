@@ -13,14 +13,17 @@ import pytest
 from support.engines import GPU, give_gpu
 from support.gpu import FakeDriver, engine_bytes, fake_tensorrt
 from support.onnx_models import TENSORRT_8, attributes, deconvs, parse
+from support.runtime import RTX, FakeNetwork, FakeRuntime, deconv, issue
 from support.runtime import TENSORRT_8 as CAPABILITIES
-from support.runtime import FakeNetwork, FakeRuntime, deconv, issue
 from trtconv import BuildRequest, build, load_report
 from trtconv.cli.formats.text import build_text
 from trtconv.core.bounds import make_profile
 from trtconv.core.dims import Range
 from trtconv.core.errors import BuildFailed, EnvironmentMissing
 from trtconv.core.requests.build import BuildReport
+from trtconv.core.target import Target
+from trtconv.engine.farm.machines import Choice
+from trtconv.engine.farm.planning import could_make
 from trtconv.engine.rebuilding import rewritten_as_built
 from trtconv.explainer.changes import changes
 from trtconv.graph.layer_alone import LayerAlone
@@ -30,7 +33,7 @@ from trtconv.passes.deconv_forms import FORMS
 from trtconv.passes.explicit_deconv import MakeDeconvExplicit
 from trtconv.pipeline.tuning import best
 from trtconv.runtimes import tensorrt
-from trtconv.runtimes.tensorrt.base import DeconvLayer
+from trtconv.runtimes.tensorrt.base import DeconvLayer, RuntimeInfo
 from trtconv.runtimes.tensorrt.engine import Engines
 from trtconv.runtimes.tensorrt.logger import Log
 
@@ -38,6 +41,7 @@ UP = """<ir_version: 8, opset_import: ["": 17]> g (float[1,2,h,w] x) => (float[1
     <float[2,2,2,2] w = {1,2,3,4,5,6,7,8,1,2,3,4,5,6,7,8}, float[2] b = {3,4}>
     { a = Conv <kernel_shape=[2,2]> (x, w) [up] c = ConvTranspose <strides=[2,2], output_padding=[1,1]> (a, w, b)
       [again] d = ConvTranspose <strides=[2,2], output_padding=[1,1]> (a, w, b) e = Add (c, d) y = Relu (e) }"""
+PLAIN = '<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y) { y = Relu (x) }'
 DIMS = {"h": Range(4, 5, 9), "w": Range(4, 7, 9)}
 Times = Callable[[onnx.ModelProto], float]
 
@@ -259,3 +263,24 @@ def test_every_form_of_a_layer_alone_is_a_valid_model(element: str, ends: tuple[
         run_passes(model, (MakeDeconvExplicit(choose=lambda *_, form=form: form),), TENSORRT_8)
         onnx.checker.check_model(model.proto, full_check=True)
         assert before == (1, 3 if ends[1] else 16, *[11] * rank)
+
+
+@pytest.mark.parametrize(("asked", "depends"), [({"tune": True}, True), ({"precision": "auto"}, True), ({}, False)])
+def test_what_was_measured_on_a_gpu_is_not_up_to_date_on_another(
+    asked: dict[str, Any], depends: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An engine of TensorRT-RTX is for any GPU, unless the times of one chose what is in it."""
+    onnx.save(parse(PLAIN), tmp_path / "m.onnx")
+
+    def kept(gpu: str) -> bool:
+        fake = FakeRuntime(gpu=gpu)
+        monkeypatch.setattr(tensorrt, "load", lambda target: fake)
+        return built(tmp_path, dims={}, **{"tune": False, **asked}).up_to_date
+
+    assert [kept("A"), kept("A"), kept("B")] == [False, True, not depends]
+    report = json.loads((tmp_path / "m.engine.json").read_text())
+    for gpu, same in ((report["runtime"]["gpu"], True), ("C", not depends)):
+        choice = Choice((RuntimeInfo("rtx", "1.7.1.116", gpu, RTX),), (report["plan"]["cast_by"],), "")
+        assert could_make(choice, report, BuildRequest(tmp_path / "m.onnx")) is same
+    named = BuildRequest(tmp_path / "m.onnx", target=Target.asked("rtx@c"))
+    assert could_make(None, report, named) is not depends

@@ -19,7 +19,7 @@ from trtconv.core.text import clean
 from trtconv.engine.farm.addresses import checked_address, dask, security
 from trtconv.engine.farm.job import contents
 from trtconv.engine.farm.machines import Choice, Machine, choose, read_machine
-from trtconv.engine.farm.planning import prepare
+from trtconv.engine.farm.planning import could_make, prepare
 from trtconv.engine.farm.results import Waiting
 from trtconv.engine.farm.store import Store
 from trtconv.engine.farm.worker import OFFER, do_job, keep
@@ -131,19 +131,21 @@ class Farm:
             waiting, kept = prepare(request, choice, self._then)
             if kept is not None:
                 return kept
-            found = None if request.force else self._stored(waiting)
+            found = None if request.force else self._stored(waiting, choice)
             if found is None:
                 self._send(index, waiting, choice)
             return found
         except TrtconvError as error:
             return failed_run(request, error)
 
-    def _stored(self, waiting: Waiting) -> Result | None:
+    def _stored(self, waiting: Waiting, choice: Choice) -> Result | None:
         """Takes what was built before out of the store; what is no good there is built again."""
         document = None if self._store is None else self._store.finished(waiting.job.name, self._then)
         if self._store is None or document is None:
             return None
-        with contextlib.suppress(InputError):
+        with contextlib.suppress(InputError, KeyError, TypeError, AttributeError):
+            if not could_make(choice, document["report"], waiting.request):
+                return None
             found = waiting.take(document, self._store.get, _worker(document))
             return found if isinstance(found, BuildReport) and not found.exit_code else None
         return None

@@ -16,7 +16,7 @@ from trtconv.engine.farm.job import BuildJob
 from trtconv.engine.farm.machines import Choice, Machine, choose
 from trtconv.engine.farm.results import Waiting, as_told, beside
 from trtconv.graph.model import OnnxModel
-from trtconv.pipeline.outputs import asked_profiles, check_outputs, protect_data, up_to_date
+from trtconv.pipeline.outputs import asked_profiles, check_outputs, of_its_gpu, protect_data, up_to_date
 
 UP_TO_DATE, TO_BUILD, NOBODY, ERROR = "up-to-date", "to-build", "nobody", "error"
 
@@ -107,7 +107,7 @@ def _kept(waiting: Waiting, choice: Choice | None) -> BuildReport | None:
     request = waiting.request
     with contextlib.suppress(OSError, InputError, KeyError, TypeError, AttributeError):
         old = read_report(read_plain(request.report_path))
-        if not _could_make(choice, old, request):
+        if not could_make(choice, old, request):
             return None
         for kind in waiting.job.then:
             if old["engine"]["sha256"] not in beside(request.engine_path, kind).read_text(errors="replace"):
@@ -116,14 +116,14 @@ def _kept(waiting: Waiting, choice: Choice | None) -> BuildReport | None:
     return None
 
 
-def _could_make(choice: Choice | None, report: Mapping[str, Any], request: BuildRequest) -> bool:
+def could_make(choice: Choice | None, report: Mapping[str, Any], request: BuildRequest) -> bool:
     """Whether those who can build could have made the engine of a report."""
     runtime, cast_by, target = report["runtime"], report["plan"].get("cast_by"), request.target
     if choice is None:
         if target is None:
             return True
-        # A report does not tell the compute capability, and an engine of TensorRT-RTX is for any GPU.
-        any_gpu = target.gpu is None or target.gpu.startswith("cc") or runtime["family"] == "rtx"
+        # A report does not tell the compute capability.
+        any_gpu = target.gpu is None or target.gpu.startswith("cc") or not of_its_gpu(report)
         return target.fits(runtime["family"], runtime["version"]) and (
             any_gpu or target.gpu in gpu_labels(runtime["gpu"])
         )
@@ -131,6 +131,6 @@ def _could_make(choice: Choice | None, report: Mapping[str, Any], request: Build
         return False
     return any(
         (info.family, info.version) == (runtime["family"], runtime["version"])
-        and (info.family == "rtx" or info.gpu == runtime["gpu"])
+        and (info.gpu == runtime["gpu"] or not of_its_gpu(report))
         for info in choice.infos
     )
