@@ -21,7 +21,7 @@ from trtconv.core.encode import Document
 from trtconv.core.frozen import frozen
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.order import sort
-from trtconv.precision.apply import casters, name_all
+from trtconv.precision.apply import casters, kinds_of, name_all
 from trtconv.precision.measure import Ranges, survey
 from trtconv.precision.quantize.measure import Feeds, Reference
 from trtconv.precision.regions import quantized_nodes
@@ -154,13 +154,14 @@ class Mixer:
             alone = {part: self._error(self._with(given, set(self._parts) - {part})) for part in self._parts}
             floats = self._enough(given, alone, tolerance)
             error = self._error(self._with(given, floats))
-        types = self._with(given, floats)
-        if error > tolerance:
-            types, error, floats = {}, 0.0, self._parts
-        base = "as-is" if floats and floats == self._parts else self._base
+        base, types = self._base, self._with(given, floats)
+        if error > tolerance or (floats and floats == self._parts):
+            # Only what is given stays, and may make an error of its own.
+            base, types, floats = "as-is", self._fixed, self._parts
+            error = self._error(types, base) if kinds_of(base, types) else 0.0
         return Mix(
             base,
-            {} if base == "as-is" else types,
+            types,
             tolerance,
             error,
             first,
@@ -204,19 +205,19 @@ class Mixer:
     def _with(self, given: Types, floats: Sequence[TypedPart] | set[TypedPart]) -> Types:
         return {**{name: "fp32" for part in floats for name in part.nodes}, **given}
 
-    def _error(self, types: Types) -> float:
+    def _error(self, types: Types, base: str = "") -> float:
         """Returns the error of the network with these types; infinite where a value is not finite."""
-        error = self._reference.error(self._cast(types)[0])
+        error = self._reference.error(self._cast(types, base)[0])
         # Models refer to themselves, and are large and few: left alone, they stay until memory runs out.
         gc.collect()
         self._measured += 1
         self._tell(self._measured, max(self._measured, len(self._parts) + 8))
         return math.inf if math.isnan(error) else error
 
-    def _cast(self, types: Types) -> tuple[OnnxModel, tuple[str, ...]]:
+    def _cast(self, types: Types, base: str = "") -> tuple[OnnxModel, tuple[str, ...]]:
         """Returns the network with these types in emulation, and the nodes whose values do not fit."""
         copy = self._model.copy()
-        done = casters(self._model, self._base, types, self._ranges)[1](copy)
+        done = casters(self._model, base or self._base, types, self._ranges)[1](copy)
         return copy, done.hot
 
     def _told(self, part: TypedPart, types: Types, base: str, error: float | None) -> TypedPart:

@@ -129,6 +129,17 @@ def test_types_that_are_given_stay() -> None:
     assert [part.type for part in mix.parts if "MatMul_1" in part.nodes] == ["mixed"]
 
 
+def test_types_that_are_given_stay_where_no_mix_suffices() -> None:
+    """They have an error of their own then, which is told."""
+    for given, kinds in (({"MatMul_1": "fp16"}, {"fp32", "mixed"}), ({"MatMul_1": "fp32"}, {"fp32"})):
+        model = chain()
+        mix = found(model, 0.0, fixed=given)
+        assert (mix.precision, mix.node_precisions) == ("as-is", given)
+        assert {part.type for part in mix.parts} == kinds
+        assert mix.error == pytest.approx(error_of(model, mix), rel=1e-6)
+        assert (mix.error > 0) == ("fp16" in given.values())
+
+
 def test_many_layers_are_weighed_together() -> None:
     model = chain(40)
     mix = found(model, 1.0)
