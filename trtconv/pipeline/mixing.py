@@ -67,13 +67,12 @@ def mixed(
         clock: Told how far it is.
 
     Raises:
-        InputError: The model does not run on the samples.
+        InputError: The model does not run on the samples, or a node cannot have the type that is asked for it.
     """
     tell = functools.partial(clock.progress.phase, "mix of types")
-    # TensorRT 8 has no bfloat16; the graph has it where the types are those of the graph.
-    bfloat = not runtime.info.capabilities.builder_precision_flags and model.opset >= 13
+    by_flags = runtime.info.capabilities.builder_precision_flags
     try:
-        mixer = Mixer(model, samples, request.node_precisions, bfloat=bfloat, tell=tell)
+        mixer = Mixer(model, samples, request.node_precisions, by_flags=by_flags, tell=tell)
     except RuntimeError as error:
         raise InputError(
             f"--precision auto cannot run {model.path}: {error}", "Choose a precision, or give --data that it runs on."

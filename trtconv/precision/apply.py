@@ -28,6 +28,7 @@ from trtconv.graph.model import OnnxModel
 from trtconv.precision import casting, casts
 from trtconv.precision.io import cast_interface
 from trtconv.precision.measure import Ranges, Referee
+from trtconv.precision.pinned import refuse_idle, refuse_kept
 from trtconv.precision.schemas import BFLOAT, HALF, Kind
 from trtconv.runtimes.compare import TOLERANCES
 from trtconv.runtimes.tensorrt import Capabilities
@@ -95,9 +96,11 @@ def apply_precision(
         interface: Whether the inputs and outputs are cast too.
 
     Raises:
-        InputError: int8 was asked for and the model has no quantisers, or there is no node of that name.
+        InputError: int8 was asked for and the model has no quantisers; there is no node of that name, or none that
+            can have that type.
     """
     name_nodes(model, nodes)
+    refuse_idle(model, nodes, by_flags=capabilities.builder_precision_flags)
     if precision == "int8" and not any(True for _ in model.nodes(*_QUANTIZERS)):
         if model.has({"TRT_FP8QuantizeLinear", "TRT_FP8DequantizeLinear"}):
             raise InputError(
@@ -125,6 +128,7 @@ def _cast(
     cast, emulate = casters(model, precision, nodes, ranges)
     verified = _verify(model, kind, referee, ranges, emulate)
     done = cast(model)
+    refuse_kept(nodes, done.refused)
     if interface and precision in _KINDS:
         cast_interface(model, _KINDS[precision])
     report = {
@@ -248,8 +252,8 @@ def _verify(
     that it computes in float32 out again.
     """
     why = ranges.why
-    if kind is BFLOAT and model.opset < _BFLOAT_SINCE:
-        why = why or f"ONNX casts to bfloat16 since opset {_BFLOAT_SINCE} only, and the model has {model.opset}"
+    if kind is BFLOAT and model.opset < BFLOAT_SINCE:
+        why = why or f"ONNX casts to bfloat16 since opset {BFLOAT_SINCE} only, and the model has {model.opset}"
     if why:
         return {**_UNRUN, "why": why}
     copy = model.copy()
@@ -257,7 +261,7 @@ def _verify(
     return referee.compare(copy)
 
 
-_BFLOAT_SINCE = 13
+BFLOAT_SINCE = 13
 _UNRUN: dict[str, Any] = {"max_relative_error": None, "outputs": {}}
 
 

@@ -62,12 +62,14 @@ class Casting:
         kept: Of the others that have float32 outputs, how many for each reason.
         hot: Names of those that were kept because of their values.
         lowered: Tensors of the main graph that cast nodes make, by the name that they had before.
+        refused: Names of nodes that were to be cast and were not, and why.
     """
 
     cast: int
     kept: Mapping[str, int]
     hot: tuple[str, ...]
     lowered: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    refused: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 def cast(
@@ -99,7 +101,8 @@ def cast(
 def joined(castings: Sequence[Casting]) -> Casting:
     """Returns what several casts of a model, each to another type, did to it; what is kept is told by the first."""
     lowered = {name: made for each in castings for name, made in each.lowered.items()}
-    return dataclasses.replace(castings[0], cast=sum(each.cast for each in castings), lowered=lowered)
+    refused = {name: why for each in castings for name, why in each.refused.items()}
+    return dataclasses.replace(castings[0], cast=sum(each.cast for each in castings), lowered=lowered, refused=refused)
 
 
 class _Caster:
@@ -121,6 +124,7 @@ class _Caster:
         self.quantized = quantized_nodes(model)
         self.cast = 0
         self.kept: dict[str, int] = {}
+        self.refused: dict[str, str] = {}
         self.hot_nodes: list[str] = []
 
     def run(self) -> Casting:
@@ -136,13 +140,16 @@ class _Caster:
             graph.write(read)
         model.proto.ir_version = max(model.proto.ir_version, 4)
         model.touch()
-        return Casting(self.cast, self.kept, tuple(self.hot_nodes), graphs[0].raised())
+        return Casting(self.cast, self.kept, tuple(self.hot_nodes), graphs[0].raised(), self.refused)
 
     def _visit(self, graph: LoweredGraph) -> None:
         for index, node in enumerate(graph.nodes):
             why = self._cast_node(graph, index, node)
             if why:
                 self.kept[why] = self.kept.get(why, 0) + 1
+                if self.chosen(node.name):
+                    kept = f"no {node.op_type} is cast to {self.lowering.kind.name}"
+                    self.refused[node.name] = kept if why == _KEPT else why
                 if why == _HOT:
                     self.hot_nodes.append(node.name or next(iter(node.output), ""))
 
@@ -175,7 +182,7 @@ class _Caster:
     def _refusal(self, graph: LoweredGraph, index: int, node: onnx.NodeProto) -> str:
         names = [name for name in (*node.input, *node.output) if name]
         if node.op_type in self.kept_ops or node.op_type == "Constant" or _accumulates(node):
-            return "operators that are kept"
+            return _KEPT
         if not self.chosen(node.name):
             return "of another type by name"
         if graph.repeated:
@@ -204,6 +211,7 @@ class _Caster:
 
 
 _HOT = "values that do not fit"
+_KEPT = "operators that are kept"
 FOREIGN, UNDEFINED, UNKNOWN = "no operators of ONNX", "defined in float32 alone", "types not known"
 """Reasons for which a node cannot be cast whatever its values are."""
 

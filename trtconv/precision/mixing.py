@@ -21,8 +21,10 @@ from trtconv.core.encode import Document
 from trtconv.core.frozen import frozen
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.order import sort
-from trtconv.precision.apply import casters, kinds_of, name_all
+from trtconv.precision.apply import BFLOAT_SINCE, casters, kinds_of, name_all, name_nodes
+from trtconv.precision.casting import Casting
 from trtconv.precision.measure import Ranges, survey
+from trtconv.precision.pinned import refuse_idle, refuse_kept
 from trtconv.precision.quantize.measure import Feeds, Reference
 from trtconv.precision.regions import quantized_nodes
 
@@ -109,8 +111,12 @@ class Mixer:
         model: The model after the passes; its nodes get names, its functions are inlined.
         samples: Inputs to measure on, all of which are kept in memory.
         fixed: Nodes whose types are given.
-        bfloat: Whether there is bfloat16.
+        by_flags: Whether flags of the builder say the types, as those of a TensorRT without bfloat16.
         tell: Hears how many networks were measured, of about how many.
+
+    Raises:
+        InputError: There is no such node, or none that can have the type that is given.
+        RuntimeError: The model does not run on the samples.
     """
 
     def __init__(
@@ -119,15 +125,17 @@ class Mixer:
         samples: Sequence[Feeds],
         fixed: Types,
         *,
-        bfloat: bool,
+        by_flags: bool,
         tell: Callable[[int, int], None],
     ) -> None:
+        name_nodes(model, fixed)
         name_all(model)
+        refuse_idle(model, fixed, by_flags=by_flags)
         sort(model)
         self._model = model
         self._base = "int8" if model.has(_QUANTIZERS) else "fp16"
         self._fixed = dict(fixed)
-        self._bfloat = bfloat
+        self._by_flags = by_flags
         self._tell = tell
         self._measured = 0
         self._samples = list(samples)
@@ -175,14 +183,18 @@ class Mixer:
 
     def _given(self, tolerance: float) -> Types:
         """Returns the types that are no matter of choice: those given, and those of nodes whose values do not fit."""
-        hot = self._cast(self._fixed)[1]
-        ops = {node.name: node.op_type for node in self._model.proto.graph.node}
-        floats = {**dict.fromkeys(hot, "fp32"), **self._fixed}
-        # No TensorRT has a deconvolution in bfloat16 (TC109).
-        wide = {name: "bf16" for name in hot if ops.get(name) != "ConvTranspose"}
-        if not wide or not self._bfloat:
+        cast = self._cast(self._fixed)[1]
+        if not self._by_flags:
+            refuse_kept(self._fixed, cast.refused)
+        floats = {**dict.fromkeys(cast.hot, "fp32"), **self._fixed}
+        # The graph has bfloat16 where it says the types.
+        if self._by_flags or self._model.opset < BFLOAT_SINCE or not cast.hot:
             return floats
-        found = {**floats, **wide, **self._fixed}
+        wide = {**dict.fromkeys(cast.hot, "bf16"), **self._fixed}
+        refused = self._cast(wide)[1].refused
+        found = {**floats, **{name: kind for name, kind in wide.items() if name not in refused}}
+        if found == floats:
+            return floats
         return found if self._error(found) <= max(tolerance, self._error(floats)) else floats
 
     def _enough(self, given: Types, alone: Mapping[TypedPart, float], tolerance: float) -> tuple[TypedPart, ...]:
@@ -214,11 +226,10 @@ class Mixer:
         self._tell(self._measured, max(self._measured, len(self._parts) + 8))
         return math.inf if math.isnan(error) else error
 
-    def _cast(self, types: Types, base: str = "") -> tuple[OnnxModel, tuple[str, ...]]:
-        """Returns the network with these types in emulation, and the nodes whose values do not fit."""
+    def _cast(self, types: Types, base: str = "") -> tuple[OnnxModel, Casting]:
+        """Returns the network with these types in emulation, and what was done to it."""
         copy = self._model.copy()
-        done = casters(self._model, base or self._base, types, self._ranges)[1](copy)
-        return copy, done.hot
+        return copy, casters(self._model, base or self._base, types, self._ranges)[1](copy)
 
     def _told(self, part: TypedPart, types: Types, base: str, error: float | None) -> TypedPart:
         usual = "fp32" if base == "as-is" else "fp16"

@@ -45,7 +45,7 @@ def found(
     timed: Callable[[str], NodeTimes] | None = None,
 ) -> Mix:
     told: list[tuple[int, int]] = []
-    mixer = Mixer(model, SAMPLES, fixed or {}, bfloat=bfloat, tell=lambda *count: told.append(count))
+    mixer = Mixer(model, SAMPLES, fixed or {}, by_flags=not bfloat, tell=lambda *count: told.append(count))
     mix = mixer.search(tolerance, "the test", timed or (lambda _: NodeTimes(why="no GPU")))
     assert [number for number, _ in told] == list(range(1, len(told) + 1))
     return mix

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import math
 from pathlib import Path
@@ -22,6 +23,7 @@ from trtconv.graph.model import OnnxModel
 from trtconv.precision import apply, casting
 from trtconv.precision.apply import apply_precision
 from trtconv.precision.measure import Referee
+from trtconv.precision.mixing import Mixer, NodeTimes
 
 TARGET = Target("rtx", (1, 7))
 BUSY = """<ir_version: 8, opset_import: ["": 17]> g (float[n,4] x) => (float[n,4] y)
@@ -260,3 +262,50 @@ def test_a_node_that_is_not_there_has_no_type() -> None:
     for capabilities in (RTX, TENSORRT_8):
         with pytest.raises(InputError, match="Conv_7=fp32: the model has no node"):
             apply_precision(model(MIXED), "fp16", TARGET, capabilities, None, nodes={"Conv_7": "fp32"})
+
+
+PINNED = """<ir_version: 8, opset_import: ["": 17]>
+    g (float[1,2,4,4] x) => (float[1,2,8,8] y, int64[1,2,8,1] i, float16[1,2,4,4] h)
+    <float[2,2,2,2] w = {1,2,3,4,5,6,7,8,1,2,3,4,5,6,7,8}, float big = {1e30}, int64 axis = {1}>
+    { [up] a = ConvTranspose <strides=[2,2]> (x, w)  [sum] b = CumSum (a, axis)  [large] c = Mul (b, big)
+      [small] y = Div (c, big)  [index] i = ArgMax <axis=3> (a)  [narrow] h = Cast <to=10> (x) }"""
+
+
+@pytest.mark.parametrize(
+    ("pinned", "said"),
+    [
+        ("up=bf16", "it stays in float32: no ConvTranspose is cast to bf16"),
+        ("sum=fp16", "it stays in float32: no CumSum is cast to fp16"),
+        ("large=fp16", "it stays in float32: values that do not fit"),
+        ("index=fp16", "the ArgMax computes no floats"),
+        ("narrow=bf16", "the model computes it in float16"),
+        ("narrow=fp32", "the model computes it in float16"),
+        ("narrow=fp16", ""),
+        ("up=fp16", ""),
+        ("large=bf16", ""),
+        ("sum=fp32", ""),
+    ],
+)
+@pytest.mark.parametrize("precision", ["as-is", "fp16", "auto"])
+def test_a_type_that_a_node_cannot_have_is_refused(pinned: str, said: str, precision: str) -> None:
+    nodes = dict([pinned.split("=")])
+    made = model(PINNED)
+    with pytest.raises(InputError) if said else contextlib.nullcontext() as raised:
+        if precision == "auto":
+            feeds = {"x": np.ones((1, 2, 4, 4), np.float32)}
+            Mixer(made, [feeds], nodes, by_flags=False, tell=lambda *_: None).search(0.0, "", lambda _: NodeTimes())
+        else:
+            apply_precision(made, precision, TARGET, RTX, profile_of(made), nodes=nodes)
+    assert not said or raised is not None
+    assert raised is None or raised.value.message == f"--node-precision {pinned} has no effect: {said}"
+
+
+def test_a_type_that_a_quantised_layer_cannot_have_is_refused() -> None:
+    text = """<ir_version: 8, opset_import: ["": 17]> g (float[4,64] x) => (float[4,64] y)
+        <float s = {0.1}, int8 z = {0}> { q = QuantizeLinear (x, s, z)  d = DequantizeLinear (q, s, z)  r = Relu (d)
+          p = QuantizeLinear (r, s, z)  y = DequantizeLinear (p, s, z) }"""
+    with pytest.raises(InputError, match="Relu=fp32 has no effect: it is computed in int8"):
+        apply_precision(model(text), "int8", TARGET, RTX, None, nodes={"Relu": "fp32"})
+    assert apply_precision(model(text), "int8", TARGET, TENSORRT_8, None, nodes={"Relu": "fp32"}).report is None
+    with pytest.raises(InputError, match="ArgMax computes no floats"):
+        apply_precision(model(PINNED), "as-is", TARGET, TENSORRT_8, None, nodes={"index": "fp32"})
