@@ -27,6 +27,7 @@ from trtconv.passes import run_passes
 from trtconv.passes.deconv_forms import Site, worth_timing
 from trtconv.passes.explicit_deconv import MakeDeconvExplicit
 from trtconv.pipeline.prepare import chosen_passes
+from trtconv.pipeline.profiles import settle
 from trtconv.runtimes.compare import relative_error
 from trtconv.runtimes.tensorrt import Execution, Runtime
 
@@ -35,16 +36,18 @@ _GAIN = 0.97
 _WRONG = 0.05
 """How far two forms may be apart, of the largest magnitude, in float16 or int8."""
 _ROUNDS, _WARM_UP_US, _SAMPLE_US = 31, 20_000.0, 1000.0
-_ENTRY = {"for": {str: object}, "us": {str: (float, int, type(None))}}
+_ENTRY = {"for": {str: object}, "us": {str: (float, int)}, "refused": [str]}
 
 Times = Mapping[str, "float | None"]
 """Form to the microseconds of one inference; None where TensorRT does not build it, or computes something else."""
+Answer = tuple[Times, frozenset[str]]
+"""What was measured of a layer, and the forms of which None is no accident: the parser refuses them."""
 
 
 def tune(
     model: OnnxModel, request: BuildRequest, plan: BuildPlan, engine: Runtime, cache: Path | None
 ) -> tuple[Tuned, ...]:
-    """Finds the fastest form of every deconvolution that has several, at the opt of the first profile.
+    """Finds the fastest form of every deconvolution that has several, at the opt of the first profile, rounded.
 
     Args:
         model: The model as it was loaded; not changed, but that its nodes get names.
@@ -62,7 +65,8 @@ def tune(
     model.name_nodes("ConvTranspose")
     # Where the builder is not told of a precision, the graph will be cast to it.
     is_cast = request.precision != plan.precision
-    asked = _layers(model, request, plan.profiles[0], engine.info.target, is_cast)
+    profile = _rounded(model, request, plan.profiles, engine.info.target)
+    asked = _layers(model, request, profile, engine.info.target, is_cast)
     race = _Race(engine, dataclasses.replace(plan, node_precisions={}), _Memory(cache))
     return tuple(_tuned(node, layer, forms[0], *race.times(layer, forms)) for node, (layer, forms) in asked.items())
 
@@ -78,6 +82,15 @@ def best(times: Times, usual: str) -> str:
         return usual
     fastest = min(timed, key=timed.__getitem__)
     return fastest if usual not in timed or timed[fastest] < _GAIN * timed[usual] else usual
+
+
+def _rounded(model: OnnxModel, request: BuildRequest, profiles: Sequence[ShapeProfile], target: Target) -> ShapeProfile:
+    """Returns the first profile as `--round` will move it, which goes by the model after the passes."""
+    if not request.rounded:
+        return profiles[0]
+    copy = model.copy()
+    run_passes(copy, chosen_passes(request), target)
+    return settle(copy, profiles, rounded=True).profiles[0]
 
 
 def _layers(
@@ -124,22 +137,31 @@ class _Memory:
         self._entries = self._read()
 
     def find(self, asked: Mapping[str, Any], forms: Collection[str]) -> Times | None:
-        """Returns the times of a layer's forms; those of the only GPU that is known, where there is none here."""
-        entries = self._entries
-        if asked["gpu"] is None:
+        """Returns the times of a layer's forms; those of the only GPU that is known, where there is none here.
+
+        Of a form that failed nothing is known: it is tried again where there is a GPU.
+        """
+        entries, here = self._entries, asked["gpu"] is not None
+        if not here:
             gpus = {entry["for"].get("gpu") for entry in entries}
             asked = {**asked, "gpu": gpus.pop() if len(gpus) == 1 else None}
-        found = (entry["us"] for entry in entries if entry["for"] == asked and entry["us"].keys() == set(forms))
-        return next(found, None)
+        for entry in entries:
+            known = {**entry["us"], **dict.fromkeys(entry["refused"])}
+            complete = known.keys() == set(forms) if here else entry["us"] and known.keys() <= set(forms)
+            if entry["for"] == asked and complete:
+                return {form: known.get(form) for form in forms}
+        return None
 
-    def keep(self, asked: Mapping[str, Any], times: Times) -> None:
-        """Adds the times of a layer to what other builds have written meanwhile."""
+    def keep(self, asked: Mapping[str, Any], answer: Answer) -> None:
+        """Adds the times of a layer to what other builds have written meanwhile; what failed may not fail again."""
         if self._path is None:
             return
+        times, refused = answer
+        us = {form: each for form, each in times.items() if each is not None}
         # The engine is none the worse where the file cannot be written.
         with contextlib.suppress(InputError), locked(self._path):
             others = [entry for entry in self._read() if entry["for"] != asked]
-            self._entries = [*others, {"for": dict(asked), "us": dict(times)}]
+            self._entries = [*others, {"for": dict(asked), "us": us, "refused": sorted(refused)}]
             atomic_write(self._path, (json.dumps(self._entries, indent=1) + "\n").encode())
 
     def _read(self) -> list[dict[str, Any]]:
@@ -165,20 +187,23 @@ class _Race:
         self._engine = engine
         self._plan = plan
         self._memory = memory
+        self._measured: dict[str, Times] = {}
 
     def times(self, layer: LayerAlone, forms: Sequence[str]) -> tuple[Times, bool]:
         """Returns the times of a layer's forms, and whether they were known before."""
         info = self._engine.info
         how = {"precision": self._plan.precision, "options": plain(self._plan.options)}
         asked = {"gpu": info.gpu, "family": info.family, "version": info.version, **how, "layer": layer.key}
-        known = self._memory.find(asked, forms)
+        same = json.dumps([layer.key, *forms])
+        known = self._measured.get(same) or self._memory.find(asked, forms)
         if known is not None:
             return known, True
-        times = self._measure(layer, forms)
-        self._memory.keep(asked, times)
-        return times, False
+        answer = self._measure(layer, forms)
+        self._memory.keep(asked, answer)
+        self._measured[same] = answer[0]
+        return answer[0], False
 
-    def _measure(self, layer: LayerAlone, forms: Sequence[str]) -> Times:
+    def _measure(self, layer: LayerAlone, forms: Sequence[str]) -> Answer:
         try:
             loader = self._engine.engines()
         except EnvironmentMissing as error:
@@ -187,14 +212,16 @@ class _Race:
                 "Build where the GPU is (--on ADDRESS), or without --tune; a timing cache that has every answer does.",
             ) from error
         times: dict[str, float | None] = dict.fromkeys(forms)
+        refused = set()
         with contextlib.ExitStack() as stack:
             running: dict[str, Execution] = {}
             outputs: dict[str, Any] = {}
             for form in forms:
-                data = self._build(layer, form)
-                if data is None:
-                    continue
-                with contextlib.suppress(EngineFailed):
+                with contextlib.suppress(BuildFailed, EngineFailed):
+                    data = self._build(layer, form)
+                    if data is None:
+                        refused.add(form)
+                        continue
                     execution = loader.load(data).open()
                     stack.callback(execution.close)
                     execution.feed(layer.feeds())
@@ -202,20 +229,22 @@ class _Race:
                     if relative_error(next(iter(outputs.values())), outputs[form]) <= _WRONG:
                         running[form] = execution
             times.update(zip(running, race(tuple(running.values())), strict=True))
-        return times
+        return times, frozenset(refused)
 
     def _build(self, layer: LayerAlone, form: str) -> bytes | None:
-        """Returns the engine of a layer in a form; None where there is none."""
+        """Returns the engine of a layer in a form; None where the layer has no such form, or the parser refuses it.
+
+        Raises:
+            BuildFailed: The builder failed, which it need not do again: memory may have been short.
+        """
         model = OnnxModel(layer.model(), Path("layer.onnx"))
         pass_ = MakeDeconvExplicit(choose=lambda *_: form)
         if not run_passes(model, (pass_,), self._engine.info.target).edits:
             return None
         profile = make_profile(model.inputs, {})
         plan = dataclasses.replace(self._plan, profiles=(profile,))
-        with contextlib.suppress(BuildFailed):
-            parsed = self._engine.parse(model.serialize(), model.path)
-            return None if isinstance(parsed, tuple) else bytes(parsed.build(plan).data)
-        return None
+        parsed = self._engine.parse(model.serialize(), model.path)
+        return None if isinstance(parsed, tuple) else bytes(parsed.build(plan).data)
 
 
 def race(executions: Sequence[Execution]) -> list[float]:

@@ -169,7 +169,9 @@ def test_what_was_measured_is_not_measured_again(use: Callable[..., Timed], tmp_
     assert not built(tmp_path, tune=False).up_to_date
 
 
-@pytest.mark.parametrize("damage", [b"", b"[]", b"[{}]", b"[[", b'[{"for": {}, "us": {"kernel": "x"}}]'])
+@pytest.mark.parametrize(
+    "damage", [b"", b"[]", b"[{}]", b"[[", b'[{"for": {}, "us": {"kernel": null}, "refused": []}]']
+)
 def test_a_damaged_file_is_written_anew(use: Callable[..., Timed], tmp_path: Path, damage: bytes) -> None:
     (tmp_path / "t.tuned.json").write_bytes(damage)
     use(kernel=5000.0)
@@ -184,6 +186,21 @@ def test_other_sizes_precisions_and_options_are_other_layers(use: Callable[..., 
     assert built(tmp_path, force=True).tuned[0].known
     assert not built(tmp_path, dims={**DIMS, "h": Range(4, 6, 9)}).tuned[0].known
     assert not built(tmp_path, precision="fp16").tuned[0].known
+
+
+def test_layers_are_timed_at_the_rounded_sizes(use: Callable[..., Timed], tmp_path: Path) -> None:
+    """The skip connection takes odd sizes alone, and a 6 becomes a 5 or a 7."""
+    text = """<ir_version: 8, opset_import: ["": 17]> g (float[1,2,h,w] x) => (float[1,2,h,w] y)
+        <float[2,2,2,2] w = {1,2,3,4,5,6,7,8,1,2,3,4,5,6,7,8}> { a = MaxPool <kernel_shape=[3,3], strides=[2,2]> (x)
+        [up] b = ConvTranspose <strides=[2,2], output_padding=[1,1]> (a, w)  y = Add (x, b) }"""
+    use()
+    onnx.save(parse(text), tmp_path / "m.onnx")
+    dims = {name: Range(4, opt, 9) for name, opt in (("h", 5), ("w", 6))}
+    report = built(tmp_path, dims=dims, rounded=True)
+    ((_, opt, _),) = [each["x"].values() for each in report.to_json()["profiles"]]
+    assert opt[:3] == [1, 2, 5]
+    assert opt[3] in (5, 7)
+    assert f"1 x 2x{opt[3] // 2}," in report.tuned[0].layer
 
 
 def test_without_a_gpu_the_answers_of_the_only_one_are_taken(
@@ -210,6 +227,29 @@ def test_forms_that_are_refused_or_do_not_build_are_left_out(
     use(input=failing, behind_conv=failing, kernel=7000.0)
     (first, _) = built(tmp_path).tuned
     assert (first.form, first.us["input"], first.us["behind-conv"]) == ("kernel", None, None)
+
+
+@pytest.mark.parametrize(("failing", "kept"), [(0.0, False), (-1.0, True)])
+def test_what_failed_is_tried_again_and_what_the_parser_refused_is_not(
+    use: Callable[..., Timed], tmp_path: Path, failing: float, kept: bool
+) -> None:
+    use(input=failing, kernel=7000.0)
+    first, again = built(tmp_path).tuned
+    assert (first.us["input"], first.known, again.known) == (None, False, True)
+    runtime = use(input=1000.0, kernel=7000.0)
+    (second, _) = built(tmp_path, force=True).tuned
+    assert (second.known, second.us["input"], len(runtime.layers)) == ((True, None, 0) if kept else (False, 1000.0, 4))
+
+
+def test_without_a_gpu_a_form_that_failed_where_there_is_one_is_left_out(
+    use: Callable[..., Timed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(input=0.0, kernel=5000.0)
+    built(tmp_path)
+    blind = FakeRuntime(family="tensorrt", version="8.6.0", capabilities=CAPABILITIES)
+    monkeypatch.setattr(tensorrt, "load", lambda target: blind)
+    (first, _) = built(tmp_path).tuned
+    assert (first.form, first.known, first.us["input"]) == ("kernel", True, None)
 
 
 def test_where_nothing_can_be_timed_the_usual_form_is_taken(use: Callable[..., Timed], tmp_path: Path) -> None:
