@@ -29,7 +29,7 @@ from trtconv.graph.types import CONCERNED
 from trtconv.graph.views import Deconv
 from trtconv.passes import PassResult, passes_for, run_passes
 from trtconv.rules.base import ModelView
-from trtconv.rules.malformed_deconv import MalformedDeconv
+from trtconv.rules.malformed_deconv import MalformedDeconv, channels_fault
 from trtconv.runtimes import tensorrt
 from trtconv.runtimes.tensorrt import Runtime
 
@@ -103,7 +103,8 @@ def _parser_for(target: Target | None) -> tuple[Target, Runtime | None, str]:
 def _explain(model: OnnxModel, node: Deconv, target: Target, engine: Runtime | None, why_not: str) -> Explanation:
     geometry, weight = node.geometry, node.weight_shape
     findings = findings_at(model, target, node, group_of(node))
-    fault = next((each.message for each in findings if each.code == MalformedDeconv.code), "")
+    fault = next((each.message for each in findings if each.code == MalformedDeconv.code), None)
+    fault = fault or channels_fault(node) or ""
     sound = None if fault or isinstance(geometry, str) else geometry
     axes = () if sound is None else describe_axes(sound, (node.input_shape or ())[2:])
     layers = None if engine is None or fault else parse_alone(model, node, engine)

@@ -16,7 +16,7 @@ class MalformedDeconv(Rule):
 
     What it checks:
         Lengths of strides, dilations, pads, output_padding and output_shape; kernel_shape against the weight; the
-        group against the input channels; the channels of input, weight and bias; an output of at least one element
+        group against the input channels; the bias against the output channels; an output of at least one element
         where sizes are static.
     Why TensorRT cares:
         It reads such a node as something, or fails with a message that names no node.
@@ -51,9 +51,6 @@ def _fault(deconv: Deconv, geometry: Geometry) -> str | None:
     weight = deconv.scope.initializer(deconv.node.input[1])
     if geometry.group < 1 or (weight is not None and weight.dims[0] % geometry.group):
         return f"group {geometry.group} does not divide the weight's input channels"
-    channels = (deconv.input_shape or (None, None))[1:2]
-    if weight is not None and channels not in ((), (None,), (weight.dims[0],)):
-        return f"its input has {channels[0]} channels, and its weight of {list(weight.dims)} takes {weight.dims[0]}"
     bias = deconv.scope.initializer(deconv.bias) if deconv.bias else None
     if bias is not None and weight is not None and list(bias.dims) != [deconv.out_channels]:
         return f"its bias has the shape {list(bias.dims)}, and it has {deconv.out_channels} output channels"
@@ -65,3 +62,15 @@ def _fault(deconv: Deconv, geometry: Geometry) -> str | None:
         if sizes is not None and min(output_sizes(geometry, sizes)) < 1:
             return f"pads {pads} leave nothing of an input of {list(sizes)}"
     return None
+
+
+def channels_fault(deconv: Deconv) -> str | None:
+    """Returns why the input does not fit the weight.
+
+    Costs an inference over the whole model, so the rule leaves it to the parser, which says it too.
+    """
+    weight = deconv.scope.constant(deconv.inputs[1]) if deconv.inputs[1] else None
+    channels = (deconv.input_shape or (None, None))[1:2]
+    if weight is None or channels in ((), (None,), (weight.dims[0],)):
+        return None
+    return f"its input has {channels[0]} channels, and its weight of {list(weight.dims)} takes {weight.dims[0]}"

@@ -156,20 +156,16 @@ def test_a_node_without_weight_is_malformed() -> None:
     assert "no weight" in found(rule_of("TC108"), proto)[0].message
 
 
-@pytest.mark.parametrize(
-    ("channels", "biases", "said"),
-    [(4, 5, ""), ("c", 5, ""), (3, 5, "its input has 3 channels"), (4, 4, "its bias has the shape [4]")],
-)
-def test_channels_have_to_fit(channels: object, biases: int, said: str) -> None:
-    header = f'<ir_version: 8, opset_import: ["": 17]> g (float[1,{channels},8,8] x) => (float[] y)'
+@pytest.mark.parametrize("biases", [5, 4])
+def test_the_bias_has_to_fit(biases: int) -> None:
     numbers = [",".join(["1"] * count) for count in (80, biases)]
     proto = parse(
-        f"{header} <float[4,5,2,2] w = {{{numbers[0]}}}, float[{biases}] b = {{{numbers[1]}}}>"
+        '<ir_version: 8, opset_import: ["": 17]> g (float[1,4,8,8] x) => (float[] y) '
+        f"<float[4,5,2,2] w = {{{numbers[0]}}}, float[{biases}] b = {{{numbers[1]}}}>"
         "{ y = ConvTranspose <strides=[2,2]> (x, w, b) }"
     )
     messages = [finding.message for finding in found(rule_of("TC108"), proto)]
-    assert bool(messages) == bool(said)
-    assert all(said in message for message in messages)
+    assert messages == ([] if biases == 5 else ["its bias has the shape [4], and it has 5 output channels"])
 
 
 @pytest.mark.parametrize(("bias", "fires"), [(", b", True), ("", False)])
