@@ -7,15 +7,16 @@ the bounds, off the lattice as well as on it, and its file is run there on ONNX 
 torch.onnx.export(dynamo=True) with named dimensions. Ends with 1 where a file is wrong at a size that the rule takes,
 where the rule takes a size that PyTorch refuses, or where the plain file is right at a size that the rule loses.
 Processor time is without our proof, after one export of a small network, whose imports would burden whoever comes
-first; "alike" says whether the plain file is right wherever ours is, so that both have done the same.
-What is in the output file already is kept; "code" says of joined results on which commit a row was measured. Needs the
-packages of `make test-architectures`; those that are missing are left out and said so.
+first, and after a search for what the other left behind; "alike" says whether the plain file is right wherever ours is,
+so that both have done the same. What is in the output file already is kept. Needs the packages of
+`make test-architectures`; those that are missing are left out and said so.
 """
 
 from __future__ import annotations
 
 import argparse
 import datetime
+import gc
 import json
 import platform
 import random
@@ -171,6 +172,7 @@ def _ours(module: Any, shape: Any, axes: Any, dims: Any, path: Path) -> tuple[An
             spent[0] += time.process_time() - started
 
     proof.prove = timed
+    gc.collect()
     started = time.process_time()
     try:
         name = _input(module)
@@ -195,6 +197,7 @@ def _input(module: Any) -> str:
 def _plain(module: Any, shape: Any, axes: Any, path: Path) -> tuple[Any, float | None, str | None]:
     dims = {axis: torch.export.Dim.AUTO for axis, name in enumerate(axes) if name is not None}
     example = torch.randn(2, *shape[1:])
+    gc.collect()
     started = time.process_time()
     try:
         torch.onnx.export(module, (example,), path, dynamic_shapes=(dims,), dynamo=True, verbose=False)

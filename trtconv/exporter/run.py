@@ -20,6 +20,7 @@ from trtconv.core.requests.export import ExportReport, SizeRule
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.exporter import write
 from trtconv.exporter.candidates import best_draft
+from trtconv.exporter.garbage import old_objects_left_out
 from trtconv.exporter.inputs import AxisNames, InputDecl
 from trtconv.exporter.job import Job
 from trtconv.exporter.report import checked_export, model_identity, report_of
@@ -95,7 +96,7 @@ def export_subject(
         rules = find_rules(trials)
         joint = _joint(trials, rules)
     _refuse_empty_ranges(rules)
-    with Scratch("export") as folder:
+    with Scratch("export") as folder, old_objects_left_out():
         job = Job(subject, axes, trials, rules, options, clock, folder.path, joint)
         draft = best_draft(job)
         report = report_of(job, spec, draft)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import operator
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import torch
 
 _HELD = ("_parameters", "_buffers", "_modules")
-_CONTAINERS = (dict, OrderedDict, defaultdict, list, set, deque)
+_CONTAINERS = frozenset((dict, OrderedDict, defaultdict, list, set, deque))
 """What forward may fill, among it the hooks that a module is given when it runs first (OrderedDict)."""
 
 
@@ -24,17 +25,19 @@ def restored(module: torch.nn.Module) -> Iterator[None]:
         yield
         return
     parts = [each for each in module.modules() if not isinstance(each, torch.jit.ScriptModule)]
-    before = [(each, type(each), _held(each), _snapshot(vars(each))) for each in parts]
-    contents = [(each, each._version, each.clone()) for each in module.buffers() if not each.is_meta]
+    before = [(each, type(each), _held(each), dict(vars(each)), _contents(each)) for each in parts]
+    buffers = [(each, each._version, each.clone()) for each in module.buffers() if not each.is_meta]
     try:
         yield
     finally:
-        for each, kind, held, attributes in before:
-            if type(each) is kind and all(held[key].keys() == own.keys() for key, own in _held(each).items()):
-                _put_back(vars(each), attributes)
-                for key, value in held.items():
-                    vars(each)[key].update(value)
-        for tensor, version, content in contents:
+        for each, kind, held, attributes, contents in before:
+            own = _held(each)
+            if type(each) is kind and all(a.keys() == b.keys() for a, b in zip(held, own, strict=True)):
+                _put_back(vars(each), attributes, contents)
+                for key, old, new in zip(_HELD, held, own, strict=True):
+                    if not _same(old, new):
+                        vars(each)[key].update(old)
+        for tensor, version, content in buffers:
             if tensor._version != version and tensor.shape == content.shape:
                 with torch.no_grad():
                     tensor.copy_(content)
@@ -45,26 +48,31 @@ def versions(module: torch.nn.Module) -> dict[str, tuple[int, int]]:
     return {name: (id(buffer), buffer._version) for name, buffer in module.named_buffers()}
 
 
-def _held(module: torch.nn.Module) -> dict[str, dict[str, Any]]:
-    """Returns what a module holds, by kind and name."""
-    return {kind: dict(vars(module)[kind]) for kind in _HELD}
+def _held(module: torch.nn.Module) -> list[dict[str, Any]]:
+    """Returns copies of the three that hold what a module is made of."""
+    attributes = vars(module)
+    return [dict(attributes[kind]) for kind in _HELD]
 
 
-def _snapshot(attributes: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Returns every attribute, with a copy of its content where it is a container that forward may fill."""
-    return {
-        name: (value, value.copy() if type(value) in _CONTAINERS else None)
-        for name, value in attributes.items()
-        if name not in _HELD
-    }
+def _contents(module: torch.nn.Module) -> list[tuple[Any, Any]]:
+    """Returns every attribute that is a container which forward may fill, with a copy of what is in it."""
+    found = [value for name, value in vars(module).items() if type(value) in _CONTAINERS and name not in _HELD]
+    # Most are empty: the hooks of a module without hooks.
+    return [(value, value.copy() if value else ()) for value in found]
 
 
-def _put_back(attributes: dict[str, Any], before: dict[str, tuple[Any, Any]]) -> None:
-    for name in [name for name in attributes if name not in before and name not in _HELD]:
-        del attributes[name]
-    for name, (value, content) in before.items():
-        attributes[name] = value
-        if content is None:
+def _same(old: dict[str, Any], new: dict[str, Any]) -> bool:
+    """Whether two dictionaries hold the very same objects, in the same order."""
+    return len(old) == len(new) and all(map(operator.is_, old.values(), new.values())) and [*old] == [*new]
+
+
+def _put_back(attributes: dict[str, Any], before: dict[str, Any], contents: list[tuple[Any, Any]]) -> None:
+    if not _same(before, attributes):
+        for name in [name for name in attributes if name not in before and name not in _HELD]:
+            del attributes[name]
+        attributes.update((name, value) for name, value in before.items() if name not in _HELD)
+    for value, content in contents:
+        if not value and not content:
             continue
         value.clear()
         if isinstance(value, list | deque):

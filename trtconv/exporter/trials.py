@@ -20,6 +20,7 @@ from torch.overrides import TorchFunctionMode
 from trtconv.core.dims import Shape
 from trtconv.core.frozen import frozen
 from trtconv.core.requests.export import Blame
+from trtconv.exporter.meta_shapes import MetaShapes
 from trtconv.exporter.request import Axes
 from trtconv.exporter.source_line import blame_exception, blame_frame
 from trtconv.exporter.state import restored
@@ -213,7 +214,7 @@ class Trials:
         dtypes = [getattr(torch, each.dtype) for each in self.subject.inputs]
         inputs = [torch.empty(s, dtype=d, device="meta") for s, d in zip(shapes, dtypes, strict=True)]
         skipping = WithoutFakeQuantize() if self.subject.fake_quantized else contextlib.nullcontext()
-        with torch.no_grad(), restored(self._twin), torch.device("meta"), skipping, path:
+        with torch.no_grad(), restored(self._twin), torch.device("meta"), MetaShapes(), skipping, path:
             return tuple(tuple(tensor.shape) for tensor in as_tuple(self._twin(*inputs)))
 
     def _eager(self, shapes: Sequence[Shape], path: _Operations) -> tuple[Shape, ...]:
