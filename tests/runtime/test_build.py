@@ -209,3 +209,24 @@ def test_what_the_passes_leave_builds(tmp_path: Path, changes: dict[str, object]
     report = trtconv.build(trtconv.BuildRequest(path, dims=dims, target=trtconv.Target("rtx")))
     assert report.exit_code == 0, report.findings
     assert report.edits
+
+
+@pytest.mark.parametrize(
+    ("declared", "said"),
+    [
+        ("[1,2,8,8]", ""),
+        ("[n,2,8,8]", ""),
+        ("[]", ""),
+        ("[1,2,8,9]", "declared as [1, 2, 8, 9], and the network computes [1, 2, 8, 8]"),
+        ("[n,3,8]", "declared as [?, 3, 8], and the network computes [1, 2, 8, 8]"),
+    ],
+)
+def test_a_declared_output_that_is_not_computed_is_told(tmp_path: Path, declared: str, said: str) -> None:
+    text = f'<ir_version: 8, opset_import: ["": 17]> g (float[1,2,8,8] x) => (float{declared} y) {{ y = Relu (x) }}'
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "m.onnx")
+    report = trtconv.check(trtconv.CheckRequest(tmp_path / "m.onnx", target=RTX))
+    told = [f.message for f in report.findings if f.code == "TC409" and f.severity is Severity.WARNING]
+    assert bool(told) == bool(said)
+    assert all(said in message for message in told)
+    built = trtconv.build(trtconv.BuildRequest(tmp_path / "m.onnx", target=RTX, fail_on=Severity.WARNING))
+    assert built.exit_code == (1 if said else 0)

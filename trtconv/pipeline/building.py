@@ -168,9 +168,9 @@ class _Work:
         self._cast()
         if self._fails():
             return None
-        network, refused = parse_model(self.model, self.engine, self.clock)
-        if network is None:
-            self.findings += origin.place(refused, self.model)
+        network, told = parse_model(self.model, self.engine, self.clock)
+        self.findings += origin.place(told, self.model)
+        if network is None or self._fails():
             return None
         subject = ProofSubject(edits, uncast, self.model, self.types[0] if is_cast else "as-is")
         with NetworkProof(network, subject, self.plan.profiles, self.request.prove) as proof:

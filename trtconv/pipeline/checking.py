@@ -94,13 +94,13 @@ def _try_out(
 ) -> tuple[tuple[Finding, ...], ParserVerdict, dict[str, Any] | None]:
     """Goes as far towards an engine as is cheap, or all the way: parses, audits, asks the builder, builds, proves."""
     verdict = functools.partial(ParserVerdict, engine.info.family, engine.info.version)
-    network, refused = parse_model(subject.parsed, engine, clock)
+    network, told = parse_model(subject.parsed, engine, clock)
     if network is None:
-        return refused, verdict(not any(finding.code == codes.PARSER_REFUSED.code for finding in refused)), None
+        return told, verdict(not any(finding.code == codes.PARSER_REFUSED.code for finding in told)), None
     with NetworkProof(network, subject, plan.profiles, request.prove) as proof:
         faults = network.faults(plan) if plan.profiles else ()
         if faults:
-            return faults, verdict(True, False), None
+            return (*told, *faults), verdict(True, False), None
         # Whether int8 layers build is for the builder to say, not for the parser.
         telling = network.layer_count <= _SMALL_NETWORK or quantizes(subject.parsed)
         cheap = engine.info.capabilities.builds_without_gpu and telling
@@ -109,9 +109,9 @@ def _try_out(
             if built:
                 build_in_thread(network, plan, clock)
         except BuildFailed as error:
-            return findings_of(error), verdict(True, False), None
+            return (*told, *findings_of(error)), verdict(True, False), None
         shown, differs = proof.finish(clock)
-        return differs, verdict(True, built), shown
+        return (*told, *differs), verdict(True, built), shown
 
 
 def target_and_runtime(target: Target | None) -> tuple[Target, Runtime | str]:

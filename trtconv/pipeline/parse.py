@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from trtconv.core import codes
 from trtconv.core.errors import BuildFailed
@@ -21,7 +21,7 @@ from trtconv.runtimes.tensorrt import EngineBlob, ParsedNetwork, ParserIssue, Ru
 def parse_model(
     model: OnnxModel, engine: Runtime, clock: Stopwatch
 ) -> tuple[ParsedNetwork | None, tuple[Finding, ...]]:
-    """Parses and audits; returns the network, or why there is none to trust."""
+    """Parses and audits; returns the network and what is to be said of it, or why there is none to trust."""
     with clock.stage("parse"):
         # What stays in a function cannot be audited; the audit then says so.
         with contextlib.suppress(UnsupportedFunctions):
@@ -32,7 +32,21 @@ def parse_model(
         return None, tuple(_refusal(model, issue) for issue in parsed)
     with clock.stage("audit"):
         differences = audit(model, parsed)
-    return (None, differences) if differences else (parsed, ())
+    return (None, differences) if differences else (parsed, tuple(_misdeclared_outputs(model, parsed)))
+
+
+def _misdeclared_outputs(model: OnnxModel, network: ParsedNetwork) -> Iterator[Finding]:
+    declared = {value.name: value.type.tensor_type.shape.dim for value in model.proto.graph.output}
+    for tensor in network.outputs:
+        stated = tuple(dim.dim_value if dim.HasField("dim_value") else -1 for dim in declared.get(tensor.name, ()))
+        pairs = zip(stated, tensor.shape, strict=False)
+        ranks_differ = stated and tensor.shape and len(stated) != len(tensor.shape)
+        # Some files say "no dimensions" where they mean that they do not know.
+        if ranks_differ or any(-1 not in pair and pair[0] != pair[1] for pair in pairs):
+            shapes = [str([n if n >= 0 else "?" for n in shape]).replace("'", "") for shape in (stated, tensor.shape)]
+            said = f"output {tensor.name} is declared as {shapes[0]}, and the network computes {shapes[1]}"
+            fix = "Correct the shape in the file: the engine returns what the network computes."
+            yield codes.OUTPUT_MISDECLARED.finding(said, Severity.WARNING, Location(tensor=tensor.name), fix)
 
 
 def _refusal(model: OnnxModel, issue: ParserIssue) -> Finding:

@@ -198,6 +198,25 @@ class OverBudget(Page):
     name = "budget-exceeded"
 
 
+class OutputMisdeclared(Page):
+    """The file declares a shape for an output that the network does not compute.
+
+    What it checks:
+        The static dimensions of the model's outputs against those of the network that TensorRT parsed.
+    Why TensorRT cares:
+        It does not: the engine returns what the network computes. Who reads the shape in the file, to make room for the
+        result, makes too much or too little.
+    Versions:
+        All.
+    Fix:
+        Export the model again, or correct the shape of the output in the file.
+    Source:
+        ONNX IR specification, graph outputs.
+    """
+
+    code, name = codes.OUTPUT_MISDECLARED
+
+
 class CastNotVerified(Page):
     """A cast to float16 or bfloat16 was not compared with the model, or there was nothing to cast.
 
