@@ -11,7 +11,7 @@ import functools
 import graphlib
 import itertools
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import onnx
@@ -29,7 +29,7 @@ _FOREIGN: dict[tuple[str, str], tuple[int, dict[str, int], int]] = {
     ("com.microsoft", op): (2, {}, 2) for op in ("QuantizeLinear", "DequantizeLinear")
 }
 """What `_signature` would say of operators of other domains that are read as ONNX's own."""
-Names = tuple[Collection[str], ...]
+Names = tuple[set[str], ...]
 """The tensors that a graph makes, then those that the graphs around it make."""
 MOST_CALLS = 90
 """Functions that call each other in a chain; ONNX gives up at 100."""
@@ -159,7 +159,7 @@ def _is_known(name: str, seen: Names) -> bool:
 def _reading_faults(columns: Columns, seen: Names) -> Iterator[str]:
     """Finds nodes that read what nobody makes: TensorRT's parser falls over some of them."""
     for index, inputs in enumerate(columns.inputs):
-        if not all(name in seen[0] for name in inputs):
+        if not seen[0].issuperset(inputs):
             for name in inputs:
                 if name and not _is_known(name, seen):
                     yield f"{_label(columns.nodes[index])} reads {name!r}, which nothing makes"
