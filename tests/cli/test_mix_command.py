@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from support.cli import Ended
-from support.float_nets import HEAD, RESIDUAL, saved_net, saved_samples
+from support.float_nets import HEAD, RESIDUAL, UNET, saved_net, saved_samples
 from support.runtime import TENSORRT_8, FakeRuntime
 from trtconv import Target, build
 from trtconv.core.errors import EngineFailed, InputError
@@ -142,6 +142,25 @@ def test_other_samples_make_another_engine(call: Call, net: Path, tmp_path: Path
     file = tmp_path / "samples" / "0.npz"
     np.savez(file, x=2 * np.load(file)["x"])
     assert not built(call, net, *flags)["up_to_date"]
+
+
+def test_samples_have_sizes_that_the_engine_takes(call: Call, tmp_path: Path) -> None:
+    net = saved_net(UNET, tmp_path)
+    folder = saved_samples(tmp_path, [(1, 3, 8, 8), (1, 3, 8, 12)], count=4)
+    one = tmp_path / "one.npz"
+    np.savez(one, x=np.zeros((1, 3, 20, 16), np.float32))
+    common = ("build", str(net), "--target", "rtx", "-q", "--precision", "auto", "--tolerance", "1", "--dim", "n=1:1:2")
+    several = ("--profile", "w=4:6:8", "--profile", "w=8:12:16")
+    for data, flags, said in (
+        (folder, ("--dim", "w=4:6:8"), "1.npz: dimension 3 (w) of input 'x' is 12, and the profile takes 4 to 8"),
+        (one, several, "one.npz: dimension 2 (h) of input 'x' is 20, and the profile that fits best takes 4 to 16"),
+    ):
+        ended = call(*common, "--data", str(data), "--dim", "h=4:8:16", *flags)
+        assert ended.code == 2, ended.err
+        assert said in " ".join(ended.err.split())
+    # Moved to what the network accepts, the profile has room for the 12.
+    rounded = call(*common, "--data", str(folder), "--dim", "h=4:8:16", "--dim", "w=4:6:11", "--round")
+    assert rounded.code == 0, rounded.err
 
 
 def test_builders_with_flags_are_told_the_types(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

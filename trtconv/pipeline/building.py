@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from trtconv.core import codes
-from trtconv.core.dims import ShapeProfile
 from trtconv.core.errors import BuildFailed, EnvironmentMissing, InputError
 from trtconv.core.findings import Finding, Severity
 from trtconv.core.gpus import gpu_labels
@@ -112,7 +111,7 @@ def planned(
     if request.precision == "auto" and request.data is not None:
         from trtconv.pipeline.mixing import samples_of
 
-        sampled = samples_of(request, model, profiles[0] if profiles else None).digest()
+        sampled = samples_of(request, model, profiles, settled=False).digest()
         plan = dataclasses.replace(plan, sampled=sampled)
     elif request.data is not None:
         raise InputError("data goes with precision auto here", "Leave it out, or run trtconv quantize first.")
@@ -245,7 +244,7 @@ class _Work:
         if request.precision == "auto":
             # It takes as long as the samples ask for.
             with self.clock.stage("measure"):
-                self._find_mix(profile)
+                self._find_mix()
         with self.clock.stage("cast"):
             precision, nodes = self.types
             if precision == "as-is" and not nodes:
@@ -265,10 +264,10 @@ class _Work:
         self.findings += done.findings
         self.told |= {"edits": self.told["edits"] + done.edits, "cast": done.report}
 
-    def _find_mix(self, profile: ShapeProfile | None) -> None:
+    def _find_mix(self) -> None:
         from trtconv.pipeline.mixing import mixed, samples_of
 
-        samples = samples_of(self.request, self.model, profile)
+        samples = samples_of(self.request, self.model, self.plan.profiles, settled=True)
         plan = _builder_plan(self.plan, self.request, self.engine)
         mix = mixed(self.request, self.model, samples, self.engine, plan, self.clock)
         self.types = mix.precision, mix.node_precisions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 
 from trtconv.core.dims import InputRange, ShapeProfile
 from trtconv.core.errors import BuildFailed, InputError, TrtconvError
@@ -24,24 +24,59 @@ _LEAST_TOLD = 0.8
 """Share of an engine's time that has to be of known nodes: layers between them only change formats."""
 
 
-def samples_of(request: BuildRequest, model: OnnxModel, profile: ShapeProfile | None) -> InputSamples:
+def samples_of(
+    request: BuildRequest, model: OnnxModel, profiles: Sequence[ShapeProfile], *, settled: bool
+) -> InputSamples:
     """Returns the samples to measure on: some of those that were given, spread over them, or random ones.
 
     Args:
         request: What is built.
         model: The model in its file.
-        profile: The sizes of random inputs, and those that a function is asked for.
+        profiles: One of them contains each sample; the first has the sizes of random inputs, and those that a function
+            is asked for.
+        settled: Whether they are those of the engine; else, rounded, they may become wider.
 
     Raises:
-        InputError: They cannot be read, or do not fit the model.
+        InputError: They cannot be read, or do not fit the model or the profiles.
     """
-    ranges = profile.inputs if profile is not None else {}
+    ranges = profiles[0].inputs if profiles else {}
     shapes = {spec.name: ranges[spec.name].opt if spec.name in ranges else _fixed(spec.dims) for spec in model.inputs}
     if request.data is None:
         return random_samples(model, [shapes], 1, 0)
     preprocessing = None if request.preprocess is None else parse_preprocessing(request.preprocess)
     found = read_samples(model, request.data, [shapes], _MOST_SAMPLES, 0, preprocessing)
-    return found[:: max(1, len(found) // _MOST_SAMPLES)][:_MOST_SAMPLES]
+    chosen = found[:: max(1, len(found) // _MOST_SAMPLES)][:_MOST_SAMPLES]
+    if settled or not request.rounded:
+        _refuse_other_sizes(model, chosen, profiles)
+    return chosen
+
+
+def _refuse_other_sizes(model: OnnxModel, samples: InputSamples, profiles: Sequence[ShapeProfile]) -> None:
+    """Raises InputError where a sample is outside of all profiles."""
+    for file, feeds in zip(samples.files, samples, strict=True):
+        outside = [list(_outside(model, feeds, profile)) for profile in profiles]
+        if outside and all(outside):
+            # Of several profiles the one that lacks least of it.
+            name, size, low, high = min(outside, key=len)[0]
+            whose = "the profile takes" if len(profiles) == 1 else "the profile that fits best takes"
+            raise InputError(
+                f"{file}: {name} is {size}, and {whose} {low} to {high}",
+                "Widen the bounds (--dim, --profile), or leave that sample out of --data.",
+            )
+
+
+def _outside(model: OnnxModel, feeds: Feeds, profile: ShapeProfile) -> Iterator[tuple[str, int, int, int]]:
+    """Yields the sizes of a sample that are outside a profile, with what they are of and their bounds."""
+    for spec in model.inputs:
+        found = feeds[spec.name]
+        bounds = profile.inputs[spec.name]
+        for axis, (size, low, high) in enumerate(zip(found.shape, bounds.min, bounds.max, strict=True)):
+            if not low <= size <= high:
+                yield f"dimension {axis} ({spec.dims[axis]}) of input {spec.name!r}", size, low, high
+        values = profile.values.get(spec.name)
+        for number, low, high in zip(found.flat, values.min, values.max, strict=False) if values else ():
+            if not low <= number <= high:
+                yield f"an element of input {spec.name!r}", int(number), low, high
 
 
 def _fixed(dims: tuple[int | str | None, ...]) -> tuple[int, ...]:

@@ -36,11 +36,13 @@ class InputSamples(Sequence[Feeds]):
     Args:
         makers: One function for each sample.
         source: Where they come from, in words.
+        files: The file of each; empty where that is the source.
     """
 
-    def __init__(self, makers: Sequence[Callable[[], Feeds]], source: str) -> None:
+    def __init__(self, makers: Sequence[Callable[[], Feeds]], source: str, files: Sequence[str] = ()) -> None:
         self._makers = tuple(makers)
         self.source = source
+        self.files = tuple(files) or (source,) * len(self._makers)
 
     def __len__(self) -> int:
         return len(self._makers)
@@ -53,7 +55,7 @@ class InputSamples(Sequence[Feeds]):
 
     def __getitem__(self, index: int | slice) -> Feeds | InputSamples:
         if isinstance(index, slice):
-            return InputSamples(self._makers[index], self.source)
+            return InputSamples(self._makers[index], self.source, self.files[index])
         return self._makers[index]()
 
     def parted(self, held_out: float) -> tuple[InputSamples, InputSamples]:
@@ -143,9 +145,11 @@ def _folder(model: OnnxModel, folder: Path, preprocessing: Preprocessing | None)
     images = [path for path in files if path.suffix.lower() in SUFFIXES]
     if arrays:
         makers: list[Callable[[], Feeds]] = []
+        named: list[str] = []
         for path in arrays:
             makers += _of_file(model, path)
-        return InputSamples(makers, str(folder))
+            named += [str(path)] * (len(makers) - len(named))
+        return InputSamples(makers, str(folder), named)
     if not images:
         raise InputError(
             f"{folder} has no samples", f"It may hold .npz and .npy files, or images ({', '.join(sorted(SUFFIXES))})."
@@ -158,7 +162,7 @@ def _folder(model: OnnxModel, folder: Path, preprocessing: Preprocessing | None)
             "std=0.229:0.224:0.225",
         )
     calls = (functools.partial(_image, model, spec, path, preprocessing, i) for i, path in enumerate(images))
-    return InputSamples(list(calls), str(folder))
+    return InputSamples(list(calls), str(folder), [str(path) for path in images])
 
 
 def _only_input(model: OnnxModel, what: str) -> InputSpec:
