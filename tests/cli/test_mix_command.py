@@ -238,3 +238,59 @@ def test_samples_are_for_auto_alone(call: Call, net: Path) -> None:
     ended = call("build", str(net), "--target", "rtx", "-q", "--data", "samples")
     assert ended.code == 2
     assert "--precision int8 or auto" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ("--tune --no-rewrite", "--tune is about what the rewrite does, and --no-rewrite leaves it out"),
+        ("--requantize --no-rewrite", "--requantize is about what the rewrite does"),
+        ("--tolerance 0.5", "--tolerance goes with --precision int8 and --data, or with --precision auto"),
+        ("--precision fp16 --preprocess size=8x8", "--preprocess goes with --precision int8 and --data, or with"),
+        ("--precision auto --preprocess size=8x8", "preprocess goes with data, and there is none"),
+        ("--precision auto --error-budget 0.1", "--error-budget goes with --precision int8, and not with auto"),
+        ("--precision int8 --error-budget 0.1", "--error-budget goes with --precision int8 and --data"),
+        ("--precision auto --tolerance 0 --cast-io", "no types within a tolerance of 0, so that --cast-io has none"),
+    ],
+)
+def test_flags_that_would_do_nothing_are_refused(call: Call, net: Path, flags: str, said: str) -> None:
+    ended = call("build", str(net), "--target", "rtx", "-q", *flags.split())
+    assert ended.code == 2, ended.err
+    assert said in " ".join(ended.err.split())
+    assert not net.with_suffix(".engine").exists()
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"tolerance": 0.5}, "tolerance goes with precision auto here, and it is as-is"),
+        ({"precision": "auto", "preprocess": "size=8x8"}, "preprocess goes with data"),
+        ({"tune": True, "rewrite": False}, "--tune is about"),
+    ],
+)
+def test_settings_that_would_do_nothing_are_refused(net: Path, settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        build(BuildRequest(net, target=Target("rtx"), **settings))
+
+
+def test_what_is_measured_on_samples_is_planned_here_and_travels_nowhere(
+    call: Call, net: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = 'precision = "auto"\ntolerance = 0.1\ndata = "samples"\ntargets = ["rtx"]\nprove = "none"\n'
+    (tmp_path / "trtconv.toml").write_text(f'[[models]]\npath = "{net.name}"\n{settings}')
+    (tmp_path / "out").mkdir()
+    monkeypatch.chdir(tmp_path)
+
+    def planned(*flags: str) -> tuple[int, str, str | None, str | None]:
+        ended = call("plan", *flags, "--format", "json")
+        (job,) = json.loads(ended.out)["jobs"]
+        return ended.code, job["state"], job["key"], job["error"]
+
+    refused = "samples: the samples of precision auto are on this machine alone"
+    assert planned() == (0, "to-build", None, None)
+    assert planned("--write", "jobs") == (2, "error", None, refused)
+    assert call("collect", "out", "-q").code == 2
+    assert call("build", "-q").code == 0
+    assert planned() == planned("--write", "jobs") == (0, "up-to-date", None, None)
+    assert call("collect", "out", "-q").code == 0
+    assert not list(tmp_path.glob("jobs/*"))

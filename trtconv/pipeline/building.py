@@ -21,6 +21,7 @@ from trtconv.core.target import Target
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.provenance import Origin
 from trtconv.passes import Chooser, chosen
+from trtconv.pipeline.conflicts import refuse_conflicts
 from trtconv.pipeline.outputs import (
     asked_profiles,
     check_outputs,
@@ -60,6 +61,7 @@ def build(request: BuildRequest, progress: Progress | None = None) -> BuildRepor
         EnvironmentMissing: The runtime that was asked for is not here.
     """
     clock = Stopwatch(progress)
+    refuse_conflicts(request)
     with clock.stage("load"):
         check_outputs(request)
         model = OnnxModel.load(request.model, hashed=True)
@@ -113,8 +115,6 @@ def planned(
 
         sampled = samples_of(request, model, profiles, settled=False).digest()
         plan = dataclasses.replace(plan, sampled=sampled)
-    elif request.data is not None:
-        raise InputError("data goes with precision auto here", "Leave it out, or run trtconv quantize first.")
     return BuildReport(model_identity(model), plan, info.to_json(), inputs=model.inputs)
 
 
@@ -270,6 +270,11 @@ class _Work:
         samples = samples_of(self.request, self.model, self.plan.profiles, settled=True)
         plan = _builder_plan(self.plan, self.request, self.engine)
         mix = mixed(self.request, self.model, samples, self.engine, plan, self.clock)
+        if self.request.cast_interface and mix.precision == "as-is":
+            raise InputError(
+                f"--precision auto found no types within a tolerance of {mix.tolerance:g}, so that --cast-io has none",
+                "Leave out --cast-io, or allow a larger --tolerance.",
+            )
         self.types = mix.precision, mix.node_precisions
         self.told["mix"] = mix.to_json()
 

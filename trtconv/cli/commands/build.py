@@ -116,6 +116,7 @@ def command(
         return _build_listed(flags, {name: asked.values[name] for name in ("force", "sign")}, farming)
     listing, requests = _requests(asked, model, flags)
     requests = [_measured_on(request, quantizing) for request in requests]
+    _refuse_unmeasured(requests[0], quantizing)
     farm = farm_of(farming, listing)
     if farm is not None:
         return _build_on_farm(farm, requests, flags, listing, only=quantizing.values["data"] is page is None)
@@ -134,6 +135,23 @@ def _measured_on(request: BuildRequest, quantizing: options.Asked[Quantizing]) -
         return request
     given = quantizing.given & {"data", "preprocess", "tolerance"}
     return dataclasses.replace(request, **{name: quantizing.values[name] for name in given})
+
+
+def _refuse_unmeasured(request: BuildRequest, quantizing: options.Asked[Quantizing]) -> None:
+    """Refuses flags about samples and errors where there is nothing to measure."""
+    if request.precision == "auto":
+        if "error_budget" in quantizing.given:
+            raise InputError(
+                "--error-budget goes with --precision int8, and not with auto",
+                "Say with --tolerance which error --precision auto may make.",
+            )
+        return
+    for name in sorted(quantizing.given - {"data"}):
+        if quantizing.values["data"] is None:
+            auto = "" if name == "error_budget" else ", or with --precision auto"
+            raise InputError(
+                f"--{name.replace('_', '-')} goes with --precision int8 and --data{auto}", "Add them, or leave it out."
+            )
 
 
 def _build_here(flags: ManyFlags, request: BuildRequest, page: str | None) -> Outcome:

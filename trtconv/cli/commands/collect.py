@@ -64,6 +64,7 @@ def _take(request: BuildRequest, stores: Sequence[Store]) -> Result:
         waiting, kept = prepare(request, None)
         if kept is not None:
             return kept
+        assert waiting is not None
         for store in stores:
             document = store.result(waiting.job.name)
             if document is not None:

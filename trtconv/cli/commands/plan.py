@@ -54,6 +54,7 @@ def command(farming: options.Asked[FarmRequest], write: str | None, config: str 
     weights, what is asked of it, and the hash of both as its name.
     """
     listed = whole(ManyFlags(output_format, config, None, True, False))
+    farm = None
     if write is None:
         farm = farm_of(farming, listed)
         machines: Sequence[Machine] | None = _machines(farm)
@@ -63,7 +64,8 @@ def command(farming: options.Asked[FarmRequest], write: str | None, config: str 
         machines = None
     from trtconv.engine.farm.planning import plan
 
-    planned = plan(listed.builds, machines, farming.request().then)
+    here = write is None and farm is None
+    planned = plan(listed.builds, machines, farming.request().then, here=here)
     written = [] if write is None else _write(Path(write), planned)
     code = next((code for code in (3, 2, 4, 1) if code in [each.exit_code for each in planned]), 0)
     if output_format == "json":

@@ -131,6 +131,7 @@ class Farm:
             waiting, kept = prepare(request, choice, self._then)
             if kept is not None:
                 return kept
+            assert waiting is not None
             found = None if request.force else self._stored(waiting, choice)
             if found is None:
                 self._send(index, waiting, choice)

@@ -16,6 +16,7 @@ from trtconv.engine.farm.job import BuildJob
 from trtconv.engine.farm.machines import Choice, Machine, choose
 from trtconv.engine.farm.results import Waiting, as_told, beside
 from trtconv.graph.model import OnnxModel
+from trtconv.pipeline.conflicts import refuse_conflicts
 from trtconv.pipeline.outputs import asked_profiles, check_outputs, of_its_gpu, protect_data, up_to_date
 
 UP_TO_DATE, TO_BUILD, NOBODY, ERROR = "up-to-date", "to-build", "nobody", "error"
@@ -28,7 +29,7 @@ class Planned:
     Args:
         request: What is asked.
         state: UP_TO_DATE, TO_BUILD, NOBODY (has the GPU) or ERROR.
-        waiting: The build as a job; None where the model cannot be read.
+        waiting: The build as a job; None where the model cannot be read, or its samples are here alone.
         kept: The report of the engine that is up to date.
         error: Why it cannot be planned.
     """
@@ -56,7 +57,11 @@ class Planned:
 
 
 def plan(
-    requests: Sequence[BuildRequest], machines: Sequence[Machine] | None, then: tuple[str, ...] = ()
+    requests: Sequence[BuildRequest],
+    machines: Sequence[Machine] | None,
+    then: tuple[str, ...] = (),
+    *,
+    here: bool = False,
 ) -> list[Planned]:
     """Looks at every build.
 
@@ -64,14 +69,15 @@ def plan(
         requests: What is asked.
         machines: Those that there are; None: jobs are for whoever has the GPU.
         then: What is to be done with the engines.
+        here: Whether this machine is the only one, so that nothing travels.
     """
-    return [_look_at(request, machines, then) for request in requests]
+    return [_look_at(request, machines, then, here) for request in requests]
 
 
-def _look_at(request: BuildRequest, machines: Sequence[Machine] | None, then: tuple[str, ...]) -> Planned:
+def _look_at(request: BuildRequest, machines: Sequence[Machine] | None, then: tuple[str, ...], here: bool) -> Planned:
     try:
         choice = None if machines is None else choose(request.target, machines)
-        waiting, kept = prepare(request, choice, then)
+        waiting, kept = prepare(request, choice, then, here=here)
     except TrtconvError as error:
         return Planned(request, ERROR, error=error)
     if kept is not None:
@@ -80,39 +86,45 @@ def _look_at(request: BuildRequest, machines: Sequence[Machine] | None, then: tu
 
 
 def prepare(
-    request: BuildRequest, choice: Choice | None, then: tuple[str, ...] = ()
-) -> tuple[Waiting, BuildReport | None]:
+    request: BuildRequest, choice: Choice | None, then: tuple[str, ...] = (), *, here: bool = False
+) -> tuple[Waiting | None, BuildReport | None]:
     """Makes a job of a request.
 
     Args:
         request: What is asked.
         choice: Who can do it; None: whoever has the GPU.
         then: What is done with the engine.
+        here: Whether it is done on this machine.
 
     Returns:
-        The job, and the report of the engine that is there where that is up to date.
+        The job, and the report of the engine that is there where that is up to date. There is no job of what is
+        measured on samples: these do not travel, and where nothing has to be built, or is built here, need not.
 
     Raises:
-        InputError: The model cannot be read, lacks bounds, or the engine cannot be written.
+        InputError: The model cannot be read, lacks bounds, or the engine cannot be written; samples would have to
+            travel.
     """
+    refuse_conflicts(request)
     check_outputs(request)
     model = OnnxModel.load(request.model, hashed=True)
     protect_data(model, request.engine_path, request.report_path)
     asked_profiles(model, request)
-    waiting = Waiting(request, BuildJob.of(request, model, None if choice is None else choice.version, then), model)
-    return waiting, None if request.force else _kept(waiting, choice)
+    kept = None if request.force else _kept(request, model, choice, then)
+    if request.data is not None and (here or kept is not None):
+        return None, kept
+    job = BuildJob.of(request, model, None if choice is None else choice.version, then)
+    return Waiting(request, job, model), kept
 
 
-def _kept(waiting: Waiting, choice: Choice | None) -> BuildReport | None:
-    request = waiting.request
+def _kept(request: BuildRequest, model: OnnxModel, choice: Choice | None, then: tuple[str, ...]) -> BuildReport | None:
     with contextlib.suppress(OSError, InputError, KeyError, TypeError, AttributeError):
         old = read_report(read_plain(request.report_path))
         if not could_make(choice, old, request):
             return None
-        for kind in waiting.job.then:
+        for kind in then:
             if old["engine"]["sha256"] not in beside(request.engine_path, kind).read_text(errors="replace"):
                 return None
-        return up_to_date(request, as_told(request, waiting.model, old))
+        return up_to_date(request, as_told(request, model, old))
     return None
 
 
