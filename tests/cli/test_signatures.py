@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import shutil
 import subprocess
@@ -139,3 +141,32 @@ def test_without_cryptography_the_extra_is_named(
     ended = call("build", "m.onnx", "--target", "rtx", "-q", "--sign", "mine/private.pem")
     assert ended.code == 4
     assert "trtconv[farm]" in ended.err
+
+
+def test_who_signed_is_told(call: Callable[..., Any], folder: Path) -> None:
+    der = base64.b64decode("".join((folder / "mine" / "public.pem").read_text().splitlines()[1:-1]))
+    mine = f"sha256:{hashlib.sha256(der).hexdigest()}"
+    asked = ("build", "m.onnx", "--target", "rtx", "-q", "--prove", "none", "--sign", "mine/private.pem")
+    for flags, kept in (((), True), (("--force",), False)):
+        ended = call(*asked, *flags)
+        assert f"signed by key {mine}" in ended.out.splitlines(), ended
+        assert ("is up to date" in ended.out) == kept
+    assert json.loads(call(*asked, "--format", "json").out)["signed_by"] == mine
+    assert json.loads((folder / "m.engine.json").read_text())["signed_by"] == mine
+    assert f"signature of {mine} is good" in call("verify", "m.onnx", "--key", "mine/public.pem", "-q").out.splitlines()
+    for command, key in (("verify m.onnx", "engine"), ("inspect m.engine", "file"), ("inspect m.engine.json", "file")):
+        known = call(*command.split(), "--key", "mine/public.pem", "-q", "--format", "json").out
+        assert json.loads(known)[key]["signed_by"] == mine
+        assert "signed_by" not in json.loads(call(*command.split(), "-q", "--format", "json").out)[key]
+    assert "signature of" not in call("verify", "m.onnx", "-q").out
+
+
+def test_without_a_report_there_is_no_signature_and_it_is_said_where_to_get_it(
+    call: Callable[..., Any], folder: Path
+) -> None:
+    (folder / "m.engine.json").unlink()
+    ended = call("verify", "m.onnx", "--key", "mine/public.pem", "-q")
+    assert ended.code == 2
+    assert "has no report m.engine.json, which the signature would be in" in " ".join(ended.err.split())
+    assert "Take it from where the engine was built" in " ".join(ended.err.split())
+    assert "--trust" not in ended.err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -36,18 +37,26 @@ def require_private(key: Path) -> None:
     _private(key)
 
 
+def owner(key: Path) -> str:
+    """Returns the fingerprint of the public half of a private key; raises as `sign` does."""
+    return _fingerprint(_private(key).public_key())
+
+
 def is_signed_by(document: Mapping[str, Any], key: Path) -> bool:
     """Whether the owner of a private key signed a report; raises as `sign` does."""
     return _holds(_private(key).public_key(), document)
 
 
-def require_signature(document: Mapping[str, Any], key: Path, path: Path) -> None:
+def require_signature(document: Mapping[str, Any], key: Path, path: Path) -> str:
     """Checks that a report was signed by the private half of a key.
 
     Args:
         document: The report as JSON.
         key: A file with the public Ed25519 key in PEM.
         path: The report, for the message.
+
+    Returns:
+        The key's fingerprint: SHA-256 of the public key in DER, in hexadecimal.
 
     Raises:
         InputError: It was not, or the key cannot be read.
@@ -61,6 +70,14 @@ def require_signature(document: Mapping[str, Any], key: Path, path: Path) -> Non
             f"{path} is not signed by the owner of {key}, or was changed since",
             "Take engine and report from where they were built, or the public key of who built them.",
         )
+    return _fingerprint(public)
+
+
+def _fingerprint(public: Any) -> str:
+    from cryptography.hazmat.primitives import serialization
+
+    der = public.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+    return f"sha256:{hashlib.sha256(der).hexdigest()}"
 
 
 def _signed(document: Mapping[str, Any]) -> bytes:

@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import math
 import time
+from pathlib import Path
 from typing import Any
 
 from trtconv.core.encode import SCHEMA
@@ -219,6 +220,8 @@ def _bisect(request: VerifyRequest, report: VerifyReport, seconds: float, progre
         why = "no output could be compared" if not failed else "no time is left"
         return {"tensor": None, "why": why}
     smallest = min(failed, key=lambda case: sum(math.prod(shape) for shape in case["shapes"].values()))
+    # It was chosen once.
+    request = request if report.engine is None else dataclasses.replace(request, engine=Path(report.engine["path"]))
     known = {"case": smallest, "ran": report.ran, "tolerance": report.tolerance}
     try:
         found: dict[str, Any] = call("trtconv.engine.bisecting:serve", (request, known), seconds, hearing)

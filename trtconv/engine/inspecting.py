@@ -42,9 +42,10 @@ def serve(request: InspectRequest, tell: Tell) -> dict[str, Any]:
             return {"kind": kind, **_onnx(path)}
         if kind == "report":
             report = load_report(path)
+            file = _file(path)
             if request.key is not None:
-                signatures.require_signature(report.document, request.key, path)
-            return {"kind": kind, "file": _file(path), "loaded": False, **_NO_LAYERS, **_of_report(report.document)}
+                file["signed_by"] = signatures.require_signature(report.document, request.key, path)
+            return {"kind": kind, "file": file, "loaded": False, **_NO_LAYERS, **_of_report(report.document)}
         return {"kind": kind, **_engine(request)}
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import glob
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,7 +12,7 @@ from typing import Any
 from trtconv.core import signatures
 from trtconv.core.errors import EnvironmentMissing, InputError
 from trtconv.core.file_kinds import ENGINE, kind_of
-from trtconv.core.files import read_plain, report_beside
+from trtconv.core.files import read_plain, report_beside, with_ending
 from trtconv.core.frozen import frozen
 from trtconv.core.requests.build_report import SavedReport, load_report
 from trtconv.runtimes.tensorrt import Engine, EngineLoader
@@ -29,6 +31,7 @@ class EngineFile:
         report: What `trtconv build` wrote of it; None where there is no such report, and the engine is trusted.
         trusted: Whether the user, or a signature, vouches for it; a report does not: who can replace one file can
             replace both.
+        signed_by: Fingerprint of the key whose signature of it was checked; None where none was asked for.
     """
 
     path: Path
@@ -36,6 +39,7 @@ class EngineFile:
     sha256: str
     report: SavedReport | None
     trusted: bool = False
+    signed_by: str | None = None
 
     @property
     def plan(self) -> Mapping[str, Any]:
@@ -53,8 +57,9 @@ class EngineFile:
         return None if self.report is None else _text(self.report.document, "runtime", "family")
 
     def identity(self) -> dict[str, Any]:
-        """Returns path, SHA-256 and bytes."""
-        return {"path": str(self.path), "sha256": self.sha256, "bytes": len(self.data)}
+        """Returns path, SHA-256 and bytes, and who signed it where that was checked."""
+        signed = {} if self.signed_by is None else {"signed_by": self.signed_by}
+        return {"path": str(self.path), "sha256": self.sha256, "bytes": len(self.data), **signed}
 
 
 def read_engine(path: Path, report: Path | None, *, trust: bool, key: Path | None) -> EngineFile:
@@ -89,16 +94,20 @@ def read_engine(path: Path, report: Path | None, *, trust: bool, key: Path | Non
     if report is None and not beside.exists():
         if trust and key is None:
             return EngineFile(path, data, sha256, None, trust)
+        if key is not None:
+            raise InputError(
+                f"{path} has no report {beside.name}, which the signature would be in",
+                "Take it from where the engine was built; build --sign writes both. --report says where it lies.",
+            )
         raise InputError(
             f"{path} has no report {beside.name}, and loading an engine runs code that is in it",
             "Give its report with --report, or --trust if you know where the engine comes from.",
         )
     saved = load_report(beside)
-    if key is not None:
-        signatures.require_signature(saved.document, key, beside)
+    signed_by = None if key is None else signatures.require_signature(saved.document, key, beside)
     known = _text(saved.document, "engine", "sha256")
     if known == sha256:
-        return EngineFile(path, data, sha256, saved, trust or key is not None)
+        return EngineFile(path, data, sha256, saved, trust or key is not None, signed_by)
     if trust and key is None:
         return EngineFile(path, data, sha256, None, trust)
     size = (saved.document.get("engine") or {}).get("bytes")
@@ -107,6 +116,30 @@ def read_engine(path: Path, report: Path | None, *, trust: bool, key: Path | Non
         f"{path} is not the engine that {beside.name} tells of: it was altered, cut short or replaced{cut}",
         _BUILD_AGAIN if key is None else "Build it again, or take both files from where they were built.",
     )
+
+
+def engine_of(model: Path, sha256: str) -> Path:
+    """Returns the engine of a model that nobody named: MODEL.engine, which need not be there; or MODEL.TARGET.engine.
+
+    Args:
+        model: The model.
+        sha256: Of it.
+
+    Raises:
+        InputError: Several engines were built from it.
+    """
+    usual = with_ending(model, ".engine")
+    others = sorted(model.parent.glob(f"{glob.escape(model.stem)}.*.engine"))
+    found: dict[Path, str | None] = {}
+    for path in (usual, *others):
+        with contextlib.suppress(OSError, InputError):
+            document = load_report(report_beside(path)).document
+            if path.exists() and _text(document, "model", "sha256") == sha256:
+                found[path] = _text(document, "plan", "target")
+    if len(found) > 1:
+        listed = ", ".join(f"{path} (for {target})" for path, target in found.items())
+        raise InputError(f"{model} has several engines: {listed}", "Name the one that is meant, after the model.")
+    return next(iter(found), usual)
 
 
 def require_model(subject: EngineFile, model: Path, sha256: str) -> None:

@@ -19,7 +19,7 @@ from trtconv.core.requests.engine import VerifyRequest
 from trtconv.core.stopwatch import Stopwatch, ToldProgress
 from trtconv.engine.cases import Case, cases_of_profiles, make_feeds
 from trtconv.engine.memory import available_bytes, too_large
-from trtconv.engine.opening import EngineFile, load_into, read_engine, require_machine, require_model
+from trtconv.engine.opening import EngineFile, engine_of, load_into, read_engine, require_machine, require_model
 from trtconv.engine.profiles import named, narrowed, profile_for
 from trtconv.engine.rebuilding import as_built, changes_numbers, rewritten_as_built, types_of
 from trtconv.engine.runs import CannotRun, EngineRuns, NetworkRuns, OnnxRuns, Runs
@@ -146,12 +146,14 @@ def prepare(request: VerifyRequest) -> Setting:
     if request.generator is not None:
         load_generator(request.generator)
     subject, why_not = None, None
+    # What goes with an engine that is not named goes with the usual one.
+    path = engine_of(request.model, digest) if request.engine is request.report is None else request.engine_path
     # Only an engine that nobody named may be missing.
-    if request.engine is not None or request.key is not None or request.engine_path.exists():
-        subject = read_engine(request.engine_path, request.report, trust=request.trust, key=request.key)
+    if request.engine is not None or request.key is not None or path.exists():
+        subject = read_engine(path, request.report, trust=request.trust, key=request.key)
         require_model(subject, request.model, digest)
     else:
-        why_not = f"there is no engine {request.engine_path}"
+        why_not = f"there is no engine {path}"
     engine, runtime = None, None
     if subject is not None:
         try:

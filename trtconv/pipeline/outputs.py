@@ -39,6 +39,7 @@ def write_engine(request: BuildRequest, report: BuildReport, blob: EngineBlob | 
             with clock.stage("write"):
                 files[0].write(blob.data)
         if request.sign is not None and report.engine is not None:
+            report = dataclasses.replace(report, signed_by=signatures.owner(request.sign))
             report = dataclasses.replace(report, signature=signatures.sign(report.to_json(), request.sign))
         files[-1].write((json.dumps(report.to_json(), indent=2) + "\n").encode())
     return report
@@ -154,7 +155,8 @@ def up_to_date(request: BuildRequest, asked: BuildReport) -> BuildReport | None:
         # What was proven less than is asked now is built again, and proven.
         if PROOFS.index(request.prove) > PROOFS.index((old["proof"] or {"level": "none"})["level"]):
             return None
-        kept = asked.kept(old)
+        owner = None if request.sign is None else signatures.owner(request.sign)
+        kept = dataclasses.replace(asked.kept(old), signed_by=owner)
         found, ignored = request.selection.divide((*kept.findings, *(each.finding for each in kept.ignored)))
         return None if fails(found, request.fail_on) else dataclasses.replace(kept, findings=found, ignored=ignored)
     except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, InputError):

@@ -18,6 +18,7 @@ from trtconv.cli.commands.verify import command
 from trtconv.cli.formats.engine import verify_text
 from trtconv.core.dims import Range
 from trtconv.core.errors import EngineFailed, EnvironmentMissing, InputError
+from trtconv.core.files import report_beside
 from trtconv.core.requests.engine import Limits, VerifyReport, VerifyRequest
 from trtconv.engine import verify, verifying
 from trtconv.engine.memory import available_bytes
@@ -248,6 +249,26 @@ def test_an_engine_of_another_model(gpu: FakeDriver, tmp_path: Path) -> None:
     other = build(tmp_path, NET.replace("Tanh", "Sigmoid"), name="other")
     with pytest.raises(InputError, match="was built from another version"):
         verify(VerifyRequest(other.model, built.engine))
+
+
+def test_of_several_engines_that_of_the_model_is_taken_or_both_are_named(gpu: FakeDriver, tmp_path: Path) -> None:
+    built = build(tmp_path)
+    newer = tmp_path / f"{built.model.stem}.rtx.engine"
+    for file, copy in ((built.engine, newer), (built.report, report_beside(newer))):
+        copy.write_bytes(file.read_bytes())
+    with pytest.raises(InputError) as caught:
+        run(built)
+    assert caught.value.message == (
+        f"{built.model} has several engines: {built.engine} (for tensorrt-8.6), {newer} (for tensorrt-8.6)"
+    )
+    assert run(built, engine=built.engine).exit_code == 0
+    # One of another version of the model is no choice.
+    built.change_report(model__sha256="0" * 64)
+    found = run(built, bisect=True)
+    assert (found.exit_code, found.engine["path"] if found.engine else None) == (0, str(newer))
+    newer.unlink()
+    with pytest.raises(InputError, match="was built from another version"):
+        run(built)
 
 
 @pytest.mark.parametrize(

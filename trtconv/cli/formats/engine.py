@@ -21,8 +21,10 @@ _BAR = 30
 
 def verify_text(document: Document) -> str:
     """Renders the JSON document of `trtconv verify`; the last line is the verdict."""
+    signed = (document["engine"] or {}).get("signed_by")
     blocks = [
         "\n".join(_verify_head(document)),
+        clean(f"signature of {signed} is good") if signed else "",
         _not_run(document),
         "\n".join(_case_table(document["cases"])),
         "\n".join(_failures(document["cases"])),

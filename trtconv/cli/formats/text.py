@@ -178,8 +178,9 @@ def build_text(report: BuildReport, verbose: bool = False) -> str:
         report: What happened.
         verbose: Whether each finding is listed, however many there are of one rule.
     """
+    signed = clean(f"signed by key {report.signed_by}") if report.signed_by else ""
     if report.up_to_date:
-        return _verdict(report)
+        return "\n".join(line for line in (signed, _verdict(report)) if line)
     mended = [] if verbose else [finding for finding in report.findings if finding.mended_by]
     told = [finding for finding in report.findings if verbose or not finding.mended_by]
     blocks = [
@@ -196,6 +197,7 @@ def build_text(report: BuildReport, verbose: bool = False) -> str:
         _seconds(report.seconds),
         "\n".join(_proof_lines(report.proof)),
         _where(report),
+        signed,
         _verdict(report),
     ]
     return "\n\n".join(block for block in blocks if block)

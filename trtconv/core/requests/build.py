@@ -193,7 +193,7 @@ class BuildPlan(BuildSettings):
 class BuildReport(
     Document,
     keys="schema trtconv source model plan profiles dims lattice notes tuned mix cast edits skipped findings ignored "
-    "proof runtime worker engine seconds io inputs up_to_date signature exit_code",
+    "proof runtime worker engine seconds io inputs up_to_date signed_by signature exit_code",
 ):
     """What a build did. `to_json` is the document beside the engine; its keys are documented in docs/reports.md.
 
@@ -218,6 +218,7 @@ class BuildReport(
         ignored: Findings that were asked to be left out.
         proof: What was proven of the parsed network; None where nothing was to be.
         worker: Name of the machine of a farm that built it; None for this one.
+        signed_by: Fingerprint of the key that signed; None where none was asked to.
         signature: Of all the others; None where none was asked for.
     """
 
@@ -241,6 +242,7 @@ class BuildReport(
     ignored: tuple[Ignored, ...] = ()
     proof: dict[str, Any] | None = None
     worker: str | None = None
+    signed_by: str | None = None
     signature: str | None = None
 
     @property

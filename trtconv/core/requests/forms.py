@@ -46,6 +46,7 @@ REPORT: dict[Any, Any] = {
     "io": [{"name": str, "kind": str, "dtype": str, "shape": _DIMS}],
     "inputs": [{"name": str, "dtype": str, "dims": _DIMS}],
     "exit_code": int,
+    "signed_by": (str, type(None)),
     SIGNATURE: (str, type(None)),
 }
 """What the report of a build looks like, as far as anything is read from it; keys that are left out are not missed."""
