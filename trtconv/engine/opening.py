@@ -76,19 +76,7 @@ def read_engine(path: Path, report: Path | None, *, trust: bool, key: Path | Non
             it is not signed by whom it should be.
         EnvironmentMissing: What checks signatures is not installed.
     """
-    try:
-        data = read_plain(path)
-    except OSError as error:
-        raise InputError(
-            f"{path} cannot be read: {error.strerror or error}", "Build it first: trtconv build MODEL."
-        ) from error
-    if not data:
-        raise InputError(f"{path} is empty", "Build it again.")
-    if path.suffix == ".onnx":
-        raise InputError(f"{path} is an ONNX model, where an engine is wanted", f"Build it: trtconv build {path}.")
-    kind = kind_of(path)
-    if kind is not None and kind is not ENGINE:
-        raise InputError(f"{path} is {kind.name}, not an engine", "Give a file that trtconv build made.")
+    data = _content(path)
     sha256 = hashlib.sha256(data).hexdigest()
     beside = report or report_beside(path)
     if report is None and not beside.exists():
@@ -116,6 +104,24 @@ def read_engine(path: Path, report: Path | None, *, trust: bool, key: Path | Non
         f"{path} is not the engine that {beside.name} tells of: it was altered, cut short or replaced{cut}",
         _BUILD_AGAIN if key is None else "Build it again, or take both files from where they were built.",
     )
+
+
+def _content(path: Path) -> bytes:
+    """Returns what is in a file that looks like an engine."""
+    try:
+        data = read_plain(path)
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be read: {error.strerror or error}", "Build it first: trtconv build MODEL."
+        ) from error
+    if not data:
+        raise InputError(f"{path} is empty", "Build it again.")
+    if path.suffix == ".onnx":
+        raise InputError(f"{path} is an ONNX model, where an engine is wanted", f"Build it: trtconv build {path}.")
+    kind = kind_of(path)
+    if kind is not None and kind is not ENGINE:
+        raise InputError(f"{path} is {kind.name}, not an engine", "Give a file that trtconv build made.")
+    return data
 
 
 def engine_of(model: Path, sha256: str) -> Path:
