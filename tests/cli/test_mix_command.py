@@ -260,6 +260,12 @@ def test_flags_that_would_do_nothing_are_refused(call: Call, net: Path, flags: s
     assert not net.with_suffix(".engine").exists()
 
 
+def test_check_refuses_passes_that_do_not_run(call: Call, net: Path) -> None:
+    ended = call("check", str(net), "--target", "rtx", "-q", "--requantize", "--no-rewrite")
+    assert ended.code == 2, ended.err
+    assert "--requantize is about what the rewrite does" in ended.err
+
+
 @pytest.mark.parametrize(
     ("settings", "said"),
     [

@@ -1,9 +1,10 @@
-"""What is asked of a build and would be without effect."""
+"""What is asked of a build, or a check, and would be without effect."""
 
 from __future__ import annotations
 
 from trtconv.core.errors import InputError
 from trtconv.core.requests.build import BuildRequest, BuildSettings
+from trtconv.core.requests.check import CheckRequest
 
 
 def refuse_conflicts(request: BuildRequest) -> None:
@@ -12,11 +13,7 @@ def refuse_conflicts(request: BuildRequest) -> None:
     Raises:
         InputError: There is one; the message names both.
     """
-    for flag, asked in (("--tune", request.tune), ("--requantize", request.requantize)):
-        if asked and not request.rewrite:
-            raise InputError(
-                f"{flag} is about what the rewrite does, and --no-rewrite leaves it out", f"Leave out {flag}, or that."
-            )
+    refuse_idle_passes(request)
     measured = {"data": request.data is not None, "tolerance": request.tolerance != BuildSettings.tolerance}
     for name, asked in measured.items():
         if asked and request.precision != "auto":
@@ -26,3 +23,13 @@ def refuse_conflicts(request: BuildRequest) -> None:
             )
     if request.preprocess is not None and request.data is None:
         raise InputError("preprocess goes with data, and there is none", "Add --data, or leave out --preprocess.")
+
+
+def refuse_idle_passes(request: BuildRequest | CheckRequest) -> None:
+    """Refuses settings of passes that do not run; raises as `refuse_conflicts` does."""
+    tune = isinstance(request, BuildRequest) and request.tune
+    for flag, asked in (("--tune", tune), ("--requantize", request.requantize)):
+        if asked and not request.rewrite:
+            raise InputError(
+                f"{flag} is about what the rewrite does, and --no-rewrite leaves it out", f"Leave out {flag}, or that."
+            )
