@@ -323,3 +323,26 @@ class LargeOnly(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         y = torch.fake_quantize_per_tensor_affine(x, 0.05, 0, -128, 127)
         return y * (2 if x.shape[2] > 100 else 1)
+
+
+class CausalEncoder(nn.Module):
+    """nn.TransformerEncoder with a mask, of which it asks by its values whether it is causal."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.encoder(x, mask=nn.Transformer.generate_square_subsequent_mask(x.shape[1]))
+
+
+class ProjectedLstm(nn.Module):
+    """What torch.export fixes to one length, without a line of ours, and the tracing exporter does not write."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(8, 6, proj_size=4, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.lstm(x)[0]

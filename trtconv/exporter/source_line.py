@@ -15,7 +15,17 @@ from trtconv.core.requests.export import Blame
 
 _OURS = tuple(f"{path.parents[1]}{os.sep}" for path in (Path(__file__), Path(__file__).resolve()))
 """Frames have the path that Python found us by, which may lead through links."""
-_INTERNAL = ("torch", "importlib", "contextlib.py", "logging", "copy.py", "functools.py")
+_INTERNAL = (
+    "torch",
+    "onnxscript",
+    "onnx_ir",
+    "einops",
+    "importlib",
+    "contextlib.py",
+    "logging",
+    "copy.py",
+    "functools.py",
+)
 _SERIALIZED = re.compile(r'File "([^"]+)", line (\d+), in \w+\n((?:.*\n)*?)\s*~+ <--- HERE')
 
 

@@ -20,6 +20,7 @@ from torch.overrides import TorchFunctionMode
 from trtconv.core.dims import Shape
 from trtconv.core.frozen import frozen
 from trtconv.core.requests.export import Blame
+from trtconv.exporter.causal_masks import masks_unseen
 from trtconv.exporter.meta_shapes import MetaShapes
 from trtconv.exporter.request import Axes
 from trtconv.exporter.source_line import blame_exception, blame_frame
@@ -214,14 +215,14 @@ class Trials:
         dtypes = [getattr(torch, each.dtype) for each in self.subject.inputs]
         inputs = [torch.empty(s, dtype=d, device="meta") for s, d in zip(shapes, dtypes, strict=True)]
         skipping = WithoutFakeQuantize() if self.subject.fake_quantized else contextlib.nullcontext()
-        with torch.no_grad(), restored(self._twin), torch.device("meta"), MetaShapes(), skipping, path:
+        with torch.no_grad(), restored(self._twin), torch.device("meta"), masks_unseen(), MetaShapes(), skipping, path:
             return tuple(tuple(tensor.shape) for tensor in as_tuple(self._twin(*inputs)))
 
     def _eager(self, shapes: Sequence[Shape], path: _Operations) -> tuple[Shape, ...]:
         if not self.meta and _elements(shapes) > _EAGER_GROWTH * _elements([i.shape for i in self.subject.inputs]):
             raise TooExpensive
         inputs = random_inputs(self.subject.inputs, shapes, 0)
-        with torch.no_grad(), restored(self.subject.module), _one_thread(), path:
+        with torch.no_grad(), restored(self.subject.module), _one_thread(), masks_unseen(), path:
             return tuple(tuple(tensor.shape) for tensor in as_tuple(self.subject.module(*inputs)))
 
 

@@ -16,6 +16,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from trtconv.core.frozen import frozen
 from trtconv.core.requests.export import Blame, SizeRule
 from trtconv.exporter.adaptive_pooling import AdaptivePooling
+from trtconv.exporter.causal_masks import masks_unseen
 from trtconv.exporter.guards import Guards, constant, guards_of
 from trtconv.exporter.output_size import computed_output_sizes
 from trtconv.exporter.request import Axes
@@ -25,6 +26,7 @@ from trtconv.exporter.torch_module import Adapter, Subject, WithoutFakeQuantize,
 
 SECONDS = 60.0
 """Processor time that torch.export may take; the trace comes after."""
+UNTOLD = "at a line that torch does not tell"
 
 
 @frozen
@@ -77,7 +79,7 @@ def export_program(
     try:
         skipping = WithoutFakeQuantize() if shapes_only else contextlib.nullcontext()
         sizing = computed_output_sizes(operator=True)
-        with _limited(seconds), restored(subject.module), skipping, AdaptivePooling(), sizing as sized:
+        with _limited(seconds), restored(subject.module), masks_unseen(), skipping, AdaptivePooling(), sizing as sized:
             program = torch.export.export(
                 subject.module, example, dynamic_shapes=_dynamic_shapes(subject, axes, rules), strict=False
             )
@@ -145,7 +147,7 @@ def _objection(error: Exception) -> Objection:
 
 
 def _from(blame: Blame | None) -> str:
-    return f"from {blame}" if blame is not None else "at a line that torch does not tell"
+    return f"from {blame}" if blame is not None else UNTOLD
 
 
 def told(error: BaseException) -> str:

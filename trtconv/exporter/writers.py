@@ -12,6 +12,7 @@ from unittest import mock
 import torch
 
 from trtconv.exporter.adaptive_pooling import AdaptivePooling
+from trtconv.exporter.causal_masks import masks_unseen
 from trtconv.exporter.output_size import computed_output_sizes, translation
 from trtconv.exporter.request import Axes
 from trtconv.exporter.state import restored
@@ -73,7 +74,15 @@ def write_trace(subject: Subject, axes: Axes, sizes: Mapping[str, int], opset: i
     # Tracing cannot tell a size that is computed from one that is known; where nothing is dynamic all are known.
     sized = computed_output_sizes(operator=False) if axes.places else contextlib.nullcontext()
     pooling = AdaptivePooling() if _spatial(axes) else contextlib.nullcontext()
-    with torch.no_grad(), restored(subject.module), _no_dump(), pooling, sized as counted, _hardening() as said:
+    with (
+        torch.no_grad(),
+        restored(subject.module),
+        _no_dump(),
+        masks_unseen(),
+        pooling,
+        sized as counted,
+        _hardening() as said,
+    ):
         example = example_at(subject, axes, sizes)
         torch.onnx.export(
             _traceable(subject, example),

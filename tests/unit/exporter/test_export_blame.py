@@ -17,6 +17,9 @@ def test_a_file_beside_the_package_is_the_users(tmp_path: Path) -> None:
     assert is_users(str(tmp_path / "unet.py"))
     assert is_users(str(PACKAGE.with_name("trtconv_nets.py")))
     assert not is_users(str(PACKAGE / "exporter" / "trials.py"))
+    # What raises for the user's line: rearrange(x, "b (h p) -> b h p"), or an operation that has no translation.
+    assert not is_users("/python/site-packages/einops/einops.py")
+    assert not is_users("/python/site-packages/onnx_ir/_convenience/__init__.py")
 
 
 def test_the_package_is_ours_through_a_link_too(tmp_path: Path) -> None:

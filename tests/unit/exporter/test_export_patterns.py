@@ -204,3 +204,31 @@ def test_the_example_may_have_the_trained_size(kind, tmp_path: Path) -> None:
 def test_a_threshold_in_a_trace_is_met_by_the_proof(tmp_path: Path) -> None:
     with pytest.raises(ExportFailed, match=r"holds for height from 32 to 100 only, from `return y"):
         _export(patterns.LargeOnly(), tmp_path / "m.onnx", dims={"height": "32:104"})
+
+
+def test_masks_of_transformers_are_applied_without_a_look_at_their_values(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    module, path = patterns.CausalEncoder().eval(), tmp_path / "m.onnx"
+    report = trtconv.export(module, torch.randn(2, 6, 8), path, {"x": ("batch", "length", None)}, None, QUICK)
+    assert (report.exit_code, report.exporter) == (0, "torch.export")
+    assert [rule.step for rule in report.sizes] == [1, 1]
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    for batch, length in [(1, 2), (3, 11), (2, 30)]:
+        x = torch.randn(batch, length, 8)
+        with torch.no_grad():
+            wanted = module(x).numpy()
+        (got,) = session.run(None, {"x": x.numpy()})
+        assert np.abs(got - wanted).max() / np.abs(wanted).max() < 1e-5
+
+
+@pytest.mark.filterwarnings("ignore:LSTM with projections")
+def test_a_refusal_without_a_line_says_what_each_exporter_said(tmp_path: Path) -> None:
+    with pytest.raises(ExportFailed, match=r"length becomes a constant(.|\n)*LSTMs with projections"):
+        trtconv.export(
+            patterns.ProjectedLstm().eval(),
+            torch.randn(2, 6, 8),
+            tmp_path / "m.onnx",
+            {"x": (None, "length", None)},
+            None,
+            QUICK,
+        )
