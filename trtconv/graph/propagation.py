@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,18 +13,42 @@ from trtconv.graph.walk import constant_of
 _MOST_WRITTEN = 1 << 20
 """Elements; each takes some 40 bytes."""
 _RANK = 8.0
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 _ANY_LENGTH = frozenset(("Reshape", "Expand", "ConstantOfShape", "Tile", "Range"))
 """Operators that make vectors as long as their last input says."""
 _ARITHMETIC = frozenset(("Add", "Sub", "Mul"))
 _PASSED_ON = frozenset(("Slice", "Gather", "Squeeze", "Unsqueeze", "Cast", "Identity"))
 _FOLLOWED = _ARITHMETIC | _PASSED_ON | {"Shape", "Concat"}
 """Operators whose values inference follows; a Concat of what a Concat made doubles them."""
-_WINDOWS = frozenset(("HannWindow", "HammingWindow", "BlackmanWindow"))
-_TO_VECTORS = frozenset(("MatMul", "Einsum", "Pad", "Resize", "Upsample", "Compress", "Unique")) | _WINDOWS
-"""Operators that may make a vector of something else, or a longer one."""
+_LOWERING = frozenset(("Gather", "Squeeze"))
+"""Operators among these that may make a vector of something else."""
+_BROADCASTING = _names(
+    """
+    Div Pow Max Min Sum Mean Mod Where PRelu And Or Xor Equal Less LessOrEqual Greater GreaterOrEqual
+    """
+)
+_LIKE_THE_FIRST = _names(
+    """
+    Abs Acos Acosh Asin Asinh Atan Atanh Ceil Celu Clip Cos Cosh CumSum Dropout Elu Erf Exp Floor Gelu
+    HardSigmoid HardSwish IsInf IsNaN LeakyRelu Log LogSoftmax Mish Neg Not Reciprocal Relu Round Selu Sigmoid
+    Sign Sin Sinh Softmax Softplus Softsign Sqrt Swish Tan Tanh ThresholdedRelu Transpose Split TopK
+    QuantizeLinear DequantizeLinear BatchNormalization InstanceNormalization LayerNormalization
+    GroupNormalization LRN MeanVarianceNormalization LpNormalization Conv ConvTranspose ConvInteger
+    QLinearConv Gemm Flatten AveragePool MaxPool LpPool GlobalAveragePool GlobalMaxPool GlobalLpPool
+    DepthToSpace SpaceToDepth GridSample
+    """
+)
+"""Operators that make a vector of a vector alone, as long as that or shorter."""
+_LONGER = frozenset(("Pad", "Resize", "Upsample"))
+"""Operators that make a vector of a vector alone, and perhaps a longer one."""
+_OF_VECTORS = _LIKE_THE_FIRST | _BROADCASTING | _ARITHMETIC | _LONGER
+"""Operators that make no vector where they read none; nearly all nodes of networks of images."""
 _REDUCTIONS = ("Reduce", "Arg")
-_MAKERS = _FOLLOWED | _ANY_LENGTH | _TO_VECTORS | {"Constant"}
-"""Operators that make vectors, beside reductions; most nodes of a network are none of them."""
 _NO_VECTOR = 0.0
 
 
@@ -49,60 +72,59 @@ def _written(graph: onnx.GraphProto, known: Mapping[str, float] | None) -> float
         graph: The graph.
         known: Tensors to their lengths, as inference without values tells them; None: it was not asked.
     """
-    lengths = {tensor.name: _size(tensor.dims) for tensor in graph.initializer}
+    lengths = {tensor.name: _size(tensor) for tensor in graph.initializer}
     lengths |= {value.name: _length(value) for value in graph.input if value.name not in lengths}
+    lengths = {name: length for name, length in lengths.items() if length}
     # Several numbers are the shape of something that is no vector.
-    shapes = {name for name, length in lengths.items() if length > 1}
+    shapes = {tensor.name for tensor in graph.initializer if len(tensor.dims) == 1 and tensor.dims[0] > 1}
     written = 0.0
     for node in graph.node:
         op = node.op_type
-        if not _is_maker(op):
-            # It makes a vector of a vector only, as long as that or shorter.
-            read = node.input
-            made = lengths.get(read[0], _NO_VECTOR) if read else _NO_VECTOR
-            if made:
-                lengths.update(dict.fromkeys(node.output, made))
+        if op in _OF_VECTORS and (not lengths or lengths.keys().isdisjoint(node.input)):
             continue
+        read = node.input
         constant = constant_of(node)
         if constant is not None:
-            made = _size(constant.dims)
-            shapes.update(node.output if made > 1 else ())
+            made = _size(constant)
+            shapes.update(node.output if list(constant.dims) not in ([], [1]) else ())
         else:
-            parts = [lengths.get(name, _NO_VECTOR) for name in node.input]
-            made = _made(op, parts)
-            if _may_lower_rank(node, parts) or (op in _ANY_LENGTH and shapes.isdisjoint(node.input[-1:])):
-                told = (_NO_VECTOR if known is None else known.get(name, _NO_VECTOR) for name in node.output)
-                made = math.inf if known is None else max(told, default=_NO_VECTOR)
+            parts = [lengths.get(name, _NO_VECTOR) for name in read]
+            made = _NO_VECTOR if op in _ANY_LENGTH and not shapes.isdisjoint(read[-1:]) else _made(node, parts)
+            if math.isinf(made) and known is not None:
+                made = max((known.get(name, _NO_VECTOR) for name in node.output), default=_NO_VECTOR)
             # Even where nothing comes of it, inference writes down what an operator reads.
             written += max([made, *parts]) if op in _FOLLOWED else 0
-        lengths.update(dict.fromkeys(node.output, made))
+        if made:
+            lengths.update(dict.fromkeys(node.output, made))
     return written
 
 
-@functools.cache
-def _is_maker(op: str) -> bool:
-    return op in _MAKERS or op.startswith(_REDUCTIONS)
-
-
-def _may_lower_rank(node: onnx.NodeProto, parts: Sequence[float]) -> bool:
-    """Whether a vector may come of what is none."""
-    if node.op_type.startswith(_REDUCTIONS):
-        return any(each.name == "keepdims" and each.i != 1 for each in node.attribute)
-    return node.op_type in _TO_VECTORS or (node.op_type in ("Gather", "Squeeze") and not any(parts[:1]))
-
-
-def _made(op: str, parts: Sequence[float]) -> float:
-    """Returns how long a vector an operator makes of vectors so long."""
+def _made(node: onnx.NodeProto, parts: Sequence[float]) -> float:
+    """Returns how long a vector a node makes of vectors so long; infinity where that is not known."""
+    op = node.op_type
     if op == "Shape":
         return _RANK
     if op == "Concat":
         return sum(parts)
-    follows = op in _PASSED_ON or (op in _ARITHMETIC and all(parts))
-    return max(parts, default=_NO_VECTOR) if follows else _NO_VECTOR
+    longest = max(parts, default=_NO_VECTOR)
+    if op in _ARITHMETIC:
+        return longest if all(parts) else _NO_VECTOR
+    if op in _BROADCASTING:
+        return longest
+    first = max(parts[:1], default=_NO_VECTOR)
+    kept = node.op_type.startswith(_REDUCTIONS) and all(
+        each.name != "keepdims" or each.i == 1 for each in node.attribute
+    )
+    if kept or op in _LIKE_THE_FIRST or (op in _LONGER and not first):
+        return first
+    passed_on = op in _PASSED_ON and (op not in _LOWERING or first)
+    return longest if passed_on else math.inf
 
 
-def _size(dims: Sequence[int]) -> float:
-    return float(math.prod(dims)) if len(dims) < 2 else _NO_VECTOR
+def _size(tensor: onnx.TensorProto) -> float:
+    # Of constants inference takes integers alone.
+    whole = tensor.data_type in (onnx.TensorProto.INT32, onnx.TensorProto.INT64)
+    return float(math.prod(tensor.dims)) if whole and len(tensor.dims) < 2 else _NO_VECTOR
 
 
 def _length(value: onnx.ValueInfoProto) -> float:

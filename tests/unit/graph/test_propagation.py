@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import onnx
 import pytest
 
@@ -24,12 +26,34 @@ TEXT = (
         "i = Constant<value_int=0>() a = Gather(x, i) y = Mul(a, a)",
         "a = Relu(v) b = Concat<axis=0>(a, a) y = Identity(b)",
         "w = Constant<value_floats=[1.0, 1.0]>() a = MatMul(w, x) y = Add(a, a)",
+        "one = Constant<value_float=1.0>() a = Div(one, v) y = Add(a, a)",
+        "one = Constant<value_float=1.0>() c = Greater(v, one) a = Where(c, v, v) y = Add(a, a)",
+        "one = Constant<value_float=1.0>() a = Max(one, v) y = Add(a, a)",
+        "i = Constant<value_ints=[0]>() a = GatherND(x, i) y = Add(a, a)",
     ],
 )
 def test_long_vectors_are_not_followed(nodes: str, length: int) -> None:
     rows = "2" if "MatMul" in nodes else "1" if "Squeeze" in nodes else "n"
     model = onnx.parser.parse_model(TEXT.format(length=length, nodes=nodes).replace("[n,", f"[{rows},"))
     assert data_can_be_propagated(model.graph, model) == (length != LONG)
+
+
+def test_random_vectors_are_not_followed() -> None:
+    text = f"a = RandomUniform<shape=[{LONG}]>() y = Add(a, a)"
+    model = onnx.parser.parse_model(TEXT.format(length=2, nodes=text))
+    assert not data_can_be_propagated(model.graph, model)
+
+
+def test_networks_with_wide_layers_are_followed() -> None:
+    layers = " ".join(f"c{n} = Conv(x{n}, w, b) d{n} = Mul(c{n}, b) x{n + 1} = Add(d{n}, b)" for n in range(2000))
+    text = (
+        '<ir_version: 8, opset_import: ["": 17]> g (float[1,2048,8,8] x0) => (float y) '
+        f"<float[2048,2048,1,1] w, float[2048] b> {{ {layers} y = Relu(x2000) }}"
+    )
+    model = onnx.parser.parse_model(text.replace("<float[2048,2048,1,1] w, float[2048] b>", ""))
+    for name, shape in (("w", (4, 4, 1, 1)), ("b", (2048,))):
+        model.graph.initializer.append(onnx.helper.make_tensor(name, 1, shape, bytes(4 * math.prod(shape)), raw=True))
+    assert data_can_be_propagated(model.graph, model)
 
 
 def test_wide_tensors_are_no_vectors() -> None:
