@@ -11,7 +11,7 @@ import sys
 import sysconfig
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -75,7 +75,7 @@ def process_megabytes(command: Sequence[str]) -> Callable[[], float]:
 
     def task() -> float:
         peak = [0.0]
-        _run(command, None, lambda session: peak.append(max(peak.pop(), _held_megabytes(session))))
+        _run(command, None, lambda root: peak.append(max(peak.pop(), _held_megabytes(root))))
         return peak[0]
 
     return task
@@ -109,20 +109,32 @@ def _run(
     return seconds
 
 
-def _look(session: int, look: Callable[[int], None] | None, ended: threading.Event) -> None:
+def _look(root: int, look: Callable[[int], None] | None, ended: threading.Event) -> None:
     while look is not None and not ended.wait(_LOOK_SECONDS):
-        look(session)
+        look(root)
 
 
-def _held_megabytes(session: int) -> float:
-    """Returns what the processes of a session hold; pages that several share count once."""
+def _held_megabytes(root: int) -> float:
+    """Returns what a process and all that it started hold; pages that several share count once."""
     total = 0
-    for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError, ValueError):
-            if int((folder / "stat").read_text().rpartition(")")[2].split()[3]) == session:
-                rollup = (folder / "smaps_rollup").read_text()
-                total += next(int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Pss:"))
+    for pid in _descendants(root):
+        with contextlib.suppress(OSError):
+            lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+            total += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
     return total * 1024 / 1e6
+
+
+def _descendants(root: int) -> Iterator[int]:
+    # Whose parent is gone still has the session that the root began, unless it began one of its own.
+    children: dict[int, list[int]] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            parent, _, session = map(int, (folder / "stat").read_text().rpartition(")")[2].split()[1:4])
+            children.setdefault(root if session == root else parent, []).append(int(folder.name))
+    found = [root]
+    for pid in found:
+        found += (child for child in children.get(pid, ()) if child != root)
+    return iter(found)
 
 
 median = statistics.median

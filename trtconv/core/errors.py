@@ -81,4 +81,4 @@ def unusable_path(error: Exception) -> InputError | None:
     if not isinstance(error, OSError) or error.errno not in refused or error.filename is None:
         return None
     name = os.fsdecode(error.filename)
-    return InputError(f"{name}: {error.strerror}", "Give a path that can be read.")
+    return InputError(f"{name}: {error.strerror}", "Give another path, or let it be read.")

@@ -13,6 +13,7 @@ import re
 import shutil
 import stat
 import tempfile
+import threading
 import time
 import weakref
 from collections.abc import Iterable, Iterator
@@ -26,6 +27,7 @@ _LONG_NAME = 180
 LOCK_SECONDS = 60.0
 """How long a lock is waited for."""
 _LOCK_POLL_SECONDS = 0.02
+_ASKED_UMASK = threading.Lock()
 
 
 def check_writable(path: Path) -> None:
@@ -91,7 +93,7 @@ def atomic_write(path: Path, data: bytes | memoryview) -> None:
 
 @contextlib.contextmanager
 def streams_together(*paths: Path) -> Iterator[list[BinaryIO]]:
-    """Is `atomic_stream` for files that belong together: of two writers, all files are of the same.
+    """Is `atomic_stream` for files that belong together: where two write them at once, both files are of one writer.
 
     Raises:
         InputError: A file cannot be written.
@@ -340,8 +342,9 @@ def _umask() -> int:
     with contextlib.suppress(OSError, ValueError, StopIteration):
         lines = Path("/proc/self/status").read_text().splitlines()
         return int(next(line for line in lines if line.startswith("Umask:")).split()[1], 8)
-    mask = os.umask(0o077)
-    os.umask(mask)
+    with _ASKED_UMASK:
+        mask = os.umask(0o077)
+        os.umask(mask)
     return mask
 
 

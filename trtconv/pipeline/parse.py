@@ -38,14 +38,17 @@ def parse_model(
 def _misdeclared_outputs(model: OnnxModel, network: ParsedNetwork) -> Iterator[Finding]:
     declared = {value.name: value.type.tensor_type.shape.dim for value in model.proto.graph.output}
     for tensor in network.outputs:
-        stated = tuple(dim.dim_value if dim.HasField("dim_value") else -1 for dim in declared.get(tensor.name, ()))
+        # Some files write 0, or a negative number, for what they do not know.
+        stated = tuple(dim.dim_value if dim.dim_value > 0 else -1 for dim in declared.get(tensor.name, ()))
         pairs = zip(stated, tensor.shape, strict=False)
         ranks_differ = stated and tensor.shape and len(stated) != len(tensor.shape)
         # Some files say "no dimensions" where they mean that they do not know.
         if ranks_differ or any(-1 not in pair and pair[0] != pair[1] for pair in pairs):
             shapes = [str([n if n >= 0 else "?" for n in shape]).replace("'", "") for shape in (stated, tensor.shape)]
             said = f"output {tensor.name} is declared as {shapes[0]}, and the network computes {shapes[1]}"
-            fix = "Correct the shape in the file: the engine returns what the network computes."
+            fix = (
+                "Correct the shape in the file, if the proof says that TensorRT is right: its engine returns this one."
+            )
             yield codes.OUTPUT_MISDECLARED.finding(said, Severity.WARNING, Location(tensor=tensor.name), fix)
 
 

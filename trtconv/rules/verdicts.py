@@ -209,7 +209,7 @@ class OutputMisdeclared(Page):
     Versions:
         All.
     Fix:
-        Export the model again, or correct the shape of the output in the file.
+        Where the proof says that TensorRT reads the model rightly: export it again, or correct the shape in the file.
     Source:
         ONNX IR specification, graph outputs.
     """

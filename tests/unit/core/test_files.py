@@ -102,7 +102,7 @@ def test_what_has_no_end_is_not_read(tmp_path: Path, what: str) -> None:
             read(link)
 
 
-def test_files_that_belong_together_are_written_both_or_neither(tmp_path: Path) -> None:
+def test_files_that_belong_together(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     with streams_together(one, two) as (first, second):
         first.write(b"1")

@@ -24,6 +24,7 @@ from trtconv.core.errors import BuildFailed, EnvironmentMissing, InputError
 from trtconv.core.findings import Finding, Severity
 from trtconv.core.requests.build import BuildReport
 from trtconv.core.requests.check import ParserVerdict
+from trtconv.core.requests.common import TensorInfo
 from trtconv.core.requests.rewrite import Edit
 from trtconv.passes import PASSES, Pass, PassResult
 from trtconv.pipeline import building, rewriting
@@ -145,6 +146,17 @@ def test_check_and_rewrite_reports_have_their_keys(use: Use, tmp_path: Path) -> 
     assert data["edits"][0].keys() == {"pass", "node", "what"}
     assert 0 <= data["verified"] < 1e-6
     onnx.checker.check_model(onnx.load(tmp_path / "out.onnx"))
+
+
+@pytest.mark.parametrize(
+    ("shape", "told"),
+    [((1, 3, 16, 16), 0), ((-1, -1, -1, -1), 0), ((), 0), ((1, 5, 16, 16), 1), ((1, 3, 16), 1), ((-1, 3, 16), 1)],
+)
+def test_an_output_that_is_declared_otherwise_is_told(use: Use, model: Path, shape: tuple[int, ...], told: int) -> None:
+    use(FakeRuntime(FakeNetwork(outputs=(TensorInfo("y", "output", "float32", shape),))))
+    found = [finding.message for finding in build(model).findings if finding.code == "TC409"]
+    assert len(found) == told
+    assert all("output y is declared as [1, 3, ?, ?], and the network computes" in message for message in found)
 
 
 class TestUpToDate:
