@@ -12,7 +12,7 @@ from typing import Any
 from trtconv.core import signatures
 from trtconv.core.errors import EnvironmentMissing, InputError
 from trtconv.core.file_kinds import ENGINE, kind_of
-from trtconv.core.files import read_plain, report_beside, with_ending
+from trtconv.core.files import read_plain, real_path, report_beside, with_ending
 from trtconv.core.frozen import frozen
 from trtconv.core.requests.build_report import SavedReport, load_report
 from trtconv.runtimes.tensorrt import Engine, EngineLoader
@@ -136,16 +136,25 @@ def engine_of(model: Path, sha256: str) -> Path:
     """
     usual = with_ending(model, ".engine")
     others = sorted(model.parent.glob(f"{glob.escape(model.stem)}.*.engine"))
-    found: dict[Path, str | None] = {}
+    found: dict[Path, tuple[Path, str | None]] = {}
     for path in (usual, *others):
-        with contextlib.suppress(OSError, InputError):
-            document = load_report(report_beside(path)).document
-            if path.exists() and _text(document, "model", "sha256") == sha256:
-                found[path] = _text(document, "plan", "target")
+        with contextlib.suppress(OSError):
+            if not path.exists():
+                continue
+            try:
+                document = load_report(report_beside(path)).document
+            except InputError:
+                if path == usual:
+                    # Whoever opens it says what is wrong with its report.
+                    return usual
+                continue
+            if _text(document, "model", "sha256") == sha256:
+                # A link to an engine is no other one.
+                found.setdefault(real_path(path), (path, _text(document, "plan", "target")))
     if len(found) > 1:
-        listed = ", ".join(f"{path} (for {target})" for path, target in found.items())
+        listed = ", ".join(f"{path} (for {target})" for path, target in found.values())
         raise InputError(f"{model} has several engines: {listed}", "Name the one that is meant, after the model.")
-    return next(iter(found), usual)
+    return next((path for path, _ in found.values()), usual)
 
 
 def require_model(subject: EngineFile, model: Path, sha256: str) -> None:

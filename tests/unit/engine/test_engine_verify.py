@@ -271,6 +271,23 @@ def test_of_several_engines_that_of_the_model_is_taken_or_both_are_named(gpu: Fa
         run(built)
 
 
+def test_a_link_to_an_engine_is_no_other_one(gpu: FakeDriver, tmp_path: Path) -> None:
+    built = build(tmp_path)
+    link = tmp_path / f"{built.model.stem}.current.engine"
+    link.symlink_to(built.engine)
+    report_beside(link).symlink_to(built.report)
+    assert run(built).exit_code == 0
+
+
+def test_an_engine_without_a_report_is_not_passed_over(gpu: FakeDriver, tmp_path: Path) -> None:
+    built = build(tmp_path)
+    other = tmp_path / f"{built.model.stem}.rtx.engine"
+    other.write_bytes(built.engine.read_bytes())
+    built.report.rename(report_beside(other))
+    with pytest.raises(InputError, match="has no report"):
+        run(built)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
