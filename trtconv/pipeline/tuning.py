@@ -41,7 +41,8 @@ _ENTRY = {"for": {str: object}, "us": {str: (float, int)}, "refused": [str]}
 Times = Mapping[str, "float | None"]
 """Form to the microseconds of one inference; None where TensorRT does not build it, or computes something else."""
 Answer = tuple[Times, frozenset[str]]
-"""What was measured of a layer, and the forms of which None is no accident: the parser refuses them."""
+"""What was measured of a layer, and the forms of which None is no accident: the parser refuses them, or they compute
+something else."""
 
 
 def tune(
@@ -136,20 +137,16 @@ class _Memory:
         self._path = path
         self._entries = self._read()
 
-    def find(self, asked: Mapping[str, Any], forms: Collection[str]) -> Times | None:
-        """Returns the times of a layer's forms; those of the only GPU that is known, where there is none here.
-
-        Of a form that failed nothing is known: it is tried again where there is a GPU.
-        """
+    def find(self, asked: Mapping[str, Any], forms: Collection[str]) -> Answer | None:
+        """Returns what is known of a layer's forms; of the only GPU that is known, where there is none here."""
         entries, here = self._entries, asked["gpu"] is not None
         if not here:
             gpus = {entry["for"].get("gpu") for entry in entries}
             asked = {**asked, "gpu": gpus.pop() if len(gpus) == 1 else None}
         for entry in entries:
             known = {**entry["us"], **dict.fromkeys(entry["refused"])}
-            complete = known.keys() == set(forms) if here else entry["us"] and known.keys() <= set(forms)
-            if entry["for"] == asked and complete:
-                return {form: known.get(form) for form in forms}
+            if entry["for"] == asked and entry["us"] and known.keys() <= set(forms):
+                return {form: known.get(form) for form in forms}, frozenset(entry["refused"])
         return None
 
     def keep(self, asked: Mapping[str, Any], answer: Answer) -> None:
@@ -187,7 +184,7 @@ class _Race:
         self._engine = engine
         self._plan = plan
         self._memory = memory
-        self._measured: dict[str, Times] = {}
+        self._answers: dict[str, Times] = {}
 
     def times(self, layer: LayerAlone, forms: Sequence[str]) -> tuple[Times, bool]:
         """Returns the times of a layer's forms, and whether they were known before."""
@@ -195,13 +192,28 @@ class _Race:
         how = {"precision": self._plan.precision, "options": plain(self._plan.options)}
         asked = {"gpu": info.gpu, "family": info.family, "version": info.version, **how, "layer": layer.key}
         same = json.dumps([layer.key, *forms])
-        known = self._measured.get(same) or self._memory.find(asked, forms)
-        if known is not None:
-            return known, True
-        answer = self._measure(layer, forms)
-        self._memory.keep(asked, answer)
-        self._measured[same] = answer[0]
-        return answer[0], False
+        if same in self._answers:
+            return self._answers[same], True
+        known = self._memory.find(asked, forms)
+        # Of a form that failed nothing is known: where there is a GPU it is tried again.
+        untried = [form for form in forms if known and info.gpu and known[0][form] is None and form not in known[1]]
+        if known is None or untried:
+            answer = self._measure(layer, forms) if known is None else self._completed(layer, known, untried)
+            self._memory.keep(asked, answer)
+        else:
+            answer = known
+        self._answers[same] = answer[0]
+        return answer[0], answer is known
+
+    def _completed(self, layer: LayerAlone, known: Answer, untried: Sequence[str]) -> Answer:
+        """Times what is not known against a form that is, and returns all as if measured with that."""
+        times, refused = known
+        base = next(form for form, each in times.items() if each is not None)
+        fresh, more = self._measure(layer, [base, *untried])
+        scale = (times[base] or 0.0) / (fresh[base] or 1.0)
+        found = {form: round(each * scale, 2) for form in untried if (each := fresh[form]) is not None}
+        # Nothing is new where the form that is known failed this time.
+        return ({**times, **found}, refused | more) if fresh[base] else known
 
     def _measure(self, layer: LayerAlone, forms: Sequence[str]) -> Answer:
         try:
@@ -228,6 +240,8 @@ class _Race:
                     outputs[form] = execution.run()["y"]
                     if relative_error(next(iter(outputs.values())), outputs[form]) <= _WRONG:
                         running[form] = execution
+                    else:
+                        refused.add(form)
             times.update(zip(running, race(tuple(running.values())), strict=True))
         return times, frozenset(refused)
 

@@ -238,7 +238,7 @@ def test_what_failed_is_tried_again_and_what_the_parser_refused_is_not(
     assert (first.us["input"], first.known, again.known) == (None, False, True)
     runtime = use(input=1000.0, kernel=7000.0)
     (second, _) = built(tmp_path, force=True).tuned
-    assert (second.known, second.us["input"], len(runtime.layers)) == ((True, None, 0) if kept else (False, 1000.0, 4))
+    assert (second.known, second.us["input"], len(runtime.layers)) == ((True, None, 0) if kept else (False, 1000.0, 2))
 
 
 def test_without_a_gpu_a_form_that_failed_where_there_is_one_is_left_out(
