@@ -46,9 +46,9 @@ def command(
     """Prove that an engine computes what its model means.
 
     MODEL is the .onnx file, ENGINE what build made of it, with its report beside it (default: MODEL with the suffix
-    .engine or, where there are several targets, .TARGET.engine; of two both are named). The engine's outputs are
-    compared with those of the original model on ONNX Runtime, at min, opt, max and random sizes of every optimization
-    profile; random sizes are ones that the network accepts.
+    .engine or, where there are several targets, .TARGET.engine; where both are there, verify ends and names them).
+    The engine's outputs are compared with those of the original model on ONNX Runtime, at min, opt, max and random
+    sizes of every optimization profile; random sizes are ones that the network accepts.
 
     Where the engine cannot be run, as on a machine without a GPU, the model as build hands it to TensorRT, rewritten
     and cast, is compared instead. The output says so, and that the engine was not run.

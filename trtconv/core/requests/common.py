@@ -80,7 +80,8 @@ DIMS: Any = Option(
         ),
         Flag(
             "--input",
-            "Bound all axes of an input at once, as in x=1:1:4,3,64:256:512,64:256:512; _ leaves an axis out. "
+            "Bound all axes of an input at once, as in x=1:1:4,3,64:256:512,64:256:512, or a plain shape, x=1x3x64x64; "
+            "_ leaves an axis out. "
             "Repeatable.",
             metavar="INPUT=BOUNDS,...",
             many=True,
