@@ -10,19 +10,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 from support.cli import Ended
 from support.float_nets import HEAD, RESIDUAL, UNET, saved_net, saved_samples
+from support.onnx_models import parse
 from support.runtime import TENSORRT_8, FakeRuntime
 from trtconv import Target, build
 from trtconv.core.errors import EngineFailed, InputError
 from trtconv.core.rations import UNLIMITED
 from trtconv.core.requests.build import BuildRequest
+from trtconv.core.requests.build_report import load_report
 from trtconv.core.requests.forms import CHECKSUM, checksum
 from trtconv.engine.farm.job import BuildJob
+from trtconv.engine.rebuilding import as_built
 from trtconv.graph.model import OnnxModel
-from trtconv.runtimes import tensorrt
+from trtconv.runtimes import onnxruntime, tensorrt
 
 Call = Callable[..., Ended]
 TIGHT = "3.5e-4"
@@ -161,6 +165,43 @@ def test_samples_have_sizes_that_the_engine_takes(call: Call, tmp_path: Path) ->
     # Moved to what the network accepts, the profile has room for the 12.
     rounded = call(*common, "--data", str(folder), "--dim", "h=4:8:16", "--dim", "w=4:6:11", "--round")
     assert rounded.code == 0, rounded.err
+
+
+STEEP = """<ir_version: 8, opset_import: ["": 17]> g (float[1,64] x) => (float[1,64] y)
+    <float k = {30}, float small = {1e-6}>
+    { [steep] a = Mul (x, k)  [exp] b = Exp (a)  [less] c = Mul (b, small)  [bound] y = Tanh (c) }"""
+
+
+@pytest.mark.parametrize(
+    ("largest", "pinned", "type"),
+    [
+        # The Exp makes 3e6 of these, and more than float32 holds of random inputs.
+        (0.5, (), "bf16"),
+        # It makes 1e3, which fits in float16.
+        (0.23, (), None),
+        (0.23, ("--node-precision", "exp=fp16"), "fp16"),
+    ],
+)
+def test_what_is_cast_is_what_was_measured(
+    call: Call, tmp_path: Path, largest: float, pinned: tuple[str, ...], type: str | None
+) -> None:
+    path, data = tmp_path / "e.onnx", tmp_path / "e.npz"
+    onnx.save_model(parse(STEEP), path)
+    np.savez(data, x=np.linspace(-largest, largest, 64, dtype=np.float32)[None])
+    flags = ("--precision", "auto", "--tolerance", "0.05", "--data", str(data), *pinned)
+    report = built(call, path, *flags)
+    assert report["mix"]["precision"] == "fp16"
+    assert report["mix"]["node_precisions"].get("exp") == type
+    assert (report["cast"]["nodes"], report["cast"]["kept_for_values"]) == (4, [])
+    assert 0 < report["mix"]["error"] < 0.05
+    assert 0 < report["cast"]["verified"]["max_relative_error"] < 0.1
+    model, _ = as_built(
+        OnnxModel.load(path), report["plan"], load_report(path.with_suffix(".engine.json")), emulated=True
+    )
+    fed = {"x": np.load(data)["x"]}
+    (exact,), (cast,) = (onnxruntime.session(each).run(None, fed) for each in (OnnxModel.load(path), model))
+    error = float(np.sqrt(np.mean((cast - exact) ** 2) / np.mean(exact**2)))
+    assert error == pytest.approx(report["mix"]["error"], rel=1e-3)
 
 
 def test_builders_with_flags_are_told_the_types(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,7 +68,9 @@ def as_built(
     """
     rewritten = rewritten_as_built(model, plan, report)
     precision, nodes = types_of(plan, report)
-    profile = report.profiles[0] if report is not None and report.profiles else None
+    # A mix names a type for every node whose values do not fit; samples showed which, and random inputs may not.
+    measured = report is not None and report.profiles and not report.document.get("mix")
+    profile = report.profiles[0] if report is not None and measured else None
     return rewritten, recast(rewritten, precision, profile, nodes=nodes, emulated=emulated)
 
 

@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trtconv.core import codes
 from trtconv.core.errors import BuildFailed, EnvironmentMissing, InputError
@@ -40,6 +40,9 @@ from trtconv.precision import casts
 from trtconv.runtimes import tensorrt
 from trtconv.runtimes.tensorrt import EngineBlob, ParsedNetwork, Runtime, RuntimeInfo
 from trtconv.shapes.profiles import narrower
+
+if TYPE_CHECKING:
+    from trtconv.precision.measure import Feeds
 
 _PATIENCE_SECONDS = 60.0
 """How long narrower profiles are tried after the builder refused, and how long a refusal may have taken to do so."""
@@ -142,6 +145,7 @@ class _Work:
         clock: Times the stages.
         told: What the report will say, by its fields.
         types: What is computed in which type: that of the request, or the mix that was found.
+        sample: The first of those that the mix was found on.
         findings: What was found so far.
     """
 
@@ -152,6 +156,7 @@ class _Work:
     clock: Stopwatch
     told: dict[str, Any]
     types: tuple[str, Mapping[str, str]]
+    sample: Feeds | None = None
     findings: list[Finding] = dataclasses.field(default_factory=list)
 
     def run(self) -> EngineBlob | None:
@@ -171,7 +176,7 @@ class _Work:
         self.findings += origin.place(told, self.model)
         if network is None or self._fails():
             return None
-        subject = ProofSubject(edits, uncast, self.model, self.types[0] if is_cast else "as-is")
+        subject = ProofSubject(edits, uncast, self.model, self.types[0] if is_cast else "as-is", self.sample)
         with NetworkProof(network, subject, self.plan.profiles, self.request.prove) as proof:
             blob = self._build(network, sized)
             if blob is None:
@@ -259,6 +264,7 @@ class _Work:
                 info.capabilities,
                 profile,
                 nodes=nodes,
+                sample=self.sample,
                 interface=request.cast_interface,
             )
         self.findings += done.findings
@@ -277,6 +283,7 @@ class _Work:
             )
         self.types = mix.precision, mix.node_precisions
         self.told["mix"] = mix.to_json()
+        self.sample = samples[0]
 
     def _build(self, network: ParsedNetwork, sized: Sized) -> EngineBlob | None:
         typed = dataclasses.replace(self.plan, precision=self.types[0], node_precisions=self.types[1])

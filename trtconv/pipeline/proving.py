@@ -46,12 +46,14 @@ class ProofSubject:
         rewritten: The model as the parser was given it, or as it was before a cast.
         parsed: The model as the parser was given it.
         precision: What the graph was cast to; "as-is" where it was not.
+        sample: Inputs, by name, whose values fit the types that it was cast to; None: random ones do.
     """
 
     edits: Sequence[Edit]
     rewritten: OnnxModel
     parsed: OnnxModel
     precision: str = "as-is"
+    sample: Mapping[str, Any] | None = None
 
     @property
     def original(self) -> bool:
@@ -122,7 +124,7 @@ class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
             steps=output_steps(model),
             rewritten_error=max(allowed_error(model, acted(subject.edits)), _MULTIPLIED) if subject.edits else math.inf,
         )
-        sizes = list(_sizes(model, profiles, level))
+        sizes = list(_sizes(model, profiles, level, subject.sample or {}))
         self._prover = Prover(network.read_back, meaning, sizes, MOST_SECONDS, one_is_enough=not profiles)
 
     def __exit__(self, *_: object) -> None:
@@ -166,7 +168,8 @@ def precision_of(model: OnnxModel, precision: str) -> str:
     return max(found, key=lambda key: TOLERANCES[key].relative)
 
 
-def _sizes(model: OnnxModel, profiles: Sequence[ShapeProfile], level: str) -> Iterator[Any]:
+def _sizes(model: OnnxModel, profiles: Sequence[ShapeProfile], level: str, sample: Mapping[str, Any]) -> Iterator[Any]:
+    from trtconv.runtimes.inputs import resized
     from trtconv.runtimes.proof.prove import Size
 
     if not profiles:
@@ -180,7 +183,7 @@ def _sizes(model: OnnxModel, profiles: Sequence[ShapeProfile], level: str) -> It
             values = {key: getattr(each, pick) for key, each in profile.values.items()}
             if (shapes, values) not in told:
                 told.append((shapes, values))
-                yield Size(name, shapes, values)
+                yield Size(name, shapes, {**resized(sample, shapes), **values})
 
 
 def _guessed(model: OnnxModel) -> Iterator[Any]:

@@ -27,7 +27,7 @@ from trtconv.graph.functions import UnsupportedFunctions
 from trtconv.graph.model import OnnxModel
 from trtconv.precision import casting, casts
 from trtconv.precision.io import cast_interface
-from trtconv.precision.measure import Ranges, Referee
+from trtconv.precision.measure import Feeds, Ranges, Referee
 from trtconv.precision.pinned import refuse_idle, refuse_kept
 from trtconv.precision.schemas import BFLOAT, HALF, Kind
 from trtconv.runtimes.compare import TOLERANCES
@@ -82,6 +82,7 @@ def apply_precision(
     profile: ShapeProfile | None,
     *,
     nodes: Mapping[str, str] = types.MappingProxyType({}),
+    sample: Feeds | None = None,
     interface: bool = False,
 ) -> Applied:
     """Makes the model say what precision asks for, in place.
@@ -93,6 +94,8 @@ def apply_precision(
         capabilities: Of the runtime that will build.
         profile: The sizes that the model is run at, to see which values it has; None: it is not run.
         nodes: Names of nodes to types of their own, of `trtconv.core.requests.common.NODE_PRECISIONS`.
+        sample: Inputs to compare the cast on, where a search judged which values fit and named a type for every node
+            whose values do not; None: random inputs show it.
         interface: Whether the inputs and outputs are cast too.
 
     Raises:
@@ -100,8 +103,27 @@ def apply_precision(
             can have that type.
     """
     name_nodes(model, nodes)
-    refuse_idle(model, nodes, by_flags=capabilities.builder_precision_flags)
-    if precision == "int8" and not any(True for _ in model.nodes(*_QUANTIZERS)):
+    if sample is None:
+        refuse_idle(model, nodes, by_flags=capabilities.builder_precision_flags)
+    if precision == "int8":
+        _require_quantizers(model)
+    if not casts(precision, capabilities, nodes) or not kinds_of(precision, nodes):
+        return Applied()
+    # What stays in a function stays in float32.
+    with contextlib.suppress(UnsupportedFunctions):
+        model.inline_functions()
+    with Referee(model) as referee:
+        inputs = profile if sample is None else sample
+        ranges = Ranges({}, "no sizes are known") if inputs is None else referee.measure(model, inputs)
+        # What was judged on all samples holds, whatever this one shows.
+        known = ranges if sample is None else Ranges({}, ranges.why)
+        told = "random" if sample is None else "the first of those that the types were chosen on"
+        return _cast(model, precision, nodes, known, referee, interface, told)
+
+
+def _require_quantizers(model: OnnxModel) -> None:
+    """Raises InputError where there is nothing to compute in int8."""
+    if not any(True for _ in model.nodes(*_QUANTIZERS)):
         if model.has({"TRT_FP8QuantizeLinear", "TRT_FP8DequantizeLinear"}):
             raise InputError(
                 f"{model.path} is quantised in float8, by TensorRT's own operators", "Leave out --precision int8."
@@ -111,24 +133,26 @@ def apply_precision(
             "Quantise it with samples of what it will see: trtconv quantize MODEL --data DIR -o OUT.onnx; or do both at"
             " once: --data.",
         )
-    if not casts(precision, capabilities, nodes) or not kinds_of(precision, nodes):
-        return Applied()
-    # What stays in a function stays in float32.
-    with contextlib.suppress(UnsupportedFunctions):
-        model.inline_functions()
-    with Referee(model) as referee:
-        ranges = Ranges({}, "no sizes are known") if profile is None else referee.measure(model, profile)
-        return _cast(model, precision, nodes, ranges, referee, interface)
 
 
 def _cast(
-    model: OnnxModel, precision: str, nodes: Mapping[str, str], ranges: Ranges, referee: Referee, interface: bool
+    model: OnnxModel,
+    precision: str,
+    nodes: Mapping[str, str],
+    ranges: Ranges,
+    referee: Referee,
+    interface: bool,
+    inputs: str,
 ) -> Applied:
     kind = max(kinds_of(precision, nodes), key=lambda each: each.largest)
     cast, emulate = casters(model, precision, nodes, ranges)
-    verified = _verify(model, kind, referee, ranges, emulate)
+    why = ranges.why
+    if kind is BFLOAT and model.opset < BFLOAT_SINCE:
+        why = why or f"ONNX casts to bfloat16 since opset {BFLOAT_SINCE} only, and the model has {model.opset}"
+    uncast = None if why else model.copy()
     done = cast(model)
-    refuse_kept(nodes, done.refused)
+    refuse_kept(nodes, done.refused, "random inputs of the optimal sizes")
+    verified = {**_UNRUN, "why": why} if uncast is None else _verify(uncast, referee, emulate)
     if interface and precision in _KINDS:
         cast_interface(model, _KINDS[precision])
     report = {
@@ -140,7 +164,7 @@ def _cast(
     }
     return Applied(
         _edits(done, kind, interface, verified["max_relative_error"]),
-        tuple(_findings(done, verified, kind.name)),
+        tuple(_findings(done, verified, kind.name, inputs)),
         report,
     )
 
@@ -243,22 +267,14 @@ def casters(
     return functools.partial(run, stored=model.fits_halved(), emulated=False), emulate
 
 
-def _verify(
-    model: OnnxModel, kind: Kind, referee: Referee, ranges: Ranges, emulate: Callable[[OnnxModel], object]
-) -> dict[str, Any]:
-    """Compares a cast with the original.
+def _verify(model: OnnxModel, referee: Referee, emulate: Callable[[OnnxModel], object]) -> dict[str, Any]:
+    """Casts a model in place, and compares it with the original.
 
     It is emulated: ONNX Runtime has hardly a kernel for bfloat16, and takes the rounding between two nodes of float16
     that it computes in float32 out again.
     """
-    why = ranges.why
-    if kind is BFLOAT and model.opset < BFLOAT_SINCE:
-        why = why or f"ONNX casts to bfloat16 since opset {BFLOAT_SINCE} only, and the model has {model.opset}"
-    if why:
-        return {**_UNRUN, "why": why}
-    copy = model.copy()
-    emulate(copy)
-    return referee.compare(copy)
+    emulate(model)
+    return referee.compare(model)
 
 
 BFLOAT_SINCE = 13
@@ -287,7 +303,7 @@ def _edits(done: casting.Casting, kind: Kind, interface: bool, error: float | No
     return (Edit(f"cast-to-{kind.name}", "graph", what),)
 
 
-def _findings(done: casting.Casting, verified: dict[str, Any], kind: str) -> list[Finding]:
+def _findings(done: casting.Casting, verified: dict[str, Any], kind: str, inputs: str) -> list[Finding]:
     error, allowed = verified["max_relative_error"], TOLERANCES[kind].relative
     found = []
     unable = [why for why in (casting.FOREIGN, casting.UNDEFINED, casting.UNKNOWN) if why in done.kept]
@@ -305,7 +321,7 @@ def _findings(done: casting.Casting, verified: dict[str, Any], kind: str) -> lis
     elif error > allowed:
         name = max(verified["outputs"], key=lambda each: float(verified["outputs"][each]))
         text = f"output {name!r} is off by {error:.2g} of its largest value after the cast; {allowed:g} is usual"
-        fix = "Compare it on real data: the inputs here were random. Build as-is where it matters."
+        fix = f"Compare it on real data: the inputs here were {inputs}. Build as-is where it matters."
         found.append(codes.CAST_INACCURATE.finding(text, Severity.WARNING, fix=fix))
     return found
 

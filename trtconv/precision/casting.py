@@ -150,7 +150,7 @@ class _Caster:
                 if self.chosen(node.name):
                     kept = f"no {node.op_type} is cast to {self.lowering.kind.name}"
                     self.refused[node.name] = kept if why == _KEPT else why
-                if why == _HOT:
+                if why == TOO_LARGE:
                     self.hot_nodes.append(node.name or next(iter(node.output), ""))
 
     def _cast_node(self, graph: LoweredGraph, index: int, node: onnx.NodeProto) -> str:
@@ -194,9 +194,9 @@ class _Caster:
         if node.op_type == "Cast" and graph.element(node.input[0]) not in (*_EXACT, FLOAT, TensorProto.DOUBLE):
             return "converted integers"
         if graph.scope.parent is None and not self.hot.isdisjoint(names):
-            return _HOT
+            return TOO_LARGE
         if any(graph.overflows(name) for name in node.input):
-            return _HOT
+            return TOO_LARGE
         return "" if all(graph.element(name) for name in names) else UNKNOWN
 
     def _lower_inputs(self, graph: LoweredGraph, node: onnx.NodeProto, slots: Slots) -> None:
@@ -210,8 +210,8 @@ class _Caster:
                 node.input[i] = graph.lower(node.input[i])
 
 
-_HOT = "values that do not fit"
 _KEPT = "operators that are kept"
+TOO_LARGE = "values that do not fit"
 FOREIGN, UNDEFINED, UNKNOWN = "no operators of ONNX", "defined in float32 alone", "types not known"
 """Reasons for which a node cannot be cast whatever its values are."""
 

@@ -29,6 +29,7 @@ from trtconv.runtimes.compare import relative_error
 _MOST_ELEMENTS = 1 << 28
 """Elements of all inputs together beyond which nothing is run."""
 _REDUCTION = "trtconv.range"
+Feeds = Mapping[str, NDArray[Any]]
 
 
 @frozen
@@ -60,19 +61,21 @@ class Referee(contextlib.AbstractContextManager["Referee"]):
     def __exit__(self, *_: object) -> None:
         self._process.close()
 
-    def measure(self, model: OnnxModel, profile: ShapeProfile) -> Ranges:
-        """Runs the model on seeded inputs of the profile's optimal sizes.
+    def measure(self, model: OnnxModel, inputs: ShapeProfile | Feeds) -> Ranges:
+        """Runs the model.
 
         Args:
             model: The model in float32.
-            profile: Sizes of the inputs, and values of those that hold sizes.
+            inputs: By their names; or a profile: seeded ones of its optimal sizes, and values of those that hold sizes.
 
         Raises:
             BudgetExceeded: The model asks for more time or memory than it may have.
         """
-        shapes = {name: bounds.opt for name, bounds in profile.inputs.items()}
-        values = {name: bounds.opt for name, bounds in profile.values.items()}
-        return Ranges(**self._ask(model, (shapes, values), lambda why: {"largest": {}, "why": why}))
+        asked: Any = inputs
+        if isinstance(inputs, ShapeProfile):
+            ranges = inputs.inputs, inputs.values
+            asked = tuple({name: bounds.opt for name, bounds in each.items()} for each in ranges)
+        return Ranges(**self._ask(model, asked, lambda why: {"largest": {}, "why": why}))
 
     def compare(self, cast: OnnxModel) -> dict[str, Any]:
         """Runs the cast on the inputs of `measure`.
@@ -90,9 +93,9 @@ class Referee(contextlib.AbstractContextManager["Referee"]):
         """
         return self._ask(cast, None, _not_run)
 
-    def _ask(self, model: OnnxModel, sizes: Any, unanswered: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
+    def _ask(self, model: OnnxModel, inputs: Any, unanswered: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
         try:
-            answer: dict[str, Any] = self._process.call((model.serialize(), str(model.path), sizes), self._seconds)
+            answer: dict[str, Any] = self._process.call((model.serialize(), str(model.path), inputs), self._seconds)
         except Lost as lost:
             onnxruntime.blame_file(lost, model, self._seconds, self._megabytes, fixed=not dynamic_dims(model.inputs))
             why = {
@@ -119,14 +122,14 @@ class OriginalAndCast:
         self._why = "the original was not run"
 
     def __call__(self, task: tuple[bytes, str, Any], _: Tell) -> dict[str, Any]:
-        """Answers as `measure` or, without sizes, as `compare`."""
-        data, path, sizes = task
+        """Answers as `measure` or, without inputs or their sizes, as `compare`."""
+        data, path, inputs = task
         model = OnnxModel(onnx.load_model_from_string(data), Path(path))
-        if sizes is None:
+        if inputs is None:
             return _compare(model, self._feeds, self._expected) if self._expected else _not_run(self._why)
         largest: dict[str, float] = {}
         try:
-            self._feeds = _feeds(model, *sizes)
+            self._feeds = _feeds(model, *inputs) if isinstance(inputs, tuple) else dict(inputs)
             ranges, self._expected = _measure(model, [self._feeds])
             largest, self._why = dict(ranges.largest), ""
         except (RuntimeError, ValueError, KeyError) as error:
@@ -147,7 +150,7 @@ def _feeds(
     return feeds
 
 
-def survey(model: OnnxModel, samples: Sequence[Mapping[str, NDArray[Any]]]) -> Ranges:
+def survey(model: OnnxModel, samples: Sequence[Feeds]) -> Ranges:
     """Runs a model on samples in this process; the magnitudes and the sizes are the largest of all.
 
     Raises:
@@ -156,7 +159,7 @@ def survey(model: OnnxModel, samples: Sequence[Mapping[str, NDArray[Any]]]) -> R
     return _measure(model, samples)[0]
 
 
-def _measure(model: OnnxModel, samples: Sequence[Mapping[str, NDArray[Any]]]) -> tuple[Ranges, dict[str, Any]]:
+def _measure(model: OnnxModel, samples: Sequence[Feeds]) -> tuple[Ranges, dict[str, Any]]:
     """Runs the model with the largest magnitude and the size of every tensor as further outputs, which take no memory.
 
     Also returns the outputs of the last sample.

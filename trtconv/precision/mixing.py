@@ -151,7 +151,7 @@ class Mixer:
             source: Where the samples come from, in words.
             timed: Times the nodes in float32 and in a precision; called where parts are weighed against each other.
         """
-        given = self._given(tolerance)
+        given = self._given(tolerance, source)
         error = first = self._error(given)
         alone: dict[TypedPart, float] = {}
         floats: tuple[TypedPart, ...] = ()
@@ -181,11 +181,11 @@ class Mixer:
             tuple(self._told(part, types, base, alone.get(part)) for part in self._parts),
         )
 
-    def _given(self, tolerance: float) -> Types:
+    def _given(self, tolerance: float, source: str) -> Types:
         """Returns the types that are no matter of choice: those given, and those of nodes whose values do not fit."""
         cast = self._cast(self._fixed)[1]
         if not self._by_flags:
-            refuse_kept(self._fixed, cast.refused)
+            refuse_kept(self._fixed, cast.refused, source)
         floats = {**dict.fromkeys(cast.hot, "fp32"), **self._fixed}
         # The graph has bfloat16 where it says the types.
         if self._by_flags or self._model.opset < BFLOAT_SINCE or not cast.hot:

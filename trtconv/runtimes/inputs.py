@@ -179,3 +179,9 @@ def load_generator(text: str) -> Callable[[dict[str, Shape], int], Any]:
     if not callable(function):
         raise InputError(f"{path} has no function {name!r}", "Name one that takes (shapes, seed).")
     return function  # type: ignore[no-any-return]
+
+
+def resized(sample: Mapping[str, NDArray[Any]], shapes: Mapping[str, Shape]) -> dict[str, NDArray[Any]]:
+    """Returns inputs of other shapes with the values of these, repeated or cut off; zeros, which tell no places apart,
+    are left out."""
+    return {name: np.resize(values, shapes[name]) for name, values in sample.items() if np.any(values)}

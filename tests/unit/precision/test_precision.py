@@ -136,7 +136,7 @@ def test_what_ends_onnx_runtime_is_not_measured(monkeypatch: pytest.MonkeyPatch)
 )
 def test_how_a_cast_is_judged(verified: dict[str, Any], code: str, severity: str) -> None:
     done = casting.Casting(1, {}, ())
-    (finding,) = apply._findings(done, verified, "fp16")
+    (finding,) = apply._findings(done, verified, "fp16", "random")
     assert (finding.code, finding.severity.value) == (code, severity)
     if verified["outputs"]:
         assert "'y'" in finding.message
@@ -276,7 +276,7 @@ PINNED = """<ir_version: 8, opset_import: ["": 17]>
     [
         ("up=bf16", "it stays in float32: no ConvTranspose is cast to bf16"),
         ("sum=fp16", "it stays in float32: no CumSum is cast to fp16"),
-        ("large=fp16", "it stays in float32: values that do not fit"),
+        ("large=fp16", "it stays in float32: values that do not fit (weights, or on {inputs})"),
         ("index=fp16", "the ArgMax computes no floats"),
         ("narrow=bf16", "the model computes it in float16"),
         ("narrow=fp32", "the model computes it in float16"),
@@ -289,15 +289,25 @@ PINNED = """<ir_version: 8, opset_import: ["": 17]>
 @pytest.mark.parametrize("precision", ["as-is", "fp16", "auto"])
 def test_a_type_that_a_node_cannot_have_is_refused(pinned: str, said: str, precision: str) -> None:
     nodes = dict([pinned.split("=")])
+    told = said.format(inputs="DIR" if precision == "auto" else "random inputs of the optimal sizes")
     made = model(PINNED)
     with pytest.raises(InputError) if said else contextlib.nullcontext() as raised:
         if precision == "auto":
             feeds = {"x": np.ones((1, 2, 4, 4), np.float32)}
-            Mixer(made, [feeds], nodes, by_flags=False, tell=lambda *_: None).search(0.0, "", lambda _: NodeTimes())
+            Mixer(made, [feeds], nodes, by_flags=False, tell=lambda *_: None).search(0.0, "DIR", lambda _: NodeTimes())
         else:
             apply_precision(made, precision, TARGET, RTX, profile_of(made), nodes=nodes)
     assert not said or raised is not None
-    assert raised is None or raised.value.message == f"--node-precision {pinned} has no effect: {said}"
+    assert raised is None or raised.value.message == f"--node-precision {pinned} has no effect: {told}"
+    if raised is not None and "large" in pinned:
+        assert ("or name bf16" in raised.value.hint, "auto --data" in raised.value.hint) == (True, precision != "auto")
+
+
+def test_a_type_is_refused_before_the_cast_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Referee, "compare", lambda *_: pytest.fail("compared"))
+    made = model(PINNED)
+    with pytest.raises(InputError, match="large=fp16"):
+        apply_precision(made, "fp16", TARGET, RTX, profile_of(made), nodes={"large": "fp16"})
 
 
 def test_a_type_that_a_quantised_layer_cannot_have_is_refused() -> None:
