@@ -288,7 +288,7 @@ def test_samples_are_for_auto_alone(call: Call, net: Path) -> None:
         ("--requantize --no-rewrite", "--requantize is about what the rewrite does"),
         ("--tolerance 0.5", "--tolerance goes with --precision int8 and --data, or with --precision auto"),
         ("--precision fp16 --preprocess size=8x8", "--preprocess goes with --precision int8 and --data, or with"),
-        ("--precision auto --preprocess size=8x8", "preprocess goes with data, and there is none"),
+        ("--precision auto --preprocess size=8x8", "--preprocess goes with --data, and there is none"),
         ("--precision auto --error-budget 0.1", "--error-budget goes with --precision int8, and not with auto"),
         ("--precision int8 --error-budget 0.1", "--error-budget goes with --precision int8 and --data"),
         ("--precision auto --tolerance 0 --cast-io", "no types within a tolerance of 0, so that --cast-io has none"),
@@ -310,14 +310,73 @@ def test_check_refuses_passes_that_do_not_run(call: Call, net: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"tolerance": 0.5}, "tolerance goes with precision auto here, and it is as-is"),
-        ({"precision": "auto", "preprocess": "size=8x8"}, "preprocess goes with data"),
+        ({"tolerance": 0.5}, "--tolerance is for --precision auto here, and the precision is as-is"),
+        ({"precision": "auto", "preprocess": "size=8x8"}, "--preprocess goes with --data"),
         ({"tune": True, "rewrite": False}, "--tune is about"),
     ],
 )
 def test_settings_that_would_do_nothing_are_refused(net: Path, settings: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said):
         build(BuildRequest(net, target=Target("rtx"), **settings))
+
+
+DEFAULTS = (
+    ('tolerance = 0.01\ndata = "samples"\npreprocess = "size=8x8"\n', 'precision = "fp16"\n', ""),
+    ("tolerance = 0.01\n", 'precision = "auto"\n', ""),
+    ("", 'precision = "auto"\ntolerance = 0.01\ndata = "samples"\n', "--precision fp16"),
+    ("requantize = true\ntune = true\n", "rewrite = false\n", ""),
+    ("", "tune = true\nrequantize = true\n", "--no-rewrite"),
+    ('precision = "auto"\ntolerance = 0.01\n', "", "--precision int8 --data samples"),
+    ("tolerance = 0.01\n", 'precision = "int8"\n', "--data samples"),
+)
+
+
+@pytest.mark.parametrize(("defaults", "own", "flags"), DEFAULTS)
+def test_defaults_that_do_not_apply_say_nothing(
+    call: Call, net: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, defaults: str, own: str, flags: str
+) -> None:
+    entry = f'[[models]]\npath = "{net.name}"\n{own}'
+    (tmp_path / "trtconv.toml").write_text(f'targets = ["rtx"]\nprove = "none"\n{defaults}{entry}')
+    monkeypatch.chdir(tmp_path)
+    document = built(call, net, *flags.split())
+    plan = document["plan"]
+    measured = plan["precision"] == "auto"
+    assert (plan["tolerance"], plan["tune"], plan["requantize"]) == (0.01 if measured else 1e-3, False, False)
+    if flags:
+        return
+    (job,) = json.loads(call("plan", "--format", "json").out)["jobs"]
+    assert (job["state"], job["error"]) == ("up-to-date", None)
+    for command in (("check", "-q"), ("check", net.name, "-q"), ("build", "-q")):
+        ended = call(*command)
+        assert ended.code == 0, ended.err
+
+
+@pytest.mark.parametrize(
+    ("own", "flags", "said", "hint"),
+    [
+        ('precision = "fp16"\ntolerance = 0.01\n', "", "--tolerance is for --precision auto here", "say --precision"),
+        ("tune = true\nrewrite = false\n", "", "--tune is about what", "(in trtconv.toml: tune = true or rewrite = f"),
+        ("rewrite = false\n", "--requantize", "--requantize is about what", "Leave out --requantize or --no-rewrite"),
+        ("tune = true\n", "--tune --no-rewrite", "--tune is about what", "Leave out --tune or --no-rewrite"),
+        ('precision = "auto"\n', "--precision fp16 --tolerance 0.1", "--tolerance goes with", "or leave it out"),
+    ],
+)
+def test_what_one_model_or_one_call_asks_for_must_apply(
+    call: Call, net: Path, tmp_path: Path, own: str, flags: str, said: str, hint: str
+) -> None:
+    (tmp_path / "trtconv.toml").write_text(f'targets = ["rtx"]\n[[models]]\npath = "{net.name}"\n{own}')
+    ended = call("build", str(net), "--config", str(tmp_path / "trtconv.toml"), "-q", *flags.split())
+    assert ended.code == 2, ended.err
+    told = " ".join(ended.err.split())
+    assert (said in told, hint in told) == (True, True), told
+
+
+def test_what_the_command_line_makes_apply_again_holds(call: Call, net: Path, tmp_path: Path) -> None:
+    (tmp_path / "trtconv.toml").write_text(
+        f'targets = ["rtx"]\ntolerance = 0.01\n[[models]]\npath = "{net.name}"\nprecision = "fp16"\n'
+    )
+    document = built(call, net, "--config", str(tmp_path / "trtconv.toml"), "--precision", "auto")
+    assert document["plan"]["tolerance"] == 0.01
 
 
 def test_what_is_measured_on_samples_is_planned_here_and_travels_nowhere(

@@ -21,6 +21,7 @@ from trtconv.core.frozen import frozen
 from trtconv.core.options import of_settings, schemas
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.requests.check import CheckRequest
+from trtconv.core.requests.idle import without_idle
 from trtconv.core.target import Target
 
 if sys.version_info >= (3, 11):
@@ -87,10 +88,12 @@ class Entry:
     Args:
         check: What `trtconv check` is asked.
         build: What `trtconv build` is asked; None for a target that is only checked against.
+        inherited: Keys that are defaults of the file; one that does not apply to this model is without meaning.
     """
 
     check: CheckRequest
     build: BuildRequest | None
+    inherited: frozenset[str] = frozenset()
 
 
 @frozen
@@ -112,7 +115,13 @@ class Config:
     @property
     def builds(self) -> tuple[BuildRequest, ...]:
         """What is built."""
-        return tuple(entry.build for entry in self.entries if entry.build is not None)
+        found = ((entry.build, entry.inherited) for entry in self.entries)
+        return tuple(without_idle(build, inherited) for build, inherited in found if build is not None)
+
+    @property
+    def checks(self) -> tuple[CheckRequest, ...]:
+        """What is checked."""
+        return tuple(without_idle(entry.check, entry.inherited) for entry in self.entries)
 
     def of(self, model: Path) -> tuple[Entry, ...]:
         """Returns the entries of one model, as another path may name it; empty where it is not listed."""
@@ -163,7 +172,7 @@ def load(path: Path) -> Config:
         raise InputError(
             f"{path}: {fault}", "docs/config.md describes the file; docs/trtconv.schema.json is its schema."
         )
-    made = (entry for model in document["models"] for entry in _entries({**_defaults(document), **model}, path))
+    made = (entry for model in document["models"] for entry in _entries(_defaults(document), model, path))
     entries = list(itertools.islice(made, _MOST_ENTRIES + 1))
     if len(entries) > _MOST_ENTRIES:
         raise InputError(f"{path} lists more than {_MOST_ENTRIES} models and targets", "Divide it into several files.")
@@ -210,13 +219,15 @@ def _defaults(document: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in document.items() if key not in ("models", "farm")}
 
 
-def _entries(model: Mapping[str, Any], file: Path) -> Iterator[Entry]:
+def _entries(defaults: Mapping[str, Any], own: Mapping[str, Any], file: Path) -> Iterator[Entry]:
+    model, inherited = {**defaults, **own}, frozenset(defaults.keys() - own.keys())
     try:
         targets = [Target.asked(text) for text in model.get("targets", ["auto"])]
         for target in targets:
-            yield _entry(model, file.parent, target, several=len(targets) > 1)
+            build = _build_request(model, file.parent, target, several=len(targets) > 1)
+            yield Entry(_check_request(model, file.parent, target), build, inherited)
         for text in model.get("check-targets", ()):
-            yield Entry(_check_request(model, file.parent, Target.asked(text)), None)
+            yield Entry(_check_request(model, file.parent, Target.asked(text)), None, inherited)
     except InputError as error:
         raise InputError(f"{file}: {model['path']}: {error.message}", error.hint) from error
     except ValueError as error:
@@ -225,7 +236,7 @@ def _entries(model: Mapping[str, Any], file: Path) -> Iterator[Entry]:
         ) from error
 
 
-def _entry(model: Mapping[str, Any], folder: Path, target: Target | None, several: bool) -> Entry:
+def _build_request(model: Mapping[str, Any], folder: Path, target: Target | None, several: bool) -> BuildRequest:
     path = folder / model["path"]
     engine = folder / model["engine"] if "engine" in model else with_ending(path, ".engine")
     if several:
@@ -239,7 +250,7 @@ def _entry(model: Mapping[str, Any], folder: Path, target: Target | None, severa
             hint = "Name a folder or an .npz file; or build the model by itself, with --data FILE.py:FUNC."
             raise InputError(f"data = {build.data!r} is code, and no configuration makes trtconv run any", hint)
         build = dataclasses.replace(build, data=str(folder / build.data))
-    return Entry(_check_request(model, folder, target), build)
+    return build
 
 
 def _check_request(model: Mapping[str, Any], folder: Path, target: Target | None) -> CheckRequest:

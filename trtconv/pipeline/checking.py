@@ -18,7 +18,7 @@ from trtconv.core.stopwatch import Stopwatch
 from trtconv.core.target import Target
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.stored_bounds import stored_bounds
-from trtconv.pipeline.conflicts import refuse_idle_passes
+from trtconv.pipeline.conflicts import refuse_conflicts
 from trtconv.pipeline.gpu_memory import short_of_memory
 from trtconv.pipeline.outputs import asked_profiles, model_identity
 from trtconv.pipeline.parse import build_in_thread, fails, findings_of, parse_model
@@ -51,7 +51,7 @@ def check(request: CheckRequest, progress: Progress | None = None) -> CheckRepor
         EnvironmentMissing: No runtime is here and no target was named.
     """
     request.selection.require({rule.code: rule.name for rule in RULES})
-    refuse_idle_passes(request)
+    refuse_conflicts(request)
     clock = Stopwatch(progress)
     with clock.stage("load"):
         model = OnnxModel.load(request.model, hashed=True)

@@ -3,33 +3,17 @@
 from __future__ import annotations
 
 from trtconv.core.errors import InputError
-from trtconv.core.requests.build import BuildRequest, BuildSettings
+from trtconv.core.requests.build import BuildRequest
 from trtconv.core.requests.check import CheckRequest
+from trtconv.core.requests.idle import first_idle
 
 
-def refuse_conflicts(request: BuildRequest) -> None:
+def refuse_conflicts(request: BuildRequest | CheckRequest) -> None:
     """Refuses settings that others make meaningless: one that is ignored is worse than an error.
 
     Raises:
         InputError: There is one; the message names both.
     """
-    refuse_idle_passes(request)
-    measured = {"data": request.data is not None, "tolerance": request.tolerance != BuildSettings.tolerance}
-    for name, asked in measured.items():
-        if asked and request.precision != "auto":
-            raise InputError(
-                f"{name} goes with precision auto here, and it is {request.precision}",
-                "Leave it out, or run trtconv quantize first.",
-            )
-    if request.preprocess is not None and request.data is None:
-        raise InputError("preprocess goes with data, and there is none", "Add --data, or leave out --preprocess.")
-
-
-def refuse_idle_passes(request: BuildRequest | CheckRequest) -> None:
-    """Refuses settings of passes that do not run; raises as `refuse_conflicts` does."""
-    tune = isinstance(request, BuildRequest) and request.tune
-    for flag, asked in (("--tune", tune), ("--requantize", request.requantize)):
-        if asked and not request.rewrite:
-            raise InputError(
-                f"{flag} is about what the rewrite does, and --no-rewrite leaves it out", f"Leave out {flag}, or that."
-            )
+    found = first_idle(request)
+    if found is not None:
+        raise InputError(found.why.format(precision=getattr(request, "precision", "")), found.fix)

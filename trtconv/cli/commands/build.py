@@ -20,6 +20,7 @@ from trtconv.core.errors import InputError
 from trtconv.core.files import atomic_write, check_writable, real_path, with_ending
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.requests.farm import FarmRequest
+from trtconv.core.requests.idle import without_idle
 from trtconv.core.requests.quantize import QuantizeRequest, Quantizing
 
 if TYPE_CHECKING:
@@ -28,18 +29,22 @@ if TYPE_CHECKING:
 
 
 def _requests(
-    asked: options.Asked[BuildRequest], model: str, flags: ManyFlags
+    asked: options.Asked[BuildRequest], quantizing: options.Asked[Quantizing], model: str, flags: ManyFlags
 ) -> tuple[Config | None, list[BuildRequest]]:
     """Returns the builds of a model: as the configuration has them where it lists the model, and as the flags say."""
     target = asked.values["target"] if "target" in asked.given else None
     folder = timing_folder() if asked.values["timing_cache"] == "auto" else None
     config, (entries,) = configured(flags, [model])
+    given = asked.given | quantizing.given
     built = for_target([entry for entry in entries if entry.build is not None], target)
-    builds = [asked.over(entry.build) for entry in built if entry.build is not None]
+    said = ((_measured_on(asked.over(each.build), quantizing), each) for each in built if each.build is not None)
+    builds = [without_idle(request, entry.inherited, given) for request, entry in said]
     if len(builds) > 1 and not asked.given.isdisjoint(("output", "report")):
         targets = " or ".join(str(build.target or "auto") for build in builds)
         raise InputError(f"{model} has several targets in {config.path if config else ''}", f"Add --target {targets}.")
-    builds = [dataclasses.replace(each, model=Path(model)) for each in builds] or [asked.request(model=model)]
+    builds = [dataclasses.replace(each, model=Path(model)) for each in builds] or [
+        _measured_on(asked.request(model=model), quantizing)
+    ]
     return config, [dataclasses.replace(each, timing_folder=folder) for each in builds]
 
 
@@ -114,8 +119,7 @@ def command(
             raise InputError("--page goes with a MODEL", "trtconv report FOLDER writes one page about many engines.")
         quantizing.refuse_single()
         return _build_listed(flags, {name: asked.values[name] for name in ("force", "sign")}, farming)
-    listing, requests = _requests(asked, model, flags)
-    requests = [_measured_on(request, quantizing) for request in requests]
+    listing, requests = _requests(asked, quantizing, model, flags)
     _refuse_unmeasured(requests[0], quantizing)
     farm = farm_of(farming, listing)
     if farm is not None:

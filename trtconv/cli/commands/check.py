@@ -15,6 +15,7 @@ from trtconv.cli.process.outcome import FailedWithResult, Outcome
 from trtconv.cli.progress import show_progress
 from trtconv.core.errors import TrtconvError
 from trtconv.core.requests.check import CheckRequest
+from trtconv.core.requests.idle import without_idle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,7 +48,8 @@ def _requests(
     plain = asked.request(model=models[0])
     requests: list[CheckRequest] = []
     for model, own in zip(models, entries, strict=True):
-        made = [asked.over(entry.check) for entry in for_target(own, target)] or [plain]
+        listed = for_target(own, target)
+        made = [without_idle(asked.over(entry.check), entry.inherited, asked.given) for entry in listed] or [plain]
         requests += [dataclasses.replace(request, model=Path(model)) for request in made]
     return config, requests
 

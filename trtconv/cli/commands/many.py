@@ -42,7 +42,7 @@ class ManyFlags:
 def check_all(flags: ManyFlags) -> Outcome:
     """Runs `check` on every model of the configuration."""
     config = whole(flags)
-    return each_of([entry.check for entry in config.entries], flags, config)
+    return each_of(config.checks, flags, config)
 
 
 def each_of(
