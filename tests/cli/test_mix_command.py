@@ -400,3 +400,9 @@ def test_what_is_measured_on_samples_is_planned_here_and_travels_nowhere(
     assert planned() == planned("--write", "jobs") == (0, "up-to-date", None, None)
     assert call("collect", "out", "-q").code == 0
     assert not list(tmp_path.glob("jobs/*"))
+    # A build that can only fail is none that is to be done, with an engine there and without.
+    (tmp_path / "samples").rename(tmp_path / "moved")
+    for engine in ("there", "gone"):
+        code, state, _, error = planned()
+        assert (code, state, "samples" in str(error)) == (2, "error", True), engine
+        net.with_suffix(".engine.json").unlink(missing_ok=True)

@@ -101,14 +101,19 @@ def prepare(
         measured on samples: these do not travel, and where nothing has to be built, or is built here, need not.
 
     Raises:
-        InputError: The model cannot be read, lacks bounds, or the engine cannot be written; samples would have to
-            travel.
+        InputError: The model or its samples cannot be read, bounds are missing, or the engine cannot be written;
+            samples would have to travel.
     """
     refuse_conflicts(request)
     check_outputs(request)
     model = OnnxModel.load(request.model, hashed=True)
     protect_data(model, request.engine_path, request.report_path)
-    asked_profiles(model, request)
+    profiles = asked_profiles(model, request)
+    if request.data is not None:
+        # Loaded only here: most builds measure nothing.
+        from trtconv.pipeline.mixing import samples_of
+
+        samples_of(request, model, profiles, settled=False)
     kept = None if request.force else _kept(request, model, choice, then)
     if request.data is not None and (here or kept is not None):
         return None, kept
