@@ -88,13 +88,18 @@ class Brute:
 
     def shape(self, point: Mapping[str, int]) -> tuple[int, ...] | None:
         """Returns the shape of the first output, or None where the model fails."""
+        found = self.shapes(point)
+        return None if found is None else found[0]
+
+    def shapes(self, point: Mapping[str, int]) -> tuple[tuple[int, ...], ...] | None:
+        """Returns the shapes of all outputs, or None where the model fails."""
         sizes: dict[str, Any] = {**point, **{n: e.evaluate(point) for n, e in self.expressions.items()}}
         feeds = {}
         for spec in self.inputs:
             dtype = np.int64 if spec.dtype == "int64" else np.float32
             feeds[spec.name] = np.ones([d if isinstance(d, int) else sizes[d] for d in spec.dims], dtype)
         try:
-            return tuple(self.session.run(None, feeds)[0].shape)
+            return tuple(tuple(output.shape) for output in self.session.run(None, feeds))
         except Exception:  # ONNX Runtime has an exception type for every status
             return None
 

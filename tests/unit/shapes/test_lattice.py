@@ -197,7 +197,8 @@ def test_shape_programs(name: str) -> None:
 
 _EINSUM = 'g (float[1,3,h] x, float[1,w,2] z) => (float[a,b,c] y) {{ y = Einsum <equation = "{}"> (x, z) }}'
 _SPLIT = (
-    "g (float[1,h] x, float[w,2] z) => (float[a,b] y) {{ {} = Split <axis = 1, num_outputs = {}> (x) y = Relu (z) }}"
+    "g (float[1,h] x, float[w,2] z) => (float[a,b] y, float[1,c] last) {{"
+    " {}, last = Split <axis = 1, num_outputs = {}> (x) y = Relu (z) }}"
 )
 _OUTPUT_SHAPE = (
     "g (float[1,1,h] x, float[w] z) => (float[a,b,c] y) <float[1,1,3] k = {{1,1,1}}> {{"
@@ -211,7 +212,7 @@ REFUSALS = {
     "einsum": _EINSUM.format("bch,bhw->bcw"),
     "einsum of a diagonal": _EINSUM.format("ii,ij->j").replace("1,3,h", "h,w").replace("1,w,2", "h,2"),
     "einsum that keeps a size": _EINSUM.format("ij,ij->ij").replace("1,3,h", "h,2").replace("1,w,2", "w,2"),
-    **{f"split into {n}": _SPLIT.format(", ".join(f"o{i}" for i in range(n)), n) for n in (2, 3, 5, 7)},
+    **{f"split into {n}": _SPLIT.format(", ".join(f"o{i}" for i in range(n - 1)), n) for n in (2, 3, 5, 7)},
     **{
         f"output of {numbers}": _OUTPUT_SHAPE.format(*numbers)
         for numbers in ((20, 2, 1, 0), (21, 2, 1, 1), (20, 2, 3, 0), (22, 3, 1, 2), (9, 1, 3, 0))
@@ -228,8 +229,12 @@ def test_refusals(name: str) -> None:
     sizes, brute = Sizes(model), Brute(model)
     points = [{"h": h, "w": w} for h in range(1, 21) for w in (1, 2, 3)]
     faults = first_faults(sizes.run(points).checks, len(points))
+    found = [brute.shapes(point) for point in points]
+    if name.startswith("split"):
+        # ONNX Runtime makes an empty last part since 1.32. Older ones refuse it, and so does the lattice.
+        found = [shapes if shapes is not None and shapes[1][1] else None for shapes in found]
     assert [p for p, fault in zip(points, faults, strict=True) if fault is None] == [
-        p for p in points if brute.shape(p) is not None
+        p for p, shapes in zip(points, found, strict=True) if shapes is not None
     ]
 
 
