@@ -52,7 +52,7 @@ class Newcomer:
         started = time.monotonic()
         done = subprocess.run(words, cwd=self.folder, capture_output=True, text=True, check=False)
         seconds = round(time.monotonic() - started, 1)
-        said = shlex.join(words).replace(str(self.folder), ".")
+        said = shlex.join(words).replace(str(self.folder), ".").replace(sys.executable, "python")
         self.commands.append({"command": said, "exit_code": done.returncode, "seconds": seconds})
         sys.stdout.write(f"{seconds:7.1f} s  {done.returncode}  {said}\n")
         return done
