@@ -258,7 +258,7 @@ def _spoiled_report(r: random.Random, text: str) -> str:
         return "[" * r.choice([5, 100000])
     if choice < 0.2:
         return broken.mutate_bytes(r, text.encode()).decode(errors="replace")
-    places = list(_places(document))
+    places = list(papers.every_place(document))
     holder, key = r.choice(places)
     odd: list[Any] = [
         None,
@@ -285,10 +285,3 @@ def _spoiled_report(r: random.Random, text: str) -> str:
         return json.dumps(document)
     except (ValueError, RecursionError):
         return text
-
-
-def _places(value: Any) -> Iterator[tuple[Any, Any]]:
-    keys = value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
-    for key in list(keys):
-        yield value, key
-        yield from _places(value[key])

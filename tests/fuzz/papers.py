@@ -53,7 +53,7 @@ def odd(r: random.Random, value: Any, times: int = 1) -> Any:
     """Returns a JSON value with some of its parts changed, dropped, doubled or exchanged."""
     value = json.loads(json.dumps(value))
     for _ in range(times):
-        places = list(_places(value))
+        places = list(every_place(value))
         if not places:
             return r.choice(_ODD)
         holder, key = r.choice(places)
@@ -71,11 +71,12 @@ def odd(r: random.Random, value: Any, times: int = 1) -> Any:
     return value
 
 
-def _places(value: Any) -> Iterator[tuple[Any, Any]]:
+def every_place(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Yields every list or table inside JSON values, with each of its indices or keys."""
     keys = value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
     for key in list(keys):
         yield value, key
-        yield from _places(value[key])
+        yield from every_place(value[key])
 
 
 def _text(r: random.Random, value: Any) -> bytes:

@@ -112,9 +112,7 @@ def _made(node: onnx.NodeProto, parts: Sequence[float]) -> float:
     if op in _BROADCASTING:
         return longest
     first = max(parts[:1], default=_NO_VECTOR)
-    kept = node.op_type.startswith(_REDUCTIONS) and all(
-        each.name != "keepdims" or each.i == 1 for each in node.attribute
-    )
+    kept = op.startswith(_REDUCTIONS) and all(each.name != "keepdims" or each.i == 1 for each in node.attribute)
     if kept or op in _LIKE_THE_FIRST or (op in _LONGER and not first):
         return first
     passed_on = op in _PASSED_ON and (op not in _LOWERING or first)
