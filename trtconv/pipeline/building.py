@@ -16,12 +16,12 @@ from trtconv.core.gpus import gpu_labels
 from trtconv.core.options import shared
 from trtconv.core.progress import Progress
 from trtconv.core.requests.build import BuildPlan, BuildReport, BuildRequest, BuildSettings
+from trtconv.core.requests.idle import refuse_conflicts
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.core.target import Target
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.provenance import Origin
 from trtconv.passes import Chooser, chosen
-from trtconv.pipeline.conflicts import refuse_conflicts
 from trtconv.pipeline.outputs import (
     asked_profiles,
     check_outputs,

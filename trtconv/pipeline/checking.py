@@ -14,11 +14,11 @@ from trtconv.core.findings import Finding, Severity
 from trtconv.core.progress import Progress
 from trtconv.core.requests.build import BuildPlan
 from trtconv.core.requests.check import CheckReport, CheckRequest, ParserVerdict
+from trtconv.core.requests.idle import refuse_conflicts
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.core.target import Target
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.stored_bounds import stored_bounds
-from trtconv.pipeline.conflicts import refuse_conflicts
 from trtconv.pipeline.gpu_memory import short_of_memory
 from trtconv.pipeline.outputs import asked_profiles, model_identity
 from trtconv.pipeline.parse import build_in_thread, fails, findings_of, parse_model

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple, TypeVar
 
+from trtconv.core.errors import InputError
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.requests.check import CheckRequest
 
@@ -67,9 +68,15 @@ _DEPENDENT = (
 """What comes after what it depends on."""
 
 
-def first_idle(request: BuildRequest | CheckRequest) -> Idle | None:
-    """Returns the first setting of a request that has no effect; None where all have one."""
-    return next((each for each in _DEPENDENT if _is_idle(request, each)), None)
+def refuse_conflicts(request: BuildRequest | CheckRequest) -> None:
+    """Refuses settings that others make meaningless: one that is ignored is worse than an error.
+
+    Raises:
+        InputError: There is one; the message names both.
+    """
+    found = next((each for each in _DEPENDENT if _is_idle(request, each)), None)
+    if found is not None:
+        raise InputError(found.why.format(precision=getattr(request, "precision", "")), found.fix)
 
 
 def without_idle(request: Request, inherited: Collection[str], given: Collection[str] = ()) -> Request:

@@ -12,11 +12,11 @@ from trtconv.core.frozen import frozen
 from trtconv.core.gpus import gpu_labels
 from trtconv.core.requests.build import BuildReport, BuildRequest
 from trtconv.core.requests.forms import read_report
+from trtconv.core.requests.idle import refuse_conflicts
 from trtconv.engine.farm.job import BuildJob
 from trtconv.engine.farm.machines import Choice, Machine, choose
 from trtconv.engine.farm.results import Waiting, as_told, beside
 from trtconv.graph.model import OnnxModel
-from trtconv.pipeline.conflicts import refuse_conflicts
 from trtconv.pipeline.outputs import asked_profiles, check_outputs, of_its_gpu, protect_data, up_to_date
 
 UP_TO_DATE, TO_BUILD, NOBODY, ERROR = "up-to-date", "to-build", "nobody", "error"
