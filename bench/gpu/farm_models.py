@@ -2,6 +2,8 @@
 
     python bench/gpu/farm_models.py [--target tensorrt-8.6@h100] [--level 1] [--out FOLDER] [--then verify,bench]
 
+The target is TensorRT 8.6 on the GPU at hand, where none is named.
+
 A scheduler, a worker and a client, each a process of its own, talk over TLS. The client builds fp16 engines, has verify
 and bench run where they were built, asks again (nothing may be built), and builds one of them a third way, from a job
 that is a file. Writes FOLDER/gpu-farm-8.6.json. With --target rtx, which needs no GPU, give --then verify.
@@ -29,18 +31,21 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 from suite import DIMS, QUANTIZED  # noqa: E402
 
 from support.farm import LocalFarm  # noqa: E402
+from trtconv.core.gpus import gpu_labels  # noqa: E402
+from trtconv.runtimes.tensorrt.gpu import gpu_name  # noqa: E402
 
 NAME = "gpu-farm-8.6.json"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--target", default="tensorrt-8.6@h100")
+    parser.add_argument("--target", metavar="RUNTIME[@GPU]")
     parser.add_argument("--level", type=int, default=1, help="of the builder's optimisation")
     parser.add_argument("--then", default="verify,bench")
     parser.add_argument("--networks", default=",".join(DIMS), metavar="NAME,...")
     parser.add_argument("--out", type=Path, default=ROOT / "bench" / "results", metavar="FOLDER")
     options = parser.parse_args()
+    options.target = options.target or f"tensorrt-8.6@{gpu_labels(gpu_name())[-1]}"
     with tempfile.TemporaryDirectory() as name:
         found = measure(Path(name), options)
     print(json.dumps(found, indent=2))
@@ -99,6 +104,7 @@ def row(project: Path, run: dict[str, Any]) -> dict[str, Any]:
         "worker": run.get("worker"),
         "outcome": "ok" if run.get("exit_code") == 0 else "failed",
         "why": [finding["message"] for finding in run.get("findings", []) if finding["severity"] == "error"],
+        "error": run.get("error"),
         "seconds": run.get("seconds"),
         "engine_bytes": engine.stat().st_size if engine.is_file() else None,
         "verify": part(engine, "verify", ("verified", "ran", "tolerance", "worst", "incomplete")),

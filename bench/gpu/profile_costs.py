@@ -7,6 +7,8 @@ The U-Net of profiles.py, fp16, 64 to 1024, by a plain TensorRT script, one buil
 
     one             one profile, opt 512
     auto, lower     the four profiles of `--split auto` at optimization level 2, with the timing cache of `one`
+    auto, taken     the four, with the cache of `one` and of the smallest opt alone: between the two only the tactics
+                    are timed that one of them took for the layer (--selector: IAlgorithmSelector, TensorRT 8 and 10)
     one, lower      one profile at optimization level 2, with no cache
     one, sources    one profile without tactics of cuDNN, cuBLAS and those that are compiled, with no cache
     auto, all lower the four at optimization level 2, with no cache
@@ -24,6 +26,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+import re
 import sys
 import tempfile
 import time
@@ -44,8 +47,49 @@ SIZES = (64, 128, 256, 384, 512, 768, 1024)
 ONE = (64, 512, 1024)
 AUTO = ((64, 64, 92), (64, 128, 180), (64, 256, 364), ONE)
 """As `--split auto` divides 64:512:1024 in two dimensions for sizes that are multiples of 4."""
+SMALLEST = "smallest alone"
 _TIMING_SECONDS = 20
 Bounds = Sequence[tuple[int, int, int]]
+
+
+def make_selector(trt: Any) -> Any:
+    """Makes an IAlgorithmSelector that notes which tactics layers take, and offers no others once it is `closed`."""
+
+    class Selector(trt.IAlgorithmSelector):  # type: ignore[misc]
+        def __init__(self) -> None:
+            trt.IAlgorithmSelector.__init__(self)
+            self.closed = False
+            self.taken: dict[tuple[str, Any], set[tuple[int, int]]] = {}
+            self.counts = {"asked": 0, "offered": 0, "kept": 0}
+
+        def select_algorithms(self, context: Any, choices: Any) -> list[int]:
+            every = list(range(len(choices)))
+            layer, opt = _layer(context), _opt(context)
+            known = self.taken.get((layer, opt), set()) | self.taken.get((layer, None), set())
+            kept = [n for n in every if _tactic(choices[n]) in known] if self.closed else []
+            for what, number in (("asked", 1), ("offered", len(every)), ("kept", len(kept or every))):
+                self.counts[what] += number
+            return kept or every
+
+        def report_algorithms(self, contexts: Any, choices: Any) -> None:
+            for context, choice in zip(contexts, choices, strict=True):
+                for opt in (_opt(context), None):
+                    self.taken.setdefault((_layer(context), opt), set()).add(_tactic(choice))
+
+    return Selector()
+
+
+def _layer(context: Any) -> str:
+    return re.sub(r" \[profile \d+\]", "", context.name)
+
+
+def _opt(context: Any) -> Any:
+    return tuple(tuple(context.get_shape(n)[1]) for n in range(context.num_inputs) if len(context.get_shape(n)) == 3)
+
+
+def _tactic(algorithm: Any) -> tuple[int, int]:
+    variant = algorithm.algorithm_variant
+    return variant.implementation, variant.tactic
 
 
 class Bench:
@@ -62,6 +106,7 @@ class Bench:
         self.builder = trt.Builder(self.logger)
         self.built: dict[str, tuple[Path, Bounds]] = {}
         self.caches: dict[str, bytes] = {}
+        self.selector = make_selector(trt)
         self.results: dict[str, Any] = {name: getattr(options, name) for name in ("width", "levels", "convolutions")}
         self.results |= {"date": datetime.date.today().isoformat(), "tensorrt": trt.__version__}
         self.results["gpu"] = gpu_name()
@@ -74,7 +119,14 @@ class Bench:
         self.options.output.write_text(json.dumps(self.results, indent=2) + "\n")
 
     def build(
-        self, name: str, bounds: Bounds, needs: float, cache: str = "", level: int = 3, few: bool = False
+        self,
+        name: str,
+        bounds: Bounds,
+        needs: float,
+        cache: str = "",
+        level: int = 3,
+        few: bool = False,
+        noted: bool = False,
     ) -> None:
         """Builds one engine, unless it is likely to take longer than there is time.
 
@@ -85,6 +137,7 @@ class Bench:
             cache: Whose timing cache it begins with.
             level: The optimization level.
             few: Whether only tactics of TensorRT's own kernels are tried.
+            noted: Whether the selector of tactics is asked.
         """
         if self.left() < needs + _TIMING_SECONDS:
             print(f"{self.left():4.0f} s left: too few for {name}", flush=True)
@@ -100,6 +153,9 @@ class Bench:
         config.builder_optimization_level = level
         if few:
             config.set_tactic_sources(1 << int(trt.TacticSource.EDGE_MASK_CONVOLUTIONS))
+        if noted:
+            self.selector.counts = dict.fromkeys(self.selector.counts, 0)
+            config.algorithm_selector = self.selector
         for sizes in bounds:
             profile = builder.create_optimization_profile()
             profile.set_shape("x", *((1, 3, size, size) for size in sizes))
@@ -111,6 +167,7 @@ class Bench:
             "seconds": round(time.monotonic() - started, 2),
             "level": level,
             "cache_of": cache or None,
+            "tactics": dict(self.selector.counts) if noted else None,
         }
         if plan is None:
             row["failed"] = "the builder refused"
@@ -127,6 +184,11 @@ class Bench:
     def build_all(self) -> None:
         self.build("one", [ONE], 30)
         one = self.results["builds"]["one"]["seconds"]
+        if self.options.selector:
+            self.build("one, noted", [ONE], one, "one", noted=True)
+            self.build(SMALLEST, AUTO[:1], one, "one", noted=True)
+            self.selector.closed = True
+            self.build("auto, taken", AUTO, 2 * one, SMALLEST, noted=True)
         self.build("auto, lower", AUTO, 2 * one, "one", level=2)
         self.build("one, lower", [ONE], one, level=2)
         self.build("one, sources", [ONE], one, few=True)
@@ -144,6 +206,8 @@ class Bench:
         for size in SIZES:
             runs: dict[str, Any] = {}
             for name, (_, bounds) in self.built.items():
+                if size > bounds[-1][2]:
+                    continue
                 fitting = [n for n, (low, _, high) in enumerate(bounds) if low <= size <= high]
                 launch, graph = loaded[name].prepare(size, min(fitting, key=lambda n: abs(bounds[n][1] - size)))
                 runs[name] = graph or launch
@@ -163,6 +227,7 @@ def main() -> int:
     parser.add_argument("--width", type=int, default=48, help="channels of the first level")
     parser.add_argument("--levels", type=int, default=2, help="how often the size is halved")
     parser.add_argument("--convolutions", type=int, default=1, help="3x3 convolutions a level")
+    parser.add_argument("--selector", action="store_true", help="measure `auto, taken` too")
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(parser.parse_args(), Path(folder))
         bench.build_all()

@@ -2,16 +2,17 @@
 
     python3 bench/gpu/unet_compile.py --output results.json [--budget 330] [--sizes 64,256,512,1024] [--whole]
                                       [--width 48] [--levels 3] [--convolutions 2]
-                                      [--env ~/trt/env.sh] [--python python3.10]
+                                      [--env ~/trt/env.sh] [--python python3.10] [--builder-gpu 1]
 
 This process needs nothing but Python with torch; TensorRT 8.6, cuda-bindings, numpy, onnx and trtconv are those of
 `--python` after `--env` was sourced. The network is that of profiles.py, its weights and its input the same on both
 sides, everything in fp16.
 
 torch.compile runs with dynamic=False for each size (mode "default", channels last and plain; "max-autotune", channels
-last) and with dynamic=True for all sizes. When it is done, trtconv builds for 64 to 1024 what `--split auto` makes: an
-engine for each profile that is timed, one after the other with one timing cache, then, where all are timed or with
---whole, the whole with that cache. Where there is no time for the whole, those engines are timed, as `engine` says.
+last) and with dynamic=True for all sizes. When it is done, or meanwhile on another GPU of the same kind
+(--builder-gpu), trtconv builds for 64 to 1024 what `--split auto` makes: an engine for each profile that is timed, one
+after the other with one timing cache, then, where all are timed or with --whole, the whole with that cache. Where there
+is no time for the whole, those engines are timed, as `engine` says. No two measure kernels on one GPU at a time.
 
 Both sides are timed as CUDA graphs by events on the GPU: no launches, no Python, no copies count. They take turns, a
 process each; the latency is the median over the rounds, and the ratio is torch's best way over trtconv. `errors` are
@@ -320,9 +321,10 @@ class Bench:
     def save(self) -> None:
         self.options.output.write_text(json.dumps(self.results, indent=2) + "\n")
 
-    def trt(self) -> Asked:
+    def trt(self, gpu: str | None = None) -> Asked:
         script = 'set -a; . "$0"; exec "$@"'
-        command = [self.options.python, str(HERE / "unet_compile.py"), "--side", "trtconv"]
+        command = [] if gpu is None else ["env", f"CUDA_VISIBLE_DEVICES={gpu}"]
+        command += [self.options.python, str(HERE / "unet_compile.py"), "--side", "trtconv"]
         return Asked(["bash", "-c", script, str(self.options.env), *command] if self.options.env else command)
 
     def torch(self) -> Asked:
@@ -332,7 +334,7 @@ class Bench:
         print(f"{self.spent():5.0f} s", *what, flush=True)
 
     def run(self) -> int:
-        main = self.trt()
+        main = self.trt(self.options.builder_gpu)
         made = main.ask({"do": "model", **self.shape, **self.files}, 90)
         if "failed" in made:
             raise SystemExit(f"no model: {made}")
@@ -346,15 +348,13 @@ class Bench:
         return 0
 
     def start_torch(self) -> list[Asked]:
-        """Starts compiling: what is quick in one process, what takes long in one for each size."""
-        quick = self.torch()
-        task = {"do": "compile", **self.shape, **self.files}
-        eager = [{**task, "way": ("eager", "channels_last", False), "size": size} for size in self.options.sizes]
-        quick.queue = eager + [{**task, "way": way, "size": size} for way in WAYS for size in self.options.sizes]
-        slow = [self.torch() for _ in self.options.sizes]
-        for size, each in zip(self.options.sizes, slow, strict=True):
-            each.queue = [{**task, "way": AUTOTUNED, "size": size}]
-        return [quick, *slow]
+        """Starts what compiles: what is quick in one process, what takes long in another."""
+        quick, slow = self.torch(), self.torch()
+        task, sizes = {"do": "compile", **self.shape, **self.files}, self.options.sizes
+        ways = (("eager", "channels_last", False), *WAYS)
+        quick.queue = [{**task, "way": way, "size": size} for way in ways for size in sizes]
+        slow.queue = [{**task, "way": AUTOTUNED, "size": size} for size in sizes]
+        return [quick, slow]
 
     def number_of(self, size: int) -> int:
         """Returns the profile that a size is run with: of those that hold it the one whose opt is nearest."""
@@ -363,31 +363,37 @@ class Bench:
         return min(fitting, key=lambda n: abs(parts[n]["height"][1] - size))
 
     def build(self, main: Asked, torches: list[Asked]) -> dict[int, str]:
-        """Builds while nothing else runs: the profiles that are timed, then all. Returns the file of each profile."""
-        end = self.options.budget - _TIMING_SECONDS
-        while self.spent() < end and any(each.busy for each in torches):
-            for each in torches:
-                each.step(0.1)
-        for each in torches:
-            for asked, answer in each.done:
-                self.results["compiled"][f"{way_name(*asked['way'])} {asked['size']}"] = answer
-        self.say("compiled", self.results["compiled"])
-        parts = self.results["profiles"]
-        task = {"do": "build", **self.files}
+        """Compiles and builds: the profiles that are timed, then all. Returns the file of each profile."""
+        parts, task = self.results["profiles"], {"do": "build", **self.files}
         single = {n: str(self.folder / f"{n}.engine") for n in map(self.number_of, self.options.sizes)}
-        tasks = [{**task, "engine": path, "dims": parts[n]} for n, path in single.items()]
-        tasks += [{**task, "engine": str(self.folder / "auto.engine"), "dims": None}]
-        for each in tasks:
-            if each["dims"] is None and set(single) != set(range(len(parts))) and not self.options.whole:
-                break
-            answer = main.ask(each, end - self.spent())
-            self.results["builds"][Path(each["engine"]).stem] = answer
-            self.say("built", Path(each["engine"]).stem, answer)
+        main.queue = [{**task, "engine": path, "dims": parts[n]} for n, path in single.items()]
+        whole = str(self.folder / "auto.engine")
+        if set(single) == set(range(len(parts))) or self.options.whole:
+            main.queue.append({**task, "engine": whole, "dims": None})
+        asked = len(main.done)
+        apart = self.options.builder_gpu is not None
+        for each in torches:
+            self.wait([each, main] if apart else [each])
+        self.wait([main])
+        for way, answer in (done for each in torches for done in each.done):
+            self.results["compiled"][f"{way_name(*way['way'])} {way['size']}"] = answer
+        for built, answer in main.done[asked:]:
+            self.results["builds"][Path(built["engine"]).stem] = answer
+        self.say("compiled", self.results["compiled"], "built", self.results["builds"])
+        if apart:
+            main.child.end()
+            main.dead = True
         built = "seconds" in self.results["builds"].get("auto", {})
         self.results["engine"] = (
             "one, --split auto" if built else "one for each profile of --split auto, a cache shared"
         )
-        return dict.fromkeys(single, tasks[-1]["engine"]) if built else single
+        return dict.fromkeys(single, whole) if built else single
+
+    def wait(self, asked: list[Asked]) -> None:
+        """Lets processes do what they were asked, until the first has, or there is no time left."""
+        while asked[0].busy and self.spent() < self.options.budget - _TIMING_SECONDS:
+            for each in asked:
+                each.step(0.1)
 
     def time(self, main: Asked, torches: list[Asked], engines: dict[int, str]) -> None:
         if main.child.task is not None or main.dead:
@@ -459,6 +465,9 @@ def main() -> int:
     parser.add_argument("--env", type=Path, help="file that is sourced before the Python with TensorRT starts")
     parser.add_argument("--python", default="python3.10", help="Python with TensorRT")
     parser.add_argument("--sizes", type=lambda text: [int(size) for size in text.split(",")], default=list(SIZES))
+    parser.add_argument(
+        "--builder-gpu", metavar="INDEX", help="of CUDA: builds there, while torch compiles on the first"
+    )
     parser.add_argument("--whole", action="store_true", help="build all profiles in one where not all are timed too")
     parser.add_argument("--side", choices=("trtconv", "torch"), help=argparse.SUPPRESS)
     options = parser.parse_args()
