@@ -76,6 +76,39 @@ def test_dataclasses_functions_and_copies_work() -> None:
     assert pickle.loads(pickle.dumps(size)) == copy.deepcopy(size) == size
 
 
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        ((), {}),
+        ((), {"bounds": (1,)}),
+        (("h", (1,), "x", "y"), {}),
+        (("h",), {"name": "w"}),
+        (("h",), {"width": 1}),
+        ((), {"other": "h"}),
+    ],
+)
+def test_a_wrong_call_is_refused_as_a_dataclass_refuses_it(values: tuple[Any, ...], named: dict[str, Any]) -> None:
+    for kind in (Usual, Size):
+        with pytest.raises(TypeError, match=rf"{kind.__name__}\b"):
+            kind(*values, **named)
+
+
+def test_fields_by_keyword_alone_and_made_anew() -> None:
+    @frozen
+    class Asked:
+        path: str
+        _: dataclasses.KW_ONLY
+        notes: list[str] = dataclasses.field(default_factory=list)
+
+        def __post_init__(self) -> None:
+            self.notes.append(self.path)
+
+    one, other = Asked("a"), Asked(path="b", notes=["c"])
+    assert (one.notes, other.notes, Asked("d").notes) == (["a"], ["c", "b"], ["d"])
+    with pytest.raises(TypeError, match=r"has the fields path, notes, and was given 2 values and no names"):
+        Asked("a", [])  # type: ignore[misc]
+
+
 def test_what_a_class_defines_itself_stays() -> None:
     @frozen
     class Loose:
