@@ -31,6 +31,8 @@ def frozen(cls: type[T]) -> type[T]:
     for name, value in list(vars(cls).items()):
         if isinstance(value, Option):
             setattr(cls, name, _field(value))
+    # Of a class without one, dataclasses would make it of a signature, which takes longer than all the rest.
+    cls.__doc__ = cls.__doc__ or cls.__name__
     made = dataclasses.dataclass(init=False, eq=False, repr=False)(cls)
     fields = dataclasses.fields(made)  # type: ignore[arg-type]
     compared = [field.name for field in fields if field.compare]

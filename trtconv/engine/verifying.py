@@ -25,10 +25,11 @@ from trtconv.engine.rebuilding import as_built, changes_numbers, rewritten_as_bu
 from trtconv.engine.runs import CannotRun, EngineRuns, NetworkRuns, OnnxRuns, Runs
 from trtconv.engine.self_check import Disagreement, check_profiles, self_check
 from trtconv.graph.model import OnnxModel
+from trtconv.graph.views import quantizes
 from trtconv.pipeline.profiles import settle
 from trtconv.runtimes.compare import TOLERANCES, Tolerance, compare
 from trtconv.runtimes.inputs import Feeds, load_generator, read_inputs
-from trtconv.runtimes.onnxruntime import element_types, output_steps, quantizes
+from trtconv.runtimes.onnxruntime import element_types, output_steps
 from trtconv.runtimes.tensorrt import Engine, EngineLoader, load_engines
 
 

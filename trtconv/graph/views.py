@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+import itertools
+from typing import TYPE_CHECKING, Any
 
 import onnx
 from numpy.typing import NDArray
@@ -13,11 +14,24 @@ from trtconv.graph.deconv import Geometry, geometry_of
 from trtconv.graph.quantization import scale_fault
 from trtconv.graph.scope import Scope
 
+if TYPE_CHECKING:
+    from trtconv.graph.model import OnnxModel
+
 Shape = tuple[int | None, ...]
 """Sizes of a tensor, None for each that is not known."""
 LAYERS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 """Operators whose second input is a weight with channels of its own."""
 QUANTIZERS = ("QuantizeLinear", "DequantizeLinear")
+
+_ROUNDING = ("QuantizeLinear", "DynamicQuantizeLinear", "QLinear")
+"""What the operators that round to steps begin with."""
+
+
+def quantizes(model: OnnxModel) -> bool:
+    """Returns whether a model rounds values to steps; it may do so in a function."""
+    inside = (node.op_type for function in model.proto.functions for node in function.node)
+    ops = itertools.chain(inside, (op for scope in model.scopes for op in scope.by_op))
+    return any(op.startswith(_ROUNDING) for op in ops)
 
 
 class NodeView:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from trtconv.core import codes
 from trtconv.core.errors import BuildFailed, EnvironmentMissing, InputError
+from trtconv.core.files import source_checksum
 from trtconv.core.findings import Finding, Severity
 from trtconv.core.gpus import gpu_labels
 from trtconv.core.options import shared
@@ -289,7 +290,8 @@ class _Work:
         typed = dataclasses.replace(self.plan, precision=self.types[0], node_precisions=self.types[1])
         plan = _builder_plan(typed, self.request, self.engine)
         try:
-            blob = build_in_thread(network, plan, self.clock)
+            # The report names the code, and to read all of it takes a while.
+            blob = build_in_thread(network, plan, self.clock, meanwhile=source_checksum)
         except BuildFailed as error:
             self.findings += _with_narrower(findings_of(error), self.model, sized, plan, self.engine, self.clock)
             return None

@@ -19,6 +19,7 @@ from trtconv.core.stopwatch import Stopwatch
 from trtconv.core.target import Target
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.stored_bounds import stored_bounds
+from trtconv.graph.views import quantizes
 from trtconv.pipeline.gpu_memory import short_of_memory
 from trtconv.pipeline.outputs import asked_profiles, model_identity
 from trtconv.pipeline.parse import build_in_thread, fails, findings_of, parse_model
@@ -28,7 +29,6 @@ from trtconv.pipeline.proving import NetworkProof, ProofSubject
 from trtconv.rules import RULES, STANDING
 from trtconv.rules.sizes import MISFITS
 from trtconv.runtimes import tensorrt
-from trtconv.runtimes.onnxruntime import quantizes
 from trtconv.runtimes.tensorrt import Runtime
 
 _SMALL_NETWORK = 64

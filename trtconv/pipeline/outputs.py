@@ -137,6 +137,8 @@ def identity(report: Mapping[str, Any]) -> dict[str, Any]:
 
 def up_to_date(request: BuildRequest, asked: BuildReport) -> BuildReport | None:
     """Returns a report of the engine that is there, if it was built from just this model, plan and runtime."""
+    if not request.engine_path.exists():
+        return None
     new = json.loads(json.dumps(asked.to_json()))
     # Whatever a file that is no report of ours makes go wrong here means the same: build.
     try:

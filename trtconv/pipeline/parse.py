@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from trtconv.core import codes
 from trtconv.core.errors import BuildFailed
@@ -63,8 +63,17 @@ def _refusal(model: OnnxModel, issue: ParserIssue) -> Finding:
     return codes.PARSER_REFUSED.finding(message, place=place, fix=fix)
 
 
-def build_in_thread(network: ParsedNetwork, plan: BuildPlan, clock: Stopwatch) -> EngineBlob:
-    """Builds in another thread, so that Ctrl-C reaches this one; the native call itself cannot be interrupted."""
+def build_in_thread(
+    network: ParsedNetwork, plan: BuildPlan, clock: Stopwatch, meanwhile: Callable[[], object] = lambda: None
+) -> EngineBlob:
+    """Builds in another thread, so that Ctrl-C reaches this one; the native call itself cannot be interrupted.
+
+    Args:
+        network: What to build.
+        plan: How.
+        clock: Times it.
+        meanwhile: What this thread is to do beside the builder, which leaves Python to it.
+    """
     made: list[EngineBlob] = []
     failed: list[BaseException] = []
     stopped = False
@@ -84,6 +93,7 @@ def build_in_thread(network: ParsedNetwork, plan: BuildPlan, clock: Stopwatch) -
     with clock.stage("build"):
         thread.start()
         try:
+            meanwhile()
             while thread.is_alive():
                 thread.join(0.2)
         finally:

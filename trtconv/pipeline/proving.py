@@ -14,6 +14,7 @@ from trtconv.core.frozen import frozen
 from trtconv.core.requests.rewrite import Edit
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.graph.model import OnnxModel
+from trtconv.graph.views import quantizes
 from trtconv.passes import PASSES, Pass
 from trtconv.runtimes.tensorrt import ParsedNetwork
 
@@ -138,10 +139,10 @@ class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
             The proof as plain JSON values (None where nothing was to be proven), and a TC402 where the network is not
             what the model says.
         """
-        from trtconv.runtimes.proof.result import ProofResult
-
         if self._level == "none":
             return None, ()
+        from trtconv.runtimes.proof.result import ProofResult
+
         quick = max(clock.seconds.get("build", 0.0), LEAST_SECONDS)
         with clock.stage("prove"):
             proof = ProofResult("network", why=self._why)
@@ -159,7 +160,7 @@ def precision_of(model: OnnxModel, precision: str) -> str:
         precision: What it was cast to.
     """
     from trtconv.runtimes.compare import TOLERANCES
-    from trtconv.runtimes.onnxruntime import element_types, quantizes
+    from trtconv.runtimes.onnxruntime import element_types
 
     types = element_types(model)
     found = {"float32"} | ({precision} & TOLERANCES.keys())

@@ -20,7 +20,6 @@ from trtconv.passes import PASSES, Pass, run_passes, select
 from trtconv.pipeline.checking import target_and_runtime
 from trtconv.pipeline.outputs import model_identity, protect_data
 from trtconv.pipeline.proving import acted, allowed_error
-from trtconv.runtimes.onnxruntime import compare_safely
 from trtconv.shapes.traced.search import baked_in
 
 
@@ -37,6 +36,9 @@ def rewrite(request: RewriteRequest, progress: Progress | None = None) -> Rewrit
     Raises:
         InputError: A bad request, an unreadable model, or an output that cannot be written.
     """
+    # Loaded only here: who builds or checks imports this module too, and compares nothing.
+    from trtconv.runtimes.onnxruntime import compare_safely
+
     clock = Stopwatch(progress)
     with clock.stage("load"):
         if real_path(request.output) == real_path(request.model):

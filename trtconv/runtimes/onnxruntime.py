@@ -19,6 +19,7 @@ from trtconv.core.errors import InputError
 from trtconv.core.frozen import frozen
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.types import dtype_name
+from trtconv.graph.views import quantizes
 from trtconv.runtimes.compare import SHARE_STEP, relative_error, same_network
 from trtconv.runtimes.definition import write_out
 
@@ -26,8 +27,6 @@ _SIZES = (64, 32, 48, 128, 16, 8, 4, 2, 1, 256)
 """Sizes tried for dynamic dimensions, the first that the original accepts is used."""
 _BATCHES = (2, 1)
 """Batch sizes tried, 1 for models that have it written into them."""
-_QUANTIZERS = ("QuantizeLinear", "DynamicQuantizeLinear", "QLinear")
-"""What the operators that round to steps begin with."""
 _MOST_ELEMENTS = 1 << 26
 """Elements of all inputs together beyond which nothing is run."""
 _PATIENCE_SECONDS = 15.0
@@ -45,13 +44,6 @@ def element_types(model: OnnxModel) -> set[str]:
     """Returns the types of a model's weights and inputs, as ONNX names them in lower case."""
     codes = {tensor.data_type for tensor in model.proto.graph.initializer}
     return {dtype_name(code) for code in codes} | {spec.dtype for spec in model.inputs}
-
-
-def quantizes(model: OnnxModel) -> bool:
-    """Returns whether a model rounds values to steps; it may do so in a function."""
-    inside = (node.op_type for function in model.proto.functions for node in function.node)
-    ops = itertools.chain(inside, (op for scope in model.scopes for op in scope.by_op))
-    return any(op.startswith(_QUANTIZERS) for op in ops)
 
 
 def output_steps(model: OnnxModel) -> dict[str, float]:
