@@ -15,6 +15,8 @@ SCHEMA = 1
 """Version of every JSON document that trtconv writes; raised when a key changes its meaning."""
 
 T = TypeVar("T")
+# Unions that are written where they are asked for are made each time.
+_SCALARS, _LISTS = (str, int, float), (tuple, list)
 
 
 class Document:
@@ -48,12 +50,12 @@ class Document:
 
 def plain(value: Any) -> Any:
     """Returns a value as plain JSON values: a dataclass as an object, whatever has `to_json` as that says."""
-    if value is None or isinstance(value, str | int | float):
+    if value is None or isinstance(value, _SCALARS):
         return value
+    if isinstance(value, _LISTS):
+        return [plain(item) for item in value]
     if isinstance(value, Mapping):
         return {name: plain(item) for name, item in value.items()}
-    if isinstance(value, tuple | list):
-        return [plain(item) for item in value]
     if hasattr(value, "to_json"):
         return value.to_json()
     if isinstance(value, enum.Enum):

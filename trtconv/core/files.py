@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fnmatch
 import functools
 import glob
 import hashlib
@@ -13,7 +12,6 @@ import re
 import shutil
 import stat
 import tempfile
-import threading
 import time
 import weakref
 from collections.abc import Iterable, Iterator
@@ -27,7 +25,6 @@ _LONG_NAME = 180
 LOCK_SECONDS = 60.0
 """How long a lock is waited for."""
 _LOCK_POLL_SECONDS = 0.02
-_ASKED_UMASK = threading.Lock()
 
 
 def check_writable(path: Path) -> None:
@@ -46,11 +43,17 @@ def check_writable(path: Path) -> None:
     # Missing folders are made when the file is written, not for a request that may fail.
     folder = next(parent for parent in path.absolute().parents if parent.exists())
     try:
-        # The file disappears with the handle, also where a signal comes in between.
-        with tempfile.TemporaryFile(dir=folder):
-            pass
+        _try_to_write(folder, folder.stat().st_mode, int(time.monotonic()))
     except OSError as error:
         raise _cannot_write(path, error) from error
+
+
+@functools.lru_cache(maxsize=8)
+def _try_to_write(folder: Path, _mode: int, _second: int) -> None:
+    """Makes a file; once a second, since file systems get slow where thousands of them come and go in a minute."""
+    # It disappears with the handle, also where a signal comes in between.
+    with tempfile.TemporaryFile(dir=folder):
+        pass
 
 
 def report_beside(engine: Path) -> Path:
@@ -142,10 +145,10 @@ class _Part(contextlib.AbstractContextManager["_Part"]):
             folder.mkdir(parents=True, exist_ok=True)
             _remove_abandoned(self._path)
             # The number says who may remove it: a process that was killed cannot.
-            handle, name = tempfile.mkstemp(dir=folder, prefix=f"{begin}{os.getpid()}.", suffix=_PART)
-        self._temporary: Path | None = Path(name)
-        self.file: BinaryIO = os.fdopen(handle, "wb")
-        _mark_as_held(handle)
+            name = folder / f"{begin}{os.getpid()}.{os.urandom(6).hex()}{_PART}"
+            self.file: BinaryIO = name.open("xb")
+        self._temporary: Path | None = name
+        _mark_as_held(self.file.fileno())
 
     def sync(self) -> None:
         """Ends writing: what is in the file is on the disk."""
@@ -154,7 +157,6 @@ class _Part(contextlib.AbstractContextManager["_Part"]):
             self.file.flush()
             os.fsync(self.file.fileno())
             self.file.close()
-            self._temporary.chmod(0o666 & ~_umask())
 
     def replace(self) -> None:
         """Puts the file in its place."""
@@ -217,7 +219,8 @@ class Scratch(contextlib.AbstractContextManager["Scratch"]):
 
     def __init__(self, what: str) -> None:
         begin = f"trtconv-{what}-"
-        for left in _left_in(Path(tempfile.gettempdir()), begin, "-*"):
+        around = Path(tempfile.gettempdir())
+        for left in _left_in(around, _names_in(around), begin):
             shutil.rmtree(left, ignore_errors=True)
         held = Path(tempfile.mkdtemp(prefix=f"{begin}{os.getpid()}-"))
         self.remove = weakref.finalize(self, shutil.rmtree, held, ignore_errors=True)
@@ -264,22 +267,31 @@ def _mark_as_held(handle: int) -> None:
 
 def _remove_abandoned(path: Path) -> None:
     """Removes temporary files for `path` whose writers are dead: killed together with whoever would have cleaned up."""
-    for left in _left_in(path.parent, _beginning(path), f".*{_PART}"):
+    for left in _left_in(path.parent, _parts_in(path.parent, int(time.monotonic())), _beginning(path)):
         with contextlib.suppress(OSError):
             left.unlink()
 
 
-def _left_in(folder: Path, begin: str, end: str) -> Iterator[Path]:
-    """Yields what dead processes have left: what is called BEGIN, the number of a process, END."""
-    try:
-        names = os.listdir(folder)  # noqa: PTH208
-    except OSError:
-        return
+@functools.lru_cache(maxsize=8)
+def _parts_in(folder: Path, _second: int) -> list[str]:
+    """Returns the temporary files of a folder, looked at once a second: it may get thousands of engines in a minute."""
+    return [name for name in _names_in(folder) if name.endswith(_PART)]
+
+
+def _left_in(folder: Path, names: Iterable[str], begin: str) -> Iterator[Path]:
+    """Yields what dead processes have left: of names, what is called BEGIN, the number of a process, and more."""
     for name in names:
         # Most have other names, and there may be very many.
-        pid = re.match("[0-9]+", name[len(begin) :]) if name.startswith(begin) else None
-        if pid and fnmatch.fnmatchcase(name, f"*{end}") and not _is_alive(int(pid[0])) and _is_let_go(folder / name):
+        pid = re.match("([0-9]+)[.-]", name[len(begin) :]) if name.startswith(begin) else None
+        if pid and not _is_alive(int(pid[1])) and _is_let_go(folder / name):
             yield folder / name
+
+
+def _names_in(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)  # noqa: PTH208
+    except OSError:
+        return []
 
 
 def _is_alive(pid: int) -> bool:
@@ -335,17 +347,6 @@ def sha256_of(path: Path) -> str:
         while chunk := file.read(1 << 20):
             sha.update(chunk)
     return sha.hexdigest()
-
-
-def _umask() -> int:
-    # To ask the system is to set it, for all threads at once.
-    with contextlib.suppress(OSError, ValueError, StopIteration):
-        lines = Path("/proc/self/status").read_text().splitlines()
-        return int(next(line for line in lines if line.startswith("Umask:")).split()[1], 8)
-    with _ASKED_UMASK:
-        mask = os.umask(0o077)
-        os.umask(mask)
-    return mask
 
 
 def _cannot_write(path: Path, error: OSError) -> InputError:

@@ -262,10 +262,10 @@ class OnnxModel:
             tensor.data_location = onnx.TensorProto.DEFAULT
             del tensor.external_data[:]
 
-    def digest(self) -> str:
-        """Returns the SHA-256 of the model file followed by what it uses of its external data files."""
+    def digest(self, alone: bool = False) -> str:
+        """Returns the SHA-256 of the model file, `alone` or followed by what it uses of its external data files."""
         sha = hashlib.sha256(read_file(self.path)) if self._sha is None else self._sha.copy()
-        for name, begin, end in used_parts(self._external_tensors()):
+        for name, begin, end in () if alone else used_parts(self._external_tensors()):
             for chunk in read_chunks(self.path.parent / name, begin, end):
                 sha.update(chunk)
         return sha.hexdigest()

@@ -47,20 +47,22 @@ def write_engine(request: BuildRequest, report: BuildReport, blob: EngineBlob | 
 
 def check_outputs(request: BuildRequest) -> None:
     """Raises InputError where an output of a build cannot be written."""
-    if real_path(request.engine_path) == real_path(request.report_path):
+    # What a path leads to is asked once: with thousands of jobs it is half of the cost of looking.
+    model, engine, report = map(real_path, (request.model, request.engine_path, request.report_path))
+    if engine == report:
         raise InputError(f"{request.report_path} is both the engine and the report", "Choose two paths.")
-    for path in (request.engine_path, request.report_path):
-        if real_path(path) == real_path(request.model):
+    for path, real in ((request.engine_path, engine), (request.report_path, report)):
+        if real == model:
             refuse_other_kinds(request.model)
             raise InputError(f"{path} is the model itself", "Choose another output path with -o.")
         check_writable(path)
     for path in named_cache(request):
-        if real_path(path) in map(real_path, (request.model, request.engine_path, request.report_path)):
+        if real_path(path) in (model, engine, report):
             raise InputError(f"{path} is not for a timing cache too", "Choose another file with --timing-cache.")
         check_writable(path)
     if request.sign is not None:
         signatures.require_private(request.sign)
-        if real_path(request.sign) in map(real_path, (request.engine_path, request.report_path, *named_cache(request))):
+        if real_path(request.sign) in (engine, report, *map(real_path, named_cache(request))):
             raise InputError(f"{request.sign} is the key to sign with", "Choose another output path with -o.")
 
 
@@ -73,7 +75,7 @@ def protect_data(model: OnnxModel, *outputs: Path) -> None:
     """Raises InputError where an output would overwrite the model's external data."""
     data = {real_path(path) for path in model.external_files}
     for path in outputs:
-        if real_path(path) in data:
+        if data and real_path(path) in data:
             raise InputError(f"{path} holds weights of the model", "Choose another output path with -o.")
 
 
@@ -135,11 +137,15 @@ def identity(report: Mapping[str, Any]) -> dict[str, Any]:
     return {**same, "plan": plan, "runtime": runtime, "model": report["model"]["sha256"]}
 
 
+def asked_identity(asked: BuildReport) -> dict[str, Any]:
+    """Returns the `identity` of a report that has no result yet, as it is read from JSON."""
+    told = {"schema": asked.schema, "trtconv": asked.trtconv, "source": asked.source, "plan": asked.plan.to_json()}
+    found: dict[str, Any] = json.loads(json.dumps({**told, "runtime": asked.runtime, "model": asked.model}))
+    return identity(found)
+
+
 def up_to_date(request: BuildRequest, asked: BuildReport) -> BuildReport | None:
     """Returns a report of the engine that is there, if it was built from just this model, plan and runtime."""
-    if not request.engine_path.exists():
-        return None
-    new = json.loads(json.dumps(asked.to_json()))
     # Whatever a file that is no report of ours makes go wrong here means the same: build.
     try:
         # As make does: whoever touches a model wants it built.
@@ -149,7 +155,7 @@ def up_to_date(request: BuildRequest, asked: BuildReport) -> BuildReport | None:
         if CHECKSUM not in old:
             return None
         engine = sha256_of(request.engine_path)
-        if identity(old) != identity(new) or old["exit_code"] or old["engine"]["sha256"] != engine:
+        if identity(old) != asked_identity(asked) or old["exit_code"] or old["engine"]["sha256"] != engine:
             return None
         # Whoever signs vouches for it, and it may have been put there by anybody.
         if request.sign is not None and not signatures.is_signed_by(old, request.sign):

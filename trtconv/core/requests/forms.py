@@ -50,7 +50,7 @@ REPORT: dict[Any, Any] = {
     SIGNATURE: (str, type(None)),
 }
 """What the report of a build looks like, as far as anything is read from it; keys that are left out are not missed."""
-_DEEPEST = 50
+_HINT = "Build the engine again, with this version of trtconv."
 
 
 def fits(value: Any, form: Any) -> bool:
@@ -78,16 +78,24 @@ def read_report(data: bytes) -> dict[str, Any]:
     Raises:
         InputError: It is no JSON, has another form, or was changed.
     """
-    hint = "Build the engine again, with this version of trtconv."
     try:
-        document = json.loads(data)
-        if not fits(document, REPORT):
-            raise InputError("it is no report of a build, or was changed", hint)
-        said = document.get(CHECKSUM)
-        if said is not None and said != checksum(document):
-            raise InputError("it was changed after it was written", hint)
+        return checked_report(json.loads(data))
     except (ValueError, RecursionError) as error:
-        raise InputError(f"it is no JSON: {type(error).__name__}: {str(error)[:200]}", hint) from error
+        raise InputError(f"it is no JSON: {type(error).__name__}: {str(error)[:200]}", _HINT) from error
+
+
+def checked_report(document: Any) -> dict[str, Any]:
+    """Returns a JSON value that is the report of a build.
+
+    Raises:
+        InputError: It has another form, or was changed.
+        ValueError, RecursionError: It is no JSON value.
+    """
+    if not fits(document, REPORT):
+        raise InputError("it is no report of a build, or was changed", _HINT)
+    said = document.get(CHECKSUM)
+    if said is not None and said != checksum(document):
+        raise InputError("it was changed after it was written", _HINT)
     return dict(document)
 
 

@@ -179,11 +179,11 @@ class Farm:
             pure=True,
         )
         self._sent[key] = _Sent([(index, waiting)], choice, future)
-        # In the thread of Dask's that calls back: what it fetches comes while the last one is written.
-        future.add_done_callback(self._fetch)
+        # On Dask's own loop, without a thread between: what it fetches comes while the last one is written.
+        self._client.loop.add_callback(self._fetch, future)
 
-    def _fetch(self, future: Any) -> None:
-        self._done.put((future.key, self._outcome(future)))
+    async def _fetch(self, future: Any) -> None:
+        self._done.put((future.key, await self._outcome(future)))
         # Else scheduler and client keep the model until Python looks for cycles.
         future.release()
 
@@ -204,13 +204,13 @@ class Farm:
         for done in [each for each in self._written if each.done()]:
             yield self._written.pop(done), done.result()
 
-    def _outcome(self, future: Any) -> Outcome:
+    async def _outcome(self, future: Any) -> Outcome:
         """Returns the result and the engine that came back, or why nothing did."""
         import json
 
         distributed = dask()
         try:
-            text, engine = future.result(timeout=60)
+            engine, text = await future
             return json.loads(text), bytes(engine)
         except distributed.scheduler.KilledWorker as error:
             name = getattr(error.last_worker, "name", None) or getattr(error.last_worker, "address", "a worker")

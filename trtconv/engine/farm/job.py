@@ -81,7 +81,8 @@ class BuildJob:
             )
         folder = model.path.parent
         data = {file.relative_to(folder).as_posix(): _file(file) for file in model.external_files}
-        return cls(_file(model.path), data, to_settings(request, BuildRequest), version, then)
+        own = {"sha256": model.digest(alone=True), "bytes": model.path.stat().st_size}
+        return cls(own, data, to_settings(request, BuildRequest), version, then)
 
     @classmethod
     def read(cls, text: str | bytes) -> BuildJob:

@@ -15,14 +15,14 @@ from trtconv.core.files import atomic_write
 from trtconv.core.requests.build import BuildReport, BuildRequest
 from trtconv.core.requests.check import FailedRun
 from trtconv.core.requests.farm import AFTERWARDS
-from trtconv.core.requests.forms import CHECKSUM, fits, read_report
+from trtconv.core.requests.forms import CHECKSUM, checked_report, fits
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.core.text import clean
 from trtconv.engine.farm.job import BuildJob, contents
 from trtconv.engine.farm.store import Store, intact
 from trtconv.graph.model import OnnxModel
 from trtconv.pipeline.building import planned
-from trtconv.pipeline.outputs import identity, write_engine
+from trtconv.pipeline.outputs import asked_identity, identity, write_engine
 from trtconv.runtimes.tensorrt import Capabilities, EngineBlob, RuntimeInfo
 
 _ERROR = {"type": str, "message": str, "hint": str, "exit_code": int}
@@ -91,10 +91,10 @@ class Waiting:
     def _built(
         self, document: Mapping[str, Any], fetch: Callable[[str], bytes], worker: str | None
     ) -> BuildReport | FailedRun:
-        old = read_report(json.dumps(document["report"]).encode())
+        old = checked_report(document["report"])
         asked = as_told(self.request, self.model, old)
         known = self.job.version in (None, old["runtime"]["version"])
-        if CHECKSUM not in old or not known or identity(old) != identity(json.loads(json.dumps(asked.to_json()))):
+        if CHECKSUM not in old or not known or identity(old) != asked_identity(asked):
             raise InputError(f"what came back for {self.request.model} is of another build", _HINT)
         then = {kind: found for kind, found in document["then"].items() if kind in AFTERWARDS}
         code = next(

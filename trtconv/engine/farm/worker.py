@@ -35,8 +35,10 @@ class Workbench(NamedTuple):
     store: Store | None
 
 
-def do_job(text: str, files: dict[str, bytes], stored: bool) -> tuple[str, bytes]:
-    """Is the task that Dask brings here: does a job, and returns the result as JSON and the engine.
+def do_job(text: str, files: dict[str, bytes], stored: bool) -> tuple[bytes, str]:
+    """Is the task that Dask brings here: does a job, and returns the engine and the result as JSON.
+
+    Dask copies the engine once less where it comes first.
 
     Args:
         text: The job as JSON.
@@ -64,7 +66,7 @@ def do_job(text: str, files: dict[str, bytes], stored: bool) -> tuple[str, bytes
     if bench.store is not None and document["error"] is None:
         keep(bench.store, document, engine)
         engine = b"" if stored else engine
-    return json.dumps(document), engine
+    return engine, json.dumps(document)
 
 
 def keep(store: Store, document: dict[str, Any], engine: bytes) -> None:
