@@ -20,9 +20,12 @@ _QUIET = {
     "distributed.worker.http.routes": [],
     "distributed.comm.timeouts.connect": "5s",
     "distributed.admin.low-level-log-length": 10,
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.tick.interval": "1s",
 }
 """What of Dask's configuration is ours to say: a worker that dies is not followed by a second one, and no web server
-tells strangers what is built. Its logs keep messages whole, and each of ours holds a model."""
+tells strangers what is built. Its logs keep messages whole, and each of ours holds a model. Its profiles, which nobody
+looks at, wake a worker that is to measure kernels a hundred times a second."""
 
 
 def dask() -> Any:

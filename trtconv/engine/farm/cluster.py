@@ -37,7 +37,7 @@ _WRITERS = 4
 """Threads that write engines: most of a write is waiting for the disk."""
 
 
-Outcome = tuple[Any, bytes] | str
+Outcome = tuple[Any, memoryview] | str
 """The result of a job and its engine, or why nothing came back."""
 
 
@@ -211,7 +211,7 @@ class Farm:
         distributed = dask()
         try:
             engine, text = await future
-            return json.loads(text), bytes(engine)
+            return json.loads(text), memoryview(engine).cast("B")
         except distributed.scheduler.KilledWorker as error:
             name = getattr(error.last_worker, "name", None) or getattr(error.last_worker, "address", "a worker")
             return f"the worker {clean(str(name))} died while it built this; it is not tried on another one"
@@ -231,10 +231,10 @@ class Farm:
         except TrtconvError as error:
             return dataclasses.replace(failed_run(waiting.request, error), worker=_worker(document))
 
-    def _out_of_store(self, sha: str) -> bytes:
+    def _out_of_store(self, sha: str) -> memoryview:
         if self._store is None:
             raise InputError("the engine did not come back", "Build it again.")
-        return self._store.get(sha)
+        return memoryview(self._store.get(sha))
 
     def _give_up(self, machines: Sequence[Machine]) -> Generator[tuple[int, Result], None, None]:
         """Fails the jobs that nobody is left for: Dask would have them wait for ever."""

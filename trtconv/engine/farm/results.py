@@ -57,7 +57,9 @@ class Waiting:
         """Returns what stands for a build that came to nothing, with exit code 1."""
         return FailedRun(str(self.request.model), str(self.request.target or "auto"), kind, message, hint, 1, worker)
 
-    def take(self, document: Any, fetch: Callable[[str], bytes], worker: str | None) -> BuildReport | FailedRun:
+    def take(
+        self, document: Any, fetch: Callable[[str], bytes | memoryview], worker: str | None
+    ) -> BuildReport | FailedRun:
         """Writes the engine, its report and what was measured, each whole or not at all.
 
         Args:
@@ -89,7 +91,7 @@ class Waiting:
         return dataclasses.replace(self.failed(error["message"], hint, worker, clean(error["type"])), exit_code=code)
 
     def _built(
-        self, document: Mapping[str, Any], fetch: Callable[[str], bytes], worker: str | None
+        self, document: Mapping[str, Any], fetch: Callable[[str], bytes | memoryview], worker: str | None
     ) -> BuildReport | FailedRun:
         old = checked_report(document["report"])
         asked = as_told(self.request, self.model, old)

@@ -7,11 +7,12 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from trtconv.core.errors import InputError
 from trtconv.core.files import atomic_write, read_plain
 
+Bytes = TypeVar("Bytes", bound="bytes | memoryview")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _RESULT = ".result.json"
 
@@ -88,7 +89,7 @@ class Store:
             raise InputError(f"{path} cannot be read: {error.strerror or error}", "Copy the whole folder.") from error
 
 
-def intact(data: bytes, sha: str, origin: str) -> bytes:
+def intact(data: Bytes, sha: str, origin: str) -> Bytes:
     """Returns data that came from elsewhere.
 
     Raises:
