@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import linecache
+import math
 import re
+import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -17,6 +19,12 @@ from trtconv.exporter.source_line import is_users, short_path
 
 _CONTRADICTION = -1
 """Stands among the violated guards where the sizes cannot be told apart by the program's symbols."""
+
+
+_SEVERAL = 2
+"""The smallest size that is like any larger one."""
+_PRINTED = types.SimpleNamespace(sym_float=float)
+"""What torch prints of its own into a guard."""
 
 
 @frozen
@@ -104,7 +112,25 @@ def guards_of(program: torch.export.ExportedProgram) -> Guards:
         text = _python(each.expr)
         if text is not None and text not in found:
             found[text] = Guard(text, _compiled(text), _line(each.sloc))
+    for expression, traced in _computed_sizes(program).items():
+        text = _python(expression)
+        if text is not None:
+            asked = f"min({text}, {_SEVERAL}) == {traced}"
+            found[asked] = Guard(asked, _compiled(asked), None)
     return Guards(inputs, tuple(found.values()))
+
+
+def _computed_sizes(program: torch.export.ExportedProgram) -> dict[Any, int]:
+    """Returns the sizes of tensors that a program computes of its inputs' sizes, and what they are in the trace.
+
+    They are expressions; all above one are alike. A size of 1 broadcasts and one of 0 has no elements, and torch does
+    not say that it took a size for neither.
+    """
+    values = (node.meta.get("val") for node in program.graph.nodes)
+    tensors = (each for value in values for each in (value if isinstance(value, tuple | list) else (value,)))
+    sizes = (size for each in tensors if isinstance(each, torch.Tensor) for size in each.shape)
+    computed = {s.node.expr: s.node.hint for s in sizes if constant(s) is None and not s.node.expr.is_Symbol}
+    return {each: _SEVERAL if hint is None else min(int(hint), _SEVERAL) for each, hint in computed.items()}
 
 
 def _is_input(program: torch.export.ExportedProgram, node: Any) -> bool:
@@ -122,7 +148,7 @@ def _python(expression: Any) -> str | None:
 
 def _compiled(text: str) -> Callable[[Mapping[str, int]], bool]:
     code = compile(text, "guard", "eval")
-    scope = {"__builtins__": {}, "math": __import__("math"), "max": max, "min": min, "abs": abs, "int": int}
+    scope = {"__builtins__": {}, "math": math, "max": max, "min": min, "abs": abs, "int": int, "torch": _PRINTED}
 
     def holds(values: Mapping[str, int]) -> bool:
         try:

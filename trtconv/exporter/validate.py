@@ -11,6 +11,7 @@ from typing import Any
 from unittest import mock
 
 import torch
+from torch.fx.experimental import _config
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from trtconv.core.frozen import frozen
@@ -80,9 +81,9 @@ def export_program(
         skipping = WithoutFakeQuantize() if shapes_only else contextlib.nullcontext()
         sizing = computed_output_sizes(operator=True)
         with _limited(seconds), restored(subject.module), masks_unseen(), skipping, AdaptivePooling(), sizing as sized:
-            program = torch.export.export(
-                subject.module, example, dynamic_shapes=_dynamic_shapes(subject, axes, rules), strict=False
-            )
+            shapes = _dynamic_shapes(subject, axes, rules)
+            with _any_size():
+                program = torch.export.export(subject.module, example, dynamic_shapes=shapes, strict=False)
         subject.sized = subject.sized if shapes_only else sized.count
     except _OutOfTime:
         return Objection("time", f"torch.export took more than {seconds:.0f} s of processor time")
@@ -90,6 +91,17 @@ def export_program(
         return _objection(failure)
     found = Validated(program, guards_of(program))
     return _specialized(found, axes, rules) or found
+
+
+def _any_size() -> contextlib.AbstractContextManager[Any]:
+    """Has torch not ask of every size that it meets whether it is 0 or 1, as torch.onnx.export does too.
+
+    Each answer is a guard, and every later question goes through all of them. `guards_of` asks for the sizes instead.
+    """
+    if not hasattr(_config, "backed_size_oblivious"):  # torch 2.6
+        return contextlib.nullcontext()
+    patched: contextlib.AbstractContextManager[Any] = _config.patch(backed_size_oblivious=True)
+    return patched
 
 
 @contextlib.contextmanager
