@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -27,20 +28,46 @@ DYNAMO_OPSET = 18
 def write_program(program: torch.export.ExportedProgram, subject: Subject, opset: int, folder: Path) -> Path:
     """Writes with the exporter over torch.export; weights go to a file beside, straight from torch's memory."""
     path = folder / "program.onnx"
-    written = torch.onnx.export(
-        program,
-        dynamo=True,
-        input_names=[each.name for each in subject.inputs],
-        output_names=list(subject.outputs),
-        opset_version=max(opset, DYNAMO_OPSET),
-        verbose=False,
-        custom_translation_table=translation(),
-    )
+    with _sources_unread():
+        written = torch.onnx.export(
+            program,
+            dynamo=True,
+            input_names=[each.name for each in subject.inputs],
+            output_names=list(subject.outputs),
+            opset_version=max(opset, DYNAMO_OPSET),
+            verbose=False,
+            custom_translation_table=translation(),
+        )
     assert written is not None
     if opset < DYNAMO_OPSET:
         _convert(written.model, opset)
     written.save(path, external_data=True)
     return path
+
+
+class _Unread:
+    """What onnxscript reads out of the source of an operator, read where more than its domain is asked for."""
+
+    def __init__(self, read: Callable[[Any], Any], function: Any) -> None:
+        self.domain = function.opset.domain
+        self._read = functools.partial(read, function)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._read(), name)
+
+
+@contextlib.contextmanager
+def _sources_unread() -> Iterator[None]:
+    """Keeps the exporter from parsing the source of every operator that it can write: it takes their domain only."""
+    from onnxscript import TracedOnnxFunction
+
+    parsed = vars(TracedOnnxFunction).get("function_ir")
+    if not isinstance(parsed, property) or parsed.fget is None:
+        yield
+        return
+    unread = property(functools.partial(_Unread, parsed.fget))
+    with mock.patch.object(TracedOnnxFunction, "function_ir", unread):
+        yield
 
 
 def _convert(model: Any, opset: int) -> None:
