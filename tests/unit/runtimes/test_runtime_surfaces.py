@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import gc
 import json
 import types
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -578,6 +580,15 @@ def test_rtx_refits_only_where_there_is_a_gpu(
     monkeypatch.setattr(network_module, "gpu_name", lambda: None)
     with pytest.raises(EnvironmentMissing, match="GPU"):
         build_with(Installed("rtx", fake_module(RTX, script)), options)
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_a_process_that_ends_with_its_result_keeps_the_last_network(script: Script, keeps: bool) -> None:
+    adapter = Installed("rtx", fake_module(RTX, script), keeps)
+    first, second = (weakref.ref(adapter.parse(two_nodes(), Path("model.onnx"))) for _ in range(2))
+    gc.collect()
+    assert first() is None
+    assert (second() is not None) == keeps
 
 
 @pytest.fixture(params=[EIGHT, TEN, ELEVEN])

@@ -12,7 +12,7 @@ from trtconv.cli import options
 from trtconv.cli.commands.farming import build_on, farm_of
 from trtconv.cli.commands.many import ManyFlags, configured, each_of, for_target, whole
 from trtconv.cli.process import status
-from trtconv.cli.process.isolated import IsolatedCommand, follow_log
+from trtconv.cli.process.isolated import IsolatedCommand, own_tensorrt
 from trtconv.cli.process.outcome import Outcome
 from trtconv.cli.progress import show_progress
 from trtconv.cli.timing_folder import cache_folder, timing_folder
@@ -163,7 +163,7 @@ def _build_here(flags: ManyFlags, request: BuildRequest, page: str | None) -> Ou
     from trtconv import pipeline
     from trtconv.cli.formats import json, text
 
-    follow_log()
+    own_tensorrt()
     for path in (request.engine_path, request.report_path, *([] if page is None else [Path(page)])):
         status.announce(status.OUTPUT, str(path.absolute()))
     if page is not None:
@@ -224,7 +224,7 @@ def _quantize_and_build(
         raise InputError("--data goes with --precision int8 or auto", "Add it, or leave out --data.")
     if page is not None:
         _check_page(Path(page), request)
-    follow_log()
+    own_tensorrt()
     asked = QuantizeRequest(
         model=request.model,
         output=with_ending(request.engine_path, ".int8.onnx"),

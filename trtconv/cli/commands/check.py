@@ -10,7 +10,7 @@ import click
 
 from trtconv.cli import options
 from trtconv.cli.commands.many import CI_FORMATS, ManyFlags, check_all, ci_format, configured, each_of, for_target
-from trtconv.cli.process.isolated import IsolatedCommand, follow_log
+from trtconv.cli.process.isolated import IsolatedCommand, own_tensorrt
 from trtconv.cli.process.outcome import FailedWithResult, Outcome
 from trtconv.cli.progress import show_progress
 from trtconv.core.errors import TrtconvError
@@ -118,7 +118,7 @@ def command(asked: options.Asked[CheckRequest], models: tuple[str, ...], **many:
     (request,) = requests
     from trtconv import pipeline
 
-    follow_log()
+    own_tensorrt()
     try:
         with show_progress(flags.quiet) as progress:
             report = pipeline.check(request, progress)

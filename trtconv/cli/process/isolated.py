@@ -58,12 +58,13 @@ class IsolatedCommand(Command):
         return ctx.exit(watch(child, held, isolation.arguments, ctx.params))
 
 
-def follow_log() -> None:
-    """Has what TensorRT logs told to the process that watches, where there is one."""
+def own_tensorrt() -> None:
+    """Has TensorRT serve a process that does nothing else, where it is one: what it logs is told to who watches."""
     if status.is_watched():
         from trtconv.runtimes import tensorrt
 
         tensorrt.follow_log(lambda severity, text: status.announce(status.LOG, f"[{severity}] {text}"))
+        tensorrt.keep_network()
 
 
 def _fork() -> Child | None:

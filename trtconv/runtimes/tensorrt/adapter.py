@@ -50,17 +50,20 @@ class Installed:
     Args:
         family: "rtx" or "tensorrt".
         trt: The imported module.
+        keeps_network: Whether a network lives until the next one is parsed.
 
     Raises:
         TypeError: No builder can be made (pybind11's way to say that the C++ function returned null).
         RuntimeError: The same, in newer versions.
     """
 
-    def __init__(self, family: str, trt: Any) -> None:
+    def __init__(self, family: str, trt: Any, keeps_network: bool = False) -> None:
         self._trt = trt
         self._log = Log(trt)
         self._capabilities = probe(trt)
         self._family = family
+        self._keeps_network = keeps_network
+        self._kept: Network | None = None
         with self._log.session() as session:
             try:
                 self._builder = trt.Builder(self._log.logger)
@@ -96,9 +99,13 @@ class Installed:
         Raises:
             BuildFailed: The parser itself broke down.
         """
+        # There are never two at a time.
+        self._kept = None
         handles, issues = self._parse_once(model, path)
         if not issues:
-            return Network(self._trt, self._log, self._capabilities, handles)
+            network = Network(self._trt, self._log, self._capabilities, handles)
+            self._kept = network if self._keeps_network else None
+            return network
         return refusals.all_issues(model, issues, lambda variant: self._parse_once(variant, path)[1], self._knows)
 
     def _parse_once(self, model: bytes, path: Path) -> tuple[Handles, tuple[ParserIssue, ...]]:

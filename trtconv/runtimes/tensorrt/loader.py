@@ -14,6 +14,16 @@ from trtconv.runtimes.tensorrt.messages import clean
 
 # A stub package without its libraries, a library without its driver, a foreign package of the same name.
 _IMPORT_FAILURES = (ImportError, OSError, RuntimeError, AttributeError, TypeError)
+_keeps_network = False
+
+
+def keep_network() -> None:
+    """Has the last network that is parsed live as long as the process; for one that ends when it has its result.
+
+    To take a network apart takes a quarter of the time that it takes to parse it. Call it before the first `load`.
+    """
+    global _keeps_network
+    _keeps_network = True
 
 
 def available() -> tuple[RuntimeStatus, ...]:
@@ -89,7 +99,7 @@ def _try(family: str) -> tuple[RuntimeStatus, Runtime | None]:
         # The adapter needs TensorRT's own attributes in place, so it is imported only now.
         from trtconv.runtimes.tensorrt.adapter import Installed
 
-        runtime = Installed(family, trt)
+        runtime = Installed(family, trt, _keeps_network)
     except _IMPORT_FAILURES as error:
         why = clean(str(error)) or type(error).__name__
         return RuntimeStatus(family, True, _version(trt), False, why, install), None
