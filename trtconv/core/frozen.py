@@ -52,7 +52,7 @@ def frozen(cls: type[T]) -> type[T]:
         inside = ", ".join(f"{name}={getattr(self, name)!r}" for name in shown)
         return f"{self.__class__.__qualname__}({inside})"
 
-    made.__init__ = _init(fields)  # type: ignore[method-assign]
+    made.__init__ = _init(fields, getattr(made, "__post_init__", None))  # type: ignore[method-assign]
     for name, method in {"__eq__": equal, "__hash__": hashed, "__repr__": described}.items():
         # What a class defines itself stays.
         if name not in cls.__dict__ or (name == "__hash__" and cls.__dict__[name] is None):
@@ -62,8 +62,13 @@ def frozen(cls: type[T]) -> type[T]:
     return made
 
 
-def _init(fields: tuple[dataclasses.Field[Any], ...]) -> Callable[..., None]:
-    """Returns the `__init__` of a class with these fields, which takes them as one of `dataclasses` does."""
+def _init(fields: tuple[dataclasses.Field[Any], ...], finish: Callable[[Any], None] | None) -> Callable[..., None]:
+    """Returns the `__init__` of a class, which takes its fields as one that `dataclasses` makes does.
+
+    Args:
+        fields: The fields.
+        finish: The class's `__post_init__`, if it has one.
+    """
     missing = dataclasses.MISSING
     names = dict.fromkeys(field.name for field in fields).keys()
     ordered = [field.name for field in fields if not field.kw_only]
@@ -72,17 +77,21 @@ def _init(fields: tuple[dataclasses.Field[Any], ...]) -> Callable[..., None]:
 
     def init(self: Any, /, *values: Any, **named: Any) -> None:
         held = self.__dict__
-        held.update(defaults)
-        held.update(zip(ordered, values, strict=False))
-        held.update(named)
-        for name, make in factories:
-            if name not in held:
-                held[name] = make()
-        if held.keys() != names or len(values) > len(ordered) or not named.keys().isdisjoint(ordered[: len(values)]):
-            given = f"{len(values)} values and {', '.join(named) or 'no names'}"
-            raise TypeError(f"{type(self).__qualname__} has the fields {', '.join(names)}, and was given {given}")
-        if hasattr(self, "__post_init__"):
-            self.__post_init__()
+        if len(values) == len(names) == len(ordered) and not named:
+            held.update(zip(ordered, values, strict=True))
+        else:
+            held.update(defaults)
+            held.update(zip(ordered, values, strict=False))
+            held.update(named)
+            for name, make in factories:
+                if name not in held:
+                    held[name] = make()
+            twice = not named.keys().isdisjoint(ordered[: len(values)])
+            if held.keys() != names or len(values) > len(ordered) or twice:
+                given = f"{len(values)} values and {', '.join(named) or 'no names'}"
+                raise TypeError(f"{type(self).__qualname__} has the fields {', '.join(names)}, and was given {given}")
+        if finish is not None:
+            finish(self)
 
     return init
 

@@ -168,6 +168,8 @@ class Scope:
 def python_line(node: onnx.NodeProto) -> str:
     """Returns the line of the user's own Python that a node was exported from, "unet.py:12", or an empty string."""
     entries = getattr(node, "metadata_props", ())
+    if not entries:
+        return ""
     known = next((entry.value for entry in entries if entry.key == SOURCE_KEY), "")
     if _SOURCE.fullmatch(known):
         return known

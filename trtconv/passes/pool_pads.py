@@ -7,6 +7,7 @@ import onnx_graphsurgeon as gs
 from trtconv.core.target import Target
 from trtconv.graph.editor import Field
 from trtconv.graph.pooling import axes_of_pool, can_exceed
+from trtconv.graph.scope import Scope
 from trtconv.passes.base import NodePass, Refusal
 
 
@@ -18,8 +19,11 @@ class WritePoolPads(NodePass):
     ops = frozenset({"AveragePool", "LpPool", "MaxPool"})
     looks_around = False
 
+    def concerns(self, scope: Scope, index: int, target: Target) -> bool:
+        return any(a.name == "ceil_mode" and a.i == 1 for a in scope.columns.attributes[index])
+
     def visit(self, field: Field, node: gs.Node, target: Target) -> str | Refusal | None:
-        if node.attrs.get("ceil_mode") != 1 or not can_exceed(node.attrs):
+        if not can_exceed(node.attrs):
             return None
         shape = field.shape(node.inputs[0])
         if shape is None or len(shape) != len(node.attrs["kernel_shape"]) + 2:

@@ -7,7 +7,7 @@ import onnx
 from trtconv.core.target import Target
 from trtconv.graph.pooling import axes_of_pool, can_exceed
 from trtconv.graph.scope import Scope
-from trtconv.rules.operator import OperatorRule
+from trtconv.rules.operator import OperatorRule, attribute
 
 
 class PoolBeyondInput(OperatorRule):
@@ -41,8 +41,10 @@ class PoolBeyondInput(OperatorRule):
     ops = ("AveragePool", "LpPool", "MaxPool")
 
     def fault(self, scope: Scope, node: onnx.NodeProto, target: Target) -> str | None:
+        if attribute(node, "ceil_mode") != 1:
+            return None
         attributes = {each.name: onnx.helper.get_attribute_value(each) for each in node.attribute}
-        if attributes.get("ceil_mode") != 1 or not can_exceed(attributes):
+        if not can_exceed(attributes):
             return None
         shape = scope.shape(node.input[0])
         if shape is None or len(shape) != len(attributes["kernel_shape"]) + 2:

@@ -30,7 +30,7 @@ INTERRUPTED = 130
 TERMINATED = 143
 CHECK_SECONDS, CHECK_MEGABYTES = 15.0, 1500.0
 """What ONNX's checker may take over a model that something else has failed on."""
-COLLECT_EVERY = 200_000
+COLLECT_EVERY = 1_000_000
 """Objects that the process makes between two searches for cycles; Python's own 700 makes large models superlinear."""
 
 
