@@ -94,8 +94,8 @@ def _collect_graph_texts(graph: onnx.GraphProto, columns: Columns, texts: list[s
         texts += [dim.dim_param for dim in value.type.tensor_type.shape.dim]
     for tensor in graph.initializer:
         texts.append(tensor.name)
-        for entry in tensor.external_data:
-            texts += [entry.key, entry.value]
+        if entries := tensor.external_data:
+            texts += itertools.chain.from_iterable((entry.key, entry.value) for entry in entries)
     _collect_node_texts(columns, texts)
 
 
@@ -105,7 +105,8 @@ def _collect_node_texts(columns: Columns, texts: list[str]) -> None:
     texts += [attribute.name for attributes in columns.attributes for attribute in attributes]
     # Older versions of onnx have none.
     if columns.nodes and hasattr(columns.nodes[0], "metadata_props"):
-        entries = [entry for node in columns.nodes for entry in node.metadata_props]
+        # Most have no entries, which is seen in a fifth of the time that it takes to find none.
+        entries = [entry for node in columns.nodes if (found := node.metadata_props) for entry in found]
         texts += itertools.chain.from_iterable((entry.key, entry.value) for entry in entries)
     for _, _, body in columns.bodies():
         _collect_graph_texts(body, Columns(body.node), texts)
@@ -170,7 +171,8 @@ def _value_faults(graph: onnx.GraphProto) -> Iterator[str]:
         bits = BITS.get(tensor.data_type)
         # Nearly all tensors end here: plain bytes, as many as there should be.
         if bits is not None and not tensor.data_location and tensor.HasField("raw_data"):
-            dims = tensor.dims
+            # A list is looked through twice in less time than the protobuf once.
+            dims = tensor.dims[:]
             if len(tensor.raw_data) * 8 == math.prod(dims) * bits and min(dims, default=0) >= 0:
                 continue
         yield from tensor_faults(tensor)

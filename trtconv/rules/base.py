@@ -78,10 +78,14 @@ class ModelView:
         """Sizes that an exporter wrote into the model as constants."""
         return baked_in(self.model)
 
-    @functools.cached_property
+    @property
     def deconvs(self) -> tuple[Deconv, ...]:
-        """Every ConvTranspose, in every graph."""
-        return tuple(Deconv(scope, index) for scope, index, _ in self.model.nodes("ConvTranspose"))
+        """Every ConvTranspose, in every graph; for all views of a model, until it changes."""
+        derived = self.model.whole.derived
+        if "deconvs" not in derived:
+            derived["deconvs"] = tuple(Deconv(scope, index) for scope, index, _ in self.model.nodes("ConvTranspose"))
+        found: tuple[Deconv, ...] = derived["deconvs"]
+        return found
 
     @functools.cached_property
     def linears(self) -> tuple[Linear, ...]:
