@@ -70,6 +70,8 @@ import os, sys
 sys.path[:] = {path!r}
 # ONNX Runtime would write a file of its own where temporary files go.
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+# NumPy's matrix library takes 40 MB a core as it is imported, which alone is beyond the limit on a large machine.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import importlib.util
 spec = importlib.util.spec_from_file_location("trtconv", {init!r}, submodule_search_locations=[{package!r}])
 sys.modules["trtconv"] = trtconv = importlib.util.module_from_spec(spec)

@@ -70,6 +70,13 @@ def native_greedy(argument: Any, tell: Tell) -> Any:
     os.abort()
 
 
+def threads(argument: Any, tell: Tell) -> Any:
+    import numpy as np
+
+    assert float((np.ones((300, 300)) @ np.ones((300, 300))).sum()) == 300.0**3
+    return len(list(Path("/proc/self/task").iterdir()))
+
+
 class Counter:
     def __init__(self) -> None:
         self.calls = 0
@@ -94,6 +101,12 @@ def test_it_returns_and_tells() -> None:
     assert call(f"{HERE}:doubled", [1, "a"], 30, heard.append) == [1, "a", 1, "a"]
     assert [each["event"] for each in heard] == ["half"]
     assert heard[0]["pid"] != os.getpid()
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="the system does not list threads")
+def test_numpy_starts_no_thread_a_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    assert call(f"{HERE}:threads", None, 30) == 2, "the one that works, and the one that hears the caller"
 
 
 def test_it_raises_what_the_function_raises() -> None:

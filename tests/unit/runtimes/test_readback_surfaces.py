@@ -162,6 +162,21 @@ def test_permutations_end_with_the_rank(name: str) -> None:
     np.testing.assert_array_equal(ran(name, "SHUFFLE", "IShuffleLayer", [x], (6, 1), **asked), expected)
 
 
+class Unranked:
+    """`Dims` whose rank is not known, as TensorRT 8.6 returns them where an input says the shape."""
+
+    def __len__(self) -> int:
+        return -1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_shapes_of_unknown_rank_are_left_to_the_input_that_says_them(name: str) -> None:
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    asked = {"first_transpose": range(8), "reshape_dims": Unranked(), "second_transpose": range(8)}
+    got = ran(name, "SHUFFLE", "IShuffleLayer", [x, np.array([3, 2])], (3, 2), zero_is_placeholder=False, **asked)
+    np.testing.assert_array_equal(got, x.reshape(3, 2))
+
+
 def test_a_kind_that_is_not_known_is_named() -> None:
     trt = fake_module(NAMES[0])
     x = np.ones((1, 2), np.float32)

@@ -110,8 +110,11 @@ class _Reader:
             return self.tensors[self.number(value)]
         if hasattr(value, "name"):
             return enum_name(value)
-        # By index, as `sizes_of` does.
-        held = [value[i] for i in range(len(value))]
+        try:
+            # By index, as `sizes_of` does.
+            held = [value[i] for i in range(len(value))]
+        except ValueError:  # `Dims` of unknown rank, as TensorRT 8.6 hands them out: their length is -1.
+            return None
         return tuple([each if isinstance(each, float) else int(each) for each in held])
 
     def _group(self, value: Any) -> int:
