@@ -95,7 +95,7 @@ def main(arguments: list[str] | None = None) -> int:
         return serve(lambda: Work(options.serve).do)
     started = time.monotonic()
     # What tells most comes first: there may not be time for all.
-    jobs = sorted(prepare(options.again), key=lambda job: (job.section != "networks", "/ort" in job.name))
+    jobs = sorted(prepare(options.again), key=lambda job: (job.name.endswith("/ort-sym"), job.section != "networks"))
     print(f"{len(jobs)} engines, models in {FOLDER} ({time.monotonic() - started:.0f} s)", flush=True)
     if options.prepare:
         return 0

@@ -35,7 +35,7 @@ from trtconv.pipeline.outputs import (
 )
 from trtconv.pipeline.parse import build_in_thread, fails, findings_of, parse_model
 from trtconv.pipeline.prepare import chosen_passes, prepare
-from trtconv.pipeline.profiles import Sized, settle
+from trtconv.pipeline.profiles import Sized, affordable, settle, told_level
 from trtconv.pipeline.proving import NetworkProof, ProofSubject
 from trtconv.precision import casts
 from trtconv.runtimes import tensorrt
@@ -231,7 +231,11 @@ class _Work:
         self.findings = [*sized.milder(self.findings), *sized.findings]
         self.told |= {
             "lattice": sized.lattice.to_json() if sized.lattice.dims else None,
-            "notes": (*map(str, self.told.get("tuned", ())), *sized.notes),
+            "notes": (
+                *map(str, self.told.get("tuned", ())),
+                *sized.notes,
+                *told_level(self.plan, self.engine.info.capabilities),
+            ),
         }
         return sized
 
@@ -306,7 +310,7 @@ def _builder_plan(plan: BuildPlan, request: BuildRequest, engine: Runtime) -> Bu
     flags = engine.info.capabilities.builder_precision_flags
     cache = _timing_cache(request, engine.info)
     typed = plan if flags else dataclasses.replace(plan, precision="as-is", node_precisions={})
-    return dataclasses.replace(typed, timing_cache=cache)
+    return dataclasses.replace(affordable(typed, engine.info.capabilities), timing_cache=cache)
 
 
 def _timing_cache(request: BuildRequest, info: RuntimeInfo) -> Path | None:

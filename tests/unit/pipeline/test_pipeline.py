@@ -612,6 +612,29 @@ class TestCast:
             assert plan.options == options
             assert plan.timing_cache == tmp_path / (name or "tensorrt-8.6.0-NVIDIA-H100-80GB.timing")
 
+    @pytest.mark.parametrize(
+        ("asked", "split", "measures", "level"),
+        [
+            (None, "auto", True, 2),
+            (3, "auto", True, 3),
+            (None, "auto", False, None),
+            (None, "4", True, None),
+            (None, None, True, None),
+        ],
+    )
+    def test_many_profiles_of_split_auto_take_a_quicker_search(
+        self, use: Use, model: Path, asked: int | None, split: str | None, measures: bool, level: int | None
+    ) -> None:
+        capabilities = dataclasses.replace(TENSORRT_8, timing_cache=measures)
+        fake = use(FakeRuntime(capabilities=capabilities, family="tensorrt", version="8.6.0"))
+        options = BuilderOptions(optimization_level=asked)
+        report = build(model, dims=dict.fromkeys(DIMS, Range(8, 64, 64)), split=split, options=options)
+        (plan,) = fake.network.built
+        assert len(plan.profiles) == (4 if split else 1)
+        assert plan.options.optimization_level == level
+        assert report.plan.options == options, "what was asked is told, and decides what is up to date"
+        assert any("--optimization-level 3" in note for note in report.notes) == (level == 2)
+
     def test_another_option_builds_again_another_cache_does_not(self, use: Use, model: Path, tmp_path: Path) -> None:
         build(model)
         assert build(model, timing_folder=tmp_path).up_to_date
