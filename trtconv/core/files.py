@@ -142,7 +142,8 @@ class _Part(contextlib.AbstractContextManager["_Part"]):
         self._path = real_path(path)
         folder, begin = self._path.parent, _beginning(self._path)
         with _told_as_unwritable(path):
-            folder.mkdir(parents=True, exist_ok=True)
+            if not folder.is_dir():
+                folder.mkdir(parents=True, exist_ok=True)
             _remove_abandoned(self._path)
             # The number says who may remove it: a process that was killed cannot.
             name = folder / f"{begin}{os.getpid()}.{os.urandom(6).hex()}{_PART}"
