@@ -201,15 +201,18 @@ def test_whoever_is_killed_costs_no_more_than_what_it_was_at(farm: LocalFarm, tm
             (farm.folder / name).unlink()
     assert not (project / "a.rtx@card.engine").exists()
 
-    # A worker that is killed: one row fails, and is not tried anywhere else.
+    # A worker that is killed: one row fails, and is not tried anywhere else; what waited behind it is.
+    (project / "trtconv.toml").write_text(config)
     with start_client(project, farm) as client:
         until(farm.folder / "begun")
+        farm.worker("spare", "--gpu", "card")
         farm.kill("slow")
         out, _ = client.communicate(timeout=SECONDS)
     found = json.loads(out)
-    assert (client.returncode, found["summary"]["up_to_date"], found["summary"]["failed"]) == (1, 2, 1)
+    assert (client.returncode, found["summary"]["up_to_date"], found["summary"]["failed"]) == (1, 1, 1)
     (failed,) = [run for run in found["runs"] if run["exit_code"]]
-    assert failed["target"] == "rtx@card"
+    assert (failed["model"]["path"], failed["target"]) == ("a.onnx", "rtx@card")
+    assert (project / "b.rtx@card.engine").exists()
     assert "the worker slow died" in failed["error"]["message"]
     assert not (project / "a.rtx@card.engine").exists()
 

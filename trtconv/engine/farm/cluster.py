@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import dataclasses
+import itertools
+import math
 import queue
 import time
 from collections import deque
@@ -27,8 +29,14 @@ from trtconv.pipeline.batch import Request, Result, failed_run
 
 MOST_BYTES_INSIDE = 64 << 20
 """Files of a job up to this size travel with it; larger ones lie in the store."""
-AHEAD = 2
-"""Jobs a worker that are sent before one is done: one that is at work, and the next. Memory does not grow with more."""
+AHEAD, MOST_AHEAD = 2, 8
+"""Jobs a worker that are sent before one is done: one that is at work, and the next; more of those that take no longer
+than their way does. Memory does not grow with more."""
+_WAY_SECONDS = 0.2
+_PACED = 8
+"""How many of the last jobs tell how long one takes."""
+_TOLD_SECONDS = 0.5
+"""How long Dask may take to tell of all the jobs that a worker had, once it told of one."""
 _LOOK_SECONDS = 2.0
 _GRACE_SECONDS = 10.0
 """How long a job may wait for a worker where the last one is gone."""
@@ -37,14 +45,23 @@ _WRITERS = 4
 """Threads that write engines: most of a write is waiting for the disk."""
 
 
-Outcome = tuple[Any, memoryview] | str
+@dataclasses.dataclass
+class _Killed:
+    """What became of a job whose worker died."""
+
+    address: str
+    name: str
+
+
+Outcome = tuple[Any, memoryview] | str | _Killed
 """The result of a job and its engine, or why nothing came back."""
 
 
 @dataclasses.dataclass
 class _Sent:
-    """A job on its way, for one request or more that ask the same."""
+    """A job on its way, for one request or more that ask the same; the number says in which order they were sent."""
 
+    number: int
     asking: list[tuple[int, Waiting]]
     choice: Choice
     future: Any
@@ -76,6 +93,8 @@ class Farm:
                 "Start one: trtconv farm scheduler ADDRESS; or check the address and the keys.",
             ) from error
         self._sent: dict[str, _Sent] = {}
+        self._numbers = itertools.count()
+        self._came: deque[float] = deque([-math.inf], maxlen=_PACED)
         self._done: queue.SimpleQueue[tuple[str, Outcome]] = queue.SimpleQueue()
         self._writers = ThreadPoolExecutor(_WRITERS)
         self._written: dict[Future[Result], int] = {}
@@ -111,7 +130,7 @@ class Farm:
         looked = time.monotonic()
         try:
             while waiting or self._sent or self._written:
-                while waiting and len(self._sent) < AHEAD * max(1, len(machines)):
+                while waiting and len(self._sent) < self._most_sent(max(1, len(machines))):
                     index, request = waiting.popleft()
                     result = self._start(index, request, choices[request.target])
                     if result is not None:
@@ -123,6 +142,11 @@ class Farm:
                     yield from self._give_up(machines)
         finally:
             self.close()
+
+    def _most_sent(self, workers: int) -> int:
+        """Returns how many jobs may be on their way: each message of Dask's is then of several small ones."""
+        pace = max(1e-6, (time.monotonic() - self._came[0]) / len(self._came))
+        return max(AHEAD * workers, min(MOST_AHEAD * workers, int(_WAY_SECONDS / pace)))
 
     def _start(self, index: int, request: BuildRequest, choice: Choice | None) -> Result | None:
         """Sends a job; returns the result where there is one already."""
@@ -177,8 +201,10 @@ class Farm:
             resources={choice.resource: 1},
             retries=0,
             pure=True,
+            # In the order in which they are sent.
+            fifo_timeout=0,
         )
-        self._sent[key] = _Sent([(index, waiting)], choice, future)
+        self._sent[key] = _Sent(next(self._numbers), [(index, waiting)], choice, future)
         # On Dask's own loop, without a thread between: what it fetches comes while the last one is written.
         self._client.loop.add_callback(self._fetch, future)
 
@@ -191,11 +217,41 @@ class Farm:
         """Waits a moment for a result, and has it written."""
         with contextlib.suppress(queue.Empty):
             key, outcome = self._done.get(timeout=0.5 if self._sent else 0.0)
-            sent = self._sent.pop(key, None)
-            for index, waiting in sent.asking if sent is not None else ():
-                # With the budget of this thread.
-                run = contextvars.copy_context().run
-                self._written[self._writers.submit(run, self._take, waiting, outcome)] = index
+            self._came.append(time.monotonic())
+            if isinstance(outcome, _Killed):
+                self._bury(key, outcome)
+            else:
+                self._write(key, outcome)
+
+    def _write(self, key: str, outcome: Outcome) -> None:
+        sent = self._sent.pop(key, None)
+        for index, waiting in sent.asking if sent is not None else ():
+            # With the budget of this thread.
+            run = contextvars.copy_context().run
+            self._written[self._writers.submit(run, self._take, waiting, outcome)] = index
+
+    def _bury(self, key: str, killed: _Killed) -> None:
+        """Of the jobs that a dead worker had, sends those again that it had not begun: it takes them as they came."""
+        others, lost, until = [], {key}, time.monotonic() + _TOLD_SECONDS
+        with contextlib.suppress(queue.Empty):
+            while True:
+                each = self._done.get(timeout=max(0.0, until - time.monotonic()))
+                if each[1] == killed:
+                    lost.add(each[0])
+                else:
+                    others.append(each)
+        for each in others:
+            self._done.put(each)
+        begun, *rest = sorted(lost & self._sent.keys(), key=lambda each: self._sent[each].number) or [key]
+        self._write(begun, f"the worker {killed.name} died while it built this; it is not tried on another one")
+        for again in rest:
+            sent = self._sent.pop(again)
+            for index, waiting in sent.asking:
+                try:
+                    self._send(index, waiting, sent.choice)
+                except (TrtconvError, OSError) as error:
+                    why = f"it could not be sent again: {clean(str(error))}"
+                    self._written[self._writers.submit(waiting.failed, why)] = index
 
     def _finish(self) -> Generator[tuple[int, Result], None, None]:
         """Yields what was written; waits for it where there is nothing else to do, or too much waits to be written."""
@@ -213,15 +269,15 @@ class Farm:
             engine, text = await future
             return json.loads(text), memoryview(engine).cast("B")
         except distributed.scheduler.KilledWorker as error:
-            name = getattr(error.last_worker, "name", None) or getattr(error.last_worker, "address", "a worker")
-            return f"the worker {clean(str(name))} died while it built this; it is not tried on another one"
+            address = str(getattr(error.last_worker, "address", ""))
+            return _Killed(address, clean(str(getattr(error.last_worker, "name", None) or address or "that had it")))
         except Exception as error:
             # Whatever Dask, or a worker that is none of ours, makes of it: it is one job.
             return f"nothing came back from the farm: {clean(f'{type(error).__name__}: {error}')}"
 
     def _take(self, waiting: Waiting, outcome: Outcome) -> Result:
-        if isinstance(outcome, str):
-            return waiting.failed(outcome, "Build it again; where it happens again, build it by itself.")
+        if not isinstance(outcome, tuple):
+            return waiting.failed(str(outcome), "Build it again; where it happens again, build it by itself.")
         document, engine = outcome
         try:
             result = waiting.take(document, lambda sha: engine or self._out_of_store(sha), _worker(document))

@@ -25,7 +25,7 @@ from trtconv.core.requests.check import FailedRun
 from trtconv.core.requests.farm import FarmRequest
 from trtconv.core.target import Target
 from trtconv.engine.farm import cluster
-from trtconv.engine.farm.cluster import _WRITERS, AHEAD, Farm
+from trtconv.engine.farm.cluster import _WRITERS, AHEAD, MOST_AHEAD, Farm
 from trtconv.engine.farm.machines import Machine
 from trtconv.engine.farm.results import Waiting
 from trtconv.engine.farm.worker import OFFER
@@ -37,18 +37,24 @@ MACHINE = Machine((RuntimeInfo("rtx", "1.7.1", None, RTX),), cast_by={}, source=
 
 
 class FakeClient:
-    """What the farm asks of a client of Dask's; every job is done once it is sent."""
+    """What the farm asks of a client of Dask's; every job is done once it is sent.
 
-    def __init__(self, *_: object, **__: object) -> None:
+    Attributes:
+        sent: The names of the jobs.
+        killed: How many of the first had a worker that died.
+    """
+
+    def __init__(self) -> None:
         self.loop = self
         self.sent: list[str] = []
+        self.killed = 0
 
     def scheduler_info(self) -> dict[str, Any]:
         return {"workers": {"tcp://w": {"name": "w", OFFER: json.dumps(MACHINE.to_json())}}}
 
     def submit(self, _: Any, text: str, *__: object, key: str, **___: object) -> FakeFuture:
         self.sent.append(key)
-        return FakeFuture(key, text)
+        return FakeFuture(key, text, killed=len(self.sent) <= self.killed)
 
     def add_callback(self, function: Callable[..., Any], future: FakeFuture) -> None:
         asyncio.run(function(future))
@@ -60,15 +66,24 @@ class FakeClient:
         pass
 
 
+class KilledWorker(Exception):
+    """What Dask raises."""
+
+    last_worker = SimpleNamespace(address="tcp://w", name="slow")
+
+
 class FakeFuture:
     """A job that is done."""
 
-    def __init__(self, key: str, text: str) -> None:
+    def __init__(self, key: str, text: str, killed: bool) -> None:
         self.key = key
         self._text = text
+        self._killed = killed
 
     def __await__(self) -> Generator[None, None, tuple[memoryview, str]]:
         yield from ()
+        if self._killed:
+            raise KilledWorker
         return memoryview(b"engine"), self._text
 
     def done(self) -> bool:
@@ -84,7 +99,7 @@ def client(monkeypatch: pytest.MonkeyPatch) -> FakeClient:
     distributed = SimpleNamespace(
         Client=lambda *_, **__: made,
         Security=lambda **_: None,
-        scheduler=SimpleNamespace(KilledWorker=type("KilledWorker", (Exception,), {})),
+        scheduler=SimpleNamespace(KilledWorker=KilledWorker),
     )
     for module in (cluster, __import__("trtconv.engine.farm.addresses", fromlist=["dask"])):
         monkeypatch.setattr(module, "dask", lambda: distributed)
@@ -174,7 +189,7 @@ def test_what_waits_to_be_written_holds_back_what_is_sent(
             assert held.acquire(timeout=SECONDS)
         time.sleep(0.3)
         # Those at the writers, one that waits for one, and what may be ahead of it: not all models and engines.
-        assert len(client.sent) <= _WRITERS + 1 + AHEAD
+        assert len(client.sent) <= _WRITERS + 1 + MOST_AHEAD
     finally:
         go.set()
         building.join()
@@ -211,3 +226,32 @@ def test_a_writer_has_what_its_caller_has_set(
     finally:
         own.reset(token)
     assert seen == ["budget", "budget"]
+
+
+@pytest.mark.parametrize("killed", range(AHEAD + 1))
+def test_a_worker_that_dies_costs_the_job_that_it_was_at(
+    client: FakeClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed: int
+) -> None:
+    client.killed = killed
+    written_by(monkeypatch, lambda _: None)
+    found = dict(run(requests_in(tmp_path, 6)))
+    begun = 1 if killed else 0
+    assert [found[index].message for index in range(begun, 6)] == [f"written: {index}" for index in range(begun, 6)]
+    # Nobody else is given the first one; what waited behind it is sent again.
+    assert [client.sent.count(name) for name in dict.fromkeys(client.sent)] == [1] * begun + [2] * (killed - begun) + [
+        1
+    ] * (6 - max(killed, begun))
+    if killed:
+        assert found[0].message == "the worker slow died while it built this; it is not tried on another one"
+        assert found[0].exit_code == 1
+
+
+def test_more_of_what_is_quick_is_on_its_way(client: FakeClient) -> None:
+    farm = Farm(FarmRequest(on="tcp://127.0.0.1:1"))
+    now = time.monotonic()
+    assert farm._most_sent(3) == 3 * AHEAD
+    farm._came.extend([now] * 20)
+    assert farm._most_sent(3) == 3 * MOST_AHEAD
+    farm._came.extend([now - 60] * 20)
+    assert farm._most_sent(3) == 3 * AHEAD
+    farm.close()
