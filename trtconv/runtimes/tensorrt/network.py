@@ -73,9 +73,9 @@ class Network:
     @functools.cached_property
     def deconvolutions(self) -> tuple[DeconvLayer, ...]:
         """Every deconvolution, in order."""
-        # TensorRT's enumerations hash in half the time that it takes them to compare.
-        wanted = {self._trt.LayerType.DECONVOLUTION}
-        found = (layer for layer in self._layers() if layer.type in wanted)
+        # TensorRT's enumerations tell their number in a third of the time that it takes to compare or to hash them.
+        wanted = self._trt.LayerType.DECONVOLUTION.value
+        found = (layer for layer in self._layers() if layer.type.value == wanted)
         return tuple(layers.read_deconvolution(self._trt, layer) for layer in found)
 
     @functools.cached_property
