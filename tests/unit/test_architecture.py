@@ -95,7 +95,7 @@ DOORS = {
     "sympy": ["exporter/guards.py"],
     "ultralytics": ["exporter/libraries.py"],
     "safetensors": ["exporter/weights.py"],
-    "onnxscript": ["exporter/writers.py", "exporter/output_size.py"],
+    "onnxscript": ["exporter/writers.py", "exporter/output_size.py", "exporter/onnxscript_costs.py"],
     "tensorrt": ["runtimes/tensorrt/*"],
     "tensorrt_rtx": ["runtimes/tensorrt/*"],
     "importlib": [

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -14,6 +13,7 @@ import torch
 
 from trtconv.exporter.adaptive_pooling import AdaptivePooling
 from trtconv.exporter.causal_masks import masks_unseen
+from trtconv.exporter.onnxscript_costs import idle_work_left_out
 from trtconv.exporter.output_size import computed_output_sizes, translation
 from trtconv.exporter.request import Axes
 from trtconv.exporter.state import restored
@@ -28,7 +28,7 @@ DYNAMO_OPSET = 18
 def write_program(program: torch.export.ExportedProgram, subject: Subject, opset: int, folder: Path) -> Path:
     """Writes with the exporter over torch.export; weights go to a file beside, straight from torch's memory."""
     path = folder / "program.onnx"
-    with _sources_unread():
+    with idle_work_left_out():
         written = torch.onnx.export(
             program,
             dynamo=True,
@@ -43,31 +43,6 @@ def write_program(program: torch.export.ExportedProgram, subject: Subject, opset
         _convert(written.model, opset)
     written.save(path, external_data=True)
     return path
-
-
-class _Unread:
-    """What onnxscript reads out of the source of an operator, read where more than its domain is asked for."""
-
-    def __init__(self, read: Callable[[Any], Any], function: Any) -> None:
-        self.domain = function.opset.domain
-        self._read = functools.partial(read, function)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._read(), name)
-
-
-@contextlib.contextmanager
-def _sources_unread() -> Iterator[None]:
-    """Keeps the exporter from parsing the source of every operator that it can write: it takes their domain only."""
-    from onnxscript import TracedOnnxFunction
-
-    parsed = vars(TracedOnnxFunction).get("function_ir")
-    if not isinstance(parsed, property) or parsed.fget is None:
-        yield
-        return
-    unread = property(functools.partial(_Unread, parsed.fget))
-    with mock.patch.object(TracedOnnxFunction, "function_ir", unread):
-        yield
 
 
 def _convert(model: Any, opset: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ torch = pytest.importorskip("torch")
 import torch.nn.functional as F  # noqa: E402
 
 import trtconv  # noqa: E402
-from trtconv.exporter import writers  # noqa: E402
 from trtconv.exporter.inputs import InputDecl  # noqa: E402
 from trtconv.exporter.request import plan_axes  # noqa: E402
 from trtconv.exporter.sizes import find_rules  # noqa: E402
@@ -78,26 +76,3 @@ def test_what_squeezes_some_sizes_only_is_compared_there(tmp_path: Path) -> None
     assert any(16 <= run.inputs["x"][2] < 32 for run in report.proof.runs)
     assert report.exit_code == 0
     assert all(run.passes(report.proof.tolerance) for run in report.proof.runs)
-
-
-def test_what_is_left_unread_is_not_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    module, example = Branch().eval(), torch.zeros(1, 3, 64, 64)
-    options = trtconv.ExportOptions(check=False)
-    trtconv.export(module, {"x": example}, tmp_path / "unread.onnx", {"x": AXES}, {"height": (32, 96)}, options)
-    monkeypatch.setattr(writers, "_sources_unread", contextlib.nullcontext)
-    trtconv.export(module, {"x": example}, tmp_path / "read.onnx", {"x": AXES}, {"height": (32, 96)}, options)
-    assert (tmp_path / "unread.onnx").read_bytes() == (tmp_path / "read.onnx").read_bytes()
-
-
-def test_operators_are_read_where_more_than_their_domain_is_asked_for() -> None:
-    from onnxscript import TracedOnnxFunction, opset18
-
-    def double(x):
-        return opset18.Add(x, x)
-
-    operator = TracedOnnxFunction(opset18, double)
-    read = operator.function_ir
-    with writers._sources_unread():
-        unread = operator.function_ir
-        assert unread.domain == read.domain
-        assert unread.name == read.name == "double"
