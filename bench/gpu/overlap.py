@@ -18,6 +18,7 @@ FOLDER/gpu-overlap-8.6.json.
 from __future__ import annotations
 
 import argparse
+import datetime
 import importlib
 import json
 import sys
@@ -31,6 +32,8 @@ import numpy as np
 from children import Children, Row, serve
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
 ARCHIVE = ROOT / "bench" / "gpu" / ".quantized" / "overlap.tar.xz"
 NAME = "gpu-overlap-8.6.json"
 GEOMETRIES = ((1026, 1, 1024, 256, 400), (2050, 1, 2048, 512, 200), (514, 2, 512, 128, 800), (64, 1, 1024, 256, 400))
@@ -63,6 +66,8 @@ def stem(geometry: tuple[int, ...], way: str) -> str:
 def measure(options: argparse.Namespace) -> int:
     """Builds all engines, races those of each geometry and type, and prints a table."""
     started = time.monotonic()
+    from trtconv.runtimes.tensorrt.gpu import gpu_name
+
     options.out.mkdir(parents=True, exist_ok=True)
     rows: dict[str, Row] = {}
 
@@ -70,7 +75,8 @@ def measure(options: argparse.Namespace) -> int:
         for name in task["names"]:
             rows[name] = rows.get(name, {}) | row.get(name, row)
             print(f"{time.monotonic() - started:5.1f} s  {name:45} {rows[name]}", flush=True)
-        (options.out / NAME).write_text(json.dumps(rows, indent=1) + "\n")
+        document = {"date": datetime.date.today().isoformat(), "gpu": gpu_name(), "rows": rows}
+        (options.out / NAME).write_text(json.dumps(document, indent=1) + "\n")
 
     with (
         tempfile.TemporaryDirectory() as folder,

@@ -32,6 +32,8 @@ import onnx
 from device import Buffer, Stream
 from onnx import TensorProto, helper, numpy_helper
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
 import trtconv
 from trtconv.core.dims import Range
 

@@ -30,7 +30,7 @@ from trtconv.precision.quantize.budget import Spending, spend
 from trtconv.precision.quantize.calibrate import Statistics, calibrate, candidates
 from trtconv.precision.quantize.equalize import equalize, find_links, linked_tensors, sizes_by_channel
 from trtconv.precision.quantize.images import parse_preprocessing
-from trtconv.precision.quantize.layers import WeightedLayer, find_layers
+from trtconv.precision.quantize.layers import WeightedLayer, find_layers, slows_down
 from trtconv.precision.quantize.measure import Distance, Reference, worst
 from trtconv.precision.quantize.opset import with_channel_scales
 from trtconv.precision.quantize.placement import Placement, measured, place
@@ -84,6 +84,7 @@ def quantize(request: QuantizeRequest, progress: Progress | None = None) -> Quan
         skipped=done.skipped,
         quantized=_quantized(model, placement),
         left_in_float=_left(layers, placement, spending),
+        notes=tuple(filter(None, [slows_down(layers)])),
         error={name: each.to_json() for name, each in error.items()},
         per_layer=_per_layer(chosen.model, result, placement, held_out),
         calibration={**chosen.told, "biases_corrected": mended},

@@ -52,6 +52,7 @@ def test_nothing_is_left_for_the_passes_to_mend(text: str, shapes: list[tuple[in
     assert 0 < worst(report) < 0.1
     model = OnnxModel.load(tmp_path / "int8.onnx")
     assert {finding.code for finding in report.findings} <= {"TC311"}
+    assert bool(report.notes) == any("no int8" in each.reason for each in report.left_in_float)
     assert not run_passes(model, passes_for("int8"), RTX).edits
 
 
@@ -62,6 +63,9 @@ def test_the_report_says_what_became_of_each_layer(tmp_path: Path) -> None:
         "up": "TensorRT has no int8 deconvolution with 2 groups",
         "c2": "asked for",
     }
+    (note,) = report.notes
+    assert "may not pay" in note
+    assert "up runs in float" in note
     document = report.to_json()
     assert set(document) >= {"schema", "quantized", "left_in_float", "error", "per_layer", "calibration", "exit_code"}
     assert [each["node"] for each in document["per_layer"]] == ["c1"]

@@ -24,6 +24,7 @@ def quantize_text(report: Mapping[str, Any]) -> str:
         _layers(report["per_layer"]),
         _budget(report["budget"]) if report["budget"] else "",
         _left(report["left_in_float"]),
+        "\n".join(map(clean, report["notes"])),
         _findings(report["findings"]),
         _outcome(report),
     ]

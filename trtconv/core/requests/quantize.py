@@ -152,8 +152,8 @@ class Layerwise(Document):
 @frozen
 class QuantizeReport(
     Document,
-    keys="schema model output target=target_name edits skipped quantized left_in_float error per_layer calibration "
-    "budget findings tolerance seconds exit_code",
+    keys="schema model output target=target_name edits skipped quantized left_in_float notes error per_layer "
+    "calibration budget findings tolerance seconds exit_code",
 ):
     """What `trtconv quantize` did.
 
@@ -165,6 +165,7 @@ class QuantizeReport(
         skipped: What passes left alone, and why.
         quantized: Layers in int8.
         left_in_float: Layers with weights that stay in float, and why.
+        notes: What is to be known of the engine's speed, in words.
         error: Output to {"rms", "cosine"} against the float model, on samples that calibration did not see.
         per_layer: The same of the result of every quantised layer, in the order of the graph.
         calibration: Samples, their sizes, the method, and the error of each method that was tried.
@@ -180,6 +181,7 @@ class QuantizeReport(
     skipped: tuple[Skip, ...]
     quantized: tuple[Layerwise, ...]
     left_in_float: tuple[Layerwise, ...]
+    notes: tuple[str, ...]
     error: dict[str, dict[str, float]]
     per_layer: tuple[dict[str, Any], ...]
     calibration: dict[str, Any]

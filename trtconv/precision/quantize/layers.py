@@ -15,6 +15,7 @@ QUANTIZED = {"Conv": 0, "ConvTranspose": 1}
 _WEIGHTED = ("Gemm", "MatMul", "ConvInteger", "DeformConv", "GRU", "LSTM", "RNN")
 _ACTIVATIONS = frozenset({"Relu", "LeakyRelu", "Clip", "Sigmoid", "Tanh", "Elu", "HardSigmoid", "HardSwish", "PRelu"})
 """What TensorRT computes together with the layer in front of it."""
+_NO_KERNEL = "TensorRT has no int8 deconvolution"
 
 
 @frozen
@@ -77,12 +78,26 @@ def _unsupported(scope: Scope, node: onnx.NodeProto) -> str:
     """
     group = next((a.i for a in node.attribute if a.name == "group"), 1)
     if group > 1:
-        return f"TensorRT has no int8 deconvolution with {group} groups"
+        return f"{_NO_KERNEL} with {group} groups"
     ins, outs = (scope.shape(node.input[1]) or (0, 0))[:2]
     if (ins or 0) % INT8_CHANNELS or (outs or 0) % INT8_CHANNELS:
-        said = f"TensorRT has no int8 deconvolution from {ins} to {outs} channels"
+        said = f"{_NO_KERNEL} from {ins} to {outs} channels"
         return f"{said}, which are no multiples of {INT8_CHANNELS}"
     return ""
+
+
+def slows_down(layers: Iterable[WeightedLayer]) -> str:
+    """Returns in words what layers without an int8 kernel are to be watched for; empty where there are none.
+
+    Source: bench/results/gpu-quantize-8.6.json. The U-Net, whose layers all have a kernel, took 0.86 of float16's time.
+    """
+    names = [each.name for each in layers if each.reason.startswith(_NO_KERNEL)]
+    if not names:
+        return ""
+    return (
+        f"int8 may not pay here: {names[0]} runs in float on what int8 layers return, and engines of such networks "
+        "took 1.03 and 2.13 times as long as in float16 (TensorRT 8.6, H200); time both: trtconv bench A --vs B"
+    )
 
 
 def wants_quantizer_behind(scope: Scope, node: onnx.NodeProto) -> bool:
@@ -100,4 +115,4 @@ def behind(scope: Scope, tensor: str) -> str:
         tensor = users[0].output[0]
 
 
-__all__ = ["QUANTIZED", "WeightedLayer", "behind", "find_layers", "wants_quantizer_behind"]
+__all__ = ["QUANTIZED", "WeightedLayer", "behind", "find_layers", "slows_down", "wants_quantizer_behind"]
