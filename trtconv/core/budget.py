@@ -151,8 +151,8 @@ def exceeded(resource: str, said: str, place: Location | None = None) -> BudgetE
 
 def held_megabytes(pid: int | str = "self") -> float:
     """Returns the memory that a process has for itself; 0 where the system does not say."""
-    with contextlib.suppress(OSError, ValueError):
-        resident, shared = Path(f"/proc/{pid}/statm").read_text().split()[1:3]
+    with contextlib.suppress(OSError, ValueError), Path(f"/proc/{pid}/statm").open("rb", buffering=0) as statm:
+        resident, shared = statm.read().split()[1:3]
         return (int(resident) - int(shared)) * os.sysconf("SC_PAGE_SIZE") / 1e6
     return 0.0
 

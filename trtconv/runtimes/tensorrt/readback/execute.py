@@ -155,24 +155,26 @@ class Run:
 
     def _make(self, number: int, layer: ReadLayer | None) -> None:
         self._require_time()
-        if budget.held_megabytes() + _least_megabytes(self._network, layer) > self._most:
+        # Asked once for each layer: of small ones it takes as long as to compute them.
+        room = self._most - budget.held_megabytes()
+        if _least_megabytes(self._network, layer) > room:
             raise OutOfTime(f"it takes more than {self._megabytes:.0f} MB of memory")
         if layer is None:
             self._frame(number)[number] = self._fallback(number, Missing(_nobody(self._network.tensors[number])))
         elif layer.kind == "LOOP_OUTPUT":
             self._run_loop(self._flow.loops[layer.values["loop"]])
         else:
-            self._run(layer)
+            self._run(layer, room)
 
     def _require_time(self) -> None:
         if time.monotonic() > self.deadline:
             raise OutOfTime("time was up")
 
-    def _run(self, layer: ReadLayer) -> None:
+    def _run(self, layer: ReadLayer, room: float) -> None:
         missing = next((v for n in self._needs(layer) if isinstance(v := self._known(n), Missing)), None)
         if missing is None:
             try:
-                results = self._results(layer)
+                results = self._results(layer, room)
                 self.ran.add(layer.index)
             except NotProven as error:
                 self.unproven.setdefault(layer.index, error.reason)
@@ -190,7 +192,7 @@ class Run:
         value = None if self._flow.loops_of[number] else self._given(tensor)
         return missing if value is None else self._seen(tensor, cast(np.asarray(value), tensor.dtype), False)
 
-    def _results(self, layer: ReadLayer) -> list[Array]:
+    def _results(self, layer: ReadLayer, room: float) -> list[Array]:
         if layer.kind == "CONDITIONAL_OUTPUT":
             (taken,) = self._needs(layer)
             held: Sequence[Any] = [self._known(taken)]
@@ -202,7 +204,6 @@ class Run:
                 kernel = quantizing.dequantize_kernel
             if kernel is None:
                 raise NotProven(f"layers of kind {layer.kind} are not known")
-            room = self._most - budget.held_megabytes()
             held = kernel_results(self._network, layer, kernel, lambda n: self._known(n), room)
         return [
             _checked(self._network.tensors[number], value) for number, value in zip(layer.outputs, held, strict=False)
