@@ -19,6 +19,7 @@ from trtconv.passes.magnitudes_first import TakeMagnitudesFirst
 from trtconv.passes.match_skip import MatchSkipSize
 from trtconv.passes.normalize_quantizers import NormalizeQuantizers
 from trtconv.passes.order_channels import OrderChannels
+from trtconv.passes.overlap_add import OverlapAdd
 from trtconv.passes.pool_in_float import PoolInFloat
 from trtconv.passes.pool_pads import WritePoolPads
 from trtconv.passes.quantized_constants import DequantizeConstants
@@ -56,6 +57,7 @@ PASSES: tuple[Pass, ...] = (
     MatchSkipSize(),
     MakeDeconvExplicit(),
     DilateDeconvKernel(),
+    OverlapAdd(),
     RestorePixelShuffle(),
     RestoreReshapeTarget(),
     RestoreResizeScales(),
@@ -73,9 +75,10 @@ def passes_for(precision: str, *, requantize: bool = False, choose: Chooser | No
         requantize: Whether asymmetric tensors are requantised symmetrically, which changes numbers.
         choose: Chooses the form of each transposed convolution that has several; None: the usual one.
     """
-    explicit = MakeDeconvExplicit(in_half=precision in _IN_HALF, choose=choose)
+    half = precision in _IN_HALF
+    told = {MakeDeconvExplicit: MakeDeconvExplicit(in_half=half, choose=choose), OverlapAdd: OverlapAdd(in_half=half)}
     asked = (each for each in PASSES if not each.on_request or (requantize and each.flag == "requantize"))
-    return tuple(explicit if isinstance(each, MakeDeconvExplicit) else each for each in asked)
+    return tuple(told.get(type(each), each) for each in asked)
 
 
 __all__ = ["PASSES", "Chooser", "Pass", "PassResult", "chosen", "passes_for", "run_passes", "select"]

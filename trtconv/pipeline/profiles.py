@@ -126,6 +126,6 @@ def told_level(plan: BuildPlan, capabilities: Capabilities) -> tuple[str, ...]:
     if affordable(plan, capabilities) is plan:
         return ()
     return (
-        f"the {len(plan.profiles)} profiles are built at optimization level {_QUICKER_LEVEL}: in about half the time of "
-        f"TensorRT's default, and as fast where it was measured; --optimization-level {_USUAL_LEVEL} looks further",
+        f"the {len(plan.profiles)} profiles are built at optimization level {_QUICKER_LEVEL}: in about half the usual "
+        f"time, and as fast where it was measured; --optimization-level {_USUAL_LEVEL} looks further",
     )

@@ -61,8 +61,7 @@ def quantize(request: QuantizeRequest, progress: Progress | None = None) -> Quan
     with clock.stage("runtime"):
         target = request.target or target_and_runtime(None)[0]
     with clock.stage("load"):
-        original = OnnxModel.load(request.model, hashed=True)
-        _check_request(request, original)
+        original = _checked(request)
         calibration, held_out = _samples(request, original).parted(request.held_out)
     with clock.stage("rewrite"):
         model, done = _prepared(original, target)
@@ -96,7 +95,9 @@ def quantize(request: QuantizeRequest, progress: Progress | None = None) -> Quan
     )
 
 
-def _check_request(request: QuantizeRequest, model: OnnxModel) -> None:
+def _checked(request: QuantizeRequest) -> OnnxModel:
+    """Returns the model; raises InputError where it or the request is no good."""
+    model = OnnxModel.load(request.model, hashed=True)
     if (request.data is None) != request.random:
         raise InputError(
             "quantizing needs samples of what the network will see",
@@ -114,6 +115,7 @@ def _check_request(request: QuantizeRequest, model: OnnxModel) -> None:
             f"{request.model} is quantised already",
             "Build it with --precision int8, or quantise the float model that it was made of.",
         )
+    return model
 
 
 def _samples(request: QuantizeRequest, model: OnnxModel) -> InputSamples:

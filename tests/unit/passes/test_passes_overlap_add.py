@@ -1,0 +1,94 @@
+"""overlap-add: which deconvolutions it makes a Conv, and that they compute the same."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.onnx_models import RTX, TENSORRT_8, Layer, assert_equal, attributes, make, rewritten
+from support.session import run
+from support.strategies import ints
+from trtconv.core.target import Target
+from trtconv.passes import PASSES, passes_for
+from trtconv.passes.overlap_add import OverlapAdd
+
+ISTFT = Layer((7,), (512,), (128,), channels=(512, 1))
+"""As small as what is changed may be."""
+
+
+@st.composite
+def lines(draw: st.DrawFn) -> Layer:
+    """Transposed convolutions along one axis, of every overlap, also with gaps between the frames."""
+    kernel, stride = draw(st.integers(1, 9)), draw(st.integers(1, 5))
+    size = draw(st.integers(1, 6))
+    full = (size - 1) * stride + kernel
+    begin, end = draw(ints(2, 0, 3))
+    begin = min(begin, full - 1)
+    return Layer(
+        (size,),
+        (kernel,),
+        (stride,),
+        pads=(begin, min(end, full - 1 - begin)),
+        output_padding=(draw(st.integers(0, stride - 1)),),
+        channels=draw(st.sampled_from([(1, 1), (2, 3), (3, 1)])),
+        bias=draw(st.sampled_from(["none", "initializer"])),
+        weight=draw(st.sampled_from(["initializer", "constant", "cast", "shared", "mul"])),
+        dtype=draw(st.sampled_from(["float32", "float16"])),
+        opset=draw(st.sampled_from([11, 13, 17, 21])),
+        dynamic=draw(st.booleans()),
+    )
+
+
+@given(lines())
+def test_a_conv_computes_what_the_deconvolution_does(layer: Layer) -> None:
+    proto, feeds = make(layer)
+    model, result = rewritten(proto, TENSORRT_8, [OverlapAdd(in_half=True, measured=False)])
+    assert [edit.pass_name for edit in result.edits] == ["overlap-add"]
+    assert "ConvTranspose" not in {node.op_type for node in model.proto.graph.node}
+    assert_equal(run(proto, feeds), run(model.proto, feeds))
+
+
+@pytest.mark.parametrize("extra", [{}, {"pads": (128, 128)}, {"output_padding": (100,), "bias": "initializer"}])
+@pytest.mark.parametrize("precision", ["fp16", "int8", "as-is"])
+def test_among_the_passes_it_acts_on_what_is_computed_in_half(extra: dict[str, object], precision: str) -> None:
+    proto, feeds = make(dataclasses.replace(ISTFT, **extra))  # type: ignore[arg-type]
+    model, result = rewritten(proto, TENSORRT_8, passes_for(precision))
+    assert any(edit.pass_name == "overlap-add" for edit in result.edits) == (precision != "as-is")
+    assert_equal(run(proto, feeds), run(model.proto, feeds))
+
+
+def test_half_weights_say_so_themselves_and_the_edit_says_what_was_done() -> None:
+    proto, feeds = make(dataclasses.replace(ISTFT, dtype="float16", dynamic=True))
+    model, result = rewritten(proto, TENSORRT_8, PASSES)
+    (edit,) = result.edits
+    assert "512 taps with stride 128 computed as a Conv over 4 frames" in edit.what
+    conv = next(node for node in model.proto.graph.node if node.op_type == "Conv")
+    assert attributes(conv)["pads"] == [3, 3]
+    assert_equal(run(proto, feeds), run(model.proto, feeds))
+
+
+@pytest.mark.parametrize(
+    ("layer", "target"),
+    [
+        (ISTFT, RTX),
+        (ISTFT, Target("tensorrt", (10, 3))),
+        (dataclasses.replace(ISTFT, kernel=(511,)), TENSORRT_8),
+        (dataclasses.replace(ISTFT, strides=(300,)), TENSORRT_8),
+        (dataclasses.replace(ISTFT, strides=(50,)), TENSORRT_8),
+        (dataclasses.replace(ISTFT, channels=(511, 1)), TENSORRT_8),
+        (dataclasses.replace(ISTFT, channels=(512, 3)), TENSORRT_8),
+        (dataclasses.replace(ISTFT, dilations=(2,)), TENSORRT_8),
+        (dataclasses.replace(ISTFT, group=2), TENSORRT_8),
+        (dataclasses.replace(ISTFT, weight="input"), TENSORRT_8),
+        (dataclasses.replace(ISTFT, weight="dq_int8"), TENSORRT_8),
+        (dataclasses.replace(ISTFT, bias="input"), TENSORRT_8),
+        (Layer((3, 3), (512, 1), (128, 1), channels=(512, 1)), TENSORRT_8),
+    ],
+)
+def test_what_it_leaves_alone(layer: Layer, target: Target) -> None:
+    proto, _ = make(layer)
+    model, result = rewritten(proto, target, [OverlapAdd(in_half=True)])
+    assert (result.edits, model.proto) == ((), proto)
