@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import contextvars
 import dataclasses
@@ -41,6 +42,7 @@ _LOOK_SECONDS = 2.0
 _GRACE_SECONDS = 10.0
 """How long a job may wait for a worker where the last one is gone."""
 _CLOSE_SECONDS = 3.0
+_FETCH_SECONDS = 60.0
 _WRITERS = 4
 """Threads that write engines: most of a write is waiting for the disk."""
 
@@ -205,8 +207,8 @@ class Farm:
             fifo_timeout=0,
         )
         self._sent[key] = _Sent(next(self._numbers), [(index, waiting)], choice, future)
-        # On Dask's own loop, without a thread between: what it fetches comes while the last one is written.
-        self._client.loop.add_callback(self._fetch, future)
+        # On Dask's own loop: what it fetches comes while the last one is written.
+        future.add_done_callback(lambda done: self._client.loop.add_callback(self._fetch, done))
 
     async def _fetch(self, future: Any) -> None:
         self._done.put((future.key, await self._outcome(future)))
@@ -266,7 +268,8 @@ class Farm:
 
         distributed = dask()
         try:
-            engine, text = await future
+            # A worker that has it and does not give it is asked again and again.
+            engine, text = await asyncio.wait_for(future.result(), _FETCH_SECONDS)
             return json.loads(text), memoryview(engine).cast("B")
         except distributed.scheduler.KilledWorker as error:
             address = str(getattr(error.last_worker, "address", ""))

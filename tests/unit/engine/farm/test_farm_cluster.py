@@ -80,8 +80,10 @@ class FakeFuture:
         self._text = text
         self._killed = killed
 
-    def __await__(self) -> Generator[None, None, tuple[memoryview, str]]:
-        yield from ()
+    def add_done_callback(self, function: Callable[[FakeFuture], None]) -> None:
+        function(self)
+
+    async def result(self) -> tuple[memoryview, str]:
         if self._killed:
             raise KilledWorker
         return memoryview(b"engine"), self._text
