@@ -7,10 +7,11 @@ the bounds, off the lattice as well as on it, and its file is run there on ONNX 
 torch.onnx.export(dynamo=True) with named dimensions. Ends with 1 where a file is wrong at a size that the rule takes,
 where the rule takes a size that PyTorch refuses, or where the plain file is right at a size that the rule loses.
 Processor time is without our proof, after one export of a small network, whose imports would burden whoever comes
-first, and after a search for what the other left behind. "ratio" is against the plain exporter at the network's own size,
-whatever its file takes; "ratio_alike" against a plain file that is right wherever ours is, traced at the network's own
-size or at an uneven one beside it ("plain_beside_seconds"), and left out where neither is. What is in the output file already is kept. Needs the packages of
-`make test-architectures`; those that are missing are left out and said so.
+first, and after a search for what the other left behind. "ratio" is against the plain exporter at the network's own
+size, whatever its file takes; "ratio_alike" against a plain file that is right wherever ours is, traced at the
+network's own size or at an uneven one beside it ("plain_beside_seconds"), and left out where neither is. What is in
+the output file already is kept. Needs the packages of `make test-architectures`; those that are missing are left out
+and said so.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ ROOT = Path(__file__).resolve().parents[1]
 OUTPUT = ROOT / "bench" / "results" / "export_architectures.json"
 SIZES, SECONDS, RIGHT = 20, 400, 1e-3
 AGAIN, ROUNDS = 1.3, 3
-"""Where ours takes so many times as long, both are timed up to so often: processor time grows where cores are shared."""
+"""Where ours takes so many times as long, both are timed up to so often: shared cores make processor time longer."""
 CRASHES = ("spandrel SPAN",)
 """Networks on which torch.onnx.export ends with a segmentation fault (torch 2.13), so that there is nothing beside."""
 PLANE, SPACE, LINE = (
