@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -31,6 +32,9 @@ _MOST_ELEMENTS = 1 << 26
 """Elements of all inputs together beyond which nothing is run."""
 _PATIENCE_SECONDS = 15.0
 """How long sizes are looked for that a model takes."""
+_MOST_THREADS = 16
+"""Of a session. One a core, each with a stack of 8 MB, is what it would start: with 200 cores, and memory limited, it
+waits for ever for those that could not be started."""
 _NEWEST_IR = 10
 """IR versions above are read by newer ONNX Runtimes only, and mean the same for what is compared here."""
 
@@ -273,6 +277,20 @@ def session(model: OnnxModel) -> Any:
     return session_of(proto.SerializeToString(), Path(model.path).parent)
 
 
+def session_options() -> Any:
+    """Returns the options of every session: what a model means is asked for, not how fast it can be."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    # Optimizations may themselves change a deconvolution's pads.
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    if (os.cpu_count() or 1) > _MOST_THREADS:
+        options.intra_op_num_threads = _MOST_THREADS
+    return options
+
+
 def session_of(model: Path | bytes, folder: Path) -> Any:
     """Does as `session` for a model as it is, in a file or serialized.
 
@@ -282,11 +300,7 @@ def session_of(model: Path | bytes, folder: Path) -> Any:
     """
     import onnxruntime
 
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    # Optimizations may themselves change a deconvolution's pads.
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options = session_options()
     options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder.absolute()))
     try:
         return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])

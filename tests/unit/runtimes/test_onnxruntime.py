@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 
 from support.onnx_models import parse, wrap
 from trtconv.runtimes.compare import TOLERANCES, relative_error
-from trtconv.runtimes.onnxruntime import compare_models, session, tolerance
+from trtconv.runtimes.onnxruntime import compare_models, session, session_options, tolerance
 
 
 def compare(before: str, after: str) -> dict[str, Any]:
@@ -219,3 +220,10 @@ def test_a_body_that_returns_what_it_did_not_compute(returned: str) -> None:
     model = wrap(parse(f'<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => {text}'))
     (found,) = session(model).run(["s"], {"x": np.array([1, 2], np.float32)})
     assert found.tolist() == wanted
+
+
+def test_a_session_starts_no_thread_a_core_of_a_large_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 200)
+    assert session_options().intra_op_num_threads == 16
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    assert session_options().intra_op_num_threads == 0, "as ONNX Runtime thinks best"

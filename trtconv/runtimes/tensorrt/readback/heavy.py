@@ -13,6 +13,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
+from trtconv.runtimes.onnxruntime import session_options
 from trtconv.runtimes.tensorrt.readback.call import Array
 from trtconv.runtimes.tensorrt.readback.types import wide
 
@@ -48,10 +49,7 @@ def _session(op: str, ranks: tuple[int, ...], attributes: tuple[tuple[str, Any],
     ]
     graph = helper.make_graph([node], op, inputs, [helper.make_tensor_value_info("y", float32, None)])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=_IR)
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options = session_options()
     # One arena for all sessions would never give memory back; without, each frees what it took.
     options.enable_cpu_mem_arena = False
     return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
