@@ -25,7 +25,7 @@ from trtconv.engine.farm.machines import Choice, Machine, choose, read_machine
 from trtconv.engine.farm.planning import could_make, prepare
 from trtconv.engine.farm.results import Waiting
 from trtconv.engine.farm.store import Store
-from trtconv.engine.farm.worker import OFFER, do_job, keep
+from trtconv.engine.farm.worker import OFFER, do_job, keep, topic_of
 from trtconv.pipeline.batch import Request, Result, failed_run
 
 MOST_BYTES_INSIDE = 64 << 20
@@ -233,7 +233,7 @@ class Farm:
             self._written[self._writers.submit(run, self._take, waiting, outcome)] = index
 
     def _bury(self, key: str, killed: _Killed) -> None:
-        """Of the jobs that a dead worker had, sends those again that it had not begun: it takes them as they came."""
+        """Of the jobs that a dead worker had, sends those again that it had not begun."""
         others, lost, until = [], {key}, time.monotonic() + _TOLD_SECONDS
         with contextlib.suppress(queue.Empty):
             while True:
@@ -244,16 +244,26 @@ class Farm:
                     others.append(each)
         for each in others:
             self._done.put(each)
-        begun, *rest = sorted(lost & self._sent.keys(), key=lambda each: self._sent[each].number) or [key]
-        self._write(begun, f"the worker {killed.name} died while it built this; it is not tried on another one")
-        for again in rest:
-            sent = self._sent.pop(again)
+        again = sorted(lost & self._sent.keys(), key=lambda each: self._sent[each].number)
+        # Dask moves jobs between workers, so that their order alone does not tell; it may have been another client's.
+        begun = self._was_at(killed.address) or "".join(again[:1])
+        if begun in again:
+            again.remove(begun)
+            self._write(begun, f"the worker {killed.name} died while it built this; it is not tried on another one")
+        for name in again:
+            sent = self._sent.pop(name)
             for index, waiting in sent.asking:
                 try:
                     self._send(index, waiting, sent.choice)
                 except (TrtconvError, OSError) as error:
                     why = f"it could not be sent again: {clean(str(error))}"
                     self._written[self._writers.submit(waiting.failed, why)] = index
+
+    def _was_at(self, address: str) -> str:
+        """Returns which job a worker was at when it was last heard of; empty where nobody knows."""
+        with contextlib.suppress(Exception):
+            return str(self._client.get_events(topic_of(address))[-1][1])
+        return ""
 
     def _finish(self) -> Generator[tuple[int, Result], None, None]:
         """Yields what was written; waits for it where there is nothing else to do, or too much waits to be written."""

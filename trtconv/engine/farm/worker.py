@@ -61,12 +61,21 @@ def do_job(text: str, files: dict[str, bytes], stored: bool) -> tuple[memoryview
         return bench.store.get(sha)
 
     job = BuildJob.read(text)
-    document, engine = bench.runner.run(job, fetch, unwanted)
+    worker.log_event(topic_of(worker.address), key)
+    try:
+        document, engine = bench.runner.run(job, fetch, unwanted)
+    finally:
+        worker.log_event(topic_of(worker.address), "")
     document = {**document, "worker": str(worker.name)}
     if bench.store is not None and document["error"] is None:
         keep(bench.store, document, engine)
         engine = b"" if stored else engine
     return memoryview(engine), json.dumps(document)
+
+
+def topic_of(address: str) -> str:
+    """Returns under which name the scheduler keeps the name of the job that a worker is at, empty between jobs."""
+    return f"trtconv-at-{address}"
 
 
 def keep(store: Store, document: dict[str, Any], engine: bytes | memoryview) -> None:

@@ -28,7 +28,7 @@ from trtconv.engine.farm import cluster
 from trtconv.engine.farm.cluster import _WRITERS, AHEAD, MOST_AHEAD, Farm
 from trtconv.engine.farm.machines import Machine
 from trtconv.engine.farm.results import Waiting
-from trtconv.engine.farm.worker import OFFER
+from trtconv.engine.farm.worker import OFFER, topic_of
 from trtconv.runtimes.tensorrt import RuntimeInfo
 
 SECONDS = 60.0
@@ -42,12 +42,14 @@ class FakeClient:
     Attributes:
         sent: The names of the jobs.
         killed: How many of the first had a worker that died.
+        at: Which of them it was at, by its number, or the name of another client's job; None: it did not tell.
     """
 
     def __init__(self) -> None:
         self.loop = self
         self.sent: list[str] = []
         self.killed = 0
+        self.at: int | str | None = None
 
     def scheduler_info(self) -> dict[str, Any]:
         return {"workers": {"tcp://w": {"name": "w", OFFER: json.dumps(MACHINE.to_json())}}}
@@ -55,6 +57,11 @@ class FakeClient:
     def submit(self, _: Any, text: str, *__: object, key: str, **___: object) -> FakeFuture:
         self.sent.append(key)
         return FakeFuture(key, text, killed=len(self.sent) <= self.killed)
+
+    def get_events(self, topic: str) -> tuple[tuple[float, str], ...]:
+        assert topic == topic_of("tcp://w")
+        told = self.sent[self.at] if isinstance(self.at, int) else self.at
+        return () if told is None else ((0.0, ""), (1.0, told))
 
     def add_callback(self, function: Callable[..., Any], future: FakeFuture) -> None:
         asyncio.run(function(future))
@@ -246,6 +253,17 @@ def test_a_worker_that_dies_costs_the_job_that_it_was_at(
     if killed:
         assert found[0].message == "the worker slow died while it built this; it is not tried on another one"
         assert found[0].exit_code == 1
+
+
+@pytest.mark.parametrize(("at", "failed"), [(0, [0]), (1, [1]), ("another client's", []), ("", [0])])
+def test_it_is_the_job_that_it_told_of(
+    client: FakeClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int | str, failed: list[int]
+) -> None:
+    client.killed, client.at = AHEAD, at
+    written_by(monkeypatch, lambda _: None)
+    found = dict(run(requests_in(tmp_path, 4)))
+    assert [index for index in range(4) if "died" in found[index].message] == failed
+    assert len(client.sent) == 4 + AHEAD - len(failed)
 
 
 def test_more_of_what_is_quick_is_on_its_way(client: FakeClient) -> None:
