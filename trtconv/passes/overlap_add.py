@@ -17,6 +17,7 @@ from trtconv.passes.base import NodePass
 from trtconv.passes.kernel import Kernel, find_kernel, replace_kernel
 
 _FEWEST_TAPS, _FEWEST_INPUTS, _MOST_OUTPUTS, _MOST_BLOCKS = 512, 512, 2, 8
+_HALF = ("float16", "bfloat16")
 _SLICE_OF_INPUTS = 10
 """Opset from which on the ends of a Slice are inputs."""
 
@@ -56,6 +57,10 @@ class OverlapAdd(NodePass):
         bias = node.inputs[2] if len(node.inputs) > 2 and not node.inputs[2].is_empty() else None
         if not isinstance(geometry, Geometry) or isinstance(kernel, str) or not self._suits(geometry, kernel):
             return None
+        # A kernel kept in half and cast to float is computed with in float.
+        types = (*_HALF, "float32") if self._in_half else _HALF
+        if (field.dtype(node.inputs[1]) or str(kernel.values.dtype)) not in types:
+            return None
         window = crops(geometry, None)
         added = None if bias is None else field.fold(bias)
         if window is None or window[0].begin < 0 or (bias is not None and added is None):
@@ -66,8 +71,6 @@ class OverlapAdd(NodePass):
 
     def _suits(self, geometry: Geometry, kernel: Kernel) -> bool:
         if geometry.group > 1 or geometry.dilations != (1,) or any("Linear" in link.op for link in kernel.chain):
-            return False
-        if kernel.values.dtype.itemsize > (4 if self._in_half else 2):
             return False
         (taps,), (stride,), (inputs, outputs) = geometry.kernel, geometry.strides, kernel.values.shape[:2]
         measured = inputs >= _FEWEST_INPUTS and outputs <= _MOST_OUTPUTS and 2 * stride <= taps <= _MOST_BLOCKS * stride

@@ -22,6 +22,7 @@ from trtconv.graph.functions import UnsupportedFunctions
 from trtconv.graph.model import OnnxModel
 from trtconv.passes import PassResult, passes_for, run_passes
 from trtconv.passes.fold_batch_norm import FoldBatchNorm
+from trtconv.passes.overlap_add import OverlapAdd
 from trtconv.pipeline.checking import target_and_runtime
 from trtconv.pipeline.outputs import model_identity, protect_data
 from trtconv.precision.quantize import cache
@@ -144,7 +145,9 @@ def _prepared(original: OnnxModel, target: Target) -> tuple[OnnxModel, PassResul
     model = with_channel_scales(model)
     for op in ("Conv", "ConvTranspose", "Gemm", "MatMul"):
         model.name_nodes(op)
-    return model, run_passes(model, (FoldBatchNorm(), *passes_for("int8")), target)
+    # What has no int8 kernel as a deconvolution stays in float as what it is; the build makes a Conv of it then.
+    passes = [each for each in passes_for("int8") if not isinstance(each, OverlapAdd)]
+    return model, run_passes(model, (FoldBatchNorm(), *passes), target)
 
 
 def _known(model: OnnxModel, names: Sequence[str]) -> Sequence[str]:

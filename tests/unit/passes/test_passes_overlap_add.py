@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from onnx import numpy_helper
 
-from support.onnx_models import RTX, TENSORRT_8, Layer, assert_equal, attributes, make, rewritten
+from support.onnx_models import RTX, TENSORRT_8, Layer, assert_equal, attributes, make, parse, rewritten
 from support.session import run
 from support.strategies import ints
 from trtconv.core.target import Target
@@ -58,6 +60,15 @@ def test_among_the_passes_it_acts_on_what_is_computed_in_half(extra: dict[str, o
     model, result = rewritten(proto, TENSORRT_8, passes_for(precision))
     assert any(edit.pass_name == "overlap-add" for edit in result.edits) == (precision != "as-is")
     assert_equal(run(proto, feeds), run(model.proto, feeds))
+
+
+def test_a_kernel_kept_in_half_and_cast_to_float_is_computed_with_in_float() -> None:
+    w, y = "g (float[1,512,7] x) => (float[1,1,n] y) <float16[512,1,512] w = {0}>", "ConvTranspose<strides=[128]>(x, v)"
+    proto = parse(f'<ir_version: 8, opset_import: ["": 17]> {w} {{ v = Cast<to=1>(w) y = {y} }}')
+    proto.graph.initializer[0].CopyFrom(numpy_helper.from_array(np.ones((512, 1, 512), np.float16), "w"))
+    for half in (False, True):
+        _, result = rewritten(proto, TENSORRT_8, [OverlapAdd(in_half=half)])
+        assert bool(result.edits) == half
 
 
 def test_half_weights_say_so_themselves_and_the_edit_says_what_was_done() -> None:

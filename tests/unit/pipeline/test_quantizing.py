@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from onnx import numpy_helper
 
 from support.float_nets import GROUPED, RESIDUAL, UNET, VOLUME, saved_net, saved_samples
-from support.onnx_models import RTX
+from support.onnx_models import RTX, TENSORRT_8
 from trtconv.core.dims import Range
 from trtconv.core.errors import InputError
 from trtconv.core.requests.quantize import QuantizeReport, QuantizeRequest
@@ -54,6 +55,25 @@ def test_nothing_is_left_for_the_passes_to_mend(text: str, shapes: list[tuple[in
     assert {finding.code for finding in report.findings} <= {"TC311"}
     assert bool(report.notes) == any("no int8" in each.reason for each in report.left_in_float)
     assert not run_passes(model, passes_for("int8"), RTX).edits
+
+
+def test_what_the_build_makes_a_conv_stays_in_float_under_its_own_name(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    weights = {"w": random.standard_normal((512, 4, 1)), "v": random.standard_normal((512, 1, 512))}
+    inside = "a = Conv<kernel_shape=[1]>(x, w) y = ConvTranspose<kernel_shape=[512], strides=[128]>(a, v)"
+    proto = onnx.parser.parse_model(
+        f'<ir_version: 8, opset_import: ["": 17]> g (float[1,4,7] x) => (float[1,1,n] y) {{ {inside} }}'
+    )
+    proto.graph.initializer.extend(numpy_helper.from_array(v.astype(np.float32), n) for n, v in weights.items())
+    onnx.save(proto, tmp_path / "istft.onnx")
+    asked = dataclasses.replace(
+        request(GROUPED, tmp_path, [(1, 4, 7)]), model=tmp_path / "istft.onnx", target=TENSORRT_8
+    )
+    report = quantize(asked)
+    assert [each.op for each in report.quantized] == ["Conv"]
+    assert ["from 512 to 1 channels" in each.reason for each in report.left_in_float] == [True]
+    (edit,) = run_passes(OnnxModel.load(tmp_path / "int8.onnx"), passes_for("int8"), TENSORRT_8).edits
+    assert edit.pass_name == "overlap-add"
 
 
 def test_the_report_says_what_became_of_each_layer(tmp_path: Path) -> None:
