@@ -26,7 +26,8 @@ def rewritten_as_built(model: OnnxModel, plan: Mapping[str, Any], report: SavedR
     rewritten.name_nodes("ConvTranspose")
     if plan.get("rewrite", True):
         choose = chosen({} if report is None else report.forms)
-        passes = passes_for(precision, requantize=bool(plan.get("requantize")), choose=choose)
+        kept = plan.get("node_precisions") or {}
+        passes = passes_for(precision, requantize=bool(plan.get("requantize")), choose=choose, kept=kept)
         run_passes(rewritten, passes, _target(plan))
     return rewritten
 

@@ -1,5 +1,7 @@
 """The rewrites, in the order in which they run."""
 
+from collections.abc import Collection
+
 from trtconv.passes.asymmetric import ComputeAsymmetricInFloat, RequantizeSymmetric
 from trtconv.passes.base import Pass, PassResult, run_passes, select
 from trtconv.passes.cast_first import CastBytesFirst
@@ -67,16 +69,22 @@ PASSES: tuple[Pass, ...] = (
 _IN_HALF = ("fp16", "bf16", "int8", "auto")
 
 
-def passes_for(precision: str, *, requantize: bool = False, choose: Chooser | None = None) -> tuple[Pass, ...]:
+def passes_for(
+    precision: str, *, requantize: bool = False, choose: Chooser | None = None, kept: Collection[str] = ()
+) -> tuple[Pass, ...]:
     """Returns the passes that run for an engine.
 
     Args:
         precision: One of `core.requests.common.PRECISIONS`; with int8, layers that are not quantised run in float16.
         requantize: Whether asymmetric tensors are requantised symmetrically, which changes numbers.
         choose: Chooses the form of each transposed convolution that has several; None: the usual one.
+        kept: Names of nodes that have types of their own, and keep their names.
     """
     half = precision in _IN_HALF
-    told = {MakeDeconvExplicit: MakeDeconvExplicit(in_half=half, choose=choose), OverlapAdd: OverlapAdd(in_half=half)}
+    told = {
+        MakeDeconvExplicit: MakeDeconvExplicit(in_half=half, choose=choose),
+        OverlapAdd: OverlapAdd(in_half=half, kept=kept),
+    }
     asked = (each for each in PASSES if not each.on_request or (requantize and each.flag == "requantize"))
     return tuple(told.get(type(each), each) for each in asked)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -34,18 +35,20 @@ class OverlapAdd(NodePass):
     Args:
         in_half: Whether the engine computes float32 layers in a type of 16 bits.
         measured: Whether layers unlike those that were measured are left alone.
+        kept: Names of nodes that stay as they are: a type of their own is asked for them by that name.
     """
 
     name = "overlap-add"
     ops = frozenset({"ConvTranspose"})
     looks_around = False
 
-    def __init__(self, *, in_half: bool = False, measured: bool = True) -> None:
+    def __init__(self, *, in_half: bool = False, measured: bool = True, kept: Collection[str] = ()) -> None:
         self._in_half = in_half
         self._measured = measured
+        self._kept = frozenset(kept)
 
     def concerns(self, scope: Scope, index: int, target: Target) -> bool:
-        if not target.before(9):
+        if not target.before(9) or scope.columns.nodes[index].name in self._kept:
             return False
         geometry = Deconv(scope, index).geometry
         least = _FEWEST_TAPS if self._measured else 1

@@ -31,8 +31,10 @@ def chosen_passes(request: BuildRequest | CheckRequest, choose: Chooser | None =
     """
     if not request.rewrite:
         return ()
-    precision = request.precision if isinstance(request, BuildRequest) else "as-is"
-    return passes_for(precision, requantize=request.requantize, choose=choose)
+    if isinstance(request, CheckRequest):
+        return passes_for("as-is", requantize=request.requantize, choose=choose)
+    kept = request.node_precisions
+    return passes_for(request.precision, requantize=request.requantize, choose=choose, kept=kept)
 
 
 def prepare(

@@ -71,6 +71,14 @@ def test_a_kernel_kept_in_half_and_cast_to_float_is_computed_with_in_float() -> 
         assert bool(result.edits) == half
 
 
+def test_a_node_that_has_a_type_of_its_own_keeps_its_name() -> None:
+    proto, _ = make(ISTFT)
+    proto.graph.node[-1].name = "istft"
+    for kept in ((), ("other",), ("istft",)):
+        _, result = rewritten(proto, TENSORRT_8, passes_for("fp16", kept=kept))
+        assert any(edit.pass_name == "overlap-add" for edit in result.edits) == ("istft" not in kept)
+
+
 def test_half_weights_say_so_themselves_and_the_edit_says_what_was_done() -> None:
     proto, feeds = make(dataclasses.replace(ISTFT, dtype="float16", dynamic=True))
     model, result = rewritten(proto, TENSORRT_8, PASSES)
