@@ -219,7 +219,8 @@ def test_whoever_leaves_waits_for_what_is_being_written_and_no_more(
     rows = run(requests_in(tmp_path, 12))
     next(rows)
     rows.close()
-    assert begun == ended
+    # Several write at a time: which of them ends first is nobody's business.
+    assert {id(each) for each in begun} == {id(each) for each in ended}
     assert 1 <= len(ended) < 12
 
 
