@@ -116,7 +116,8 @@ def test_too_little_memory_is_the_machines_fault(folder: Path) -> None:
     command = [sys.executable, "-m", "trtconv", "check", os.fsdecode(b"m\xff.onnx"), *SIZES, "--target", "rtx", "-q"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     ended = subprocess.run(command, env=environment, preexec_fn=limit, capture_output=True, timeout=120, check=False)
-    assert ended.returncode in (1, 4), ended.stderr
+    # Where memory ends while a library is loaded, the system's loader ends the process, and nobody is asked.
+    assert ended.returncode in (1, 4) or b"thread-local data: ABORT" in ended.stderr, ended.stderr
     assert b"internal error" not in ended.stderr
 
 
