@@ -66,7 +66,10 @@ class OverlapAdd(NodePass):
             return None
         window = crops(geometry, None)
         added = None if bias is None else field.fold(bias)
-        if window is None or window[0].begin < 0 or (bias is not None and added is None):
+        if window is None or window[0].begin < 0:
+            return None
+        # One that does not fit would be repeated into one that does not fit either, with other sizes.
+        if bias is not None and (added is None or added.shape != kernel.values.shape[1:2]):
             return None
         if field.model.opset < _SLICE_OF_INPUTS:
             return None

@@ -111,3 +111,11 @@ def test_what_it_leaves_alone(layer: Layer, target: Target) -> None:
     proto, _ = make(layer)
     model, result = rewritten(proto, target, [OverlapAdd(in_half=True)])
     assert (result.edits, model.proto) == ((), proto)
+
+
+def test_a_bias_that_does_not_fit_is_left_to_be_told() -> None:
+    proto, _ = make(dataclasses.replace(ISTFT, bias="initializer"))
+    bias = next(each for each in proto.graph.initializer if list(each.dims) == [1])
+    bias.CopyFrom(numpy_helper.from_array(np.ones(3, np.float32), bias.name))
+    model, result = rewritten(proto, TENSORRT_8, [OverlapAdd(in_half=True)])
+    assert (result.edits, model.proto) == ((), proto)
