@@ -20,6 +20,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import importlib
+import itertools
 import json
 import sys
 import tarfile
@@ -40,7 +41,7 @@ GEOMETRIES = ((1026, 1, 1024, 256, 400), (2050, 1, 2048, 512, 200), (514, 2, 512
 """Input channels, output channels, kernel, stride, frames."""
 WAYS = ("overlap-add", "blocks", "raw")
 TYPES = {"float16": ("FP16",), "float32": ()}
-_BUILD_SECONDS = 30
+_BUILD_SECONDS = 100
 """What a build may take, the start of TensorRT included."""
 
 
@@ -85,7 +86,7 @@ def measure(options: argparse.Namespace) -> int:
         with tarfile.open(options.models) as archive:
             archive.extractall(folder)
         last = started + options.budget
-        for geometry, kind in ((geometry, kind) for geometry in GEOMETRIES for kind in TYPES):
+        for kind, geometry in itertools.product(TYPES, GEOMETRIES):
             names = [f"{stem(geometry, way)}@{kind}" for way in WAYS]
             for name in names:
                 end = min(last - 4, time.monotonic() + _BUILD_SECONDS)

@@ -1,7 +1,7 @@
 """What `trtconv build --tune` gains on single deconvolutions, on TensorRT 8.6: raw, default, tuned and the bound.
 
     python bench/gpu/tune.py --prepare      makes the models, bench/gpu/.quantized/tune.tar.xz; no TensorRT
-    python bench/gpu/tune.py [--models FILE] [--out FOLDER] [--budget SECONDS]      needs TensorRT 8.6 and trtconv
+    python bench/gpu/tune.py [--models FILE] [--out FOLDER] [--budget SECONDS] [--resume]      needs TensorRT 8.6
 
 One process does everything, layer by layer: builds that run at the same time slow each other down as much as they save.
 The engines of a layer are raced in turns, with CUDA graphs.
@@ -38,6 +38,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=ROOT / "bench" / "results", metavar="FOLDER")
     parser.add_argument("--budget", type=float, default=200, metavar="SECONDS", help="end after that")
     parser.add_argument("--prepare", action="store_true", help="make the models and end")
+    parser.add_argument("--resume", action="store_true", help="keep the layers that FOLDER has, and go on")
     options = parser.parse_args()
     return prepare(options.models) if options.prepare else measure(options)
 
@@ -47,13 +48,20 @@ def measure(options: argparse.Namespace) -> int:
     started = time.monotonic()
     options.out.mkdir(parents=True, exist_ok=True)
     document: Row = {"rows": []}
+    if options.resume and (options.out / NAME).exists():
+        document = json.loads((options.out / NAME).read_text())
+    known = {row["name"] for row in document["rows"]}
     with tempfile.TemporaryDirectory() as folder:
         with tarfile.open(options.models) as archive:
             archive.extractall(folder)
         work = Tuning(Path(folder))
+        if document.get("gpu") not in (None, work.gpu):
+            raise SystemExit(f"{options.out / NAME} is of another GPU: {document['gpu']}")
         spent = 0.0
         for row in json.loads((Path(folder) / "rows.json").read_text()):
             begun = time.monotonic()
+            if row["name"] in known:
+                continue
             if begun + 1.2 * spent > started + options.budget:
                 print("out of time", flush=True)
                 break
@@ -65,7 +73,11 @@ def measure(options: argparse.Namespace) -> int:
                 print(row["name"], row["failed"], flush=True)
             spent = time.monotonic() - begun
             document["rows"].append(row | {"seconds": round(spent, 1)})
-            document |= {"tensorrt": work.version, "gpu": work.gpu, "seconds": round(time.monotonic() - started, 1)}
+            document |= {
+                "tensorrt": work.version,
+                "gpu": work.gpu,
+                "seconds": round(sum(row["seconds"] for row in document["rows"]), 1),
+            }
             (options.out / NAME).write_text(json.dumps(document, indent=1) + "\n")
             print(f"{document['seconds']:5.1f} s  {row['name']}", flush=True)
     return 0

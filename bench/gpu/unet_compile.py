@@ -2,7 +2,7 @@
 
     python3 bench/gpu/unet_compile.py --output results.json [--budget 330] [--sizes 64,256,512,1024] [--whole]
                                       [--width 48] [--levels 3] [--convolutions 2]
-                                      [--env ~/trt/env.sh] [--python python3.10] [--builder-gpu 1]
+                                      [--env ~/trt/env.sh] [--python python3.10] [--builder-gpu 1] [--level 5]
 
 This process needs nothing but Python with torch; TensorRT 8.6, cuda-bindings, numpy, onnx and trtconv are those of
 `--python` after `--env` was sourced. The network is that of profiles.py, its weights and its input the same on both
@@ -10,9 +10,11 @@ sides, everything in fp16.
 
 torch.compile runs with dynamic=False for each size (mode "default", channels last and plain; "max-autotune", channels
 last) and with dynamic=True for all sizes. When it is done, or meanwhile on another GPU of the same kind
-(--builder-gpu), trtconv builds for 64 to 1024 what `--split auto` makes: an engine for each profile that is timed, one
-after the other with one timing cache, then, where all are timed or with --whole, the whole with that cache. Where there
-is no time for the whole, those engines are timed, as `engine` says. No two measure kernels on one GPU at a time.
+(--builder-gpu), trtconv builds for 64 to 1024 what `--split auto` makes. With --whole that is one engine; else it is an
+engine for each profile that is timed, one after the other with one timing cache, then, where all are timed, the whole
+with that cache. Where there is no time for the whole, those engines are timed, as `engine` says. With --level a static
+engine of each size at that optimisation level, the largest first, is built behind and timed too, while there is time:
+what one size can have at most. No two measure kernels on one GPU at a time.
 
 Both sides are timed as CUDA graphs by events on the GPU: no launches, no Python, no copies count. They take turns, a
 process each; the latency is the median over the rounds, and the ratio is torch's best way over trtconv. `errors` are
@@ -23,7 +25,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import datetime
+import functools
 import json
 import os
 import select
@@ -45,7 +49,7 @@ WAYS = (("default", "channels_last", False), ("default", "channels_last", True),
 """Mode of torch.compile, layout of activations and weights, dynamic."""
 AUTOTUNED = ("max-autotune", "channels_last", False)
 _WARM_MS, _SAMPLE_MS, _ROUNDS = 30, 30, 11
-_TIMING_SECONDS = 30
+_TIMING_SECONDS = 45
 
 
 def way_name(mode: str, layout: str, dynamic: bool) -> str:
@@ -72,12 +76,14 @@ def trtconv_side() -> Callable[[Row], Row]:
     from onnx import TensorProto, numpy_helper
 
     import trtconv
+    from trtconv.core.builder_options import BuilderOptions
     from trtconv.core.dims import Range
     from trtconv.graph.model import OnnxModel
     from trtconv.pipeline.outputs import asked_profiles
     from trtconv.pipeline.profiles import settle
 
     held: Row = {}
+    runs: dict[str, tuple[Callable[[], None], Any]] = {}
     asked = {"height": Range(64, 512, 1024), "width": Range(64, 512, 1024)}
 
     def request(task: Row, dims: Any, split: str | None) -> Any:
@@ -108,7 +114,10 @@ def trtconv_side() -> Callable[[Row], Row]:
     def build(task: Row) -> Row:
         started = time.monotonic()
         dims = {name: Range(*bound) for name, bound in task["dims"].items()} if task["dims"] else asked
-        report = trtconv.build(request(task, dims, None if task["dims"] else "auto"))
+        options = BuilderOptions(optimization_level=task.get("level"))
+        report = trtconv.build(
+            dataclasses.replace(request(task, dims, None if task["dims"] else "auto"), options=options)
+        )
         if report.exit_code:
             return {"failed": str([f.message for f in report.findings])[:400]}
         return {
@@ -127,15 +136,17 @@ def trtconv_side() -> Callable[[Row], Row]:
         launch, captured = engine.prepare(size, task["profile"])
         (captured or launch)()
         stream.wait()
-        np.save(task["result"], buffers[1].read((1, profiles.CLASSES, size, size), np.float16))
-        held["engine"], held["run"] = engine, captured or launch
+        if task["name"] == "trtconv":
+            np.save(task["result"], buffers[1].read((1, profiles.CLASSES, size, size), np.float16))
+            runs.clear()
+        runs[task["name"]] = captured or launch, engine
         return {"graph": captured is not None}
 
     def measure(task: Row) -> Row:
-        def microseconds(times: int) -> float:
-            return float(held["stream"].microseconds(lambda: [held["run"]() for _ in range(times)]))
+        return {name: sample(functools.partial(microseconds, run)) for name, (run, _) in runs.items()}
 
-        return {"trtconv": sample(microseconds)}
+    def microseconds(run: Callable[[], None], times: int) -> float:
+        return float(held["stream"].microseconds(lambda: [run() for _ in range(times)]))
 
     return lambda task: {"model": write_model, "build": build, "prepare": prepare, "measure": measure}[task["do"]](task)
 
@@ -366,10 +377,16 @@ class Bench:
         """Compiles and builds: the profiles that are timed, then all. Returns the file of each profile."""
         parts, task = self.results["profiles"], {"do": "build", **self.files}
         single = {n: str(self.folder / f"{n}.engine") for n in map(self.number_of, self.options.sizes)}
-        main.queue = [{**task, "engine": path, "dims": parts[n]} for n, path in single.items()]
         whole = str(self.folder / "auto.engine")
+        if not self.options.whole:
+            main.queue = [{**task, "engine": path, "dims": parts[n]} for n, path in single.items()]
         if set(single) == set(range(len(parts))) or self.options.whole:
             main.queue.append({**task, "engine": whole, "dims": None})
+        if self.options.level:
+            for size in sorted(self.options.sizes, reverse=True):
+                engine, bound = str(self.folder / f"{self.static(size)}.engine"), [size] * 3
+                dims = {"height": bound, "width": bound}
+                main.queue.append({**task, "engine": engine, "dims": dims, "level": self.options.level})
         asked = len(main.done)
         apart = self.options.builder_gpu is not None
         for each in torches:
@@ -388,6 +405,10 @@ class Bench:
             "one, --split auto" if built else "one for each profile of --split auto, a cache shared"
         )
         return dict.fromkeys(single, whole) if built else single
+
+    def static(self, size: int) -> str:
+        """Returns the name of the engine of one size alone."""
+        return f"trtconv static {size} level {self.options.level}"
 
     def wait(self, asked: list[Asked]) -> None:
         """Lets processes do what they were asked, until the first has, or there is no time left."""
@@ -418,19 +439,15 @@ class Bench:
         whole = self.results["engine"] == "one, --split auto"
         result = str(self.folder / f"{size}.npy")
         row: Row = {"size": size, "profile": number}
-        prepared = main.ask(
-            {
-                "do": "prepare",
-                "size": size,
-                "engine": engines[number],
-                "profile": number if whole else 0,
-                "result": result,
-            }
-        )
+        task = {"do": "prepare", "size": size, "result": result}
+        prepared = main.ask({**task, "name": "trtconv", "engine": engines[number], "profile": number if whole else 0})
         if "failed" in prepared:
             self.results["sizes"].append({**row, **prepared})
             return
         row |= prepared | {"errors": {}}
+        name = self.static(size)
+        if "seconds" in self.results["builds"].get(name, {}):
+            main.ask({**task, "name": name, "engine": str(self.folder / f"{name}.engine"), "profile": 0})
         times: dict[str, list[float]] = {}
         turns = [main, *torches]
         for turn in range(_ROUNDS):
@@ -447,9 +464,8 @@ class Bench:
         row["spread"] = {n: round((max(v) - min(v)) / min(v), 3) for n, v in times.items() if n != "failed"}
         row["rounds"] = turn + 1
         ours = row["us"].get("trtconv")
-        best = min(
-            (us for name, us in row["us"].items() if name != "trtconv" and not name.startswith("eager")), default=None
-        )
+        theirs = [us for name, us in row["us"].items() if not name.startswith(("trtconv", "eager"))]
+        best = min(theirs, default=None)
         row["ratio"] = round(best / ours, 3) if best and ours else None
         self.results["sizes"].append(row)
         self.say(size, "ratio", row["ratio"], row["us"], row["errors"])
@@ -468,7 +484,8 @@ def main() -> int:
     parser.add_argument(
         "--builder-gpu", metavar="INDEX", help="of CUDA: builds there, while torch compiles on the first"
     )
-    parser.add_argument("--whole", action="store_true", help="build all profiles in one where not all are timed too")
+    parser.add_argument("--whole", action="store_true", help="build all profiles in one, and none by itself")
+    parser.add_argument("--level", type=int, help="build a static engine of each size at that optimisation level too")
     parser.add_argument("--side", choices=("trtconv", "torch"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.side:

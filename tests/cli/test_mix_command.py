@@ -18,6 +18,7 @@ from support.float_nets import HEAD, RESIDUAL, UNET, saved_net, saved_samples
 from support.onnx_models import parse
 from support.runtime import TENSORRT_8, FakeRuntime
 from trtconv import Target, build
+from trtconv.cli.formats.mix import mix_text
 from trtconv.core.errors import EngineFailed, InputError
 from trtconv.core.rations import UNLIMITED
 from trtconv.core.requests.build import BuildRequest
@@ -220,11 +221,15 @@ def test_builders_with_flags_are_told_the_types(tmp_path: Path, monkeypatch: pyt
 
 
 class Gpu(FakeRuntime):
-    """A runtime whose engines take the time that layers of these names do, with half of it in 16 bits."""
+    """A runtime whose engines take the time that layers of these names do, with half of it in 16 bits.
 
-    def __init__(self, layers: dict[str, float]) -> None:
+    They compute the network in float32, times a factor in 16 bits.
+    """
+
+    def __init__(self, layers: dict[str, float], net: Path, factor: float = 1.0) -> None:
         super().__init__(capabilities=TENSORRT_8, version="8.6.0", family="tensorrt", gpu="H100")
-        self.layers, self.fed, self.closed = layers, [], 0
+        self.layers, self.fed, self.closed, self.factor = layers, [], 0, factor
+        self.session = onnxruntime.session(OnnxModel.load(net))
 
     def engines(self) -> Any:
         return self
@@ -233,10 +238,16 @@ class Gpu(FakeRuntime):
 
     def feed(self, values: dict[str, Any]) -> None:
         self.fed.append({name: array.shape for name, array in values.items()})
+        self.values = values
+
+    def run(self) -> dict[str, Any]:
+        return {"y": self.session.run(["y"], self.values)[0] * (self.factor if self._half() else 1)}
 
     def layer_times(self) -> list[tuple[str, float]]:
-        half = self.network.built[-1].precision == "fp16"
-        return [(name, us / 2 if half else us) for name, us in self.layers.items()]
+        return [(name, us / 2 if self._half() else us) for name, us in self.layers.items()]
+
+    def _half(self) -> bool:
+        return bool(self.network.built[-1].precision == "fp16")
 
     def close(self) -> None:
         self.closed += 1
@@ -252,21 +263,40 @@ class Gpu(FakeRuntime):
 def test_a_gpu_times_the_parts(
     layers: dict[str, float], gpu: str | None, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fake = Gpu(layers)
+    net = saved_net(PLAIN, tmp_path)
+    fake = Gpu(layers, net)
     monkeypatch.setattr(tensorrt, "load", lambda target: fake)
-    request = BuildRequest(saved_net(PLAIN, tmp_path), precision="auto", tolerance=float(TIGHT), prove="none")
+    request = BuildRequest(net, precision="auto", tolerance=float(TIGHT), prove="none")
     report = build(request)
     assert report.mix is not None
     assert report.mix["timed_on"] == gpu
     assert why in report.mix["untimed"]
-    assert (fake.fed, fake.closed) == ([{"x": (1, 4, 8, 8)}] * 2, 2)
-    assert [plan.precision for plan in fake.network.built] == ["as-is", "fp16", "fp16"]
+    assert (fake.fed, fake.closed) == ([{"x": (1, 4, 8, 8)}] * 3, 3)
+    assert [plan.precision for plan in fake.network.built] == ["as-is", "fp16", "fp16", "fp16"]
+    assert fake.network.built[-2].node_precisions == report.mix["node_precisions"]
+    assert (report.mix["engine_error"], report.mix["engine_missing"]) == (0.0, "")
     times = [part["time"] for part in report.mix["parts"]]
     assert times == (pytest.approx([0.3, 0.5, 0.2]) if gpu else times)
     monkeypatch.setattr(Gpu, "load", _fails)
     again = build(dataclasses.replace(request, force=True))
     assert again.mix is not None
     assert (again.exit_code, again.mix["untimed"]) == (0, "the engine does not load")
+    assert (again.mix["engine_error"], again.mix["engine_missing"]) == (None, "the engine does not load")
+
+
+def test_an_engine_beyond_the_tolerance_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    net = saved_net(PLAIN, tmp_path)
+    fake = Gpu({}, net, factor=1.01)
+    monkeypatch.setattr(tensorrt, "load", lambda target: fake)
+    report = build(BuildRequest(net, precision="auto", tolerance=5e-3, prove="none"))
+    assert report.mix is not None
+    assert (report.mix["precision"], report.mix["engine_error"]) == ("as-is", 0.0)
+    assert [plan.precision for plan in fake.network.built].count("as-is") >= 2
+    assert fake.network.built[-1].precision == "as-is"
+    text = mix_text(report.mix)
+    assert "an engine for the samples' sizes, run on the GPU, has 0;" in text
+    beyond = mix_text({**report.mix, "engine_error": 0.01})
+    assert "has 0.01, which is more: float32 alone is not within it here (--no-tf32" in beyond
 
 
 def _fails(*_: object) -> Any:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from trtconv.core.errors import BuildFailed
+from trtconv.core.errors import BuildFailed, EngineFailed
 from trtconv.core.findings import Finding
 from trtconv.core.requests.build import BuildPlan
 from trtconv.core.requests.common import TensorInfo
@@ -138,3 +138,6 @@ class FakeRuntime:
         self.parsed.append((model, path))
         refused = self._refuses(model) if callable(self._refuses) else self._refuses
         return tuple(refused) or self.network
+
+    def engines(self) -> Any:
+        raise EngineFailed("no engine runs here")

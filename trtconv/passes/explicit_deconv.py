@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -21,6 +22,8 @@ from trtconv.passes.kernel import find_kernel
 Chooser = Callable[[Deconv, Site, str], str]
 """(node as it stands, the same opened, name of the usual form) -> name of a form."""
 _MANY_CHANNELS = 128
+_LARGER, _LARGER_QUANTIZED = 1.6, 1.5
+"""How many times its taps a larger kernel may have before a longer input is faster."""
 
 
 def chosen(forms: Mapping[str, str]) -> Chooser:
@@ -88,14 +91,17 @@ class MakeDeconvExplicit(NodePass):
     def _usual(self, target: Target, site: Site) -> str:
         """Returns the form that is the fastest more often than not.
 
-        Time over that of the raw node on TensorRT 8.6 (bench/results/gpu-remedies-8.6.json, gpu-candidates-8.6.json):
+        Time over that of the raw node on TensorRT 8.6 (bench/results/gpu-remedies-8.6.json, gpu-candidates-8.6.json,
+        gpu-tune-8.6.json):
 
         kernel: 0.58 to 0.83 in float16, 0.31 to 0.57 in int8, but up to 1.4 in float32 (1.9 without TF32), where a
             larger kernel costs what its size says. TensorRT-RTX, whose layers could not be timed, gets it too: one
             layer.
         input: 0.70 to 1.0 in float32. The only way for a kernel that is no constant. In int8, between quantisers, 4 to
-            5 % faster than the kernel from 128 input channels on, and 9 to 12 % slower with 64.
-        input-conv: in float16 8 % faster than the kernel with 128 input channels; a layer more, which small ones feel.
+            23 % faster than the kernel from 128 input channels on, and 9 to 12 % slower with 64, or with 5x5 taps.
+        input-conv: in float16 8 to 31 % faster than the kernel with 2x2 and 3x3 taps and 128 input channels or more;
+            a layer more, which small ones feel. With 5x5 taps, of which the larger kernel has 1.44 times as many, 10 %
+            slower; with 4x4 Pad was, and this was not measured.
         behind: 1.0; for depthwise kernels, of which the others make 1.07 and 1.15.
         """
         kernel = site.kernel
@@ -106,7 +112,7 @@ class MakeDeconvExplicit(NodePass):
         channels_in, channels_of_group = kernel.values.shape[:2]
         # What was measured: images, in one group.
         is_plain = site.geometry.rank == 2 and site.geometry.group == 1
-        is_wide = target.before(9) and is_plain and channels_in >= _MANY_CHANNELS
+        is_wide = target.before(9) and is_plain and channels_in >= _MANY_CHANNELS and _costs_much(site)
         if site.is_quantized:
             return "input" if is_wide else "kernel"
         if channels_of_group == 1 and site.geometry.group == channels_in > 1:
@@ -114,6 +120,14 @@ class MakeDeconvExplicit(NodePass):
         if not self.in_half and kernel.values.dtype.itemsize == 4:
             return "input"
         return "input-conv" if is_wide else "kernel"
+
+
+def _costs_much(site: Site) -> bool:
+    """Returns whether zeros in the kernel make it so many times as large that a longer input is faster."""
+    folding = deconv.fold(site.geometry, site.window)
+    rows = zip(folding.low, site.geometry.kernel, folding.high, strict=True)
+    growth = math.prod((low + taps + high) / taps for low, taps, high in rows)
+    return growth > (_LARGER_QUANTIZED if site.is_quantized else _LARGER)
 
 
 def _slice_at_run_time(field: Field, node: gs.Node, geometry: Geometry) -> str | Refusal:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 from collections.abc import Iterator, Sequence, Set
@@ -13,10 +14,10 @@ from trtconv.core.stopwatch import Stopwatch
 from trtconv.graph.model import OnnxModel
 from trtconv.pipeline.parse import build_in_thread, parse_model
 from trtconv.precision.apply import recast
-from trtconv.precision.mixing import Mix, Mixer, NodeTimes
+from trtconv.precision.mixing import EngineRun, Mix, Mixer, NodeTimes, Types
 from trtconv.precision.quantize.images import parse_preprocessing
 from trtconv.precision.quantize.samples import Feeds, InputSamples, random_samples, read_samples
-from trtconv.runtimes.tensorrt import Runtime
+from trtconv.runtimes.tensorrt import Execution, Runtime
 
 _MOST_SAMPLES = 4
 """All of them are run for every mix that is tried."""
@@ -113,7 +114,35 @@ def mixed(
             f"--precision auto cannot run {model.path}: {error}", "Choose a precision, or give --data that it runs on."
         ) from error
     timed = functools.partial(node_times, model, samples[0], runtime, plan)
-    return mixer.search(request.tolerance, samples.source, timed)
+    ran = functools.partial(run_engine, samples, runtime, plan)
+    return mixer.search(request.tolerance, samples.source, timed, ran)
+
+
+def run_engine(
+    samples: Sequence[Feeds], runtime: Runtime, plan: BuildPlan, model: OnnxModel, precision: str, nodes: Types
+) -> EngineRun:
+    """Builds a model for the sizes of samples, and runs it on them.
+
+    Args:
+        samples: Inputs; the first are the typical ones.
+        runtime: What builds and runs.
+        plan: How it builds.
+        model: The model, cast where the runtime is strongly typed.
+        precision: What the builder is told, where it has flags.
+        nodes: Node to its own type, likewise.
+    """
+    if runtime.info.gpu is None:
+        return EngineRun(why="there is no GPU")
+    try:
+        with _opened(model, samples, runtime, plan, precision, nodes) as execution:
+            return EngineRun([_outputs(execution, feeds) for feeds in samples])
+    except TrtconvError as error:
+        return EngineRun(why=error.message)
+
+
+def _outputs(execution: Execution, feeds: Feeds) -> Feeds:
+    execution.feed(feeds)
+    return execution.run()
 
 
 def node_times(model: OnnxModel, feeds: Feeds, runtime: Runtime, plan: BuildPlan, precision: str) -> NodeTimes:
@@ -126,12 +155,10 @@ def node_times(model: OnnxModel, feeds: Feeds, runtime: Runtime, plan: BuildPlan
         plan: How it builds.
         precision: The other precision.
     """
-    # The time counts to the stage that asks.
-    clock = Stopwatch(None)
     if runtime.info.gpu is None:
         return NodeTimes(why="there is no GPU")
     try:
-        full, half = (_layer_times(model, feeds, runtime, plan, clock, each) for each in ("as-is", precision))
+        full, half = (_layer_times(model, feeds, runtime, plan, each) for each in ("as-is", precision))
     except TrtconvError as error:
         return NodeTimes(why=error.message)
     known = {node.name for node in model.proto.graph.node}
@@ -144,26 +171,45 @@ def node_times(model: OnnxModel, feeds: Feeds, runtime: Runtime, plan: BuildPlan
 
 
 def _layer_times(
-    model: OnnxModel, feeds: Feeds, runtime: Runtime, plan: BuildPlan, clock: Stopwatch, precision: str
+    model: OnnxModel, feeds: Feeds, runtime: Runtime, plan: BuildPlan, precision: str
 ) -> list[tuple[str, float]]:
-    shapes = {name: InputRange(values.shape, values.shape, values.shape) for name, values in feeds.items()}
-    profile = ShapeProfile(shapes, {}, plan.profiles[0].values if plan.profiles else {})
     copy = model.copy()
-    flags = runtime.info.capabilities.builder_precision_flags
-    if not flags:
-        recast(copy, precision, profile)
-    network, refused = parse_model(copy, runtime, clock)
+    if not runtime.info.capabilities.builder_precision_flags:
+        recast(copy, precision, _profile([feeds], plan))
+    with _opened(copy, [feeds], runtime, plan, precision, {}) as execution:
+        execution.feed(feeds)
+        return execution.layer_times()
+
+
+@contextlib.contextmanager
+def _opened(
+    model: OnnxModel, samples: Sequence[Feeds], runtime: Runtime, plan: BuildPlan, precision: str, nodes: Types
+) -> Iterator[Execution]:
+    """Makes an engine for the sizes of samples ready to run; its arguments are those of `run_engine`."""
+    # The time counts to the stage that asks.
+    clock = Stopwatch(None)
+    network, refused = parse_model(model, runtime, clock)
     if network is None:
         raise BuildFailed(refused[0].message if refused else "the parser refused it")
-    typed = precision if flags else "as-is"
-    asked = dataclasses.replace(plan, profiles=(profile,), precision=typed, node_precisions={})
+    asked = dataclasses.replace(plan, profiles=(_profile(samples, plan),), precision="as-is", node_precisions={})
+    if runtime.info.capabilities.builder_precision_flags:
+        asked = dataclasses.replace(asked, precision=precision, node_precisions=nodes)
     blob = build_in_thread(network, asked, clock)
     execution = runtime.engines().load(bytes(blob.data)).open()
     try:
-        execution.feed(feeds)
-        return execution.layer_times()
+        yield execution
     finally:
         execution.close()
+
+
+def _profile(samples: Sequence[Feeds], plan: BuildPlan) -> ShapeProfile:
+    """Returns the profile of the samples' sizes, with those of the first as the typical ones."""
+    ranges = {}
+    for name, first in samples[0].items():
+        shapes = [feeds[name].shape for feeds in samples]
+        smallest, largest = (tuple(map(choose, zip(*shapes, strict=True))) for choose in (min, max))
+        ranges[name] = InputRange(smallest, first.shape, largest)
+    return ShapeProfile(ranges, {}, plan.profiles[0].values if plan.profiles else {})
 
 
 def _by_node(times: Sequence[tuple[str, float]], known: Set[str]) -> dict[str, float]:

@@ -5,6 +5,10 @@ from the model, parts of it go back to float32. A part is a layer with weights a
 is measured alone: the error of the network in which nothing else is in float16. Rounding errors add up in squares, so
 those come first that make the most of the square for the time that float16 saves there; as few as suffice do, and of
 these the costly ones are tried in float16 again. The time is measured on the GPU where there is one, else estimated.
+
+The emulation rounds what layers return. Kernels may also add in float16, and then an engine is further off (1.2 to 1.8
+times on TensorRT 8.6). So where there is a GPU an engine of the mix is run, and where it is beyond the tolerance, less
+is asked of the emulation by as much, and searched again.
 """
 
 from __future__ import annotations
@@ -25,7 +29,7 @@ from trtconv.precision.apply import BFLOAT_SINCE, casters, kinds_of, name_all, n
 from trtconv.precision.casting import Casting
 from trtconv.precision.measure import Ranges, survey
 from trtconv.precision.pinned import refuse_idle, refuse_kept
-from trtconv.precision.quantize.measure import Feeds, Reference
+from trtconv.precision.quantize.measure import Feeds, Reference, worst
 from trtconv.precision.regions import quantized_nodes
 
 _MOST_PARTS = 24
@@ -33,6 +37,10 @@ _WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 _QUANTIZERS = ("QuantizeLinear", "DequantizeLinear")
 _FLOPS_PER_BYTE = 100.0
 """Of a GPU with tensor cores: an A100 has 156 TFLOP/s of TF32 and 1.5 TB/s, an H100 495 and 3.35."""
+_MOST_ENGINES = 4
+"""How many mixes are run before everything stays in float32: the first is mostly right, or the second."""
+_MARGIN = 0.9
+"""Of the error that is aimed at where an engine was beyond the tolerance."""
 _SAVED = 0.5
 """Share of the time that a type of 16 bits leaves of that of 32: half the bytes, twice the operations a second."""
 
@@ -68,6 +76,8 @@ class Mix(Document):
         tolerance: The error that was allowed.
         error: That of the mix, on the samples: the largest rms of an output, over that of the model's.
         error_of_all: That of the network with all that fits in 16 bits.
+        engine_error: That of an engine for the sizes of the samples, run on the GPU; None where there is none.
+        engine_missing: Why there is none.
         time: Over that of the network in float32, as the sum of its parts.
         timed_on: The GPU that the parts were timed on; None where their time is estimated by operations and bytes.
         untimed: Why it is; empty where it was measured.
@@ -81,6 +91,8 @@ class Mix(Document):
     tolerance: float
     error: float
     error_of_all: float
+    engine_error: float | None
+    engine_missing: str
     time: float
     timed_on: str | None
     untimed: str
@@ -102,6 +114,23 @@ class NodeTimes:
     us: Mapping[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
     gpu: str | None = None
     why: str = ""
+
+
+@frozen
+class EngineRun:
+    """What an engine computed on a GPU.
+
+    Args:
+        outputs: For every sample output to values; None where none ran.
+        why: Why none did.
+    """
+
+    outputs: Sequence[Feeds] | None = None
+    why: str = ""
+
+
+Timed = Callable[[str], NodeTimes]
+Ran = Callable[[OnnxModel, str, Types], EngineRun]
 
 
 class Mixer:
@@ -142,25 +171,45 @@ class Mixer:
         self._reference = Reference(model, self._samples)
         self._ranges = survey(model, self._samples)
         self._parts = parts_of(model, self._ranges)
+        self._times = NodeTimes(why="all that fits in 16 bits is within the tolerance")
+        self._alone: dict[TypedPart, float] = {}
 
-    def search(self, tolerance: float, source: str, timed: Callable[[str], NodeTimes]) -> Mix:
+    def search(self, tolerance: float, source: str, timed: Timed, ran: Ran) -> Mix:
         """Finds the mix.
 
         Args:
             tolerance: The largest error (rms) of an output that is allowed.
             source: Where the samples come from, in words.
             timed: Times the nodes in float32 and in a precision; called where parts are weighed against each other.
+            ran: Builds a network, cast as far as it has to be, with a precision and types, and runs it on the samples.
         """
         given = self._given(tolerance, source)
-        error = first = self._error(given)
-        alone: dict[TypedPart, float] = {}
+        first = self._error(given)
+        aim = tolerance
+        for left in reversed(range(_MOST_ENGINES)):
+            found = self._found(given, first, aim, source, timed)
+            run = self._run(found, ran)
+            error = None if run.outputs is None else _not_nan(worst(self._reference.distances_of(run.outputs)))
+            mix = dataclasses.replace(found, tolerance=tolerance, engine_error=error, engine_missing=run.why)
+            if error is None or error <= tolerance or mix.precision == "as-is":
+                break
+            # Nothing is within a negative one.
+            aim = _MARGIN * aim * tolerance / error if left > 1 else -1.0
+        return mix
+
+    def _run(self, mix: Mix, ran: Ran) -> EngineRun:
+        model = self._model.copy()
+        if not self._by_flags and kinds_of(mix.precision, mix.node_precisions):
+            casters(self._model, mix.precision, mix.node_precisions, self._ranges)[0](model)
+        return ran(model, mix.precision, mix.node_precisions)
+
+    def _found(self, given: Types, first: float, tolerance: float, source: str, timed: Timed) -> Mix:
+        """Finds the mix that is within a tolerance in emulation."""
+        error = first
         floats: tuple[TypedPart, ...] = ()
-        times = NodeTimes(why="all that fits in 16 bits is within the tolerance")
         if error > tolerance:
-            times = timed(self._base)
-            self._parts = parts_of(self._model, self._ranges, times)
-            alone = {part: self._error(self._with(given, set(self._parts) - {part})) for part in self._parts}
-            floats = self._enough(given, alone, tolerance)
+            self._weigh(given, timed)
+            floats = self._enough(given, self._alone, tolerance)
             error = self._error(self._with(given, floats))
         base, types = self._base, self._with(given, floats)
         if error > tolerance or (floats and floats == self._parts):
@@ -173,13 +222,23 @@ class Mixer:
             tolerance,
             error,
             first,
+            None,
+            "",
             1 - sum(part.saved for part in self._parts if part not in floats),
-            times.gpu,
-            times.why,
+            self._times.gpu,
+            self._times.why,
             len(self._samples),
             source,
-            tuple(self._told(part, types, base, alone.get(part)) for part in self._parts),
+            tuple(self._told(part, types, base, self._alone.get(part)) for part in self._parts),
         )
+
+    def _weigh(self, given: Types, timed: Timed) -> None:
+        """Measures the time and the error of the parts, once."""
+        if self._alone:
+            return
+        self._times = timed(self._base)
+        self._parts = parts_of(self._model, self._ranges, self._times)
+        self._alone = {part: self._error(self._with(given, set(self._parts) - {part})) for part in self._parts}
 
     def _given(self, tolerance: float, source: str) -> Types:
         """Returns the types that are no matter of choice: those given, and those of nodes whose values do not fit."""
@@ -199,6 +258,8 @@ class Mixer:
 
     def _enough(self, given: Types, alone: Mapping[TypedPart, float], tolerance: float) -> tuple[TypedPart, ...]:
         """Returns parts that have to be in float32."""
+        if tolerance < 0:
+            return self._parts
         order = sorted(self._parts, key=lambda part: -(alone[part] ** 2) / max(part.saved, 1e-9))
         few, many = 0, len(order)
         while few < many:
@@ -224,7 +285,7 @@ class Mixer:
         gc.collect()
         self._measured += 1
         self._tell(self._measured, max(self._measured, len(self._parts) + 8))
-        return math.inf if math.isnan(error) else error
+        return _not_nan(error)
 
     def _cast(self, types: Types, base: str = "") -> tuple[OnnxModel, Casting]:
         """Returns the network with these types in emulation, and what was done to it."""
@@ -235,6 +296,10 @@ class Mixer:
         usual = "fp32" if base == "as-is" else "fp16"
         found = {types.get(name, usual) for name in part.nodes}
         return dataclasses.replace(part, error=error, type=found.pop() if len(found) == 1 else "mixed")
+
+
+def _not_nan(error: float) -> float:
+    return math.inf if math.isnan(error) else error
 
 
 def parts_of(model: OnnxModel, ranges: Ranges, times: NodeTimes | None = None) -> tuple[TypedPart, ...]:

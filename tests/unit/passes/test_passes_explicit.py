@@ -109,10 +109,10 @@ WIDE = """<ir_version: 8, opset_import: ["": 17]> g (float[1,128,3,3] x) => (flo
     <float s = {0.5}, int8 z = {0}> { y = ConvTranspose <strides=[2,2], output_padding=[1,1]> (INPUT, w) }"""
 
 
-def wide(*, quantized: bool) -> onnx.ModelProto:
+def wide(*, quantized: bool, taps: int = 2) -> onnx.ModelProto:
     """Returns a node of 128 input channels."""
     proto = parse(WIDE.replace("INPUT", "a" if quantized else "x"))
-    values = np.random.default_rng(3).integers(-9, 9, (128, 2, 2, 2)).astype(np.int8 if quantized else np.float32)
+    values = np.random.default_rng(3).integers(-9, 9, (128, 2, taps, taps)).astype(np.int8 if quantized else np.float32)
     if quantized:
         names = ["s", "z"]
         proto.graph.node.insert(0, helper.make_node("DequantizeLinear", ["w_q", *names], ["w"]))
@@ -139,6 +139,21 @@ def test_wide_nodes_have_zeros_in_their_input_where_that_was_measured(
     passes = [each for each in passes_for("fp16") if each.name == "make-deconv-explicit"]
     model, _ = rewritten(proto, target, passes)
     assert [node.op_type for node in model.proto.graph.node][-len(ops) :] == ops
+    x = np.random.default_rng(0).standard_normal((1, 128, 3, 3)).astype(np.float32)
+    assert_equal(run(proto, {"x": x}), run(model.proto, {"x": x}))
+
+
+@pytest.mark.parametrize(
+    ("quantized", "taps", "kernel"),
+    [(False, 3, 3), (False, 4, 5), (False, 5, 6), (True, 3, 3), (True, 4, 4), (True, 5, 6)],
+)
+def test_wide_nodes_have_zeros_in_a_kernel_that_they_make_little_larger(
+    quantized: bool, taps: int, kernel: int
+) -> None:
+    proto = wide(quantized=quantized, taps=taps)
+    passes = [each for each in passes_for("fp16") if each.name == "make-deconv-explicit"]
+    model, _ = rewritten(proto, TENSORRT_8, passes)
+    assert [attributes(node)["kernel_shape"] for node in deconvs(model)] == [[kernel] * 2]
     x = np.random.default_rng(0).standard_normal((1, 128, 3, 3)).astype(np.float32)
     assert_equal(run(proto, {"x": x}), run(model.proto, {"x": x}))
 

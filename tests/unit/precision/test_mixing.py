@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,8 +14,9 @@ from support.onnx_models import parse
 from trtconv.graph.model import OnnxModel
 from trtconv.precision.apply import recast
 from trtconv.precision.measure import survey
-from trtconv.precision.mixing import Mix, Mixer, NodeTimes, parts_of
-from trtconv.precision.quantize.measure import Reference
+from trtconv.precision.mixing import EngineRun, Mix, Mixer, NodeTimes, Ran, Types, parts_of
+from trtconv.precision.quantize.measure import Feeds, Reference
+from trtconv.precision.quantize.sessions import Probe
 
 SAMPLES = [{"x": np.random.default_rng(seed).standard_normal((4, 64)).astype(np.float32)} for seed in range(2)]
 
@@ -43,10 +45,12 @@ def found(
     bfloat: bool = True,
     fixed: dict[str, str] | None = None,
     timed: Callable[[str], NodeTimes] | None = None,
+    ran: Ran | None = None,
 ) -> Mix:
     told: list[tuple[int, int]] = []
     mixer = Mixer(model, SAMPLES, fixed or {}, by_flags=not bfloat, tell=lambda *count: told.append(count))
-    mix = mixer.search(tolerance, "the test", timed or (lambda _: NodeTimes(why="no GPU")))
+    silent = timed or (lambda _: NodeTimes(why="no GPU"))
+    mix = mixer.search(tolerance, "the test", silent, ran or (lambda *_: EngineRun(why="no GPU")))
     assert [number for number, _ in told] == list(range(1, len(told) + 1))
     return mix
 
@@ -121,6 +125,68 @@ def test_what_a_gpu_says_counts_for_more_than_the_estimate() -> None:
     assert mix.time == pytest.approx(1 - (sum(gains.values()) - lost(mix)) / 60)
     assert found(chain(), 1e-1, timed=timed).timed_on is None
     assert asked == ["fp16"]
+
+
+class Gpu:
+    """Runs the mix as the emulation does, with that many times its error.
+
+    Args:
+        model: The model as it is.
+        factor: The engine's error over that of the emulation.
+        floor: The error of float32, as TF32 makes it.
+    """
+
+    def __init__(self, model: OnnxModel, factor: float, floor: float = 0.0) -> None:
+        self._model, self._factor, self._floor = model, factor, floor
+        self.ran: list[tuple[str, int]] = []
+
+    def __call__(self, model: OnnxModel, precision: str, types: Types) -> EngineRun:
+        self.ran.append((precision, len(types)))
+        copy = self._model.copy()
+        recast(copy, precision, None, nodes=types, emulated=True)
+        exact, off = (Probe(each, each.outputs) for each in (self._model, copy))
+        return EngineRun([self._output(exact.run(feeds)["y"], off.run(feeds)["y"]) for feeds in SAMPLES])
+
+    def _output(self, exact: Any, off: Any) -> Feeds:
+        return {"y": exact * (1 + self._floor) + self._factor * (off - exact)}
+
+
+@pytest.mark.parametrize(("factor", "engines"), [(0.9, 1), (1.05, 2), (1.2, 2)])
+def test_an_engine_that_is_beyond_the_tolerance_is_not_taken(factor: float, engines: int) -> None:
+    model = chain()
+    gpu = Gpu(model, factor)
+    mix = found(model, 6e-4, ran=gpu)
+    assert (len(gpu.ran), mix.tolerance, mix.precision) == (engines, 6e-4, "fp16")
+    assert mix.engine_error == pytest.approx(factor * mix.error, rel=1e-3)
+    assert mix.engine_error <= 6e-4
+    assert 0.5 < mix.time < 1
+
+
+def test_all_in_16_bits_is_run_too() -> None:
+    """Where the emulation is within the tolerance and the engine is not, parts go back to float32."""
+    model = chain()
+    gpu = Gpu(model, 2.0)
+    mix = found(model, 1e-3, ran=gpu)
+    assert mix.error_of_all < 1e-3
+    assert gpu.ran[0] == ("fp16", 0)
+    assert mix.node_precisions
+    assert mix.engine_error is not None
+    assert mix.engine_error <= 1e-3
+
+
+def test_float32_is_left_where_no_engine_is_within_the_tolerance() -> None:
+    model = chain()
+    gpu = Gpu(model, 1.0, floor=9.5e-4)
+    mix = found(model, 9e-4, ran=gpu)
+    assert (mix.precision, mix.node_precisions, mix.error) == ("as-is", {}, 0.0)
+    assert mix.engine_error == pytest.approx(9.5e-4, rel=1e-3)
+    assert [precision for precision, _ in gpu.ran] == ["fp16", "fp16", "fp16", "as-is"]
+
+
+def test_values_that_are_not_finite_are_beyond_every_tolerance() -> None:
+    model = chain()
+    mix = found(model, 1.0, ran=lambda *_: EngineRun([{"y": np.full((4, 64), np.nan, np.float32)}] * 2))
+    assert (mix.precision, mix.engine_error) == ("as-is", np.inf)
 
 
 def test_types_that_are_given_stay() -> None:

@@ -23,7 +23,7 @@ from trtconv.graph.model import OnnxModel
 from trtconv.precision import apply, casting
 from trtconv.precision.apply import apply_precision
 from trtconv.precision.measure import Referee
-from trtconv.precision.mixing import Mixer, NodeTimes
+from trtconv.precision.mixing import EngineRun, Mixer, NodeTimes
 
 TARGET = Target("rtx", (1, 7))
 BUSY = """<ir_version: 8, opset_import: ["": 17]> g (float[n,4] x) => (float[n,4] y)
@@ -294,7 +294,8 @@ def test_a_type_that_a_node_cannot_have_is_refused(pinned: str, said: str, preci
     with pytest.raises(InputError) if said else contextlib.nullcontext() as raised:
         if precision == "auto":
             feeds = {"x": np.ones((1, 2, 4, 4), np.float32)}
-            Mixer(made, [feeds], nodes, by_flags=False, tell=lambda *_: None).search(0.0, "DIR", lambda _: NodeTimes())
+            mixer = Mixer(made, [feeds], nodes, by_flags=False, tell=lambda *_: None)
+            mixer.search(0.0, "DIR", lambda _: NodeTimes(), lambda *_: EngineRun())
         else:
             apply_precision(made, precision, TARGET, RTX, profile_of(made), nodes=nodes)
     assert not said or raised is not None

@@ -17,6 +17,7 @@ def mix_text(mix: Mapping[str, Any]) -> str:
     head = [
         f"types for an error (rms) of at most {mix['tolerance']:g}",
         f"it is {mix['error']:.2g} on {measured}, and {mix['error_of_all']:.2g} with all in 16 bits",
+        _ran(mix),
         f"{mix['time']:.2f} of the time in float32, {timed}",
     ]
     rows = [("type", "time in float32", "error alone", "nodes")]
@@ -37,6 +38,16 @@ def mix_text(mix: Mapping[str, Any]) -> str:
             *(f"  {p}" for p in pinned),
         ]
     )
+
+
+def _ran(mix: Mapping[str, Any]) -> str:
+    """Says what an engine of the types computed."""
+    if mix["engine_error"] is None:
+        return f"no engine was run, so that TensorRT's own error is not known: {clean(mix['engine_missing'])}"
+    ran = f"an engine for the samples' sizes, run on the GPU, has {mix['engine_error']:.2g}"
+    if mix["engine_error"] <= mix["tolerance"]:
+        return ran
+    return f"{ran}, which is more: float32 alone is not within it here (--no-tf32 computes without TF32)"
 
 
 def _quoted(name: str) -> str:

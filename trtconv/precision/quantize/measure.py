@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -78,9 +78,13 @@ class Reference:
     def distances(self, other: OnnxModel) -> dict[str, Distance]:
         """Returns output to how far another network's is from the float one."""
         probe = Probe(other, other.outputs)
+        return self.distances_of(probe.run(feeds) for feeds in self.samples)
+
+    def distances_of(self, results: Iterable[Feeds]) -> dict[str, Distance]:
+        """Returns output to how far values for all samples, in their order, are from the float network's."""
         sums = {name: _Squares() for name in self._model.outputs}
-        for feeds, expected in zip(self.samples, self._expected, strict=True):
-            _add(sums, expected, probe.run(feeds))
+        for expected, got in zip(self._expected, results, strict=True):
+            _add(sums, expected, got)
         return {name: each.distance() for name, each in sums.items()}
 
     def error(self, other: OnnxModel) -> float:
