@@ -301,6 +301,11 @@ class Engine(Played):
     device_memory_size = property(lambda self: self._memory)
     device_memory_size_v2 = property(lambda self: self._memory)
 
+    def get_device_memory_size_for_profile(self, profile_index: int) -> int:
+        return int(self._memory) // (len(self._profiles) - profile_index)
+
+    get_device_memory_size_for_profile_v2 = get_device_memory_size_for_profile
+
     def get_tensor_name(self, index: int) -> str:
         return str(self._io[index])
 

@@ -53,6 +53,7 @@ class Loaded:
             "layers": self.engine.layer_count,
             "weight_memory_bytes": self.used_bytes,
             "activation_memory_bytes": self.engine.memory_bytes,
+            "profile_memory_bytes": list(self.engine.profile_memory_bytes),
         }
 
 

@@ -91,6 +91,7 @@ def _engine(request: InspectRequest) -> dict[str, Any]:
         "io": [tensor.to_json() for tensor in engine.tensors],
         "profiles": profiles,
         "activation_memory_bytes": engine.memory_bytes,
+        "profile_memory_bytes": list(engine.profile_memory_bytes),
         **_layers(request, subject, engine),
     }
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from trtconv.cli.formats.text import LISTED, build_text, check_text, findings_text, rewrite_text, runs_text
-from trtconv.cli.formats.wording import byte_size, count, shape_text
+from trtconv.cli.formats.wording import byte_size, count, memory_by_profile, shape_text
 from trtconv.core.builder_options import BuilderOptions
 from trtconv.core.dims import InputRange, Range, ShapeProfile
 from trtconv.core.findings import Finding, Ignored, Location, Severity
@@ -294,3 +294,9 @@ def test_several_runs() -> None:
         "ok      out/m.engine (1.2 MB) is up to date for rtx-1.7",
         "2 of 4 runs ok",
     ]
+
+
+def test_memory_is_told_by_profile_where_there_are_several() -> None:
+    assert memory_by_profile({"profile_memory_bytes": [1_200_000, 900]}) == " (by profile: 1.2 MB, 900 bytes)"
+    for told in ({}, {"profile_memory_bytes": []}, {"profile_memory_bytes": [1_200_000]}):
+        assert memory_by_profile(told) == ""

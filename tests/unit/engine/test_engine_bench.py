@@ -40,6 +40,7 @@ def test_rows_of_every_size_and_way(gpu: FakeDriver, tmp_path: Path) -> None:
     assert report.runtime == {"family": "tensorrt", "version": "8.6.0", "gpu": "Fake GPU", "driver": "12.4"}
     assert report.engines[0]["layers"] == 3
     assert report.engines[0]["activation_memory_bytes"] == 1000
+    assert report.engines[0]["profile_memory_bytes"] == []
 
 
 def test_two_engines_and_their_ratio(gpu: FakeDriver, tmp_path: Path) -> None:

@@ -52,6 +52,8 @@ def test_an_engine_is_described_and_runs(engines: Engines, driver: FakeDriver) -
     ]
     assert engine.profiles == tuple(PROFILES)
     assert (engine.layer_count, engine.memory_bytes) == (3, 1000)
+    told = hasattr(engine.handle, "get_device_memory_size_for_profile_v2")
+    assert engine.profile_memory_bytes == ((500, 1000) if told else ())
     assert engine.information() == {"Layers": ["layer"]}
     execution = engine.open(1)
     for size in (3, 16):

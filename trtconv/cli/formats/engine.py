@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trtconv.cli.formats.wording import byte_size, count, shape_text, table
+from trtconv.cli.formats.wording import byte_size, count, memory_by_profile, shape_text, table
 from trtconv.core.text import clean
 
 Document = Mapping[str, Any]
@@ -166,7 +166,11 @@ def bench_text(document: Document) -> str:
         memory = byte_size(engine["activation_memory_bytes"])
         loaded = byte_size(engine["weight_memory_bytes"])
         head.append(
-            (f"engine {name}", f"{engine['path']}, {engine['layers']} layers, {loaded} loaded, {memory} to run")
+            (
+                f"engine {name}",
+                f"{engine['path']}, {engine['layers']} layers, {loaded} loaded,"
+                f" {memory} to run{memory_by_profile(engine)}",
+            )
         )
     blocks = [
         "\n".join(table([(name, clean(value)) for name, value in head], "")),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trtconv.cli.formats.wording import byte_size, count, shape_text, table
+from trtconv.cli.formats.wording import byte_size, count, memory_by_profile, shape_text, table
 from trtconv.core.runs_on import runs_on
 from trtconv.core.text import clean, leading
 
@@ -74,7 +74,8 @@ def _head(document: Document) -> list[str]:
     if found is not None:
         rows += [("runs with", found.loader), ("runs on", found.cards)]
     if document.get("activation_memory_bytes") is not None:
-        rows.append(("memory", f"{byte_size(document['activation_memory_bytes'])} for activations"))
+        by_profile = memory_by_profile(document)
+        rows.append(("memory", f"{byte_size(document['activation_memory_bytes'])} for activations{by_profile}"))
     return table([(name, clean(str(value))) for name, value in rows], "")
 
 

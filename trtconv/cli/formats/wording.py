@@ -28,6 +28,12 @@ def shape_text(shape: Iterable[int]) -> str:
     return "x".join(str(size) for size in shape) or "scalar"
 
 
+def memory_by_profile(told: Mapping[str, Any]) -> str:
+    """Returns " (by profile: 1.2 MB, 3.4 MB)" of an engine with several; "" where there is nothing to tell apart."""
+    each = told.get("profile_memory_bytes") or ()
+    return f" (by profile: {', '.join(map(byte_size, each))})" if len(each) > 1 else ""
+
+
 def memory_lines(memory: Mapping[str, Any] | None) -> list[str]:
     """Says what a network takes at its largest sizes; nothing where that is not known."""
     if memory is None:

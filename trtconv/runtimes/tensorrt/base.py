@@ -302,6 +302,10 @@ class Engine(Protocol):
     def memory_bytes(self) -> int:
         """Memory of the GPU that activations take, beside the weights, inputs and outputs."""
 
+    @property
+    def profile_memory_bytes(self) -> Sequence[int]:
+        """The same with each optimization profile; empty where this TensorRT does not say."""
+
     def information(self) -> dict[str, Any]:
         """Returns what TensorRT's inspector says, in its own words."""
 

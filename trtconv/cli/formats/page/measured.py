@@ -10,7 +10,7 @@ from typing import Any
 from trtconv.cli.formats.engine import quickest_way
 from trtconv.cli.formats.page.charts import errors_chart, latency_chart, share_bar
 from trtconv.cli.formats.plot import curves
-from trtconv.cli.formats.wording import byte_size, shape_text
+from trtconv.cli.formats.wording import byte_size, memory_by_profile, shape_text
 
 Document = Mapping[str, Any]
 
@@ -171,11 +171,10 @@ def memory(report: Document, measured: Mapping[str, Document]) -> dict[str, Any]
     timed = (measured.get("bench") or {}).get("engines") or [{}]
     if timed[0].get("weight_memory_bytes") is not None:
         rows.append(("GPU memory that loading takes", byte_size(timed[0]["weight_memory_bytes"])))
-    activation = timed[0].get("activation_memory_bytes") or (measured.get("inspect") or {}).get(
-        "activation_memory_bytes"
-    )
-    if activation is not None:
-        rows.append(("GPU memory for activations, largest profile", byte_size(activation)))
+    told = timed[0] if timed[0].get("activation_memory_bytes") else measured.get("inspect") or {}
+    if told.get("activation_memory_bytes") is not None:
+        memory = byte_size(told["activation_memory_bytes"]) + memory_by_profile(told)
+        rows.append(("GPU memory for activations, largest profile", memory))
     types = {tensor["name"]: tensor["dtype"] for tensor in report.get("io") or ()}
     profiles = [
         [_inputs_size(profile, types, pick) for pick in ("min", "opt", "max")] for profile in report["profiles"]
