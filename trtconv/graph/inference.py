@@ -27,7 +27,8 @@ def infer(whole: Whole, model: Callable[[], onnx.ModelProto], light: Callable[[]
     """
     data = _without_misread_pads(whole, model) or light()
     # Inference gives up with an exception on some models that are valid otherwise; little is then known.
-    for data_prop in (True, False) if data_can_be_propagated(whole.scopes[0].graph, data) else (False,):
+    main = whole.scopes[0]
+    for data_prop in (True, False) if data_can_be_propagated(main.graph, data, main.columns) else (False,):
         try:
             inferred = onnx.shape_inference.infer_shapes(data, data_prop=data_prop)
             break

@@ -8,6 +8,7 @@ from typing import Any
 
 import onnx
 
+from trtconv.graph.nodes import Columns
 from trtconv.graph.walk import constant_of
 
 _MOST_WRITTEN = 1 << 20
@@ -52,24 +53,34 @@ _REDUCTIONS = ("Reduce", "Arg")
 _NO_VECTOR = 0.0
 
 
-def data_can_be_propagated(graph: onnx.GraphProto, model: onnx.ModelProto | bytes) -> bool:
-    """Whether ONNX's inference may follow the values of a model, whose main graph is given by itself too."""
-    written = _written(graph, None)
+def data_can_be_propagated(
+    graph: onnx.GraphProto, model: onnx.ModelProto | bytes, columns: Columns | None = None
+) -> bool:
+    """Whether ONNX's inference may follow the values of a model.
+
+    Args:
+        graph: Its main graph.
+        model: The model.
+        columns: The nodes of the main graph, where they have been read.
+    """
+    nodes = columns or Columns(graph.node)
+    written = _written(graph, nodes, None)
     if math.isinf(written):
         try:
             found = onnx.shape_inference.infer_shapes(model).graph.value_info
         # Whatever inference raises over a stranger's model means one thing here: not known.
         except Exception:
             return False
-        written = _written(graph, {each.name: _length(each) for each in found})
+        written = _written(graph, nodes, {each.name: _length(each) for each in found})
     return written <= _MOST_WRITTEN
 
 
-def _written(graph: onnx.GraphProto, known: Mapping[str, float] | None) -> float:
+def _written(graph: onnx.GraphProto, columns: Columns, known: Mapping[str, float] | None) -> float:
     """Returns how many elements are written down; infinity where that depends on lengths that are not known.
 
     Args:
         graph: The graph.
+        columns: Its nodes.
         known: Tensors to their lengths, as inference without values tells them; None: it was not asked.
     """
     lengths = {tensor.name: _size(tensor) for tensor in graph.initializer}
@@ -78,24 +89,22 @@ def _written(graph: onnx.GraphProto, known: Mapping[str, float] | None) -> float
     # Several numbers are the shape of something that is no vector.
     shapes = {tensor.name for tensor in graph.initializer if len(tensor.dims) == 1 and tensor.dims[0] > 1}
     written = 0.0
-    for node in graph.node:
-        op = node.op_type
-        if op in _OF_VECTORS and (not lengths or lengths.keys().isdisjoint(node.input)):
+    for node, op, read, outputs in zip(columns.nodes, columns.ops, columns.inputs, columns.outputs, strict=True):
+        if op in _OF_VECTORS and (not lengths or lengths.keys().isdisjoint(read)):
             continue
-        read = node.input
         constant = constant_of(node)
         if constant is not None:
             made = _size(constant)
-            shapes.update(node.output if list(constant.dims) not in ([], [1]) else ())
+            shapes.update(outputs if list(constant.dims) not in ([], [1]) else ())
         else:
             parts = [lengths.get(name, _NO_VECTOR) for name in read]
             made = _NO_VECTOR if op in _ANY_LENGTH and not shapes.isdisjoint(read[-1:]) else _made(node, parts)
             if math.isinf(made) and known is not None:
-                made = max((known.get(name, _NO_VECTOR) for name in node.output), default=_NO_VECTOR)
+                made = max((known.get(name, _NO_VECTOR) for name in outputs), default=_NO_VECTOR)
             # Even where nothing comes of it, inference writes down what an operator reads.
             written += max([made, *parts]) if op in _FOLLOWED else 0
         if made:
-            lengths.update(dict.fromkeys(node.output, made))
+            lengths.update(dict.fromkeys(outputs, made))
     return written
 
 
