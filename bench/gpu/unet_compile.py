@@ -420,6 +420,7 @@ class Bench:
         if main.child.task is not None or main.dead:
             main.child.end()
             main = self.trt()
+        main.queue = []
         for each in torches:
             if each.child.task is not None:
                 each.child.end()

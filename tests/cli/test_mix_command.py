@@ -299,6 +299,29 @@ def test_an_engine_beyond_the_tolerance_is_not_taken(tmp_path: Path, monkeypatch
     assert "has 0.01, which is more: float32 alone is not within it here (--no-tf32" in beyond
 
 
+def test_a_function_that_makes_others_each_time_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    net, data = saved_net(PLAIN, tmp_path), tmp_path / "made.py"
+    data.write_text(
+        "import numpy\nrandom = numpy.random.default_rng()\n"
+        "def make(shapes, seed): return {'x': random.standard_normal(shapes['x']).astype('f')}\n"
+    )
+    monkeypatch.setattr(tensorrt, "load", lambda target: Gpu({}, net))
+    report = build(BuildRequest(net, precision="auto", tolerance=0.01, data=f"{data}:make", prove="none"))
+    assert report.mix is not None
+    assert (report.mix["precision"], report.mix["engine_error"]) == ("fp16", 0.0)
+
+
+def test_no_engine_is_built_that_nothing_can_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    net = saved_net(PLAIN, tmp_path)
+    fake = Gpu({}, net)
+    monkeypatch.setattr(tensorrt, "load", lambda target: fake)
+    monkeypatch.setattr(fake, "engines", _fails)
+    report = build(BuildRequest(net, precision="auto", tolerance=float(TIGHT), prove="none"))
+    assert report.mix is not None
+    assert (report.mix["untimed"], report.mix["engine_missing"]) == ("the engine does not load",) * 2
+    assert len(fake.network.built) == 1
+
+
 def _fails(*_: object) -> Any:
     raise EngineFailed("the engine does not load")
 

@@ -107,14 +107,16 @@ def mixed(
     """
     tell = functools.partial(clock.progress.phase, "mix of types")
     by_flags = runtime.info.capabilities.builder_precision_flags
+    # Made once: a function of the user's need not make the same twice.
+    feeds = list(samples)
     try:
-        mixer = Mixer(model, samples, request.node_precisions, by_flags=by_flags, tell=tell)
+        mixer = Mixer(model, feeds, request.node_precisions, by_flags=by_flags, tell=tell)
     except RuntimeError as error:
         raise InputError(
             f"--precision auto cannot run {model.path}: {error}", "Choose a precision, or give --data that it runs on."
         ) from error
-    timed = functools.partial(node_times, model, samples[0], runtime, plan)
-    ran = functools.partial(run_engine, samples, runtime, plan)
+    timed = functools.partial(node_times, model, feeds[0], runtime, plan)
+    ran = functools.partial(run_engine, feeds, runtime, plan)
     return mixer.search(request.tolerance, samples.source, timed, ran)
 
 
@@ -188,6 +190,8 @@ def _opened(
     """Makes an engine for the sizes of samples ready to run; its arguments are those of `run_engine`."""
     # The time counts to the stage that asks.
     clock = Stopwatch(None)
+    # Where nothing can run an engine, none is built.
+    engines = runtime.engines()
     network, refused = parse_model(model, runtime, clock)
     if network is None:
         raise BuildFailed(refused[0].message if refused else "the parser refused it")
@@ -195,7 +199,7 @@ def _opened(
     if runtime.info.capabilities.builder_precision_flags:
         asked = dataclasses.replace(asked, precision=precision, node_precisions=nodes)
     blob = build_in_thread(network, asked, clock)
-    execution = runtime.engines().load(bytes(blob.data)).open()
+    execution = engines.load(bytes(blob.data)).open()
     try:
         yield execution
     finally:

@@ -189,12 +189,13 @@ class Mixer:
         for left in reversed(range(_MOST_ENGINES)):
             found = self._found(given, first, aim, source, timed)
             run = self._run(found, ran)
-            error = None if run.outputs is None else _not_nan(worst(self._reference.distances_of(run.outputs)))
+            error = None if run.outputs is None else worst(self._reference.distances_of(run.outputs))
             mix = dataclasses.replace(found, tolerance=tolerance, engine_error=error, engine_missing=run.why)
             if error is None or error <= tolerance or mix.precision == "as-is":
                 break
-            # Nothing is within a negative one.
-            aim = _MARGIN * aim * tolerance / error if left > 1 else -1.0
+            # From what the mix has, and not from what was aimed at, lest the same be found again. Nothing is within a
+            # negative one.
+            aim = (_MARGIN * found.error * tolerance / error if left > 1 else 0.0) or -1.0
         return mix
 
     def _run(self, mix: Mix, ran: Ran) -> EngineRun:
@@ -285,7 +286,7 @@ class Mixer:
         gc.collect()
         self._measured += 1
         self._tell(self._measured, max(self._measured, len(self._parts) + 8))
-        return _not_nan(error)
+        return error
 
     def _cast(self, types: Types, base: str = "") -> tuple[OnnxModel, Casting]:
         """Returns the network with these types in emulation, and what was done to it."""
@@ -296,10 +297,6 @@ class Mixer:
         usual = "fp32" if base == "as-is" else "fp16"
         found = {types.get(name, usual) for name in part.nodes}
         return dataclasses.replace(part, error=error, type=found.pop() if len(found) == 1 else "mixed")
-
-
-def _not_nan(error: float) -> float:
-    return math.inf if math.isnan(error) else error
 
 
 def parts_of(model: OnnxModel, ranges: Ranges, times: NodeTimes | None = None) -> tuple[TypedPart, ...]:

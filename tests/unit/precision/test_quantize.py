@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from onnx import numpy_helper
 
 from support.float_nets import GROUPED, NARROW, RESIDUAL, UNET, VOLUME, net, sample
-from support.onnx_models import RTX, wrap
+from support.onnx_models import RTX, parse, wrap
 from support.session import run
 from trtconv.core.errors import InputError
 from trtconv.graph.channels import times_inputs, times_outputs
@@ -24,7 +25,7 @@ from trtconv.precision.quantize.calibrate import Statistics, candidates, least_s
 from trtconv.precision.quantize.equalize import equalize, find_links, sizes_by_channel
 from trtconv.precision.quantize.images import as_input, parse_preprocessing, read_image
 from trtconv.precision.quantize.layers import find_layers
-from trtconv.precision.quantize.measure import Reference
+from trtconv.precision.quantize.measure import Distance, Reference, worst
 from trtconv.precision.quantize.opset import with_channel_scales
 from trtconv.precision.quantize.placement import Placement, place
 from trtconv.precision.quantize.samples import InputSamples, random_samples, read_samples
@@ -134,6 +135,21 @@ def test_a_wide_enough_int8_network_is_near_the_float_one() -> None:
     result = quantized(model, placement, statistics.ranges("min-max"))
     distances = Reference(model, samples).distances(result)
     assert 1e-4 < distances["y"].rms < 0.05 and distances["y"].cosine > 0.998
+
+
+@pytest.mark.parametrize("names", ["ab", "ba"])
+def test_an_output_that_is_no_number_is_the_worst_wherever_it_stands(names: str) -> None:
+    values = {"a": 0.1, "b": math.nan}
+    assert worst({name: Distance(values[name], 1.0) for name in names}) == math.inf
+
+
+@pytest.mark.parametrize("count", [0, 1, 5])
+def test_outputs_of_another_size_are_infinitely_far(count: int) -> None:
+    """As of a NonZero, which returns as many elements as there are."""
+    text = '<ir_version: 8, opset_import: ["": 17]> g (float[4] x) => (int64[1,n] y) { y = NonZero (x) }'
+    reference = Reference(wrap(parse(text)), [{"x": np.array([0, 1, 2, 3], np.float32)}])
+    assert reference.distances_of([{"y": np.array([[1, 2, 3]])}])["y"].rms == 0
+    assert reference.distances_of([{"y": np.ones((1, count), np.int64)}])["y"].rms == math.inf
 
 
 @pytest.mark.parametrize(("text", "channels"), [(UNET, 3), (RESIDUAL, 4)])

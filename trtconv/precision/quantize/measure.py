@@ -42,10 +42,15 @@ class _Squares:
         self._discrete = False
 
     def add(self, expected: NDArray[Any], got: NDArray[Any]) -> None:
+        if expected.size != got.size:
+            # As many as a NonZero finds, for one, depends on the values.
+            self._difference = math.inf
+            return
+        expected, got = expected.reshape(-1), got.reshape(-1)
         if expected.dtype.kind != "f":
             self._discrete = True
             expected, got = np.ones(expected.shape), np.asarray(expected == got, dtype=np.float64)
-        a, b = expected.astype(np.float64).reshape(-1), got.astype(np.float64).reshape(-1)
+        a, b = expected.astype(np.float64), got.astype(np.float64)
         self._difference += float(np.square(a - b).sum())
         self._expected += float(np.square(a).sum())
         self._got += float(np.square(b).sum())
@@ -101,8 +106,8 @@ class Reference:
 
 
 def worst(distances: Mapping[str, Distance]) -> float:
-    """Returns the largest rms."""
-    return max((each.rms for each in distances.values()), default=0.0)
+    """Returns the largest rms; infinite where one is no number."""
+    return max((math.inf if math.isnan(each.rms) else each.rms for each in distances.values()), default=0.0)
 
 
 def _add(sums: Mapping[str, _Squares], expected: Mapping[str, NDArray[Any]], got: Mapping[str, NDArray[Any]]) -> None:
