@@ -38,7 +38,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=ROOT / "bench" / "results", metavar="FOLDER")
     parser.add_argument("--budget", type=float, default=200, metavar="SECONDS", help="end after that")
     parser.add_argument("--prepare", action="store_true", help="make the models and end")
-    parser.add_argument("--resume", action="store_true", help="keep the layers that FOLDER has, and go on")
+    parser.add_argument("--resume", action="store_true", help="keep the layers that FOLDER has times of, and go on")
     options = parser.parse_args()
     return prepare(options.models) if options.prepare else measure(options)
 
@@ -50,6 +50,7 @@ def measure(options: argparse.Namespace) -> int:
     document: Row = {"rows": []}
     if options.resume and (options.out / NAME).exists():
         document = json.loads((options.out / NAME).read_text())
+    document["rows"] = [row for row in document["rows"] if "failed" not in row]
     known = {row["name"] for row in document["rows"]}
     with tempfile.TemporaryDirectory() as folder:
         with tarfile.open(options.models) as archive:

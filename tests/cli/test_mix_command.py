@@ -19,6 +19,7 @@ from support.onnx_models import parse
 from support.runtime import TENSORRT_8, FakeRuntime
 from trtconv import Target, build
 from trtconv.cli.formats.mix import mix_text
+from trtconv.core.builder_options import BuilderOptions
 from trtconv.core.errors import EngineFailed, InputError
 from trtconv.core.rations import UNLIMITED
 from trtconv.core.requests.build import BuildRequest
@@ -229,12 +230,18 @@ class Gpu(FakeRuntime):
     def __init__(self, layers: dict[str, float], net: Path, factor: float = 1.0) -> None:
         super().__init__(capabilities=TENSORRT_8, version="8.6.0", family="tensorrt", gpu="H100")
         self.layers, self.fed, self.closed, self.factor = layers, [], 0, factor
+        self.host_code: list[bool] = []
         self.session = onnxruntime.session(OnnxModel.load(net))
 
     def engines(self) -> Any:
         return self
 
-    load = open = lambda self, *_: self
+    def load(self, data: bytes, *, host_code: bool = False) -> Any:
+        self.host_code.append(host_code)
+        return self
+
+    def open(self) -> Any:
+        return self
 
     def feed(self, values: dict[str, Any]) -> None:
         self.fed.append({name: array.shape for name, array in values.items()})
@@ -291,12 +298,12 @@ def test_an_engine_beyond_the_tolerance_is_not_taken(tmp_path: Path, monkeypatch
     report = build(BuildRequest(net, precision="auto", tolerance=5e-3, prove="none"))
     assert report.mix is not None
     assert (report.mix["precision"], report.mix["engine_error"]) == ("as-is", 0.0)
-    assert [plan.precision for plan in fake.network.built].count("as-is") >= 2
-    assert fake.network.built[-1].precision == "as-is"
+    # Two are timed, and the last is what is built.
+    assert [plan.precision for plan in fake.network.built] == ["fp16", "as-is", "fp16", "as-is", "as-is"]
     text = mix_text(report.mix)
     assert "an engine for the samples' sizes, run on the GPU, has 0;" in text
     beyond = mix_text({**report.mix, "engine_error": 0.01})
-    assert "has 0.01, which is more: float32 alone is not within it here (--no-tf32" in beyond
+    assert "has 0.01, which is more, with all in float32 that may be (--no-tf32" in beyond
 
 
 def test_a_function_that_makes_others_each_time_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -311,6 +318,19 @@ def test_a_function_that_makes_others_each_time_is_asked_once(tmp_path: Path, mo
     assert (report.mix["precision"], report.mix["engine_error"]) == ("fp16", 0.0)
 
 
+@pytest.mark.parametrize("asked", [True, False])
+def test_the_engine_that_is_run_has_its_weights(asked: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    net = saved_net(PLAIN, tmp_path)
+    fake = Gpu({}, net)
+    monkeypatch.setattr(tensorrt, "load", lambda target: fake)
+    options = BuilderOptions(strip_weights=asked, version_compatible=asked, optimization_level=2)
+    build(BuildRequest(net, precision="auto", tolerance=float(TIGHT), prove="none", options=options))
+    built = [plan.options for plan in fake.network.built]
+    assert [each.strip_weights for each in built] == [False, False, False, asked]
+    assert {(each.version_compatible, each.optimization_level) for each in built} == {(asked, 2)}
+    assert fake.host_code == [asked] * 3
+
+
 def test_no_engine_is_built_that_nothing_can_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     net = saved_net(PLAIN, tmp_path)
     fake = Gpu({}, net)
@@ -322,7 +342,7 @@ def test_no_engine_is_built_that_nothing_can_run(tmp_path: Path, monkeypatch: py
     assert len(fake.network.built) == 1
 
 
-def _fails(*_: object) -> Any:
+def _fails(*_: object, **__: object) -> Any:
     raise EngineFailed("the engine does not load")
 
 

@@ -97,11 +97,11 @@ class MakeDeconvExplicit(NodePass):
         kernel: 0.58 to 0.83 in float16, 0.31 to 0.57 in int8, but up to 1.4 in float32 (1.9 without TF32), where a
             larger kernel costs what its size says. TensorRT-RTX, whose layers could not be timed, gets it too: one
             layer.
-        input: 0.70 to 1.0 in float32. The only way for a kernel that is no constant. In int8, between quantisers, 4 to
-            23 % faster than the kernel from 128 input channels on, and 9 to 12 % slower with 64, or with 5x5 taps.
-        input-conv: in float16 8 to 31 % faster than the kernel with 2x2 and 3x3 taps and 128 input channels or more;
+        input: 0.70 to 1.0 in float32. The only way for a kernel that is no constant. In int8, between quantisers, 3 to
+            18 % faster than the kernel from 128 input channels on, and 9 to 12 % slower with 64, or with 5x5 taps.
+        input-conv: in float16 6 to 31 % faster than the kernel with 2x2 and 3x3 taps and 128 input channels or more;
             a layer more, which small ones feel. With 5x5 taps, of which the larger kernel has 1.44 times as many, 10 %
-            slower; with 4x4 Pad was, and this was not measured.
+            slower; with 4x4 Pad was 16 % slower, and this form was not measured.
         behind: 1.0; for depthwise kernels, of which the others make 1.07 and 1.15.
         """
         kernel = site.kernel

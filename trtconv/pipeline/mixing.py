@@ -195,11 +195,15 @@ def _opened(
     network, refused = parse_model(model, runtime, clock)
     if network is None:
         raise BuildFailed(refused[0].message if refused else "the parser refused it")
-    asked = dataclasses.replace(plan, profiles=(_profile(samples, plan),), precision="as-is", node_precisions={})
+    # Without its weights it would compute nothing.
+    options = dataclasses.replace(plan.options, strip_weights=False)
+    asked = dataclasses.replace(
+        plan, profiles=(_profile(samples, plan),), precision="as-is", node_precisions={}, options=options
+    )
     if runtime.info.capabilities.builder_precision_flags:
         asked = dataclasses.replace(asked, precision=precision, node_precisions=nodes)
     blob = build_in_thread(network, asked, clock)
-    execution = engines.load(bytes(blob.data)).open()
+    execution = engines.load(bytes(blob.data), host_code=options.version_compatible).open()
     try:
         yield execution
     finally:

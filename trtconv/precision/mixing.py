@@ -6,7 +6,7 @@ is measured alone: the error of the network in which nothing else is in float16.
 those come first that make the most of the square for the time that float16 saves there; as few as suffice do, and of
 these the costly ones are tried in float16 again. The time is measured on the GPU where there is one, else estimated.
 
-The emulation rounds what layers return. Kernels may also add in float16, and then an engine is further off (1.2 to 1.8
+The emulation rounds what layers return. Kernels may also add in float16, and then an engine is further off (up to 1.9
 times on TensorRT 8.6). So where there is a GPU an engine of the mix is run, and where it is beyond the tolerance, less
 is asked of the emulation by as much, and searched again.
 """

@@ -47,7 +47,7 @@ def _ran(mix: Mapping[str, Any]) -> str:
     ran = f"an engine for the samples' sizes, run on the GPU, has {mix['engine_error']:.2g}"
     if mix["engine_error"] <= mix["tolerance"]:
         return ran
-    return f"{ran}, which is more: float32 alone is not within it here (--no-tf32 computes without TF32)"
+    return f"{ran}, which is more, with all in float32 that may be (--no-tf32 computes without TF32)"
 
 
 def _quoted(name: str) -> str:
