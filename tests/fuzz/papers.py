@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import io
 import json
 import random
@@ -55,19 +56,20 @@ def odd(r: random.Random, value: Any, times: int = 1) -> Any:
     for _ in range(times):
         places = list(every_place(value))
         if not places:
-            return r.choice(_ODD)
+            return copy.deepcopy(r.choice(_ODD))
         holder, key = r.choice(places)
         choice = r.random()
         if choice < 0.15:
             holder.pop(key)
         elif choice < 0.25 and isinstance(holder, list):
-            holder.append(holder[key])
+            holder.append(copy.deepcopy(holder[key]))
         elif choice < 0.35:
             other, there = r.choice(places)
             if there in other if isinstance(other, dict) else there < len(other):
-                holder[key] = json.loads(json.dumps(other[there]))
+                holder[key] = copy.deepcopy(other[there])
         else:
-            holder[key] = r.choice(_ODD)
+            # A copy: what is in a list of the odd ones is changed in its turn.
+            holder[key] = copy.deepcopy(r.choice(_ODD))
     return value
 
 

@@ -99,6 +99,13 @@ class Field:
             return np.asarray(tensor.values)
         return self.scope.values(tensor.name)
 
+    def number(self, tensor: gs.Tensor) -> int | None:
+        """Returns a constant integer; None for anything computed, and for a constant that is not one integer."""
+        values = self.values(tensor)
+        if values is None or values.size != 1 or values.dtype.kind not in "iu":
+            return None
+        return int(values.reshape(-1)[0])
+
     def fold(self, tensor: gs.Tensor) -> NDArray[Any] | None:
         """Returns the values of a tensor that is computed from constants alone, or None.
 

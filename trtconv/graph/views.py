@@ -6,6 +6,7 @@ import functools
 import itertools
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import onnx
 from numpy.typing import NDArray
 
@@ -222,6 +223,8 @@ class Linear(NodeView):
             return f"its scale {self.inputs[1]!r} is computed at run time"
         if not self.scale.size:
             return f"its scale {self.inputs[1]!r} holds no value"
+        if self.scale.dtype.kind in "biu":
+            return f"its scale {self.inputs[1]!r} is {self.scale.dtype}"
         if self.has_zero_point and self.zero_point is None:
             return f"its zero point {self.inputs[2]!r} is computed at run time"
         # The type of a computed tensor costs an inference over the whole model.
@@ -230,6 +233,8 @@ class Linear(NodeView):
         fault = scale_fault(self.scale)
         if fault:
             return f"its {fault}"
+        if self.zero_point is not None and not np.isfinite(self.zero_point.astype(np.float32)).all():
+            return f"its zero point {self.inputs[2]!r} is no number"
         if self.zero_point is not None and self.zero_point.size not in (1, self.scale.size):
             return f"it has {self.zero_point.size} zero points for {self.scale.size} scales"
         return self.channels if isinstance(self.channels, str) else None

@@ -90,15 +90,16 @@ class ComputeAsymmetricInFloat(_AsymmetricPass):
                 return f"{each.node.op} {each.node.name!r} takes int32"
         for pad in each_pad(group):
             fill = pad_value(field, pad)
-            if fill is not None and field.values(fill) is None:
-                return f"Pad {pad.name!r} fills with a computed value"
+            if fill is not None and field.number(fill) is None:
+                return f"Pad {pad.name!r} fills with what is not one constant integer"
         return ""
 
     def _rewrite(self, field: Field, group: Group) -> str:
         point = min(group.zero_points)
         for pad in each_pad(group):
             fill = pad_value(field, pad)
-            value = 0 if fill is None else int(np.asarray(field.values(fill)).reshape(()))
+            value = 0 if fill is None else field.number(fill)
+            assert value is not None
             shifted = field.constant(f"{pad.name}.fill", np.array(value - point, np.float32))
             pad.inputs = [*pad.inputs[:2], shifted, *pad.inputs[3:]]
         dequantizers = [each for each in group.linears if not each.quantizes]

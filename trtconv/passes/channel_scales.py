@@ -61,6 +61,8 @@ class MoveChannelScales(NodePass):
         weights = _weights(field, linear)
         if isinstance(weights, str):
             return Refusal(weights)
+        if weights.computed.ndim <= wanted:
+            return Refusal(f"its weights have no axis {wanted}: {list(weights.computed.shape)}")
         axis = None if _shares_scales(node, target) else wanted
         return _requantize(field, node, linear, weights, axis)
 

@@ -23,7 +23,7 @@ class UncrossClipLimits(NodePass):
         if len(node.inputs) < 3 or node.inputs[1].is_empty() or node.inputs[2].is_empty():
             return None
         low, high = field.values(node.inputs[1]), field.values(node.inputs[2])
-        if low is None or high is None or low.size != 1 or high.size != 1 or low.item() <= high.item():
+        if low is None or high is None or low.size != 1 or high.size != 1 or not low.item() > high.item():
             return None
         node.inputs[1] = field.constant(f"{node.name or node.op}.low", high)
         field.replace(node, [node])
@@ -32,7 +32,8 @@ class UncrossClipLimits(NodePass):
 
 def _uncross_attributes(field: Field, node: gs.Node) -> str | None:
     low, high = node.attrs["min"], node.attrs["max"]
-    if low <= high:
+    # Not "<=": of a limit that is no number nothing is known.
+    if not low > high:
         return None
     node.attrs["min"] = high
     field.replace(node, [node])

@@ -50,12 +50,12 @@ def _bounds(field: Field, node: gs.Node) -> tuple[int, int] | str:
     """Returns the limits of a Clip of integers, or why they are not known."""
     found = []
     for slot, default in ((1, -(1 << 15)), (2, (1 << 16) - 1)):
-        value: Any = default
-        if len(node.inputs) > slot and not node.inputs[slot].is_empty():
-            value = field.values(node.inputs[slot])
-            if value is None:
-                return f"its limit {node.inputs[slot].name!r} is computed at run time"
-        found.append(int(np.asarray(value).reshape(())))
+        given = len(node.inputs) > slot and not node.inputs[slot].is_empty()
+        value = field.number(node.inputs[slot]) if given else default
+        if value is None:
+            return f"its limit {node.inputs[slot].name!r} is computed at run time, or not one integer"
+        # No type of these integers has more.
+        found.append(min(max(value, -(1 << 16)), 1 << 16))
     return found[0], found[1]
 
 

@@ -134,7 +134,7 @@ class _Expansion:
         if signature.bias is not None and self._slot(signature.bias) is not None:
             bias = self._float_bias(signature)
             if bias is None:
-                return "its bias or scales are computed at run time"
+                return "its bias or scales are computed at run time, or do not fit together"
         inputs = [self.node.inputs[slot] for slot in signature.plain]
         for position, slots in enumerate(signature.data):
             inputs.append(self._dequantized(*slots, axis=self._channel_axis(signature.op, position, slots[0])))
@@ -324,6 +324,8 @@ class _Expansion:
         parts = [self.field.values(self.node.inputs[slot]) for slot in (signature.bias, first, second)]
         bias, x_scale, w_scale = parts
         if bias is None or x_scale is None or w_scale is None or x_scale.size != 1:
+            return None
+        if w_scale.size not in (1, bias.size):
             return None
         unit = x_scale.reshape(()) * along(w_scale, -1, 1) * np.float32(self.attrs.get("alpha", 1.0))
         return self.field.constant(f"{self.name}.bias", (bias.astype(np.float32) * unit).astype(np.float32))

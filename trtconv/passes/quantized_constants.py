@@ -44,25 +44,24 @@ class DequantizeConstants(Pass):
 
     def _pad(self, field: Field, group: Group, pad: gs.Node) -> PassResult:
         fill = pad_value(field, pad)
-        value = None if fill is None else field.values(fill)
+        value = None if fill is None else field.number(fill)
         if value is None:
-            return PassResult(skipped=(Skip(self.name, pad.name, "it fills with a computed value"),))
-        if not value.any():
+            return PassResult(skipped=(Skip(self.name, pad.name, "it fills with what is not one constant integer"),))
+        if not value:
             pad.inputs[2] = gs.Variable.empty()
             field.replace(pad, [pad])
             return PassResult((Edit(self.name, pad.name, "fill value 0 left out"),))
         unit = _unit(field, group, pad.name)
         before = field.node("DequantizeLinear", f"{pad.name}/Dequantize", [pad.inputs[0], *unit], f"{pad.name}.real")
-        fill_value = int(value.reshape(()))
         kind = group.linears[0].scale.dtype
-        real = field.constant(f"{pad.name}.fill", np.array(fill_value * _scale(group), kind))
+        real = field.constant(f"{pad.name}.fill", np.array(value * _scale(group), kind))
         output = pad.outputs[0]
         pad.outputs.clear()
         pad.outputs.append(field.variable(f"{pad.name}.padded"))
         pad.inputs = [before.outputs[0], pad.inputs[1], real, *pad.inputs[3:]]
         behind = field.node("QuantizeLinear", f"{pad.name}/Quantize", [pad.outputs[0], *unit], output)
         field.replace(pad, [before, pad, behind])
-        return PassResult((Edit(self.name, pad.name, f"fill value {fill_value} padded on in float"),))
+        return PassResult((Edit(self.name, pad.name, f"fill value {value} padded on in float"),))
 
     def _move(self, field: Field, group: Group, mover: gs.Node) -> PassResult:
         moved = [(slot, c) for slot, t in enumerate(mover.inputs) for c in group.moved_constants if t is c]

@@ -43,11 +43,11 @@ class ShiftUint8(Pass):
         _shift_constants(field, group)
         for pad in each_pad(group):
             fill = pad_value(field, pad)
-            value = 0 if fill is None else field.values(fill)
-            if value is None:
-                reason = f"Pad {pad.name!r} fills with a computed value"
+            value = 0 if fill is None else field.number(fill)
+            if value is None or not 0 <= value < 2 * UINT8_MIDDLE:
+                reason = f"Pad {pad.name!r} fills with what is not one constant uint8"
                 return PassResult(skipped=(Skip(self.name, group.name, reason),))
-            shifted = np.array(int(np.asarray(value).reshape(())) - UINT8_MIDDLE, np.int8)
+            shifted = np.array(value - UINT8_MIDDLE, np.int8)
             pad.inputs = [*pad.inputs[:2], field.constant(f"{pad.name}.fill", shifted), *pad.inputs[3:]]
         for each in group.linears:
             assert each.zero_point is not None

@@ -192,6 +192,11 @@ def test_a_report_and_a_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     report = inspect(InspectRequest(built.report))
     assert (report["kind"], report["built"]["path"]) == ("report", str(built.engine))
     assert "read from the report alone" in inspect_text(report)
+    # A report may hold any text for a type or a size.
+    forged = {"name": "x", "kind": "input\nFORGED", "dtype": "float\nFORGED", "shape": [1, "2\nFORGED"]}
+    lines = inspect_text({**report, "io": [forged]}).splitlines()
+    assert not any(line.startswith("FORGED") for line in lines)
+    assert any("2\\nFORGED" in line for line in lines)
     model = inspect(InspectRequest(built.model))
     assert (model["kind"], model["nodes"]["ConvTranspose"], model["opset"]) == ("onnx", 1, 17)
     assert model["inputs"] == [{"name": "x", "dtype": "float", "dims": ["n", 3, "h", "w"]}]

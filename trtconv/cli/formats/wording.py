@@ -24,8 +24,8 @@ def byte_size(size_bytes: int) -> str:
 
 
 def shape_text(shape: Iterable[int]) -> str:
-    """Returns "1x3x64x64", or "scalar" for rank 0."""
-    return "x".join(str(size) for size in shape) or "scalar"
+    """Returns "1x3x64x64", or "scalar" for rank 0. What a report holds for a size may be any text."""
+    return clean("x".join(str(size) for size in shape)) or "scalar"
 
 
 def memory_by_profile(told: Mapping[str, Any]) -> str:
@@ -49,15 +49,16 @@ def memory_lines(memory: Mapping[str, Any] | None) -> list[str]:
 
 
 def table(rows: Sequence[Sequence[str]], indent: str) -> list[str]:
-    """Aligns columns.
+    """Aligns columns. Cells may be foreign text: they are made `clean` here.
 
     Args:
         rows: Rows of equal length.
         indent: What every line begins with.
     """
-    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    shown = [[clean(str(cell)) for cell in row] for row in rows]
+    widths = [max(len(cell) for cell in column) for column in zip(*shown, strict=True)]
     lines = []
-    for row in rows:
+    for row in shown:
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         lines.append((indent + "  ".join(cells)).rstrip())
     return lines
