@@ -99,7 +99,8 @@ def _elements(trial: Trial, tensor: Tensor) -> Numbers | None:
     count = np.ones(trial.rows)
     for num in tensor.shape:
         count = count * np.asarray(num.value, np.float64)
-    return count
+    # A size that a file has as a float may be none.
+    return count if np.isfinite(count).all() else None
 
 
 def _most_alive(

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from support.sizes import parse
 from trtconv.core.bounds import make_profile
@@ -171,3 +172,21 @@ def test_as_brute_force_says(data: st.DataObject) -> None:
     proto = helper.make_model(helper.make_graph(nodes, "g", [x], infos), opset_imports=[helper.make_opsetid("", 17)])
     (found,) = activations(Sizes(OnnxModel(proto, Path("m.onnx"))), [{"n": 2}])
     assert found.bytes == _slow(proto.graph, {name: math.prod(shape) for name, shape in tensors.items()})
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_a_size_that_is_no_number_is_not_known(value: float) -> None:
+    model = parse("g (float[1,n] x) => (float[a,b] y, int64[a,b] i) <float[1] k = {3}> { y, i = TopK (x, k) }")
+    model.proto.graph.initializer[0].CopyFrom(numpy_helper.from_array(np.array([value], np.float32), "k"))
+    (found,) = activations(Sizes(OnnxModel(model.proto, Path("m.onnx"))), [{"n": 8}])
+    assert (found.complete, found.largest) == (False, "x")
+
+
+def test_a_condition_without_a_value_chooses_no_branch() -> None:
+    text = """g (float[1,w] x) => (float[1,w] y) <bool c = {1}> { y = If (c) <
+        then_branch = t () => (float[1,w] u) { u = Relu (x) },
+        else_branch = e () => (float[1,w] v) { v = Neg (x) }> }"""
+    model = parse(text)
+    model.proto.graph.initializer[0].CopyFrom(numpy_helper.from_array(np.ones((0,), np.bool_), "c"))
+    (found,) = activations(Sizes(OnnxModel(model.proto, Path("m.onnx"))), [{"w": 8}])
+    assert found.sizes == {"w": 8}

@@ -152,7 +152,7 @@ class Program:
     def _branch(self, node: Node, inputs: Sequence[Tensor | None]) -> Any:
         """Returns the branch of an If whose condition is the same at every candidate."""
         condition = inputs[0].data if inputs and inputs[0] is not None else None
-        first = None if condition is None else next(iter(condition.flat))
+        first = None if condition is None else next(iter(condition.flat), None)
         if first is None or not first.constant:
             return None
         return node.attrs.get("then_branch" if first.value else "else_branch")
