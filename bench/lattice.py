@@ -11,7 +11,9 @@
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
+import platform
 import sys
 import tempfile
 import time
@@ -22,6 +24,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 import trtconv
+from trtconv.cli.versions import versions
 from trtconv.core.dims import Range
 from trtconv.graph.model import OnnxModel
 from trtconv.shapes.lattice import Sizes
@@ -103,7 +106,11 @@ def main() -> int:
         sizes, whole = row["sizes_seconds"], row["build_seconds"]
         print(f"{row['model']:>24}: sizes {sizes:.4f} s of {whole:.3f} s, {row['share']:.1%}")
     if output is not None:
-        output.write_text(json.dumps({"lattice": lattice, "builds": builds}, indent=2) + "\n")
+        told = {
+            "date": datetime.date.today().isoformat(),
+            "versions": {"python": platform.python_version(), **versions()},
+        }
+        output.write_text(json.dumps({**told, "lattice": lattice, "builds": builds}, indent=2) + "\n")
     fast = float(str(lattice[-1]["seconds"])) < 2 and all(float(str(row["share"])) <= 0.1 for row in builds)
     return 0 if fast else 1
 

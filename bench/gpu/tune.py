@@ -14,6 +14,7 @@ bench/. Those called "between" have a convolution before and behind. Writes FOLD
 from __future__ import annotations
 
 import argparse
+import datetime
 import importlib
 import json
 import sys
@@ -75,6 +76,7 @@ def measure(options: argparse.Namespace) -> int:
             spent = time.monotonic() - begun
             document["rows"].append(row | {"seconds": round(spent, 1)})
             document |= {
+                "date": datetime.date.today().isoformat(),
                 "tensorrt": work.version,
                 "gpu": work.gpu,
                 "seconds": round(sum(row["seconds"] for row in document["rows"]), 1),
