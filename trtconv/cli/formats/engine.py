@@ -52,7 +52,7 @@ def _verify_head(document: Document) -> list[str]:
             f" cosine {tolerance['cosine']:g}{share}",
         )
     )
-    return table([(name, clean(value)) for name, value in rows], "")
+    return table(rows, "")
 
 
 def _not_run(document: Document) -> str:
@@ -173,7 +173,7 @@ def bench_text(document: Document) -> str:
             )
         )
     blocks = [
-        "\n".join(table([(name, clean(value)) for name, value in head], "")),
+        "\n".join(table(head, "")),
         "\n".join(_rows_table(document)),
         "\n".join(_bars(document)),
         "\n".join(_ratio_lines(document["ratios"])),

@@ -38,7 +38,7 @@ def _onnx_blocks(document: Document) -> list[list[str]]:
         ("weights", f"{weights['elements']} elements in {weights['count']} tensors{external}"),
     ]
     return [
-        table([(name, clean(value)) for name, value in head], ""),
+        table(head, ""),
         table(rows, ""),
         ["operators", *table(ops, "  ")],
         [f"{leading(str(file['path']))}: {count(nodes, 'node')}"],
@@ -76,7 +76,7 @@ def _head(document: Document) -> list[str]:
     if document.get("activation_memory_bytes") is not None:
         by_profile = memory_by_profile(document)
         rows.append(("memory", f"{byte_size(document['activation_memory_bytes'])} for activations{by_profile}"))
-    return table([(name, clean(str(value))) for name, value in rows], "")
+    return table(rows, "")
 
 
 def _not_loaded(document: Document) -> list[str]:
@@ -91,14 +91,14 @@ def _not_loaded(document: Document) -> list[str]:
 
 
 def _io(tensors: Sequence[Document]) -> list[str]:
-    return table([(t["kind"], clean(t["name"]), t["dtype"], shape_text(t["shape"])) for t in tensors], "")
+    return table([(t["kind"], t["name"], t["dtype"], shape_text(t["shape"])) for t in tensors], "")
 
 
 def _profiles(profiles: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     blocks = []
     for number, profile in enumerate(profiles):
         rows = [["input", "min", "opt", "max"]]
-        rows += [[clean(n), *(shape_text(s[pick]) for pick in ("min", "opt", "max"))] for n, s in profile.items()]
+        rows += [[n, *(shape_text(s[pick]) for pick in ("min", "opt", "max"))] for n, s in profile.items()]
         blocks.append([f"profile {number}", *table(rows, "  ")])
     return blocks
 
@@ -125,7 +125,7 @@ def _layers(document: Document) -> list[str]:
                 _tensor(layer["inputs"]),
                 _tensor(layer["outputs"]),
                 "-" if layer["time_us"] is None else f"{layer['time_us']:.1f}",
-                clean(_cut(layer["name"])),
+                _cut(layer["name"]),
             )
         )
     return ["layers", *table(rows, "  ")]

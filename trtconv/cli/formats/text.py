@@ -223,7 +223,7 @@ def _head(report: BuildReport) -> list[str]:
     if options:
         said = (f"{name.replace('_', '-')} {_plain(value)}" for name, value in options.items())
         rows.append(("options", ", ".join(said)))
-    return table([(name, clean(value)) for name, value in rows], "")
+    return table(rows, "")
 
 
 def _plain(value: object) -> str:
@@ -293,7 +293,7 @@ def _where(report: BuildReport) -> str:
     found = None if report.engine is None else runs_on(report.runtime, report.plan.options.to_json())
     if found is None:
         return ""
-    return "\n".join(table([("runs with", clean(found.loader)), ("runs on", clean(found.cards))], ""))
+    return "\n".join(table([("runs with", found.loader), ("runs on", found.cards)], ""))
 
 
 def runs_text(results: Sequence[CheckReport | BuildReport | FailedRun], verbose: bool = False) -> str:
