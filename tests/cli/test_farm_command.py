@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -271,3 +272,23 @@ def test_what_was_changed_on_its_way_is_refused(call: Any, tmp_path: Path, monke
     ended = call("run-job", str(path), "new", "--format", "json")
     assert (ended.code, "SHA-256" in json.loads(ended.out)["error"]["message"]) == (2, True)
     assert "\n  hint: Copy the folder again" in call("run-job", str(path), "newer").out
+
+
+@pytest.mark.parametrize("command", ["build", "plan"])
+def test_an_address_without_tls_in_a_configuration_leads_nowhere(
+    call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    project = write_project(tmp_path / "project", ("a",), CONFIG.replace(', "rtx@card"', ""))
+    monkeypatch.chdir(project)
+    text = Path("trtconv.toml").read_text()
+    with socket.create_server(("127.0.0.1", 0)) as stranger:
+        stranger.settimeout(0)
+        port = stranger.getsockname()[1]
+        for address in (f"tcp://127.0.0.1:{port}", f"tcp://localhost:{port}", f"TCP://127.0.0.1:{port}"):
+            Path("trtconv.toml").write_text(f'{text}[farm]\naddress = "{address}"\n')
+            for flags in ((), ("--insecure",), ("--keys", "keys")):
+                ended = call(command, "-q", *flags)
+                assert (ended.code, "without TLS" in ended.err) == (2, True)
+        assert call(command, "-q", "--on", "here").code == 0
+        with pytest.raises(BlockingIOError):
+            stranger.accept()

@@ -28,17 +28,18 @@ HERE = "here"
 def farm_of(asked: Asked[FarmRequest], config: Config | None) -> FarmRequest | None:
     """Returns the farm that builds, None where this machine does.
 
-    Keys are never those of a configuration, which may be a stranger's: whoever has both ends runs code here.
+    A configuration may be a stranger's. So keys are never those that it names, and its address counts with TLS alone,
+    on this machine too: anybody can listen there.
 
     Args:
         asked: What the command line says.
         config: What else may name a farm.
 
     Raises:
-        InputError: There are flags of a farm, and none.
+        InputError: There are flags of a farm, and none; or the configuration names one without TLS.
     """
     request = with_keys(asked.request())
-    address = request.on or (config.address if config else None)
+    address = request.on or _safe_address(config)
     if address in (None, HERE):
         for flag in sorted(asked.given - {"on"}):
             raise InputError(
@@ -47,6 +48,19 @@ def farm_of(asked: Asked[FarmRequest], config: Config | None) -> FarmRequest | N
         return None
     store = request.store or (config.store if config else None)
     return dataclasses.replace(request, on=address, store=store)
+
+
+def _safe_address(config: Config | None) -> str | None:
+    if config is None or config.address is None:
+        return None
+    from trtconv.engine.farm.addresses import checked_address, has_tls
+
+    if config.address != HERE and not has_tls(checked_address(config.address, insecure=True)):
+        raise InputError(
+            f"{config.path}: [farm] address {config.address!r} is without TLS, and may be anybody's",
+            "Use tls://, or say on the command line where to build: --on here, or --on with that address.",
+        )
+    return config.address
 
 
 def with_keys(request: Access) -> Access:

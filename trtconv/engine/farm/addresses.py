@@ -60,7 +60,7 @@ def checked_address(text: str, insecure: bool) -> str:
         port = parts.port
     except ValueError as error:
         raise InputError(f"{text!r} is no address: {error}", "Write it as in tls://farm.example:8786.") from error
-    if parts.scheme not in (_TLS, _TCP) or not parts.hostname or port is None:
+    if parts.scheme not in (_TLS, _TCP) or not parts.hostname or port is None or "@" in parts.netloc:
         raise InputError(f"{text!r} is no address of a farm", "Write it as in tls://farm.example:8786.")
     if parts.scheme == _TCP and not insecure and not is_loopback(address):
         raise InputError(
@@ -68,6 +68,11 @@ def checked_address(text: str, insecure: bool) -> str:
             "Use tls:// with keys of trtconv farm keys DIR; or --insecure, where nobody else is on the network.",
         )
     return address
+
+
+def has_tls(address: str) -> bool:
+    """Whether an address, as `checked_address` returns it, is talked to with TLS."""
+    return urlsplit(address).scheme == _TLS
 
 
 def is_loopback(address: str) -> bool:
@@ -91,7 +96,7 @@ def security(address: str, keys: Path | None, role: str) -> Any:
         InputError: Keys are missing.
     """
     distributed = dask()
-    if not address.startswith(f"{_TLS}://"):
+    if not has_tls(address):
         return distributed.Security(require_encryption=False)
     if keys is None:
         known = distributed.Security(require_encryption=True)

@@ -37,7 +37,18 @@ def test_plain_tcp_beyond_this_machine_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "farm", "http://farm:1", "ws://127.0.0.1:1", "tls://farm", "tls://farm:port", "tls://:1"]
+    "text",
+    [
+        "",
+        "farm",
+        "http://farm:1",
+        "ws://127.0.0.1:1",
+        "tls://farm",
+        "tls://farm:port",
+        "tls://:1",
+        "tls://user@farm:1",
+        "tcp://user:word@127.0.0.1:1",
+    ],
 )
 def test_what_is_no_address(text: str) -> None:
     with pytest.raises(InputError, match="no address"):
