@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from trtconv.core.errors import InputError
-from trtconv.core.files import real_path, with_ending
+from trtconv.core.files import real_path, refuse_link, report_beside, with_ending
 from trtconv.core.frozen import frozen
 from trtconv.core.options import of_settings, schemas
 from trtconv.core.requests.build import BuildRequest
@@ -241,9 +241,11 @@ def _build_request(model: Mapping[str, Any], folder: Path, target: Target | None
     engine = folder / model["engine"] if "engine" in model else with_ending(path, ".engine")
     if several:
         engine = with_ending(engine, f".{target or 'auto'}{engine.suffix}")
-    if not real_path(engine).is_relative_to(real_path(folder)):
-        hint = "Keep it inside; or build the model by itself, with -o."
-        raise InputError(f"the engine {engine} would be written outside the folder of the configuration", hint)
+    for what, output in (("engine", engine), ("report", report_beside(engine))):
+        refuse_link(output)
+        if not real_path(output).is_relative_to(real_path(folder)):
+            hint = "Keep it inside; or build the model by itself, with -o."
+            raise InputError(f"the {what} {output} would be written outside the folder of the configuration", hint)
     build = BuildRequest(path, engine, **of_settings(BuildRequest, _for_target(model, target)))
     if build.data is not None:
         if ".py:" in build.data or build.data.endswith(".py"):

@@ -48,6 +48,15 @@ def check_writable(path: Path) -> None:
         raise _cannot_write(path, error) from error
 
 
+def refuse_link(path: Path) -> None:
+    """Raises InputError where an output whose path the user did not type is a link: Git keeps links of strangers."""
+    if path.is_symlink():
+        raise InputError(
+            f"{path} is a link to {path.readlink()}, and would be written through",
+            "Remove the link, or name another path.",
+        )
+
+
 @functools.lru_cache(maxsize=8)
 def _try_to_write(folder: Path, _mode: int, _second: int) -> None:
     """Makes a file; once a second, since file systems get slow where thousands of them come and go in a minute."""

@@ -13,7 +13,7 @@ from trtconv.core import signatures
 from trtconv.core.bounds import bounds_by_name, make_profile
 from trtconv.core.dims import ShapeProfile
 from trtconv.core.errors import InputError
-from trtconv.core.files import check_writable, read_plain, real_path, sha256_of, streams_together
+from trtconv.core.files import check_writable, read_plain, real_path, refuse_link, sha256_of, streams_together
 from trtconv.core.requests.build import BuildReport, BuildRequest
 from trtconv.core.requests.check import CheckRequest
 from trtconv.core.requests.common import PROOFS
@@ -51,6 +51,9 @@ def check_outputs(request: BuildRequest) -> None:
     model, engine, report = map(real_path, (request.model, request.engine_path, request.report_path))
     if engine == report:
         raise InputError(f"{request.report_path} is both the engine and the report", "Choose two paths.")
+    # Nobody typed these.
+    for path in ([] if request.engine else [request.engine_path]) + ([] if request.report else [request.report_path]):
+        refuse_link(path)
     for path, real in ((request.engine_path, engine), (request.report_path, report)):
         if real == model:
             refuse_other_kinds(request.model)
