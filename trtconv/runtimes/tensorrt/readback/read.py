@@ -129,7 +129,7 @@ class _Reader:
 def _shape(tensor: Any) -> tuple[int, ...] | None:
     try:
         return sizes_of(tensor.shape)
-    except ValueError:
+    except (ValueError, RuntimeError):  # TensorRT could not infer it; a layer is then judged by what it computes.
         return None
 
 
