@@ -1,8 +1,14 @@
-"""What a shell may complete a value with: dimensions and nodes of the model at hand, targets, rules, passes, files."""
+"""What a shell may complete a value with: dimensions and nodes of the model at hand, targets, rules, passes, files.
+
+What is offered goes into the command line as it is, and its names were chosen by whoever made the model. Only words
+that no shell reads as anything but a word are offered; to quote the others would take a rule for each shell, and for
+each kind of quotation mark that the user may have opened before.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
@@ -23,8 +29,14 @@ def values(ctx: click.Context, parameter: str, incomplete: str) -> list[Completi
         return [CompletionItem(incomplete, type="file")]
     # A model that cannot be read completes nothing, and is no error here.
     with contextlib.suppress(Exception):
-        return [CompletionItem(each) for each in offered(ctx) if each.startswith(incomplete)]
+        words = (each for each in offered(ctx) if _PLAIN.fullmatch(each))
+        return [CompletionItem(each) for each in words if each.startswith(incomplete)]
     return []
+
+
+# No blank, quotation mark, glob or comma (click's own separator); at its beginning nothing that makes an option of it,
+# nor "=", which zsh expands.
+_PLAIN = re.compile(r"[\w./][\w./:+@=-]*")
 
 
 def _dims(ctx: click.Context) -> Iterable[str]:

@@ -39,6 +39,6 @@ def command(shell: str) -> Outcome:
     script = get_completion_class(shell)
     assert script is not None
     text = script(cli, {}, "trtconv", "_TRTCONV_COMPLETE").source().rstrip("\n")
-    # Behind "height=" its bounds follow, and no blank.
-    added = "COMPREPLY+=($value)"
-    return Outcome(text.replace(added, f"{added}; [[ $value == *= ]] && compopt -o nospace"))
+    # Without quotation marks bash would expand it; behind "height=" its bounds follow, and no blank.
+    added = 'COMPREPLY+=("$value"); [[ $value == *= ]] && compopt -o nospace'
+    return Outcome(text.replace("COMPREPLY+=($value)", added))
