@@ -5,7 +5,7 @@
 
 FROM python:3.12-slim AS wheel
 COPY . /source
-RUN pip install --no-cache-dir build && python -m build --wheel --outdir /wheels /source
+RUN pip install --no-cache-dir build && python -I -m build --wheel --outdir /wheels /source
 
 FROM python:3.12-slim
 COPY --from=wheel /wheels /wheels

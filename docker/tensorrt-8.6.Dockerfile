@@ -5,7 +5,7 @@
 
 FROM nvcr.io/nvidia/tensorrt:23.10-py3 AS wheel
 COPY . /source
-RUN pip install --no-cache-dir build && python -m build --wheel --outdir /wheels /source
+RUN pip install --no-cache-dir build && python -I -m build --wheel --outdir /wheels /source
 
 FROM nvcr.io/nvidia/tensorrt:23.10-py3
 COPY --from=wheel /wheels /wheels

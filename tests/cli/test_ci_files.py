@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -82,3 +83,33 @@ def test_action_refuses_arguments_that_end_inside_a_quote(tmp_path: Path) -> Non
     code, said, _ = _run(tmp_path, MODELS="u.onnx", ARGS='--dim batch=1 "--thorough')
     assert code == 2, said
     assert "quote" in said
+
+
+def _recipes() -> list[tuple[str, str]]:
+    """Returns every line that starts Python with a module or code, of what users copy or CI runs: file and command."""
+    files = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("docker/*"), *ROOT.glob("trtconv/**/*.py")]
+    files += [ROOT / "action.yml", ROOT / ".pre-commit-hooks.yaml", *ROOT.glob(".ci/*")]
+    starts = re.compile(r"\bpython[0-9.]*((?: +-[A-Za-z]+)* +-[mc]\b[^|;&\n]*)")
+    texts = ((path, path.read_text(encoding="utf-8")) for path in files if path.is_file())
+    return [(str(path.relative_to(ROOT)), found[0]) for path, text in texts for found in starts.finditer(text)]
+
+
+def test_no_recipe_takes_a_module_from_the_working_directory() -> None:
+    recipes = [(path, command) for path, command in _recipes() if path != "trtconv/__main__.py"]
+    assert {path for path, _ in recipes} >= {"action.yml", "docs/ci.md", "README.md"}
+    for path, command in recipes:
+        assert re.match(r"python[0-9.]* +-[IP]\b", command), f"{path}: {command}: -I is missing"
+
+
+def test_the_action_installs_itself_with_nothing_of_the_checkout(tmp_path: Path) -> None:
+    checkout, programs = tmp_path / "checkout", tmp_path / "bin"
+    checkout.mkdir()
+    programs.mkdir()
+    for name in ("venv", "ensurepip", "pip", "subprocess", "logging", "sitecustomize", "runpy", "encodings"):
+        (checkout / f"{name}.py").write_text(f"open({str(tmp_path / 'sprung')!r}, 'a').write({name!r} + '\\n')\n")
+    (programs / "python").symlink_to(sys.executable)
+    (command,) = (command for file, command in _recipes() if file == "action.yml")
+    environment = {"PATH": f"{programs}:/usr/bin:/bin", "RUNNER_TEMP": str(tmp_path)}
+    ended = subprocess.run(["bash", "-c", command], cwd=checkout, env=environment, capture_output=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert not (tmp_path / "sprung").exists(), (tmp_path / "sprung").read_text()

@@ -98,6 +98,9 @@ DOORS = {
     "onnxscript": ["exporter/writers.py", "exporter/output_size.py", "exporter/onnxscript_costs.py"],
     "tensorrt": ["runtimes/tensorrt/*"],
     "tensorrt_rtx": ["runtimes/tensorrt/*"],
+    "subprocess": ["core/process.py"],
+    "multiprocessing": [],
+    "runpy": [],
     "importlib": [
         "__init__.py",
         "cli/group.py",

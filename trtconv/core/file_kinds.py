@@ -23,7 +23,7 @@ class FileKind(NamedTuple):
 
 
 _EXPORT = "Export it: trtconv export --help shows how."
-_CONVERT = "Convert it to ONNX first, with tf2onnx for example: python -m tf2onnx.convert --help."
+_CONVERT = "Convert it to ONNX first, with tf2onnx for example: python -I -m tf2onnx.convert --help."
 
 ENGINE = FileKind(
     "a TensorRT engine",
