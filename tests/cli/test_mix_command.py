@@ -21,10 +21,10 @@ from trtconv import Target, build
 from trtconv.cli.formats.mix import mix_text
 from trtconv.core.builder_options import BuilderOptions
 from trtconv.core.errors import EngineFailed, InputError
-from trtconv.core.rations import UNLIMITED
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.requests.build_report import load_report
 from trtconv.core.requests.forms import CHECKSUM, checksum
+from trtconv.core.stages import Limit, Stage
 from trtconv.engine.farm.job import BuildJob
 from trtconv.engine.rebuilding import as_built
 from trtconv.graph.model import OnnxModel
@@ -126,7 +126,7 @@ def test_the_configuration_says_what_to_measure_on(
     assert (document["mix"]["samples"], document["plan"]["tolerance"]) == (4, float(TIGHT))
     assert len(document["plan"]["sampled"]) == 64
     # Reading samples counts to a stage that has no limit of time.
-    assert ("measure" in UNLIMITED, "plan" in document["seconds"]) == (True, False)
+    assert (Stage.MEASURE.limit, "plan" in document["seconds"]) == (Limit.NONE, False)
     for tolerance, said in (
         ("nan", "at least 0 is needed"),
         ("-1", "at least 0"),

@@ -13,12 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from trtconv.core import budget
+from trtconv.core.stages import Limit, limit_of
 
-UNLIMITED = ("runtime", "tune", "build", "verify", "write", "equalize", "calibrate", "compare methods", "measure")
-"""Stages that take long for good reasons, such as the user's many samples or the start of TensorRT, or have a limit of
-their own. What they leave in memory does not count later: with a GPU TensorRT begins with gigabytes."""
-_PROOF = "prove"
-"""Keeps to its own limits of time and memory, and says what it did not prove; twice that memory is a fault."""
 _BYTES_A_SECOND = 100_000
 _TIMES = 6
 """A model is held several times: as it is read, rewritten, and as TensorRT reads it."""
@@ -45,16 +41,17 @@ class Ration:
         """Returns what the child took too much of in a stage, or None."""
         seconds, megabytes = _taken(self._pid)
         if stage != self._stage:
-            if self._stage in UNLIMITED:
+            if limit_of(self._stage) is Limit.NONE:
                 self._megabytes += max(0.0, megabytes - self._held)
             self._stage, self._before, self._held = stage, seconds, megabytes
-        if stage in UNLIMITED:
+        limit = limit_of(stage)
+        if limit is Limit.NONE:
             return None
-        most = self._megabytes * (2 if stage == _PROOF else 1)
+        most = self._megabytes * (2 if limit is Limit.OWN else 1)
         during = f"stage '{stage or 'load'}'"
         if megabytes > most:
             return budget.exceeded("megabytes", f"{during} takes more than {most:.0f} MB of memory")
-        if stage != _PROOF and seconds - self._before > self._seconds:
+        if limit is Limit.RATION and seconds - self._before > self._seconds:
             return budget.exceeded("seconds", f"{during} takes longer than {self._seconds:.0f} s")
         return None
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from trtconv.core.progress import NullProgress, Progress
+from trtconv.core.stages import Stage
 
 if TYPE_CHECKING:
     from trtconv.core.process import Tell
@@ -31,14 +32,18 @@ class Stopwatch:
             self._attempt = ""
 
     @contextlib.contextmanager
-    def stage(self, name: str) -> Iterator[None]:
+    def stage(self, stage: Stage) -> Iterator[None]:
         """Times a stage, and tells the progress of it."""
         started = time.perf_counter()
         try:
-            with self.progress.stage(name + self._attempt):
+            with self.progress.stage(stage.value + self._attempt):
                 yield
         finally:
-            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started
+            self.seconds[stage.value] = self.spent(stage) + time.perf_counter() - started
+
+    def spent(self, stage: Stage) -> float:
+        """Returns the seconds that a stage has taken so far."""
+        return self.seconds.get(stage.value, 0.0)
 
 
 class ToldProgress(NullProgress):

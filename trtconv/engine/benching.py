@@ -19,6 +19,7 @@ from trtconv.core.files import atomic_write, check_writable, real_path, report_b
 from trtconv.core.frozen import frozen
 from trtconv.core.process import Tell
 from trtconv.core.requests.engine import BenchRequest
+from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch, ToldProgress
 from trtconv.engine.opening import EngineFile, load_into, read_engine, require_machine
 from trtconv.engine.profiles import PICKS, inputs_of, narrowed, profile_for, profiles_of, shapes_at
@@ -81,7 +82,7 @@ def serve(request: BenchRequest, tell: Tell) -> dict[str, float]:
         Seconds by stage.
     """
     clock = Stopwatch(ToldProgress(tell))
-    with clock.stage("load"):
+    with clock.stage(Stage.LOAD):
         _check_cache(request)
         # What can be wrong with the files is said before anything is loaded.
         subjects = [read_engine(request.engine, request.report, trust=request.trust, key=request.key)]
@@ -101,7 +102,7 @@ def serve(request: BenchRequest, tell: Tell) -> dict[str, float]:
     }
     tell({"event": "opening", "value": {"engines": [e.to_json() for e in engines], "runtime": described}})
     for point in points:
-        with clock.stage("time"):
+        with clock.stage(Stage.TIME):
             tell({"event": "rows", **_time_point(request, engines, point)})
     return clock.seconds
 

@@ -20,6 +20,7 @@ from trtconv.core.process import Tell
 from trtconv.core.requests.build import BuildPlan
 from trtconv.core.requests.build_report import SavedReport
 from trtconv.core.requests.engine import VerifyRequest
+from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch, ToldProgress
 from trtconv.core.target import Target
 from trtconv.engine.cases import Case, make_feeds, values_at
@@ -51,12 +52,12 @@ def serve(asked: tuple[VerifyRequest, dict[str, Any]], tell: Tell) -> dict[str, 
     """
     request, known = asked
     clock = Stopwatch(ToldProgress(tell))
-    with clock.stage("load"):
+    with clock.stage(Stage.LOAD):
         model = OnnxModel.load(request.model)
         report = _report(request)
         case = _case(request, model, report, known["case"])
         feeds = make_feeds(model, case, request.generator)
-    with clock.stage("bisect"):
+    with clock.stage(Stage.BISECT):
         expected = _reference(model, feeds)
         plan = {} if report is None else report.document.get("plan") or {}
         if known["ran"] == "engine":

@@ -13,6 +13,7 @@ from trtconv.core.files import sha256_of
 from trtconv.core.process import Tell
 from trtconv.core.requests.build_report import load_report
 from trtconv.core.requests.engine import InspectRequest
+from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch, ToldProgress
 from trtconv.engine.benching import make_inputs
 from trtconv.engine.layers import has_details, read_layers, summary
@@ -31,7 +32,7 @@ def serve(request: InspectRequest, tell: Tell) -> dict[str, Any]:
     path = request.path
     if not path.is_file():
         raise InputError(f"{path}: no such file", "Give an engine, its report, or an .onnx file.")
-    with clock.stage("load"):
+    with clock.stage(Stage.LOAD):
         try:
             kind = kind_of(path)
         except OSError as error:

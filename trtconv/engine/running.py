@@ -14,6 +14,7 @@ from trtconv.core.errors import InputError
 from trtconv.core.files import atomic_write, check_writable, real_path, report_beside
 from trtconv.core.process import Tell
 from trtconv.core.requests.engine import RunRequest
+from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch, ToldProgress
 from trtconv.engine.opening import load_into, read_engine, require_machine
 from trtconv.engine.profiles import inputs_of, profile_for, profiles_of
@@ -26,7 +27,7 @@ from trtconv.runtimes.tensorrt import load_engines
 def serve(request: RunRequest, tell: Tell) -> dict[str, Any]:
     """Runs the engine and writes its outputs; returns a document without `schema` and `exit_code`."""
     clock = Stopwatch(ToldProgress(tell))
-    with clock.stage("load"):
+    with clock.stage(Stage.LOAD):
         _check_output(request)
         subject = read_engine(request.engine, request.report, trust=request.trust, key=request.key)
         runtime = load_engines(subject.family)
@@ -35,14 +36,14 @@ def serve(request: RunRequest, tell: Tell) -> dict[str, Any]:
         inputs = inputs_of(subject, engine)
         feeds = _feeds(request, inputs)
         profile = profile_for(profiles_of(subject, engine, inputs), {name: a.shape for name, a in feeds.items()})
-    with clock.stage("engine"):
+    with clock.stage(Stage.ENGINE):
         execution = engine.open(profile)
         try:
             execution.feed(feeds)
             outputs = {name: _plain(values) for name, values in execution.run().items()}
         finally:
             execution.close()
-    with clock.stage("write"):
+    with clock.stage(Stage.WRITE):
         data = io.BytesIO()
         np.savez(data, **outputs)  # type: ignore[arg-type]
         atomic_write(request.output, data.getbuffer())

@@ -132,5 +132,4 @@ def _differing(check: str, one: Mapping[str, Any], two: Mapping[str, Any], toler
 
 
 def _told(check: str, differences: Sequence[Difference]) -> list[Disagreement]:
-    bad = (each for each in differences if not each.passed and not each.why.startswith("the model itself"))
-    return [Disagreement(check, each.name, each.why) for each in bad]
+    return [Disagreement(check, each.name, each.why) for each in differences if each.verdict.refutes]

@@ -16,6 +16,7 @@ from trtconv.core.frozen import frozen
 from trtconv.core.process import Tell
 from trtconv.core.requests.build_report import SavedReport
 from trtconv.core.requests.engine import VerifyRequest
+from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch, ToldProgress
 from trtconv.engine.cases import Case, cases_of_profiles, make_feeds
 from trtconv.engine.memory import available_bytes, too_large
@@ -91,7 +92,7 @@ def serve(request: VerifyRequest, tell: Tell) -> dict[str, float]:
         Seconds by stage.
     """
     clock = Stopwatch(ToldProgress(tell))
-    with clock.stage("load"):
+    with clock.stage(Stage.LOAD):
         setting = prepare(request)
         cases = choose_cases(request, setting)
         try:
@@ -118,7 +119,7 @@ def _self_check(
 ) -> list[dict[str, str]]:
     """Returns where the engine does not agree with itself."""
     found: list[Disagreement] = []
-    with clock.stage("self-check"):
+    with clock.stage(Stage.SELF_CHECK):
         for case in cases:
             feeds = make_feeds(setting.model, case, request.generator)
             found += self_check(runs.run, case.profile, feeds, setting.tolerance, reference.run)
@@ -313,21 +314,21 @@ def _compare(
 ) -> dict[str, Any]:
     """Runs a case on both; returns it as plain JSON values."""
     told = _told(case)
-    with clock.stage("inputs"):
+    with clock.stage(Stage.INPUTS):
         feeds = make_feeds(setting.model, case, request.generator)
     try:
-        with clock.stage("reference"):
+        with clock.stage(Stage.REFERENCE):
             expected = reference.run(case.profile, feeds)
     except CannotRun as error:
         return {**told, "skipped": str(error)}
     try:
-        with clock.stage("engine" if setting.engine is not None else "rewritten model"):
+        with clock.stage(Stage.ENGINE if setting.engine is not None else Stage.REWRITTEN):
             got = runs.run(case.profile, feeds)
     except (CannotRun, EngineFailed) as error:
         return {**told, "passed": False, "skipped": str(error)}
     except EnvironmentMissing as error:
         return {**told, "skipped": error.message}
-    with clock.stage("compare"):
+    with clock.stage(Stage.COMPARE):
         steps = output_steps(setting.against)
         lacking = runs.lacking if isinstance(runs, NetworkRuns) else ""
         outputs = [

@@ -16,6 +16,7 @@ from trtconv.core.requests.explain import (
     Listed,
     Parser,
 )
+from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.core.target import Target
 from trtconv.explainer.around import attributes_of, findings_at, group_of, place_of
@@ -53,9 +54,9 @@ def explain(request: ExplainRequest, progress: Progress | None = None) -> Explai
     nodes = ModelView(model).deconvs
     asked = find(model, nodes, request.node) if request.node else nodes[0] if len(nodes) == 1 else None
     clock = Stopwatch(progress)
-    with clock.stage("runtime"):
+    with clock.stage(Stage.RUNTIME):
         target, engine, why_not = _parser_for(request.target)
-    with clock.stage("explain"):
+    with clock.stage(Stage.EXPLAIN):
         listed = tuple(_listed(node) for node in nodes)
         explanation = None if asked is None else _explain(model, asked, target, engine, why_not)
     return ExplainReport(str(request.model), target, listed, explanation)

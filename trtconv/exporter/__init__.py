@@ -16,6 +16,7 @@ from trtconv.core.files import check_writable
 from trtconv.core.progress import Progress
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.requests.export import ConvertReport, ExportReport
+from trtconv.core.stages import Stage
 from trtconv.exporter.inputs import DTYPES, AxisNames, InputDecl, parse_bounds
 from trtconv.exporter.request import ExportOptions, ExportRequest
 from trtconv.exporter.torch_quiet import require_torch
@@ -116,7 +117,7 @@ def export(
     named = _named_example(module, example)
     inputs = tuple(InputDecl(name, tuple(tensor.shape), _dtype(name, tensor)) for name, tensor in named.items())
     clock = Stopwatch(progress)
-    with clock.stage("run"):
+    with clock.stage(Stage.RUN):
         ready = torch_module.prepare(module, inputs, options.outputs, tuple(named.values()))
     axes: dict[str, AxisNames] = {name: tuple(names) for name, names in (dynamic or {}).items()}
     texts = [f"{name}={bound}" for name, bound in (dims or {}).items() if isinstance(bound, str)]

@@ -14,6 +14,7 @@ from pathlib import Path
 from trtconv.core.errors import ExportFailed, TrtconvError
 from trtconv.core.frozen import frozen
 from trtconv.core.requests.export import Attempt, Proof, SizeRule
+from trtconv.core.stages import Stage
 from trtconv.exporter import writers
 from trtconv.exporter.guards import guards_of
 from trtconv.exporter.job import Draft, Job
@@ -117,7 +118,7 @@ def _sees_values(job: Job) -> bool:
     """Whether Python sees values of the inputs: a trace would keep one branch and say nothing."""
     if job.subject.scripted:
         return False
-    with job.clock.stage("values"), quiet_torch():
+    with job.clock.stage(Stage.VALUES), quiet_torch():
         line = depends_on_values(job.subject)
     if line is not None:
         said = f"a branch or size depends on the values of a tensor, from {line}"
@@ -196,7 +197,7 @@ def _tried(job: Job, way: Way, folder: Path) -> Draft | None:
 
 def _program(job: Job, way: Way, folder: Path) -> Draft:
     """Writes by way of torch.export, which also tells what the file relies on."""
-    with job.clock.stage("validate"), quiet_torch():
+    with job.clock.stage(Stage.VALIDATE), quiet_torch():
         found = export_program(job.subject, job.axes, job.rules, way.sizes)
         if isinstance(found, Objection) and job.subject.program is not None:
             # Exported anew first: torch 2.13 cannot decompose a loaded program whose sizes are expressions (8*s0).
@@ -205,17 +206,17 @@ def _program(job: Job, way: Way, folder: Path) -> Draft:
         job.objection = found
         raise ExportFailed(found.message)
     job.guards = found.guards
-    with job.clock.stage("export"), quiet_torch():
+    with job.clock.stage(Stage.EXPORT), quiet_torch():
         raw = writers.write_program(found.program, job.subject, job.opset, folder)
     return judged(job, way.exporter, way.sizes, raw, found.guards)
 
 
 def _trace(job: Job, way: Way, folder: Path) -> Draft:
     """Writes with the tracing exporter; where it made constants of sizes, torch.export is asked what they mean."""
-    with job.clock.stage("export"), quiet_torch():
+    with job.clock.stage(Stage.EXPORT), quiet_torch():
         raw, hardened = writers.write_trace(job.subject, job.axes, way.sizes, job.opset, folder)
     if hardened and job.guards is None and not job.subject.scripted:
-        with job.clock.stage("validate"), quiet_torch():
+        with job.clock.stage(Stage.VALIDATE), quiet_torch():
             found = export_program(job.subject, job.axes, job.rules, way.sizes, shapes_only=True)
         job.guards = found.guards if isinstance(found, Validated) else None
     job.blind = hardened and job.guards is None

@@ -11,6 +11,7 @@ import onnx
 import torch
 
 from trtconv.core.requests.export import Blame, Proof, SizeRule
+from trtconv.core.stages import Stage
 from trtconv.exporter import finish, proof
 from trtconv.exporter.agreement import beyond_pytorch, first_lost, graph_lattice, takes_all
 from trtconv.exporter.guards import Guards
@@ -35,7 +36,7 @@ def judged(job: Job, exporter: str, traced: Sizes, raw: Path, guards: Guards | N
         raw: The file, as the exporter wrote it.
         guards: What torch.export relied on, where that is known.
     """
-    with job.clock.stage("finish"):
+    with job.clock.stage(Stage.FINISH):
         proto = _finished(job, raw, exporter)
         finish.check_proto(raw, proto)
     draft = Draft(exporter, proto, raw, Proof(why="not asked for"), job.rules, _notes(job, proto))
@@ -44,7 +45,7 @@ def judged(job: Job, exporter: str, traced: Sizes, raw: Path, guards: Guards | N
     route = functools.partial(_route, job, guards, job.trials.path_or(traced, 0))
     if guards is not None:
         _meet(job, guards)
-    with job.clock.stage("proof"), quiet_torch():
+    with job.clock.stage(Stage.PROOF), quiet_torch():
         found, sizes = _proved(job, draft, job.rules, route)
     if not found.failed:
         return _agreed(job, dataclasses.replace(draft, proof=found), route)
@@ -74,13 +75,13 @@ def _narrowed(job: Job, draft: Draft, route: proof.RouteOf, accepts: Callable[[S
     """Returns a draft for the sizes that are accepted, proved anew; the same where that does not help."""
     if not accepts(job.axes.example):
         return draft
-    with job.clock.stage("sizes"), quiet_torch():
+    with job.clock.stage(Stage.SIZES), quiet_torch():
         rules = find_rules(job.trials.narrowed(accepts))
         line = route(bad).blame or job.trials.parting(bad)
     rules = tuple(_explained(new, old, line) for new, old in zip(rules, job.rules, strict=True))
     if rules == draft.rules or any(new.baked and not old.baked for new, old in zip(rules, job.rules, strict=True)):
         return draft
-    with job.clock.stage("proof"), quiet_torch():
+    with job.clock.stage(Stage.PROOF), quiet_torch():
         found, _ = _proved(job, draft, rules, route, accepts)
     return draft if found.failed else dataclasses.replace(draft, rules=rules, proof=found)
 
@@ -102,13 +103,13 @@ def _stepped(job: Job, draft: Draft, route: proof.RouteOf, bad: Sizes) -> Draft:
             steps[name] = 2 * ((bad[name] - example[name]) & (example[name] - bad[name]))
         if max(steps.values()) > _LARGEST_STEP:
             break
-        with job.clock.stage("sizes"), quiet_torch():
+        with job.clock.stage(Stage.SIZES), quiet_torch():
             rules = find_rules(job.trials.narrowed(accepts))
         remark = "PyTorch takes more sizes, at which what the exporter writes differs from it"
         rules = tuple(_explained(new, old, None, remark) for new, old in zip(rules, job.rules, strict=True))
         if any(_is_fixed(new) and not _is_fixed(old) for new, old in zip(rules, job.rules, strict=True)):
             break
-        with job.clock.stage("proof"), quiet_torch():
+        with job.clock.stage(Stage.PROOF), quiet_torch():
             found, sizes = _proved(job, draft, rules, route, accepts, everywhere=True)
         if not found.failed:
             return dataclasses.replace(draft, rules=rules, proof=found)
@@ -125,7 +126,7 @@ def _culprits(job: Job, draft: Draft, bad: Sizes) -> list[str]:
     example = job.axes.example
     moved = [name for name, size in bad.items() if size != example[name]]
     alone = [{**example, name: bad[name]} for name in moved]
-    with job.clock.stage("proof"), quiet_torch():
+    with job.clock.stage(Stage.PROOF), quiet_torch():
         found = proof.prove(draft.path, job.subject, job.axes, alone, draft.proof.tolerance)
     return [name for name, run in zip(moved, found.runs, strict=True) if not run.passes(found.tolerance)] or moved
 
@@ -156,11 +157,11 @@ def _proved(
 
 def _agreed(job: Job, draft: Draft, route: proof.RouteOf) -> Draft:
     """Asks the graph's own lattice: it may refuse sizes between those that were compared."""
-    with job.clock.stage("sizes"):
+    with job.clock.stage(Stage.SIZES):
         lattice = graph_lattice(draft.path, draft.rules)
         lost = first_lost(lattice, draft.rules, job.axes.example)
     if lost is not None:
-        with job.clock.stage("proof"), quiet_torch():
+        with job.clock.stage(Stage.PROOF), quiet_torch():
             run = proof.prove(draft.path, job.subject, job.axes, [lost], draft.proof.tolerance)
         if run.failed:
             return _narrowed(

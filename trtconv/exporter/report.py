@@ -12,6 +12,7 @@ from trtconv.core.dims import Range
 from trtconv.core.errors import EnvironmentMissing
 from trtconv.core.findings import worst
 from trtconv.core.requests.export import ExportReport, SizeRule
+from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.exporter.job import Draft, Job, interface_of
 from trtconv.exporter.request import ExportOptions
@@ -79,7 +80,7 @@ def checked_export(report: ExportReport, output: Path, options: ExportOptions, c
     from trtconv import pipeline
     from trtconv.core.requests.check import CheckRequest
 
-    with clock.stage("check"):
+    with clock.stage(Stage.CHECK):
         try:
             dims = _bounds(report)
             found = pipeline.check(CheckRequest(output, dims, target=options.target, fail_on=options.fail_on))

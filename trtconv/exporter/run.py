@@ -17,6 +17,7 @@ from trtconv.core.errors import ExportFailed, InputError
 from trtconv.core.files import Scratch, check_writable
 from trtconv.core.progress import Progress
 from trtconv.core.requests.export import ExportReport, SizeRule
+from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.exporter import write
 from trtconv.exporter.candidates import best_draft
@@ -47,7 +48,7 @@ def run(request: ExportRequest, progress: Progress | None = None) -> ExportRepor
     """
     clock = Stopwatch(progress)
     with module_path(request.spec):
-        with clock.stage("load"):
+        with clock.stage(Stage.LOAD):
             check_writable(request.output)
             loaded = load_spec(request.spec, request.arguments, request.trust)
             notes: tuple[str, ...] = ()
@@ -57,7 +58,7 @@ def run(request: ExportRequest, progress: Progress | None = None) -> ExportRepor
                 notes = load_weights(loaded, request.weights)
         request = _named(request, loaded)
         asked = plan_axes(request.inputs, request.dynamic, request.dims) if request.inputs else None
-        with clock.stage("run"):
+        with clock.stage(Stage.RUN):
             try:
                 subject = prepare(loaded, request.inputs, request.options.outputs, None)
             except InputError as error:
@@ -91,7 +92,7 @@ def export_subject(
 ) -> ExportReport:
     """Exports a module that is ready."""
     axes = _axes(subject, dynamic, dims, options.static)
-    with clock.stage("sizes"), quiet_torch():
+    with clock.stage(Stage.SIZES), quiet_torch():
         trials = Trials(subject, axes)
         rules = find_rules(trials)
         joint = _joint(trials, rules)
@@ -102,7 +103,7 @@ def export_subject(
         report = report_of(job, spec, draft)
         if draft.proof.failed:
             return dataclasses.replace(report, exit_code=1)
-        with clock.stage("write"):
+        with clock.stage(Stage.WRITE):
             write.write_model(draft.proto, draft.path.parent, output)
     report = dataclasses.replace(report, output=model_identity(output))
     return checked_export(report, output, options, clock) if options.check else report

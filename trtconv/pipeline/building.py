@@ -18,6 +18,7 @@ from trtconv.core.options import shared
 from trtconv.core.progress import Progress
 from trtconv.core.requests.build import BuildPlan, BuildReport, BuildRequest, BuildSettings
 from trtconv.core.requests.idle import refuse_conflicts
+from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.core.target import Target
 from trtconv.graph.model import OnnxModel
@@ -66,15 +67,15 @@ def build(request: BuildRequest, progress: Progress | None = None) -> BuildRepor
     """
     clock = Stopwatch(progress)
     refuse_conflicts(request)
-    with clock.stage("load"):
+    with clock.stage(Stage.LOAD):
         check_outputs(request)
         model = OnnxModel.load(request.model, hashed=True)
         protect_data(model, request.engine_path, request.report_path, *named_cache(request))
-    with clock.stage("runtime"):
+    with clock.stage(Stage.RUNTIME):
         engine = tensorrt.load(request.target)
         _require_gpu(request.target)
     # Samples take as long as they take.
-    with clock.stage("plan" if request.data is None else "measure"):
+    with clock.stage(Stage.PLAN if request.data is None else Stage.MEASURE):
         asked = planned(request, model, engine.info)
         told = {"model": asked.model, "runtime": asked.runtime, "inputs": asked.inputs}
         types = request.precision, request.node_precisions
@@ -217,14 +218,14 @@ class _Work:
         # What `--precision auto` will find is most often float16 where it pays.
         likely = self.plan if self.plan.precision != "auto" else dataclasses.replace(self.plan, precision="fp16")
         plan = _builder_plan(likely, self.request, self.engine)
-        with self.clock.stage("tune"):
+        with self.clock.stage(Stage.TUNE):
             tuned = tune(self.model, self.request, plan, self.engine, _measured(self.request))
         self.told["tuned"] = tuned
         return chosen({each.node: each.form for each in tuned})
 
     def _settle_sizes(self) -> Sized:
         request = self.request
-        with self.clock.stage("sizes"):
+        with self.clock.stage(Stage.SIZES):
             asked = request.dims if request.profiles else None
             sized = settle(self.model, self.plan.profiles, rounded=request.rounded, split=request.split, asked=asked)
         self.plan = dataclasses.replace(self.plan, profiles=sized.profiles)
@@ -253,9 +254,9 @@ class _Work:
         profile = self.plan.profiles[0] if self.plan.profiles else None
         if request.precision == "auto":
             # It takes as long as the samples ask for.
-            with self.clock.stage("measure"):
+            with self.clock.stage(Stage.MEASURE):
                 self._find_mix()
-        with self.clock.stage("cast"):
+        with self.clock.stage(Stage.CAST):
             precision, nodes = self.types
             if precision == "as-is" and not nodes:
                 return
@@ -354,7 +355,7 @@ def _with_narrower(
     """
     started = time.monotonic()
     refused = [finding for finding in findings if finding.code == codes.BUILDER_REFUSED.code]
-    if not refused or clock.seconds["build"] > _PATIENCE_SECONDS:
+    if not refused or clock.spent(Stage.BUILD) > _PATIENCE_SECONDS:
         return findings
     built: list[str] = []
     for number, each in enumerate(narrower(model.inputs, sized.profiles, sized.lattice)):

@@ -15,6 +15,7 @@ from trtconv.core.progress import Progress
 from trtconv.core.requests.build import BuildPlan
 from trtconv.core.requests.check import CheckReport, CheckRequest, ParserVerdict
 from trtconv.core.requests.idle import refuse_conflicts
+from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.core.target import Target
 from trtconv.graph.model import OnnxModel
@@ -53,20 +54,20 @@ def check(request: CheckRequest, progress: Progress | None = None) -> CheckRepor
     request.selection.require({rule.code: rule.name for rule in RULES})
     refuse_conflicts(request)
     clock = Stopwatch(progress)
-    with clock.stage("load"):
+    with clock.stage(Stage.LOAD):
         model = OnnxModel.load(request.model, hashed=True)
         identity = model_identity(model)
         dims = dynamic_dims(model.inputs)
         # All bounds may be left out, and whatever needs them is then not checked; some make a profile like none other.
         bounded = request.dims or request.profiles or dims.keys() <= stored_bounds(model).keys()
         profiles = asked_profiles(model, request) if bounded else ()
-    with clock.stage("runtime"):
+    with clock.stage(Stage.RUNTIME):
         target, engine = target_and_runtime(request.target)
     done, findings, origin = prepare(model, target, chosen_passes(request), clock, STANDING)
     # Sizes that do not fit in a static model are the parser's to find, which is faster.
     memory: dict[str, Any] | None = None
     if profiles and (dims or request.gpu_memory is not None):
-        with clock.stage("sizes"):
+        with clock.stage(Stage.SIZES):
             sized = settle(model, profiles, asked=request.dims if request.profiles else None)
             findings = (*sized.milder(findings), *sized.findings) if dims else findings
             memory = {"model_bytes": model.nbytes, "profiles": plain(sized.memory)}

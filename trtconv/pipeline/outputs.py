@@ -18,6 +18,7 @@ from trtconv.core.requests.build import BuildReport, BuildRequest
 from trtconv.core.requests.check import CheckRequest
 from trtconv.core.requests.common import PROOFS
 from trtconv.core.requests.forms import CHECKSUM, read_report
+from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.graph.external_data import refuse_other_kinds
 from trtconv.graph.model import OnnxModel
@@ -36,7 +37,7 @@ def write_engine(request: BuildRequest, report: BuildReport, blob: EngineBlob | 
     outputs = (request.report_path,) if blob is None else (request.engine_path, request.report_path)
     with streams_together(*outputs) as files:
         if blob is not None:
-            with clock.stage("write"):
+            with clock.stage(Stage.WRITE):
                 files[0].write(blob.data)
         if request.sign is not None and report.engine is not None:
             report = dataclasses.replace(report, signed_by=signatures.owner(request.sign))

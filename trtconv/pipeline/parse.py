@@ -10,6 +10,7 @@ from trtconv.core import codes
 from trtconv.core.errors import BuildFailed
 from trtconv.core.findings import Finding, Location, Severity, worst
 from trtconv.core.requests.build import BuildPlan
+from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.graph.functions import UnsupportedFunctions
 from trtconv.graph.model import OnnxModel
@@ -22,7 +23,7 @@ def parse_model(
     model: OnnxModel, engine: Runtime, clock: Stopwatch
 ) -> tuple[ParsedNetwork | None, tuple[Finding, ...]]:
     """Parses and audits; returns the network and what is to be said of it, or why there is none to trust."""
-    with clock.stage("parse"):
+    with clock.stage(Stage.PARSE):
         # What stays in a function cannot be audited; the audit then says so.
         with contextlib.suppress(UnsupportedFunctions):
             model.inline_functions_with("ConvTranspose")
@@ -30,7 +31,7 @@ def parse_model(
         parsed = engine.parse(model.serialize(), model.path)
     if isinstance(parsed, tuple):
         return None, tuple(_refusal(model, issue) for issue in parsed)
-    with clock.stage("audit"):
+    with clock.stage(Stage.AUDIT):
         differences = audit(model, parsed)
     return (None, differences) if differences else (parsed, tuple(_misdeclared_outputs(model, parsed)))
 
@@ -90,7 +91,7 @@ def build_in_thread(
 
     # Not an executor: to import concurrent.futures takes a hundredth of a small build.
     thread = threading.Thread(target=work)
-    with clock.stage("build"):
+    with clock.stage(Stage.BUILD):
         thread.start()
         try:
             meanwhile()

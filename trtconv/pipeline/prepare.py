@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from trtconv.core.findings import Finding, Severity
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.requests.check import CheckRequest
+from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.core.target import Target
 from trtconv.graph.folding import spend_on_constants
@@ -51,17 +52,17 @@ def prepare(
     # Findings before and after the passes, edits and TensorRT's layers are told apart by these names.
     model.name_nodes("ConvTranspose")
     origin = Origin(model)
-    with clock.stage("rules"):
+    with clock.stage(Stage.RULES):
         judged = _inlined(model)
         before = run_rules(judged, target)
         if judged is not model:
             before = origin.place(before, judged)
-    with clock.stage("rewrite"):
+    with clock.stage(Stage.REWRITE):
         done = run_passes(model, passes, target)
         spend_on_constants(model.scopes)
     if not done.edits:
         return done, _declined(before, done, passes), origin
-    with clock.stage("rules"):
+    with clock.stage(Stage.RULES):
         after = _with_first_reasons(before, origin.place(run_rules(model, target), model), model)
     left = {_fault(finding) for finding in after}
     # What was only worth knowing of the model as it was is of no interest once it is otherwise.

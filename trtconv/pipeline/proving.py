@@ -12,6 +12,7 @@ from trtconv.core.dims import ShapeProfile, dynamic_dims
 from trtconv.core.findings import Finding, Location
 from trtconv.core.frozen import frozen
 from trtconv.core.requests.rewrite import Edit
+from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.views import quantizes
@@ -143,8 +144,8 @@ class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
             return None, ()
         from trtconv.runtimes.proof.result import ProofResult
 
-        quick = max(clock.seconds.get("build", 0.0), LEAST_SECONDS)
-        with clock.stage("prove"):
+        quick = max(clock.spent(Stage.BUILD), LEAST_SECONDS)
+        with clock.stage(Stage.PROVE):
             proof = ProofResult("network", why=self._why)
             if self._prover is not None:
                 proof = self._prover.finish(quick if self._level == "quick" else MOST_SECONDS)

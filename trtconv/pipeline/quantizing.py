@@ -15,6 +15,7 @@ from trtconv.core.frozen import frozen
 from trtconv.core.progress import Progress
 from trtconv.core.requests.quantize import Layerwise, QuantizeReport, QuantizeRequest
 from trtconv.core.requests.rewrite import Edit
+from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.core.target import Target
 from trtconv.graph.external_data import data_path
@@ -59,22 +60,22 @@ def quantize(request: QuantizeRequest, progress: Progress | None = None) -> Quan
         EnvironmentMissing: No runtime is here and no target was named; ONNX Runtime does not load the model.
     """
     clock = Stopwatch(progress)
-    with clock.stage("runtime"):
+    with clock.stage(Stage.RUNTIME):
         target = request.target or target_and_runtime(None)[0]
-    with clock.stage("load"):
+    with clock.stage(Stage.LOAD):
         original = _checked(request)
         calibration, held_out = _samples(request, original).parted(request.held_out)
-    with clock.stage("rewrite"):
+    with clock.stage(Stage.REWRITE):
         model, done = _prepared(original, target)
     layers = find_layers(model.main, _known(model, request.in_float))
     chosen = _chosen(request, model, layers, calibration, clock, (original.digest(), str(target)))
-    with clock.stage("measure"):
+    with clock.stage(Stage.MEASURE):
         reference = Reference(original, held_out)
         spending = _spent(request, chosen, reference, clock)
         placement = place(model.main, chosen.layers if spending is None else spending.layers)
         result, mended = _with_biases(chosen, placement, calibration, clock)
         error = reference.distances(result)
-    with clock.stage("write"):
+    with clock.stage(Stage.WRITE):
         output = _write(result, request) if worst(error) <= request.tolerance else {}
     return QuantizeReport(
         model=model_identity(original),
@@ -219,7 +220,7 @@ class _Calibrating:
         if not tensors:
             return None
         key, known = self._kept(tensors, "channels")
-        with self._clock.stage("equalize"):
+        with self._clock.stage(Stage.EQUALIZE):
             if known is None:
                 known = {"sizes": sizes_by_channel(self._model, tensors, self._samples, self._tell)}
                 cache.store(self._request.cache, key, known)
@@ -265,12 +266,12 @@ class _Calibrating:
         if len(self._samples) >= _ENOUGH:
             first, others = self._samples.parted(_JUDGING)
         errors: dict[str, float] = {}
-        with self._clock.stage("calibrate"):
+        with self._clock.stage(Stage.CALIBRATE):
             self._add(placement, first, statistics)
         if placement.tensors:
-            with self._clock.stage("compare methods"):
+            with self._clock.stage(Stage.COMPARE_METHODS):
                 errors = self._errors(placement, statistics, methods, others or first)
-        with self._clock.stage("calibrate"):
+        with self._clock.stage(Stage.CALIBRATE):
             self._add(placement, others, statistics)
         best = min(errors, key=lambda method: errors[method]) if errors else methods[0]
         return {"method": best, "errors": errors, "ranges": statistics.ranges(best)}

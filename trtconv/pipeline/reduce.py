@@ -26,6 +26,7 @@ from trtconv.core.requests.build import BuildReport, BuildRequest
 from trtconv.core.requests.check import FailedRun
 from trtconv.core.requests.reduce import Failure, ReduceReport, ReduceRequest
 from trtconv.core.requests.rewrite import RewriteRequest
+from trtconv.core.stages import Stage
 from trtconv.graph.extract import Cutter
 from trtconv.graph.model import OnnxModel
 from trtconv.pipeline.batch import LOST, Worker
@@ -115,7 +116,7 @@ class _Trials:
             InputError: It does not, or it cannot be tried.
             EnvironmentMissing: The runtime is not here.
         """
-        with self._progress.stage("the whole model"):
+        with self._progress.stage(Stage.WHOLE_MODEL.value):
             found = list(self._failures(self._build_request(self._request.model), raising=True))
         if found:
             return found[0]
@@ -130,7 +131,7 @@ class _Trials:
             return self._fails(candidate, failure, len(kept))
 
         try:
-            with self._progress.stage("reduce"):
+            with self._progress.stage(Stage.REDUCE.value):
                 kept = next((guess for guess in self.cutter.around(failure.node) if fails(guess)), kept)
                 for smaller in _ever_smaller(kept, fails):
                     kept = smaller

@@ -12,6 +12,7 @@ from trtconv.core.errors import InputError
 from trtconv.core.files import check_writable, real_path, sha256_of
 from trtconv.core.progress import Progress
 from trtconv.core.requests.rewrite import RewriteReport, RewriteRequest
+from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.graph.external_data import data_path
 from trtconv.graph.folding import spend_on_constants
@@ -40,19 +41,19 @@ def rewrite(request: RewriteRequest, progress: Progress | None = None) -> Rewrit
     from trtconv.runtimes.onnxruntime import compare_safely
 
     clock = Stopwatch(progress)
-    with clock.stage("load"):
+    with clock.stage(Stage.LOAD):
         if real_path(request.output) == real_path(request.model):
             raise InputError(f"{request.output} is the model itself", "Write to another file.")
         passes = _selected(request)
         original, model = OnnxModel.load(request.model), OnnxModel.load(request.model, hashed=True)
         protect_data(original, request.output, data_path(request.output))
         check_writable(request.output)
-    with clock.stage("runtime"):
+    with clock.stage(Stage.RUNTIME):
         target = request.target or target_and_runtime(None)[0]
-    with clock.stage("rewrite"):
+    with clock.stage(Stage.REWRITE):
         done = run_passes(model, passes, target)
         spend_on_constants(model.scopes)
-    with clock.stage("verify"):
+    with clock.stage(Stage.VERIFY):
         unchanged: dict[str, Any] = {"max_relative_error": None, "why": "nothing was rewritten", "inputs": {}}
         edited = acted(done.edits, passes)
         resized = any(each.frees_sizes for each in edited)
@@ -64,7 +65,7 @@ def rewrite(request: RewriteRequest, progress: Progress | None = None) -> Rewrit
     # An infinite error means other shapes or no results: no request to change numbers allows that.
     if error is not None and (error > allowed_error(original, edited) or math.isinf(error)):
         return RewriteReport(model_identity(original), {}, done.edits, done.skipped, verified, exit_code=1)
-    with clock.stage("write"):
+    with clock.stage(Stage.WRITE):
         model.save(request.output)
     output = {"path": str(request.output), "sha256": sha256_of(request.output), "bytes": request.output.stat().st_size}
     return RewriteReport(model_identity(original), output, done.edits, done.skipped, verified)

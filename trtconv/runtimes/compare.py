@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 import math
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -80,8 +81,30 @@ def same_network(types: Iterable[str], quantized: bool) -> float:
     return max(coarsest, TOLERANCES["int8"].relative) if quantized else coarsest
 
 
+class Verdict(enum.Enum):
+    """What a comparison came to."""
+
+    PASSED = "passed"
+    BEYOND = "beyond"
+    """Elements are beyond the tolerance, or the whole has another direction."""
+    NOT_FINITE = "not-finite"
+    """Elements are NaN or infinite that are finite in the reference."""
+    REFERENCE_NOT_FINITE = "reference-not-finite"
+    """The reference has nothing but NaN and infinities, which shows nothing."""
+    SHAPE = "shape"
+    VALUES = "values"
+    """Values that are not numbers differ."""
+    MISSING = "missing"
+    """There is nothing to compare with."""
+
+    @property
+    def refutes(self) -> bool:
+        """Whether it speaks against what was compared."""
+        return self not in (Verdict.PASSED, Verdict.REFERENCE_NOT_FINITE)
+
+
 @frozen
-class Difference(Document, keys="name dtype shape max_abs max_rel cosine psnr mismatches why passed"):
+class Difference(Document, keys="name dtype shape max_abs max_rel cosine psnr mismatches verdict why passed"):
     """How far an output is from what it should be. Numbers are about the elements that are finite in the reference.
 
     Args:
@@ -94,7 +117,8 @@ class Difference(Document, keys="name dtype shape max_abs max_rel cosine psnr mi
         psnr: Peak signal-to-noise ratio in dB, the largest magnitude of the reference being the peak; infinite where
             nothing differs.
         mismatches: Share of the elements that differ by more than the tolerance, or are finite in only one.
-        why: Why the output is beyond the tolerance; empty where it is within.
+        verdict: What this comes to.
+        why: The verdict in words, with the numbers; empty where the output is within the tolerance.
     """
 
     name: str
@@ -105,12 +129,13 @@ class Difference(Document, keys="name dtype shape max_abs max_rel cosine psnr mi
     cosine: float = math.nan
     psnr: float = math.nan
     mismatches: float = math.nan
+    verdict: Verdict = Verdict.PASSED
     why: str = ""
 
     @property
     def passed(self) -> bool:
         """Whether the output is within the tolerance."""
-        return not self.why
+        return self.verdict is Verdict.PASSED
 
 
 def compare(name: str, expected: Any, got: Any, tolerance: Tolerance, step: float = 0.0) -> Difference:
@@ -125,13 +150,16 @@ def compare(name: str, expected: Any, got: Any, tolerance: Tolerance, step: floa
             falls to either side.
     """
     if got is None:
-        return Difference(name, str(getattr(expected, "dtype", "")), np.shape(expected), why="there is no such output")
+        missing = Difference(name, str(getattr(expected, "dtype", "")), np.shape(expected))
+        return dataclasses.replace(missing, verdict=Verdict.MISSING, why="there is no such output")
     if not isinstance(expected, np.ndarray) or expected.dtype.kind not in "fiubV":
-        why = "" if np.array_equal(expected, got) else "the values differ"
-        return Difference(name, type(expected).__name__, np.shape(expected), why=why)
+        blank = Difference(name, type(expected).__name__, np.shape(expected))
+        same = np.array_equal(expected, got)
+        return blank if same else dataclasses.replace(blank, verdict=Verdict.VALUES, why="the values differ")
     blank = Difference(name, str(expected.dtype), expected.shape)
     if not isinstance(got, np.ndarray) or got.shape != expected.shape:
-        return dataclasses.replace(blank, why=f"its shape is {times(np.shape(got))} instead of {times(expected.shape)}")
+        why = f"its shape is {times(np.shape(got))} instead of {times(expected.shape)}"
+        return dataclasses.replace(blank, verdict=Verdict.SHAPE, why=why)
     if expected.size == 0:
         return dataclasses.replace(blank, max_abs=0.0, max_rel=0.0, cosine=1.0, psnr=math.inf, mismatches=0.0)
     return _judge(blank, _Sums.of(expected, got, tolerance.relative, step), tolerance)
@@ -221,15 +249,19 @@ class _Sums:
 def _judge(blank: Difference, sums: _Sums, tolerance: Tolerance) -> Difference:
     wrong = sums.beyond + sums.broken + sums.nonfinite - sums.same_nonfinite
     share = wrong / sums.size
-    why = ""
+    verdict, why = Verdict.PASSED, ""
     if sums.nonfinite == sums.size:
+        verdict = Verdict.REFERENCE_NOT_FINITE
         why = "the model itself returns nothing but NaN and infinities, which shows nothing"
     elif sums.broken:
+        verdict = Verdict.NOT_FINITE
         why = f"{sums.broken} of {sums.size} elements are NaN or infinite, and finite in the model"
     elif share > tolerance.mismatches:
+        verdict = Verdict.BEYOND
         some = f"{wrong} of {sums.size} elements ({100 * share:.2g}%)"
         why = f"{some} are further off than {tolerance.relative:g} of the largest magnitude"
     elif sums.cosine < tolerance.cosine:
+        verdict = Verdict.BEYOND
         why = f"the cosine similarity {sums.cosine:.6f} is below {tolerance.cosine:g}"
     return dataclasses.replace(
         blank,
@@ -238,6 +270,7 @@ def _judge(blank: Difference, sums: _Sums, tolerance: Tolerance) -> Difference:
         cosine=sums.cosine,
         psnr=sums.psnr,
         mismatches=share,
+        verdict=verdict,
         why=why,
     )
 

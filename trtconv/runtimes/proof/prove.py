@@ -25,7 +25,7 @@ from trtconv.runtimes.compare import Difference, Tolerance, compare, relative_er
 from trtconv.runtimes.proof.ahead import Ahead, NetworkRun
 from trtconv.runtimes.proof.reference import SERVE, Expected, Wanted, expect
 from trtconv.runtimes.proof.result import Divergence, ProofResult
-from trtconv.runtimes.proof.watch import Watch, is_fine
+from trtconv.runtimes.proof.watch import Watch
 from trtconv.runtimes.tensorrt.readback.execute import Run
 from trtconv.runtimes.tensorrt.readback.records import NotProven, ReadNetwork, ReadTensor
 
@@ -233,7 +233,7 @@ def _one_size(
         compare(name, values, got[name], meaning.tolerance) for name, values in expected.tensors.items() if name in got
     ]
     lacking = [name for name in expected.tensors if name not in got]
-    if not lacking and all(is_fine(each) for each in differences):
+    if not lacking and not any(each.verdict.refutes for each in differences):
         return dataclasses.replace(_told(network, run, differences, size), agrees=True if differences else None)
     return _tensor_by_tensor(network, meaning, size, wanted, (run, differences, expected), deadline)
 
@@ -267,7 +267,7 @@ def _tensor_by_tensor(
     """Compares every tensor that the model has too, each computed from what the model has before it."""
     run, differences, expected = first
     proof = _told(network, run, differences, size)
-    wrong = next((each for each in differences if not is_fine(each)), None)
+    wrong = next((each for each in differences if each.verdict.refutes), None)
     shapes = {name: list(shape) for name, shape in size.shapes.items()}
     names = tuple(dict.fromkeys(tensor.name for tensor in network.tensors))
     with Scratch("proof") as folder:

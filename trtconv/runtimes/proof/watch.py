@@ -9,15 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trtconv.runtimes.compare import SHARE_STEP, Difference, Tolerance, compare
+from trtconv.runtimes.compare import SHARE_STEP, Difference, Tolerance, Verdict, compare
 from trtconv.runtimes.tensorrt.readback.records import ReadLayer, ReadNetwork, ReadTensor
 
 Array = NDArray[Any]
-
-
-def is_fine(difference: Difference) -> bool:
-    """Whether a difference is none, or shows nothing because the model itself has no finite value there."""
-    return difference.passed or difference.why.startswith("the model itself")
 
 
 class Watch:
@@ -52,8 +47,8 @@ class Watch:
             self.error, self.worst = difference.max_rel, tensor.name
         self.overflows = self.overflows or not _is_finite(expected)
         # Zeros that a pass puts into a kernel make NaN of infinities: no sign of a misreading.
-        spoilt = self.overflows and "NaN or infinite" in difference.why
-        if not (is_fine(difference) or rounded or spoilt) and self.diverged is None:
+        spoilt = self.overflows and difference.verdict is Verdict.NOT_FINITE
+        if difference.verdict.refutes and not (rounded or spoilt) and self.diverged is None:
             self.diverged = (tensor, difference)
         return expected.astype(value.dtype) if expected.shape == value.shape else value
 
