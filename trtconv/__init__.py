@@ -13,6 +13,11 @@ from trtconv.core.version import __version__
 TYPE_CHECKING = False  # What typing.TYPE_CHECKING is; spares the import of typing.
 if TYPE_CHECKING:
     from trtconv.core.dims import Range
+    from trtconv.core.documents.build import BuildReport
+    from trtconv.core.documents.check import CheckReport
+    from trtconv.core.documents.engine import BenchReport, VerifyReport
+    from trtconv.core.documents.rewrite import RewriteReport
+    from trtconv.core.documents.saved import SavedReport, load_report
     from trtconv.core.errors import (
         BuildFailed,
         EngineFailed,
@@ -22,18 +27,10 @@ if TYPE_CHECKING:
         TrtconvError,
     )
     from trtconv.core.progress import NullProgress, Progress
-    from trtconv.core.requests.build import BuildReport, BuildRequest
-    from trtconv.core.requests.build_report import SavedReport, load_report
-    from trtconv.core.requests.check import CheckReport, CheckRequest
-    from trtconv.core.requests.engine import (
-        BenchReport,
-        BenchRequest,
-        InspectRequest,
-        Limits,
-        VerifyReport,
-        VerifyRequest,
-    )
-    from trtconv.core.requests.rewrite import RewriteReport, RewriteRequest
+    from trtconv.core.requests.build import BuildRequest
+    from trtconv.core.requests.check import CheckRequest
+    from trtconv.core.requests.engine import BenchRequest, InspectRequest, Limits, VerifyRequest
+    from trtconv.core.requests.rewrite import RewriteRequest
     from trtconv.core.target import Target
     from trtconv.engine import bench, inspect, verify
     from trtconv.exporter import ConvertReport, ExportOptions, ExportReport, ExportRequest, convert, export, export_spec
@@ -106,20 +103,22 @@ _HOMES = {
         "export_spec",
     ),
     "trtconv.pipeline": ("build", "check", "rewrite"),
-    "trtconv.core.requests.build": ("BuildReport", "BuildRequest"),
-    "trtconv.core.requests.check": ("CheckReport", "CheckRequest"),
-    "trtconv.core.requests.rewrite": ("RewriteReport", "RewriteRequest"),
+    "trtconv.core.documents.build": ("BuildReport",),
+    "trtconv.core.documents.check": ("CheckReport",),
+    "trtconv.core.documents.engine": ("BenchReport", "VerifyReport"),
+    "trtconv.core.documents.rewrite": ("RewriteReport",),
+    "trtconv.core.requests.build": ("BuildRequest",),
+    "trtconv.core.requests.check": ("CheckRequest",),
+    "trtconv.core.requests.rewrite": ("RewriteRequest",),
     "trtconv.core.target": ("Target",),
     "trtconv.core.progress": ("NullProgress", "Progress"),
     "trtconv.core.requests.engine": (
-        "BenchReport",
         "BenchRequest",
         "InspectRequest",
         "Limits",
-        "VerifyReport",
         "VerifyRequest",
     ),
-    "trtconv.core.requests.build_report": ("SavedReport", "load_report"),
+    "trtconv.core.documents.saved": ("SavedReport", "load_report"),
     "trtconv.core.dims": ("Range",),
     "trtconv.shapes.report": ("SizesReport", "SizesRequest", "sizes"),
 }

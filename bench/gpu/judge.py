@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from trt86 import Engine, Options, Refused, TensorRT, race
 
 from trtconv.core.dims import InputRange, ShapeProfile
+from trtconv.core.documents.build import BuildPlan
 from trtconv.core.errors import BuildFailed
 from trtconv.core.findings import Severity
-from trtconv.core.requests.build import BuildPlan
 from trtconv.core.target import Target
 from trtconv.graph.model import OnnxModel
 from trtconv.passes import PassResult, passes_for, run_passes

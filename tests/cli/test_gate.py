@@ -12,8 +12,8 @@ import pytest
 
 from support.paths import DATA, MODELS
 from trtconv.cli.formats.text import runs_text
+from trtconv.core.documents.check import FailedRun
 from trtconv.core.findings import Finding, Severity
-from trtconv.core.requests.check import FailedRun
 from trtconv.rules import RULES
 
 UNET = str(MODELS / "unet.onnx")

@@ -16,7 +16,8 @@ import pytest
 
 from support.paths import MODELS
 from trtconv import pipeline
-from trtconv.core.requests.check import CheckRequest, FailedRun
+from trtconv.core.documents.check import FailedRun
+from trtconv.core.requests.check import CheckRequest
 from trtconv.pipeline import batch
 from trtconv.pipeline.batch import suitable_jobs, worst_exit_code
 

@@ -20,10 +20,10 @@ from support.runtime import TENSORRT_8, FakeRuntime
 from trtconv import Target, build
 from trtconv.cli.formats.mix import mix_text
 from trtconv.core.builder_options import BuilderOptions
+from trtconv.core.documents.forms import CHECKSUM, checksum
+from trtconv.core.documents.saved import load_report
 from trtconv.core.errors import EngineFailed, InputError
 from trtconv.core.requests.build import BuildRequest
-from trtconv.core.requests.build_report import load_report
-from trtconv.core.requests.forms import CHECKSUM, checksum
 from trtconv.core.stages import Limit, Stage
 from trtconv.engine.farm.job import BuildJob
 from trtconv.engine.rebuilding import as_built

@@ -14,7 +14,7 @@ import pytest
 from onnx import numpy_helper
 
 from support.paths import MODELS, ROOT
-from trtconv.core.requests.forms import CHECKSUM, checksum
+from trtconv.core.documents.forms import CHECKSUM, checksum
 
 SMALL = ("--dim", "batch=1:1:2", "--dim", "height=32:64:64", "--dim", "width=32:64:64")
 

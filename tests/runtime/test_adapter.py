@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from trtconv.core.dims import InputRange, ShapeProfile
+from trtconv.core.documents.build import BuildPlan
 from trtconv.core.errors import BuildFailed, EnvironmentMissing
 from trtconv.core.findings import Finding
-from trtconv.core.requests.build import BuildPlan
 from trtconv.core.target import Target
 from trtconv.runtimes.tensorrt import DeconvLayer, ParsedNetwork, ParserIssue, Runtime, available, load
 

@@ -11,7 +11,8 @@ pytest.importorskip("tensorrt_rtx", reason="tensorrt-rtx is not installed: pip i
 
 from support.onnx_models import PLACES, Layer, make
 from trtconv.cli.formats.explain import explain_text
-from trtconv.core.requests.explain import ExplainRequest, Explanation, Layers
+from trtconv.core.documents.explain import Explanation, Layers
+from trtconv.core.requests.explain import ExplainRequest
 from trtconv.core.target import Target
 from trtconv.explainer.node import explain
 

@@ -21,8 +21,9 @@ from support.session import run
 from trtconv import pipeline
 from trtconv.core.bounds import make_profile
 from trtconv.core.dims import Range
+from trtconv.core.documents.build import BuildPlan, BuildReport
 from trtconv.core.findings import Severity
-from trtconv.core.requests.build import BuildPlan, BuildReport, BuildRequest
+from trtconv.core.requests.build import BuildRequest
 from trtconv.core.requests.check import CheckRequest
 from trtconv.graph.model import OnnxModel
 from trtconv.passes import PASSES

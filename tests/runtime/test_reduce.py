@@ -16,10 +16,11 @@ from onnx import TensorProto, helper, numpy_helper
 from trtconv.cli.group import cli
 from trtconv.core.bounds import make_profile
 from trtconv.core.dims import Range
+from trtconv.core.documents.build import BuildReport
+from trtconv.core.documents.check import FailedRun
 from trtconv.core.errors import EnvironmentMissing, InputError
 from trtconv.core.process import Cause
-from trtconv.core.requests.build import BuildReport, BuildRequest
-from trtconv.core.requests.check import FailedRun
+from trtconv.core.requests.build import BuildRequest
 from trtconv.core.requests.reduce import ReduceRequest
 from trtconv.core.target import Target
 from trtconv.graph.extract import Cutter

@@ -9,11 +9,11 @@ from typing import Any
 
 from support.paths import ROOT
 from trtconv.core.dims import InputRange, Range, ShapeProfile
+from trtconv.core.documents.build import BuildPlan, BuildReport
+from trtconv.core.documents.check import CheckReport, ParserVerdict
+from trtconv.core.documents.rewrite import Edit, RewriteReport, Skip
+from trtconv.core.documents.tensors import TensorInfo
 from trtconv.core.findings import Finding, Location, Severity
-from trtconv.core.requests.build import BuildPlan, BuildReport
-from trtconv.core.requests.check import CheckReport, ParserVerdict
-from trtconv.core.requests.common import TensorInfo
-from trtconv.core.requests.rewrite import Edit, RewriteReport, Skip
 from trtconv.core.target import Target
 
 FINDING = Finding(

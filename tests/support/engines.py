@@ -18,8 +18,8 @@ import trtconv.engine
 from support.gpu import FakeDriver, engine_bytes, fake_tensorrt
 from trtconv.core.bounds import make_profile
 from trtconv.core.dims import Range
-from trtconv.core.requests.build import BuildPlan, BuildReport
-from trtconv.core.requests.forms import CHECKSUM, checksum
+from trtconv.core.documents.build import BuildPlan, BuildReport
+from trtconv.core.documents.forms import CHECKSUM, checksum
 from trtconv.core.target import Target
 from trtconv.graph.model import OnnxModel
 from trtconv.runtimes.tensorrt import device

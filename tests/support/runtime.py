@@ -16,10 +16,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from trtconv.core.documents.build import BuildPlan
+from trtconv.core.documents.tensors import TensorInfo
 from trtconv.core.errors import BuildFailed, EngineFailed
 from trtconv.core.findings import Finding
-from trtconv.core.requests.build import BuildPlan
-from trtconv.core.requests.common import TensorInfo
 from trtconv.runtimes.tensorrt.base import BuildMonitor, Capabilities, DeconvLayer, EngineBlob, ParserIssue, RuntimeInfo
 from trtconv.runtimes.tensorrt.readback.records import ReadNetwork
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from trtconv.core.documents.forms import SIGNATURE, checksum
 from trtconv.core.errors import EnvironmentMissing, InputError
-from trtconv.core.requests.forms import SIGNATURE, checksum
 
 _LARGEST_KEY = 1 << 16
 _MEANING = "report of an engine of trtconv: "

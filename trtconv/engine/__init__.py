@@ -13,18 +13,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+from trtconv.core.documents.engine import BenchReport, VerifyReport
 from trtconv.core.encode import SCHEMA
 from trtconv.core.errors import EngineFailed, EnvironmentMissing, InputError, TrtconvError
 from trtconv.core.process import Lost, WorkerBug, call
 from trtconv.core.progress import NullProgress, Progress
-from trtconv.core.requests.engine import (
-    BenchReport,
-    BenchRequest,
-    InspectRequest,
-    RunRequest,
-    VerifyReport,
-    VerifyRequest,
-)
+from trtconv.core.requests.engine import BenchRequest, InspectRequest, RunRequest, VerifyRequest
 
 
 class _Hearing:

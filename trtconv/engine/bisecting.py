@@ -14,11 +14,11 @@ import numpy as np
 
 from trtconv.core.builder_options import BuilderOptions
 from trtconv.core.dims import InputRange, ShapeProfile
+from trtconv.core.documents.build import BuildPlan
+from trtconv.core.documents.saved import SavedReport
 from trtconv.core.errors import EngineFailed, EnvironmentMissing
 from trtconv.core.frozen import frozen
 from trtconv.core.process import Tell
-from trtconv.core.requests.build import BuildPlan
-from trtconv.core.requests.build_report import SavedReport
 from trtconv.core.requests.engine import VerifyRequest
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch, ToldProgress

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from trtconv.core import signatures
+from trtconv.core.documents.saved import load_report
 from trtconv.core.errors import EnvironmentMissing, InputError
 from trtconv.core.files import sha256_of
 from trtconv.core.process import Tell
-from trtconv.core.requests.build_report import load_report
 from trtconv.core.requests.engine import InspectRequest
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch, ToldProgress

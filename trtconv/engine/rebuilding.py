@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trtconv.core.requests.build_report import SavedReport
+from trtconv.core.documents.saved import SavedReport
 from trtconv.core.target import Target
 from trtconv.graph.model import OnnxModel
 from trtconv.passes import chosen, passes_for, run_passes

@@ -10,11 +10,11 @@ from typing import Any
 
 from trtconv.core.bounds import make_profile
 from trtconv.core.dims import Shape, ShapeProfile
+from trtconv.core.documents.saved import SavedReport
 from trtconv.core.errors import EngineFailed, EnvironmentMissing, InputError
 from trtconv.core.findings import Severity
 from trtconv.core.frozen import frozen
 from trtconv.core.process import Tell
-from trtconv.core.requests.build_report import SavedReport
 from trtconv.core.requests.engine import VerifyRequest
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch, ToldProgress

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from trtconv.core.requests.explain import Axis, Part, Sample
+from trtconv.core.documents.explain import Axis, Part, Sample
 from trtconv.graph import deconv
 from trtconv.graph.deconv import Crop, Geometry
 

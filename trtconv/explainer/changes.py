@@ -7,9 +7,9 @@ from pathlib import Path
 
 import onnx
 
+from trtconv.core.documents.explain import Axis
+from trtconv.core.documents.rewrite import Edit
 from trtconv.core.frozen import frozen
-from trtconv.core.requests.explain import Axis
-from trtconv.core.requests.rewrite import Edit
 from trtconv.core.target import Target
 from trtconv.explainer.axis import describe_axes
 from trtconv.explainer.rewritten import rewrite_of

@@ -8,7 +8,7 @@ from typing import Any
 
 from onnx import ModelProto, NodeProto, TensorProto, helper
 
-from trtconv.core.requests.explain import Layers
+from trtconv.core.documents.explain import Layers
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.scope import Scope
 from trtconv.graph.views import Deconv

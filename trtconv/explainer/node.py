@@ -4,18 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from trtconv.core.documents.explain import Axis, ExplainReport, Explanation, Layers, Listed, Parser
 from trtconv.core.errors import EnvironmentMissing
 from trtconv.core.findings import Finding, Severity
 from trtconv.core.progress import Progress
-from trtconv.core.requests.explain import (
-    Axis,
-    ExplainReport,
-    ExplainRequest,
-    Explanation,
-    Layers,
-    Listed,
-    Parser,
-)
+from trtconv.core.requests.explain import ExplainRequest
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.core.target import Target

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from trtconv.core.documents.explain import Quantization
 from trtconv.core.findings import Finding
-from trtconv.core.requests.explain import Quantization
 from trtconv.graph.views import Deconv, Linear
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from trtconv.core.documents.explain import Axis, Layers, Rewrite
 from trtconv.core.findings import Finding
-from trtconv.core.requests.explain import Axis, Layers, Rewrite
 from trtconv.explainer.around import attributes_of, labels_of
 from trtconv.explainer.axis import describe_axes, elements
 from trtconv.graph import deconv

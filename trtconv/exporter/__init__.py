@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trtconv.core.dims import Range
+from trtconv.core.documents.export import ConvertReport, ExportReport
 from trtconv.core.errors import InputError
 from trtconv.core.files import check_writable
 from trtconv.core.progress import Progress
 from trtconv.core.requests.build import BuildRequest
-from trtconv.core.requests.export import ConvertReport, ExportReport
 from trtconv.core.stages import Stage
 from trtconv.exporter.inputs import DTYPES, AxisNames, InputDecl, parse_bounds
 from trtconv.exporter.request import ExportOptions, ExportRequest

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from trtconv.core.requests.export import SizeRule
+from trtconv.core.documents.export import SizeRule
 from trtconv.exporter.sizes import REACH
 from trtconv.exporter.trials import Trials
 from trtconv.graph.model import OnnxModel

@@ -11,9 +11,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from trtconv.core.documents.export import Attempt, Proof, SizeRule
 from trtconv.core.errors import ExportFailed, TrtconvError
 from trtconv.core.frozen import frozen
-from trtconv.core.requests.export import Attempt, Proof, SizeRule
 from trtconv.core.stages import Stage
 from trtconv.exporter import writers
 from trtconv.exporter.guards import guards_of

@@ -11,8 +11,8 @@ from typing import Any
 
 import onnx
 
+from trtconv.core.documents.export import Blame, SizeRule
 from trtconv.core.errors import ExportFailed
-from trtconv.core.requests.export import Blame, SizeRule
 from trtconv.core.target import Target
 from trtconv.core.version import __version__
 from trtconv.exporter.source_line import blame_stack_text, first_line

@@ -13,8 +13,8 @@ import sympy
 import torch
 from torch.utils._sympy.printers import PythonPrinter
 
+from trtconv.core.documents.export import Blame
 from trtconv.core.frozen import frozen
-from trtconv.core.requests.export import Blame
 from trtconv.exporter.source_line import is_users, short_path
 
 _CONTRADICTION = -1

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import onnx
 
+from trtconv.core.documents.export import Attempt, Proof, SizeRule
 from trtconv.core.frozen import frozen
-from trtconv.core.requests.export import Attempt, Proof, SizeRule
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.exporter import finish, writers
 from trtconv.exporter.guards import Guards

@@ -10,7 +10,7 @@ from pathlib import Path
 import onnx
 import torch
 
-from trtconv.core.requests.export import Blame, Proof, SizeRule
+from trtconv.core.documents.export import Blame, Proof, SizeRule
 from trtconv.core.stages import Stage
 from trtconv.exporter import finish, proof
 from trtconv.exporter.agreement import beyond_pytorch, first_lost, graph_lattice, takes_all

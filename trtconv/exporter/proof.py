@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from trtconv.core.dims import times
-from trtconv.core.requests.export import Blame, Proof, ProofRun, SizeRule
+from trtconv.core.documents.export import Blame, Proof, ProofRun, SizeRule
 from trtconv.exporter.request import Axes
 from trtconv.exporter.sizes import size_at, with_tied
 from trtconv.exporter.source_line import first_line

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from trtconv.core.dims import Range
+from trtconv.core.documents.export import ExportReport, SizeRule
 from trtconv.core.errors import EnvironmentMissing
 from trtconv.core.findings import worst
-from trtconv.core.requests.export import ExportReport, SizeRule
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.exporter.job import Draft, Job, interface_of

@@ -13,10 +13,10 @@ from typing import Any
 import torch
 
 from trtconv.core.dims import Range
+from trtconv.core.documents.export import ExportReport, SizeRule
 from trtconv.core.errors import ExportFailed, InputError
 from trtconv.core.files import Scratch, check_writable
 from trtconv.core.progress import Progress
-from trtconv.core.requests.export import ExportReport, SizeRule
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.exporter import write

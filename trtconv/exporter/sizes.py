@@ -9,7 +9,7 @@ import random
 from collections.abc import Iterator, Sequence
 
 from trtconv.core.dims import Shape
-from trtconv.core.requests.export import Blame, SizeRule
+from trtconv.core.documents.export import Blame, SizeRule
 from trtconv.exporter.trials import Trials
 
 REACH = 130

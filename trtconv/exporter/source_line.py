@@ -11,7 +11,7 @@ import traceback
 from pathlib import Path
 from types import FrameType
 
-from trtconv.core.requests.export import Blame
+from trtconv.core.documents.export import Blame
 
 _OURS = tuple(f"{path.parents[1]}{os.sep}" for path in (Path(__file__), Path(__file__).resolve()))
 """Frames have the path that Python found us by, which may lead through links."""

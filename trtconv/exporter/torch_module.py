@@ -13,8 +13,8 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from trtconv.core.dims import Shape
+from trtconv.core.documents.export import Blame
 from trtconv.core.errors import InputError
-from trtconv.core.requests.export import Blame
 from trtconv.exporter.inputs import InputDecl
 from trtconv.exporter.request import Axes
 from trtconv.exporter.source_line import blame_exception, blame_frame, first_line

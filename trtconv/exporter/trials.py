@@ -18,8 +18,8 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from trtconv.core.dims import Shape
+from trtconv.core.documents.export import Blame
 from trtconv.core.frozen import frozen
-from trtconv.core.requests.export import Blame
 from trtconv.exporter.causal_masks import masks_unseen
 from trtconv.exporter.meta_shapes import MetaShapes
 from trtconv.exporter.request import Axes

@@ -14,8 +14,8 @@ import torch
 from torch.fx.experimental import _config
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
+from trtconv.core.documents.export import Blame, SizeRule
 from trtconv.core.frozen import frozen
-from trtconv.core.requests.export import Blame, SizeRule
 from trtconv.exporter.adaptive_pooling import AdaptivePooling
 from trtconv.exporter.causal_masks import masks_unseen
 from trtconv.exporter.guards import Guards, constant, guards_of

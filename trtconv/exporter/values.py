@@ -14,8 +14,8 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from trtconv.core.documents.export import Blame
 from trtconv.core.frozen import frozen
-from trtconv.core.requests.export import Blame
 from trtconv.exporter.source_line import blame_frame
 from trtconv.exporter.torch_module import Subject, random_inputs
 

@@ -10,7 +10,7 @@ import onnx_graphsurgeon as gs
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
-from trtconv.core.requests.rewrite import Edit, Skip
+from trtconv.core.documents.rewrite import Edit, Skip
 from trtconv.core.target import Target
 from trtconv.graph.editor import Field
 from trtconv.graph.model import OnnxModel

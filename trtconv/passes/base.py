@@ -10,9 +10,9 @@ import onnx
 import onnx_graphsurgeon as gs
 
 from trtconv.core import budget
+from trtconv.core.documents.rewrite import Edit, Skip
 from trtconv.core.errors import InputError
 from trtconv.core.frozen import frozen
-from trtconv.core.requests.rewrite import Edit, Skip
 from trtconv.core.target import Target
 from trtconv.graph.editor import Field, close_all
 from trtconv.graph.model import OnnxModel, interface

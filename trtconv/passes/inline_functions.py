@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trtconv.core.requests.rewrite import Edit, Skip
+from trtconv.core.documents.rewrite import Edit, Skip
 from trtconv.core.target import Target
 from trtconv.graph.functions import UnsupportedFunctions
 from trtconv.graph.model import OnnxModel

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_graphsurgeon as gs
 
-from trtconv.core.requests.rewrite import Edit, Skip
+from trtconv.core.documents.rewrite import Edit, Skip
 from trtconv.core.target import Target
 from trtconv.graph.editor import Field
 from trtconv.graph.model import OnnxModel

@@ -16,13 +16,16 @@ from typing import Any, Protocol, overload
 
 from trtconv.core import budget
 from trtconv.core.budget import BudgetExceeded
+from trtconv.core.documents.build import BuildReport
+from trtconv.core.documents.check import CheckReport, FailedRun
+from trtconv.core.documents.rewrite import RewriteReport
 from trtconv.core.errors import Bug, BuildFailed, TrtconvError
 from trtconv.core.process import Cause, Lost, Process, Tell
 from trtconv.core.progress import NullProgress, Progress
 from trtconv.core.rations import RationGuard
-from trtconv.core.requests.build import BuildReport, BuildRequest
-from trtconv.core.requests.check import CheckReport, CheckRequest, FailedRun
-from trtconv.core.requests.rewrite import RewriteReport, RewriteRequest
+from trtconv.core.requests.build import BuildRequest
+from trtconv.core.requests.check import CheckRequest
+from trtconv.core.requests.rewrite import RewriteRequest
 from trtconv.core.stopwatch import ToldProgress
 
 Request = CheckRequest | BuildRequest

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trtconv.core import codes
+from trtconv.core.documents.build import BuildPlan, BuildReport
 from trtconv.core.errors import BuildFailed, EnvironmentMissing, InputError
 from trtconv.core.files import source_checksum
 from trtconv.core.findings import Finding, Severity
 from trtconv.core.gpus import gpu_labels
 from trtconv.core.options import shared
 from trtconv.core.progress import Progress
-from trtconv.core.requests.build import BuildPlan, BuildReport, BuildRequest, BuildSettings
+from trtconv.core.requests.build import BuildRequest, BuildSettings
 from trtconv.core.requests.idle import refuse_conflicts
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch

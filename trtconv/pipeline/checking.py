@@ -8,12 +8,13 @@ from typing import Any
 
 from trtconv.core import codes
 from trtconv.core.dims import dynamic_dims
+from trtconv.core.documents.build import BuildPlan
+from trtconv.core.documents.check import CheckReport, ParserVerdict
 from trtconv.core.encode import plain
 from trtconv.core.errors import BuildFailed, EnvironmentMissing
 from trtconv.core.findings import Finding, Severity
 from trtconv.core.progress import Progress
-from trtconv.core.requests.build import BuildPlan
-from trtconv.core.requests.check import CheckReport, CheckRequest, ParserVerdict
+from trtconv.core.requests.check import CheckRequest
 from trtconv.core.requests.idle import refuse_conflicts
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch

@@ -8,8 +8,9 @@ import functools
 from collections.abc import Iterator, Sequence, Set
 
 from trtconv.core.dims import InputRange, ShapeProfile
+from trtconv.core.documents.build import BuildPlan
 from trtconv.core.errors import BuildFailed, InputError, TrtconvError
-from trtconv.core.requests.build import BuildPlan, BuildRequest
+from trtconv.core.requests.build import BuildRequest
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.graph.model import OnnxModel
 from trtconv.pipeline.parse import build_in_thread, parse_model

@@ -12,12 +12,13 @@ from typing import Any
 from trtconv.core import signatures
 from trtconv.core.bounds import bounds_by_name, make_profile
 from trtconv.core.dims import ShapeProfile
+from trtconv.core.documents.build import BuildReport
+from trtconv.core.documents.forms import CHECKSUM, read_report
 from trtconv.core.errors import InputError
 from trtconv.core.files import check_writable, read_plain, real_path, refuse_link, sha256_of, streams_together
-from trtconv.core.requests.build import BuildReport, BuildRequest
+from trtconv.core.requests.build import BuildRequest
 from trtconv.core.requests.check import CheckRequest
 from trtconv.core.requests.common import PROOFS
-from trtconv.core.requests.forms import CHECKSUM, read_report
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.graph.external_data import refuse_other_kinds

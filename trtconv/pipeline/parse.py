@@ -7,9 +7,9 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 
 from trtconv.core import codes
+from trtconv.core.documents.build import BuildPlan
 from trtconv.core.errors import BuildFailed
 from trtconv.core.findings import Finding, Location, Severity, worst
-from trtconv.core.requests.build import BuildPlan
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.graph.functions import UnsupportedFunctions

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from trtconv.core.bounds import bounds_by_name
 from trtconv.core.dims import Range, ShapeProfile
+from trtconv.core.documents.build import BuildPlan
 from trtconv.core.errors import InputError
 from trtconv.core.findings import Finding, Severity
 from trtconv.core.frozen import frozen
-from trtconv.core.requests.build import BuildPlan
 from trtconv.graph.model import OnnxModel
 from trtconv.rules.baked_sizes import BakedPixelShuffle, BakedReshape, BakedResize
 from trtconv.rules.sizes import SIZE_CHECKS

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from trtconv.core import budget, codes
 from trtconv.core.dims import ShapeProfile, dynamic_dims
+from trtconv.core.documents.rewrite import Edit
 from trtconv.core.findings import Finding, Location
 from trtconv.core.frozen import frozen
-from trtconv.core.requests.rewrite import Edit
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.graph.model import OnnxModel

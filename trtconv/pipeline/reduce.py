@@ -17,14 +17,16 @@ import onnx
 
 from trtconv.core.bounds import make_profile
 from trtconv.core.dims import ShapeProfile, dynamic_dims
+from trtconv.core.documents.build import BuildReport
+from trtconv.core.documents.check import FailedRun
+from trtconv.core.documents.reduce import Failure, ReduceReport
 from trtconv.core.errors import EnvironmentMissing, InputError, TrtconvError
 from trtconv.core.files import Scratch, check_writable, real_path, sha256_of, with_ending
 from trtconv.core.findings import Finding, Severity
 from trtconv.core.options import command_line, shared
 from trtconv.core.progress import NullProgress, Progress
-from trtconv.core.requests.build import BuildReport, BuildRequest
-from trtconv.core.requests.check import FailedRun
-from trtconv.core.requests.reduce import Failure, ReduceReport, ReduceRequest
+from trtconv.core.requests.build import BuildRequest
+from trtconv.core.requests.reduce import ReduceRequest
 from trtconv.core.requests.rewrite import RewriteRequest
 from trtconv.core.stages import Stage
 from trtconv.graph.extract import Cutter

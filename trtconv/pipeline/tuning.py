@@ -12,12 +12,13 @@ from typing import Any
 
 from trtconv.core.bounds import make_profile
 from trtconv.core.dims import ShapeProfile
+from trtconv.core.documents.build import BuildPlan
+from trtconv.core.documents.forms import fits
+from trtconv.core.documents.tuned import Tuned
 from trtconv.core.encode import plain
 from trtconv.core.errors import BuildFailed, EngineFailed, EnvironmentMissing, InputError
 from trtconv.core.files import atomic_write, locked, read_plain
-from trtconv.core.requests.build import BuildPlan, BuildRequest
-from trtconv.core.requests.forms import fits
-from trtconv.core.requests.tuned import Tuned
+from trtconv.core.requests.build import BuildRequest
 from trtconv.core.target import Target
 from trtconv.graph.extract import shapes_at
 from trtconv.graph.layer_alone import LayerAlone, layer_of

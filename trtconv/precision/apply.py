@@ -18,10 +18,10 @@ from typing import Any
 
 from trtconv.core import codes
 from trtconv.core.dims import ShapeProfile
+from trtconv.core.documents.rewrite import Edit
 from trtconv.core.errors import InputError
 from trtconv.core.findings import Finding, Severity
 from trtconv.core.frozen import frozen
-from trtconv.core.requests.rewrite import Edit
 from trtconv.core.target import Target
 from trtconv.graph.functions import UnsupportedFunctions
 from trtconv.graph.model import OnnxModel

@@ -14,8 +14,8 @@ from support.paths import DATA
 from trtconv.cli.formats.github import check_github
 from trtconv.cli.formats.junit import check_junit
 from trtconv.cli.formats.sarif import check_sarif, relative_path
+from trtconv.core.documents.check import CheckReport, ParserVerdict
 from trtconv.core.findings import Finding, Ignored, Location, Severity
-from trtconv.core.requests.check import CheckReport, ParserVerdict
 from trtconv.core.target import Target
 from trtconv.rules import RULES
 

@@ -11,11 +11,11 @@ from trtconv.cli.formats.text import LISTED, build_text, check_text, findings_te
 from trtconv.cli.formats.wording import byte_size, count, memory_by_profile, shape_text
 from trtconv.core.builder_options import BuilderOptions
 from trtconv.core.dims import InputRange, Range, ShapeProfile
+from trtconv.core.documents.build import BuildPlan, BuildReport
+from trtconv.core.documents.check import CheckReport, ParserVerdict
+from trtconv.core.documents.rewrite import Edit, RewriteReport, Skip
+from trtconv.core.documents.tensors import TensorInfo
 from trtconv.core.findings import Finding, Ignored, Location, Severity
-from trtconv.core.requests.build import BuildPlan, BuildReport
-from trtconv.core.requests.check import CheckReport, ParserVerdict
-from trtconv.core.requests.common import TensorInfo
-from trtconv.core.requests.rewrite import Edit, RewriteReport, Skip
 from trtconv.core.target import Target
 from trtconv.core.text import clean
 

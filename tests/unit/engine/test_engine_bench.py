@@ -14,8 +14,9 @@ from support.gpu import FakeDriver
 from trtconv.cli.formats import plot
 from trtconv.cli.formats.engine import bench_text
 from trtconv.core.dims import Range
+from trtconv.core.documents.engine import BenchReport
 from trtconv.core.errors import EngineFailed, EnvironmentMissing, InputError
-from trtconv.core.requests.engine import BenchReport, BenchRequest
+from trtconv.core.requests.engine import BenchRequest
 from trtconv.engine import bench
 
 

@@ -15,7 +15,7 @@ import trtconv.engine.verifying as verifying
 from support.engines import NET, build, call_here, give_gpu
 from support.gpu import FakeDriver, engine_bytes, fake_tensorrt
 from trtconv.core.builder_options import BuilderOptions
-from trtconv.core.requests.build import BuildPlan
+from trtconv.core.documents.build import BuildPlan
 from trtconv.core.requests.engine import Limits, VerifyRequest
 from trtconv.core.target import Target
 from trtconv.engine import verify

@@ -17,9 +17,10 @@ from support.paths import ROOT
 from trtconv.cli.commands.verify import command
 from trtconv.cli.formats.engine import verify_text
 from trtconv.core.dims import Range
+from trtconv.core.documents.engine import VerifyReport
 from trtconv.core.errors import EngineFailed, EnvironmentMissing, InputError
 from trtconv.core.files import report_beside
-from trtconv.core.requests.engine import Limits, VerifyReport, VerifyRequest
+from trtconv.core.requests.engine import Limits, VerifyRequest
 from trtconv.engine import verify, verifying
 from trtconv.engine.memory import available_bytes
 from trtconv.runtimes.compare import TOLERANCES

@@ -30,8 +30,9 @@ from support.onnx_models import (
 from support.session import run
 from trtconv.cli.formats.explain import explain_text
 from trtconv.cli.formats.json import render
+from trtconv.core.documents.explain import Axis, ExplainReport, Explanation
 from trtconv.core.errors import EnvironmentMissing, InputError
-from trtconv.core.requests.explain import Axis, ExplainReport, ExplainRequest, Explanation
+from trtconv.core.requests.explain import ExplainRequest
 from trtconv.core.target import Target
 from trtconv.explainer.axis import cycle_text, describe_axes, linear
 from trtconv.explainer.node import explain

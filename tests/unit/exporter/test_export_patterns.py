@@ -14,7 +14,7 @@ pytest.importorskip("onnxscript")
 import trtconv  # noqa: E402
 from support import export_patterns as patterns  # noqa: E402
 from trtconv import ExportFailed, ExportOptions  # noqa: E402
-from trtconv.core.requests.export import SizeRule  # noqa: E402
+from trtconv.core.documents.export import SizeRule  # noqa: E402
 from trtconv.exporter.inputs import InputDecl  # noqa: E402
 from trtconv.exporter.request import plan_axes  # noqa: E402
 from trtconv.exporter.sizes import find_rules  # noqa: E402

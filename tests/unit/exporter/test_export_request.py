@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from trtconv.core.dims import Range
+from trtconv.core.documents.export import Blame, Proof, ProofRun, SizeRule
 from trtconv.core.errors import InputError
-from trtconv.core.requests.export import Blame, Proof, ProofRun, SizeRule
 from trtconv.exporter.inputs import InputDecl, SteppedRange, parse_bounds, parse_dynamic, parse_input, parse_inputs
 from trtconv.exporter.request import parse_argument, plan_axes
 

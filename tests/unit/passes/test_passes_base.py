@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from support.onnx_models import RTX, parse, wrap
+from trtconv.core.documents.rewrite import Edit, Skip
 from trtconv.core.errors import InputError
-from trtconv.core.requests.rewrite import Edit, Skip
 from trtconv.graph.model import OnnxModel
 from trtconv.passes import PASSES, Pass, PassResult, run_passes, select
 

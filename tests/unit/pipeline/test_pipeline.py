@@ -20,12 +20,12 @@ from support.onnx_models import RTX, parse
 from support.runtime import TENSORRT_8, FakeNetwork, FakeRuntime, deconv, issue
 from trtconv import BuildRequest, CheckRequest, Range, RewriteRequest, Target, pipeline
 from trtconv.core.builder_options import BuilderOptions
+from trtconv.core.documents.build import BuildReport
+from trtconv.core.documents.check import ParserVerdict
+from trtconv.core.documents.rewrite import Edit
+from trtconv.core.documents.tensors import TensorInfo
 from trtconv.core.errors import BuildFailed, EnvironmentMissing, InputError
 from trtconv.core.findings import Finding, Severity
-from trtconv.core.requests.build import BuildReport
-from trtconv.core.requests.check import ParserVerdict
-from trtconv.core.requests.common import TensorInfo
-from trtconv.core.requests.rewrite import Edit
 from trtconv.passes import PASSES, Pass, PassResult
 from trtconv.pipeline import building, rewriting
 from trtconv.precision import apply

@@ -13,8 +13,9 @@ from onnx import numpy_helper
 from support.float_nets import GROUPED, RESIDUAL, UNET, VOLUME, saved_net, saved_samples
 from support.onnx_models import RTX, TENSORRT_8
 from trtconv.core.dims import Range
+from trtconv.core.documents.quantize import QuantizeReport
 from trtconv.core.errors import InputError
-from trtconv.core.requests.quantize import QuantizeReport, QuantizeRequest
+from trtconv.core.requests.quantize import QuantizeRequest
 from trtconv.graph.model import OnnxModel
 from trtconv.passes import passes_for, run_passes
 from trtconv.pipeline.quantizing import quantize

@@ -19,8 +19,8 @@ from trtconv import BuildRequest, build, load_report
 from trtconv.cli.formats.text import build_text
 from trtconv.core.bounds import make_profile
 from trtconv.core.dims import Range
+from trtconv.core.documents.build import BuildReport
 from trtconv.core.errors import BuildFailed, EnvironmentMissing
-from trtconv.core.requests.build import BuildReport
 from trtconv.core.target import Target
 from trtconv.engine.farm.machines import Choice
 from trtconv.engine.farm.planning import could_make

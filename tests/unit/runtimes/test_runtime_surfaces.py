@@ -22,8 +22,8 @@ import pytest
 from support.paths import SURFACES
 from trtconv.core.builder_options import BuilderOptions
 from trtconv.core.dims import InputRange, ShapeProfile
+from trtconv.core.documents.build import BuildPlan
 from trtconv.core.errors import BuildFailed, EnvironmentMissing, InputError
-from trtconv.core.requests.build import BuildPlan
 from trtconv.core.target import Target
 from trtconv.runtimes.tensorrt import network as network_module
 from trtconv.runtimes.tensorrt.adapter import Installed

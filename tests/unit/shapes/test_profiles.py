@@ -18,9 +18,9 @@ from support.sizes import parse
 from trtconv.core.bounds import make_profile
 from trtconv.core.dim_flags import parse_dims, parse_profile, parse_values
 from trtconv.core.dims import InputRange, InputSpec, Range, dynamic_dims
+from trtconv.core.documents.saved import load_report
 from trtconv.core.errors import InputError
 from trtconv.core.findings import Location, Severity
-from trtconv.core.requests.build_report import load_report
 from trtconv.graph.model import OnnxModel
 from trtconv.pipeline.profiles import Sized, settle
 from trtconv.rules.baked_sizes import BakedReshape

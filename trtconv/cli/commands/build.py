@@ -25,7 +25,7 @@ from trtconv.core.requests.quantize import QuantizeRequest, Quantizing
 
 if TYPE_CHECKING:
     from trtconv.core.config import Config
-    from trtconv.core.requests.build import BuildReport
+    from trtconv.core.documents.build import BuildReport
 
 
 def _requests(

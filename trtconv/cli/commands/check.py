@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trtconv.core.config import Config
-    from trtconv.core.requests.check import CheckReport
+    from trtconv.core.documents.check import CheckReport
 
 
 FORMATS = ("text", "json", *CI_FORMATS)

@@ -83,7 +83,7 @@ def build_on(
     """
     if flags.jobs is not None:
         raise InputError("--jobs is of this machine", "Start more workers, one a GPU.")
-    from trtconv.core.requests.check import FailedRun
+    from trtconv.core.documents.check import FailedRun
 
     with opened(farm) as executor:
         if not alone:
@@ -108,7 +108,7 @@ def opened(farm: FarmRequest) -> Iterator[Farm]:
 
 def _single(result: object, flags: ManyFlags) -> Outcome:
     from trtconv.cli.formats import json, text
-    from trtconv.core.requests.build import BuildReport
+    from trtconv.core.documents.build import BuildReport
 
     assert isinstance(result, BuildReport)
     render = json.render(result.to_json()) if flags.output_format == "json" else text.build_text(result, flags.verbose)

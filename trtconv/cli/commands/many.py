@@ -15,7 +15,7 @@ from trtconv.core.frozen import frozen
 
 if TYPE_CHECKING:
     from trtconv.core.config import Config, Entry
-    from trtconv.core.requests.check import CheckReport, FailedRun
+    from trtconv.core.documents.check import CheckReport, FailedRun
     from trtconv.pipeline.batch import Executor, Request, Result
 
 
@@ -175,7 +175,7 @@ def working_folder() -> Path | None:
 def ci_format(output_format: str, results: Sequence[Result]) -> str:
     """Renders results as SARIF, GitHub annotations or JUnit; those that ended with an exception are told as such."""
     from trtconv.cli.formats import github, junit, sarif
-    from trtconv.core.requests.check import CheckReport, FailedRun
+    from trtconv.core.documents.check import CheckReport, FailedRun
     from trtconv.rules import RULES
 
     reports: list[CheckReport] = [result for result in results if isinstance(result, CheckReport)]

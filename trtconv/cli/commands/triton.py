@@ -49,9 +49,9 @@ def command(engines: tuple[str, ...], repository: str, version: int, force: bool
     """
     from trtconv.cli.formats.page.gather import report_of
     from trtconv.cli.formats.triton import served, triton_json
+    from trtconv.core.documents.saved import load_report
     from trtconv.core.encode import SCHEMA
     from trtconv.core.files import atomic_write
-    from trtconv.core.requests.build_report import load_report
     from trtconv.core.text import clean
 
     made: list[tuple[Path, Path, Served]] = []

@@ -69,6 +69,6 @@ def command(
 
 def model_of(engine: str, report: str | None) -> str:
     """Returns the path of the model that an engine was built from, as its report has it."""
-    from trtconv.core.requests.build_report import load_report
+    from trtconv.core.documents.saved import load_report
 
     return str(load_report(report or f"{engine}.json").document["model"]["path"])

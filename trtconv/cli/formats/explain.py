@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from trtconv.cli.formats.wording import count, table
-from trtconv.core.findings import Finding
-from trtconv.core.requests.explain import (
+from trtconv.core.documents.explain import (
     Axis,
     ExplainReport,
     Explanation,
@@ -21,6 +20,7 @@ from trtconv.core.requests.explain import (
     Rewrite,
     Sample,
 )
+from trtconv.core.findings import Finding
 from trtconv.core.text import clean, leading
 
 _WIDTH = 110

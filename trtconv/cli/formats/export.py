@@ -6,7 +6,7 @@ import math
 
 from trtconv.cli.formats.text import build_text, check_text
 from trtconv.cli.formats.wording import byte_size, shape_text, table
-from trtconv.core.requests.export import ConvertReport, ExportReport, Proof
+from trtconv.core.documents.export import ConvertReport, ExportReport, Proof
 from trtconv.core.text import clean
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from trtconv.cli.formats.sarif import relative_path
 from trtconv.cli.formats.text import ignored_lines, run_summary
+from trtconv.core.documents.check import CheckReport, FailedRun
 from trtconv.core.findings import Finding, Severity
-from trtconv.core.requests.check import CheckReport, FailedRun
 from trtconv.core.text import annotation, clean
 
 _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 from trtconv.cli.formats.text import findings_text, ignored_lines
+from trtconv.core.documents.check import CheckReport, FailedRun
 from trtconv.core.findings import Finding, Severity
-from trtconv.core.requests.check import CheckReport, FailedRun
 from trtconv.core.text import clean, indented, leading
 
 if TYPE_CHECKING:

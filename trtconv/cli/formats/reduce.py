@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trtconv.core.requests.reduce import ReduceReport
+from trtconv.core.documents.reduce import ReduceReport
 from trtconv.core.text import clean, indented, leading
 
 

@@ -16,8 +16,8 @@ from urllib.parse import quote
 
 from trtconv.cli.formats.json import safe
 from trtconv.cli.formats.pages import markdown
+from trtconv.core.documents.check import CheckReport, FailedRun
 from trtconv.core.findings import Finding, Ignored, Location, Severity
-from trtconv.core.requests.check import CheckReport, FailedRun
 from trtconv.core.version import __version__
 
 if TYPE_CHECKING:

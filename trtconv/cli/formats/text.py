@@ -10,11 +10,11 @@ from typing import Any
 from trtconv.cli.formats.mix import mix_text
 from trtconv.cli.formats.wording import byte_size, count, memory_lines, shape_text, table
 from trtconv.core.dims import ShapeProfile
+from trtconv.core.documents.build import BuildReport
+from trtconv.core.documents.check import CheckReport, FailedRun, ParserVerdict
+from trtconv.core.documents.rewrite import Edit, RewriteReport, Skip
+from trtconv.core.documents.tensors import TensorInfo
 from trtconv.core.findings import Finding, Ignored, Location, summarize, worst
-from trtconv.core.requests.build import BuildReport
-from trtconv.core.requests.check import CheckReport, FailedRun, ParserVerdict
-from trtconv.core.requests.common import TensorInfo
-from trtconv.core.requests.rewrite import Edit, RewriteReport, Skip
 from trtconv.core.runs_on import runs_on
 from trtconv.core.text import clean, indented, leading
 

@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from trtconv.core.documents.saved import SavedReport
 from trtconv.core.errors import InputError
 from trtconv.core.frozen import frozen
-from trtconv.core.requests.build_report import SavedReport
 
 TYPES = {
     "bool": "TYPE_BOOL",

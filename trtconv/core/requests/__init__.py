@@ -1,1 +1,1 @@
-"""What each command is asked and what it answers, as plain values with their JSON."""
+"""What each command is asked, as plain values."""

@@ -1,15 +1,13 @@
-"""What `check` is asked, and what it found."""
+"""What `check` is asked."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from trtconv.core.builder_options import parse_bytes
 from trtconv.core.dims import InputRange
-from trtconv.core.encode import SCHEMA, Document
-from trtconv.core.findings import Finding, Ignored, Severity, summarize
+from trtconv.core.findings import Severity
 from trtconv.core.frozen import frozen
 from trtconv.core.options import option
 from trtconv.core.requests.common import (
@@ -61,91 +59,3 @@ class CheckRequest(Paths):
         key="thorough",
         about="Whether check builds engines to be sure; default: false.",
     )
-
-
-@frozen
-class ParserVerdict:
-    """What the installed TensorRT says of a model.
-
-    Args:
-        runtime: Its family; None where there is none for the target.
-        version: Full version string.
-        accepted: Whether its parser takes the model; None where it was not asked.
-        built: Whether its builder does; None where no engine was tried.
-        why: Why it was not asked.
-    """
-
-    runtime: str | None = None
-    version: str | None = None
-    accepted: bool | None = None
-    built: bool | None = None
-    why: str | None = None
-
-
-@frozen
-class CheckReport(
-    Document, keys="schema model target unbounded findings ignored summary proof memory parser fail_on exit_code"
-):
-    """What `trtconv check` found.
-
-    Args:
-        model: Path and SHA-256.
-        target: What was checked against.
-        findings: Worst first, then by place.
-        parser: What TensorRT says of the model, where it is installed.
-        exit_code: 0, or 1 where a finding is at or above `fail_on`.
-        ignored: Findings that were asked to be left out.
-        fail_on: As in the request.
-        unbounded: Dynamic dimensions that were given no bounds, so that no size was checked.
-        proof: As in `BuildReport`.
-        memory: {"model_bytes": those of the model, its weights among them, "profiles": for the max of each what the
-            activations take, as `Activations`}; None where no bounds were given, or none are needed.
-    """
-
-    model: dict[str, Any]
-    target: Target
-    findings: tuple[Finding, ...]
-    parser: ParserVerdict
-    exit_code: int
-    ignored: tuple[Ignored, ...] = ()
-    fail_on: Severity | None = Severity.ERROR
-    unbounded: tuple[str, ...] = ()
-    proof: dict[str, Any] | None = None
-    memory: dict[str, Any] | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the report as plain JSON values."""
-        return {**super().to_json(), "fail_on": "never" if self.fail_on is None else self.fail_on.value}
-
-    def summary(self) -> dict[str, int]:
-        """Counts the findings by severity."""
-        return summarize(self.findings)
-
-
-@frozen
-class FailedRun:
-    """One of several checks or builds that ended with an exception; fields as in the boundary's error document.
-
-    Args:
-        worker: Name of the machine of a farm where that was; None for this one.
-    """
-
-    model: str
-    target: str
-    kind: str
-    message: str
-    hint: str
-    exit_code: int
-    worker: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the failure as plain JSON values."""
-        error = {"type": self.kind, "message": self.message, "hint": self.hint}
-        return {
-            "schema": SCHEMA,
-            "model": {"path": self.model},
-            "target": self.target,
-            **({"worker": self.worker} if self.worker else {}),
-            "error": error,
-            "exit_code": self.exit_code,
-        }

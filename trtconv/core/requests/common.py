@@ -15,9 +15,8 @@ from trtconv.core.dim_flags import (
     write_values,
 )
 from trtconv.core.dims import Range
-from trtconv.core.encode import Document, plain
+from trtconv.core.encode import plain
 from trtconv.core.findings import Severity
-from trtconv.core.frozen import frozen
 from trtconv.core.options import Flag, Option, option
 from trtconv.core.selection import Selection
 from trtconv.core.target import Target
@@ -27,16 +26,6 @@ NODE_PRECISIONS = ("fp32", "fp16", "bf16")
 """What single nodes can be computed in."""
 PROOFS = ("none", "quick", "full")
 """How much is proven: nothing; one size of each kind, as long as it is cheap; min, opt and max of every profile."""
-
-
-@frozen
-class TensorInfo(Document):
-    """An input or output of an engine. `shape` has -1 where the size is dynamic."""
-
-    name: str
-    kind: str
-    dtype: str
-    shape: tuple[int, ...]
 
 
 Bounds = Mapping[str, Range]

@@ -15,8 +15,9 @@ from collections.abc import Generator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any
 
+from trtconv.core.documents.build import BuildReport
 from trtconv.core.errors import EnvironmentMissing, InputError, TrtconvError
-from trtconv.core.requests.build import BuildReport, BuildRequest
+from trtconv.core.requests.build import BuildRequest
 from trtconv.core.requests.farm import FarmRequest
 from trtconv.core.text import clean
 from trtconv.engine.farm.addresses import checked_address, dask, security

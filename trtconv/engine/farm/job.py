@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from trtconv.core.config import settings_fault
+from trtconv.core.documents.forms import fits
 from trtconv.core.encode import SCHEMA
 from trtconv.core.errors import EnvironmentMissing, InputError
 from trtconv.core.files import source_checksum
@@ -18,7 +19,6 @@ from trtconv.core.frozen import frozen
 from trtconv.core.options import of_settings, to_settings
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.requests.farm import AFTERWARDS
-from trtconv.core.requests.forms import fits
 from trtconv.core.target import Target
 from trtconv.core.version import __version__
 from trtconv.engine.farm.store import intact

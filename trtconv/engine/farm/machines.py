@@ -7,12 +7,12 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from trtconv.core.documents.forms import fits
 from trtconv.core.errors import EnvironmentMissing, InputError
 from trtconv.core.files import source_checksum
 from trtconv.core.frozen import frozen
 from trtconv.core.gpus import gpu_label, gpu_labels
 from trtconv.core.process import Tell
-from trtconv.core.requests.forms import fits
 from trtconv.core.target import FAMILIES, Target
 from trtconv.core.text import clean
 from trtconv.core.version import __version__

@@ -6,12 +6,13 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from trtconv.core.documents.build import BuildReport
+from trtconv.core.documents.forms import read_report
 from trtconv.core.errors import EnvironmentMissing, InputError, TrtconvError
 from trtconv.core.files import read_plain
 from trtconv.core.frozen import frozen
 from trtconv.core.gpus import gpu_labels
-from trtconv.core.requests.build import BuildReport, BuildRequest
-from trtconv.core.requests.forms import read_report
+from trtconv.core.requests.build import BuildRequest
 from trtconv.core.requests.idle import refuse_conflicts
 from trtconv.engine.farm.job import BuildJob
 from trtconv.engine.farm.machines import Choice, Machine, choose

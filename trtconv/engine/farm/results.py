@@ -10,12 +10,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from trtconv.core.documents.build import BuildReport
+from trtconv.core.documents.check import FailedRun
+from trtconv.core.documents.forms import CHECKSUM, checked_report, fits
 from trtconv.core.errors import InputError
 from trtconv.core.files import atomic_write
-from trtconv.core.requests.build import BuildReport, BuildRequest
-from trtconv.core.requests.check import FailedRun
+from trtconv.core.requests.build import BuildRequest
 from trtconv.core.requests.farm import AFTERWARDS
-from trtconv.core.requests.forms import CHECKSUM, checked_report, fits
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.core.text import clean
 from trtconv.engine.farm.job import BuildJob, contents

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from trtconv.core.documents.build import BuildReport
+from trtconv.core.documents.check import FailedRun
 from trtconv.core.encode import SCHEMA
 from trtconv.core.errors import Bug, TrtconvError
 from trtconv.core.files import Scratch
 from trtconv.core.process import Lost, Process, Tell, WorkerBug
 from trtconv.core.rations import RationGuard
-from trtconv.core.requests.build import BuildReport
-from trtconv.core.requests.check import FailedRun
 from trtconv.core.requests.engine import BenchRequest, VerifyRequest
 from trtconv.core.stopwatch import ToldProgress
 from trtconv.core.version import __version__

@@ -15,8 +15,8 @@ import onnx
 from numpy.typing import NDArray
 from onnx import numpy_helper
 
+from trtconv.core.documents.rewrite import Edit
 from trtconv.core.frozen import frozen
-from trtconv.core.requests.rewrite import Edit
 from trtconv.graph.channels import relative_inputs, times_inputs, times_outputs
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.scope import Scope

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from trtconv.core.dims import InputRange
+from trtconv.core.documents.build import BuildPlan
+from trtconv.core.documents.tensors import TensorInfo
 from trtconv.core.encode import Document
 from trtconv.core.findings import Finding
 from trtconv.core.frozen import frozen
-from trtconv.core.requests.build import BuildPlan
-from trtconv.core.requests.common import TensorInfo
 from trtconv.core.target import Target
 from trtconv.runtimes.tensorrt.readback.records import ReadNetwork
 

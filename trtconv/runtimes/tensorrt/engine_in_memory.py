@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from trtconv.core.dims import InputRange
+from trtconv.core.documents.tensors import TensorInfo
 from trtconv.core.errors import EngineFailed, EnvironmentMissing
-from trtconv.core.requests.common import TensorInfo
 from trtconv.runtimes.tensorrt.device import Gpu
 from trtconv.runtimes.tensorrt.layers import dtype_name
 from trtconv.runtimes.tensorrt.logger import Log

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from trtconv.core.requests.common import TensorInfo
+from trtconv.core.documents.tensors import TensorInfo
 from trtconv.runtimes.tensorrt.base import DeconvLayer
 
 _DTYPES = {

@@ -9,11 +9,11 @@ from typing import Any
 
 from trtconv.core import codes
 from trtconv.core.dims import ShapeProfile
+from trtconv.core.documents.build import BuildPlan
+from trtconv.core.documents.tensors import TensorInfo
 from trtconv.core.errors import BuildFailed, EnvironmentMissing, InputError
 from trtconv.core.findings import Finding, Location, Severity
 from trtconv.core.frozen import frozen
-from trtconv.core.requests.build import BuildPlan
-from trtconv.core.requests.common import TensorInfo
 from trtconv.runtimes.tensorrt import builder_config, layers, messages
 from trtconv.runtimes.tensorrt.base import BuildMonitor, Capabilities, DeconvLayer, EngineBlob
 from trtconv.runtimes.tensorrt.gpu import gpu_name

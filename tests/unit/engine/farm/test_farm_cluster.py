@@ -18,10 +18,10 @@ import pytest
 from support.onnx_models import parse
 from support.runtime import RTX
 from trtconv.core.dims import Range
+from trtconv.core.documents.check import FailedRun
 from trtconv.core.errors import InputError
 from trtconv.core.files import source_checksum
 from trtconv.core.requests.build import BuildRequest
-from trtconv.core.requests.check import FailedRun
 from trtconv.core.requests.farm import FarmRequest
 from trtconv.core.target import Target
 from trtconv.engine.farm import cluster

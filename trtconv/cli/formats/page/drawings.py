@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from trtconv.cli.formats.explain import stamps, window
 from trtconv.cli.formats.page.svg import box, drawing, label, line
-from trtconv.core.requests.explain import Axis
+from trtconv.core.documents.explain import Axis
 from trtconv.explainer.changes import DrawnNode
 
 _NODE, _GAP, _LINE, _PAD = 226.0, 26.0, 15.0, 10.0

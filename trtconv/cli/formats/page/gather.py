@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from trtconv.core.documents.saved import load_report
 from trtconv.core.errors import InputError
 from trtconv.core.files import files_below, read_plain, report_beside, sha256_of
 from trtconv.core.frozen import frozen
-from trtconv.core.requests.build_report import load_report
 
 Document = Mapping[str, Any]
 

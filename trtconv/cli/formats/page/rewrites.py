@@ -9,8 +9,8 @@ from typing import Any
 from trtconv.cli.formats.explain import alike, legend
 from trtconv.cli.formats.page.drawings import graph_drawing, taps_drawing
 from trtconv.cli.formats.page.gather import Document, PageSubject
+from trtconv.core.documents.tuned import tuned_forms
 from trtconv.core.errors import InputError
-from trtconv.core.requests.tuned import tuned_forms
 from trtconv.core.target import Target
 from trtconv.explainer.changes import Change, DrawnNode, changes
 

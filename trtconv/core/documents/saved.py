@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from trtconv.core.dims import InputSpec, Range, ShapeProfile, times
+from trtconv.core.documents.build import profiles_from_json
+from trtconv.core.documents.forms import read_report
+from trtconv.core.documents.tuned import tuned_forms
 from trtconv.core.encode import SCHEMA, decoded
 from trtconv.core.errors import InputError
 from trtconv.core.files import read_plain
 from trtconv.core.frozen import frozen
-from trtconv.core.requests.build import profiles_from_json
 from trtconv.core.requests.common import NODE_PRECISIONS, PRECISIONS
-from trtconv.core.requests.forms import read_report
-from trtconv.core.requests.tuned import tuned_forms
 from trtconv.core.target import FAMILIES
 
 

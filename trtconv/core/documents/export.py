@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trtconv.core.dims import Range, Shape
+from trtconv.core.documents.build import BuildReport
+from trtconv.core.documents.check import CheckReport
 from trtconv.core.encode import Document
 from trtconv.core.frozen import frozen
-from trtconv.core.requests.build import BuildReport
-from trtconv.core.requests.check import CheckReport
 
 _COMPLAINTS = ("raise", "assert", "_assert", "torch._assert", "torch._check")
 

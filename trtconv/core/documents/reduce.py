@@ -1,0 +1,59 @@
+"""What `reduce` found."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trtconv.core.encode import Document
+from trtconv.core.frozen import frozen
+
+
+@frozen
+class Failure:
+    """One way in which a model fails on a target.
+
+    Args:
+        code: Rule code of the finding, "crash", "timeout", "memory", "verify" (the rewritten model computes something
+            else), or the name of another exception.
+        name: Name of the rule or kind.
+        message: What was said.
+        op: Operator of the node that it is about, possibly empty.
+        node: Name of that node, possibly empty.
+    """
+
+    code: str
+    name: str
+    message: str
+    op: str = ""
+    node: str = ""
+
+
+@frozen
+class ReduceReport(Document, keys="schema model output failure nodes=counts trials minimal command exit_code"):
+    """What `trtconv reduce` found.
+
+    Args:
+        model: Path and SHA-256 of the whole.
+        output: Path, SHA-256 and bytes of the part.
+        failure: How both fail.
+        nodes_before: Nodes of the whole.
+        nodes: Nodes of the part.
+        trials: Number of parts that were tried.
+        minimal: Whether the part without any one of its nodes no longer fails so.
+        command: What shows the failure of the part.
+    """
+
+    model: dict[str, Any]
+    output: dict[str, Any]
+    failure: Failure
+    nodes_before: int
+    nodes: int
+    trials: int
+    minimal: bool
+    command: str
+    exit_code: int = 0
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Nodes of the whole and of the part."""
+        return {"before": self.nodes_before, "after": self.nodes}
