@@ -37,8 +37,6 @@ MAY_IMPORT = {
 DOORS = {
     "click": ["cli/*"],
     "cryptography": ["core/signatures.py", "engine/farm/keys.py"],
-    "dask": ["engine/farm/addresses.py"],
-    "distributed": ["engine/farm/addresses.py"],
     "typing_extensions": ["core/frozen.py"],
     "tomli": ["core/config.py"],
     "tomllib": ["core/config.py"],

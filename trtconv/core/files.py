@@ -337,11 +337,12 @@ def read_plain(path: Path) -> bytes:
     Raises:
         OSError: It cannot be read, or is no plain file.
     """
-    with _opened(path) as file:
+    with open_plain(path) as file:
         return file.read()
 
 
-def _opened(path: Path) -> BinaryIO:
+def open_plain(path: Path) -> BinaryIO:
+    """Opens a file to read it; raises as `read_plain`."""
     # Not to wait for the other end of a pipe.
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     if not stat.S_ISREG(os.fstat(handle).st_mode):
@@ -353,7 +354,7 @@ def _opened(path: Path) -> BinaryIO:
 def sha256_of(path: Path) -> str:
     """Returns the SHA-256 of a file of any size, in hexadecimal; raises as `read_plain`."""
     sha = hashlib.sha256()
-    with _opened(path) as file:
+    with open_plain(path) as file:
         while chunk := file.read(1 << 20):
             sha.update(chunk)
     return sha.hexdigest()

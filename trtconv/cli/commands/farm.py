@@ -20,7 +20,7 @@ from trtconv.core.text import clean
     short_help="Make the keys of a farm, or of signatures, or run a farm's scheduler.",
     epilog="""\b
 Examples:
-  Keys, once; ca.pem and worker.pem go to scheduler and workers, ca.pem and client.pem to who builds:
+  Keys, once; ca.pem goes to everybody, scheduler.pem, worker.pem and client.pem each to who is that:
     trtconv farm keys keys
   A pair of keys for build --sign private.pem, and verify --key public.pem:
     trtconv farm signing-keys mine
@@ -38,15 +38,15 @@ Exit status: 0 done; 2 a bad address or folder, or no keys; 4 the packages of a 
 def command(asked: options.Asked[FarmAccess], what: str, place: str, quiet: bool) -> Outcome:
     """Make the keys of a farm, or of signatures, or run a farm's scheduler.
 
-    The scheduler is Dask's own, which never tries a job on a second machine where it took down the first, and shows
-    no web page. docs/farm.md says who can do what in a farm.
+    The scheduler gives jobs to workers, and none to a second one that took down the first. docs/farm.md says who can
+    do what in a farm.
     """
     if what != "scheduler":
         from trtconv.engine.farm.keys import make_keys, make_signing_keys
 
         make = make_keys if what == "keys" else make_signing_keys
         return Outcome("\n".join(clean(f"wrote {path}") for path in make(Path(place))))
-    from trtconv.engine.farm.worker import schedule
+    from trtconv.engine.farm.scheduler import schedule
 
     def ready(text: str) -> None:
         if not quiet:

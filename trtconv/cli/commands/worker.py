@@ -30,8 +30,8 @@ Examples:
     srun --gres=gpu:1 trtconv worker tls://farm:8786 --keys keys
 
 \b
-Exit status: 0 the scheduler ended; 2 a bad address, or no keys; 4 no TensorRT works here, or nobody answers;
-130 interrupted.
+Exit status: 0 the scheduler ended; 2 a bad address, or no keys; 4 no TensorRT works here, nobody answers, keys of
+another farm, or the connection was lost; 130 interrupted.
 """,
 )
 @click.argument("address", metavar="ADDRESS")
@@ -44,7 +44,7 @@ def command(asked: options.Asked[FarmAccess], address: str, gpu: str | None, nam
 
     Finds out which TensorRT works here, on which GPU, and offers that to the scheduler at ADDRESS (trtconv farm
     scheduler). Builds one engine at a time, each in a process whose crash costs that job alone, and keeps a timing
-    cache for each version and GPU. Whoever has a key of the farm runs code here (docs/farm.md).
+    cache for each version and GPU. Whoever has a client's key has models built here (docs/farm.md).
     """
     from trtconv.engine.farm.addresses import checked_address
     from trtconv.engine.farm.worker import look, serve

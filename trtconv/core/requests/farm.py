@@ -26,20 +26,20 @@ class FarmAccess(Paths):
     """How a farm is reached.
 
     Args:
-        keys: Folder that `trtconv farm keys` made; None: what Dask's own configuration says.
+        keys: Folder that `trtconv farm keys` made; None: there are none, and no TLS.
         insecure: Talk also without TLS, beyond this machine.
         store: Folder for engines and large models that several machines see.
     """
 
     keys: Path | None = option(
         "--keys",
-        "Folder with the keys that trtconv farm keys made. Default: $TRTCONV_FARM_KEYS, else Dask's configuration.",
+        "Folder with the keys that trtconv farm keys made. Default: $TRTCONV_FARM_KEYS.",
         metavar="DIR",
         default=None,
     )
     insecure: bool = option(
         "--insecure",
-        "Talk to a farm without TLS, beyond this machine too: who reaches it runs code on every machine of it.",
+        "Talk to a farm without TLS, beyond this machine too: who reaches it gives engines to everybody in it.",
         default=False,
     )
     store: Path | None = option(

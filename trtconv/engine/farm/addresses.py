@@ -2,57 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import ipaddress
+import ssl
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 from trtconv.core.errors import EnvironmentMissing, InputError
+from trtconv.core.text import clean
+from trtconv.engine.farm.wire import MOST_FIRST, SCHEDULER, Gone, Join, Peer, Refused, Welcome, host_of
 
-CA, CLIENT, WORKER = "ca.pem", "client.pem", "worker.pem"
-"""Files of a folder of keys; scheduler and workers have the same."""
+CA = "ca.pem"
+"""The file of a folder of keys that all members have; each has that of its role, too."""
+SECONDS = 10.0
+"""How long the other end may take to prove who it is."""
+BUFFER = 1 << 20
+"""Bytes that are read ahead; large files then come in few pieces."""
 _TLS, _TCP = "tls", "tcp"
-_QUIET = {
-    "logging": {"distributed": "error"},
-    "distributed.admin.large-graph-warning-threshold": "1GB",
-    "distributed.scheduler.allowed-failures": 0,
-    "distributed.scheduler.http.routes": [],
-    "distributed.worker.http.routes": [],
-    "distributed.comm.timeouts.connect": "5s",
-    "distributed.admin.low-level-log-length": 10,
-    "distributed.worker.profile.enabled": False,
-    "distributed.admin.tick.interval": "1s",
-}
-"""What of Dask's configuration is ours to say: a worker that dies is not followed by a second one, and no web server
-tells strangers what is built. Its logs keep messages whole, and each of ours holds a model. Its profiles, which nobody
-looks at, wake a worker that is to measure kernels a hundred times a second."""
-
-
-def dask() -> Any:
-    """Returns the module `distributed`, configured.
-
-    Raises:
-        EnvironmentMissing: It is not installed.
-    """
-    try:
-        import dask
-
-        dask.config.set(_QUIET)
-        import distributed
-    except ImportError as error:
-        raise EnvironmentMissing(f"a farm takes Dask: {error}", "Install it: pip install 'trtconv[farm]'.") from error
-    return distributed
 
 
 def checked_address(text: str, insecure: bool) -> str:
-    """Returns the address of a scheduler as Dask takes it.
+    """Returns the address of a scheduler, with its scheme.
 
     Args:
         text: "tls://farm:8786", "farm:8786" (which means the same) or "tcp://127.0.0.1:8786".
         insecure: Whether TLS may be missing beyond this machine.
 
     Raises:
-        InputError: It is none, or would be talked to without TLS.
+        InputError: It is not an address, or would be talked to without TLS.
     """
     address = text if "://" in text else f"{_TLS}://{text}"
     try:
@@ -64,7 +42,7 @@ def checked_address(text: str, insecure: bool) -> str:
         raise InputError(f"{text!r} is no address of a farm", "Write it as in tls://farm.example:8786.")
     if parts.scheme == _TCP and not insecure and not is_loopback(address):
         raise InputError(
-            f"{text} would be talked to without TLS: whoever reaches it runs code on every machine of the farm",
+            f"{text} would be talked to without TLS: whoever reaches it gives engines to everybody in the farm",
             "Use tls:// with keys of trtconv farm keys DIR; or --insecure, where nobody else is on the network.",
         )
     return address
@@ -84,28 +62,90 @@ def is_loopback(address: str) -> bool:
         return host == "localhost"
 
 
-def security(address: str, keys: Path | None, role: str) -> Any:
-    """Returns what Dask is to prove itself with.
+def host_and_port(address: str) -> tuple[str, int]:
+    """Returns the two parts of an address as `checked_address` returns it."""
+    parts = urlsplit(address)
+    return parts.hostname or "", parts.port or 0
+
+
+def security(address: str, keys: Path | None, role: str) -> ssl.SSLContext | None:
+    """Returns what a member proves itself with, and holds the others to; None without TLS.
 
     Args:
         address: As `checked_address` returns it.
-        keys: Folder of keys; None: Dask's own configuration says them.
-        role: "client", "worker" or "scheduler".
+        keys: Folder of keys.
+        role: CLIENT, WORKER or SCHEDULER.
 
     Raises:
-        InputError: Keys are missing.
+        InputError: Keys are missing, or cannot be read.
     """
-    distributed = dask()
     if not has_tls(address):
-        return distributed.Security(require_encryption=False)
+        return None
     if keys is None:
-        known = distributed.Security(require_encryption=True)
-        if not known.get_tls_config_for_role(role)["ca_file"]:
-            raise InputError(f"there are no keys to talk to {address} with", "Add --keys DIR: trtconv farm keys DIR.")
-        return known
-    own = keys / (CLIENT if role == "client" else WORKER)
+        raise InputError(f"there are no keys to talk to {address} with", "Add --keys DIR: trtconv farm keys DIR.")
+    own = keys / f"{role}.pem"
     for file in (keys / CA, own):
         if not file.is_file():
             raise InputError(f"{file} is missing", "Make the keys: trtconv farm keys DIR (docs/farm.md).")
-    pair = {f"tls_{role}_cert": str(own), f"tls_{role}_key": str(own)}
-    return distributed.Security(require_encryption=True, tls_ca_file=str(keys / CA), **pair)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if role == SCHEDULER else ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.verify_mode = ssl.CERT_REQUIRED
+    try:
+        # Never asks for a password: a terminal is not always there.
+        context.load_cert_chain(own, password=lambda: "")
+        context.load_verify_locations(keys / CA)
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"{keys} has no keys that can be read: {error}", "Make them anew: trtconv farm keys DIR."
+        ) from error
+    return context
+
+
+async def join(address: str, context: ssl.SSLContext | None, said: Join) -> Peer:
+    """Joins a farm; returns its scheduler.
+
+    Args:
+        address: As `checked_address` returns it.
+        context: From `security`.
+        said: Who joins.
+
+    Raises:
+        EnvironmentMissing: The scheduler is not that of these keys, or does not let this member in.
+        OSError: Nobody answers.
+    """
+    host, port = host_and_port(address)
+    server = None if context is None else host_of(SCHEDULER)
+    opening = asyncio.open_connection(host, port, ssl=context, server_hostname=server, limit=BUFFER)
+    try:
+        peer = Peer(*await asyncio.wait_for(opening, SECONDS))
+    except ssl.SSLCertVerificationError as error:
+        raise _refused(f"the certificate of the scheduler at {address} is not good: {error.verify_message}") from error
+    except ssl.SSLError as error:
+        raise _refused(f"no TLS with {address}: {error.reason or error}") from error
+    except asyncio.TimeoutError as error:
+        raise OSError(f"no answer within {SECONDS:.0f} s") from error
+    with contextlib.ExitStack() as undo:
+        undo.callback(peer.abort)
+        try:
+            await peer.send(said)
+            answer, _ = await asyncio.wait_for(peer.receive(most_json=MOST_FIRST), SECONDS)
+        except asyncio.TimeoutError as error:
+            raise OSError(f"it is no scheduler: no answer within {SECONDS:.0f} s") from error
+        except Gone as gone:
+            if context is not None:
+                # Only now TLS 1.3 tells that the scheduler does not take the certificate; or its end comes first.
+                why = gone.__cause__.reason if isinstance(gone.__cause__, ssl.SSLError) else gone
+                raise _refused(f"the scheduler at {address} refused the certificate: {why}") from gone
+            raise OSError(f"it does not let us in: {gone}") from gone
+        if isinstance(answer, Refused):
+            raise _refused(f"the scheduler at {address} refused us: {clean(answer.why)}")
+        if not isinstance(answer, Welcome):
+            raise OSError("it is no scheduler of a farm")
+        undo.pop_all()
+    return peer
+
+
+def _refused(message: str) -> EnvironmentMissing:
+    return EnvironmentMissing(
+        message, "Give the keys that were made together with the scheduler's, by trtconv farm keys."
+    )

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from trtconv.core.errors import EnvironmentMissing, InputError
-from trtconv.engine.farm.addresses import CA, CLIENT, WORKER
+from trtconv.engine.farm.addresses import CA
+from trtconv.engine.farm.wire import CLIENT, SCHEDULER, WORKER, host_of
 
 _DAYS = 825
 _CLOCKS = datetime.timedelta(days=1)
@@ -34,10 +35,10 @@ def make_keys(folder: Path) -> list[Path]:
     """
     ec = _algorithms().ec
     authority = ec.generate_private_key(ec.SECP256R1())
-    made = {CA: _pem(_certificate("trtconv farm", authority, authority, is_authority=True))}
-    for name in (CLIENT, WORKER):
+    made = {CA: _pem(_certificate("trtconv farm", authority, authority))}
+    for role in (CLIENT, WORKER, SCHEDULER):
         key = ec.generate_private_key(ec.SECP256R1())
-        made[name] = _secret(key) + _pem(_certificate(f"trtconv farm {name.removesuffix('.pem')}", key, authority))
+        made[f"{role}.pem"] = _secret(key) + _pem(_certificate(f"trtconv farm {role}", key, authority, role))
     return _written(folder, made)
 
 
@@ -75,10 +76,13 @@ def _written(folder: Path, made: Mapping[str, bytes]) -> list[Path]:
     return [folder / name for name in made]
 
 
-def _certificate(name: str, key: Any, authority: Any, is_authority: bool = False) -> Any:
+def _certificate(name: str, key: Any, authority: Any, role: str = "") -> Any:
+    """Returns the certificate of a key: for a role, in its name and in what it may be used for, or the authority's."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
-    from cryptography.x509.oid import NameOID
+    from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+    is_authority = not role
 
     def named(text: str) -> x509.Name:
         return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
@@ -88,7 +92,7 @@ def _certificate(name: str, key: Any, authority: Any, is_authority: bool = False
     usage = dict.fromkeys(
         ("content_commitment", "data_encipherment", "key_agreement", "encipher_only", "decipher_only"), False
     )
-    return (
+    builder = (
         x509.CertificateBuilder()
         .subject_name(named(name))
         .issuer_name(named("trtconv farm"))
@@ -109,8 +113,12 @@ def _certificate(name: str, key: Any, authority: Any, is_authority: bool = False
         )
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(issuer), critical=False)
-        .sign(authority, hashes.SHA256())
     )
+    if role:
+        use = ExtendedKeyUsageOID.SERVER_AUTH if role == SCHEDULER else ExtendedKeyUsageOID.CLIENT_AUTH
+        builder = builder.add_extension(x509.ExtendedKeyUsage([use]), critical=True)
+        builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(host_of(role))]), critical=False)
+    return builder.sign(authority, hashes.SHA256())
 
 
 def _pem(certificate: Any) -> bytes:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from trtconv.core.errors import InputError
-from trtconv.core.files import atomic_write, read_plain
+from trtconv.core.files import atomic_stream, atomic_write, open_plain, read_plain, sha256_of
 
 Bytes = TypeVar("Bytes", bound="bytes | memoryview")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -30,10 +30,32 @@ class Store:
     def put(self, data: bytes | memoryview) -> str:
         """Keeps a file's content; returns its SHA-256."""
         sha = hashlib.sha256(data).hexdigest()
-        path = self._path(sha)
-        if not path.is_file() or path.stat().st_size != len(data):
-            atomic_write(path, data)
+        if not self.has(sha):
+            atomic_write(self._path(sha), data)
         return sha
+
+    def put_file(self, sha: str, path: Path) -> None:
+        """Keeps a copy of a file.
+
+        Args:
+            sha: Its SHA-256.
+            path: Where it lies.
+
+        Raises:
+            InputError: It has another one meanwhile, or cannot be read.
+        """
+        if self.has(sha):
+            return
+        try:
+            with open_plain(path) as source, atomic_stream(self._path(sha)) as copy:
+                digest = hashlib.sha256()
+                while chunk := source.read(1 << 20):
+                    digest.update(chunk)
+                    copy.write(chunk)
+                if digest.hexdigest() != sha:
+                    raise InputError(f"{path} was changed while it was read", "Leave it as it is until it is built.")
+        except OSError as error:
+            raise InputError(f"{path} cannot be read: {error.strerror or error}", "Check the file.") from error
 
     def get(self, sha: str) -> bytes:
         """Returns the content of the file with a SHA-256.
@@ -44,8 +66,11 @@ class Store:
         return intact(self._read(self._path(sha)), sha, str(self.root))
 
     def has(self, sha: str) -> bool:
-        """Whether there is a file with a SHA-256."""
-        return self._path(sha).is_file()
+        """Whether there is a file with a SHA-256; one that was changed meanwhile is not."""
+        try:
+            return sha256_of(self._path(sha)) == sha
+        except OSError:
+            return False
 
     def put_job(self, name: str, document: dict[str, Any]) -> Path:
         """Keeps a job under its name; returns its file."""

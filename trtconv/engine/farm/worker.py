@@ -1,81 +1,78 @@
-"""The ends of a farm that stay: the scheduler, and a worker on each GPU. Both are Dask's own, set up safely."""
+"""A worker of a farm: does one job after another for a scheduler."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
+import threading
+import traceback
+from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
 
-from trtconv.core.errors import EnvironmentMissing, InputError
-from trtconv.core.files import Scratch
+from trtconv.core.errors import EnvironmentMissing, TrtconvError
 from trtconv.core.process import Lost, WorkerBug, call
 from trtconv.core.requests.farm import FarmAccess
 from trtconv.core.text import clean
-from trtconv.engine.farm.addresses import checked_address, dask, is_loopback, security
+from trtconv.engine.farm import wire
+from trtconv.engine.farm.addresses import checked_address, join, security
 from trtconv.engine.farm.job import BuildJob
 from trtconv.engine.farm.machines import Machine, read_machine
 from trtconv.engine.farm.running import JobRunner
 from trtconv.engine.farm.store import Store
+from trtconv.engine.farm.wire import Begun, Done, Drop, Failed, Gone, Join, Peer, Submit
 
-OFFER = "trtconv"
-"""Under this name a worker tells the scheduler what its machine offers."""
 _LOOK_SECONDS = 120.0
+_WAIT_SECONDS = 60.0
+"""How long a worker waits for a scheduler that is not there yet."""
+_RETRY_SECONDS = 0.5
+_ENDED = "The scheduler was lost; start the worker again once it is there."
 
 
 class Workbench(NamedTuple):
-    """What a worker has to do jobs with; it lies on Dask's worker as `workbench`.
+    """What a worker does jobs with.
 
     Args:
         runner: Does them.
         store: Folder that the clients see too; None: there is none.
+        name: What the worker is called.
     """
 
     runner: JobRunner
     store: Store | None
+    name: str
+
+    def do(self, order: Order) -> tuple[str, bytes]:
+        """Does a job; returns the result as JSON, and the engine, empty where there is none or it is in the store.
+
+        Raises:
+            TrtconvError: The job cannot be read, or is of another version of trtconv.
+        """
+        files = dict(zip(order.submit.files, order.files, strict=True))
+
+        def fetch(sha: str) -> bytes:
+            if sha in files:
+                return files[sha]
+            if self.store is None:
+                raise EnvironmentMissing("the worker has no store", "Start it with --store, on a folder that both see.")
+            return self.store.get(sha)
+
+        document, engine = self.runner.run(BuildJob.read(order.submit.job), fetch, order.dropped.is_set)
+        document = {**document, "worker": self.name}
+        if self.store is not None and document["error"] is None:
+            keep(self.store, document, engine)
+            engine = b"" if order.submit.stored else engine
+        return json.dumps(document), engine
 
 
-def do_job(text: str, files: dict[str, bytes], stored: bool) -> tuple[memoryview, str]:
-    """Is the task that Dask brings here: does a job, and returns the engine and the result as JSON.
+class Order:
+    """A job that came, with its files, and whether it was taken back."""
 
-    Dask copies nothing of what is a memoryview, where that comes first.
-
-    Args:
-        text: The job as JSON.
-        files: Its files by their SHA-256; those that are missing are in the store.
-        stored: Whether the engine stays in the store, where the worker has one, and is not returned.
-    """
-    worker = dask().get_worker()
-    bench: Workbench = worker.workbench
-    key = worker.get_current_task()
-
-    def unwanted() -> bool:
-        state = worker.state.tasks.get(key)
-        return state is None or state.state == "cancelled"
-
-    def fetch(sha: str) -> bytes:
-        if sha in files:
-            return files[sha]
-        if bench.store is None:
-            raise EnvironmentMissing("the worker has no store", "Start it with --store, on a folder that both see.")
-        return bench.store.get(sha)
-
-    job = BuildJob.read(text)
-    worker.log_event(topic_of(worker.address), key)
-    try:
-        document, engine = bench.runner.run(job, fetch, unwanted)
-    finally:
-        worker.log_event(topic_of(worker.address), "")
-    document = {**document, "worker": str(worker.name)}
-    if bench.store is not None and document["error"] is None:
-        keep(bench.store, document, engine)
-        engine = b"" if stored else engine
-    return memoryview(engine), json.dumps(document)
-
-
-def topic_of(address: str) -> str:
-    """Returns under which name the scheduler keeps the name of the job that a worker is at, empty between jobs."""
-    return f"trtconv-at-{address}"
+    def __init__(self, submit: Submit, files: list[bytes]) -> None:
+        self.submit, self.files = submit, files
+        self.dropped = threading.Event()
 
 
 def keep(store: Store, document: dict[str, Any], engine: bytes | memoryview) -> None:
@@ -104,7 +101,9 @@ def look(gpu: str | None) -> Machine:
     return machine
 
 
-async def serve(address: str, access: FarmAccess, machine: Machine, name: str, timing: Path | None, ready: Any) -> None:
+async def serve(
+    address: str, access: FarmAccess, machine: Machine, name: str, timing: Path | None, ready: Callable[[str], None]
+) -> None:
     """Is a worker until it is ended, or the scheduler is.
 
     Args:
@@ -117,73 +116,140 @@ async def serve(address: str, access: FarmAccess, machine: Machine, name: str, t
 
     Raises:
         InputError: The address is none, or keys are missing.
-        EnvironmentMissing: Nobody answers there.
+        EnvironmentMissing: Nobody answers there, the keys are not those of this farm, or the connection was lost.
     """
-    distributed = dask()
     where = checked_address(address, access.insecure)
-    prove = security(where, access.keys, "worker")
-    store = None if access.store is None else Store(access.store)
-    bench = Workbench(JobRunner(timing), store)
-    with Scratch("worker") as scratch:
-        worker = distributed.Worker(
-            where,
-            name=name,
-            nthreads=1,
-            memory_limit=0,
-            resources=machine.resources,
-            startup_information={OFFER: lambda _: json.dumps(machine.to_json())},
-            security=prove,
-            local_directory=str(scratch.path),
-            host="127.0.0.1" if is_loopback(where) else None,
-            dashboard_address="127.0.0.1:0",
-            death_timeout=60,
-        )
-        worker.workbench = bench
+    context = security(where, access.keys, wire.WORKER)
+    said = Join(wire.PROTOCOL, wire.WORKER, name, json.dumps(machine.to_json()))
+    peer = await _joined(lambda: join(where, context, said), where)
+    bench = Workbench(JobRunner(timing), None if access.store is None else Store(access.store), name)
+    ready(f"{name} offers {offered(machine)} to {where}")
+    try:
+        await _Serving(peer, bench).run()
+    except Gone as gone:
+        raise EnvironmentMissing(f"the connection to {where} was lost: {clean(str(gone))}", _ENDED) from gone
+    finally:
+        bench.runner.close()
+        await peer.leave()
+
+
+async def _joined(attempt: Callable[[], Any], where: str) -> Peer:
+    """Joins, and waits for a scheduler that is started after its workers."""
+    until = asyncio.get_running_loop().time() + _WAIT_SECONDS
+    while True:
         try:
-            async with worker:
-                ready(f"{name} offers {offered(machine)} to {where}")
-                await worker.finished()
-        except (OSError, TimeoutError, RuntimeError) as error:
-            raise EnvironmentMissing(
-                f"{where}: {clean(str(error))}", "Check the address, the keys and the network."
-            ) from error
+            peer: Peer = await attempt()
+            return peer
+        except OSError as error:
+            if asyncio.get_running_loop().time() > until:
+                raise EnvironmentMissing(
+                    f"{where}: {clean(str(error))}", "Check the address, the keys and the network."
+                ) from error
+        await asyncio.sleep(_RETRY_SECONDS)
+
+
+class _Serving:
+    """What a worker does while it is connected.
+
+    Args:
+        peer: The scheduler.
+        bench: Does the jobs.
+    """
+
+    def __init__(self, peer: Peer, bench: Workbench) -> None:
+        self._peer, self._bench = peer, bench
+        self._orders: deque[Order] = deque()
+        self._came = asyncio.Event()
+
+    async def run(self) -> None:
+        """Does what the scheduler asks, until it ends.
+
+        Raises:
+            Gone: It is not there any more.
+        """
+        working = asyncio.ensure_future(self._work())
+        listening = asyncio.ensure_future(self._listen())
+        try:
+            done, _ = await asyncio.wait({working, listening}, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
         finally:
-            bench.runner.close()
+            for order in self._orders:
+                order.dropped.set()
+            for task in (working, listening):
+                task.cancel()
+
+    async def _listen(self) -> None:
+        while True:
+            message, files = await self._peer.receive(wire.MOST_MODEL)
+            if isinstance(message, Submit):
+                self._orders.append(Order(message, files))
+                self._came.set()
+            elif isinstance(message, Drop):
+                for order in self._orders:
+                    if order.submit.key == message.key:
+                        order.dropped.set()
+            elif isinstance(message, wire.End):
+                return
+            else:
+                raise Gone("it says what no scheduler does")
+
+    async def _work(self) -> None:
+        while True:
+            while not self._orders:
+                self._came.clear()
+                await self._came.wait()
+            order = self._orders[0]
+            if not order.dropped.is_set():
+                await self._do(order)
+            self._orders.popleft()
+
+    async def _do(self, order: Order) -> None:
+        key = order.submit.key
+        await self._peer.send(Begun(key))
+        try:
+            text, engine = await _in_thread(lambda: self._bench.do(order))
+        except Exception as error:
+            # Whatever is wrong with one job, the next may be done.
+            if not isinstance(error, TrtconvError | OSError):
+                traceback.print_exc()
+            answer: Failed | Done = Failed(key, f"{type(error).__name__}: {error}")
+            files = []
+        else:
+            answer, files = Done(key, text), [engine]
+        # The same may have been asked for again meanwhile, and this be what an interruption left of it.
+        if not order.dropped.is_set():
+            await self._peer.send(answer, files)
+
+
+async def _in_thread(function: Callable[[], Any]) -> Any:
+    """Calls a function in a thread that nobody waits for at the end of the process."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[Any] = loop.create_future()
+
+    def settle(value: Any, error: BaseException | None) -> None:
+        if done.cancelled():
+            return
+        if error is None:
+            done.set_result(value)
+        else:
+            done.set_exception(error)
+
+    def run() -> None:
+        value, error = None, None
+        try:
+            value = function()
+        except Exception as caught:
+            error = caught
+        # The loop may have been closed meanwhile.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(settle, value, error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return await done
 
 
 def offered(machine: Machine) -> str:
     """Returns what a machine offers in words."""
     kinds = " and ".join(f"{info.family}-{info.version}" for info in machine.runtimes)
     return clean(f"{kinds} on {' or '.join(machine.labels) or 'no GPU'}")
-
-
-async def schedule(address: str, access: FarmAccess, ready: Any) -> None:
-    """Is the scheduler of a farm until it is ended.
-
-    Args:
-        address: Where it listens; port 0 is any that is free.
-        access: Its keys.
-        ready: Called with its address once workers and clients can come.
-
-    Raises:
-        InputError: The address is none, keys are missing, or it cannot be listened at.
-    """
-    distributed = dask()
-    where = checked_address(address, access.insecure)
-    parts = urlsplit(where)
-    prove = security(where, access.keys, "scheduler")
-    try:
-        scheduler = distributed.Scheduler(
-            protocol=f"{parts.scheme}://",
-            host=parts.hostname,
-            port=parts.port,
-            security=prove,
-            dashboard=False,
-            dashboard_address="127.0.0.1:0",
-            allowed_failures=0,
-        )
-        async with scheduler:
-            ready(scheduler.address)
-            await scheduler.finished()
-    except OSError as error:
-        raise InputError(f"{where} cannot be listened at: {clean(str(error))}", "Choose another port.") from error

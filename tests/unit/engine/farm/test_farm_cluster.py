@@ -1,15 +1,13 @@
-"""The client of a farm, on a Dask that answers at once: the threads that write what comes back."""
+"""The client of a farm, on a connection that answers at once: the threads that write what comes back."""
 
 from __future__ import annotations
 
-import asyncio
 import contextvars
-import json
+import queue
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import onnx
@@ -19,7 +17,7 @@ from support.onnx_models import parse
 from support.runtime import RTX
 from trtconv.core.dims import Range
 from trtconv.core.documents.check import FailedRun
-from trtconv.core.errors import InputError
+from trtconv.core.errors import EnvironmentMissing, InputError
 from trtconv.core.files import source_checksum
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.requests.farm import FarmRequest
@@ -28,7 +26,7 @@ from trtconv.engine.farm import cluster
 from trtconv.engine.farm.cluster import _WRITERS, AHEAD, MOST_AHEAD, Farm
 from trtconv.engine.farm.machines import Machine
 from trtconv.engine.farm.results import Waiting
-from trtconv.engine.farm.worker import OFFER, topic_of
+from trtconv.engine.farm.wire import Died, Done, Failed, Submit
 from trtconv.runtimes.tensorrt import RuntimeInfo
 
 SECONDS = 60.0
@@ -36,82 +34,42 @@ ADD = '<ir_version: 8, opset_import: ["" : 17]> g (float[n,4] x) => (float[n,4] 
 MACHINE = Machine((RuntimeInfo("rtx", "1.7.1", None, RTX),), cast_by={}, source=source_checksum())
 
 
-class FakeClient:
-    """What the farm asks of a client of Dask's; every job is done once it is sent.
+class FakeConnection:
+    """A scheduler whose workers are done with a job once it is sent.
 
     Attributes:
         sent: The names of the jobs.
-        killed: How many of the first had a worker that died.
-        at: Which of them it was at, by its number, or the name of another client's job; None: it did not tell.
+        answer: What becomes of a job, by its number; None: the connection is lost.
     """
 
     def __init__(self) -> None:
-        self.loop = self
         self.sent: list[str] = []
-        self.killed = 0
-        self.at: int | str | None = None
+        self.there = [MACHINE]
+        self.answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.answer: Callable[[int, Submit], Any] = lambda _, submit: Done(submit.key, submit.job)
+        self.is_lost = False
 
-    def scheduler_info(self) -> dict[str, Any]:
-        return {"workers": {"tcp://w": {"name": "w", OFFER: json.dumps(MACHINE.to_json())}}}
+    def machines(self) -> list[Machine]:
+        return self.there
 
-    def submit(self, _: Any, text: str, *__: object, key: str, **___: object) -> FakeFuture:
-        self.sent.append(key)
-        return FakeFuture(key, text, killed=len(self.sent) <= self.killed)
+    def send(self, submit: Submit, files: Sequence[bytes]) -> None:
+        assert len(files) == len(submit.files)
+        found = self.answer(len(self.sent), submit)
+        self.sent.append(submit.key)
+        self.is_lost = found is None
+        self.answers.put(found and (found, b"engine"))
 
-    def get_events(self, topic: str) -> tuple[tuple[float, str], ...]:
-        assert topic == topic_of("tcp://w")
-        told = self.sent[self.at] if isinstance(self.at, int) else self.at
-        return () if told is None else ((0.0, ""), (1.0, told))
+    def lost(self) -> EnvironmentMissing:
+        return EnvironmentMissing("the connection was lost", "Start again.")
 
-    def add_callback(self, function: Callable[..., Any], future: FakeFuture) -> None:
-        asyncio.run(function(future))
-
-    def cancel(self, _: object) -> None:
-        pass
-
-    def close(self, timeout: float) -> None:
-        pass
-
-
-class KilledWorker(Exception):
-    """What Dask raises."""
-
-    last_worker = SimpleNamespace(address="tcp://w", name="slow")
-
-
-class FakeFuture:
-    """A job that is done."""
-
-    def __init__(self, key: str, text: str, killed: bool) -> None:
-        self.key = key
-        self._text = text
-        self._killed = killed
-
-    def add_done_callback(self, function: Callable[[FakeFuture], None]) -> None:
-        function(self)
-
-    async def result(self) -> tuple[memoryview, str]:
-        if self._killed:
-            raise KilledWorker
-        return memoryview(b"engine"), self._text
-
-    def done(self) -> bool:
-        return True
-
-    def release(self) -> None:
+    def close(self) -> None:
         pass
 
 
 @pytest.fixture
-def client(monkeypatch: pytest.MonkeyPatch) -> FakeClient:
-    made = FakeClient()
-    distributed = SimpleNamespace(
-        Client=lambda *_, **__: made,
-        Security=lambda **_: None,
-        scheduler=SimpleNamespace(KilledWorker=KilledWorker),
-    )
-    for module in (cluster, __import__("trtconv.engine.farm.addresses", fromlist=["dask"])):
-        monkeypatch.setattr(module, "dask", lambda: distributed)
+def client(monkeypatch: pytest.MonkeyPatch) -> FakeConnection:
+    made = FakeConnection()
+    monkeypatch.setattr(cluster, "Connection", lambda _: made)
     return made
 
 
@@ -141,7 +99,7 @@ def run(requests: list[BuildRequest]) -> Generator[tuple[int, Any], None, None]:
 
 
 def test_several_are_written_at_once_and_each_row_gets_its_own(
-    client: FakeClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    client: FakeConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     together = threading.Barrier(_WRITERS)
     threads: set[str] = set()
@@ -168,7 +126,9 @@ def test_several_are_written_at_once_and_each_row_gets_its_own(
     assert threading.current_thread().name not in threads
 
 
-def test_what_cannot_be_written_is_one_row(client: FakeClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_written_is_one_row(
+    client: FakeConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def write(waiting: Waiting) -> None:
         if waiting.request.model.stem == "1":
             raise InputError("the disk is full", "Buy a larger one.")
@@ -180,7 +140,7 @@ def test_what_cannot_be_written_is_one_row(client: FakeClient, tmp_path: Path, m
 
 
 def test_what_waits_to_be_written_holds_back_what_is_sent(
-    client: FakeClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    client: FakeConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go, held = threading.Event(), threading.Semaphore(0)
 
@@ -206,7 +166,7 @@ def test_what_waits_to_be_written_holds_back_what_is_sent(
 
 
 def test_whoever_leaves_waits_for_what_is_being_written_and_no_more(
-    client: FakeClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    client: FakeConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, ended = [], []
 
@@ -225,7 +185,7 @@ def test_whoever_leaves_waits_for_what_is_being_written_and_no_more(
 
 
 def test_a_writer_has_what_its_caller_has_set(
-    client: FakeClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    client: FakeConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own: contextvars.ContextVar[str] = contextvars.ContextVar("own", default="nothing")
     seen: list[str] = []
@@ -238,36 +198,38 @@ def test_a_writer_has_what_its_caller_has_set(
     assert seen == ["budget", "budget"]
 
 
-@pytest.mark.parametrize("killed", range(AHEAD + 1))
-def test_a_worker_that_dies_costs_the_job_that_it_was_at(
-    client: FakeClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed: int
+def test_what_did_not_come_back_is_one_row(
+    client: FakeConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client.killed = killed
+    kinds: list[Callable[[str], Any]] = [
+        lambda key: Died(key, "slow"),
+        lambda key: Failed(key, "the disk is full"),
+        lambda key: Done(key, "{"),
+        lambda key: Done(key, "[" * 100_000),
+    ]
+    client.answer = lambda n, submit: kinds[n](submit.key) if n < len(kinds) else Done(submit.key, submit.job)
     written_by(monkeypatch, lambda _: None)
     found = dict(run(requests_in(tmp_path, 6)))
-    begun = 1 if killed else 0
-    assert [found[index].message for index in range(begun, 6)] == [f"written: {index}" for index in range(begun, 6)]
-    # Nobody else is given the first one; what waited behind it is sent again.
-    assert [client.sent.count(name) for name in dict.fromkeys(client.sent)] == [1] * begun + [2] * (killed - begun) + [
-        1
-    ] * (6 - max(killed, begun))
-    if killed:
-        assert found[0].message == "the worker slow died while it built this; it is not tried on another one"
-        assert found[0].exit_code == 1
+    assert found[0].message == "the worker slow died while it built this; it is not tried on another one"
+    assert "the disk is full" in found[1].message
+    assert ["no JSON" in found[index].message for index in (2, 3)] == [True, True]
+    assert [found[index].message for index in (4, 5)] == ["written: 4", "written: 5"]
+    assert [found[index].exit_code for index in range(6)] == [1] * 6
 
 
-@pytest.mark.parametrize(("at", "failed"), [(0, [0]), (1, [1]), ("another client's", []), ("", [0])])
-def test_it_is_the_job_that_it_told_of(
-    client: FakeClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int | str, failed: list[int]
+def test_a_connection_that_is_lost_leaves_a_row_for_each(
+    client: FakeConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client.killed, client.at = AHEAD, at
+    client.answer = lambda n, submit: None if n == 3 else Done(submit.key, submit.job)
     written_by(monkeypatch, lambda _: None)
-    found = dict(run(requests_in(tmp_path, 4)))
-    assert [index for index in range(4) if "died" in found[index].message] == failed
-    assert len(client.sent) == 4 + AHEAD - len(failed)
+    found = dict(run(requests_in(tmp_path, 12)))
+    assert sorted(found) == list(range(12))
+    lost = [index for index in range(12) if "lost" in found[index].message]
+    assert set(range(4, 12)) <= set(lost)
+    assert [found[index].exit_code for index in lost] == [4] * len(lost)
 
 
-def test_more_of_what_is_quick_is_on_its_way(client: FakeClient) -> None:
+def test_more_of_what_is_quick_is_on_its_way(client: FakeConnection) -> None:
     farm = Farm(FarmRequest(on="tcp://127.0.0.1:1"))
     now = time.monotonic()
     assert farm._most_sent(3) == 3 * AHEAD

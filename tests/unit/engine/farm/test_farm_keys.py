@@ -57,10 +57,11 @@ def test_what_is_no_address(text: str) -> None:
 
 def test_keys(tmp_path: Path) -> None:
     folder = tmp_path / "keys"
-    authority, client, worker = make_keys(folder)
-    assert {stat.S_IMODE(path.stat().st_mode) for path in (authority, client, worker)} == {0o600}
+    authority, *members = make_keys(folder)
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (authority, *members)} == {0o600}
+    assert [path.name for path in members] == ["client.pem", "worker.pem", "scheduler.pem"]
     root = x509.load_pem_x509_certificate(authority.read_bytes())
-    for path in (client, worker):
+    for path in members:
         x509.load_pem_x509_certificate(path.read_bytes()).verify_directly_issued_by(root)
         assert b"PRIVATE KEY" in path.read_bytes()
     assert b"PRIVATE KEY" not in authority.read_bytes()
@@ -73,4 +74,8 @@ def test_keys_that_are_missing_are_named(tmp_path: Path) -> None:
         security("tls://farm:1", tmp_path, "client")
     with pytest.raises(InputError, match="no keys"):
         security("tls://farm:1", None, "client")
-    assert not security("tcp://127.0.0.1:1", None, "client").require_encryption
+    assert security("tcp://127.0.0.1:1", None, "client") is None
+    for name in ("ca.pem", "client.pem"):
+        (tmp_path / name).write_text("no key")
+    with pytest.raises(InputError, match="no keys that can be read"):
+        security("tls://farm:1", tmp_path, "client")

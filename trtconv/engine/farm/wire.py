@@ -1,0 +1,245 @@
+"""What travels between the members of a farm: JSON of a few forms, and bytes. Nothing in it can be code.
+
+A message is the length of its JSON in four bytes, big-endian; the JSON, which has the message's kind, its fields and
+the sizes of the files that follow; and these, one after another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import Any, get_type_hints
+
+from trtconv.core.documents.forms import fits
+
+PROTOCOL = 1
+CLIENT, WORKER, SCHEDULER = "client", "worker", "scheduler"
+"""What a member can be."""
+
+MOST_JSON = 64 << 20
+MOST_FIRST = 1 << 20
+"""Length of what somebody says who was not let in yet."""
+MOST_MODEL, MOST_ENGINE = 128 << 20, 4 << 30
+"""Bytes of the files with a job, and with its result."""
+_LENGTH = 4
+_LEAVE_SECONDS = 2.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Join:
+    """The first that a client or worker says; an offer is a machine's, as JSON."""
+
+    protocol: int
+    role: str
+    name: str
+    offer: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Welcome:
+    """The scheduler lets a member in."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Refused:
+    """The scheduler does not."""
+
+    why: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Machines:
+    """The scheduler tells clients who is there: each worker's name and offer."""
+
+    workers: list[list[str]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Submit:
+    """A client wants a job done, as JSON, by whoever offers a resource.
+
+    Args:
+        resource: What it asks for.
+        job: The job.
+        stored: Whether the engine stays in the store, where the worker has one.
+        files: SHA-256 of the files that come with it.
+    """
+
+    resource: str
+    job: str
+    stored: bool
+    files: list[str]
+
+    @property
+    def key(self) -> str:
+        """What it is called by all who have it: equal ones are one job."""
+        said = json.dumps([self.resource, self.job, self.stored])
+        return hashlib.sha256(said.encode()).hexdigest()
+
+
+@dataclasses.dataclass(frozen=True)
+class Drop:
+    """A job is not wanted any more."""
+
+    key: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Begun:
+    """A worker is at a job now."""
+
+    key: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Done:
+    """A job is done; its result as JSON, and the engine as the one file, empty where there is none."""
+
+    key: str
+    result: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Failed:
+    """A worker could not do a job."""
+
+    key: str
+    why: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Died:
+    """The worker is gone that was at a job."""
+
+    key: str
+    worker: str
+
+
+@dataclasses.dataclass(frozen=True)
+class End:
+    """The scheduler ends."""
+
+
+Message = Join | Welcome | Refused | Machines | Submit | Drop | Begun | Done | Failed | Died | End
+_KINDS: dict[str, type[Any]] = {
+    kind.__name__: kind for kind in (Join, Welcome, Refused, Machines, Submit, Drop, Begun, Done, Failed, Died, End)
+}
+_FORMS = {name: {**get_type_hints(kind), "kind": str, "sizes": [int]} for name, kind in _KINDS.items()}
+_FORMS["Machines"]["workers"] = [[str]]
+_FORMS["Submit"].update(files=[str], stored=object)
+
+
+class Gone(Exception):
+    """The other end is not there any more, or says what it may not."""
+
+
+class Peer:
+    """The other end of a connection.
+
+    Args:
+        reader: Where what it says comes from.
+        writer: Where what is said to it goes.
+    """
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+        self._one_at_a_time = asyncio.Lock()
+
+    async def send(self, message: Message, files: Sequence[bytes | memoryview] = ()) -> None:
+        """Says something.
+
+        Raises:
+            Gone: Nobody is there.
+        """
+        said = {"kind": type(message).__name__, **vars(message), "sizes": [len(file) for file in files]}
+        text = json.dumps(said).encode()
+        try:
+            async with self._one_at_a_time:
+                self._writer.write(len(text).to_bytes(_LENGTH, "big") + text)
+                for file in files:
+                    self._writer.write(file)
+                    await self._writer.drain()
+                await self._writer.drain()
+        except (OSError, RuntimeError) as error:
+            raise Gone(str(error) or type(error).__name__) from error
+
+    async def receive(self, most_bytes: int = 0, most_json: int = MOST_JSON) -> tuple[Message, list[bytes]]:
+        """Returns what the other end says next, and the files with it.
+
+        Args:
+            most_bytes: How long the files may be together.
+            most_json: How long the JSON may be.
+
+        Raises:
+            Gone: It has ended, or what it says is no message.
+        """
+        try:
+            length = int.from_bytes(await self._reader.readexactly(_LENGTH), "big")
+            if length > most_json:
+                raise Gone(f"a message of {length} bytes is too long")
+            message, sizes = decode(await self._reader.readexactly(length))
+            if sum(sizes) > most_bytes:
+                raise Gone(f"files of {sum(sizes)} bytes are too long")
+            return message, [await self._reader.readexactly(size) for size in sizes]
+        except asyncio.IncompleteReadError as error:
+            raise Gone("the connection was closed") from error
+        except OSError as error:
+            raise Gone(str(error) or type(error).__name__) from error
+
+    async def leave(self) -> None:
+        """Ends the connection once what was said is on its way, or after a moment."""
+        self._writer.close()
+        with contextlib.suppress(OSError, asyncio.TimeoutError):
+            await asyncio.wait_for(self._writer.wait_closed(), _LEAVE_SECONDS)
+        self.abort()
+
+    def abort(self) -> None:
+        """Ends the connection at once."""
+        self._writer.transport.abort()
+
+    def role(self, claimed: str) -> str:
+        """Returns what the other end is by its certificate; without TLS, what it says that it is."""
+        tls = self._writer.get_extra_info("ssl_object")
+        return claimed if tls is None else role_in(tls.getpeercert())
+
+
+def role_in(certificate: Any) -> str:
+    """Returns the role that a certificate is for, as `ssl` tells of it; empty where it is for none."""
+    names = [name for kind, name in (certificate or {}).get("subjectAltName", ()) if kind == "DNS"]
+    return next((role for role in (CLIENT, WORKER, SCHEDULER) if names == [host_of(role)]), "")
+
+
+def host_of(role: str) -> str:
+    """Returns the name in the certificate of a role."""
+    return f"{role}.farm.trtconv"
+
+
+def decode(data: bytes) -> tuple[Message, list[int]]:
+    """Reads the JSON of a message.
+
+    Returns:
+        The message, and the sizes of its files.
+
+    Raises:
+        Gone: It is none.
+    """
+    try:
+        document: Any = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise Gone(f"what came is no JSON: {type(error).__name__}") from error
+    name = document.get("kind") if isinstance(document, dict) else None
+    form = _FORMS.get(name) if isinstance(name, str) else None
+    if form is None or document.keys() != form.keys() or not fits(document, form):
+        raise Gone("what came is no message of a farm")
+    sizes = document.pop("sizes")
+    kind = _KINDS[document.pop("kind")]
+    if min(sizes, default=0) < 0 or (kind is Submit and (type(document["stored"]) is not bool)):
+        raise Gone("what came is no message of a farm")
+    message: Message = kind(**document)
+    if len(sizes) != (len(message.files) if isinstance(message, Submit) else isinstance(message, Done)):
+        raise Gone("what came has not the files that it should have")
+    return message, sizes
