@@ -27,6 +27,7 @@ from trtconv.passes.pool_pads import WritePoolPads
 from trtconv.passes.quantized_constants import DequantizeConstants
 from trtconv.passes.restore_sizes import RestorePixelShuffle, RestoreReshapeTarget, RestoreResizeScales
 from trtconv.passes.shift_uint8 import ShiftUint8
+from trtconv.passes.spelling.functions import ExpandFunctions
 from trtconv.passes.time_first import PutTimeFirst
 from trtconv.passes.ungroup_deconv import UngroupDeconv
 from trtconv.passes.widen_weights import WidenWeights
@@ -34,6 +35,7 @@ from trtconv.passes.write_defaults import WriteDefaults
 
 PASSES: tuple[Pass, ...] = (
     InlineDeconvFunctions(),
+    ExpandFunctions(),
     WriteDefaults(),
     TakeMagnitudesFirst(),
     OrderChannels(),

@@ -165,7 +165,7 @@ def test_the_axis_of_a_dft_becomes_an_attribute(axis: int | None, expected: int)
         "(float[2,3] x, int64[1] axes) => (float[a,b] y) { y = ReduceMean (x, axes) }",
         """(float[1,1,4,4] x) => (float[1,1,8,8] y) <float[4] s = {1,1,2,2}>
         { y = Resize <antialias = 1, mode = "linear"> (x, "", s) }""",
-        "(float[4] x) => (float[4] y) { y = Gelu (x) }",
+        "(string[4] x, string[4] z) => (string[4] y) { y = StringConcat (x, z) }",
     ],
 )
 def test_what_opset_17_does_not_have_is_left(text: str) -> None:

@@ -1,0 +1,111 @@
+"""Operators that ONNX defines by others are written so where a target lacks them, and compute the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from onnx.reference import ReferenceEvaluator
+
+from support.onnx_models import parse, wrap
+from trtconv.core.target import Target
+from trtconv.passes import PASSES, run_passes
+
+RTX, EIGHT, TEN = Target("rtx", (1, 7)), Target("tensorrt", (8, 6)), Target("tensorrt", (10, 0))
+RANDOM = np.random.default_rng(0)
+
+
+def normal(*shape: int) -> NDArray[Any]:
+    return RANDOM.standard_normal(shape).astype(np.float32)
+
+
+def text(opset: int, body: str) -> str:
+    return f'<ir_version: 10, opset_import: ["": {opset}]> g {body}'
+
+
+CASES = {
+    "swish": (24, "(float[2,3] x) => (float[2,3] y) { y = Swish <alpha = 1.5> (x) }", {"x": normal(2, 3)}, TEN),
+    "gelu": (
+        20,
+        '(float[N,3] x) => (float[N,3] y) { y = Gelu <approximate = "tanh"> (x) }',
+        {"x": normal(2, 3)},
+        EIGHT,
+    ),
+    "mish": (22, "(float[2,3] x) => (float[2,3] y) { y = Mish (x) }", {"x": normal(2, 3)}, EIGHT),
+    "group": (
+        21,
+        """(float[2,4,3] x, float[4] s, float[4] b) => (float[2,4,3] y)
+        { y = GroupNormalization <num_groups = 2> (x, s, b) }""",
+        {"x": normal(2, 4, 3), "s": normal(4), "b": normal(4)},
+        EIGHT,
+    ),
+    "layer": (
+        17,
+        """(float[2,4,3] x, float[3] s) => (float[2,4,3] y, float[2,4,1] m, float[2,4,1] d)
+        { y, m, d = LayerNormalization (x, s) }""",
+        {"x": normal(2, 4, 3), "s": normal(3)},
+        RTX,
+    ),
+    "softcap": (
+        23,
+        """(float[1,2,3,4] q, float[1,2,5,4] k, float[1,2,5,4] v) => (float[1,2,3,4] y)
+        { y = Attention <softcap = 2.0> (q, k, v) }""",
+        {"q": normal(1, 2, 3, 4), "k": normal(1, 2, 5, 4), "v": normal(1, 2, 5, 4)},
+        RTX,
+    ),
+    "loss": (
+        13,
+        """(float[3,5] x, int64[3] t) => (float y)
+        { y = SoftmaxCrossEntropyLoss <reduction = "mean"> (x, t) }""",
+        {"x": normal(3, 5), "t": np.array([0, 4, 2])},
+        RTX,
+    ),
+    "crop": (
+        18,
+        "(float[2,6,8] x) => (float[2,4,10] y) <int64[2] s = {4, 10}> { y = CenterCropPad <axes = [1, 2]> (x, s) }",
+        {"x": normal(2, 6, 8)},
+        RTX,
+    ),
+    "in a branch": (
+        22,
+        """(bool c, float[2,3] x) => (float[2,3] y)
+        { y = If (c) <then_branch = t () => (float[2,3] a) { a = Mish (x) },
+                      else_branch = e () => (float[2,3] b) { b = Neg (x) }> }""",
+        {"c": np.array(True), "x": normal(2, 3)},
+        EIGHT,
+    ),
+}
+
+
+@pytest.mark.parametrize(("opset", "body", "feeds", "target"), CASES.values(), ids=CASES)
+def test_what_a_target_lacks_is_written_as_onnx_defines_it(opset: int, body: str, feeds: Any, target: Target) -> None:
+    model = wrap(parse(text(opset, body)))
+    expected = ReferenceEvaluator(model.proto).run(None, feeds)
+    lacked = {node.op_type for _, _, node in model.nodes("Swish", "Gelu", "Mish", "GroupNormalization", "Attention")}
+    done = run_passes(model, PASSES, target)
+    assert "expand-functions" in {edit.pass_name for edit in done.edits}
+    assert not any(True for _ in model.nodes(*lacked, "SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss"))
+    for before, after in zip(expected, ReferenceEvaluator(model.proto).run(None, feeds), strict=True):
+        np.testing.assert_allclose(after, before, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("opset", "body", "target"),
+    [
+        (24, "(float[2,3] x) => (float[2,3] y) { y = Swish (x) }", RTX),
+        (20, "(float[2,3] x) => (float[2,3] y) { y = Gelu (x) }", TEN),
+        (17, "(float[2,3] x, float[3] s) => (float[2,3] y) { y = LayerNormalization (x, s) }", EIGHT),
+        (
+            23,
+            "(float[1,2,3,4] q, float[1,2,3,4] k) => (float[1,2,3,4] y) { y = Attention <is_causal = 1> (q, k, k) }",
+            RTX,
+        ),
+    ],
+)
+def test_what_a_target_has_stays(opset: int, body: str, target: Target) -> None:
+    model = wrap(parse(text(opset, body)))
+    before = model.proto.SerializeToString()
+    assert not run_passes(model, PASSES, target).edits
+    assert model.proto.SerializeToString() == before

@@ -1,0 +1,146 @@
+"""What ONNX itself says an operator is: its function body, written out for one node."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping
+
+import onnx
+from onnx import defs
+
+from trtconv.graph.scope import Scope
+from trtconv.graph.walk import bodies
+
+_PREVIEW = "ai.onnx.preview"
+BODY_DOMAINS = ("", "ai.onnx", _PREVIEW)
+
+
+def body_of(scope: Scope, node: onnx.NodeProto, opset: int) -> onnx.FunctionProto | None:
+    """Returns ONNX's definition of a node by other operators.
+
+    Args:
+        scope: The graph that it is in; some definitions depend on the types of the inputs.
+        node: The node.
+        opset: The model's opset.
+
+    Returns:
+        The function; None where ONNX has none at this opset, or what it depends on is not known.
+    """
+    try:
+        version = 1 if node.domain == _PREVIEW else opset
+        schema = defs.get_schema(node.op_type, version, node.domain)
+    except defs.SchemaError:
+        return None
+    found = b""
+    # Whatever ONNX raises over a stranger's node means one thing here: it has no definition of it.
+    try:
+        if schema.has_context_dependent_function:
+            versions = [each for each in schema.context_dependent_function_opset_versions if each <= opset]
+            types = [_type_of(scope, name) for name in node.input]
+            found = schema.get_context_dependent_function_with_opset_version(
+                max(versions, default=opset), node.SerializeToString(), types
+            )
+        elif schema.has_function:
+            versions = [each for each in schema.function_opset_versions if each <= opset]
+            found = schema.get_function_with_opset_version(max(versions, default=opset))
+    except Exception:
+        return None
+    function = onnx.FunctionProto.FromString(found) if found else None
+    return function if function is not None and function.node else None
+
+
+def _type_of(scope: Scope, name: str) -> bytes:
+    """Returns what is known of a tensor's type, serialized."""
+    made = onnx.TypeProto()
+    kind = scope.constant(name)
+    code = kind.data_type if kind is not None else _inferred(scope, name)
+    if name and code:
+        made.tensor_type.elem_type = code
+        shape = scope.shape(name)
+        for size in shape or ():
+            dim = made.tensor_type.shape.dim.add()
+            if size is not None:
+                dim.dim_value = size
+        if shape == ():
+            made.tensor_type.shape.SetInParent()
+    data: bytes = made.SerializeToString()
+    return data
+
+
+def _inferred(scope: Scope, name: str) -> int:
+    code = scope.types.get(name, 0)
+    return code if code or scope.parent is None else _inferred(scope.parent, name)
+
+
+def written_out(
+    function: onnx.FunctionProto, node: onnx.NodeProto, fresh: Callable[[str], str]
+) -> list[onnx.NodeProto]:
+    """Returns the nodes of a function with the inputs, outputs and attributes of one call.
+
+    Args:
+        function: ONNX's definition of an operator.
+        node: The node of that operator.
+        fresh: Returns a name that is not taken.
+    """
+    names = {"": ""}
+    for slot, name in enumerate(function.input):
+        names[name] = node.input[slot] if slot < len(node.input) else ""
+    return _Call(function, node, fresh).write(function.node, names)
+
+
+class _Call:
+    """One call of a function, whose nodes are written with names of their own."""
+
+    def __init__(self, function: onnx.FunctionProto, node: onnx.NodeProto, fresh: Callable[[str], str]) -> None:
+        stem = node.name or next(filter(None, node.output), node.op_type)
+        self._fresh: Callable[[str], str] = lambda name: fresh(f"{stem}/{name}")
+        self._outputs = dict(zip(function.output, node.output, strict=False))
+        self._given = {each.name: each for each in function.attribute_proto}
+        self._given |= {**_defaults(node), **{each.name: each for each in node.attribute}}
+
+    def write(self, nodes: Iterable[onnx.NodeProto], names: dict[str, str]) -> list[onnx.NodeProto]:
+        """Returns copies of nodes; `names`, from the function's to the graph's, learns what they make."""
+        made = []
+        for each in nodes:
+            copy = onnx.NodeProto()
+            copy.CopyFrom(each)
+            copy.name = self._fresh(each.name or each.op_type)
+            copy.input[:] = [names.get(name, name) for name in each.input]
+            for name in filter(None, each.output):
+                names[name] = self._outputs.get(name) or self._fresh(name)
+            copy.output[:] = [names[name] if name else "" for name in each.output]
+            _fill_in(copy, self._given)
+            for body in itertools.chain.from_iterable(map(bodies, copy.attribute)):
+                self._write_body(body, dict(names))
+            made.append(copy)
+        return made
+
+    def _write_body(self, body: onnx.GraphProto, names: dict[str, str]) -> None:
+        for value in (*body.input, *body.initializer):
+            names[value.name] = value.name = self._fresh(value.name)
+        nodes = self.write(body.node, names)
+        del body.node[:]
+        body.node.extend(nodes)
+        for value in body.output:
+            value.name = names.get(value.name, value.name)
+
+
+def _defaults(node: onnx.NodeProto) -> Mapping[str, onnx.AttributeProto]:
+    schema = defs.get_schema(node.op_type, 1 if node.domain == _PREVIEW else defs.onnx_opset_version(), node.domain)
+    return {name: each.default_value for name, each in schema.attributes.items() if each.default_value.name}
+
+
+def _fill_in(node: onnx.NodeProto, given: Mapping[str, onnx.AttributeProto]) -> None:
+    """Writes the attributes of the call where a node of the function refers to them."""
+    kept = []
+    for attribute in node.attribute:
+        if attribute.ref_attr_name:
+            source = given.get(attribute.ref_attr_name)
+            if source is None:
+                continue
+            name = attribute.name
+            attribute = onnx.AttributeProto.FromString(source.SerializeToString())
+            attribute.name = name
+        kept.append(onnx.AttributeProto.FromString(attribute.SerializeToString()))
+    del node.attribute[:]
+    node.attribute.extend(kept)

@@ -1,0 +1,40 @@
+"""Which operators a target has an importer for, as its parser itself says or its documentation does."""
+
+from __future__ import annotations
+
+from trtconv.core.target import Target
+
+_NOWHERE = frozenset(
+    (
+        *("AffineGrid", "Bernoulli", "BitCast", "BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor"),
+        *("CenterCropPad", "Col2Im", "Compress", "ConcatFromSequence", "ConvInteger", "CumProd", "DFT"),
+        *("Det", "DynamicQuantizeLinear", "ImageDecoder", "MatMulInteger", "MaxRoiPool", "MaxUnpool"),
+        *("MelWeightMatrix", "Multinomial", "NegativeLogLikelihoodLoss", "Optional", "OptionalGetElement"),
+        *("OptionalHasElement", "QLinearConv", "QLinearMatMul", "RegexFullMatch", "SequenceAt", "SequenceConstruct"),
+        *("SequenceEmpty", "SequenceErase", "SequenceInsert", "SequenceLength", "SequenceMap", "SplitToSequence"),
+        *("SoftmaxCrossEntropyLoss", "StringConcat", "StringNormalizer", "StringSplit", "SwiGLU", "TfIdfVectorizer"),
+        *("Unique", "CausalConvWithState", "LinearAttention", "FlexAttention"),
+    )
+)
+"""What no version has. Of the last three the parsers know the names, and ask for plugins that are not shipped."""
+_NEW_IN = {
+    **dict.fromkeys(("CastLike", "Gelu", "GroupNormalization", "Hardmax", "Mish"), (10,)),
+    "DeformConv": (10, 1),
+    "Attention": (10, 14),
+    **dict.fromkeys(("BlackmanWindow", "HammingWindow", "HannWindow", "STFT", "Swish"), (11,)),
+    **dict.fromkeys(("RMSNormalization", "RotaryEmbedding", "TensorScatter"), (11,)),
+}
+"""The version of the full TensorRT from which its parser has an operator, or surely has it."""
+
+
+def lacks_operator(op: str, target: Target) -> bool:
+    """Whether a target has no importer for an operator of ONNX's own domain.
+
+    Args:
+        op: The operator.
+        target: Its family and version; where the version is not known, the newest counts.
+
+    Source: `OnnxParser.supports_operator` of TensorRT-RTX 1.7.1; operator tables and release notes of the parsers of
+    8.6, 10 and 11; ONNX's node tests on TensorRT 8.6.0 (bench/results/gpu-node-suite-8.6.json).
+    """
+    return op in _NOWHERE or (op == "DeformConv" and target.family == "rtx") or target.before(*_NEW_IN.get(op, (0,)))

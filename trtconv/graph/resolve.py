@@ -1,0 +1,92 @@
+"""Values that a model fixes: of its constants, and of the sizes of its tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+
+from trtconv.graph.folding import FOLDED, evaluate
+from trtconv.graph.scope import Scope
+from trtconv.graph.types import ONNX_DOMAINS
+
+_MAX_CONE = 64
+"""Nodes that are looked at, at most, for one value."""
+
+
+def resolved(scope: Scope, name: str, opsets: Iterable[Any]) -> NDArray[Any] | None:
+    """Returns the values of a tensor that is computed from constants and known sizes alone.
+
+    Args:
+        scope: The graph that it is seen from.
+        name: The tensor.
+        opsets: The model's.
+
+    Returns:
+        Its values; None where something known only at run time goes in.
+    """
+    found = scope.values(name) if name else None
+    if found is not None or not name:
+        return found
+    cone = _Cone(scope)
+    if not cone.visit(name):
+        return None
+    known = cone.known.get(name)
+    return known if known is not None else evaluate(cone.nodes, cone.known, name, opsets)
+
+
+class _Cone:
+    """What a tensor is computed from, in order."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+        self._seen: set[int] = set()
+        self.nodes: list[onnx.NodeProto] = []
+        self.known: dict[str, NDArray[Any]] = {}
+
+    def visit(self, name: str) -> bool:
+        """Whether nothing but what is known goes into a tensor."""
+        if not name or name in self.known:
+            return True
+        values = self._scope.values(name)
+        if values is not None:
+            self.known[name] = values
+            return True
+        index = self._scope.producers.get(name)
+        if index is None or len(self._seen) >= _MAX_CONE:
+            return False
+        if index in self._seen:
+            return True
+        columns = self._scope.columns
+        op, node = columns.ops[index], columns.nodes[index]
+        if columns.domains[index] not in ONNX_DOMAINS:
+            return False
+        if op in ("Shape", "Size") and columns.inputs[index]:
+            sizes = _sizes(self._scope, node)
+            if sizes is None:
+                return False
+            self.known[name] = sizes
+            return True
+        if op not in FOLDED or not all(self.visit(each) for each in columns.inputs[index]):
+            return False
+        self._seen.add(index)
+        self.nodes.append(node)
+        return True
+
+
+def _sizes(scope: Scope, node: onnx.NodeProto) -> NDArray[np.int64] | None:
+    """Returns what a Shape or a Size makes, where the sizes are known."""
+    shape = scope.shape(node.input[0])
+    if shape is None:
+        return None
+    wanted: Sequence[int | None] = shape
+    if node.op_type == "Shape":
+        ends = {each.name: each.i for each in node.attribute}
+        wanted = shape[ends.get("start", 0) : ends.get("end", len(shape))]
+    sizes = [size for size in wanted if size is not None]
+    if len(sizes) != len(wanted):
+        return None
+    return np.array(sizes, np.int64) if node.op_type == "Shape" else np.prod(sizes, dtype=np.int64).reshape(())

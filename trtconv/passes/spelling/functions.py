@@ -1,0 +1,79 @@
+"""Expands operators by ONNX's own definition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from trtconv.core.target import Target
+from trtconv.graph.bodies import BODY_DOMAINS, body_of, written_out
+from trtconv.graph.model import OnnxModel
+from trtconv.graph.operators import lacks_operator
+from trtconv.graph.scope import Scope
+from trtconv.passes.base import PassResult
+from trtconv.passes.spelling.attention import is_plain
+from trtconv.passes.spelling.base import Spelling
+from trtconv.passes.spelling.writer import Unwritable, Writer
+
+_DEPTH = 4
+"""How deep definitions are that use operators which have one themselves: a loss, its logarithm, its maximum."""
+
+
+class ExpandFunctions(Spelling):
+    """Writes operators that the target lacks, or lacks in one form, as ONNX itself defines them.
+
+    A third of ONNX's operators have a definition in the standard: a function of simpler ones at the model's opset, in
+    some cases one that depends on types and attributes. It is written out in place of the node.
+
+    Before (tensorrt-10):
+        <ir_version: 10, opset_import: ["": 24]>
+        g (float[2,8] x) => (float[2,8] y) { y = Swish (x) }
+    After:
+        <ir_version: 10, opset_import: ["": 24]>
+        g (float[2,8] x) => (float[2,8] y) <float alpha = {1}>
+        { a = Mul (alpha, x)  s = Sigmoid (a)  y = Mul (x, s) }
+    """
+
+    name = "expand-functions"
+    fixes = ("TC602", "TC603")
+
+    ops = frozenset(
+        (
+            *("AffineGrid", "Attention", "Bernoulli", "BlackmanWindow", "CastLike", "CausalConvWithState"),
+            *("CenterCropPad", "DynamicQuantizeLinear", "FlexAttention", "Gelu", "GroupNormalization"),
+            *("HammingWindow", "HannWindow", "LayerNormalization", "LinearAttention", "Mish"),
+            *("NegativeLogLikelihoodLoss", "RMSNormalization", "RotaryEmbedding", "SoftmaxCrossEntropyLoss"),
+            *("SwiGLU", "Swish"),
+        )
+    )
+    domains = BODY_DOMAINS
+
+    def lacks(self, scope: Scope, index: int, target: Target) -> bool:
+        op = scope.columns.ops[index]
+        form = _FORMS.get(op)
+        return lacks_operator(op, target) or (form is not None and form(scope, index))
+
+    def run(self, model: OnnxModel, target: Target) -> PassResult:
+        total = PassResult()
+        for _ in range(_DEPTH):
+            done = super().run(model, target)
+            total = PassResult(total.edits + done.edits, done.skipped)
+            if not done.edits:
+                break
+        return total
+
+    def write(self, writer: Writer, target: Target) -> str | None:
+        function = body_of(writer.scope, writer.node, writer.opset)
+        if function is None:
+            raise Unwritable(f"ONNX has no definition of {writer.node.op_type} at opset {writer.opset}")
+        writer.nodes += written_out(function, writer.node, writer.model.fresh_name)
+        return f"{writer.node.op_type} written as ONNX defines it, in {len(writer.nodes)} nodes"
+
+
+def _several_outputs(scope: Scope, index: int) -> bool:
+    return sum(map(bool, scope.columns.outputs[index])) > 1
+
+
+_FORMS: Mapping[str, Callable[[Scope, int], bool]] = {
+    "LayerNormalization": _several_outputs,
+    "Attention": lambda scope, index: not is_plain(scope, index),
+}

@@ -1,0 +1,193 @@
+"""Writes the nodes that take the place of one node, at whatever opset its model has."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, overload
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import helper, numpy_helper
+
+from trtconv.graph.model import OnnxModel
+from trtconv.graph.resolve import resolved
+from trtconv.graph.scope import Scope
+
+_AXES_AS_INPUT = {"ReduceSum": 13, "Squeeze": 13, "Unsqueeze": 13, "Split": 13}
+"""Operators to the opset from which their axes, or the sizes of a Split, are an input; of other reductions 18."""
+
+
+class Unwritable(Exception):
+    """A node cannot be written with the same meaning; the message says why."""
+
+
+class Writer:
+    """The nodes that take the place of one node.
+
+    Called like a function it writes a node of an operator, and returns the name of the tensor that it makes. Inputs are
+    names of tensors, "" for one that is left out, or arrays, which become constants.
+
+    Args:
+        model: The model.
+        scope: The graph of the node.
+        index: Its position there.
+    """
+
+    def __init__(self, model: OnnxModel, scope: Scope, index: int) -> None:
+        self.model = model
+        self.scope = scope
+        self.node = scope.columns.nodes[index]
+        self.opset = model.opset
+        self.attrs: Mapping[str, Any] = {a.name: _value(a) for a in self.node.attribute}
+        self.nodes: list[onnx.NodeProto] = []
+        self.initializers: list[onnx.TensorProto] = []
+        self._stem = self.node.name or next(filter(None, self.node.output), self.node.op_type)
+
+    def input(self, slot: int) -> str:
+        """Returns the name of an input; "" for one that is left out."""
+        return self.node.input[slot] if slot < len(self.node.input) else ""
+
+    def output(self, slot: int = 0) -> str:
+        """Returns the name of an output; "" for one that nobody wants."""
+        return self.node.output[slot] if slot < len(self.node.output) else ""
+
+    def dtype(self, name: str) -> np.dtype[Any]:
+        """Returns the type of a tensor of the model; raises `Unwritable` where it is not known."""
+        known = self.scope.dtype(name)
+        if known is None:
+            raise Unwritable(f"the type of {name!r} is not known")
+        return _types()[known]
+
+    def shape(self, name: str) -> tuple[int | None, ...]:
+        """Returns the shape of a tensor of the model, None for sizes that are dynamic.
+
+        Raises:
+            Unwritable: Its rank is not known.
+        """
+        known = self.scope.shape(name)
+        if known is None:
+            raise Unwritable(f"how many axes {name!r} has is not known")
+        return known
+
+    def sizes(self, name: str) -> tuple[int, ...]:
+        """Returns the shape of a tensor of the model; raises `Unwritable` where a size is not known."""
+        shape = self.shape(name)
+        known = tuple(size for size in shape if size is not None)
+        if len(known) != len(shape):
+            raise Unwritable(f"the sizes of {name!r} are known only at run time")
+        return known
+
+    def values(self, slot: int, what: str) -> NDArray[Any]:
+        """Returns the values of an input that the model fixes, directly or by its shapes.
+
+        Raises:
+            Unwritable: They are known only at run time.
+        """
+        found = resolved(self.scope, self.input(slot), self.model.proto.opset_import)
+        if found is None:
+            raise Unwritable(f"its {what} are known only at run time")
+        return found
+
+    def constant(self, values: Any, dtype: Any = None) -> str:
+        """Writes a constant and returns its name."""
+        name = self.model.fresh_name(f"{self._stem}/constant")
+        array = np.asarray(values, dtype)
+        self.initializers.append(numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name))
+        return name
+
+    @overload
+    def __call__(self, op: str, *inputs: Any, to: str = "", outputs: Literal[1] = 1, **attrs: Any) -> str: ...
+
+    @overload
+    def __call__(self, op: str, *inputs: Any, to: str = "", outputs: int, **attrs: Any) -> Any: ...
+
+    def __call__(self, op: str, *inputs: Any, to: str = "", outputs: int = 1, **attrs: Any) -> Any:
+        """Writes a node.
+
+        Args:
+            op: Its operator, of ONNX's own domain.
+            *inputs: Its inputs.
+            to: The tensor that it makes; a new one where none is named.
+            outputs: How many it makes; more than one are returned as a list.
+            **attrs: Its attributes; those that are None are left out.
+        """
+        taken = [each if isinstance(each, str) else self.constant(each) for each in inputs]
+        name = self.model.fresh_name(f"{self._stem}/{op}")
+        made = [to] if to else [self.model.fresh_name(f"{name}_{slot}") for slot in range(outputs)]
+        given = {key: value for key, value in attrs.items() if value is not None}
+        self.nodes.append(helper.make_node(op, taken, made, name=name, **given))
+        return made[0] if outputs == 1 else made
+
+    def cast(self, name: str, dtype: Any, to: str = "") -> str:
+        """Casts a tensor to a NumPy type."""
+        made = self("Cast", name, to=to)
+        self.nodes[-1].attribute.append(helper.make_attribute("to", helper.np_dtype_to_tensor_dtype(np.dtype(dtype))))
+        return made
+
+    def reduce(self, op: str, name: str, axes: Sequence[int], *, keep: bool = True, to: str = "") -> str:
+        """Reduces over axes, given as an input or as an attribute, as the opset has them."""
+        keepdims = int(keep)
+        if self.opset >= _AXES_AS_INPUT.get(op, 18):
+            return self(op, name, np.array(axes, np.int64), to=to, keepdims=keepdims)
+        return self(op, name, to=to, axes=[int(axis) for axis in axes], keepdims=keepdims)
+
+    def unsqueeze(self, name: str, axes: Sequence[int], to: str = "") -> str:
+        """Adds axes of size 1."""
+        return self._with_axes("Unsqueeze", name, axes, to)
+
+    def squeeze(self, name: str, axes: Sequence[int], to: str = "") -> str:
+        """Removes axes of size 1."""
+        return self._with_axes("Squeeze", name, axes, to)
+
+    def _with_axes(self, op: str, name: str, axes: Sequence[int], to: str) -> str:
+        if self.opset >= _AXES_AS_INPUT[op]:
+            return self(op, name, np.array(axes, np.int64), to=to)
+        return self(op, name, to=to, axes=[int(axis) for axis in axes])
+
+    def slice(
+        self, name: str, starts: Any, ends: Any, axes: Sequence[int], steps: Sequence[int] | None = None, to: str = ""
+    ) -> str:
+        """Cuts a part out; starts and ends are numbers, or names of tensors of them."""
+        if self.opset < 10:
+            raise Unwritable(f"opset {self.opset} has no Slice with steps")
+        inputs = [each if isinstance(each, str) else np.array(each, np.int64) for each in (starts, ends)]
+        inputs.append(np.array(axes, np.int64))
+        return self("Slice", name, *inputs, *([] if steps is None else [np.array(steps, np.int64)]), to=to)
+
+    def split(self, name: str, parts: Sequence[int], axis: int) -> list[str]:
+        """Cuts a tensor into parts along an axis."""
+        made: list[str]
+        if self.opset >= _AXES_AS_INPUT["Split"]:
+            made = self("Split", name, np.array(parts, np.int64), outputs=len(parts), axis=axis)
+        else:
+            made = self("Split", name, outputs=len(parts), axis=axis, split=[int(part) for part in parts])
+        return [made] if isinstance(made, str) else made
+
+    def reshape(self, name: str, shape: Any, to: str = "") -> str:
+        """Reshapes; the shape is numbers, or the name of a tensor of them."""
+        return self("Reshape", name, shape if isinstance(shape, str) else np.array(shape, np.int64), to=to)
+
+    def size(self, name: str, axis: int) -> str:
+        """Returns a tensor of one int64: the size of an axis, as a constant where it is known."""
+        known = self.scope.shape(name)
+        size = None if known is None else known[axis]
+        if size is not None:
+            return self.constant([size], np.int64)
+        return self("Gather", self("Shape", name), np.array([axis], np.int64), axis=0)
+
+
+def _value(attribute: onnx.AttributeProto) -> Any:
+    value = helper.get_attribute_value(attribute)
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    return value
+
+
+@functools.cache
+def _types() -> dict[str, np.dtype[Any]]:
+    """NumPy's types of ONNX's, by name."""
+    codes = [code for code in onnx.TensorProto.DataType.values() if code != onnx.TensorProto.UNDEFINED]
+    types = [np.dtype(helper.tensor_dtype_to_np_dtype(code)) for code in codes]
+    return {str(each): each for each in types}
