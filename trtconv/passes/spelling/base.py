@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from trtconv.core import budget
-from trtconv.core.requests.rewrite import Edit, Skip
+from trtconv.core.documents.rewrite import Edit, Skip
 from trtconv.core.target import Target
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.patch import Patch, close_patches
