@@ -208,3 +208,9 @@ def test_dockerfiles_install_extras_that_there_are(path: Path) -> None:
 )
 def test_makefile_has_the_targets(name: str) -> None:
     assert re.search(rf"^{name}:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+
+
+def test_nothing_names_a_package_that_is_not_published() -> None:
+    texts = [*PAGES, *(ROOT / "trtconv").rglob("*.py"), ROOT / "action.yml", ROOT / ".pre-commit-hooks.yaml"]
+    naming = re.compile(r"pip install[^\n`#]*[ '\"]trtconv\b")
+    assert [path for path in texts if naming.search(path.read_text(encoding="utf-8"))] == []

@@ -13,6 +13,7 @@ from trtconv.core.dim_flags import quoted
 from trtconv.core.dims import InputRange, InputSpec, Range, Shape, ShapeProfile, dynamic_dims
 from trtconv.core.errors import InputError
 from trtconv.core.expressions import Expression, derived, free_names
+from trtconv.core.suggest import did_you_mean
 
 
 def make_profile(
@@ -51,7 +52,7 @@ def _checked_values(
     by_name = {spec.name: spec for spec in inputs}
     for name, bounds in values.items():
         if name not in by_name:
-            raise InputError(f"--value {name}: the model has no input {name!r}", f"It has: {', '.join(by_name)}.")
+            raise InputError(f"--value {name}: the model has no input {name!r}", did_you_mean(name, by_name))
         spec = by_name[name]
         if not spec.dtype.startswith(("int", "uint")) or len(spec.dims) > 1:
             raise InputError(
@@ -94,8 +95,11 @@ def _resolve(inputs: Sequence[InputSpec], bounds: Mapping[str, Range]) -> dict[s
         if name is None:
             known, owner = [spec.name for spec in inputs], given.rpartition(":")[0]
             if owner and owner not in known:
-                raise InputError(f"the model has no input {owner!r}", f"It has: {', '.join(map(str, inputs))}.")
-            raise InputError(f"the model has no dimension {given!r}", f"It has: {_list_dims(inputs)}.")
+                hint = did_you_mean(owner, known, f"It has: {', '.join(map(str, inputs))}.")
+                raise InputError(f"the model has no input {owner!r}", hint)
+            near = did_you_mean(given, dims, " ").strip()
+            hint = f"{near} It has: {_list_dims(inputs)}.".strip()
+            raise InputError(f"the model has no dimension {given!r}", hint)
         if name in ranges and ranges[name] != bound:
             raise InputError(
                 f"dimension {name} is given twice: {ranges[name].short} and {bound.short}", "Give one range for it."

@@ -150,7 +150,8 @@ def _parse_bounds(flag: str, items: Sequence[str]) -> dict[str, Range]:
     for item in items:
         name, equals, text = (part.strip() for part in item.rpartition("="))
         if not (equals and name and text):
-            raise InputError(f"{flag} {item!r} is not NAME=MIN:OPT:MAX", f"Write {flag} height=64:256:512.")
+            name = item.strip() if item.strip().isidentifier() else "height"
+            raise InputError(f"{flag} {item!r} is not NAME=MIN:OPT:MAX", f"Write {flag} {name}=64:256:512.")
         try:
             bound = Range.parse(text)
         except InputError as error:

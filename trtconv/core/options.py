@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from trtconv.core.encode import plain
 from trtconv.core.errors import InputError
+from trtconv.core.suggest import TYPES, did_you_mean
 
 
 class Flag(NamedTuple):
@@ -201,7 +202,10 @@ def validate(held: object) -> None:
         if value in (each.default, None):
             continue
         if isinstance(flag.takes, tuple) and value not in flag.takes:
-            raise InputError(f"{flag.option} {value!r} is unknown", f"Use one of {', '.join(flag.takes)}.")
+            hint = f"Use one of {', '.join(flag.takes)}."
+            raise InputError(
+                f"{flag.option} {value!r} is unknown", did_you_mean(str(value), flag.takes, hint, synonyms=TYPES)
+            )
         if flag.takes is int and not flag.least <= value <= flag.most:
             raise InputError(f"{flag.option} {value} is not {flag.least} to {flag.most}", "Leave it out, or change it.")
 

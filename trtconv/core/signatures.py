@@ -106,7 +106,7 @@ def _read(key: Path, load: str, kind: str, **extra: Any) -> Any:
         from cryptography.hazmat.primitives.asymmetric import ed25519
     except ImportError as error:
         raise EnvironmentMissing(
-            f"signatures take the package cryptography: {error}", "Install it: pip install 'trtconv[farm]'."
+            f"signatures take the package cryptography: {error}", "Install it: pip install cryptography."
         ) from error
     what = "private" if "Private" in kind else "public"
     hint = f"Give a {what} Ed25519 key in PEM without a password, as trtconv farm signing-keys DIR makes."

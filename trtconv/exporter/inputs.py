@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Mapping, Sequence
 
 from trtconv.core.dim_flags import parse_dims
 from trtconv.core.dims import Range, Shape
 from trtconv.core.errors import InputError
 from trtconv.core.frozen import frozen
+from trtconv.core.suggest import did_you_mean
 
 DTYPES = ("float32", "float16", "bfloat16", "float64", "int64", "int32", "int16", "int8", "uint8", "bool")
 _ALIASES = {
@@ -85,21 +85,17 @@ def parse_inputs(texts: Sequence[str]) -> tuple[InputDecl, ...]:
 
 
 def _input(text: str, known: Mapping[str, Range]) -> InputDecl:
-    name, equals, rest = text.partition("=")
-    first, *others = rest.split(",")
-    # A range is no axis by itself: in "batch=1:1:4,3" it is the first axis that is named.
-    if not equals or "," in name or (others and ":" in first):
-        name, rest = "", text
-    if "," not in rest:
-        return parse_input(text) if name or equals else dataclasses.replace(parse_input(f"_={rest}"), name="")
-    listed, dtype = _without_dtype(rest)
+    name, shape = _named(text)
+    if not _lists_axes(shape):
+        return parse_input(text) if name or "=" in text else dataclasses.replace(parse_input(f"_={text}"), name="")
+    listed, dtype = _without_dtype(shape)
     sizes: list[int] = []
     axes: list[str | None] = []
     bounds: dict[str, Range] = {}
     for axis in listed.split(","):
         label, bounded, _ = (part.strip() for part in axis.partition("="))
-        if not label or label == "_":
-            raise InputError(f"--input {text!r}: {axis!r} is no axis", _EXAMPLE)
+        if not label or label == "_" or ":" in label:
+            raise InputError(f"--input {text!r}: {axis!r} is not an axis", _EXAMPLE)
         if bounded:
             bounds |= parse_bounds([axis])
         bound = bounds.get(label, known.get(label))
@@ -107,6 +103,30 @@ def _input(text: str, known: Mapping[str, Range]) -> InputDecl:
         axes.append(None if label.isdecimal() else label)
     decl = parse_input(f"{name or '_'}={'x'.join(map(str, sizes))}{dtype}")
     return dataclasses.replace(decl, name=name.strip(), axes=tuple(axes), bounds=bounds)
+
+
+def _named(text: str) -> tuple[str, str]:
+    """Splits an input's name from its shape; the name is empty where it was left out.
+
+    The first axis may have an equals sign of its own: "x=batch=1:1:4,3" names input x, "batch=1:1:4,3" only its axis,
+    since a range by itself is not an axis here.
+    """
+    first = text.partition(",")[0]
+    name, equals, shape = text.partition("=")
+    axis = first.partition("=")[2]
+    if not equals or "," in name or ("=" not in axis and _bounds_only(axis) and ("," in text or ":/" in axis)):
+        return "", text
+    return name, shape
+
+
+def _bounds_only(axis: str) -> bool:
+    """Whether a text is the bounds of an axis, such as "1:1:4" or "16:512:/8"."""
+    return ":" in axis and all(part.strip().lstrip("/").isdecimal() for part in axis.split(":"))
+
+
+def _lists_axes(shape: str) -> bool:
+    """Whether a shape is written axis by axis, and not as sizes joined by x."""
+    return "," in shape or "=" in shape
 
 
 def _without_dtype(text: str) -> tuple[str, str]:
@@ -127,7 +147,7 @@ def parse_bounds(texts: Sequence[str]) -> dict[str, Range]:
     for text in texts:
         bounds, slash, step = text.rpartition(":/")
         if slash and not (step.isascii() and step.isdecimal() and int(step) > 0):
-            raise InputError(f"--dim {text!r}: {step!r} is no step", "Write --dim height=16:512:/8.")
+            raise InputError(f"--dim {text!r}: {step!r} is not a step", "Write --dim height=16:512:/8.")
         plain.append(bounds if slash else text)
         steps.append(int(step) if slash else 0)
     named = dict(zip((text.rpartition("=")[0].strip() for text in plain), steps, strict=True))
@@ -186,8 +206,7 @@ def _shape(flag: str, text: str) -> Shape:
 def _dtype(flag: str, text: str) -> str:
     dtype = _ALIASES.get(text, text)
     if dtype not in DTYPES:
-        near = difflib.get_close_matches(text, [*DTYPES, *_ALIASES], 1)
-        hint = f"Did you mean {near[0]}?" if near else f"Use one of {', '.join(DTYPES)}."
+        hint = did_you_mean(text, [*DTYPES, *_ALIASES], f"Use one of {', '.join(DTYPES)}.")
         raise InputError(f"--input {flag!r}: there is no type {text!r}", hint)
     return dtype
 

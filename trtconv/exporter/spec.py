@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 import torch
 
 from trtconv.core.errors import InputError
+from trtconv.core.suggest import did_you_mean
 from trtconv.exporter.libraries import load_ultralytics, maker_of
 from trtconv.exporter.request import parse_argument
 from trtconv.exporter.source_line import blame_exception, first_line, is_users
@@ -108,7 +109,7 @@ def _attribute(owner: types.ModuleType, target: str, attribute: str) -> Any:
         if not hasattr(value, part):
             own = [n for n, v in vars(owner).items() if callable(v) and not n.startswith("_")]
             mine = [n for n in own if getattr(getattr(owner, n), "__module__", None) == owner.__name__] or own
-            raise InputError(f"{target} has no {attribute!r}", f"It has: {', '.join(mine[:20]) or 'nothing callable'}.")
+            raise InputError(f"{target} has no {attribute!r}", did_you_mean(attribute, mine))
         value = getattr(value, part)
     return value
 

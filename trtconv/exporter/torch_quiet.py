@@ -29,8 +29,7 @@ def require_torch() -> None:
         if importlib.util.find_spec(package) is None:
             raise EnvironmentMissing(
                 f"{package} is not installed; {use} needs it",
-                "Install it: pip install 'trtconv[export]' (or pip install torch onnxscript). "
-                "build and check do not need it.",
+                "Install it: pip install torch onnxscript. build and check do not need it.",
             )
     try:
         import torch  # noqa: F401

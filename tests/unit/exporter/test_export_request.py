@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from support.paths import ROOT
+from trtconv.cli.commands.export import command
 from trtconv.core.dims import Range
 from trtconv.core.documents.export import Blame, Proof, ProofRun, SizeRule
 from trtconv.core.errors import InputError
@@ -40,6 +44,8 @@ def test_bad_input(text: str) -> None:
         ("x=batch,3,h=16:32:64,w=16:64", "x", (1, 3, 32, 64), ("batch", None, "h", "w"), {"h": Range(16, 32, 64)}),
         ("batch=1:2:4,3,h=8:16:32:/8", "", (2, 3, 16), ("batch", None, "h"), {"h": SteppedRange(8, 16, 32, 8)}),
         ("t=batch,tokens=4:8:int64", "t", (1, 8), ("batch", "tokens"), {"tokens": Range(4, 8, 8)}),
+        ("x=batch=1:2:4,3,h=8:16:32:/8", "x", (2, 3, 16), ("batch", None, "h"), {"batch": Range(1, 2, 4)}),
+        ("t=tokens=4:8:16:int64", "t", (8,), ("tokens",), {"tokens": Range(4, 8, 16)}),
     ],
 )
 def test_one_flag_for_an_input(text: str, name: str, shape: tuple, axes: object, bounds: dict) -> None:
@@ -47,6 +53,18 @@ def test_one_flag_for_an_input(text: str, name: str, shape: tuple, axes: object,
     assert (found.name, found.shape, found.axes) == (name, shape, axes)
     assert found.dtype == ("int64" if "int64" in text else "float32")
     assert {key: found.bounds[key] for key in bounds} == bounds
+
+
+def test_every_input_that_help_and_docs_show_can_be_read() -> None:
+    shown = [
+        command.epilog or "",
+        *(page.read_text("utf-8") for page in ((ROOT / "README.md"), *(ROOT / "docs").glob("*.md"))),
+    ]
+    calls = [call for text in shown for call in re.findall(r"trtconv export (?:[^\n`\\]|\\\n)*", text)]
+    texts = [text for call in calls for text in re.findall(r"--input '?([^\s'|]+)", call) if text != "NAME=SHAPE"]
+    assert len(texts) > 8
+    for text in texts:
+        parse_inputs([text])
 
 
 def test_a_static_axis_after_one_with_bounds() -> None:
@@ -59,7 +77,9 @@ def test_bounds_that_stand_with_another_input() -> None:
     assert (mask.shape, mask.dtype, ids.shape, ids.dtype) == ((1, 6), "float32", (1, 6), "int64")
 
 
-@pytest.mark.parametrize("texts", [["x=batch,,3"], ["x=_,3"], ["1x3", "y=1x3"], ["x=batch,h=3:2"], ["x=a,b=8:16:/0"]])
+@pytest.mark.parametrize(
+    "texts", [["x=batch,,3"], ["x=_,3"], ["1x3", "y=1x3"], ["x=batch,h=3:2"], ["x=a,b=8:16:/0"], ["b=1:2,3:/8"]]
+)
 def test_a_flag_that_is_no_input(texts: list[str]) -> None:
     with pytest.raises(InputError):
         parse_inputs(texts)

@@ -63,6 +63,36 @@ class Text(click.types.StringParamType):
         return values(ctx, param.name or "", incomplete)
 
 
+class NotAChoice(click.BadParameter):
+    """A word that is not one of those that a parameter takes.
+
+    Args:
+        message: What is wrong.
+        hint: What may have been meant.
+    """
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class Choice(click.Choice):  # type: ignore[type-arg, unused-ignore]  # generic since click 8.2
+    """A choice of words that suggests the nearest one."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Returns the word; raises NotAChoice for another one."""
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter as error:
+            from trtconv.core.suggest import TYPES, did_you_mean
+
+            words = list(map(str, self.choices))
+            hint = did_you_mean(str(value), words, f"Use one of {', '.join(words)}.", synonyms=TYPES)
+            refusal = NotAChoice(error.message, hint)
+            refusal.param, refusal.ctx = param, ctx
+            raise refusal from error
+
+
 class EmptyText(click.UsageError):
     """An argument is there and says nothing.
 

@@ -6,7 +6,7 @@ import re
 
 import click
 
-from trtconv.cli.process.outcome import EmptyText
+from trtconv.cli.process.outcome import EmptyText, NotAChoice
 
 FLAGS = {
     "--onnx": "The model stands by itself: trtconv build MODEL.onnx",
@@ -67,6 +67,15 @@ _MODELS = (".onnx", ".onnx.gz")
 _EXTRA = re.compile(r"Got unexpected extra arguments? \((.*)\)")
 
 
+_BOUNDS = re.compile(r"\d+(:\d+){0,2}")
+
+
+def _unbound(error: click.UsageError) -> str:
+    """Returns a name that was given to --dim without its bounds; empty where there is none."""
+    given = error.ctx.params.get("dim") if error.ctx is not None else None
+    return next((str(text) for text in given or () if isinstance(text, str) and text.isidentifier()), "")
+
+
 def command_hint(name: str) -> str:
     """Returns what to write instead of a command that there is none of; empty where nothing comes to mind."""
     if name.lower().endswith(_MODELS):
@@ -79,14 +88,16 @@ def usage_failure(error: click.UsageError) -> tuple[str, str]:
     command = error.ctx.command if error.ctx is not None else None
     path = error.ctx.command_path if error.ctx is not None else "trtconv"
     message = " ".join(error.format_message().split())
-    if isinstance(error, EmptyText):
+    if isinstance(error, (EmptyText, NotAChoice)):
         return message, error.hint
     if isinstance(error, click.NoSuchOption) and error.option_name in FLAGS:
         return f"There is no option {error.option_name}.", f"{FLAGS[error.option_name]}. '{path} --help' lists all."
     extra = _EXTRA.match(message)
     if extra and command is not None and command.name == "build":
         words = extra[1].split() or ["''"]
-        if words[0].lower().endswith(_MODELS):
+        if _BOUNDS.fullmatch(words[0]) and (name := _unbound(error)):
+            hint = f"Join the two by an equals sign: --dim {name}={words[0]}"
+        elif words[0].lower().endswith(_MODELS):
             hint = "For several models: list them in trtconv.toml (docs/config.md), or call trtconv build for each."
         else:
             hint = f"The engine's path goes behind -o: -o {words[0]}"

@@ -16,6 +16,7 @@ from trtconv.core.errors import InputError
 from trtconv.core.files import read_plain
 from trtconv.core.frozen import frozen
 from trtconv.core.requests.common import NODE_PRECISIONS, PRECISIONS
+from trtconv.core.suggest import did_you_mean
 from trtconv.core.target import FAMILIES
 
 
@@ -81,7 +82,7 @@ class SavedReport:
         """
         dims = (self.document.get("lattice") or {}).get("dims", {})
         if name not in dims:
-            raise InputError(f"{self.path} tells of no dimension {name!r}", f"It has: {', '.join(dims) or 'none'}.")
+            raise InputError(f"{self.path} tells of no dimension {name!r}", did_you_mean(name, dims))
         valid = dims[name]["valid"]
         low, high = dims[name]["min"], dims[name]["max"]
         # A dimension that is computed from others has no bounds of its own in the profiles.
@@ -96,7 +97,7 @@ class SavedReport:
     def _check_input(self, name: str, shape: Sequence[int]) -> None:
         known = self.profiles[0].inputs if self.profiles else {}
         if name not in known:
-            raise InputError(f"the engine has no input {name!r}", f"It has: {', '.join(known) or 'none'}.")
+            raise InputError(f"the engine has no input {name!r}", did_you_mean(name, known))
         if len(shape) != len(known[name].min):
             raise InputError(
                 f"input {name} has {len(known[name].min)} dimensions, {times(shape)} has {len(shape)}",

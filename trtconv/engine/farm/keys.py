@@ -57,7 +57,7 @@ def _algorithms() -> Any:
         from cryptography.hazmat.primitives.asymmetric import ec, ed25519  # noqa: F401
     except ImportError as error:
         raise EnvironmentMissing(
-            f"keys take the package cryptography: {error}", "Install it: pip install 'trtconv[farm]'."
+            f"keys take the package cryptography: {error}", "Install it: pip install cryptography."
         ) from error
     return asymmetric
 

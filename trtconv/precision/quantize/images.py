@@ -105,7 +105,7 @@ def read_image(path: Path, preprocessing: Preprocessing, number: int) -> NDArray
     except ImportError as error:
         raise EnvironmentMissing(
             f"{path} is an image, and Pillow, which reads images, is not installed",
-            "pip install 'trtconv[images]', or give .npz files.",
+            "pip install pillow, or give .npz files.",
         ) from error
     try:
         with Image.open(path) as opened:
