@@ -21,7 +21,7 @@ D = "--dim batch=1 --dim height=64:256:512 --dim width=64:256:512"
 PYTORCH = "is a PyTorch file, not an ONNX model", "trtconv export"
 TF = "is a TensorFlow SavedModel", "tf2onnx"
 ENGINE = "is a TensorRT engine, not an ONNX model", "the .onnx file that it was built from"
-DIMS = "hint: It has: batch (image:0), height (image:2), width (image:3)."
+DIMS = "It has: batch (image:0), height (image:2), width (image:3)."
 
 MISTAKES: list[tuple[str, int, tuple[str, ...]]] = [
     ("build unett.onnx", 2, ("unett.onnx: no such file; did you mean myunet.onnx?",)),
