@@ -81,8 +81,8 @@ class Target:
         match = re.fullmatch(rf"({'|'.join(FAMILIES)})(?:-(\d+(?:\.\d+)*))?(?:@(.*\w.*))?", text)
         if match is None:
             hint = "Use auto, rtx, tensorrt or a version: tensorrt-8.6; and a GPU behind it: tensorrt-10@rtx-4090."
-            version = re.fullmatch(r"(?:trt|tensorrt)[-_ ]?v?(\d+(?:\.\d+)*)", text, re.IGNORECASE)
-            near = f"Did you mean tensorrt-{version[1]}?" if version else did_you_mean(text, ["auto", *FAMILIES], " ")
+            other = re.fullmatch(r"(?:trt|tensorrt)[-_ ]?v?(\d+(?:\.\d+)*)", text, re.IGNORECASE)
+            near = f"Did you mean tensorrt-{other[1]}?" if other else did_you_mean(text, ["auto", *FAMILIES], " ")
             raise InputError(f"--target {text!r} is unknown", f"{near} {hint}".strip())
         version = tuple(int(part) for part in match[2].split(".")) if match[2] else None
         return cls(match[1], version, gpu_label(match[3]) if match[3] else None)
