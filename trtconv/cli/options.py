@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 import click
 from click.core import ParameterSource
 
-from trtconv.cli.process.outcome import Choice, Outcome
+from trtconv.cli.process.outcome import Outcome, Word
 from trtconv.core.errors import InputError
 from trtconv.core.options import Flag, Option, flags, of_flags, options
 
@@ -124,7 +124,7 @@ def _option(flag: Flag) -> Callable[[Decorated], Decorated]:
 
 def _type(flag: Flag) -> Any:
     if isinstance(flag.takes, tuple):
-        return Choice(flag.takes)
+        return Word(flag.takes)
     if flag.takes is int:
         return click.IntRange(flag.least, flag.most)
     if flag.takes is float:
@@ -198,7 +198,7 @@ def format_option(*formats: str) -> Callable[[Decorated], Decorated]:
     return click.option(
         "--format",
         "output_format",
-        type=Choice(formats),
+        type=Word(formats),
         default=formats[0],
         show_default=True,
         help="What stdout gets. Progress and diagnostics go to stderr.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from trtconv.cli import options
-from trtconv.cli.process.outcome import Choice, Command, Outcome
+from trtconv.cli.process.outcome import Command, Outcome, Word
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -24,7 +24,7 @@ Examples:
     trtconv completion fish > ~/.config/fish/completions/trtconv.fish
 """,
 )
-@click.argument("shell", type=Choice(SHELLS))
+@click.argument("shell", type=Word(SHELLS))
 @options.quiet_anyway
 def command(shell: str) -> Outcome:
     """Print what completes trtconv's words in a shell.

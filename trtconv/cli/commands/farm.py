@@ -9,7 +9,7 @@ import click
 
 from trtconv.cli import options
 from trtconv.cli.commands.farming import with_keys
-from trtconv.cli.process.outcome import Choice, Command, Outcome
+from trtconv.cli.process.outcome import Command, Outcome, Word
 from trtconv.core.requests.farm import FarmAccess
 from trtconv.core.text import clean
 
@@ -31,7 +31,7 @@ Examples:
 Exit status: 0 done; 2 a bad address or folder, or no keys; 4 the packages of a farm are missing; 130 interrupted.
 """,
 )
-@click.argument("what", metavar="keys|signing-keys|scheduler", type=Choice(["keys", "signing-keys", "scheduler"]))
+@click.argument("what", metavar="keys|signing-keys|scheduler", type=Word(["keys", "signing-keys", "scheduler"]))
 @click.argument("place", metavar="DIR|ADDRESS")
 @options.asking(FarmAccess)
 @options.quiet_option

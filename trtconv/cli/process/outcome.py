@@ -76,7 +76,7 @@ class NotAChoice(click.BadParameter):
         self.hint = hint
 
 
-class Choice(click.Choice):  # type: ignore[type-arg, unused-ignore]  # generic since click 8.2
+class Word(click.Choice):  # type: ignore[type-arg, unused-ignore]  # generic since click 8.2
     """A choice of words that suggests the nearest one."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
