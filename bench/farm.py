@@ -37,8 +37,8 @@ CANNED = """
 from trtconv.engine.farm.running import JobRunner
 real, known = JobRunner.run, []
 def run(self, job, fetch, unwanted=None):
-    for sha in job.files:
-        fetch(sha)
+    for sha, size in job.files.items():
+        fetch(sha, size)
     known[:] = known or [real(self, job, fetch, unwanted)]
     document, engine = known[0]
     return {**document, "job": job.name}, engine

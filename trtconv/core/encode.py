@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
+import json
+import math
 import typing
 from collections.abc import Mapping
 from typing import Any, ClassVar, TypeVar
@@ -61,6 +63,26 @@ def plain(value: Any) -> Any:
     if isinstance(value, enum.Enum):
         return value.value
     return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+
+
+def parsed(text: str | bytes) -> Any:
+    """Reads JSON, which knows neither NaN nor numbers beyond all bounds, though Python does.
+
+    Raises:
+        ValueError, RecursionError: It is none.
+    """
+    return json.loads(text, parse_constant=_refuse, parse_float=_finite)
+
+
+def _refuse(name: str) -> None:
+    raise ValueError(f"{name} is not a number")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text[:40]} is not a number")
+    return number
 
 
 def decoded(kind: type[T], data: Any) -> T:

@@ -56,7 +56,7 @@ def command(job: str, out: str, gpu: str | None, output_format: str) -> Outcome:
     if made.name != path.stem:
         raise InputError(f"{job} was changed: what it says has the name {made.name}", "Plan again.")
     store = Store(Path(out))
-    before = store.finished(made.name, made.then)
+    before = store.kept(made.name, made.then)
     if before is not None:
         said = clean(f"{out} has the result of {made.name}")
         return Outcome(render({**before, "exit_code": 0}) if output_format == "json" else said)

@@ -133,6 +133,10 @@ class BuildReport(
         document = Document.to_json(self)
         return {**document, CHECKSUM: checksum(document)}
 
+    def of_build(self, seconds: Mapping[str, float], exit_code: int) -> BuildReport:
+        """Returns the report of an engine that was kept as that of the build that made it."""
+        return dataclasses.replace(self, seconds=dict(seconds), exit_code=exit_code, up_to_date=False)
+
     def kept(self, old: Mapping[str, Any]) -> BuildReport:
         """Returns this report with the results of an earlier one, whose engine is kept.
 

@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from trtconv.core.encode import parsed
 from trtconv.core.errors import InputError
 
 CHECKSUM = "body_sha256"
@@ -79,7 +80,7 @@ def read_report(data: bytes) -> dict[str, Any]:
         InputError: It is no JSON, has another form, or was changed.
     """
     try:
-        return checked_report(json.loads(data))
+        return checked_report(parsed(data))
     except (ValueError, RecursionError) as error:
         raise InputError(f"it is no JSON: {type(error).__name__}: {str(error)[:200]}", _HINT) from error
 

@@ -15,6 +15,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any
 
 from trtconv.core.documents.build import BuildReport
+from trtconv.core.encode import parsed
 from trtconv.core.errors import EnvironmentMissing, InputError, TrtconvError
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.requests.farm import FarmRequest
@@ -209,17 +210,19 @@ class Farm:
             return waiting.failed(outcome, "Build it again; where it happens again, build it by itself.")
         document, engine = outcome
         try:
-            result = waiting.take(document, lambda sha: engine or self._out_of_store(sha), _worker(document))
+            result = waiting.take(
+                document, lambda sha, size: engine or self._out_of_store(sha, size), _worker(document)
+            )
             if self._store is not None and engine and isinstance(result, BuildReport):
                 keep(self._store, document, engine)
             return result
         except TrtconvError as error:
             return dataclasses.replace(failed_run(waiting.request, error), worker=_worker(document))
 
-    def _out_of_store(self, sha: str) -> memoryview:
+    def _out_of_store(self, sha: str, size: int) -> memoryview:
         if self._store is None:
             raise InputError("the engine did not come back", "Build it again.")
-        return memoryview(self._store.get(sha))
+        return memoryview(self._store.get(sha, size))
 
     def _give_up(self, machines: Sequence[Machine]) -> Generator[tuple[int, Result], None, None]:
         """Fails the jobs that nobody is left for, who would wait for ever."""
@@ -243,7 +246,7 @@ def _outcome(answer: Answer, engine: bytes) -> Outcome:
     if isinstance(answer, Failed):
         return f"nothing came back from the farm: {clean(answer.why)}"
     try:
-        return json.loads(answer.result), memoryview(engine)
+        return parsed(answer.result), memoryview(engine)
     except (ValueError, RecursionError) as error:
         return f"nothing came back from the farm: the result is no JSON: {type(error).__name__}"
 

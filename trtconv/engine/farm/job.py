@@ -159,12 +159,12 @@ class BuildJob:
         made = BuildRequest(Path(self.model_name), engine, **of_settings(BuildRequest, self.build), **others)
         return dataclasses.replace(made, target=made.target and dataclasses.replace(made.target, gpu=None))
 
-    def unpack(self, folder: Path, fetch: Callable[[str], bytes]) -> None:
+    def unpack(self, folder: Path, fetch: Callable[[str, int], bytes]) -> None:
         """Writes the model and its data into a folder.
 
         Args:
             folder: An empty one.
-            fetch: Returns the file with a SHA-256.
+            fetch: Returns the file with a SHA-256 and a size in bytes.
 
         Raises:
             InputError: A file is not what the job names.
@@ -172,7 +172,7 @@ class BuildJob:
         for name, file in {**self.data, self.model_name: self.model}.items():
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(intact(fetch(file["sha256"]), file["sha256"], "the job"))
+            path.write_bytes(intact(fetch(file["sha256"], file["bytes"]), file["sha256"], "the job"))
 
 
 def contents(job: BuildJob, model: OnnxModel) -> dict[str, Path]:

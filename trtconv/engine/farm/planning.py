@@ -14,9 +14,10 @@ from trtconv.core.frozen import frozen
 from trtconv.core.gpus import gpu_labels
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.requests.idle import refuse_conflicts
+from trtconv.engine.farm.acceptance import as_told
 from trtconv.engine.farm.job import BuildJob
 from trtconv.engine.farm.machines import Choice, Machine, choose
-from trtconv.engine.farm.results import Waiting, as_told, beside
+from trtconv.engine.farm.results import Waiting, beside
 from trtconv.graph.model import OnnxModel
 from trtconv.pipeline.outputs import asked_profiles, check_outputs, of_its_gpu, protect_data, up_to_date
 

@@ -39,13 +39,13 @@ class JobRunner:
         self._process = Process("trtconv.engine.farm.running:build")
 
     def run(
-        self, job: BuildJob, fetch: Callable[[str], bytes], unwanted: Callable[[], bool] | None = None
+        self, job: BuildJob, fetch: Callable[[str, int], bytes], unwanted: Callable[[], bool] | None = None
     ) -> tuple[dict[str, Any], bytes]:
         """Does a job.
 
         Args:
             job: What to do.
-            fetch: Returns the job's file with a SHA-256.
+            fetch: Returns the job's file with a SHA-256 and a size in bytes.
             unwanted: Whether nobody waits for it any more; the job is then ended.
 
         Returns:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+from trtconv.core.encode import parsed
 from trtconv.core.errors import InputError
-from trtconv.core.files import atomic_stream, atomic_write, open_plain, read_plain, sha256_of
+from trtconv.core.files import atomic_stream, atomic_write, open_plain, sha256_of
 
 Bytes = TypeVar("Bytes", bound="bytes | memoryview")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _RESULT = ".result.json"
+_MOST_RESULT = 64 << 20
+"""Bytes of a result, without the engine."""
 
 
 class Store:
@@ -57,13 +61,23 @@ class Store:
         except OSError as error:
             raise InputError(f"{path} cannot be read: {error.strerror or error}", "Check the file.") from error
 
-    def get(self, sha: str) -> bytes:
+    def get(self, sha: str, size: int) -> bytes:
         """Returns the content of the file with a SHA-256.
+
+        Args:
+            sha: The SHA-256.
+            size: Its bytes; a file of another size is not even read.
 
         Raises:
             InputError: There is none, or it was changed.
         """
-        return intact(self._read(self._path(sha)), sha, str(self.root))
+        path = self._path(sha)
+        try:
+            with open_plain(path) as file:
+                data = b"" if os.fstat(file.fileno()).st_size != size else file.read(size)
+        except OSError as error:
+            raise InputError(f"{path} cannot be read: {error.strerror or error}", "Copy the whole folder.") from error
+        return intact(data, sha, str(self.root))
 
     def has(self, sha: str) -> bool:
         """Whether there is a file with a SHA-256; one that was changed meanwhile is not."""
@@ -83,7 +97,10 @@ class Store:
     def result(self, name: str) -> Any:
         """Returns the result of a job as JSON; None where there is none that can be read."""
         try:
-            return json.loads(read_plain(self.root / f"{_checked(name)}{_RESULT}"))
+            with open_plain(self.root / f"{_checked(name)}{_RESULT}") as file:
+                if os.fstat(file.fileno()).st_size > _MOST_RESULT:
+                    return None
+                return parsed(file.read(_MOST_RESULT))
         except (OSError, ValueError, RecursionError):
             return None
 
@@ -94,6 +111,15 @@ class Store:
             return None
         done = found.get("then") or {}
         return found if isinstance(done, dict) and done.keys() >= set(then) else None
+
+    def kept(self, name: str, then: Iterable[str]) -> dict[str, Any] | None:
+        """Returns what `finished` does, where its engine is there too, and is not another one."""
+        found = self.finished(name, then)
+        try:
+            engine = None if found is None else found["report"]["engine"]
+            return found if engine is None or self.has(engine["sha256"]) else None
+        except (LookupError, TypeError, InputError):
+            return None
 
     def results(self) -> Iterator[str]:
         """Yields the names of all jobs that have a result."""
@@ -106,12 +132,6 @@ class Store:
     def _write(self, path: Path, document: dict[str, Any]) -> Path:
         atomic_write(path, (json.dumps(document, indent=2) + "\n").encode())
         return path
-
-    def _read(self, path: Path) -> bytes:
-        try:
-            return read_plain(path)
-        except OSError as error:
-            raise InputError(f"{path} cannot be read: {error.strerror or error}", "Copy the whole folder.") from error
 
 
 def intact(data: Bytes, sha: str, origin: str) -> Bytes:

@@ -52,12 +52,12 @@ class Workbench(NamedTuple):
         """
         files = dict(zip(order.submit.files, order.files, strict=True))
 
-        def fetch(sha: str) -> bytes:
+        def fetch(sha: str, size: int) -> bytes:
             if sha in files:
                 return files[sha]
             if self.store is None:
                 raise EnvironmentMissing("the worker has no store", "Start it with --store, on a folder that both see.")
-            return self.store.get(sha)
+            return self.store.get(sha, size)
 
         document, engine = self.runner.run(BuildJob.read(order.submit.job), fetch, order.dropped.is_set)
         document = {**document, "worker": self.name}

@@ -86,8 +86,8 @@ def requests_in(folder: Path, number: int) -> list[BuildRequest]:
 def written_by(monkeypatch: pytest.MonkeyPatch, write: Callable[[Waiting], None]) -> None:
     """Has `write` stand for the writing of an engine."""
 
-    def take(self: Waiting, document: Any, fetch: Callable[[str], memoryview], worker: str | None) -> FailedRun:
-        assert (document["build"]["targets"], bytes(fetch(""))) == (["rtx"], b"engine")
+    def take(self: Waiting, document: Any, fetch: Callable[[str, int], memoryview], worker: str | None) -> FailedRun:
+        assert (document["build"]["targets"], bytes(fetch("", 6))) == (["rtx"], b"engine")
         write(self)
         return self.failed(f"written: {self.request.model.stem}")
 

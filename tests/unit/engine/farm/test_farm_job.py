@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -67,10 +68,10 @@ def test_files_are_unpacked_and_checked(model: Path, tmp_path: Path) -> None:
     job = job_of(model)
     found = contents(job, OnnxModel.load(model))
     folder = tmp_path / "in"
-    job.unpack(folder, lambda sha: found[sha].read_bytes())
+    job.unpack(folder, lambda sha, size: found[sha].read_bytes())
     assert OnnxModel.load(folder / "model.onnx", hashed=True).digest() == OnnxModel.load(model, hashed=True).digest()
     with pytest.raises(InputError, match="SHA-256"):
-        job.unpack(tmp_path / "again", lambda sha: found[sha].read_bytes() + b"more")
+        job.unpack(tmp_path / "again", lambda sha, size: found[sha].read_bytes() + b"more")
 
 
 @pytest.mark.parametrize(
@@ -118,7 +119,7 @@ def test_a_result_without_all_its_parts_is_none(model: Path, missing: str) -> No
     result = {"schema": 1, "job": waiting.job.name, "report": None, "error": None, "then": {}, "log": "", "worker": "w"}
     del result[missing]
     with pytest.raises(InputError, match="is not its result"):
-        waiting.take(result, lambda sha: b"", None)
+        waiting.take(result, lambda sha, size: b"", None)
 
 
 @pytest.mark.parametrize(
@@ -134,25 +135,38 @@ def test_an_error_without_its_parts_is_no_result(model: Path) -> None:
     waiting = Waiting(BuildRequest(model), job_of(model), OnnxModel.load(model))
     result = {"schema": 1, "job": waiting.job.name, "report": None, "error": {"type": "x"}, "then": {}, "log": ""}
     with pytest.raises(InputError, match="is no result"):
-        waiting.take(result, lambda sha: b"", None)
+        waiting.take(result, lambda sha, size: b"", None)
 
 
 def test_a_store_holds_files_to_their_hash(tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
     sha = store.put(b"engine")
-    assert (store.get(sha), store.has(sha)) == (b"engine", True)
+    assert (store.get(sha, 6), store.has(sha)) == (b"engine", True)
     (path,) = (tmp_path / "store" / "sha256").rglob(sha)
-    path.write_bytes(b"others")
+    source = tmp_path / "source"
+    source.write_bytes(b"engine")
+    for poison, heal in itertools.product((b"others", b"", b"engine and more"), (store.put, None)):
+        path.write_bytes(poison)
+        assert not store.has(sha)
+        with pytest.raises(InputError, match=sha):
+            store.get(sha, 6)
+        # Whoever brings the right content heals it.
+        store.put(b"engine") if heal else store.put_file(sha, source)
+        assert store.get(sha, 6) == b"engine"
     with pytest.raises(InputError, match=sha):
-        store.get(sha)
-    assert store.put(b"engine") == sha
+        store.get(sha, 5)
+    path.unlink()
+    source.write_bytes(b"changed")
+    with pytest.raises(InputError, match="changed while"):
+        store.put_file(sha, source)
+    assert not list(path.parent.iterdir())
 
 
 def test_a_store_leaves_its_folder_for_nobody(tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
     for name in ("../../etc/passwd", "", "0" * 63, "0" * 64 + "\n"):
         with pytest.raises(InputError):
-            store.get(name)
+            store.get(name, 1)
         with pytest.raises(InputError):
             store.put_result(name, {})
     assert store.result("0" * 64) is None
