@@ -26,7 +26,7 @@ from trtconv.core.errors import EngineFailed, InputError
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.stages import Limit, Stage
 from trtconv.engine.farm.job import BuildJob
-from trtconv.engine.rebuilding import as_built
+from trtconv.engine.rebuilding import Recipe, as_built
 from trtconv.graph.model import OnnxModel
 from trtconv.runtimes import onnxruntime, tensorrt
 
@@ -197,9 +197,8 @@ def test_what_is_cast_is_what_was_measured(
     assert (report["cast"]["nodes"], report["cast"]["kept_for_values"]) == (4, [])
     assert 0 < report["mix"]["error"] < 0.05
     assert 0 < report["cast"]["verified"]["max_relative_error"] < 0.1
-    model, _ = as_built(
-        OnnxModel.load(path), report["plan"], load_report(path.with_suffix(".engine.json")), emulated=True
-    )
+    recipe = Recipe.of(load_report(path.with_suffix(".engine.json")))
+    model, _ = as_built(OnnxModel.load(path), recipe, emulated=True)
     fed = {"x": np.load(data)["x"]}
     (exact,), (cast,) = (onnxruntime.session(each).run(None, fed) for each in (OnnxModel.load(path), model))
     error = float(np.sqrt(np.mean((cast - exact) ** 2) / np.mean(exact**2)))

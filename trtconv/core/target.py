@@ -74,6 +74,11 @@ class Target:
         return self.family == "tensorrt"
 
     @classmethod
+    def of(cls, family: str, version: str) -> Target:
+        """Returns what a TensorRT is: its family and (major, minor) of its full version, "1.7.1.116"."""
+        return cls(family, tuple(int(part) for part in version.split(".")[:2] if part.isdigit()))
+
+    @classmethod
     def parse(cls, text: str) -> Target | None:
         """Reads a `--target`: "auto" (None), "rtx", "tensorrt", "tensorrt-8.6", "rtx-1.7", "tensorrt-10@rtx-4090"."""
         if text == "auto":

@@ -25,10 +25,10 @@ from trtconv.core.stopwatch import Stopwatch, ToldProgress
 from trtconv.core.target import Target
 from trtconv.engine.cases import Case, make_feeds, values_at
 from trtconv.engine.opening import read_engine
-from trtconv.engine.rebuilding import as_built, rewritten_as_built, types_of
+from trtconv.engine.rebuilding import Recipe, as_built, rewritten_as_built
 from trtconv.engine.runs import CannotRun, OnnxRuns
 from trtconv.graph.model import OnnxModel
-from trtconv.precision.apply import name_nodes
+from trtconv.pipeline.preparation import handed_over
 from trtconv.runtimes.compare import Difference, Tolerance, compare
 from trtconv.runtimes.inputs import Feeds, read_inputs
 from trtconv.runtimes.tensorrt import ParsedNetwork, Runtime, load
@@ -59,11 +59,10 @@ def serve(asked: tuple[VerifyRequest, dict[str, Any]], tell: Tell) -> dict[str, 
         feeds = make_feeds(model, case, request.generator)
     with clock.stage(Stage.BISECT):
         expected = _reference(model, feeds)
-        plan = {} if report is None else report.document.get("plan") or {}
         if known["ran"] == "engine":
-            runs = _engine(model, plan, report, feeds)
+            runs = _engine(model, report, feeds)
         else:
-            runs = _rewritten(*as_built(model, plan, report, emulated=True), feeds)
+            runs = _rewritten(*as_built(model, Recipe.of(report), emulated=True), feeds)
         search = Search(model, expected, runs, Tolerance(**known["tolerance"]))
         return search.result()
 
@@ -136,26 +135,21 @@ def _rewritten(model: OnnxModel, lowered: Mapping[str, str], feeds: Feeds) -> tu
     return _by_old_names(model, lowered, run)
 
 
-def _engine(
-    model: OnnxModel, plan: Mapping[str, Any], report: SavedReport | None, feeds: Feeds
-) -> tuple[set[str], Outputs]:
+def _engine(model: OnnxModel, report: SavedReport | None, feeds: Feeds) -> tuple[set[str], Outputs]:
     """Returns the tensors of the model as it is built, and what builds and runs it at one size."""
     family = None if report is None else Target(str(report.document["runtime"]["family"]))
     runtime = load(family)
     by_flags = runtime.info.capabilities.builder_precision_flags
-    rewritten = (rewritten_as_built(model, plan, report), {}) if by_flags else as_built(model, plan, report)
-    built, lowered = rewritten
-    precision, nodes = types_of(plan, report)
-    if by_flags:
-        name_nodes(built, nodes)
+    recipe = Recipe.of(report)
+    built, lowered = (rewritten_as_built(model, recipe), {}) if by_flags else as_built(model, recipe)
     shapes = {name: InputRange(values.shape, values.shape, values.shape) for name, values in feeds.items()}
     values = {} if report is None else _fixed_values(report, feeds)
     asked = BuildPlan(
         target=runtime.info.target,
         profiles=(ShapeProfile(shapes, {}, values),),
-        precision=precision if by_flags else "as-is",
-        node_precisions=nodes if by_flags else {},
-        options=_options(plan),
+        precision=recipe.types.precision if by_flags else "as-is",
+        node_precisions=recipe.types.nodes if by_flags else {},
+        options=_options({} if report is None else report.document.get("plan") or {}),
     )
     engines: list[Any] = []
 
@@ -188,7 +182,7 @@ def _fixed_values(report: SavedReport, feeds: Feeds) -> dict[str, InputRange]:
 
 
 def _parsed(runtime: Runtime, model: OnnxModel) -> ParsedNetwork:
-    parsed = runtime.parse(model.serialize(), model.path)
+    parsed = runtime.parse(handed_over(model), model.path)
     if isinstance(parsed, tuple):
         raise EngineFailed(f"TensorRT's parser refuses the model with its tensors as outputs: {parsed[0].message}")
     return parsed

@@ -1,79 +1,90 @@
-"""The model as `trtconv build` hands it to TensorRT, made again from the plan in a report."""
+"""The model as `trtconv build` hands it to TensorRT, made again from the report of the build."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
+from trtconv.core.dims import ShapeProfile
+from trtconv.core.documents.build import BuildPlan
 from trtconv.core.documents.saved import SavedReport
+from trtconv.core.frozen import frozen
 from trtconv.core.target import Target
 from trtconv.graph.model import OnnxModel
-from trtconv.passes import chosen, passes_for, run_passes
-from trtconv.precision.apply import recast
+from trtconv.passes import chosen
+from trtconv.pipeline.preparation import Preparation, passes_of
+from trtconv.precision import Types
 
 
-def rewritten_as_built(model: OnnxModel, plan: Mapping[str, Any], report: SavedReport | None = None) -> OnnxModel:
-    """Returns a model rewritten as a build did, in the precision that it has.
-
-    Args:
-        model: The original; left as it is.
-        plan: The plan of a report's JSON; empty for what `build` does without flags.
-        report: Of the build, which may have chosen forms; None where there is none.
-    """
-    rewritten = OnnxModel.load(model.path)
-    precision = str(plan.get("precision", "as-is"))
-    # TensorRT's layers are told apart by these names.
-    rewritten.name_nodes("ConvTranspose")
-    if plan.get("rewrite", True):
-        choose = chosen({} if report is None else report.forms)
-        kept = plan.get("node_precisions") or {}
-        passes = passes_for(precision, requantize=bool(plan.get("requantize")), choose=choose, kept=kept)
-        run_passes(rewritten, passes, _target(plan))
-    return rewritten
-
-
-def types_of(plan: Mapping[str, Any], report: SavedReport | None) -> tuple[str, Mapping[str, str]]:
-    """Returns the precision of a build and those of single nodes: the mix that was found, where one was looked for."""
-    mix = {} if report is None else report.document.get("mix") or {}
-    found = {**plan, **{key: mix[key] for key in ("precision", "node_precisions") if key in mix}}
-    precision = str(found.get("precision", "as-is"))
-    return precision if precision != "auto" else "as-is", found.get("node_precisions") or {}
-
-
-def changes_numbers(model: OnnxModel, plan: Mapping[str, Any]) -> bool:
-    """Whether a build's passes quantise some of the model's weights or tensors anew.
+@frozen
+class Recipe:
+    """What decides the model that TensorRT's parser was given.
 
     Args:
-        model: The original; left as it is.
-        plan: As for `rewritten_as_built`.
+        plan: What was asked.
+        types: What is computed in which type: as asked, or the mix that was found.
+        forms: The forms that `--tune` chose, by node.
+        profile: The sizes that a cast was measured at; None: it was not.
     """
-    if not plan.get("rewrite", True):
-        return False
-    passes = passes_for(str(plan.get("precision", "as-is")), requantize=bool(plan.get("requantize")))
-    anew = {each.name for each in passes if each.requantizes}
-    return any(edit.pass_name in anew for edit in run_passes(model.copy(), passes, _target(plan)).edits)
+
+    plan: BuildPlan
+    types: Types
+    forms: Mapping[str, str]
+    profile: ShapeProfile | None
+
+    @classmethod
+    def of(cls, report: SavedReport | None) -> Recipe:
+        """Reads the report of a build; None stands for what `build` does without flags."""
+        if report is None:
+            return cls(BuildPlan(Target("rtx"), ()), Types(), {}, None)
+        document = report.document
+        told, mix, runtime = (document.get(key) or {} for key in ("plan", "mix", "runtime"))
+        plan = BuildPlan(
+            Target.of(str(runtime.get("family", "rtx")), str(runtime.get("version", ""))),
+            report.profiles,
+            precision=str(told.get("precision", "as-is")),
+            node_precisions=told.get("node_precisions") or {},
+            rewrite=bool(told.get("rewrite", True)),
+            requantize=bool(told.get("requantize")),
+            cast_interface=bool(told.get("cast_io")),
+        )
+        asked = "as-is" if plan.precision == "auto" else plan.precision
+        types = Types(str(mix.get("precision", asked)), mix.get("node_precisions", plan.node_precisions))
+        # A mix names a type for every node whose values do not fit; samples showed which, and random inputs may not.
+        profile = report.profiles[0] if report.profiles and not mix else None
+        return cls(plan, types, report.forms, profile)
 
 
-def as_built(
-    model: OnnxModel, plan: Mapping[str, Any], report: SavedReport | None, *, emulated: bool = False
-) -> tuple[OnnxModel, Mapping[str, str]]:
-    """Returns a model rewritten as a build did, and cast to its precision, also where the builder's flags did that.
+def rewritten_as_built(model: OnnxModel, recipe: Recipe) -> OnnxModel:
+    """Returns a copy of a model rewritten as a build did, in the precision that it has."""
+    return _rewritten(model, recipe).model
+
+
+def as_built(model: OnnxModel, recipe: Recipe, *, emulated: bool = False) -> tuple[OnnxModel, Mapping[str, str]]:
+    """Returns a copy of a model rewritten and cast as a build did, also where the builder's flags did the latter.
 
     With it come the tensors that go by another name since the cast, by the name that they had.
 
     Args:
-        model: The original; left as it is.
-        plan: The plan of a report's JSON; empty for what `build` does without flags.
-        report: Of the build, whose first profile a cast was measured at; None where there is none.
-        emulated: Compute in float32 and round, so that ONNX Runtime can run it.
+        model: The original.
+        recipe: How it was built.
+        emulated: Compute in float32 and round, so that ONNX Runtime can run it; inputs and outputs keep their types.
     """
-    rewritten = rewritten_as_built(model, plan, report)
-    precision, nodes = types_of(plan, report)
-    # A mix names a type for every node whose values do not fit; samples showed which, and random inputs may not.
-    measured = report is not None and report.profiles and not report.document.get("mix")
-    profile = report.profiles[0] if report is not None and measured else None
-    return rewritten, recast(rewritten, precision, profile, nodes=nodes, emulated=emulated)
+    preparation = _rewritten(model, recipe)
+    interface = recipe.plan.cast_interface and not emulated
+    lowered = preparation.recast(recipe.types, recipe.profile, interface=interface, emulated=emulated)
+    return preparation.model, lowered
 
 
-def _target(plan: Mapping[str, Any]) -> Target:
-    return Target.parse(str(plan.get("target", "rtx"))) or Target("rtx")
+def changes_numbers(model: OnnxModel, recipe: Recipe) -> bool:
+    """Whether a build's passes quantise some of the model's weights or tensors anew."""
+    passes = passes_of(recipe.plan)
+    requantizing = {each.name for each in passes if each.requantizes}
+    done = Preparation(model.copy(), recipe.plan.target).rewrite(passes)
+    return any(edit.pass_name in requantizing for edit in done.edits)
+
+
+def _rewritten(model: OnnxModel, recipe: Recipe) -> Preparation:
+    preparation = Preparation(model.copy(), recipe.plan.target)
+    preparation.rewrite(passes_of(recipe.plan, chosen(recipe.forms)))
+    preparation.choose_types(recipe.plan)
+    return preparation

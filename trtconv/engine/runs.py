@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from trtconv.core.errors import BuildFailed, EnvironmentMissing
 from trtconv.core.target import Target
 from trtconv.graph.model import OnnxModel
+from trtconv.pipeline.preparation import handed_over
 from trtconv.runtimes.inputs import Feeds
 from trtconv.runtimes.onnxruntime import first_line, session
 from trtconv.runtimes.tensorrt import Engine, Execution, load
@@ -73,7 +74,7 @@ class NetworkRuns:
         """Why an output is not among those of the last run."""
         self._model = model
         try:
-            parsed = load(Target(family)).parse(model.serialize(), model.path)
+            parsed = load(Target(family)).parse(handed_over(model), model.path)
         except (EnvironmentMissing, BuildFailed) as error:
             raise CannotRun(error.message) from error
         if isinstance(parsed, tuple):

@@ -22,11 +22,12 @@ from trtconv.engine.cases import Case, cases_of_profiles, make_feeds
 from trtconv.engine.memory import available_bytes, too_large
 from trtconv.engine.opening import EngineFile, engine_of, load_into, read_engine, require_machine, require_model
 from trtconv.engine.profiles import named, narrowed, profile_for
-from trtconv.engine.rebuilding import as_built, changes_numbers, rewritten_as_built, types_of
+from trtconv.engine.rebuilding import Recipe, as_built, changes_numbers
 from trtconv.engine.runs import CannotRun, EngineRuns, NetworkRuns, OnnxRuns, Runs
 from trtconv.engine.self_check import Disagreement, check_profiles, self_check
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.views import quantizes
+from trtconv.pipeline.preparation import Preparation
 from trtconv.pipeline.profiles import settle
 from trtconv.runtimes.compare import TOLERANCES, Tolerance, compare
 from trtconv.runtimes.inputs import Feeds, load_generator, read_inputs
@@ -61,9 +62,9 @@ class Setting:
     tolerance: Tolerance
 
     @property
-    def plan(self) -> Mapping[str, Any]:
-        """The plan that the engine was built with; empty where that is not known."""
-        return {} if self.subject is None else self.subject.plan
+    def recipe(self) -> Recipe:
+        """How the engine was built, or would be without flags."""
+        return Recipe.of(self.report)
 
     @property
     def report(self) -> SavedReport | None:
@@ -175,8 +176,8 @@ def prepare(request: VerifyRequest) -> Setting:
     against = model if request.against is None else _other(model, request.against)
     precision = precision_of(model, subject, on_gpu=engine is not None)
     if quantizes(model):
-        plan = {} if subject is None else subject.plan
-        precision = "requantized" if changes_numbers(model, plan) else precision
+        recipe = Recipe.of(None if subject is None else subject.report)
+        precision = "requantized" if changes_numbers(model, recipe) else precision
         precision = precision if quantizes(against) else "quantized"
     return Setting(model, digest, against, subject, engine, runtime, why_not, precision, _tolerance(request, precision))
 
@@ -203,8 +204,8 @@ def _other(model: OnnxModel, path: Path) -> OnnxModel:
 def precision_of(model: OnnxModel, subject: EngineFile | None, *, on_gpu: bool) -> str:
     """Returns whose tolerances hold: the coarsest of what was asked for and of what is in the model."""
     types = element_types(model)
-    asked, nodes = types_of({}, None) if subject is None else types_of(subject.plan, subject.report)
-    found = {asked, *nodes.values()} & set(TOLERANCES)
+    chosen = Recipe.of(None if subject is None else subject.report).types
+    found = {chosen.precision, *chosen.nodes.values()} & set(TOLERANCES)
     found |= {key for name, key in (("bfloat16", "bf16"), ("float16", "fp16")) if name in types}
     found |= {"int8"} if quantizes(model) else set()
     found |= {"float32" if not on_gpu or subject is None or subject.options.get("tf32") is False else "tf32"}
@@ -224,16 +225,17 @@ def _candidate(setting: Setting) -> tuple[str, Runs]:
     """Returns what runs, in words, and what runs it: the engine, what TensorRT parsed, or the rewritten model."""
     if setting.engine is not None:
         return "engine", EngineRuns(setting.engine)
-    given, _ = as_built(setting.model, setting.plan, setting.report)
+    given, _ = as_built(setting.model, setting.recipe)
     try:
         return "network", NetworkRuns(given, (setting.subject and setting.subject.family) or "rtx")
     except CannotRun as error:
-        as_it_is = rewritten_as_built(setting.model, {"rewrite": False})
-        if setting.against is setting.model and given.proto.graph == as_it_is.proto.graph:
+        named = Preparation(setting.model.copy(), setting.recipe.plan.target)
+        named.name()
+        if setting.against is setting.model and given.proto.graph == named.model.proto.graph:
             why = f"{setting.why_not}; {error}; and nothing was rewritten"
             raise EnvironmentMissing(f"there is nothing to compare: {why}", _ON_THE_MACHINE) from error
     try:
-        return "rewritten model", OnnxRuns(as_built(setting.model, setting.plan, setting.report, emulated=True)[0])
+        return "rewritten model", OnnxRuns(as_built(setting.model, setting.recipe, emulated=True)[0])
     except CannotRun as error:
         raise EnvironmentMissing(
             f"neither the engine ({setting.why_not}) nor the rewritten model can be run here: {error}",

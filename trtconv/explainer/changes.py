@@ -16,7 +16,8 @@ from trtconv.explainer.rewritten import rewrite_of
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.scope import Scope
 from trtconv.graph.views import Deconv
-from trtconv.passes import PassResult, chosen, passes_for, run_passes
+from trtconv.passes import PassResult, chosen, passes_for
+from trtconv.pipeline.preparation import Preparation
 from trtconv.rules.base import ModelView
 
 MOST_NODES = 14
@@ -92,9 +93,8 @@ def changes(
         InputError: An unreadable model.
     """
     old, new = (OnnxModel.load(path) for _ in range(2))
-    for model in (old, new):
-        model.name_nodes("ConvTranspose")
-    done = run_passes(new, passes_for(precision, requantize=requantize, choose=chosen(forms or {})), target)
+    Preparation(old, target).name()
+    done = Preparation(new, target).rewrite(passes_for(precision, requantize=requantize, choose=chosen(forms or {})))
     deconvs = [_by_name(model) for model in (old, new)]
     grouped: dict[tuple[int, int], list[Edit]] = {}
     for edit in done.edits:

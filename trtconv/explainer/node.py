@@ -21,7 +21,8 @@ from trtconv.explainer.rewritten import rewrite_of
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.types import CONCERNED
 from trtconv.graph.views import Deconv
-from trtconv.passes import PassResult, passes_for, run_passes
+from trtconv.passes import PassResult, passes_for
+from trtconv.pipeline.preparation import Preparation
 from trtconv.rules.base import ModelView
 from trtconv.rules.malformed_deconv import MalformedDeconv, channels_fault
 from trtconv.runtimes import tensorrt
@@ -126,9 +127,10 @@ def _explain(model: OnnxModel, node: Deconv, target: Target, engine: Runtime | N
 
 def _rewritten(model: OnnxModel, node: Deconv, target: Target) -> tuple[PassResult, Deconv | None]:
     """Runs the passes on a copy of a node's model; returns what they did, and the node there, if it is still there."""
-    model.name_nodes("ConvTranspose")
+    preparation = Preparation(model, target)
+    preparation.name()
     name = model.scopes[node.scope.position].columns.names[node.index]
-    done = run_passes(model, passes_for("as-is"), target)
+    done = preparation.rewrite(passes_for("as-is"))
     return done, next((each for each in ModelView(model).deconvs if each.node.name == name), None)
 
 

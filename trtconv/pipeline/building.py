@@ -5,15 +5,16 @@ from __future__ import annotations
 import dataclasses
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from trtconv.core import codes
 from trtconv.core.documents.build import BuildPlan, BuildReport
+from trtconv.core.documents.tuned import Tuned
 from trtconv.core.errors import BuildFailed, EnvironmentMissing, InputError
 from trtconv.core.files import source_checksum
 from trtconv.core.findings import Finding, Severity
+from trtconv.core.frozen import frozen
 from trtconv.core.gpus import gpu_labels
 from trtconv.core.options import shared
 from trtconv.core.progress import Progress
@@ -24,7 +25,7 @@ from trtconv.core.stopwatch import Stopwatch
 from trtconv.core.target import Target
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.provenance import Origin
-from trtconv.passes import Chooser, chosen
+from trtconv.passes import chosen
 from trtconv.pipeline.outputs import (
     asked_profiles,
     check_outputs,
@@ -36,16 +37,13 @@ from trtconv.pipeline.outputs import (
     write_engine,
 )
 from trtconv.pipeline.parse import build_in_thread, fails, findings_of, parse_model
-from trtconv.pipeline.prepare import chosen_passes, prepare
-from trtconv.pipeline.profiles import Sized, affordable, settle, told_level
+from trtconv.pipeline.preparation import Preparation, passes_of
+from trtconv.pipeline.profiles import Sized, affordable, told_level
 from trtconv.pipeline.proving import NetworkProof, ProofSubject
-from trtconv.precision import casts
+from trtconv.precision import Applied, Types, casts
 from trtconv.runtimes import tensorrt
 from trtconv.runtimes.tensorrt import EngineBlob, ParsedNetwork, Runtime, RuntimeInfo
 from trtconv.shapes.profiles import narrower
-
-if TYPE_CHECKING:
-    from trtconv.precision.measure import Feeds
 
 _PATIENCE_SECONDS = 60.0
 """How long narrower profiles are tried after the builder refused, and how long a refusal may have taken to do so."""
@@ -75,17 +73,17 @@ def build(request: BuildRequest, progress: Progress | None = None) -> BuildRepor
     with clock.stage(Stage.RUNTIME):
         engine = tensorrt.load(request.target)
         _require_gpu(request.target)
-    # Samples take as long as they take.
+    # MEASURE has no time limit: the user's samples may be slow.
     with clock.stage(Stage.PLAN if request.data is None else Stage.MEASURE):
         asked = planned(request, model, engine.info)
-        told = {"model": asked.model, "runtime": asked.runtime, "inputs": asked.inputs}
-        types = request.precision, request.node_precisions
-        work = _Work(request, model, engine, asked.plan, clock, told, types)
         kept = None if request.force else up_to_date(request, asked)
     if kept is not None:
         return kept
-    blob = work.run()
-    report = work.report(exit_code=0 if blob is not None else 1)
+    report, blob = _Work(request, engine, clock).run(model, asked)
+    shown, ignored = request.selection.divide(report.findings)
+    report = dataclasses.replace(
+        report, findings=shown, ignored=ignored, seconds=clock.seconds, exit_code=1 if blob is None else 0
+    )
     if blob is not None or request.report is not None:
         report = write_engine(request, report, blob, clock)
     return report
@@ -136,183 +134,161 @@ def _require_gpu(target: Target | None) -> None:
         )
 
 
-@dataclasses.dataclass
+@frozen
+class _Prepared:
+    """A model that is ready for TensorRT's parser.
+
+    Args:
+        origin: Where its nodes are in the file.
+        sized: Its profiles.
+        types: What is computed in which type.
+        subject: What is to be proven of the network.
+    """
+
+    origin: Origin
+    sized: Sized
+    types: Types
+    subject: ProofSubject
+
+
+@frozen
 class _Work:
     """A build on its way.
 
     Args:
         request: What was asked.
-        model: The model, which the stages change.
         engine: The TensorRT that builds.
-        plan: What is built; its profiles are settled on the way.
         clock: Times the stages.
-        told: What the report will say, by its fields.
-        types: What is computed in which type: that of the request, or the mix that was found.
-        sample: The first of those that the mix was found on.
-        findings: What was found so far.
     """
 
     request: BuildRequest
-    model: OnnxModel
     engine: Runtime
-    plan: BuildPlan
     clock: Stopwatch
-    told: dict[str, Any]
-    types: tuple[str, Mapping[str, str]]
-    sample: Feeds | None = None
-    findings: list[Finding] = dataclasses.field(default_factory=list)
 
-    def run(self) -> EngineBlob | None:
-        """Goes through the stages. Returns the engine; None where the model failed, and the findings say why."""
-        origin = self._rewrite()
-        sized = self._settle_sizes()
-        if self._fails():
-            return None
-        is_cast = casts(self.request.precision, self.engine.info.capabilities, self.request.node_precisions)
-        # What a cast rounds is proven against the model as it was before.
-        uncast = self.model.copy() if is_cast and self.request.prove != "none" else self.model
-        edits = self.told["edits"]
-        self._cast()
-        if self._fails():
-            return None
-        network, told = parse_model(self.model, self.engine, self.clock)
-        self.findings += origin.place(told, self.model)
-        if network is None or self._fails():
-            return None
-        subject = ProofSubject(edits, uncast, self.model, self.types[0] if is_cast else "as-is", self.sample)
-        with NetworkProof(network, subject, self.plan.profiles, self.request.prove) as proof:
-            blob = self._build(network, sized)
+    def run(self, model: OnnxModel, asked: BuildReport) -> tuple[BuildReport, EngineBlob | None]:
+        """Goes through the stages, as far as the model lets it.
+
+        Args:
+            model: The model, which the stages change.
+            asked: The report so far: what is asked.
+
+        Returns:
+            The report, with all findings; and the engine, None where the model failed, and the findings say why.
+        """
+        report, prepared = self._prepare(model, asked)
+        if prepared is None:
+            return report, None
+        network, faults = parse_model(model, self.engine, self.clock)
+        report = _with_findings(report, prepared.origin.place(faults, model))
+        if network is None or self._fails(report):
+            return report, None
+        with NetworkProof(network, prepared.subject, report.profiles, self.request.prove) as proof:
+            blob, verdicts = self._build(model, network, prepared, report.plan)
+            report = _with_findings(report, verdicts)
             if blob is None:
-                return None
-            self.told["proof"], differs = proof.finish(self.clock)
-        if not differs:
-            return blob
-        self.findings += origin.place(differs, uncast)
+                return report, None
+            proven, differences = proof.finish(self.clock)
+        differing = prepared.origin.place(differences, prepared.subject.rewritten)
+        report = dataclasses.replace(_with_findings(report, differing), proof=proven)
         # What differs is not written.
-        self.told |= {"engine": None, "io": ()}
-        return None
+        if differences:
+            return report, None
+        io = (*network.inputs, *network.outputs)
+        return dataclasses.replace(report, engine=file_identity(self.request.engine_path, blob.data), io=io), blob
 
-    def report(self, exit_code: int = 0) -> BuildReport:
-        """Returns the report of what was done so far."""
-        found, ignored = self.request.selection.divide(self.findings)
-        return BuildReport(
-            plan=self.plan,
-            findings=found,
-            ignored=ignored,
-            seconds=self.clock.seconds,
-            exit_code=exit_code,
-            **self.told,
+    def _prepare(self, model: OnnxModel, asked: BuildReport) -> tuple[BuildReport, _Prepared | None]:
+        request, capabilities = self.request, self.engine.info.capabilities
+        preparation = Preparation(model, self.engine.info.target, self.clock)
+        tuned = self._tune(model, asked.plan) if request.tune else ()
+        choose = chosen({choice.node: choice.form for choice in tuned}) if request.tune else None
+        judged = preparation.judge(passes_of(asked.plan, choose))
+        covered = request.dims if request.profiles else None
+        sized = preparation.size(asked.profiles, rounded=request.rounded, split=request.split, covered=covered)
+        plan, edits = dataclasses.replace(asked.plan, profiles=sized.profiles), judged.done.edits
+        report = dataclasses.replace(
+            asked,
+            plan=plan,
+            edits=edits,
+            skipped=judged.done.skipped,
+            findings=(*sized.milder(judged.findings), *sized.findings),
+            tuned=tuned,
+            lattice=sized.lattice.to_json() if sized.lattice.dims else None,
+            notes=(*map(str, tuned), *sized.notes, *told_level(plan, capabilities)),
         )
+        if self._fails(report):
+            return report, None
+        is_cast = casts(plan.precision, capabilities, plan.node_precisions)
+        # What a cast rounds is proven against the model as it was before.
+        uncast = model.copy() if is_cast and request.prove != "none" else model
+        types, cast = self._cast(preparation, plan)
+        report = dataclasses.replace(
+            _with_findings(report, cast.findings), edits=edits + cast.edits, cast=cast.report, mix=types.mix
+        )
+        if self._fails(report):
+            return report, None
+        subject = ProofSubject(edits, uncast, model, types.precision if is_cast else "as-is", types.sample)
+        return report, _Prepared(judged.origin, sized, types, subject)
 
-    def _rewrite(self) -> Origin:
-        passes = chosen_passes(self.request, self._tuned() if self.request.tune else None)
-        done, findings, origin = prepare(self.model, self.engine.info.target, passes, self.clock)
-        self.findings += findings
-        self.told |= {"edits": done.edits, "skipped": done.skipped}
-        return origin
+    def _fails(self, report: BuildReport) -> bool:
+        return fails(self.request.selection.divide(report.findings)[0], self.request.fail_on)
 
-    def _tuned(self) -> Chooser:
-        """Measures which forms are the fastest; returns what chooses them."""
+    def _tune(self, model: OnnxModel, plan: BuildPlan) -> tuple[Tuned, ...]:
+        """Measures which forms are the fastest."""
         # Loaded only here: most builds measure nothing.
         from trtconv.pipeline.tuning import tune
 
         # What `--precision auto` will find is most often float16 where it pays.
-        likely = self.plan if self.plan.precision != "auto" else dataclasses.replace(self.plan, precision="fp16")
-        plan = _builder_plan(likely, self.request, self.engine)
+        likely = Types("fp16" if plan.precision == "auto" else plan.precision, plan.node_precisions)
         with self.clock.stage(Stage.TUNE):
-            tuned = tune(self.model, self.request, plan, self.engine, _measured(self.request))
-        self.told["tuned"] = tuned
-        return chosen({each.node: each.form for each in tuned})
+            return tune(model, plan, self._builder_plan(plan, likely), self.engine, _measured(self.request))
 
-    def _settle_sizes(self) -> Sized:
-        request = self.request
-        with self.clock.stage(Stage.SIZES):
-            asked = request.dims if request.profiles else None
-            sized = settle(self.model, self.plan.profiles, rounded=request.rounded, split=request.split, asked=asked)
-        self.plan = dataclasses.replace(self.plan, profiles=sized.profiles)
-        self.findings = [*sized.milder(self.findings), *sized.findings]
-        self.told |= {
-            "lattice": sized.lattice.to_json() if sized.lattice.dims else None,
-            "notes": (
-                *map(str, self.told.get("tuned", ())),
-                *sized.notes,
-                *told_level(self.plan, self.engine.info.capabilities),
-            ),
-        }
-        return sized
-
-    def _fails(self) -> bool:
-        return fails(self.request.selection.divide(self.findings)[0], self.request.fail_on)
-
-    def _cast(self) -> None:
-        info, request = self.engine.info, self.request
-        if request.cast_interface and not casts(request.precision, info.capabilities, {}):
+    def _cast(self, preparation: Preparation, plan: BuildPlan) -> tuple[Types, Applied]:
+        info = self.engine.info
+        if plan.cast_interface and not casts(plan.precision, info.capabilities, {}):
             raise InputError(
                 "inputs and outputs are cast only with --precision fp16, bf16 or int8, and not on TensorRT 8",
                 "Leave out --cast-io.",
             )
+        types = preparation.choose_types(plan, lambda model: self._search_types(model, plan))
         # The optimum of the first profile is what its author thinks typical.
-        profile = self.plan.profiles[0] if self.plan.profiles else None
-        if request.precision == "auto":
-            # It takes as long as the samples ask for.
-            with self.clock.stage(Stage.MEASURE):
-                self._find_mix()
-        with self.clock.stage(Stage.CAST):
-            precision, nodes = self.types
-            if precision == "as-is" and not nodes:
-                return
-            # Loaded only here: most builds cast nothing.
-            from trtconv.precision.apply import apply_precision
+        profile = plan.profiles[0] if plan.profiles else None
+        return types, preparation.cast(types, profile, info.capabilities, interface=plan.cast_interface)
 
-            done = apply_precision(
-                self.model,
-                precision,
-                info.target,
-                info.capabilities,
-                profile,
-                nodes=nodes,
-                sample=self.sample,
-                interface=request.cast_interface,
-            )
-        self.findings += done.findings
-        self.told |= {"edits": self.told["edits"] + done.edits, "cast": done.report}
-
-    def _find_mix(self) -> None:
+    def _search_types(self, model: OnnxModel, plan: BuildPlan) -> Types:
+        # Loaded only here: most builds measure nothing.
         from trtconv.pipeline.mixing import mixed, samples_of
 
-        samples = samples_of(self.request, self.model, self.plan.profiles, settled=True)
-        plan = _builder_plan(self.plan, self.request, self.engine)
-        mix = mixed(self.request, self.model, samples, self.engine, plan, self.clock)
-        if self.request.cast_interface and mix.precision == "as-is":
+        samples = samples_of(self.request, model, plan.profiles, settled=True)
+        told = self._builder_plan(plan, Types(plan.precision, plan.node_precisions))
+        mix = mixed(self.request, model, samples, self.engine, told, self.clock)
+        if plan.cast_interface and mix.precision == "as-is":
             raise InputError(
                 f"--precision auto found no types within a tolerance of {mix.tolerance:g}, so that --cast-io has none",
                 "Leave out --cast-io, or allow a larger --tolerance.",
             )
-        self.types = mix.precision, mix.node_precisions
-        self.told["mix"] = mix.to_json()
-        self.sample = samples[0]
+        return Types(mix.precision, mix.node_precisions, mix.to_json(), samples[0])
 
-    def _build(self, network: ParsedNetwork, sized: Sized) -> EngineBlob | None:
-        typed = dataclasses.replace(self.plan, precision=self.types[0], node_precisions=self.types[1])
-        plan = _builder_plan(typed, self.request, self.engine)
+    def _build(
+        self, model: OnnxModel, network: ParsedNetwork, prepared: _Prepared, plan: BuildPlan
+    ) -> tuple[EngineBlob | None, tuple[Finding, ...]]:
+        plan = self._builder_plan(plan, prepared.types)
         try:
             # The report names the code, and to read all of it takes a while.
             blob = build_in_thread(network, plan, self.clock, meanwhile=source_checksum)
         except BuildFailed as error:
-            self.findings += _with_narrower(findings_of(error), self.model, sized, plan, self.engine, self.clock)
-            return None
-        self.findings += (*blob.findings, *_cache_findings(self.request, self.engine.info))
-        self.told["engine"] = file_identity(self.request.engine_path, blob.data)
-        self.told["io"] = (*network.inputs, *network.outputs)
-        return blob
+            return None, _with_narrower(findings_of(error), model, prepared.sized, plan, self.engine, self.clock)
+        return blob, (*blob.findings, *_cache_findings(self.request, self.engine.info))
+
+    def _builder_plan(self, plan: BuildPlan, types: Types) -> BuildPlan:
+        """Returns what the builder is told: a strongly typed one finds the precision in the graph."""
+        info = self.engine.info
+        told = types if info.capabilities.builder_precision_flags else Types()
+        plan = dataclasses.replace(plan, precision=told.precision, node_precisions=told.nodes)
+        return dataclasses.replace(affordable(plan, info.capabilities), timing_cache=_timing_cache(self.request, info))
 
 
-def _builder_plan(plan: BuildPlan, request: BuildRequest, engine: Runtime) -> BuildPlan:
-    """Returns what the builder is told: a strongly typed one finds the precision in the graph."""
-    flags = engine.info.capabilities.builder_precision_flags
-    cache = _timing_cache(request, engine.info)
-    typed = plan if flags else dataclasses.replace(plan, precision="as-is", node_precisions={})
-    return dataclasses.replace(affordable(typed, engine.info.capabilities), timing_cache=cache)
+def _with_findings(report: BuildReport, findings: Iterable[Finding]) -> BuildReport:
+    return dataclasses.replace(report, findings=(*report.findings, *findings))
 
 
 def _timing_cache(request: BuildRequest, info: RuntimeInfo) -> Path | None:

@@ -13,7 +13,9 @@ from trtconv.core.documents.check import CheckReport, ParserVerdict
 from trtconv.core.encode import plain
 from trtconv.core.errors import BuildFailed, EnvironmentMissing
 from trtconv.core.findings import Finding, Severity
+from trtconv.core.options import shared
 from trtconv.core.progress import Progress
+from trtconv.core.requests.build import BuildSettings
 from trtconv.core.requests.check import CheckRequest
 from trtconv.core.requests.idle import refuse_conflicts
 from trtconv.core.stages import Stage
@@ -25,8 +27,7 @@ from trtconv.graph.views import quantizes
 from trtconv.pipeline.gpu_memory import short_of_memory
 from trtconv.pipeline.outputs import asked_profiles, model_identity
 from trtconv.pipeline.parse import build_in_thread, fails, findings_of, parse_model
-from trtconv.pipeline.prepare import chosen_passes, prepare
-from trtconv.pipeline.profiles import settle
+from trtconv.pipeline.preparation import Preparation, passes_of
 from trtconv.pipeline.proving import NetworkProof, ProofSubject
 from trtconv.rules import RULES, STANDING
 from trtconv.rules.sizes import MISFITS
@@ -64,23 +65,25 @@ def check(request: CheckRequest, progress: Progress | None = None) -> CheckRepor
         profiles = asked_profiles(model, request) if bounded else ()
     with clock.stage(Stage.RUNTIME):
         target, engine = target_and_runtime(request.target)
-    done, findings, origin = prepare(model, target, chosen_passes(request), clock, STANDING)
+    plan = BuildPlan(target, profiles, **shared(request, BuildSettings))
+    preparation = Preparation(model, target, clock)
+    judged = preparation.judge(passes_of(plan), STANDING)
+    findings = judged.findings
     # Sizes that do not fit in a static model are the parser's to find, which is faster.
     memory: dict[str, Any] | None = None
     if profiles and (dims or request.gpu_memory is not None):
-        with clock.stage(Stage.SIZES):
-            sized = settle(model, profiles, asked=request.dims if request.profiles else None)
-            findings = (*sized.milder(findings), *sized.findings) if dims else findings
-            memory = {"model_bytes": model.nbytes, "profiles": plain(sized.memory)}
-            if request.gpu_memory is not None:
-                findings += tuple(short_of_memory(model, sized, request.gpu_memory))
+        sized = preparation.size(profiles, covered=request.dims if request.profiles else None)
+        findings = (*sized.milder(findings), *sized.findings) if dims else findings
+        memory = {"model_bytes": model.nbytes, "profiles": plain(sized.memory)}
+        if request.gpu_memory is not None:
+            findings += tuple(short_of_memory(model, sized, request.gpu_memory))
     proof: dict[str, Any] | None = None
     if isinstance(engine, str):
         parser = ParserVerdict(why=engine)
     else:
-        subject = ProofSubject(done.edits, model, model)
-        told, parser, proof = _try_out(subject, engine, BuildPlan(target, profiles), request, clock)
-        findings += _not_told_yet(origin.place(told, model), findings)
+        subject = ProofSubject(judged.done.edits, model, model)
+        told, parser, proof = _try_out(subject, engine, plan, request, clock)
+        findings += _not_told_yet(judged.origin.place(told, model), findings)
     kept, ignored = request.selection.divide(sorted(findings, key=_worst_first))
     exit_code = 1 if fails(kept, request.fail_on) else 0
     unbounded = () if bounded else tuple(dims)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 from trtconv.core.dims import InputRange, ShapeProfile
 from trtconv.core.documents.build import BuildPlan
@@ -14,8 +14,9 @@ from trtconv.core.requests.build import BuildRequest
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.graph.model import OnnxModel
 from trtconv.pipeline.parse import build_in_thread, parse_model
+from trtconv.precision import Types
 from trtconv.precision.apply import recast
-from trtconv.precision.mixing import EngineRun, Mix, Mixer, NodeTimes, Types
+from trtconv.precision.mixing import EngineRun, Mix, Mixer, NodeTimes
 from trtconv.precision.quantize.images import parse_preprocessing
 from trtconv.precision.quantize.samples import Feeds, InputSamples, random_samples, read_samples
 from trtconv.runtimes.tensorrt import Execution, Runtime
@@ -97,7 +98,7 @@ def mixed(
 
     Args:
         request: What is built.
-        model: The model after the passes; its nodes get names.
+        model: The model after the passes, its nodes named.
         samples: What to measure on.
         runtime: What builds; its GPU, if there is one, times the parts.
         plan: How it builds.
@@ -122,7 +123,12 @@ def mixed(
 
 
 def run_engine(
-    samples: Sequence[Feeds], runtime: Runtime, plan: BuildPlan, model: OnnxModel, precision: str, nodes: Types
+    samples: Sequence[Feeds],
+    runtime: Runtime,
+    plan: BuildPlan,
+    model: OnnxModel,
+    precision: str,
+    nodes: Mapping[str, str],
 ) -> EngineRun:
     """Builds a model for the sizes of samples, and runs it on them.
 
@@ -178,7 +184,7 @@ def _layer_times(
 ) -> list[tuple[str, float]]:
     copy = model.copy()
     if not runtime.info.capabilities.builder_precision_flags:
-        recast(copy, precision, _profile([feeds], plan))
+        recast(copy, Types(precision), _profile([feeds], plan))
     with _opened(copy, [feeds], runtime, plan, precision, {}) as execution:
         execution.feed(feeds)
         return execution.layer_times()
@@ -186,7 +192,12 @@ def _layer_times(
 
 @contextlib.contextmanager
 def _opened(
-    model: OnnxModel, samples: Sequence[Feeds], runtime: Runtime, plan: BuildPlan, precision: str, nodes: Types
+    model: OnnxModel,
+    samples: Sequence[Feeds],
+    runtime: Runtime,
+    plan: BuildPlan,
+    precision: str,
+    nodes: Mapping[str, str],
 ) -> Iterator[Execution]:
     """Makes an engine for the sizes of samples ready to run; its arguments are those of `run_engine`."""
     # The time counts to the stage that asks.

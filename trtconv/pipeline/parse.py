@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Callable, Iterable, Iterator
 
@@ -12,10 +11,10 @@ from trtconv.core.errors import BuildFailed
 from trtconv.core.findings import Finding, Location, Severity, worst
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch
-from trtconv.graph.functions import UnsupportedFunctions
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.scope import python_line
 from trtconv.pipeline.audit import audit
+from trtconv.pipeline.preparation import handed_over
 from trtconv.runtimes.tensorrt import EngineBlob, ParsedNetwork, ParserIssue, Runtime
 
 
@@ -24,11 +23,7 @@ def parse_model(
 ) -> tuple[ParsedNetwork | None, tuple[Finding, ...]]:
     """Parses and audits; returns the network and what is to be said of it, or why there is none to trust."""
     with clock.stage(Stage.PARSE):
-        # What stays in a function cannot be audited; the audit then says so.
-        with contextlib.suppress(UnsupportedFunctions):
-            model.inline_functions_with("ConvTranspose")
-        model.name_nodes("ConvTranspose")
-        parsed = engine.parse(model.serialize(), model.path)
+        parsed = engine.parse(handed_over(model), model.path)
     if isinstance(parsed, tuple):
         return None, tuple(_refusal(model, issue) for issue in parsed)
     with clock.stage(Stage.AUDIT):

@@ -62,7 +62,7 @@ def settle(
     *,
     rounded: bool = False,
     split: str | None = None,
-    asked: Mapping[str, Range] | None = None,
+    covered: Mapping[str, Range] | None = None,
 ) -> Sized:
     """Checks profiles against the size lattice, after rounding and splitting them where that was asked for.
 
@@ -71,7 +71,7 @@ def settle(
         profiles: What was asked for.
         rounded: Move sizes that the network does not accept to the nearest that it does.
         split: Divide the one profile: a number, or "auto".
-        asked: Bounds that the profiles together are to cover.
+        covered: Bounds that the profiles together are to cover.
 
     Raises:
         InputError: The split makes no sense: several profiles, nothing that ranges, or finer than the lattice; or
@@ -88,8 +88,8 @@ def settle(
     if split is not None and fitting:
         current, said = divide(model.inputs, _only(current), view.lattice, split)
         notes += [said] if said else []
-    if asked and fitting:
-        refuse_gaps(view, current, bounds_by_name(model.inputs, asked))
+    if covered and fitting:
+        refuse_gaps(view, current, bounds_by_name(model.inputs, covered))
     lattice = view.lattice
     everywhere = fitting and lattice.exact and all(dim.valid is None for dim in lattice.dims.values())
     return Sized(current, lattice, findings, tuple(notes), everywhere, view.memory)

@@ -22,11 +22,12 @@ from trtconv.core.target import Target
 from trtconv.graph.external_data import data_path
 from trtconv.graph.functions import UnsupportedFunctions
 from trtconv.graph.model import OnnxModel
-from trtconv.passes import PassResult, passes_for, run_passes
+from trtconv.passes import PassResult, passes_for
 from trtconv.passes.fold_batch_norm import FoldBatchNorm
 from trtconv.passes.overlap_add import OverlapAdd
 from trtconv.pipeline.checking import target_and_runtime
 from trtconv.pipeline.outputs import model_identity, protect_data
+from trtconv.pipeline.preparation import Preparation
 from trtconv.precision.quantize import cache
 from trtconv.precision.quantize.biases import correct_biases
 from trtconv.precision.quantize.budget import Spending, spend
@@ -43,6 +44,8 @@ from trtconv.rules import run_rules
 
 _ENOUGH, _JUDGING, _MOST_JUDGED = 4, 0.5, 16
 """Samples of calibration from which on a share of them judges the methods, the share, and how many do so at most."""
+_WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+"""Layers that are quantised; the report names them."""
 _QUANTIZERS = ("QuantizeLinear", "DequantizeLinear", "QLinearConv", "ConvInteger", "DynamicQuantizeLinear")
 
 
@@ -145,11 +148,9 @@ def _prepared(original: OnnxModel, target: Target) -> tuple[OnnxModel, PassResul
     with contextlib.suppress(UnsupportedFunctions):
         model.inline_functions()
     model = with_channel_scales(model)
-    for op in ("Conv", "ConvTranspose", "Gemm", "MatMul"):
-        model.name_nodes(op)
     # What has no int8 kernel as a deconvolution stays in float as what it is; the build makes a Conv of it then.
     passes = [each for each in passes_for("int8") if not isinstance(each, OverlapAdd)]
-    return model, run_passes(model, (FoldBatchNorm(), *passes), target)
+    return model, Preparation(model, target).rewrite((FoldBatchNorm(), *passes), _WEIGHTED)
 
 
 def _known(model: OnnxModel, names: Sequence[str]) -> Sequence[str]:

@@ -16,11 +16,11 @@ from trtconv.core.requests.rewrite import RewriteRequest
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.graph.external_data import data_path
-from trtconv.graph.folding import spend_on_constants
 from trtconv.graph.model import OnnxModel
-from trtconv.passes import PASSES, Pass, run_passes, select
+from trtconv.passes import PASSES, Pass, select
 from trtconv.pipeline.checking import target_and_runtime
 from trtconv.pipeline.outputs import model_identity, protect_data
+from trtconv.pipeline.preparation import Preparation
 from trtconv.pipeline.proving import acted, allowed_error
 from trtconv.shapes.traced.search import baked_in
 
@@ -51,9 +51,7 @@ def rewrite(request: RewriteRequest, progress: Progress | None = None) -> Rewrit
         check_writable(request.output)
     with clock.stage(Stage.RUNTIME):
         target = request.target or target_and_runtime(None)[0]
-    with clock.stage(Stage.REWRITE):
-        done = run_passes(model, passes, target)
-        spend_on_constants(model.scopes)
+    done = Preparation(model, target, clock).rewrite(passes)
     with clock.stage(Stage.VERIFY):
         unchanged: dict[str, Any] = {"max_relative_error": None, "why": "nothing was rewritten", "inputs": {}}
         edited = acted(done.edits, passes)

@@ -18,7 +18,6 @@ from trtconv.core.documents.tuned import Tuned
 from trtconv.core.encode import plain
 from trtconv.core.errors import BuildFailed, EngineFailed, EnvironmentMissing, InputError
 from trtconv.core.files import atomic_write, locked, read_plain
-from trtconv.core.requests.build import BuildRequest
 from trtconv.core.target import Target
 from trtconv.graph.extract import shapes_at
 from trtconv.graph.layer_alone import LayerAlone, layer_of
@@ -27,8 +26,7 @@ from trtconv.graph.views import Deconv
 from trtconv.passes import run_passes
 from trtconv.passes.deconv_forms import Site, worth_timing
 from trtconv.passes.explicit_deconv import MakeDeconvExplicit
-from trtconv.pipeline.prepare import chosen_passes
-from trtconv.pipeline.profiles import settle
+from trtconv.pipeline.preparation import Preparation, passes_of
 from trtconv.runtimes.compare import relative_error
 from trtconv.runtimes.tensorrt import Execution, Runtime
 
@@ -47,14 +45,14 @@ something else."""
 
 
 def tune(
-    model: OnnxModel, request: BuildRequest, plan: BuildPlan, engine: Runtime, cache: Path | None
+    model: OnnxModel, plan: BuildPlan, builder_plan: BuildPlan, engine: Runtime, cache: Path | None
 ) -> tuple[Tuned, ...]:
     """Finds the fastest form of every deconvolution that has several, at the opt of the first profile, rounded.
 
     Args:
-        model: The model as it was loaded; not changed, but that its nodes get names.
-        request: What is built.
-        plan: What the builder is told.
+        model: The model as it was loaded; it is not changed.
+        plan: What is built.
+        builder_plan: What the builder is told of it.
         engine: The TensorRT that builds.
         cache: What was measured before; None keeps nothing.
 
@@ -64,13 +62,11 @@ def tune(
     Raises:
         EnvironmentMissing: There is something to be measured, and no GPU.
     """
-    model.name_nodes("ConvTranspose")
     # Where the builder is not told of a precision, the graph will be cast to it.
-    is_cast = request.precision != plan.precision
-    profile = _rounded(model, request, plan.profiles, engine.info.target)
-    asked = _layers(model, request, profile, engine.info.target, is_cast)
-    race = _Race(engine, dataclasses.replace(plan, node_precisions={}), _Memory(cache))
-    return tuple(_tuned(node, layer, forms[0], *race.times(layer, forms)) for node, (layer, forms) in asked.items())
+    is_cast = plan.precision != builder_plan.precision
+    layers = _layers(model, plan, _rounded(model, plan, engine.info.target), engine.info.target, is_cast)
+    race = _Race(engine, dataclasses.replace(builder_plan, node_precisions={}), _Memory(cache))
+    return tuple(_tuned(node, layer, forms[0], *race.times(layer, forms)) for node, (layer, forms) in layers.items())
 
 
 def _tuned(node: str, layer: LayerAlone, usual: str, times: Times, known: bool) -> Tuned:
@@ -86,17 +82,17 @@ def best(times: Times, usual: str) -> str:
     return fastest if usual not in timed or timed[fastest] < _GAIN * timed[usual] else usual
 
 
-def _rounded(model: OnnxModel, request: BuildRequest, profiles: Sequence[ShapeProfile], target: Target) -> ShapeProfile:
+def _rounded(model: OnnxModel, plan: BuildPlan, target: Target) -> ShapeProfile:
     """Returns the first profile as `--round` will move it, which goes by the model after the passes."""
-    if not request.rounded:
-        return profiles[0]
-    copy = model.copy()
-    run_passes(copy, chosen_passes(request), target)
-    return settle(copy, profiles, rounded=True).profiles[0]
+    if not plan.rounded:
+        return plan.profiles[0]
+    preparation = Preparation(model.copy(), target)
+    preparation.rewrite(passes_of(plan))
+    return preparation.size(plan.profiles, rounded=True).profiles[0]
 
 
 def _layers(
-    model: OnnxModel, request: BuildRequest, profile: ShapeProfile, target: Target, is_cast: bool
+    model: OnnxModel, plan: BuildPlan, profile: ShapeProfile, target: Target, is_cast: bool
 ) -> dict[str, tuple[LayerAlone, tuple[str, ...]]]:
     """Returns the layers that have a choice, by the names of their nodes, and their forms, the usual one first."""
     copy, found = model.copy(), dict[str, tuple[LayerAlone, tuple[str, ...]]]()
@@ -109,13 +105,13 @@ def _layers(
         sizes = [size for size in shape if size is not None]
         assert not isinstance(site.kernel, str)
         # What has a precision of its own is not timed in it.
-        if len(sizes) == len(shape) and view.node.name not in request.node_precisions:
+        if len(sizes) == len(shape) and view.node.name not in plan.node_precisions:
             weight = site.kernel.values.shape
             layer = layer_of(view, weight, sizes, _element(view, site, is_cast), copy.opset)
             found[view.node.name] = (layer, (usual, *(form for form in worth_timing(site) if form != usual)))
         return usual
 
-    run_passes(copy, chosen_passes(request, record), target)
+    Preparation(copy, target).rewrite(passes_of(plan, record))
     return found
 
 

@@ -2,9 +2,49 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
+from trtconv.core.documents.rewrite import Edit
+from trtconv.core.findings import Finding
+from trtconv.core.frozen import frozen
 from trtconv.runtimes.tensorrt import Capabilities
+
+if TYPE_CHECKING:
+    from trtconv.precision.measure import Feeds
+
+
+@frozen
+class Types:
+    """What is computed in which type.
+
+    Args:
+        precision: One of `trtconv.core.requests.common.PRECISIONS`; "auto" is none that a graph can have.
+        nodes: Names of nodes to types of their own, of `trtconv.core.requests.common.NODE_PRECISIONS`.
+        mix: What the search of `--precision auto` says of them in a report; None where they were asked for.
+        sample: Inputs on which the search saw which values fit; None: random inputs show it.
+    """
+
+    precision: str = "as-is"
+    nodes: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    mix: dict[str, Any] | None = None
+    sample: Feeds | None = None
+
+
+@frozen
+class Applied:
+    """What was done to a model for its precision.
+
+    Args:
+        edits: The same in words; empty where the builder's flags do it.
+        findings: What is wrong, or not known, about it.
+        report: As in the build report under "cast"; None where nothing was cast.
+    """
+
+    edits: tuple[Edit, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    report: dict[str, Any] | None = None
 
 
 def casts(precision: str, capabilities: Capabilities, nodes: Mapping[str, str]) -> bool:

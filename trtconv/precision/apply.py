@@ -12,7 +12,6 @@ import contextlib
 import functools
 import importlib.metadata
 import math
-import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -21,14 +20,12 @@ from trtconv.core.dims import ShapeProfile
 from trtconv.core.documents.rewrite import Edit
 from trtconv.core.errors import InputError
 from trtconv.core.findings import Finding, Severity
-from trtconv.core.frozen import frozen
-from trtconv.core.target import Target
 from trtconv.graph.functions import UnsupportedFunctions
 from trtconv.graph.model import OnnxModel
-from trtconv.precision import casting, casts
+from trtconv.precision import Applied, Types, casting, casts
 from trtconv.precision.io import cast_interface
-from trtconv.precision.measure import Feeds, Ranges, Referee
-from trtconv.precision.pinned import refuse_idle, refuse_kept
+from trtconv.precision.measure import Ranges, Referee
+from trtconv.precision.pinned import refuse_idle, refuse_kept, refuse_unknown
 from trtconv.precision.schemas import BFLOAT, HALF, Kind
 from trtconv.runtimes.compare import TOLERANCES
 from trtconv.runtimes.tensorrt import Capabilities
@@ -40,21 +37,6 @@ _MARGIN = 4.0
 _TRIGONOMETRY = frozenset({"Sin", "Cos", "Tan"})
 _LARGEST_ANGLE = 32.0
 """Radians up to which 11 bits tell angles apart well enough."""
-
-
-@frozen
-class Applied:
-    """What was done to a model for its precision.
-
-    Args:
-        edits: The same in words; empty where the builder's flags do it.
-        findings: What is wrong, or not known, about it.
-        report: As in the build report under "cast"; None where nothing was cast.
-    """
-
-    edits: tuple[Edit, ...] = ()
-    findings: tuple[Finding, ...] = ()
-    report: dict[str, Any] | None = None
 
 
 def tools() -> dict[str, str]:
@@ -76,49 +58,91 @@ def _version(*packages: str) -> str:
 
 def apply_precision(
     model: OnnxModel,
-    precision: str,
-    target: Target,
+    types: Types,
     capabilities: Capabilities,
     profile: ShapeProfile | None,
     *,
-    nodes: Mapping[str, str] = types.MappingProxyType({}),
-    sample: Feeds | None = None,
     interface: bool = False,
 ) -> Applied:
     """Makes the model say what precision asks for, in place.
 
     Args:
-        model: The model, after the passes.
-        precision: One of `trtconv.core.requests.common.PRECISIONS`.
-        target: What it is for.
+        model: The model after the passes, all its nodes named where some have types of their own.
+        types: What is computed in which type. With a sample, a search judged which values fit, and named a type for
+            every node whose values do not.
         capabilities: Of the runtime that will build.
         profile: The sizes that the model is run at, to see which values it has; None: it is not run.
-        nodes: Names of nodes to types of their own, of `trtconv.core.requests.common.NODE_PRECISIONS`.
-        sample: Inputs to compare the cast on, where a search judged which values fit and named a type for every node
-            whose values do not; None: random inputs show it.
         interface: Whether the inputs and outputs are cast too.
 
     Raises:
         InputError: int8 was asked for and the model has no quantisers; there is no node of that name, or none that
             can have that type.
     """
-    name_nodes(model, nodes)
-    if sample is None:
-        refuse_idle(model, nodes, by_flags=capabilities.builder_precision_flags)
-    if precision == "int8":
+    refuse_unknown(model, types.nodes)
+    if types.sample is None:
+        refuse_idle(model, types.nodes, by_flags=capabilities.builder_precision_flags)
+    if types.precision == "int8":
         _require_quantizers(model)
-    if not casts(precision, capabilities, nodes) or not kinds_of(precision, nodes):
+    if not casts(types.precision, capabilities, types.nodes) or not kinds_of(types.precision, types.nodes):
         return Applied()
-    # What stays in a function stays in float32.
+    _inline(model)
+    with Referee(model) as referee:
+        inputs = profile if types.sample is None else types.sample
+        ranges = _NO_SIZES if inputs is None else referee.measure(model, inputs)
+        # What was judged on all samples holds, whatever this one shows.
+        known = ranges if types.sample is None else Ranges({}, ranges.why)
+        return _cast(model, types, known, referee, interface)
+
+
+def recast(
+    model: OnnxModel,
+    types: Types,
+    profile: ShapeProfile | None,
+    *,
+    interface: bool = False,
+    emulated: bool = False,
+) -> Mapping[str, str]:
+    """Casts a model, in place, as `apply_precision` does for a strongly typed runtime, and compares nothing.
+
+    Args:
+        model: As for `apply_precision`.
+        types: What is computed in which type.
+        profile: The sizes that it was measured at; None: it was not.
+        interface: Whether the inputs and outputs are cast too.
+        emulated: Compute in float32 and round, so that ONNX Runtime can run it.
+
+    Returns:
+        Tensors of the main graph that go by another name now, by the one that they had.
+
+    Raises:
+        InputError: There is no node of a name.
+    """
+    refuse_unknown(model, types.nodes)
+    if not kinds_of(types.precision, types.nodes):
+        return {}
+    _inline(model)
+    ranges = _NO_SIZES
+    if profile is not None:
+        with Referee(model) as referee:
+            ranges = referee.measure(model, profile)
+    cast, emulate = casters(model, types.precision, types.nodes, ranges)
+    done = (emulate if emulated else cast)(model)
+    _cast_ends(model, types, interface)
+    return done.lowered
+
+
+_NO_SIZES = Ranges({}, "no sizes are known")
+
+
+def _inline(model: OnnxModel) -> None:
+    """What stays in a function stays in float32."""
     with contextlib.suppress(UnsupportedFunctions):
         model.inline_functions()
-    with Referee(model) as referee:
-        inputs = profile if sample is None else sample
-        ranges = Ranges({}, "no sizes are known") if inputs is None else referee.measure(model, inputs)
-        # What was judged on all samples holds, whatever this one shows.
-        known = ranges if sample is None else Ranges({}, ranges.why)
-        told = "random" if sample is None else "the first of those that the types were chosen on"
-        return _cast(model, precision, nodes, known, referee, interface, told)
+
+
+def _cast_ends(model: OnnxModel, types: Types, interface: bool) -> None:
+    if interface and types.precision in _KINDS:
+        cast_interface(model, _KINDS[types.precision])
 
 
 def _require_quantizers(model: OnnxModel) -> None:
@@ -135,26 +159,17 @@ def _require_quantizers(model: OnnxModel) -> None:
         )
 
 
-def _cast(
-    model: OnnxModel,
-    precision: str,
-    nodes: Mapping[str, str],
-    ranges: Ranges,
-    referee: Referee,
-    interface: bool,
-    inputs: str,
-) -> Applied:
-    kind = max(kinds_of(precision, nodes), key=lambda each: each.largest)
-    cast, emulate = casters(model, precision, nodes, ranges)
+def _cast(model: OnnxModel, types: Types, ranges: Ranges, referee: Referee, interface: bool) -> Applied:
+    kind = max(kinds_of(types.precision, types.nodes), key=lambda each: each.largest)
+    cast, emulate = casters(model, types.precision, types.nodes, ranges)
     why = ranges.why
     if kind is BFLOAT and model.opset < BFLOAT_SINCE:
         why = why or f"ONNX casts to bfloat16 since opset {BFLOAT_SINCE} only, and the model has {model.opset}"
     uncast = None if why else model.copy()
     done = cast(model)
-    refuse_kept(nodes, done.refused, "random inputs of the optimal sizes")
+    refuse_kept(types.nodes, done.refused, "random inputs of the optimal sizes")
     verified = {**_UNRUN, "why": why} if uncast is None else _verify(uncast, referee, emulate)
-    if interface and precision in _KINDS:
-        cast_interface(model, _KINDS[precision])
+    _cast_ends(model, types, interface)
     report = {
         "precision": kind.name,
         "nodes": done.cast,
@@ -162,70 +177,12 @@ def _cast(
         "kept_for_values": list(done.hot),
         "verified": verified,
     }
+    inputs = "random" if types.sample is None else "the first of those that the types were chosen on"
     return Applied(
         _edits(done, kind, interface, verified["max_relative_error"]),
         tuple(_findings(done, verified, kind.name, inputs)),
         report,
     )
-
-
-def recast(
-    model: OnnxModel,
-    precision: str,
-    profile: ShapeProfile | None,
-    *,
-    nodes: Mapping[str, str] = types.MappingProxyType({}),
-    emulated: bool = False,
-) -> Mapping[str, str]:
-    """Casts a model, in place, as `apply_precision` did for a build on a strongly typed runtime.
-
-    Args:
-        model: The model, after the passes.
-        precision: One of `trtconv.core.requests.common.PRECISIONS`.
-        profile: The sizes that it was measured at; None: it was not.
-        nodes: Names of nodes to types of their own.
-        emulated: Compute in float32 and round, so that ONNX Runtime can run it.
-
-    Returns:
-        Tensors of the main graph that go by another name now, by the one that they had.
-    """
-    name_nodes(model, nodes)
-    if not kinds_of(precision, nodes):
-        return {}
-    with contextlib.suppress(UnsupportedFunctions):
-        model.inline_functions()
-    ranges = Ranges({}, "no sizes are known")
-    if profile is not None:
-        with Referee(model) as referee:
-            ranges = referee.measure(model, profile)
-    cast, emulate = casters(model, precision, nodes, ranges)
-    return (emulate if emulated else cast)(model).lowered
-
-
-def name_nodes(model: OnnxModel, nodes: Mapping[str, str]) -> None:
-    """Names every node, as always in the same way, where some have types of their own.
-
-    Raises:
-        InputError: There is no node of such a name.
-    """
-    if not nodes:
-        return
-    name_all(model)
-    known = {node.name for scope in model.scopes for node in scope.graph.node}
-    lost = sorted(nodes.keys() - known)
-    if lost:
-        raise InputError(
-            f"--node-precision {lost[0]}={nodes[lost[0]]}: the model has no node of that name",
-            "Names are those of the rewritten model: trtconv rewrite MODEL -o OUT.onnx; trtconv inspect OUT.onnx.",
-        )
-
-
-def name_all(model: OnnxModel) -> None:
-    """Inlines functions and gives every node a name of its own, as always in the same way."""
-    with contextlib.suppress(UnsupportedFunctions):
-        model.inline_functions()
-    for op in sorted({node.op_type for scope in model.scopes for node in scope.graph.node}):
-        model.name_nodes(op)
 
 
 def kinds_of(precision: str, nodes: Mapping[str, str]) -> list[Kind]:

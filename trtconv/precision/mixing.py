@@ -25,10 +25,10 @@ from trtconv.core.encode import Document
 from trtconv.core.frozen import frozen
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.order import sort
-from trtconv.precision.apply import BFLOAT_SINCE, casters, kinds_of, name_all, name_nodes
+from trtconv.precision.apply import BFLOAT_SINCE, casters, kinds_of
 from trtconv.precision.casting import Casting
 from trtconv.precision.measure import Ranges, survey
-from trtconv.precision.pinned import refuse_idle, refuse_kept
+from trtconv.precision.pinned import refuse_idle, refuse_kept, refuse_unknown
 from trtconv.precision.quantize.measure import Feeds, Reference, worst
 from trtconv.precision.regions import quantized_nodes
 
@@ -44,7 +44,7 @@ _MARGIN = 0.9
 _SAVED = 0.5
 """Share of the time that a type of 16 bits leaves of that of 32: half the bytes, twice the operations a second."""
 
-Types = Mapping[str, str]
+NodeTypes = Mapping[str, str]
 
 
 @frozen
@@ -68,7 +68,7 @@ class TypedPart(Document):
 
 @frozen
 class Mix(Document):
-    """Types that were found.
+    """NodeTypes that were found.
 
     Args:
         precision: Of the nodes that have no type of their own.
@@ -87,7 +87,7 @@ class Mix(Document):
     """
 
     precision: str
-    node_precisions: Types
+    node_precisions: NodeTypes
     tolerance: float
     error: float
     error_of_all: float
@@ -130,14 +130,14 @@ class EngineRun:
 
 
 Timed = Callable[[str], NodeTimes]
-Ran = Callable[[OnnxModel, str, Types], EngineRun]
+Ran = Callable[[OnnxModel, str, NodeTypes], EngineRun]
 
 
 class Mixer:
     """One search.
 
     Args:
-        model: The model after the passes; its nodes get names, its functions are inlined.
+        model: The model after the passes, its nodes named; it is not changed.
         samples: Inputs to measure on, all of which are kept in memory.
         fixed: Nodes whose types are given.
         by_flags: Whether flags of the builder say the types, as those of a TensorRT without bfloat16.
@@ -152,16 +152,15 @@ class Mixer:
         self,
         model: OnnxModel,
         samples: Sequence[Feeds],
-        fixed: Types,
+        fixed: NodeTypes,
         *,
         by_flags: bool,
         tell: Callable[[int, int], None],
     ) -> None:
-        name_nodes(model, fixed)
-        name_all(model)
+        refuse_unknown(model, fixed)
         refuse_idle(model, fixed, by_flags=by_flags)
+        self._model = model = model.copy()
         sort(model)
-        self._model = model
         self._base = "int8" if model.has(_QUANTIZERS) else "fp16"
         self._fixed = dict(fixed)
         self._by_flags = by_flags
@@ -204,7 +203,7 @@ class Mixer:
             casters(self._model, mix.precision, mix.node_precisions, self._ranges)[0](model)
         return ran(model, mix.precision, mix.node_precisions)
 
-    def _found(self, given: Types, first: float, tolerance: float, source: str, timed: Timed) -> Mix:
+    def _found(self, given: NodeTypes, first: float, tolerance: float, source: str, timed: Timed) -> Mix:
         """Finds the mix that is within a tolerance in emulation."""
         error = first
         floats: tuple[TypedPart, ...] = ()
@@ -233,7 +232,7 @@ class Mixer:
             tuple(self._told(part, types, base, self._alone.get(part)) for part in self._parts),
         )
 
-    def _weigh(self, given: Types, timed: Timed) -> None:
+    def _weigh(self, given: NodeTypes, timed: Timed) -> None:
         """Measures the time and the error of the parts, once."""
         if self._alone:
             return
@@ -241,7 +240,7 @@ class Mixer:
         self._parts = parts_of(self._model, self._ranges, self._times)
         self._alone = {part: self._error(self._with(given, set(self._parts) - {part})) for part in self._parts}
 
-    def _given(self, tolerance: float, source: str) -> Types:
+    def _given(self, tolerance: float, source: str) -> NodeTypes:
         """Returns the types that are no matter of choice: those given, and those of nodes whose values do not fit."""
         cast = self._cast(self._fixed)[1]
         if not self._by_flags:
@@ -257,7 +256,7 @@ class Mixer:
             return floats
         return found if self._error(found) <= max(tolerance, self._error(floats)) else floats
 
-    def _enough(self, given: Types, alone: Mapping[TypedPart, float], tolerance: float) -> tuple[TypedPart, ...]:
+    def _enough(self, given: NodeTypes, alone: Mapping[TypedPart, float], tolerance: float) -> tuple[TypedPart, ...]:
         """Returns parts that have to be in float32."""
         if tolerance < 0:
             return self._parts
@@ -276,10 +275,10 @@ class Mixer:
                 chosen = fewer
         return self._parts if len(chosen) == len(order) else tuple(part for part in self._parts if part in chosen)
 
-    def _with(self, given: Types, floats: Sequence[TypedPart] | set[TypedPart]) -> Types:
+    def _with(self, given: NodeTypes, floats: Sequence[TypedPart] | set[TypedPart]) -> NodeTypes:
         return {**{name: "fp32" for part in floats for name in part.nodes}, **given}
 
-    def _error(self, types: Types, base: str = "") -> float:
+    def _error(self, types: NodeTypes, base: str = "") -> float:
         """Returns the error of the network with these types; infinite where a value is not finite."""
         error = self._reference.error(self._cast(types, base)[0])
         # Models refer to themselves, and are large and few: left alone, they stay until memory runs out.
@@ -288,12 +287,12 @@ class Mixer:
         self._tell(self._measured, max(self._measured, len(self._parts) + 8))
         return error
 
-    def _cast(self, types: Types, base: str = "") -> tuple[OnnxModel, Casting]:
+    def _cast(self, types: NodeTypes, base: str = "") -> tuple[OnnxModel, Casting]:
         """Returns the network with these types in emulation, and what was done to it."""
         copy = self._model.copy()
         return copy, casters(self._model, base or self._base, types, self._ranges)[1](copy)
 
-    def _told(self, part: TypedPart, types: Types, base: str, error: float | None) -> TypedPart:
+    def _told(self, part: TypedPart, types: NodeTypes, base: str, error: float | None) -> TypedPart:
         usual = "fp32" if base == "as-is" else "fp16"
         found = {types.get(name, usual) for name in part.nodes}
         return dataclasses.replace(part, error=error, type=found.pop() if len(found) == 1 else "mixed")

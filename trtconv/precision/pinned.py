@@ -18,6 +18,27 @@ _CODES = {"fp32": FLOAT, HALF.name: HALF.code, BFLOAT.name: BFLOAT.code}
 _FLOATS = frozenset((*_CODES.values(), TensorProto.DOUBLE))
 
 
+def refuse_unknown(model: OnnxModel, nodes: Mapping[str, str]) -> None:
+    """Refuses types of nodes that are not there.
+
+    Args:
+        model: The model, its nodes named.
+        nodes: Names of nodes to the types that are asked for.
+
+    Raises:
+        InputError: There is no node of such a name.
+    """
+    if not nodes:
+        return
+    names = {node.name for scope in model.scopes for node in scope.graph.node}
+    lost = sorted(nodes.keys() - names)
+    if lost:
+        raise InputError(
+            f"--node-precision {lost[0]}={nodes[lost[0]]}: the model has no node of that name",
+            "Names are those of the rewritten model: trtconv rewrite MODEL -o OUT.onnx; trtconv inspect OUT.onnx.",
+        )
+
+
 def refuse_idle(model: OnnxModel, nodes: Mapping[str, str], *, by_flags: bool = False) -> None:
     """Refuses types of single nodes that the model says to be of another type.
 

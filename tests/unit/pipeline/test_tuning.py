@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +25,7 @@ from trtconv.core.errors import BuildFailed, EnvironmentMissing
 from trtconv.core.target import Target
 from trtconv.engine.farm.machines import Choice
 from trtconv.engine.farm.planning import could_make
-from trtconv.engine.rebuilding import rewritten_as_built
+from trtconv.engine.rebuilding import Recipe, rewritten_as_built
 from trtconv.explainer.changes import changes
 from trtconv.graph.layer_alone import LayerAlone
 from trtconv.graph.model import OnnxModel
@@ -147,10 +148,10 @@ def test_the_model_is_made_again_as_it_was_built(use: Callable[..., Timed], tmp_
     saved = load_report(tmp_path / "m.engine.json")
     assert saved.forms == {"up": "kernel", "again": "kernel"}
     model = OnnxModel.load(tmp_path / "m.onnx")
-    plan = report.plan.to_json()
-    kernels = [attributes(node)["kernel_shape"] for node in deconvs(rewritten_as_built(model, plan, saved))]
-    assert kernels == [[3, 3], [3, 3]]
-    assert [attributes(node)["kernel_shape"] for node in deconvs(rewritten_as_built(model, plan))] == [[2, 2]] * 2
+    recipe = Recipe.of(saved)
+    for forms, kernel in ((recipe.forms, [3, 3]), ({}, [2, 2])):
+        again = rewritten_as_built(model, dataclasses.replace(recipe, forms=forms))
+        assert [attributes(node)["kernel_shape"] for node in deconvs(again)] == [kernel] * 2
     drawn = changes(model.path, report.plan.target, forms=saved.forms)
     assert all("zero-extended to 3x3" in change.edits[0].what for change in drawn)
 

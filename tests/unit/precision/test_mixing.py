@@ -12,9 +12,11 @@ from onnx import numpy_helper
 
 from support.onnx_models import parse
 from trtconv.graph.model import OnnxModel
+from trtconv.pipeline.preparation import name_all
+from trtconv.precision import Types
 from trtconv.precision.apply import recast
 from trtconv.precision.measure import survey
-from trtconv.precision.mixing import EngineRun, Mix, Mixer, NodeTimes, Ran, Types, parts_of
+from trtconv.precision.mixing import EngineRun, Mix, Mixer, NodeTimes, NodeTypes, Ran, parts_of
 from trtconv.precision.quantize.measure import Feeds, Reference
 from trtconv.precision.quantize.sessions import Probe
 
@@ -48,6 +50,7 @@ def found(
     ran: Ran | None = None,
 ) -> Mix:
     told: list[tuple[int, int]] = []
+    name_all(model)
     mixer = Mixer(model, SAMPLES, fixed or {}, by_flags=not bfloat, tell=lambda *count: told.append(count))
     silent = timed or (lambda _: NodeTimes(why="no GPU"))
     mix = mixer.search(tolerance, "the test", silent, ran or (lambda *_: EngineRun(why="no GPU")))
@@ -58,7 +61,7 @@ def found(
 def error_of(model: OnnxModel, mix: Mix) -> float:
     """Measures a mix as it is pinned."""
     copy = model.copy()
-    recast(copy, mix.precision, None, nodes=mix.node_precisions, emulated=True)
+    recast(copy, Types(mix.precision, mix.node_precisions), None, emulated=True)
     return Reference(model, SAMPLES).error(copy)
 
 
@@ -140,10 +143,10 @@ class Gpu:
         self._model, self._factor, self._floor = model, factor, floor
         self.ran: list[tuple[str, int]] = []
 
-    def __call__(self, model: OnnxModel, precision: str, types: Types) -> EngineRun:
+    def __call__(self, model: OnnxModel, precision: str, types: NodeTypes) -> EngineRun:
         self.ran.append((precision, len(types)))
         copy = self._model.copy()
-        recast(copy, precision, None, nodes=types, emulated=True)
+        recast(copy, Types(precision, types), None, emulated=True)
         exact, off = (Probe(each, each.outputs) for each in (self._model, copy))
         return EngineRun([self._output(exact.run(feeds)["y"], off.run(feeds)["y"]) for feeds in SAMPLES])
 
@@ -208,7 +211,7 @@ def test_integers_that_only_the_engine_gets_wrong_leave_float32(tolerance: float
     right = [{"y": np.argmax(feeds["x"] ** 2, axis=1, keepdims=True)} for feeds in SAMPLES]
     asked: list[str] = []
 
-    def ran(_: OnnxModel, precision: str, types: Types) -> EngineRun:
+    def ran(_: OnnxModel, precision: str, types: NodeTypes) -> EngineRun:
         asked.append(precision)
         return EngineRun([{"y": each["y"] + (precision != "as-is")} for each in right])
 

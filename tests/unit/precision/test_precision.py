@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,14 @@ from support.runtime import RTX, TENSORRT_8
 from trtconv.core.bounds import make_profile
 from trtconv.core.dims import InputRange, Range, ShapeProfile
 from trtconv.core.errors import InputError
-from trtconv.core.target import Target
 from trtconv.graph.model import OnnxModel
-from trtconv.precision import apply, casting
+from trtconv.pipeline.preparation import name_all
+from trtconv.precision import Applied, Types, apply, casting
 from trtconv.precision.apply import apply_precision
 from trtconv.precision.measure import Referee
 from trtconv.precision.mixing import EngineRun, Mixer, NodeTimes
+from trtconv.runtimes.tensorrt import Capabilities
 
-TARGET = Target("rtx", (1, 7))
 BUSY = """<ir_version: 8, opset_import: ["": 17]> g (float[n,4] x) => (float[n,4] y)
     <float big = {1000}, float small = {0.001}>
     { a = Mul (x, big)  b = Mul (a, big)  c = Mul (b, small)  d = Mul (c, small)  y = Tanh (d) }"""
@@ -41,7 +42,20 @@ def profile_of(made: OnnxModel, **dims: int) -> ShapeProfile:
 
 def applied(text: str, kind: str = "fp16", **dims: int) -> tuple[OnnxModel, Any]:
     made = model(text)
-    return made, apply_precision(made, kind, TARGET, RTX, profile_of(made, **dims))
+    return made, cast(made, kind, RTX, profile_of(made, **dims))
+
+
+def cast(
+    made: OnnxModel,
+    precision: str,
+    capabilities: Capabilities,
+    profile: ShapeProfile | None,
+    nodes: Mapping[str, str] | None = None,
+) -> Applied:
+    """Names the nodes, as the stage before does, and applies a precision."""
+    if nodes:
+        name_all(made)
+    return apply_precision(made, Types(precision, nodes or {}), capabilities, profile)
 
 
 def ops_in(made: OnnxModel, code: int) -> list[str]:
@@ -106,14 +120,14 @@ def test_inputs_that_hold_sizes_have_their_values() -> None:
     made = model(text)
     sizes = InputRange((3, 4), (3, 4), (3, 4))
     profile = ShapeProfile({"x": InputRange((2, 6), (2, 6), (2, 6))}, {}, {"s": sizes})
-    done = apply_precision(made, "fp16", TARGET, RTX, profile)
+    done = cast(made, "fp16", RTX, profile)
     assert done.report is not None
     assert done.report["verified"]["why"] is None
 
 
 def test_without_sizes_nothing_is_measured_and_that_is_told() -> None:
     made = model(BUSY)
-    done = apply_precision(made, "fp16", TARGET, RTX, None)
+    done = cast(made, "fp16", RTX, None)
     assert [(f.code, f.severity.value) for f in done.findings] == [("TC511", "info")]
     assert done.report is not None
     assert done.report["verified"]["max_relative_error"] is None
@@ -122,7 +136,7 @@ def test_without_sizes_nothing_is_measured_and_that_is_told() -> None:
 def test_what_ends_onnx_runtime_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     made = model(BUSY)
     monkeypatch.setattr("trtconv.core.budget.allowance", lambda size: (0.0, 4096))
-    done = apply_precision(made, "fp16", TARGET, RTX, profile_of(made, n=64))
+    done = cast(made, "fp16", RTX, profile_of(made, n=64))
     assert [f.code for f in done.findings] == ["TC511"]
 
 
@@ -159,7 +173,7 @@ def test_bfloat16_in_an_old_opset_is_cast_and_not_compared() -> None:
 def test_nothing_to_cast_is_told() -> None:
     text = """<ir_version: 8, opset_import: ["": 17, "my": 1]> g (float[4] x) => (float[4] y) { y = my.Twice (x) }"""
     made = model(text)
-    done = apply_precision(made, "fp16", TARGET, RTX, profile_of(made))
+    done = cast(made, "fp16", RTX, profile_of(made))
     assert [(f.code, f.severity.value) for f in done.findings] == [("TC511", "warning"), ("TC511", "info")]
     assert done.edits == ()
 
@@ -167,10 +181,9 @@ def test_nothing_to_cast_is_told() -> None:
 def test_no_tensorrt_has_a_deconvolution_in_bfloat16() -> None:
     text = """<ir_version: 8, opset_import: ["": 22]> g (float[1,1,4,4] x) => (float[a,b,c,d] y)
         <float[1,1,1,1] w = {2}> { y = ConvTranspose (x, w) }"""
-    for target in (Target("rtx", (1, 7)), Target("tensorrt", (11, 4))):
-        made = model(text)
-        apply_precision(made, "bf16", target, RTX, profile_of(made))
-        assert ops_in(made, TensorProto.BFLOAT16) == []
+    made = model(text)
+    cast(made, "bf16", RTX, profile_of(made))
+    assert ops_in(made, TensorProto.BFLOAT16) == []
 
 
 def test_functions_are_opened() -> None:
@@ -191,7 +204,7 @@ def test_weights_too_large_for_one_file_stay_outside(tmp_path: Path, monkeypatch
     for limit, external in ((1 << 30, False), (1000, True)):
         monkeypatch.setattr("trtconv.graph.model.PROTOBUF_LIMIT", limit)
         made = OnnxModel.load(path)
-        done = apply_precision(made, "fp16", TARGET, RTX, profile_of(made))
+        done = cast(made, "fp16", RTX, profile_of(made))
         assert bool(made.external_files) == external
         assert ops_in(made, TensorProto.FLOAT16) == ["MatMul"]
         assert done.report is not None
@@ -201,15 +214,15 @@ def test_weights_too_large_for_one_file_stay_outside(tmp_path: Path, monkeypatch
 def test_flags_of_the_builder_leave_the_graph_alone() -> None:
     made = model(BUSY)
     before = made.serialize()
-    assert apply_precision(made, "fp16", Target("tensorrt", (8, 6)), TENSORRT_8, None) == apply.Applied()
+    assert cast(made, "fp16", TENSORRT_8, None) == Applied()
     assert made.serialize() == before
-    assert apply_precision(made, "as-is", TARGET, RTX, None) == apply.Applied()
+    assert cast(made, "as-is", RTX, None) == Applied()
 
 
 @pytest.mark.parametrize("capabilities", [RTX, TENSORRT_8])
 def test_int8_needs_quantisers(capabilities: Any) -> None:
     with pytest.raises(InputError, match="QuantizeLinear") as caught:
-        apply_precision(model(BUSY), "int8", TARGET, capabilities, None)
+        cast(model(BUSY), "int8", capabilities, None)
     assert "trtconv quantize" in caught.value.hint
 
 
@@ -251,7 +264,7 @@ def test_nodes_have_types_of_their_own(
     precision: str, nodes: dict[str, str], half: list[str], bfloat: list[str]
 ) -> None:
     made = model(MIXED)
-    done = apply_precision(made, precision, TARGET, RTX, profile_of(made), nodes=nodes)
+    done = cast(made, precision, RTX, profile_of(made), nodes=nodes)
     assert (ops_in(made, TensorProto.FLOAT16), ops_in(made, TensorProto.BFLOAT16)) == (half, bfloat)
     assert done.report is not None
     assert done.report["nodes"] == len(half + bfloat)
@@ -261,7 +274,7 @@ def test_nodes_have_types_of_their_own(
 def test_a_node_that_is_not_there_has_no_type() -> None:
     for capabilities in (RTX, TENSORRT_8):
         with pytest.raises(InputError, match="Conv_7=fp32: the model has no node"):
-            apply_precision(model(MIXED), "fp16", TARGET, capabilities, None, nodes={"Conv_7": "fp32"})
+            cast(model(MIXED), "fp16", capabilities, None, nodes={"Conv_7": "fp32"})
 
 
 PINNED = """<ir_version: 8, opset_import: ["": 17]>
@@ -297,7 +310,7 @@ def test_a_type_that_a_node_cannot_have_is_refused(pinned: str, said: str, preci
             mixer = Mixer(made, [feeds], nodes, by_flags=False, tell=lambda *_: None)
             mixer.search(0.0, "DIR", lambda _: NodeTimes(), lambda *_: EngineRun())
         else:
-            apply_precision(made, precision, TARGET, RTX, profile_of(made), nodes=nodes)
+            cast(made, precision, RTX, profile_of(made), nodes=nodes)
     assert not said or raised is not None
     assert raised is None or raised.value.message == f"--node-precision {pinned} has no effect: {told}"
     if raised is not None and "large" in pinned:
@@ -308,7 +321,7 @@ def test_a_type_is_refused_before_the_cast_is_compared(monkeypatch: pytest.Monke
     monkeypatch.setattr(Referee, "compare", lambda *_: pytest.fail("compared"))
     made = model(PINNED)
     with pytest.raises(InputError, match="large=fp16"):
-        apply_precision(made, "fp16", TARGET, RTX, profile_of(made), nodes={"large": "fp16"})
+        cast(made, "fp16", RTX, profile_of(made), nodes={"large": "fp16"})
 
 
 def test_a_type_that_a_quantised_layer_cannot_have_is_refused() -> None:
@@ -316,7 +329,7 @@ def test_a_type_that_a_quantised_layer_cannot_have_is_refused() -> None:
         <float s = {0.1}, int8 z = {0}> { q = QuantizeLinear (x, s, z)  d = DequantizeLinear (q, s, z)  r = Relu (d)
           p = QuantizeLinear (r, s, z)  y = DequantizeLinear (p, s, z) }"""
     with pytest.raises(InputError, match="Relu=fp32 has no effect: it is computed in int8"):
-        apply_precision(model(text), "int8", TARGET, RTX, None, nodes={"Relu": "fp32"})
-    assert apply_precision(model(text), "int8", TARGET, TENSORRT_8, None, nodes={"Relu": "fp32"}).report is None
+        cast(model(text), "int8", RTX, None, nodes={"Relu": "fp32"})
+    assert cast(model(text), "int8", TENSORRT_8, None, nodes={"Relu": "fp32"}).report is None
     with pytest.raises(InputError, match="ArgMax computes no floats"):
-        apply_precision(model(PINNED), "as-is", TARGET, TENSORRT_8, None, nodes={"index": "fp32"})
+        cast(model(PINNED), "as-is", TENSORRT_8, None, nodes={"index": "fp32"})

@@ -419,7 +419,7 @@ class TestCoverage:
     def settled(self, *profiles: str, model: OnnxModel = UNET, dims: tuple[str, ...] = DIMS) -> Sized:
         base = parse_dims(dims)
         made = [make_profile(model.inputs, {**base, **parse_profile(text)}) for text in profiles]
-        return settle(model, made, asked=base)
+        return settle(model, made, covered=base)
 
     @pytest.mark.parametrize(
         "profiles",

@@ -85,8 +85,7 @@ class RuntimeInfo(Document, keys="family version gpu"):
     @property
     def target(self) -> Target:
         """The target that this runtime is: its family and (major, minor)."""
-        parts = self.version.split(".")[:2]
-        return Target(self.family, tuple(int(part) for part in parts if part.isdigit()))
+        return Target.of(self.family, self.version)
 
 
 @frozen

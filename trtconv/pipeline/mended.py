@@ -1,77 +1,44 @@
-"""Rules, passes and rules again: a model made ready for TensorRT, and what was found on the way."""
+"""What the rules found before the passes and after: what was mended, what is left, and what to do by hand."""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
 from trtconv.core.findings import Finding, Severity
-from trtconv.core.requests.build import BuildRequest
-from trtconv.core.requests.check import CheckRequest
-from trtconv.core.stages import Stage
-from trtconv.core.stopwatch import Stopwatch
-from trtconv.core.target import Target
-from trtconv.graph.folding import spend_on_constants
-from trtconv.graph.functions import UnsupportedFunctions
 from trtconv.graph.model import OnnxModel
-from trtconv.graph.provenance import Origin
-from trtconv.graph.types import CONCERNED
-from trtconv.passes import Chooser, Pass, PassResult, passes_for, run_passes
-from trtconv.rules import CHECKS, run_rules
+from trtconv.passes import Pass, PassResult
+from trtconv.rules import CHECKS
 from trtconv.rules.base import ModelView
 from trtconv.rules.deconv_not_int8 import FLOAT_INPUT, LEFT_IN_FLOAT, DeconvNotInt8, is_quantized
 
 
-def chosen_passes(request: BuildRequest | CheckRequest, choose: Chooser | None = None) -> tuple[Pass, ...]:
-    """Returns the passes of a request: none, the usual ones, or those with what its flags ask for.
+def compared(
+    before: Sequence[Finding],
+    after: Sequence[Finding],
+    model: OnnxModel,
+    done: PassResult,
+    passes: Sequence[Pass],
+    standing: frozenset[str],
+) -> tuple[Finding, ...]:
+    """Returns what was mended, one severity milder, and what is left.
 
     Args:
-        request: The request.
-        choose: As in `passes_for`.
+        before: Findings about the model as it was.
+        after: Findings about the model after the passes, at the places of its nodes in the file.
+        model: The model after the passes.
+        done: What the passes did.
+        passes: Those that ran.
+        standing: Codes of findings that stay as severe when they are mended.
     """
-    if not request.rewrite:
-        return ()
-    if isinstance(request, CheckRequest):
-        return passes_for("as-is", requantize=request.requantize, choose=choose)
-    kept = request.node_precisions
-    return passes_for(request.precision, requantize=request.requantize, choose=choose, kept=kept)
-
-
-def prepare(
-    model: OnnxModel,
-    target: Target,
-    passes: Sequence[Pass],
-    clock: Stopwatch,
-    standing: frozenset[str] = frozenset(),
-) -> tuple[PassResult, tuple[Finding, ...], Origin]:
-    """Runs rules and passes; what the rules no longer find afterwards was mended. Also returns where nodes were.
-
-    A mended finding becomes milder by one severity, unless its code is in `standing`.
-    """
-    # Findings before and after the passes, edits and TensorRT's layers are told apart by these names.
-    model.name_nodes("ConvTranspose")
-    origin = Origin(model)
-    with clock.stage(Stage.RULES):
-        judged = _inlined(model)
-        before = run_rules(judged, target)
-        if judged is not model:
-            before = origin.place(before, judged)
-    with clock.stage(Stage.REWRITE):
-        done = run_passes(model, passes, target)
-        spend_on_constants(model.scopes)
-    if not done.edits:
-        return done, _declined(before, done, passes), origin
-    with clock.stage(Stage.RULES):
-        after = _with_first_reasons(before, origin.place(run_rules(model, target), model), model)
-    left = {_fault(finding) for finding in after}
+    left = _with_first_reasons(before, after, model)
+    faults = {_fault(finding) for finding in left}
     # What was only worth knowing of the model as it was is of no interest once it is otherwise.
-    gone = (f for f in before if _fault(f) not in left and f.severity is not Severity.INFO)
-    mended = tuple(_mended(finding, passes, standing) for finding in gone)
-    return done, mended + _declined(after, done, passes), origin
+    gone = (f for f in before if _fault(f) not in faults and f.severity is not Severity.INFO)
+    return tuple(_mended(finding, passes, standing) for finding in gone) + declined(left, done, passes)
 
 
-def _declined(findings: Iterable[Finding], done: PassResult, passes: Sequence[Pass]) -> tuple[Finding, ...]:
+def declined(findings: Iterable[Finding], done: PassResult, passes: Sequence[Pass]) -> tuple[Finding, ...]:
     """Returns what is left after passes that would mend it, told to do by hand what they did not, and why."""
     by_hand = {rule.code: rule.by_hand for rule in CHECKS if rule.by_hand}
     said: dict[str, dict[str, set[str]]] = {}
@@ -116,16 +83,6 @@ def _with_first_reasons(before: Sequence[Finding], after: Sequence[Finding], mod
     kept = [given.get(key, f) if any(trace in f.message for trace in _TRACES) else f for key, f in left.items()]
     folded = [f for key, f in given.items() if key not in left and f.location.node not in quantized]
     return (*(f for f in after if f.code != code), *kept, *folded)
-
-
-def _inlined(model: OnnxModel) -> OnnxModel:
-    """Returns the model with the functions inlined that hold what rules are about; inside one they see no constants."""
-    if not model.proto.functions:
-        return model
-    copy = model.copy()
-    with contextlib.suppress(UnsupportedFunctions):
-        copy.inline_functions_with(*CONCERNED)
-    return copy
 
 
 def _fault(finding: Finding) -> tuple[str, str, str, str]:

@@ -1,0 +1,228 @@
+"""A model on its way to TensorRT: the steps, and the only place where their order is written.
+
+| step  | what it does                                      | returns      |
+|-------|---------------------------------------------------|--------------|
+| names | gives every transposed convolution its own name   |              |
+| rules | say what is wrong with the model as it is         | `Judged`     |
+| passes| rewrite it                                        | `PassResult` |
+| rules | say what is left; the rest was mended             | `Judged`     |
+| sizes | checks, rounds and splits the profiles            | `Sized`      |
+| types | names all nodes, and searches `--precision auto`  | `Types`      |
+| cast  | writes the types into the graph                   | `Applied`    |
+| bytes | are handed to TensorRT's parser                   | `bytes`      |
+
+`build` takes all of them, `check` leaves out types and cast, `verify` and `bisect` leave out rules and sizes, since the
+report has the profiles and the types. `rewrite`, `explain`, `quantize` and `tune` take names and passes alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from trtconv.core.dims import Range, ShapeProfile
+from trtconv.core.documents.build import BuildPlan
+from trtconv.core.findings import Finding
+from trtconv.core.stages import Stage
+from trtconv.core.stopwatch import Stopwatch
+from trtconv.core.target import Target
+from trtconv.graph.folding import spend_on_constants
+from trtconv.graph.functions import UnsupportedFunctions
+from trtconv.graph.model import OnnxModel
+from trtconv.graph.provenance import Origin
+from trtconv.graph.types import CONCERNED
+from trtconv.passes import Chooser, Pass, PassResult, passes_for, run_passes
+from trtconv.pipeline.mended import compared, declined
+from trtconv.pipeline.profiles import Sized, settle
+from trtconv.precision import Applied, Types
+from trtconv.rules import run_rules
+from trtconv.runtimes.tensorrt import Capabilities
+
+DECONV = ("ConvTranspose",)
+
+
+@dataclasses.dataclass(frozen=True)
+class Judged:
+    """A model that was rewritten between two looks of the rules.
+
+    Args:
+        done: What the passes did.
+        findings: What the rules found; what the passes mended is milder.
+        origin: Where its nodes are in the file.
+    """
+
+    done: PassResult
+    findings: tuple[Finding, ...]
+    origin: Origin
+
+
+class Preparation:
+    """A model, and the steps that change it in place, in the order in which they are taken.
+
+    Args:
+        model: The model as it was loaded.
+        target: What it is prepared for.
+        clock: Times the steps.
+    """
+
+    def __init__(self, model: OnnxModel, target: Target, clock: Stopwatch | None = None) -> None:
+        self.model = model
+        self._target = target
+        self._clock = clock or Stopwatch(None)
+
+    def name(self, ops: Iterable[str] = DECONV) -> None:
+        """Gives nodes names of their own: edits, findings and TensorRT's layers are told apart by these.
+
+        Args:
+            ops: Operators of the nodes.
+        """
+        _name(self.model, ops)
+
+    def judge(self, passes: Sequence[Pass], standing: frozenset[str] = frozenset()) -> Judged:
+        """Names, rules, passes, rules again.
+
+        Args:
+            passes: The passes.
+            standing: Codes of findings that stay as severe when a pass mends them.
+        """
+        model = self.model
+        self.name()
+        origin = Origin(model)
+        with self._clock.stage(Stage.RULES):
+            judged = _inlined(model)
+            before = run_rules(judged, self._target)
+            if judged is not model:
+                before = origin.place(before, judged)
+        done = self._run(passes)
+        if not done.edits:
+            return Judged(done, declined(before, done, passes), origin)
+        with self._clock.stage(Stage.RULES):
+            after = origin.place(run_rules(model, self._target), model)
+            return Judged(done, compared(before, after, model, done, passes, standing), origin)
+
+    def rewrite(self, passes: Sequence[Pass], ops: Iterable[str] = DECONV) -> PassResult:
+        """Names and passes.
+
+        Args:
+            passes: The passes.
+            ops: Operators whose nodes get names.
+        """
+        self.name(ops)
+        return self._run(passes)
+
+    def _run(self, passes: Sequence[Pass]) -> PassResult:
+        with self._clock.stage(Stage.REWRITE):
+            done = run_passes(self.model, passes, self._target)
+            spend_on_constants(self.model.scopes)
+        return done
+
+    def size(
+        self,
+        profiles: Sequence[ShapeProfile],
+        *,
+        rounded: bool = False,
+        split: str | None = None,
+        covered: Mapping[str, Range] | None = None,
+    ) -> Sized:
+        """Checks the profiles against the sizes that the network accepts, and moves and divides them; see `settle`."""
+        with self._clock.stage(Stage.SIZES):
+            return settle(self.model, profiles, rounded=rounded, split=split, covered=covered)
+
+    def choose_types(self, plan: BuildPlan, search: Callable[[OnnxModel], Types] | None = None) -> Types:
+        """Names every node where nodes have types of their own, and searches the types of `--precision auto`.
+
+        Args:
+            plan: What is built.
+            search: Finds the types of `--precision auto`; the model's nodes have names.
+        """
+        if plan.precision == "auto" or plan.node_precisions:
+            name_all(self.model)
+        if plan.precision != "auto" or search is None:
+            return Types(plan.precision, plan.node_precisions)
+        with self._clock.stage(Stage.MEASURE):
+            return search(self.model)
+
+    def cast(
+        self, types: Types, profile: ShapeProfile | None, capabilities: Capabilities, *, interface: bool = False
+    ) -> Applied:
+        """Casts the graph, and compares it with what it was, where the builder has no flags for that.
+
+        Args:
+            types: What is computed in which type.
+            profile: The sizes that the model is run at, to see which values it has.
+            capabilities: Of the runtime that will build.
+            interface: Whether the inputs and outputs are cast too.
+        """
+        with self._clock.stage(Stage.CAST):
+            if types.precision == "as-is" and not types.nodes:
+                return Applied()
+            # Loaded only here: most builds cast nothing.
+            from trtconv.precision.apply import apply_precision
+
+            return apply_precision(self.model, types, capabilities, profile, interface=interface)
+
+    def recast(
+        self, types: Types, profile: ShapeProfile | None, *, interface: bool = False, emulated: bool = False
+    ) -> Mapping[str, str]:
+        """Casts the graph as `cast` did, without comparing it.
+
+        Args:
+            types: What is computed in which type.
+            profile: The sizes that the model was measured at; None: it was not.
+            interface: Whether the inputs and outputs are cast too.
+            emulated: Compute in float32 and round, so that ONNX Runtime can run it.
+
+        Returns:
+            Tensors of the main graph that go by another name now, by the one that they had.
+        """
+        from trtconv.precision.apply import recast
+
+        return recast(self.model, types, profile, interface=interface, emulated=emulated)
+
+
+def passes_of(plan: BuildPlan, choose: Chooser | None = None) -> tuple[Pass, ...]:
+    """Returns the passes of a plan: none, the usual ones, or those with what its flags ask for.
+
+    Args:
+        plan: What is built.
+        choose: As in `passes_for`.
+    """
+    if not plan.rewrite:
+        return ()
+    return passes_for(plan.precision, requantize=plan.requantize, choose=choose, kept=plan.node_precisions)
+
+
+def handed_over(model: OnnxModel) -> bytes:
+    """Returns a model as TensorRT's parser is given it; its deconvolutions are in no function, and have names.
+
+    Raises:
+        InputError: The model has outgrown a protobuf message.
+    """
+    # What stays in a function cannot be audited; the audit then says so.
+    with contextlib.suppress(UnsupportedFunctions):
+        model.inline_functions_with(*DECONV)
+    _name(model, DECONV)
+    return model.serialize()
+
+
+def name_all(model: OnnxModel) -> None:
+    """Inlines functions and gives every node a name of its own, as always in the same way."""
+    with contextlib.suppress(UnsupportedFunctions):
+        model.inline_functions()
+    _name(model, sorted({node.op_type for scope in model.scopes for node in scope.graph.node}))
+
+
+def _name(model: OnnxModel, ops: Iterable[str]) -> None:
+    for op in ops:
+        model.name_nodes(op)
+
+
+def _inlined(model: OnnxModel) -> OnnxModel:
+    """Returns the model with the functions inlined that hold what rules are about; inside one they see no constants."""
+    if not model.proto.functions:
+        return model
+    copy = model.copy()
+    with contextlib.suppress(UnsupportedFunctions):
+        copy.inline_functions_with(*CONCERNED)
+    return copy
