@@ -14,12 +14,12 @@ from support.runtime import RTX, FakeRuntime
 from support.runtime import TENSORRT_8 as FLAGS
 from trtconv import BuildRequest, build, load_report
 from trtconv.core.dim_flags import parse_dims
-from trtconv.core.requests.tuned import Tuned
+from trtconv.core.documents.tuned import Tuned
 from trtconv.engine.rebuilding import Recipe, as_built, rewritten_as_built
 from trtconv.graph.model import OnnxModel
 from trtconv.pipeline import parse as parsing
 from trtconv.pipeline import tuning
-from trtconv.pipeline.stages import handed_over
+from trtconv.pipeline.preparation import handed_over
 from trtconv.runtimes import tensorrt
 
 NET = """<ir_version: 8, opset_import: ["": 17, "my": 1]> g (float[1,2,h,w] x) => (float[1,2,p,q] y)
@@ -96,7 +96,7 @@ def test_what_is_made_again_is_what_was_built(
 def test_the_forms_that_were_chosen_are_made_again(
     runtime: FakeRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    forms = {"up": "kernel"}
+    forms = {"up": "behind"}
     tuned = tuple(Tuned(node, "layer", form, "input", {}, False) for node, form in forms.items())
     monkeypatch.setattr(tuning, "tune", lambda *_: tuned)
     model, recipe = built(NET, tmp_path, "h=8 w=8", tune=True, precision="fp16")
