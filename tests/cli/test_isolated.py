@@ -19,7 +19,7 @@ import pytest
 
 from support.paths import ROOT, TESTS
 from trtconv.cli.process import reproduction
-from trtconv.core.files import remove_temporaries
+from trtconv.core.files import remove_parts
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="commands are isolated on Linux")
 
@@ -271,5 +271,5 @@ def test_only_the_dead_process_temporaries_are_removed(tmp_path: Path) -> None:
     ours, other = tmp_path / ".m.engine.7.abc.part", tmp_path / ".m.engine.77.abc.part"
     for path in (ours, other):
         path.write_bytes(b"half")
-    remove_temporaries(7, [tmp_path / "m.engine"])
+    remove_parts(7, [tmp_path / "m.engine"])
     assert left(tmp_path) == {other.name}

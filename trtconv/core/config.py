@@ -19,6 +19,7 @@ from trtconv.core.errors import InputError
 from trtconv.core.files import real_path, refuse_link, report_beside, with_ending
 from trtconv.core.frozen import frozen
 from trtconv.core.options import of_settings, schemas
+from trtconv.core.reading import read_plain
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.requests.check import CheckRequest
 from trtconv.core.requests.idle import without_idle
@@ -192,14 +193,11 @@ def settings_fault(table: Mapping[str, Any]) -> str:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        if not path.is_file():
-            raise InputError(f"{path} cannot be read: it is missing, or no file", "Check its path.")
-        with path.open("rb") as file:
-            # Editors on Windows begin a file with a byte order mark.
-            text = file.read(_LONGEST + 1).decode("utf-8-sig")
+        # Editors on Windows begin a file with a byte order mark.
+        text = read_plain(path, _LONGEST).decode("utf-8-sig")
         # Some of what TOML allows takes its reader a time that is quadratic in its length.
-        if len(text) > _LONGEST or any(line.count(".") > _MOST_PARTS for line in text.splitlines()):
-            raise InputError(f"{path} is too long, or has a key of too many parts", "Write it by hand.")
+        if any(line.count(".") > _MOST_PARTS for line in text.splitlines()):
+            raise InputError(f"{path} has a key of too many parts", "Write it by hand.")
         document: dict[str, Any] = tomllib.loads(text)
         return document
     except OSError as error:

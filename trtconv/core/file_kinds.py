@@ -7,6 +7,8 @@ import zipfile
 from pathlib import Path
 from typing import NamedTuple
 
+from trtconv.core.reading import open_plain
+
 _HEAD_BYTES = 64
 
 
@@ -59,9 +61,7 @@ def kind_of(path: Path) -> FileKind | None:
     if path.name == "saved_model.pb" or (path / "saved_model.pb").is_file():
         return SAVED_MODEL
     try:
-        if not path.is_file():
-            return None
-        with path.open("rb") as file:
+        with open_plain(path) as file:
             head = file.read(_HEAD_BYTES)
     except OSError:
         return None
@@ -72,7 +72,7 @@ def kind_of(path: Path) -> FileKind | None:
 
 def _kind_of_zip(path: Path) -> FileKind:
     try:
-        with zipfile.ZipFile(path) as archive:
+        with open_plain(path) as file, zipfile.ZipFile(file) as archive:
             names = archive.namelist()
     except (OSError, ValueError, zipfile.BadZipFile):
         names = []

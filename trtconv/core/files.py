@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import functools
 import glob
 import hashlib
 import os
-import re
-import shutil
-import stat
 import tempfile
 import time
-import weakref
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 from trtconv.core.errors import InputError
+from trtconv.core.leftovers import left_in, mark_as_held, names_in, remove
 
 _PART = ".part"
 _LONG_NAME = 180
@@ -158,7 +154,7 @@ class _Part(contextlib.AbstractContextManager["_Part"]):
             name = folder / f"{begin}{os.getpid()}.{os.urandom(6).hex()}{_PART}"
             self.file: BinaryIO = name.open("xb")
         self._temporary: Path | None = name
-        _mark_as_held(self.file.fileno())
+        mark_as_held(self.file.fileno())
 
     def sync(self) -> None:
         """Ends writing: what is in the file is on the disk."""
@@ -205,7 +201,7 @@ def locked(path: Path) -> Iterator[None]:
 
             folder = real_path(path).parent
             folder.mkdir(parents=True, exist_ok=True)
-            handle = os.open(folder, os.O_RDONLY)
+            handle = os.open(folder, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
             stack.callback(os.close, handle)
             until = time.monotonic() + LOCK_SECONDS
             while time.monotonic() < until:
@@ -216,49 +212,11 @@ def locked(path: Path) -> Iterator[None]:
         yield
 
 
-class Scratch(contextlib.AbstractContextManager["Scratch"]):
-    """A temporary folder, removed at the end of the process, or earlier; that of a killed process, by the next one.
-
-    Args:
-        what: What it is for; its name begins with that and with the number of the process.
-
-    Attributes:
-        path: The folder.
-        remove: Removes it.
-    """
-
-    def __init__(self, what: str) -> None:
-        begin = f"trtconv-{what}-"
-        around = Path(tempfile.gettempdir())
-        for left in _left_in(around, _names_in(around), begin):
-            shutil.rmtree(left, ignore_errors=True)
-        held = Path(tempfile.mkdtemp(prefix=f"{begin}{os.getpid()}-"))
-        self.remove = weakref.finalize(self, shutil.rmtree, held, ignore_errors=True)
-        # Not the folder that is marked: whoever writes an engine locks the folder that it goes to.
-        self.path = held / "files"
-        self.path.mkdir()
-        with contextlib.suppress(OSError):
-            handle = os.open(held, os.O_RDONLY)
-            weakref.finalize(self, os.close, handle)
-            _mark_as_held(handle)
-
-    def __exit__(self, *_: object) -> None:
-        self.remove()
-
-
-def remove_temporaries(pid: int, outputs: Iterable[Path]) -> None:
-    """Removes what a process that was killed has left behind.
-
-    Args:
-        pid: The process.
-        outputs: The files that it was to write.
-    """
+def remove_parts(pid: int, outputs: Iterable[Path]) -> None:
+    """Removes what a process that was killed has left beside the files that it was to write."""
     for path in map(real_path, outputs):
         for left in path.parent.glob(f"{glob.escape(_beginning(path))}{pid}.*{_PART}"):
-            with contextlib.suppress(OSError):
-                left.unlink()
-    for folder in Path(tempfile.gettempdir()).glob(f"trtconv-*-{pid}-*"):
-        shutil.rmtree(folder, ignore_errors=True)
+            remove(left)
 
 
 def _beginning(path: Path) -> str:
@@ -267,97 +225,16 @@ def _beginning(path: Path) -> str:
     return f".{name}."
 
 
-def _mark_as_held(handle: int) -> None:
-    """Locks a temporary file or folder for as long as its writer lives."""
-    with contextlib.suppress(ImportError, OSError):
-        import fcntl
-
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
 def _remove_abandoned(path: Path) -> None:
     """Removes temporary files for `path` whose writers are dead: killed together with whoever would have cleaned up."""
-    for left in _left_in(path.parent, _parts_in(path.parent, int(time.monotonic())), _beginning(path)):
-        with contextlib.suppress(OSError):
-            left.unlink()
+    for left in left_in(path.parent, _parts_in(path.parent, int(time.monotonic())), _beginning(path)):
+        remove(left)
 
 
 @functools.lru_cache(maxsize=8)
 def _parts_in(folder: Path, _second: int) -> list[str]:
     """Returns the temporary files of a folder, looked at once a second: it may get thousands of engines in a minute."""
-    return [name for name in _names_in(folder) if name.endswith(_PART)]
-
-
-def _left_in(folder: Path, names: Iterable[str], begin: str) -> Iterator[Path]:
-    """Yields what dead processes have left: of names, what is called BEGIN, the number of a process, and more."""
-    for name in names:
-        # Most have other names, and there may be very many.
-        pid = re.match("([0-9]+)[.-]", name[len(begin) :]) if name.startswith(begin) else None
-        if pid and not _is_alive(int(pid[1])) and _is_let_go(folder / name):
-            yield folder / name
-
-
-def _names_in(folder: Path) -> list[str]:
-    try:
-        return os.listdir(folder)  # noqa: PTH208
-    except OSError:
-        return []
-
-
-def _is_alive(pid: int) -> bool:
-    # A process that ended stays in the table of processes until somebody asks after it; in a container nobody may.
-    with contextlib.suppress(OSError, IndexError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except OSError:
-        return True
-    return True
-
-
-def _is_let_go(path: Path) -> bool:
-    """Whether nobody holds a temporary file or folder; a writer in another container has another process number."""
-    with contextlib.suppress(ImportError, OSError):
-        import fcntl
-
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        finally:
-            os.close(handle)
-    return False
-
-
-def read_plain(path: Path) -> bytes:
-    """Returns the content of a file; a link in a stranger's folder may lead to a pipe, or to a device without an end.
-
-    Raises:
-        OSError: It cannot be read, or is no plain file.
-    """
-    with open_plain(path) as file:
-        return file.read()
-
-
-def open_plain(path: Path) -> BinaryIO:
-    """Opens a file to read it; raises as `read_plain`."""
-    # Not to wait for the other end of a pipe.
-    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
-        os.close(handle)
-        raise OSError(errno.EINVAL, "no plain file")
-    return os.fdopen(handle, "rb")
-
-
-def sha256_of(path: Path) -> str:
-    """Returns the SHA-256 of a file of any size, in hexadecimal; raises as `read_plain`."""
-    sha = hashlib.sha256()
-    with open_plain(path) as file:
-        while chunk := file.read(1 << 20):
-            sha.update(chunk)
-    return sha.hexdigest()
+    return [name for name in names_in(folder) if name.endswith(_PART)]
 
 
 def _cannot_write(path: Path, error: OSError) -> InputError:

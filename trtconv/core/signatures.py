@@ -11,8 +11,8 @@ from typing import Any
 
 from trtconv.core.documents.forms import SIGNATURE, checksum
 from trtconv.core.errors import EnvironmentMissing, InputError
+from trtconv.core.reading import KEY_BYTES, read_plain
 
-_LARGEST_KEY = 1 << 16
 _MEANING = "report of an engine of trtconv: "
 """Stands before what is signed, so that no signature of another kind of document passes for one."""
 _BEGIN = "ed25519:"
@@ -111,8 +111,7 @@ def _read(key: Path, load: str, kind: str, **extra: Any) -> Any:
     what = "private" if "Private" in kind else "public"
     hint = f"Give a {what} Ed25519 key in PEM without a password, as trtconv farm signing-keys DIR makes."
     try:
-        with key.open("rb") as file:
-            found = getattr(serialization, load)(file.read(_LARGEST_KEY), **extra)
+        found = getattr(serialization, load)(read_plain(key, KEY_BYTES), **extra)
     except OSError as error:
         raise InputError(f"{key} cannot be read: {error.strerror or error}", hint) from error
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:

@@ -18,6 +18,7 @@ from trtconv.core.errors import EnvironmentMissing, InputError
 from trtconv.core.files import atomic_write, check_writable, real_path, report_beside
 from trtconv.core.frozen import frozen
 from trtconv.core.process import Tell
+from trtconv.core.reading import CACHE_BYTES, read_plain
 from trtconv.core.requests.engine import BenchRequest
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch, ToldProgress
@@ -280,7 +281,7 @@ def _read(cache: Path | None) -> bytes | None:
     if cache is None:
         return None
     try:
-        return cache.read_bytes() if cache.exists() else b""
+        return read_plain(cache, CACHE_BYTES) if cache.exists() else b""
     except OSError as error:
         raise InputError(
             f"{cache} cannot be read: {error.strerror or error}", "Give another --runtime-cache."

@@ -10,8 +10,8 @@ from typing import Any
 from trtconv.core import signatures
 from trtconv.core.documents.saved import load_report
 from trtconv.core.errors import EnvironmentMissing, InputError
-from trtconv.core.files import sha256_of
 from trtconv.core.process import Tell
+from trtconv.core.reading import open_plain, sha256_of
 from trtconv.core.requests.engine import InspectRequest
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch, ToldProgress
@@ -54,7 +54,7 @@ def kind_of(path: Path) -> str:
     """Returns what a file is, by its name and first byte: "onnx", "report" or "engine"."""
     if path.suffix.lower() == ".onnx":
         return "onnx"
-    with path.open("rb") as file:
+    with open_plain(path) as file:
         return "report" if file.read(1) == b"{" else "engine"
 
 

@@ -13,8 +13,9 @@ from trtconv.core import signatures
 from trtconv.core.documents.saved import SavedReport, load_report
 from trtconv.core.errors import EnvironmentMissing, InputError
 from trtconv.core.file_kinds import ENGINE, kind_of
-from trtconv.core.files import read_plain, real_path, report_beside, with_ending
+from trtconv.core.files import real_path, report_beside, with_ending
 from trtconv.core.frozen import frozen
+from trtconv.core.reading import read_plain
 from trtconv.runtimes.tensorrt import Engine, EngineLoader
 
 _BUILD_AGAIN = "Build it again; or, if you know where it comes from, --trust loads it without its report."

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from trtconv.core.dims import Range
 from trtconv.core.documents.export import ExportReport, SizeRule
 from trtconv.core.errors import EnvironmentMissing
 from trtconv.core.findings import worst
+from trtconv.core.reading import sha256_of
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.exporter.job import Draft, Job, interface_of
@@ -67,12 +67,7 @@ def _range_note(rule: SizeRule) -> str:
 
 def model_identity(path: Path) -> dict[str, Any]:
     """Returns path, SHA-256 and size of the written file."""
-    digest, size = hashlib.sha256(), 0
-    with path.open("rb") as file:
-        while chunk := file.read(1 << 20):
-            digest.update(chunk)
-            size += len(chunk)
-    return {"path": str(path), "sha256": digest.hexdigest(), "bytes": size}
+    return {"path": str(path), "sha256": sha256_of(path), "bytes": path.stat().st_size}
 
 
 def checked_export(report: ExportReport, output: Path, options: ExportOptions, clock: Stopwatch) -> ExportReport:

@@ -15,8 +15,9 @@ import torch
 from trtconv.core.dims import Range
 from trtconv.core.documents.export import ExportReport, SizeRule
 from trtconv.core.errors import ExportFailed, InputError
-from trtconv.core.files import Scratch, check_writable
+from trtconv.core.files import check_writable
 from trtconv.core.progress import Progress
+from trtconv.core.scratch import Scratch
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.exporter import write

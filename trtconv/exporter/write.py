@@ -14,6 +14,7 @@ import onnx
 from onnx.external_data_helper import uses_external_data
 
 from trtconv.core.files import atomic_stream
+from trtconv.core.reading import open_plain
 
 ONE_PIECE_LIMIT = 2**31 - 2**20
 """Bytes that fit one protobuf message, with some room."""
@@ -115,7 +116,7 @@ def _varint(number: int) -> Iterator[int]:
 
 def _copy(tensor: onnx.TensorProto, folder: Path, file: BinaryIO) -> None:
     location, offset, left = _entry(tensor)
-    with (folder / location).open("rb") as source:
+    with open_plain(folder / location) as source:
         source.seek(offset)
         while left > 0:
             chunk = source.read(min(_CHUNK, left))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-import os
+import errno
 import re
 import stat
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,6 +16,7 @@ from trtconv.core import budget
 from trtconv.core.errors import InputError
 from trtconv.core.file_kinds import URL, kind_of
 from trtconv.core.files import real_path
+from trtconv.core.reading import open_plain, read_plain
 from trtconv.graph.tensor_checker import nbytes
 
 EXTERNAL = onnx.TensorProto.EXTERNAL
@@ -35,15 +36,7 @@ def read_file(path: Path) -> bytes:
         InputError: It is missing, a folder, a device or a pipe, unreadable, or larger than an ONNX file can be.
     """
     try:
-        # A pipe must not be waited for, and nothing be read of what is too large or has no end.
-        with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)), "rb") as file:  # noqa: PTH123
-            found = os.fstat(file.fileno())
-            if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
-                raise InputError(f"{path} is a device or a pipe, no file", "Write it into a file first.")
-            if found.st_size > LARGEST_BYTES:
-                hint = "Keep its weights beside it: onnx.save_model(..., save_as_external_data=True)."
-                raise InputError(f"{path} has {found.st_size} bytes; an ONNX file has at most {LARGEST_BYTES}", hint)
-            return file.read()
+        return read_plain(path, LARGEST_BYTES)
     except FileNotFoundError as error:
         refuse_other_kinds(path)
         hint = "Stdin is not read: write the model into a file first." if str(path) == "-" else _CHECK_PATH
@@ -52,7 +45,13 @@ def read_file(path: Path) -> bytes:
         refuse_other_kinds(path)
         raise InputError(f"{path} is a folder", "Give the .onnx file in it.") from error
     except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}", _CHECK_PATH) from error
+        hints = {
+            errno.EFBIG: "Keep its weights beside it: onnx.save_model(..., save_as_external_data=True).",
+            errno.EINVAL: "Write it into a file first.",
+        }
+        raise InputError(
+            f"{path} cannot be read: {error.strerror}", hints.get(error.errno or 0, _CHECK_PATH)
+        ) from error
     except ValueError as error:
         raise InputError(f"{str(path)!r} is no path: {error}", _CHECK_PATH) from error
 
@@ -143,11 +142,13 @@ def data_path(path: Path) -> Path:
 
 def read_chunks(path: Path, begin: int, end: int) -> Iterator[bytes]:
     """Yields a part of a file, in pieces that need little memory."""
-    with path.open("rb") as file:
+    with open_plain(path) as file:
         file.seek(begin)
         while begin < end and (chunk := file.read(min(1 << 20, end - begin))):
             yield chunk
             begin += len(chunk)
+    if begin < end:
+        raise InputError(f"{path} became too short while it was read", "Copy the file again.")
 
 
 def raw_chunks(tensor: onnx.TensorProto, path: Path) -> Iterator[bytes]:

@@ -15,7 +15,8 @@ from trtconv.core.dims import ShapeProfile
 from trtconv.core.documents.build import BuildReport
 from trtconv.core.documents.forms import CHECKSUM, read_report
 from trtconv.core.errors import InputError
-from trtconv.core.files import check_writable, read_plain, real_path, refuse_link, sha256_of, streams_together
+from trtconv.core.files import check_writable, real_path, refuse_link, streams_together
+from trtconv.core.reading import DOCUMENT_BYTES, read_plain, sha256_of
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.requests.check import CheckRequest
 from trtconv.core.requests.common import PROOFS
@@ -156,8 +157,11 @@ def up_to_date(request: BuildRequest, asked: BuildReport) -> BuildReport | None:
         # As make does: whoever touches a model wants it built.
         if request.model.stat().st_mtime_ns > request.engine_path.stat().st_mtime_ns:
             return None
-        old = read_report(read_plain(request.report_path))
+        old = read_report(read_plain(request.report_path, DOCUMENT_BYTES))
         if CHECKSUM not in old:
+            return None
+        # Its size first: to hash what is another file may take long.
+        if request.engine_path.stat().st_size != old["engine"]["bytes"]:
             return None
         engine = sha256_of(request.engine_path)
         if identity(old) != asked_identity(asked) or old["exit_code"] or old["engine"]["sha256"] != engine:

@@ -12,9 +12,10 @@ from trtconv.core.dims import dynamic_dims
 from trtconv.core.documents.quantize import Layerwise, QuantizeReport
 from trtconv.core.documents.rewrite import Edit
 from trtconv.core.errors import InputError
-from trtconv.core.files import check_writable, real_path, sha256_of
+from trtconv.core.files import check_writable, real_path
 from trtconv.core.frozen import frozen
 from trtconv.core.progress import Progress
+from trtconv.core.reading import sha256_of
 from trtconv.core.requests.quantize import QuantizeRequest
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch

@@ -21,13 +21,15 @@ from trtconv.core.documents.build import BuildReport
 from trtconv.core.documents.check import FailedRun
 from trtconv.core.documents.reduce import Failure, ReduceReport
 from trtconv.core.errors import EnvironmentMissing, InputError, TrtconvError
-from trtconv.core.files import Scratch, check_writable, real_path, sha256_of, with_ending
+from trtconv.core.files import check_writable, real_path, with_ending
 from trtconv.core.findings import Finding, Severity
 from trtconv.core.options import command_line, shared
 from trtconv.core.progress import NullProgress, Progress
+from trtconv.core.reading import sha256_of
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.requests.reduce import ReduceRequest
 from trtconv.core.requests.rewrite import RewriteRequest
+from trtconv.core.scratch import Scratch
 from trtconv.core.stages import Stage
 from trtconv.graph.extract import Cutter
 from trtconv.graph.model import OnnxModel

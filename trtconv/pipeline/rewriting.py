@@ -10,8 +10,9 @@ from trtconv.core.bounds import make_profile
 from trtconv.core.dims import Range, Shape
 from trtconv.core.documents.rewrite import RewriteReport
 from trtconv.core.errors import InputError
-from trtconv.core.files import check_writable, real_path, sha256_of
+from trtconv.core.files import check_writable, real_path
 from trtconv.core.progress import Progress
+from trtconv.core.reading import sha256_of
 from trtconv.core.requests.rewrite import RewriteRequest
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch

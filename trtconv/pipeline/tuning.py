@@ -17,7 +17,8 @@ from trtconv.core.documents.forms import fits
 from trtconv.core.documents.tuned import Tuned
 from trtconv.core.encode import plain
 from trtconv.core.errors import BuildFailed, EngineFailed, EnvironmentMissing, InputError
-from trtconv.core.files import atomic_write, locked, read_plain
+from trtconv.core.files import atomic_write, locked
+from trtconv.core.reading import CACHE_BYTES, read_plain
 from trtconv.core.target import Target
 from trtconv.graph.extract import shapes_at
 from trtconv.graph.layer_alone import LayerAlone, layer_of
@@ -162,7 +163,7 @@ class _Memory:
         if self._path is None:
             return []
         try:
-            entries = json.loads(read_plain(self._path))
+            entries = json.loads(read_plain(self._path, CACHE_BYTES))
         except (OSError, ValueError, RecursionError):
             return []
         return entries if fits(entries, [_ENTRY]) and all(_ENTRY.keys() <= each.keys() for each in entries) else []

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from trtconv.core import budget
 from trtconv.core.dims import InputSpec, Shape
 from trtconv.core.errors import InputError, TrtconvError
+from trtconv.core.reading import open_plain
 from trtconv.runtimes.onnxruntime import first_line, numpy_type
 
 Feeds = dict[str, NDArray[Any]]
@@ -37,12 +38,15 @@ def read_arrays(path: Path) -> Feeds:
     """
     try:
         # Without pickles: they would run code.
-        loaded = np.load(path, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            raise InputError(f"{path} holds one array without a name", "Write it with numpy.savez(PATH, NAME=array).")
-        with loaded as file:
-            budget.spend("megabytes", _stated_bytes(file.zip) / 1e6, f"{path}: its arrays")
-            return {name: file[name] for name in file.files}
+        with open_plain(path) as file:
+            loaded = np.load(file, allow_pickle=False)
+            if isinstance(loaded, np.ndarray):
+                raise InputError(
+                    f"{path} holds one array without a name", "Write it with numpy.savez(PATH, NAME=array)."
+                )
+            with loaded as arrays:
+                budget.spend("megabytes", _stated_bytes(arrays.zip) / 1e6, f"{path}: its arrays")
+                return {name: arrays[name] for name in arrays.files}
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}", "Check the path.") from error
     except (TrtconvError, MemoryError):

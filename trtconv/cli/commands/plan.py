@@ -89,6 +89,7 @@ def _machines(farm: FarmRequest | None) -> Sequence[Machine]:
 
 def _write(folder: Path, planned: Sequence[Planned]) -> list[str]:
     """Writes the jobs; returns a line for each."""
+    from trtconv.core.reading import read_plain
     from trtconv.core.text import clean
     from trtconv.engine.farm.job import contents
     from trtconv.engine.farm.planning import TO_BUILD
@@ -98,7 +99,7 @@ def _write(folder: Path, planned: Sequence[Planned]) -> list[str]:
     for each in planned:
         if each.state == TO_BUILD and each.waiting is not None:
             for path in contents(each.waiting.job, each.waiting.model).values():
-                store.put(path.read_bytes())
+                store.put(read_plain(path))
             path = store.put_job(each.waiting.job.name, each.waiting.job.to_json())
             lines.append(clean(f"wrote {path} for {each.request.model}, {each.request.target or 'auto'}"))
     return lines

@@ -11,7 +11,7 @@ from trtconv.cli import options
 from trtconv.cli.process.outcome import Command, Outcome
 from trtconv.cli.timing_folder import timing_folder
 from trtconv.core.errors import EnvironmentMissing, InputError
-from trtconv.core.files import read_plain
+from trtconv.core.reading import DOCUMENT_BYTES, read_plain
 from trtconv.core.text import clean, indented
 
 
@@ -50,7 +50,7 @@ def command(job: str, out: str, gpu: str | None, output_format: str) -> Outcome:
 
     path = Path(job)
     try:
-        made = BuildJob.read(read_plain(path))
+        made = BuildJob.read(read_plain(path, DOCUMENT_BYTES))
     except OSError as error:
         raise InputError(f"{job} cannot be read: {error.strerror or error}", "Give a job of plan --write.") from error
     if made.name != path.stem:

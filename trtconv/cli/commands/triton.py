@@ -12,6 +12,7 @@ import click
 from trtconv.cli import options
 from trtconv.cli.process.outcome import Command, Outcome
 from trtconv.core.errors import InputError
+from trtconv.core.reading import DOCUMENT_BYTES, read_plain
 
 if TYPE_CHECKING:
     from trtconv.cli.formats.triton import Served
@@ -64,7 +65,7 @@ def command(engines: tuple[str, ...], repository: str, version: int, force: bool
     _check(made, version, force)
     lines = []
     for engine, folder, each in made:
-        atomic_write(folder / str(version) / "model.plan", engine.read_bytes())
+        atomic_write(folder / str(version) / "model.plan", read_plain(engine))
         atomic_write(folder / "config.pbtxt", each.config.encode())
         batches = f"batches of up to {each.batch}" if each.batch else f"no batches: {each.why}"
         lines.append(clean(f"wrote {folder}/config.pbtxt and {version}/model.plan; {batches}"))
@@ -82,5 +83,5 @@ def _check(made: Sequence[tuple[Path, Path, Served]], version: int, force: bool)
         plan, config = folder / str(version) / "model.plan", folder / "config.pbtxt"
         if not force and plan.exists():
             raise InputError(f"{plan} exists", "Write another --version, or replace it with --force.")
-        if not force and config.exists() and config.read_bytes() != each.config.encode():
+        if not force and config.exists() and read_plain(config, DOCUMENT_BYTES) != each.config.encode():
             raise InputError(f"{config} exists and says something else", "Replace it with --force.")

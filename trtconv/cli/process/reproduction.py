@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import platform
 import shlex
-import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -16,6 +14,7 @@ from typing import Any
 from trtconv.cli.versions import versions
 from trtconv.core import process
 from trtconv.core.errors import TrtconvError
+from trtconv.core.reading import read_plain, sha256_of
 from trtconv.core.requests.rewrite import RewriteRequest
 from trtconv.core.target import Target
 
@@ -75,7 +74,7 @@ def _keep_model(source: Path, folder: Path) -> str:
         files = _copy_alone(source, folder)
     if not files:
         return MODEL
-    known = [{"path": str(f), "sha256": _sha256(f), "bytes": f.stat().st_size} for f in map(Path, files)]
+    known = [{"path": str(f), "sha256": sha256_of(f), "bytes": f.stat().st_size} for f in map(Path, files)]
     _write(folder / "model.json", json.dumps(known, indent=2))
     return str(source.absolute())
 
@@ -100,7 +99,7 @@ def copy_model(task: dict[str, Any], tell: process.Tell) -> list[str]:
     if model.external_files:
         model.save(target)
     else:
-        shutil.copyfile(source, target)
+        target.write_bytes(read_plain(source, COPIED_BYTES))
     return []
 
 
@@ -108,16 +107,8 @@ def _copy_alone(source: Path, folder: Path) -> list[str]:
     """Copies a file that cannot be read as a model, unless it is too large."""
     if source.stat().st_size > COPIED_BYTES:
         return [str(source.absolute())]
-    shutil.copyfile(source, folder / MODEL)
+    (folder / MODEL).write_bytes(read_plain(source, COPIED_BYTES))
     return []
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        sha = hashlib.sha256()
-        while chunk := file.read(1 << 20):
-            sha.update(chunk)
-    return sha.hexdigest()
 
 
 def _again(arguments: Sequence[str], named: str, model: str, builds: bool) -> list[str]:

@@ -253,11 +253,13 @@ class _Lines:
 
 def _clean_up(child: Child) -> None:
     """Ends what a child that was killed had started, and removes what it had half written."""
-    from trtconv.core.files import remove_temporaries
+    from trtconv.core.files import remove_parts
+    from trtconv.core.scratch import remove_scratch
 
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(child.pid, signal.SIGKILL)
-    remove_temporaries(child.pid, child.outputs)
+    remove_parts(child.pid, child.outputs)
+    remove_scratch(child.pid)
 
 
 def _out_of_memory_kills() -> int:

@@ -13,8 +13,8 @@ from trtconv.core.documents.forms import read_report
 from trtconv.core.documents.tuned import tuned_forms
 from trtconv.core.encode import SCHEMA, decoded
 from trtconv.core.errors import InputError
-from trtconv.core.files import read_plain
 from trtconv.core.frozen import frozen
+from trtconv.core.reading import DOCUMENT_BYTES, read_plain
 from trtconv.core.requests.common import NODE_PRECISIONS, PRECISIONS
 from trtconv.core.suggest import did_you_mean
 from trtconv.core.target import FAMILIES
@@ -113,7 +113,7 @@ def load_report(path: str | Path) -> SavedReport:
     """
     path = Path(path)
     try:
-        document = read_report(read_plain(path))
+        document = read_report(read_plain(path, DOCUMENT_BYTES))
     except OSError as error:
         raise InputError(
             f"{path} cannot be read: {error.strerror}", "Give the .json file beside the engine."

@@ -17,6 +17,7 @@ from typing import Any
 from trtconv.core.documents.build import BuildReport
 from trtconv.core.encode import parsed
 from trtconv.core.errors import EnvironmentMissing, InputError, TrtconvError
+from trtconv.core.reading import read_plain
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.requests.farm import FarmRequest
 from trtconv.core.text import clean
@@ -171,7 +172,7 @@ class Farm:
             for sha, path in lying.items():
                 self._store.put_file(sha, path)
         self._sent[submit.key] = _Sent([(index, waiting)], choice)
-        self._connection.send(submit, [path.read_bytes() for path in lying.values()] if inside else [])
+        self._connection.send(submit, [read_plain(path) for path in lying.values()] if inside else [])
 
     def _hear(self) -> None:
         """Waits a moment for a result, and has it written."""

@@ -182,7 +182,7 @@ def contents(job: BuildJob, model: OnnxModel) -> dict[str, Path]:
 
 
 def _file(path: Path) -> dict[str, Any]:
-    from trtconv.core.files import sha256_of
+    from trtconv.core.reading import sha256_of
 
     return {"sha256": sha256_of(path), "bytes": path.stat().st_size}
 

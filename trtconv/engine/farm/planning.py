@@ -9,9 +9,9 @@ from typing import Any
 from trtconv.core.documents.build import BuildReport
 from trtconv.core.documents.forms import read_report
 from trtconv.core.errors import EnvironmentMissing, InputError, TrtconvError
-from trtconv.core.files import read_plain
 from trtconv.core.frozen import frozen
 from trtconv.core.gpus import gpu_labels
+from trtconv.core.reading import DOCUMENT_BYTES, read_plain
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.requests.idle import refuse_conflicts
 from trtconv.engine.farm.acceptance import as_told
@@ -125,11 +125,13 @@ def prepare(
 
 def _kept(request: BuildRequest, model: OnnxModel, choice: Choice | None, then: tuple[str, ...]) -> BuildReport | None:
     with contextlib.suppress(OSError, InputError, KeyError, TypeError, AttributeError):
-        old = read_report(read_plain(request.report_path))
+        old = read_report(read_plain(request.report_path, DOCUMENT_BYTES))
         if not could_make(choice, old, request):
             return None
         for kind in then:
-            if old["engine"]["sha256"] not in beside(request.engine_path, kind).read_text(errors="replace"):
+            if old["engine"]["sha256"] not in read_plain(beside(request.engine_path, kind), DOCUMENT_BYTES).decode(
+                errors="replace"
+            ):
                 return None
         return up_to_date(request, as_told(request, model, old))
     return None

@@ -13,6 +13,7 @@ from trtconv.core.documents.build import BuildReport
 from trtconv.core.documents.check import FailedRun
 from trtconv.core.errors import InputError
 from trtconv.core.files import atomic_write
+from trtconv.core.reading import read_plain
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.core.text import clean
@@ -111,7 +112,7 @@ def crash_folder(waiting: Waiting, log: str) -> str:
         folder = Path(tempfile.mkdtemp(prefix="trtconv-crash-"))
         store = Store(folder)
         for path in contents(waiting.job, waiting.model).values():
-            store.put(path.read_bytes())
+            store.put(read_plain(path))
         job = store.put_job(waiting.job.name, waiting.job.to_json())
         atomic_write(folder / "log.txt", (log + "\n").encode(errors="backslashreplace"))
         rerun = f'#!/bin/sh\ncd "$(dirname "$0")" && exec trtconv run-job {job.name} again\n'

@@ -13,10 +13,11 @@ from trtconv.core.documents.build import BuildReport
 from trtconv.core.documents.check import FailedRun
 from trtconv.core.encode import SCHEMA
 from trtconv.core.errors import Bug, TrtconvError
-from trtconv.core.files import Scratch
 from trtconv.core.process import Lost, Process, Tell, WorkerBug
 from trtconv.core.rations import RationGuard
+from trtconv.core.reading import read_plain
 from trtconv.core.requests.engine import BenchRequest, VerifyRequest
+from trtconv.core.scratch import Scratch
 from trtconv.core.stopwatch import ToldProgress
 from trtconv.core.version import __version__
 from trtconv.engine.farm.job import BuildJob
@@ -64,7 +65,7 @@ class JobRunner:
             except WorkerBug as bug:
                 found = _crashed(f"internal error: {bug.summary}", "This is a bug in trtconv.", str(bug), Bug.exit_code)
             engine = folder / _INSIDE / _ENGINE
-            built = engine.read_bytes() if (found.get("report") or {}).get("engine") else b""
+            built = read_plain(engine) if (found.get("report") or {}).get("engine") else b""
         empty: dict[str, Any] = {"report": None, "error": None, "then": {}, "log": ""}
         return {"schema": SCHEMA, "job": job.name, **empty, **found}, built
 

@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 
 from trtconv.core.encode import parsed
 from trtconv.core.errors import InputError
-from trtconv.core.files import atomic_stream, atomic_write, open_plain, sha256_of
+from trtconv.core.files import atomic_stream, atomic_write
+from trtconv.core.reading import open_plain, sha256_of
 
 Bytes = TypeVar("Bytes", bound="bytes | memoryview")
 _SHA256 = re.compile(r"[0-9a-f]{64}")

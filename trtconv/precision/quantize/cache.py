@@ -11,6 +11,7 @@ from typing import Any
 
 from trtconv.core.errors import InputError
 from trtconv.core.files import atomic_write
+from trtconv.core.reading import CACHE_BYTES, read_plain
 from trtconv.core.version import __version__
 
 
@@ -31,8 +32,8 @@ def key_of(model: str, samples: str, tensors: Sequence[str], settings: Mapping[s
 
 def load(folder: Path, key: str) -> dict[str, Any] | None:
     """Returns what was kept, as `store` got it, or None."""
-    with contextlib.suppress(OSError, ValueError):
-        kept = json.loads((folder / f"{key}.json").read_text())
+    with contextlib.suppress(OSError, ValueError, RecursionError):
+        kept = json.loads(read_plain(folder / f"{key}.json", CACHE_BYTES))
         return kept if isinstance(kept, dict) else None
     return None
 

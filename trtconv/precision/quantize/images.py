@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from trtconv.core.errors import EnvironmentMissing, InputError
 from trtconv.core.frozen import frozen
+from trtconv.core.reading import open_plain
 
 SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"})
 """What the names of images end in."""
@@ -108,7 +109,7 @@ def read_image(path: Path, preprocessing: Preprocessing, number: int) -> NDArray
             "pip install pillow, or give .npz files.",
         ) from error
     try:
-        with Image.open(path) as opened:
+        with open_plain(path) as file, Image.open(file) as opened:
             image = opened.convert(_CHANNELS[preprocessing.color])
     except MemoryError:
         raise

@@ -20,6 +20,7 @@ from trtconv.core import budget
 from trtconv.core.dims import InputSpec, Shape
 from trtconv.core.errors import InputError, TrtconvError
 from trtconv.core.files import files_below
+from trtconv.core.reading import open_plain
 from trtconv.graph.model import OnnxModel
 from trtconv.precision.quantize.images import SUFFIXES, Preprocessing, read_image
 from trtconv.runtimes.inputs import call_generator, checked_inputs, header_of, load_generator, read_arrays
@@ -193,10 +194,11 @@ def _read(model: OnnxModel, path: Path) -> dict[str, NDArray[Any]]:
         return read_arrays(path)
     spec = _only_input(model, f"{path} is one array")
     try:
-        with path.open("rb") as file:
+        with open_plain(path) as file:
             shape, dtype = header_of(file)
-        budget.spend("megabytes", math.prod(shape) * dtype.itemsize / 1e6, f"{path}: its array")
-        return {spec.name: np.load(path, allow_pickle=False)}
+            budget.spend("megabytes", math.prod(shape) * dtype.itemsize / 1e6, f"{path}: its array")
+            file.seek(0)
+            return {spec.name: np.load(file, allow_pickle=False)}
     except (TrtconvError, MemoryError):
         raise
     except Exception as error:  # Python's own tokenizer reads the header.

@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtconv.core.dims import InputSpec
-from trtconv.core.files import Scratch
 from trtconv.core.frozen import frozen
 from trtconv.core.process import Process
+from trtconv.core.scratch import Scratch
 from trtconv.runtimes.compare import Difference, Tolerance, compare, relative_error
 from trtconv.runtimes.proof.ahead import Ahead, NetworkRun
 from trtconv.runtimes.proof.reference import SERVE, Expected, Wanted, expect

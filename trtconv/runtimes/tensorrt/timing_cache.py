@@ -12,6 +12,7 @@ from typing import Any
 
 from trtconv.core.errors import InputError
 from trtconv.core.files import atomic_write, locked
+from trtconv.core.reading import CACHE_BYTES, read_plain
 
 
 class TimingCache:
@@ -56,7 +57,7 @@ class TimingCache:
 
     def _read(self) -> bytes:
         with contextlib.suppress(OSError):
-            return self._path.read_bytes()
+            return read_plain(self._path, CACHE_BYTES)
         return b""
 
     def _made_of(self, data: bytes) -> Any:

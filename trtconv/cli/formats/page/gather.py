@@ -9,8 +9,9 @@ from typing import Any
 
 from trtconv.core.documents.saved import load_report
 from trtconv.core.errors import InputError
-from trtconv.core.files import files_below, read_plain, report_beside, sha256_of
+from trtconv.core.files import files_below, report_beside
 from trtconv.core.frozen import frozen
+from trtconv.core.reading import DOCUMENT_BYTES, open_plain, read_plain, sha256_of
 
 Document = Mapping[str, Any]
 
@@ -84,7 +85,7 @@ def report_of(path: Path) -> Path:
         InputError: There is none, or it tells of another engine.
     """
     try:
-        with path.open("rb") as file:
+        with open_plain(path) as file:
             if file.read(1) == b"{":
                 return path
     except OSError as error:
@@ -134,7 +135,7 @@ def _json_files(folder: Path) -> Iterator[Path]:
 def _measured(path: Path) -> tuple[str, Document]:
     hint = "Write one with --format json: trtconv verify, bench or inspect."
     try:
-        document = json.loads(read_plain(path))
+        document = json.loads(read_plain(path, DOCUMENT_BYTES))
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}", hint) from error
     except (ValueError, RecursionError) as error:

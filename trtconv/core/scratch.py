@@ -1,0 +1,48 @@
+"""Temporary folders, for the user's eyes alone."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+import weakref
+from pathlib import Path
+
+from trtconv.core.leftovers import left_in, mark_as_held, names_in, remove
+
+
+class Scratch(contextlib.AbstractContextManager["Scratch"]):
+    """A temporary folder, removed at the end of the process, or earlier; that of a killed process, by the next one.
+
+    Args:
+        what: What it is for; its name begins with that and with the number of the process.
+
+    Attributes:
+        path: The folder.
+        remove: Removes it.
+    """
+
+    def __init__(self, what: str) -> None:
+        begin = f"trtconv-{what}-"
+        around = Path(tempfile.gettempdir())
+        for left in left_in(around, names_in(around), begin):
+            remove(left)
+        held = Path(tempfile.mkdtemp(prefix=f"{begin}{os.getpid()}-"))
+        self.remove = weakref.finalize(self, shutil.rmtree, held, ignore_errors=True)
+        # Not the folder that is marked: whoever writes an engine locks the folder that it goes to.
+        self.path = held / "files"
+        self.path.mkdir(mode=0o700)
+        with contextlib.suppress(OSError):
+            handle = os.open(held, os.O_RDONLY)
+            weakref.finalize(self, os.close, handle)
+            mark_as_held(handle)
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
+
+def remove_scratch(pid: int) -> None:
+    """Removes the temporary folders of a process that was killed."""
+    for folder in Path(tempfile.gettempdir()).glob(f"trtconv-*-{pid}-*"):
+        remove(folder)
