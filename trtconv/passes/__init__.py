@@ -27,7 +27,12 @@ from trtconv.passes.pool_pads import WritePoolPads
 from trtconv.passes.quantized_constants import DequantizeConstants
 from trtconv.passes.restore_sizes import RestorePixelShuffle, RestoreReshapeTarget, RestoreResizeScales
 from trtconv.passes.shift_uint8 import ShiftUint8
+from trtconv.passes.spelling.arguments import FixArguments
+from trtconv.passes.spelling.bits import CombineBits, ShiftBits
+from trtconv.passes.spelling.float_mod import FloatMod
 from trtconv.passes.spelling.functions import ExpandFunctions
+from trtconv.passes.spelling.runtime_axes import ReduceByShape, ReshapeByShape
+from trtconv.passes.spelling.wider import ComputeWider
 from trtconv.passes.time_first import PutTimeFirst
 from trtconv.passes.ungroup_deconv import UngroupDeconv
 from trtconv.passes.widen_weights import WidenWeights
@@ -36,6 +41,12 @@ from trtconv.passes.write_defaults import WriteDefaults
 PASSES: tuple[Pass, ...] = (
     InlineDeconvFunctions(),
     ExpandFunctions(),
+    FixArguments(),
+    ReduceByShape(),
+    ReshapeByShape(),
+    ShiftBits(),
+    CombineBits(),
+    FloatMod(),
     WriteDefaults(),
     TakeMagnitudesFirst(),
     OrderChannels(),
@@ -65,6 +76,7 @@ PASSES: tuple[Pass, ...] = (
     RestorePixelShuffle(),
     RestoreReshapeTarget(),
     RestoreResizeScales(),
+    ComputeWider(),
     LowerOpset(),
 )
 

@@ -42,7 +42,7 @@ class Spelling(Pass):
                     with budget.at(scope.location(index)):
                         said = self.write(writer, target)
                 except Unwritable as why:
-                    skips.append(Skip(self.name, place, str(why)))
+                    skips += [Skip(self.name, place, str(why))] if str(why) else []
                     continue
                 patch.replace(index, writer.nodes, writer.initializers)
                 edits.append(Edit(self.name, place, said or self._summary(writer)))
@@ -85,6 +85,6 @@ class Spelling(Pass):
             What was done in words; None: the operators that it was written as.
 
         Raises:
-            Unwritable: There are none with the same meaning, or nobody can say.
+            Unwritable: There are none with the same meaning, or nobody can say; without a word where there is no need.
         """
         raise NotImplementedError

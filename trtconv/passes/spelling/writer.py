@@ -19,6 +19,15 @@ _AXES_AS_INPUT = {"ReduceSum": 13, "Squeeze": 13, "Unsqueeze": 13, "Split": 13}
 """Operators to the opset from which their axes, or the sizes of a Split, are an input; of other reductions 18."""
 
 
+_HELD = "trtconv.held"
+"""Metadata of a cast to a narrower type that changes no value."""
+
+
+def is_held(node: onnx.NodeProto) -> bool:
+    """Whether a node is a cast that `Writer.mark_held` marked."""
+    return any(each.key == _HELD for each in node.metadata_props)
+
+
 class Unwritable(Exception):
     """A node cannot be written with the same meaning; the message says why."""
 
@@ -120,11 +129,35 @@ class Writer:
         self.nodes.append(helper.make_node(op, taken, made, name=name, **given))
         return made[0] if outputs == 1 else made
 
+    def again(self, inputs: Sequence[str], outputs: Sequence[str] = (), **attrs: Any) -> onnx.NodeProto:
+        """Writes the node itself with other inputs, and returns it.
+
+        Args:
+            inputs: Their names.
+            outputs: What it makes now; by default what it made.
+            **attrs: Attributes that are otherwise; None for those that are left out.
+        """
+        node = onnx.NodeProto()
+        node.CopyFrom(self.node)
+        node.input[:] = inputs
+        node.output[:] = outputs or self.node.output
+        kept = [each for each in node.attribute if each.name not in attrs]
+        kept += [helper.make_attribute(name, value) for name, value in attrs.items() if value is not None]
+        kept = [onnx.AttributeProto.FromString(each.SerializeToString()) for each in kept]
+        del node.attribute[:]
+        node.attribute.extend(kept)
+        self.nodes.append(node)
+        return node
+
     def cast(self, name: str, dtype: Any, to: str = "") -> str:
         """Casts a tensor to a NumPy type."""
         made = self("Cast", name, to=to)
         self.nodes[-1].attribute.append(helper.make_attribute("to", helper.np_dtype_to_tensor_dtype(np.dtype(dtype))))
         return made
+
+    def mark_held(self) -> None:
+        """Marks the node written last: a cast whose values its type has all."""
+        self.nodes[-1].metadata_props.append(onnx.StringStringEntryProto(key=_HELD, value="1"))
 
     def reduce(self, op: str, name: str, axes: Sequence[int], *, keep: bool = True, to: str = "") -> str:
         """Reduces over axes, given as an input or as an attribute, as the opset has them."""

@@ -1,0 +1,101 @@
+"""Axes that are computed, or known only at run time, follow from the shapes."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from onnx import helper
+from onnx.reference import ReferenceEvaluator
+
+from support.onnx_models import parse, wrap
+from trtconv.core.target import Target
+from trtconv.passes import PASSES, run_passes
+
+RTX = Target("rtx", (1, 7))
+
+
+def reduction(op: str, shape: list[int], after: list[int], keep: int, noop: int = 0) -> onnx.ModelProto:
+    x = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, shape)
+    axes = helper.make_tensor_value_info("axes", onnx.TensorProto.INT64, ["n"])
+    y = helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, after)
+    node = helper.make_node(op, ["x", "axes"], ["y"], keepdims=keep, noop_with_empty_axes=noop)
+    graph = helper.make_graph([node], "g", [x, axes], [y])
+    return helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 18)])
+
+
+@given(
+    st.lists(st.sampled_from([1, 2, 3]), min_size=1, max_size=4),
+    st.sets(st.integers(0, 3), min_size=1),
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from(("ReduceSum", "ReduceMax", "ReduceL2", "ReduceMean")),
+)
+def test_axes_known_only_at_run_time_follow_from_the_shapes(
+    shape: list[int], chosen: set[int], keep: bool, negative: bool, op: str
+) -> None:
+    axes = sorted(axis for axis in chosen if axis < len(shape)) or [0]
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    after = list(np.sum(x, axis=tuple(axes), keepdims=keep).shape)
+    proto = reduction(op, shape, after, int(keep))
+    rewritten = wrap(proto)
+    done = run_passes(rewritten, PASSES, RTX)
+    reducing = [node for node in rewritten.proto.graph.node if node.op_type == op]
+    assert done.edits and all("axes" not in node.input for node in reducing)
+    feeds = {"x": x, "axes": np.array([axis - len(shape) if negative else axis for axis in axes], np.int64)}
+    (before,), (got,) = (ReferenceEvaluator(each).run(None, feeds) for each in (proto, rewritten.proto))
+    np.testing.assert_allclose(got, before, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("noop", "after"), [(1, [2, 3]), (0, [1, 1])])
+def test_no_axes_at_run_time(noop: int, after: list[int]) -> None:
+    proto = reduction("ReduceL1", [2, 3], after, 1, noop)
+    rewritten = wrap(proto)
+    run_passes(rewritten, PASSES, RTX)
+    feeds = {"x": -np.ones((2, 3), np.float32), "axes": np.array([], np.int64)}
+    expected = np.ones((2, 3)) if noop else np.full((1, 1), 6.0)
+    np.testing.assert_array_equal(ReferenceEvaluator(rewritten.proto).run(None, feeds)[0], expected)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        """(float[2,3,4] x) => (float[2,1,1] y) <int64 one = {1}>
+        { s = Shape (x)  n = Size (s)  axes = Range (one, n, one)  y = ReduceMean (x, axes) }""",
+        """(float[N,3,4] x) => (float[N,1,4] y) <int64[1] all = {2}, int64[1] one = {1}>
+        { axes = Sub (all, one)  y = ReduceMax (x, axes) }""",
+    ],
+)
+def test_axes_of_constants_and_shapes_become_constants(text: str) -> None:
+    rewritten = wrap(parse(f'<ir_version: 8, opset_import: ["": 18]> g {text}'))
+    original = wrap(rewritten.proto)
+    done = run_passes(rewritten, PASSES, RTX)
+    assert [edit.pass_name for edit in done.edits] == ["fix-arguments"]
+    assert len(rewritten.proto.graph.node) == 1
+    x = np.random.default_rng(0).standard_normal((2, 3, 4)).astype(np.float32)
+    before, after = (ReferenceEvaluator(each.proto).run(None, {"x": x})[0] for each in (original, rewritten))
+    np.testing.assert_allclose(after, before, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("op", "before", "after", "axes"), [("Unsqueeze", "2,3", "2,1,3", [1]), ("Squeeze", "N,1,3", "N,3", [1])]
+)
+def test_axes_of_size_one_at_run_time(op: str, before: str, after: str, axes: list[int]) -> None:
+    text = f"(float[{before}] x, int64[1] axes) => (float[{after}] y) {{ y = {op} (x, axes) }}"
+    proto = parse(f'<ir_version: 8, opset_import: ["": 13]> g {text}')
+    rewritten = wrap(proto)
+    done = run_passes(rewritten, PASSES, RTX)
+    assert [edit.pass_name for edit in done.edits] == ["reshape-by-shape"]
+    x = np.ones([2 if size == "N" else int(size) for size in before.split(",")], np.float32)
+    got = ReferenceEvaluator(rewritten.proto).run(None, {"x": x, "axes": np.array(axes, np.int64)})[0]
+    assert got.shape == ReferenceEvaluator(proto).run(None, {"x": x, "axes": np.array(axes, np.int64)})[0].shape
+
+
+def test_axes_that_nothing_tells_are_left() -> None:
+    text = "(float[a,b] x, int64[1] axes) => (float[c,d] y) { y = ReduceSum (x, axes) }"
+    proto = parse(f'<ir_version: 8, opset_import: ["": 18]> g {text}')
+    done = run_passes(wrap(proto), PASSES, RTX)
+    assert not done.edits
+    assert [skip.pass_name for skip in done.skipped] == ["reduce-by-shape"]

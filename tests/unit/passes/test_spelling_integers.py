@@ -1,0 +1,139 @@
+"""Integers that TensorRT lacks are computed in wider ones, bits by arithmetic: the same numbers, wrapped around."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from onnx import helper
+from onnx.reference import ReferenceEvaluator
+
+from support.onnx_models import wrap
+from trtconv.core.target import Target
+from trtconv.passes import PASSES, run_passes
+from trtconv.passes.spelling.writer import is_held
+
+RTX = Target("rtx", (1, 7))
+_TAKEN = {"bool", "int32", "int64", "float32"}
+
+
+def model(op: str, feeds: dict[str, NDArray[Any]], output: Any, opset: int = 18, **attrs: Any) -> onnx.ModelProto:
+    values = [
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+        for name, array in feeds.items()
+    ]
+    made = helper.make_tensor_value_info("y", helper.np_dtype_to_tensor_dtype(np.dtype(output)), None)
+    graph = helper.make_graph([helper.make_node(op, list(feeds), ["y"], **attrs)], "g", values, [made])
+    return helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", opset)])
+
+
+def rewritten(proto: onnx.ModelProto, target: Target = RTX) -> onnx.ModelProto:
+    copy = wrap(proto)
+    run_passes(copy, PASSES, target)
+    return copy.proto
+
+
+def computed(proto: onnx.ModelProto, feeds: dict[str, NDArray[Any]]) -> NDArray[Any]:
+    with np.errstate(all="ignore"):
+        return np.asarray(ReferenceEvaluator(proto).run(None, feeds)[0])
+
+
+@st.composite
+def pairs(draw: st.DrawFn, dtypes: tuple[str, ...]) -> tuple[NDArray[Any], NDArray[Any]]:
+    dtype = np.dtype(draw(st.sampled_from(dtypes)))
+    limits = np.iinfo(dtype)
+    values = st.integers(int(limits.min), int(limits.max))
+    shapes = draw(st.sampled_from([((3,), (3,)), ((2, 3), (3,)), ((1, 2), (3, 1))]))
+    first, second = (
+        np.array(draw(st.lists(values, min_size=int(np.prod(s)), max_size=int(np.prod(s)))), dtype).reshape(s)
+        for s in shapes
+    )
+    return first, second
+
+
+@given(pairs(("uint8", "int16", "uint16", "uint32")), st.sampled_from(("Add", "Sub", "Mul", "Max", "Min")))
+def test_arithmetic_wraps_around(pair: tuple[NDArray[Any], NDArray[Any]], op: str) -> None:
+    feeds = dict(zip("xz", pair, strict=True))
+    proto = model(op, feeds, pair[0].dtype)
+    after = rewritten(proto)
+    assert {node.op_type for node in after.graph.node} > {"Cast"}
+    np.testing.assert_array_equal(computed(after, feeds), computed(proto, feeds))
+
+
+@given(pairs(("uint8", "int16", "uint16", "uint32")), st.sampled_from(("Less", "Equal", "GreaterOrEqual")))
+def test_comparisons(pair: tuple[NDArray[Any], NDArray[Any]], op: str) -> None:
+    feeds = dict(zip("xz", pair, strict=True))
+    proto = model(op, feeds, np.bool_)
+    np.testing.assert_array_equal(computed(rewritten(proto), feeds), computed(proto, feeds))
+
+
+@given(
+    pairs(("uint8", "int8", "int16", "uint16", "uint32", "int32", "int64")),
+    st.sampled_from(("BitwiseAnd", "BitwiseOr", "BitwiseXor")),
+)
+def test_bits_are_combined(pair: tuple[NDArray[Any], NDArray[Any]], op: str) -> None:
+    feeds = dict(zip("xz", pair, strict=True))
+    proto = model(op, feeds, pair[0].dtype)
+    after = rewritten(proto)
+    assert not any("Bitwise" in node.op_type for node in after.graph.node)
+    np.testing.assert_array_equal(computed(after, feeds), computed(proto, feeds))
+
+
+@given(
+    pairs(("uint8", "int8", "int16", "uint16", "uint32", "int32", "int64")),
+    st.sampled_from(("LEFT", "RIGHT")),
+    st.integers(0, 70),
+)
+def test_bits_are_shifted(pair: tuple[NDArray[Any], NDArray[Any]], direction: str, step: int) -> None:
+    x = pair[0]
+    width = 8 * x.dtype.itemsize
+    steps = np.full(x.shape, min(step, np.iinfo(x.dtype).max), x.dtype)
+    feeds = {"x": x, "z": steps}
+    after = rewritten(model("BitShift", feeds, x.dtype, opset=11, direction=direction))
+    assert "BitShift" not in {node.op_type for node in after.graph.node}
+    for value, made, by in zip(x.ravel(), computed(after, feeds).ravel(), steps.ravel(), strict=True):
+        moved = int(value) >> int(by) if direction == "RIGHT" else int(value) << int(by) & (1 << width) - 1
+        if direction == "LEFT" and x.dtype.kind == "i" and moved >= 1 << (width - 1):
+            moved -= 1 << width
+        assert int(made) == moved
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "uint16", "uint32"])
+def test_only_casts_at_the_edges_have_the_narrow_type(dtype: str) -> None:
+    code = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    x, y = (helper.make_tensor_value_info(name, code, [4]) for name in "xy")
+    nodes = [helper.make_node("Add", ["x", "x"], ["a"]), helper.make_node("Mul", ["a", "x"], ["b"])]
+    nodes.append(helper.make_node("Max", ["b", "a"], ["y"]))
+    proto = helper.make_model(helper.make_graph(nodes, "g", [x], [y]), opset_imports=[helper.make_opsetid("", 14)])
+    after = rewritten(proto)
+    held = [node for node in after.graph.node if is_held(node)]
+    assert [node.output[0] for node in held] == ["y"]
+    feeds = {"x": np.array([0, 1, 200, np.iinfo(dtype).max], dtype)}
+    np.testing.assert_array_equal(computed(after, feeds), computed(proto, feeds))
+
+
+def test_what_no_type_holds_is_left() -> None:
+    feeds = {"x": np.array([1], np.uint64), "z": np.array([1], np.uint64)}
+    model_ = wrap(model("Add", feeds, np.uint64))
+    done = run_passes(model_, PASSES, RTX)
+    assert not done.edits
+    assert any("uint64" in skip.reason for skip in done.skipped)
+
+
+@given(pairs(("int8", "int16")), st.booleans())
+def test_remainders_of_floats(pair: tuple[NDArray[Any], NDArray[Any]], half: bool) -> None:
+    dtype = np.float16 if half else np.float32
+    x, z = (each.astype(np.float32).astype(dtype) / 8 for each in pair)
+    z = np.where(np.isfinite(z) & (z != 0), z, 1).astype(dtype)
+    feeds = {"x": np.where(np.isfinite(x), x, 0).astype(dtype), "z": z}
+    after = rewritten(model("Mod", feeds, dtype, opset=28))
+    assert all(
+        any(each.name == "fmod" and each.i for each in n.attribute) for n in after.graph.node if n.op_type == "Mod"
+    )
+    expected = np.mod(feeds["x"].astype(np.float64), feeds["z"].astype(np.float64))
+    np.testing.assert_allclose(computed(after, feeds), expected, rtol=1e-2, atol=1e-6)

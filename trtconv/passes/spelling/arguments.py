@@ -1,0 +1,67 @@
+"""Writes down arguments that a parser wants as constants: axes, sizes, counts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from trtconv.core.target import Target
+from trtconv.graph.resolve import resolved
+from trtconv.graph.scope import Scope
+from trtconv.passes.spelling.base import Spelling
+from trtconv.passes.spelling.writer import Unwritable, Writer
+
+REDUCTIONS = tuple(
+    f"Reduce{kind}" for kind in ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
+)
+_SLOTS: Mapping[str, tuple[int, ...]] = {
+    **dict.fromkeys(REDUCTIONS, (1,)),
+    "Split": (1,),
+    "Squeeze": (1,),
+    "STFT": (1, 3),
+    "Unsqueeze": (1,),
+    "Upsample": (1,),
+}
+"""Operators to the inputs that a parser takes as constants alone, or reads wrongly otherwise."""
+
+
+class FixArguments(Spelling):
+    """Writes axes, sizes and counts as constants where the model's constants and known sizes fix them.
+
+    TensorRT's parser wants the axes of a reduction as an initializer, and folds few of the nodes that may compute them.
+
+    Before:
+        <ir_version: 8, opset_import: ["": 18]>
+        g (float[2,3,4] x) => (float[2,1,1] y) <int64 first = {1}, int64 step = {1}>
+        { s = Shape (x)  n = Size (s)  axes = Range (first, n, step)  y = ReduceMean (x, axes) }
+    After:
+        <ir_version: 8, opset_import: ["": 18]>
+        g (float[2,3,4] x) => (float[2,1,1] y) <int64[2] axes = {1, 2}> { y = ReduceMean (x, axes) }
+    """
+
+    name = "fix-arguments"
+    ops = frozenset(_SLOTS)
+
+    def lacks(self, scope: Scope, index: int, target: Target) -> bool:
+        columns = scope.columns
+        inputs = columns.inputs[index]
+        names = [inputs[slot] for slot in _SLOTS[columns.ops[index]] if slot < len(inputs) and inputs[slot]]
+        return any(name in scope.producers and scope.constant(name) is None for name in names)
+
+    def write(self, writer: Writer, target: Target) -> str | None:
+        node = writer.node
+        inputs: list[str] = list(node.input)
+        fixed = []
+        for slot in _SLOTS[node.op_type]:
+            name = writer.input(slot)
+            if not name or writer.scope.constant(name) is not None:
+                continue
+            values = resolved(writer.scope, name, writer.model.proto.opset_import)
+            if values is not None:
+                inputs[slot] = writer.constant(values)
+                fixed.append(f"{name} = {np.asarray(values).reshape(-1).tolist()[:8]}")
+        if not fixed:
+            raise Unwritable
+        writer.again(inputs)
+        return f"{', '.join(fixed)} written as constants"
