@@ -130,4 +130,4 @@ class CombineBits(Spelling):
 def _wrap(value: int, dtype: np.dtype[Any]) -> int:
     """Returns what is left of a number in a signed type."""
     half = 2 ** (8 * dtype.itemsize - 1)
-    return (value + half) % (2 * half) - half
+    return int((value + half) % (2 * half) - half)
