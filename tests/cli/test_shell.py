@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from support.paths import MODELS
+from support.paths import MODELS, ROOT
 
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("tensorrt_rtx") is None, reason="needs tensorrt-rtx"),
@@ -73,26 +73,39 @@ def test_full_disk(spawn, tmp_path: Path, command: str) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
-@pytest.mark.parametrize("args", [("check",), ("check", "m.onnx"), ("build", "m.onnx"), ("rule", "TC101"), ("--help",)])
-def test_working_directory_that_is_gone(spawn, tmp_path: Path, args: tuple[str, ...]) -> None:
+def _in_directory_that_is_gone(tmp_path: Path, way: str, *args: str) -> subprocess.CompletedProcess[str]:
+    """Runs a command, as an installed script or as a module, in a directory that was removed before."""
+    script = tmp_path / "installed"
+    script.write_text("from trtconv.cli import run; run()")
     gone = tmp_path / "gone"
     gone.mkdir()
-    code = f"import os, trtconv.cli; os.chdir({str(gone)!r}); os.rmdir({str(gone)!r}); " + RUN
-    process = spawn(code, *args)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == (2 if args[0] in ("check", "build") else 0), err
-    assert "Traceback" not in err
+    started = {"script": [str(script)], "module": ["-m", "trtconv"]}[way]
+    shell = ["sh", "-c", 'cd "$0" && rmdir "$0" && exec "$@"', str(gone), sys.executable, *started, *args]
+    return subprocess.run(
+        shell, capture_output=True, text=True, timeout=120, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
 
 
-def test_absolute_path_where_the_working_directory_is_gone(spawn, tmp_path: Path) -> None:
-    gone = tmp_path / "gone"
-    gone.mkdir()
-    code = f"import os, trtconv.cli; os.chdir({str(gone)!r}); os.rmdir({str(gone)!r}); " + RUN
-    for output_format in ("text", "sarif", "github"):
-        gone.mkdir(exist_ok=True)
-        process = spawn(code, "check", str(MODEL), "-q", "--format", output_format)
-        _, err = process.communicate(timeout=60)
-        assert (process.returncode, err) == (0, "")
+@pytest.mark.parametrize(
+    ("way", "args"),
+    [
+        ("script", ("check",)),
+        ("script", ("build", "m.onnx")),
+        ("script", ("--help",)),
+        ("module", ("check", "m.onnx")),
+        ("module", ("rule", "TC101")),
+    ],
+)
+def test_working_directory_that_is_gone(tmp_path: Path, way: str, args: tuple[str, ...]) -> None:
+    ended = _in_directory_that_is_gone(tmp_path, way, *args)
+    assert ended.returncode == (2 if args[0] in ("check", "build") else 0), ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize(("way", "output_format"), [("script", "text"), ("module", "sarif"), ("script", "github")])
+def test_absolute_path_where_the_working_directory_is_gone(tmp_path: Path, way: str, output_format: str) -> None:
+    ended = _in_directory_that_is_gone(tmp_path, way, "check", str(MODEL), "-q", "--format", output_format)
+    assert (ended.returncode, ended.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
