@@ -23,7 +23,7 @@ def _start_without_working_directory() -> None:
     if sys.path[0] == "":
         del sys.path[0]
     # Where the directory is gone, these raise SystemError in place of AttributeError (python/cpython#130932).
-    if (3, 13) <= sys.version_info < (3, 13, 3) and not sys.flags.safe_path:
+    if sys.version_info >= (3, 13) and sys.version_info < (3, 13, 3) and not sys.flags.safe_path:
         os.execv(sys.executable, [sys.executable, "-P", *sys.orig_argv[1:]])
 
 

@@ -38,7 +38,7 @@ def session(
     if not prepacked:
         options.add_session_config_entry("session.disable_prepacking", "1")
     if isinstance(model, onnx.ModelProto):
-        model = (model if sized else _without_sizes(model)).SerializeToString()
+        model = (model if sized else without_sizes(model)).SerializeToString()
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
@@ -47,7 +47,8 @@ def run(model: onnx.ModelProto | bytes | str | Path, feeds: Mapping[str, Array],
     return list(session(model, **options).run(None, dict(feeds)))
 
 
-def _without_sizes(model: onnx.ModelProto) -> onnx.ModelProto:
+def without_sizes(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Returns a model whose outputs are declared without shapes."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     for value in copy.graph.output:

@@ -11,10 +11,11 @@ import onnx
 import onnx.parser
 from onnx import TensorProto, helper, numpy_helper
 
-from support.session import session
+from support.session import without_sizes
 from trtconv.core.dims import dynamic_dims
 from trtconv.core.expressions import derived
 from trtconv.graph.model import OnnxModel
+from trtconv.runtimes.onnxruntime import session
 from trtconv.shapes.lattice import Sizes, first_faults
 
 HEADER = '<ir_version: 8, opset_import: ["": 17]>'
@@ -83,7 +84,8 @@ class Brute:
     def __init__(self, model: OnnxModel) -> None:
         self.inputs = model.inputs
         # Declared sizes would only add warnings.
-        self.session = session(model.proto, sized=False)
+        self.session = session(OnnxModel(without_sizes(model.proto), model.path))
+        assert not isinstance(self.session, str), self.session
         self.expressions = derived(list(dynamic_dims(model.inputs)))
 
     def shape(self, point: Mapping[str, int]) -> tuple[int, ...] | None:

@@ -56,7 +56,7 @@ DOORS = {
         "pipeline/reduce.py",
         "precision/*",
         "rules/*",
-        "runtimes/definition.py",
+        "runtimes/definition/*",
         "runtimes/onnxruntime.py",
         "runtimes/proof/reference.py",
         "runtimes/tensorrt/readback/heavy.py",

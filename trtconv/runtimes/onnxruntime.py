@@ -21,6 +21,7 @@ from trtconv.core.frozen import frozen
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.types import dtype_name
 from trtconv.graph.views import quantizes
+from trtconv.graph.walk import all_nodes
 from trtconv.runtimes.compare import SHARE_STEP, relative_error, same_network
 from trtconv.runtimes.definition import write_out
 
@@ -266,15 +267,14 @@ def first_line(error: BaseException) -> str:
 
 def session(model: OnnxModel) -> Any:
     """Returns a model in ONNX Runtime as an InferenceSession, or, as a text, why that does not load it."""
-    proto = onnx.ModelProto()
-    proto.CopyFrom(model.proto)
-    proto.ir_version = min(proto.ir_version, _NEWEST_IR)
-    write_out(proto)
+    copy = OnnxModel(onnx.ModelProto(), model.path)
+    copy.proto.CopyFrom(model.proto)
+    copy.proto.ir_version = min(copy.proto.ir_version, _NEWEST_IR)
+    write_out(copy)
     # It refuses names that occur twice, as TensorRT does not; they mean nothing here.
-    for scope in OnnxModel(proto, model.path).scopes:
-        for node in scope.graph.node:
-            node.name = ""
-    return session_of(proto.SerializeToString(), Path(model.path).parent)
+    for node in all_nodes(copy.proto.graph.node):
+        node.name = ""
+    return session_of(copy.proto.SerializeToString(), Path(model.path).parent)
 
 
 def session_options() -> Any:

@@ -96,10 +96,12 @@ def _deconv(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
     channels = weight[1] * geometry.group
     if geometry.output_shape is not None:
         for axis, wanted in enumerate(geometry.output_shape):
-            stride = geometry.strides[axis]
-            full = dims[axis + 2] * stride + ((geometry.kernel[axis] - 1) * geometry.dilations[axis] + 1 - stride)
-            # Whatever output_padding and pads say; ONNX Runtime goes by the sizes alone.
-            trial.at_least(full, wanted - stride + 1, f"makes {wanted} elements of {{0}} at axis {axis + 2}")
+            stride, dilation = geometry.strides[axis], geometry.dilations[axis]
+            full = dims[axis + 2] * stride + ((geometry.kernel[axis] - 1) * dilation + 1 - stride)
+            # Whatever output_padding and pads say: as `Geometry.excess_axes`, by the sizes alone.
+            trial.at_least(
+                full, wanted - max(stride, dilation) + 1, f"makes {wanted} elements of {{0}} at axis {axis + 2}"
+            )
         return like(tensor(inputs), [dims[0], channels, *(Num(n) for n in geometry.output_shape)])
     window = deconv.crops(geometry, None)
     assert window is not None

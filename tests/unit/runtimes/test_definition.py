@@ -1,0 +1,108 @@
+"""Whichever ONNX Runtime is installed, a model computes what ONNX defines."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from support.onnx_models import Layer, assert_equal, conv_transpose, make
+from support.sizes import parse
+from support.strategies import layers
+from trtconv.graph.model import OnnxModel
+from trtconv.runtimes.onnxruntime import session
+
+VALUES = np.array([[1, -2, 3], [0.5, 2, 4]], np.float32)
+ELEMENTWISE = {
+    "ReduceL1": np.abs,
+    "ReduceL2": np.abs,
+    "ReduceLogSum": np.log,
+    "ReduceLogSumExp": np.copy,
+    "ReduceMax": np.copy,
+    "ReduceMean": np.copy,
+    "ReduceMin": np.copy,
+    "ReduceProd": np.copy,
+    "ReduceSum": np.copy,
+    "ReduceSumSquare": np.square,
+}
+ALONG_ROWS = {
+    "ReduceL1": lambda x: np.abs(x).sum(1),
+    "ReduceL2": lambda x: np.sqrt(np.square(x).sum(1)),
+    "ReduceLogSum": lambda x: np.log(x.sum(1)),
+    "ReduceLogSumExp": lambda x: np.log(np.exp(x).sum(1)),
+    "ReduceMax": lambda x: x.max(1),
+    "ReduceMean": lambda x: x.mean(1),
+    "ReduceMin": lambda x: x.min(1),
+    "ReduceProd": lambda x: x.prod(1),
+    "ReduceSum": lambda x: x.sum(1),
+    "ReduceSumSquare": lambda x: np.square(x).sum(1),
+}
+
+
+def run(proto: onnx.ModelProto, feeds: dict[str, NDArray[Any]]) -> list[NDArray[Any]]:
+    loaded = session(OnnxModel(proto, Path("model.onnx")))
+    assert not isinstance(loaded, str), loaded
+    return list(loaded.run(None, feeds))
+
+
+@given(
+    st.one_of(layers(), layers(dynamic=True), layers(negative=True, output_shape=None, auto_pad="NOTSET")),
+    st.sampled_from(["main", "if"]),
+)
+def test_deconvolutions(layer: Layer, place: str) -> None:
+    layer = dataclasses.replace(layer, place=place)
+    proto, feeds = make(layer)
+    assert_equal([conv_transpose(layer)], run(proto, feeds))
+
+
+@pytest.mark.parametrize("opset", [9, 17])
+def test_an_output_shape_beyond_what_may_be_added_is_refused(opset: int) -> None:
+    header = f'<ir_version: 8, opset_import: ["": {opset}]>'
+    text = """g (float[1,1,n] x, float[1,1,3] w) => (float[1,1,m] y)
+        {{ y = ConvTranspose <strides=[2], kernel_shape=[3], output_shape=[{}]> (x, w) }}"""
+    feeds = {"x": np.ones((1, 1, 4), np.float32), "w": np.ones((1, 1, 3), np.float32)}
+    (most,) = run(parse(text.format(10), header).proto, feeds)
+    assert most.reshape(-1).tolist() == [1, 1, 2, 1, 2, 1, 2, 1, 1, 0]
+    if opset > 9:
+        with pytest.raises(Exception, match="Reshape"):
+            run(parse(text.format(11), header).proto, feeds)
+
+
+def test_inside_a_function() -> None:
+    text = """<ir_version: 8, opset_import: ["": 17, "local": 1]>
+        g (float[1,1,4] x) => (float[1,1,m] y) <float[1,1,3] w = {1, 2, 4}> { y = local.up (x, w) }
+        <domain: "local", opset_import: ["": 17]> up (x, w) => (y)
+        { y = ConvTranspose <strides=[1], dilations=[2], output_padding=[1]> (x, w) }"""
+    (y,) = run(onnx.parser.parse_model(text), {"x": np.array([[[1, 0, 0, 3]]], np.float32)})
+    assert y.reshape(-1).tolist() == [1, 0, 2, 3, 4, 6, 0, 12, 0]
+
+
+def _reduction(op: str, noop: int, axes: str) -> onnx.ModelProto:
+    inputs = {"none": "x", "left out": "x, ", "constant": "x, c", "input": "x, axes"}[axes]
+    given_axes = ", int64[k] axes" if axes == "input" else ""
+    text = f"""g (float[2,3] x{given_axes}) => (float[a,b] y) <int64[0] c = {{}}>
+        {{ y = {op} <noop_with_empty_axes = {noop}> ({inputs}) }}"""
+    return parse(text, '<ir_version: 8, opset_import: ["": 18]>').proto
+
+
+@pytest.mark.parametrize("axes", ["none", "left out", "constant", "input"])
+@pytest.mark.parametrize("op", ELEMENTWISE)
+def test_reductions_over_no_axes(op: str, axes: str) -> None:
+    values = np.abs(VALUES) if op == "ReduceLogSum" else VALUES
+    feeds = {"x": values} | ({"axes": np.zeros(0, np.int64)} if axes == "input" else {})
+    (y,) = run(_reduction(op, 1, axes), feeds)
+    np.testing.assert_allclose(y, ELEMENTWISE[op](values), rtol=1e-6)
+
+
+@pytest.mark.parametrize("noop", [0, 1])
+@pytest.mark.parametrize("op", ALONG_ROWS)
+def test_reductions_over_axes_that_only_the_run_time_knows(op: str, noop: int) -> None:
+    (y,) = run(_reduction(op, noop, "input"), {"x": np.abs(VALUES), "axes": np.array([1], np.int64)})
+    np.testing.assert_allclose(y, ALONG_ROWS[op](np.abs(VALUES))[:, None], rtol=1e-6)
