@@ -116,7 +116,6 @@ CHANGES: list[Change] = [
     *(put("report", "exit_code", code) for code in (5, -7, 2, 2**70, True, 0.5, "0")),
     *(put("then", {"verify": {"exit_code": code}}) for code in (7, -1, 2**70, True, "0", 1.5, None)),
     put("then", {"../../x": {"exit_code": 0}}),
-    put("then", {"verify": {"exit_code": 1, "error": ["x"]}}),
     put("then", {"verify": []}),
     put("error", {"type": "X", "message": "m", "hint": "", "exit_code": 1}),
     put("schema", 2.5),

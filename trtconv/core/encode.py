@@ -65,6 +65,17 @@ def plain(value: Any) -> Any:
     return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
 
 
+def strict(value: Any) -> Any:
+    """Returns plain JSON values with "nan", "inf" and "-inf" for the numbers that JSON does not have."""
+    if isinstance(value, Mapping):
+        return {key: strict(item) for key, item in value.items()}
+    if isinstance(value, _LISTS):
+        return [strict(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value
+
+
 def parsed(text: str | bytes) -> Any:
     """Reads JSON, which knows neither NaN nor numbers beyond all bounds, though Python does.
 

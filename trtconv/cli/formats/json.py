@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from typing import Any
+
+from trtconv.core.encode import strict
 
 
 def render(document: Mapping[str, Any]) -> str:
@@ -21,20 +22,10 @@ def render(document: Mapping[str, Any]) -> str:
     try:
         text = json.dumps(document, indent=2, allow_nan=False)
     except ValueError:
-        text = json.dumps(_finite(document), indent=2, allow_nan=False)
+        text = json.dumps(strict(document), indent=2, allow_nan=False)
     return safe(text)
 
 
 def safe(text: str) -> str:
     """Writes two number signs, which some logs take for the start of a command, so that JSON alone reads them."""
     return text.replace("##", "#\\u0023")
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return value

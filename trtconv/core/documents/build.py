@@ -12,7 +12,7 @@ from trtconv.core.documents.forms import CHECKSUM, checksum
 from trtconv.core.documents.rewrite import Edit, Skip
 from trtconv.core.documents.tensors import TensorInfo
 from trtconv.core.documents.tuned import Tuned
-from trtconv.core.encode import Document, decoded, plain
+from trtconv.core.encode import Document, decoded, plain, strict
 from trtconv.core.files import source_checksum
 from trtconv.core.findings import Finding, Ignored
 from trtconv.core.frozen import frozen
@@ -130,7 +130,7 @@ class BuildReport(
 
     def to_json(self) -> dict[str, Any]:
         """Returns the report as plain JSON values, with the checksum of all of them."""
-        document = Document.to_json(self)
+        document = strict(Document.to_json(self))
         return {**document, CHECKSUM: checksum(document)}
 
     def of_build(self, seconds: Mapping[str, float], exit_code: int) -> BuildReport:

@@ -32,7 +32,7 @@ _FORM = {
     "job": str,
     "report": ({str: object}, type(None)),
     "error": (_ERROR, type(None)),
-    "then": {str: {"exit_code": int, "error": (dict, type(None))}},
+    "then": {str: {"exit_code": int}},
     "log": str,
 }
 _TOLD = {*_FORM, "worker"}

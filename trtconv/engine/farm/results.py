@@ -80,7 +80,10 @@ class Waiting:
         if not bad:
             return report
         kind, found = next(iter(bad.items()))
-        why = (found.get("error") or {}).get("message") or f"{beside(path, kind).name} says why"
+        # Where it ran and was not right, what is called so is a number.
+        error = found.get("error")
+        said = error.get("message") if isinstance(error, dict) else None
+        why = said if isinstance(said, str) else f"{beside(path, kind).name} says why"
         failed = self.failed(f"built, but {kind} failed: {why}", "", worker, "EngineFailed")
         return dataclasses.replace(failed, exit_code=worst_exit_code([each["exit_code"] for each in bad.values()]))
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from trtconv.core.documents.build import BuildReport
 from trtconv.core.documents.check import FailedRun
-from trtconv.core.encode import SCHEMA
+from trtconv.core.encode import SCHEMA, strict
 from trtconv.core.errors import Bug, TrtconvError
 from trtconv.core.process import Lost, Process, Tell, WorkerBug
 from trtconv.core.rations import RationGuard
@@ -125,8 +125,10 @@ def _after(kind: str, model: Path) -> dict[str, Any]:
 
     try:
         if kind == "verify":
-            return engine.verify(VerifyRequest(model, _ENGINE)).to_json()
-        return engine.bench(BenchRequest(_ENGINE)).to_json()
+            found = engine.verify(VerifyRequest(model, _ENGINE)).to_json()
+        else:
+            found = engine.bench(BenchRequest(_ENGINE)).to_json()
+        return dict(strict(found))
     except TrtconvError as error:
         return {"error": _error(error), "exit_code": error.exit_code}
 
