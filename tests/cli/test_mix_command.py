@@ -350,7 +350,7 @@ def test_samples_are_for_auto_alone(call: Call, net: Path) -> None:
         build(BuildRequest(net, target=Target("rtx"), data="samples", precision="fp16"))
     ended = call("build", str(net), "--target", "rtx", "-q", "--data", "samples")
     assert ended.code == 2
-    assert "--precision int8 or auto" in ended.err
+    assert "--data goes with --precision auto" in ended.err
 
 
 @pytest.mark.parametrize(
@@ -358,10 +358,13 @@ def test_samples_are_for_auto_alone(call: Call, net: Path) -> None:
     [
         ("--tune --no-rewrite", "--tune is about what the rewrite does, and --no-rewrite leaves it out"),
         ("--requantize --no-rewrite", "--requantize is about what the rewrite does"),
-        ("--tolerance 0.5", "--tolerance goes with --precision int8 and --data, or with --precision auto"),
-        ("--precision fp16 --preprocess size=8x8", "--preprocess goes with --precision int8 and --data, or with"),
+        ("--tolerance 0.5", "--tolerance goes with --precision auto, or with int8 and --data"),
+        ("--precision fp16 --preprocess size=8x8", "--preprocess goes with --data, and there is none"),
         ("--precision auto --preprocess size=8x8", "--preprocess goes with --data, and there is none"),
-        ("--precision auto --error-budget 0.1", "--error-budget goes with --precision int8, and not with auto"),
+        (
+            "--precision auto --error-budget 0.1",
+            "--error-budget goes with --precision int8 and --data; the precision",
+        ),
         ("--precision int8 --error-budget 0.1", "--error-budget goes with --precision int8 and --data"),
         ("--precision auto --tolerance 0 --cast-io", "no types within a tolerance of 0, so that --cast-io has none"),
     ],
@@ -382,7 +385,7 @@ def test_check_refuses_passes_that_do_not_run(call: Call, net: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"tolerance": 0.5}, "--tolerance is for --precision auto here, and the precision is as-is"),
+        ({"tolerance": 0.5}, "--tolerance goes with --precision auto"),
         ({"precision": "auto", "preprocess": "size=8x8"}, "--preprocess goes with --data"),
         ({"tune": True, "rewrite": False}, "--tune is about"),
     ],
@@ -426,11 +429,11 @@ def test_defaults_that_do_not_apply_say_nothing(
 @pytest.mark.parametrize(
     ("own", "flags", "said", "hint"),
     [
-        ('precision = "fp16"\ntolerance = 0.01\n', "", "--tolerance is for --precision auto here", "say --precision"),
+        ('precision = "fp16"\ntolerance = 0.01\n', "", "--tolerance goes with --precision auto", "say --precision"),
         ("tune = true\nrewrite = false\n", "", "--tune is about what", "(in trtconv.toml: tune = true or rewrite = f"),
         ("rewrite = false\n", "--requantize", "--requantize is about what", "Leave out --requantize or --no-rewrite"),
         ("tune = true\n", "--tune --no-rewrite", "--tune is about what", "Leave out --tune or --no-rewrite"),
-        ('precision = "auto"\n', "--precision fp16 --tolerance 0.1", "--tolerance goes with", "or leave it out"),
+        ('precision = "auto"\n', "--precision fp16 --tolerance 0.1", "--tolerance goes with", "Leave out --tolerance"),
     ],
 )
 def test_what_one_model_or_one_call_asks_for_must_apply(

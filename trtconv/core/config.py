@@ -18,11 +18,10 @@ from typing import Any
 from trtconv.core.errors import InputError
 from trtconv.core.files import real_path, refuse_link, report_beside, with_ending
 from trtconv.core.frozen import frozen
-from trtconv.core.options import of_settings, schemas
+from trtconv.core.options import of_settings, schemas, without_unmet
 from trtconv.core.reading import read_plain
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.requests.check import CheckRequest
-from trtconv.core.requests.idle import without_idle
 from trtconv.core.target import Target
 
 if sys.version_info >= (3, 11):
@@ -117,12 +116,12 @@ class Config:
     def builds(self) -> tuple[BuildRequest, ...]:
         """What is built."""
         found = ((entry.build, entry.inherited) for entry in self.entries)
-        return tuple(without_idle(build, inherited) for build, inherited in found if build is not None)
+        return tuple(without_unmet(build, inherited) for build, inherited in found if build is not None)
 
     @property
     def checks(self) -> tuple[CheckRequest, ...]:
         """What is checked."""
-        return tuple(without_idle(entry.check, entry.inherited) for entry in self.entries)
+        return tuple(without_unmet(entry.check, entry.inherited) for entry in self.entries)
 
     def of(self, model: Path) -> tuple[Entry, ...]:
         """Returns the entries of one model, as another path may name it; empty where it is not listed."""

@@ -7,12 +7,14 @@ settings are reported, the entry of the report are all made of it. docs/extendin
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any, NamedTuple, TypeVar
 
 from trtconv.core.encode import plain
 from trtconv.core.errors import InputError
 from trtconv.core.suggest import TYPES, did_you_mean
+
+Request = TypeVar("Request")
 
 
 class Flag(NamedTuple):
@@ -51,6 +53,22 @@ class Flag(NamedTuple):
         return self.option.lstrip("-").replace("-", "_")
 
 
+class Requirement(NamedTuple):
+    """What an option has no effect without: an error where a user asks for both, and nothing where it is inherited.
+
+    Args:
+        flags: Names of the flags that decide whether it has one.
+        holds: Whether a request has what the option needs.
+        why: What is wrong where it has not; {flag} is the option's, {precision} what the request has.
+        fix: What to do then; {key} is the option's key in trtconv.toml.
+    """
+
+    flags: frozenset[str]
+    holds: Callable[[Any], bool]
+    why: str
+    fix: str
+
+
 class Option(NamedTuple):
     """What a field of a request is on the command line and in trtconv.toml.
 
@@ -65,6 +83,7 @@ class Option(NamedTuple):
         group: A class whose fields are options; the only setting, if any, is the table that has theirs.
         save: Makes the settings' values of the field's value, as `load` reads them; default: the value itself, which
             is the only setting's.
+        requires: What it has no effect without.
     """
 
     default: Any
@@ -75,6 +94,7 @@ class Option(NamedTuple):
     load: Callable[..., Any] | None = None
     group: type | None = None
     save: Callable[[Any], tuple[Any, ...]] | None = None
+    requires: Requirement | None = None
 
     def defaulting(self, default: Any) -> Option:
         """Returns the same option, which is one flag, with another default."""
@@ -208,6 +228,40 @@ def validate(held: object) -> None:
             )
         if flag.takes is int and not flag.least <= value <= flag.most:
             raise InputError(f"{flag.option} {value} is not {flag.least} to {flag.most}", "Leave it out, or change it.")
+
+
+def refuse_unmet(request: object) -> None:
+    """Refuses options that others leave without effect: one that is ignored is worse than an error.
+
+    Raises:
+        InputError: There is one; the message names both.
+    """
+    for _, requires, each in _unmet(request):
+        words = {"flag": each.flags[0].option, "key": next(iter(each.settings), "")}
+        precision = getattr(request, "precision", "")
+        raise InputError(requires.why.format(**words, precision=precision), requires.fix.format(**words))
+
+
+def without_unmet(request: Request, inherited: Collection[str], given: Collection[str] = ()) -> Request:
+    """Returns a request without what was said more generally, for other models too, and has no effect here.
+
+    Args:
+        request: What is asked.
+        inherited: Fields that are defaults of the configuration.
+        given: Names of the flags that the command line has: what the configuration says stands back behind these.
+    """
+    for name, requires, each in _unmet(request):
+        if name not in given and (name in inherited or not requires.flags.isdisjoint(given)):
+            changed: Any = {name: each.default}
+            # What needs this one has no effect either.
+            return without_unmet(dataclasses.replace(request, **changed), inherited, given)  # type: ignore[type-var]
+    return request
+
+
+def _unmet(request: object) -> Iterator[tuple[str, Requirement, Option]]:
+    for name, each in options(type(request)):
+        if each.requires and getattr(request, name) != each.default and not each.requires.holds(request):
+            yield name, each.requires, each
 
 
 def shared(request: object, kind: type) -> dict[str, Any]:

@@ -16,10 +16,9 @@ from trtconv.core.files import source_checksum
 from trtconv.core.findings import Finding, Severity
 from trtconv.core.frozen import frozen
 from trtconv.core.gpus import gpu_labels
-from trtconv.core.options import shared
+from trtconv.core.options import refuse_unmet, shared
 from trtconv.core.progress import Progress
 from trtconv.core.requests.build import BuildRequest, BuildSettings
-from trtconv.core.requests.idle import refuse_conflicts
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.core.target import Target
@@ -65,7 +64,7 @@ def build(request: BuildRequest, progress: Progress | None = None) -> BuildRepor
         EnvironmentMissing: The runtime that was asked for is not here.
     """
     clock = Stopwatch(progress)
-    refuse_conflicts(request)
+    refuse_unmet(request)
     with clock.stage(Stage.LOAD):
         check_outputs(request)
         model = OnnxModel.load(request.model, hashed=True)

@@ -13,11 +13,10 @@ from trtconv.core.documents.check import CheckReport, ParserVerdict
 from trtconv.core.encode import plain
 from trtconv.core.errors import BuildFailed, EnvironmentMissing
 from trtconv.core.findings import Finding, Severity
-from trtconv.core.options import shared
+from trtconv.core.options import refuse_unmet, shared
 from trtconv.core.progress import Progress
 from trtconv.core.requests.build import BuildSettings
 from trtconv.core.requests.check import CheckRequest
-from trtconv.core.requests.idle import refuse_conflicts
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.core.target import Target
@@ -54,7 +53,7 @@ def check(request: CheckRequest, progress: Progress | None = None) -> CheckRepor
         EnvironmentMissing: No runtime is here and no target was named.
     """
     request.selection.require({rule.code: rule.name for rule in RULES})
-    refuse_conflicts(request)
+    refuse_unmet(request)
     clock = Stopwatch(progress)
     with clock.stage(Stage.LOAD):
         model = OnnxModel.load(request.model, hashed=True)

@@ -18,33 +18,33 @@ from trtconv.cli.progress import show_progress
 from trtconv.cli.timing_folder import cache_folder, timing_folder
 from trtconv.core.errors import InputError
 from trtconv.core.files import atomic_write, check_writable, real_path, with_ending
+from trtconv.core.options import options as declared
+from trtconv.core.options import without_unmet
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.requests.farm import FarmRequest
-from trtconv.core.requests.idle import without_idle
-from trtconv.core.requests.quantize import QuantizeRequest, Quantizing
+from trtconv.core.requests.quantize import QuantizeRequest
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from trtconv.core.config import Config
     from trtconv.core.documents.build import BuildReport
 
 
 def _requests(
-    asked: options.Asked[BuildRequest], quantizing: options.Asked[Quantizing], model: str, flags: ManyFlags
+    asked: options.Asked[BuildRequest], model: str, flags: ManyFlags
 ) -> tuple[Config | None, list[BuildRequest]]:
     """Returns the builds of a model: as the configuration has them where it lists the model, and as the flags say."""
     target = asked.values["target"] if "target" in asked.given else None
     folder = timing_folder() if asked.values["timing_cache"] == "auto" else None
     config, (entries,) = configured(flags, [model])
-    given = asked.given | quantizing.given
-    built = for_target([entry for entry in entries if entry.build is not None], target)
-    said = ((_measured_on(asked.over(each.build), quantizing), each) for each in built if each.build is not None)
-    builds = [without_idle(request, entry.inherited, given) for request, entry in said]
+    listed = for_target([entry for entry in entries if entry.build is not None], target)
+    said = ((asked.over(entry.build), entry.inherited) for entry in listed if entry.build is not None)
+    builds = [without_unmet(request, inherited, asked.given) for request, inherited in said]
     if len(builds) > 1 and not asked.given.isdisjoint(("output", "report")):
         targets = " or ".join(str(build.target or "auto") for build in builds)
         raise InputError(f"{model} has several targets in {config.path if config else ''}", f"Add --target {targets}.")
-    builds = [dataclasses.replace(each, model=Path(model)) for each in builds] or [
-        _measured_on(asked.request(model=model), quantizing)
-    ]
+    builds = [dataclasses.replace(each, model=Path(model)) for each in builds] or [asked.request(model=model)]
     return config, [dataclasses.replace(each, timing_folder=folder) for each in builds]
 
 
@@ -86,14 +86,12 @@ Exit status: 0 built, or up to date; 1 the model failed; 2 a bad call or an unre
 @click.argument("model", metavar="[MODEL]", required=False)
 @options.for_models
 @options.asking(BuildRequest)
-@options.asking(Quantizing)
 @options.asking(FarmRequest)
 @click.option("--page", metavar="FILE.html", help="Write a page about the engine too; see trtconv report.")
 @options.format_option("text", "json")
 @options.many_options
 def command(
     asked: options.Asked[BuildRequest],
-    quantizing: options.Asked[Quantizing],
     farming: options.Asked[FarmRequest],
     model: str | None,
     page: str | None,
@@ -117,45 +115,18 @@ def command(
         asked.refuse_single("force", "sign")
         if page is not None:
             raise InputError("--page goes with a MODEL", "trtconv report FOLDER writes one page about many engines.")
-        quantizing.refuse_single()
         return _build_listed(flags, {name: asked.values[name] for name in ("force", "sign")}, farming)
-    listing, requests = _requests(asked, quantizing, model, flags)
-    _refuse_unmeasured(requests[0], quantizing)
+    listing, requests = _requests(asked, model, flags)
     farm = farm_of(farming, listing)
     if farm is not None:
-        return _build_on_farm(farm, requests, flags, listing, only=quantizing.values["data"] is page is None)
-    if quantizing.values["data"] is not None and requests[0].precision != "auto":
-        return _quantize_and_build(flags, requests, quantizing, page)
+        return _build_on_farm(farm, requests, flags, listing, only=page is None and "data" not in asked.given)
+    if "data" in asked.given and requests[0].precision == "int8":
+        return _quantize_and_build(flags, requests, asked.given, page)
     if len(requests) > 1:
         if page is not None:
             raise InputError(f"{model} has several targets, and --page writes of one", "Add --target.")
         return each_of(requests, flags, listing)
     return _build_here(flags, requests[0], page)
-
-
-def _measured_on(request: BuildRequest, quantizing: options.Asked[Quantizing]) -> BuildRequest:
-    """Returns a request whose types are found by measuring, with the samples and the tolerance of the command line."""
-    if request.precision != "auto":
-        return request
-    given = quantizing.given & {"data", "preprocess", "tolerance"}
-    return dataclasses.replace(request, **{name: quantizing.values[name] for name in given})
-
-
-def _refuse_unmeasured(request: BuildRequest, quantizing: options.Asked[Quantizing]) -> None:
-    """Refuses flags about samples and errors where there is nothing to measure."""
-    if request.precision == "auto":
-        if "error_budget" in quantizing.given:
-            raise InputError(
-                "--error-budget goes with --precision int8, and not with auto",
-                "Say with --tolerance which error --precision auto may make.",
-            )
-        return
-    for name in sorted(quantizing.given - {"data"}):
-        if quantizing.values["data"] is None:
-            auto = "" if name == "error_budget" else ", or with --precision auto"
-            raise InputError(
-                f"--{name.replace('_', '-')} goes with --precision int8 and --data{auto}", "Add them, or leave it out."
-            )
 
 
 def _build_here(flags: ManyFlags, request: BuildRequest, page: str | None) -> Outcome:
@@ -208,8 +179,30 @@ def _write_page(page: Path, request: BuildRequest, report: BuildReport) -> None:
     atomic_write(page, engine_page(with_measured(request.report_path, report.to_json())))
 
 
+def _divided(request: BuildRequest, given: Collection[str]) -> tuple[QuantizeRequest, BuildRequest]:
+    """Returns what `--data` asks of quantize, and of the build of the model that it writes.
+
+    Args:
+        request: The build of a float model in int8.
+        given: Names of the flags that the command line has; what the configuration says is for precision auto.
+    """
+    said = {name: getattr(request, name) for name in ("data", "preprocess", "error_budget", "tolerance")}
+    said = {name: value for name, value in said.items() if name in given}
+    quantizing = QuantizeRequest(
+        model=request.model,
+        output=with_ending(request.engine_path, ".int8.onnx"),
+        dims=request.dims,
+        target=request.target,
+        cache=cache_folder("calibration"),
+        **said,
+    )
+    usual = {name: each.default for name, each in declared(BuildRequest) if name in said}
+    # The engine goes where it would without --data.
+    return quantizing, dataclasses.replace(request, model=quantizing.output, engine=request.engine_path, **usual)
+
+
 def _quantize_and_build(
-    flags: ManyFlags, requests: list[BuildRequest], quantizing: options.Asked[Quantizing], page: str | None
+    flags: ManyFlags, requests: list[BuildRequest], given: Collection[str], page: str | None
 ) -> Outcome:
     """Quantises the model into a file beside the engine, and builds that."""
     from trtconv import pipeline
@@ -220,28 +213,17 @@ def _quantize_and_build(
     request = requests[0]
     if len(requests) > 1:
         raise InputError(f"{request.model} has several targets, and --data quantises it for one", "Add --target.")
-    if request.precision != "int8":
-        raise InputError("--data goes with --precision int8 or auto", "Add it, or leave out --data.")
     if page is not None:
         _check_page(Path(page), request)
     own_tensorrt()
-    asked = QuantizeRequest(
-        model=request.model,
-        output=with_ending(request.engine_path, ".int8.onnx"),
-        dims=request.dims,
-        target=request.target,
-        cache=cache_folder("calibration"),
-        **dataclasses.asdict(quantizing.request()),
-    )
-    for path in (asked.output, request.engine_path, request.report_path, *([] if page is None else [Path(page)])):
+    quantizing, building = _divided(request, given)
+    for path in (quantizing.output, request.engine_path, request.report_path, *([] if page is None else [Path(page)])):
         status.announce(status.OUTPUT, str(path.absolute()))
     with show_progress(flags.quiet) as progress:
-        quantized = quantize(asked, progress).to_json()
+        quantized = quantize(quantizing, progress).to_json()
         document, said = {"quantization": quantized, "exit_code": quantized["exit_code"]}, quantize_text(quantized)
         if not quantized["exit_code"]:
-            # The engine goes where it would without --data.
-            engine = request.engine_path
-            report = pipeline.build(dataclasses.replace(request, model=asked.output, engine=engine), progress)
+            report = pipeline.build(building, progress)
             document = {**report.to_json(), "quantization": quantized}
             said = f"{said}\n\n{text.build_text(report, flags.verbose)}"
             if page is not None:

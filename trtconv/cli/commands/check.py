@@ -14,8 +14,8 @@ from trtconv.cli.process.isolated import IsolatedCommand, own_tensorrt
 from trtconv.cli.process.outcome import FailedWithResult, Outcome
 from trtconv.cli.progress import show_progress
 from trtconv.core.errors import TrtconvError
+from trtconv.core.options import without_unmet
 from trtconv.core.requests.check import CheckRequest
-from trtconv.core.requests.idle import without_idle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,7 +49,7 @@ def _requests(
     requests: list[CheckRequest] = []
     for model, own in zip(models, entries, strict=True):
         listed = for_target(own, target)
-        made = [without_idle(asked.over(entry.check), entry.inherited, asked.given) for entry in listed] or [plain]
+        made = [without_unmet(asked.over(entry.check), entry.inherited, asked.given) for entry in listed] or [plain]
         requests += [dataclasses.replace(request, model=Path(model)) for request in made]
     return config, requests
 

@@ -12,21 +12,26 @@ from trtconv.core.errors import InputError
 from trtconv.core.files import report_beside, with_ending
 from trtconv.core.findings import Severity
 from trtconv.core.frozen import frozen
-from trtconv.core.options import Option, group, option
+from trtconv.core.options import Requirement, group, option
 from trtconv.core.requests.common import (
+    DATA,
     DIMS,
     FAIL_ON,
+    MEASURED,
     NODE_PRECISIONS,
     PRECISION,
+    PREPROCESS,
     PROFILES,
     PROVE,
     REQUANTIZE,
     REWRITE,
+    REWRITTEN,
     SELECTION,
     TARGET,
     VALUES,
     Bounds,
     Paths,
+    error_budget,
 )
 from trtconv.core.selection import Selection
 from trtconv.core.target import Target
@@ -66,6 +71,14 @@ def _node_precisions(texts: Sequence[str]) -> Mapping[str, str]:
     return found
 
 
+QUANTIZED = Requirement(
+    frozenset({"precision", "data"}),
+    lambda request: request.precision == "int8" and request.data is not None,
+    "{flag} goes with --precision int8 and --data; the precision is {precision}",
+    "Add them, or leave out {flag}. --tolerance says which error --precision auto may make.",
+)
+
+
 @frozen
 class BuildSettings:
     """What of a request decides what the engine is."""
@@ -85,29 +98,22 @@ class BuildSettings:
         load=dict,
         about="Node to the type that it is computed in, whatever precision says: fp32, fp16 or bf16.",
     )
-    tolerance: float = Option(
-        1e-3,
-        settings={
-            "tolerance": {
-                "type": "number",
-                "minimum": 0,
-                "description": "Error (rms) that precision auto may make of an output, over its values; usually 0.001.",
-            }
-        },
-    )  # type: ignore[assignment]
-    data: str | None = Option(
-        None,
-        settings={
-            "data": {
-                "type": "string",
-                "description": "Folder or .npz file of samples that precision auto measures on; default: random ones.",
-            }
-        },
-    )  # type: ignore[assignment]
-    preprocess: str | None = Option(
-        None,
-        settings={"preprocess": {"type": "string", "description": "What becomes of images in data, as --preprocess."}},
-    )  # type: ignore[assignment]
+    tolerance: float = option(
+        "--tolerance",
+        "Largest error (rms) of an output. --precision auto stays within it, 0.001 unless given; the int8 model that "
+        "is made with --data fails above it on held-out samples, 0.1 unless given.",
+        metavar="E",
+        takes=float,
+        least=0,
+        default=1e-3,
+        absent=None,
+        key="tolerance",
+        about="Error (rms) that precision auto may make of an output, over its values; usually 0.001.",
+        schema={"type": "number", "minimum": 0},
+        requires=MEASURED,
+    )
+    data: str | None = DATA
+    preprocess: str | None = PREPROCESS
     rewrite: bool = REWRITE
     requantize: bool = REQUANTIZE
     rounded: bool = option(
@@ -140,6 +146,7 @@ class BuildSettings:
         default=False,
         key="tune",
         about="Time the forms of transposed convolutions on the GPU, and take the fastest; default: false.",
+        requires=REWRITTEN,
     )
     cast_interface: bool = option(
         "--cast-io",
@@ -186,6 +193,7 @@ class BuildRequest(BuildSettings, Paths):
         default=None,
     )
     prove: str = PROVE
+    error_budget: float | None = error_budget("--error-budget", QUANTIZED)
     force: bool = option("--force", "Build even where model, plan and runtime have not changed.", default=False)
     timing_cache: Path | None = option(
         "--timing-cache",

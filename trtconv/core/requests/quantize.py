@@ -3,65 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from trtconv.core.dim_flags import parse_dims
 from trtconv.core.frozen import frozen
 from trtconv.core.options import option
-from trtconv.core.requests.common import TARGET, Bounds, Paths
+from trtconv.core.requests.common import DATA, PREPROCESS, TARGET, Bounds, Paths, error_budget
 from trtconv.core.target import Target
 
 QUANTIZE_METHODS = ("auto", "min-max", "percentile", "mse", "entropy")
 
 
-def _error_budget(names: str) -> Any:
-    said = "Leave layers in float, the one that costs most first, until the error (rms) is at most E."
-    return option(names, said, metavar="E", takes=float, least=0, default=None)
-
-
 @frozen
-class Quantizing:
-    """What `quantize` and `build` are both asked about samples and errors.
-
-    Args:
-        data: A folder of samples, an .npz file, or FILE.py:FUNCTION; None for random data.
-        preprocess: What becomes of images.
-        error_budget: Error (rms) to meet by leaving layers in float; None quantises all that can be.
-        tolerance: Error (rms) above which the result is refused.
-    """
-
-    data: str | None = option(
-        "--data",
-        "Samples to calibrate with and to measure on: a folder of .npz or .npy files or of images, one .npz file, or "
-        "FUNC(shapes, seed), which returns {input: array}; its code is run.",
-        metavar="DIR|FILE.npz|FILE.py:FUNC",
-        default=None,
-    )
-    preprocess: str | None = option(
-        "--preprocess",
-        "How images become inputs: size=HxW[+HxW], scale=1/255, mean=A:B:C, std=A:B:C, color=rgb|bgr|gray, "
-        "layout=nchw|nhwc, crop.",
-        metavar="KEY=VALUE,...",
-        default=None,
-    )
-    error_budget: float | None = _error_budget("--error-budget")
-    tolerance: float = option(
-        "--tolerance",
-        "Fail where the error (rms) of the quantised model on held-out samples is above E.",
-        metavar="E",
-        takes=float,
-        least=0,
-        default=0.1,
-    )
-
-
-@frozen
-class QuantizeRequest(Quantizing, Paths):
+class QuantizeRequest(Paths):
     """A call of `trtconv quantize`.
 
     Args:
         model: The float .onnx file; never written.
         output: Where the quantised model goes.
+        error_budget: Error (rms) to meet by leaving layers in float; None quantises all that can be.
+        tolerance: Error (rms) above which the result is refused.
         random: Whether random data is meant where there is no other.
         dims: Bounds of the dynamic dimensions: the sizes at which a function, or random data, is asked for.
         samples: How many samples a function is asked for, or are made at random.
@@ -76,8 +36,18 @@ class QuantizeRequest(Quantizing, Paths):
 
     model: Path = Path()
     output: Path = Path()
+    data: str | None = DATA._replace(requires=None)
+    preprocess: str | None = PREPROCESS._replace(requires=None)
     # What `--budget` is for other commands, a limit of resources, is not asked here.
-    error_budget: float | None = _error_budget("--budget --error-budget")
+    error_budget: float | None = error_budget("--budget --error-budget")
+    tolerance: float = option(
+        "--tolerance",
+        "Fail where the error (rms) of the quantised model on held-out samples is above E.",
+        metavar="E",
+        takes=float,
+        least=0,
+        default=0.1,
+    )
     random: bool = option(
         "--random",
         "Calibrate with random inputs, to see whether a network can be quantised; never to deploy it.",

@@ -11,9 +11,9 @@ from trtconv.core.documents.forms import read_report
 from trtconv.core.errors import EnvironmentMissing, InputError, TrtconvError
 from trtconv.core.frozen import frozen
 from trtconv.core.gpus import gpu_labels
+from trtconv.core.options import refuse_unmet
 from trtconv.core.reading import DOCUMENT_BYTES, read_plain
 from trtconv.core.requests.build import BuildRequest
-from trtconv.core.requests.idle import refuse_conflicts
 from trtconv.engine.farm.acceptance import as_told
 from trtconv.engine.farm.job import BuildJob
 from trtconv.engine.farm.machines import Choice, Machine, choose
@@ -106,7 +106,7 @@ def prepare(
         InputError: The model or its samples cannot be read, bounds are missing, or the engine cannot be written;
             samples would have to travel.
     """
-    refuse_conflicts(request)
+    refuse_unmet(request)
     check_outputs(request)
     model = OnnxModel.load(request.model, hashed=True)
     protect_data(model, request.engine_path, request.report_path)
