@@ -51,8 +51,9 @@ def open_plain(path: Path, most: int | None = None) -> BinaryIO:
 def read_plain(path: Path, most: int | None = None) -> bytes:
     """Returns the content of a file; see `open_plain`."""
     with open_plain(path, most) as file:
-        # It may grow meanwhile.
-        return file.read() if most is None else file.read(most)
+        # As much as there was when it was opened, since it may grow meanwhile; `read` takes the memory that it is asked
+        # for at once, so `most` would take gigabytes for a file of a few bytes.
+        return file.read(os.fstat(file.fileno()).st_size)
 
 
 def sha256_of(path: Path) -> str:

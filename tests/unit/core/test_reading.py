@@ -7,6 +7,7 @@ import socket
 import sys
 import tempfile
 import threading
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -75,6 +76,16 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
         read_plain(tmp_path / "sparse", 100)
     (tmp_path / "small").write_bytes(b"x" * 100)
     assert read_plain(tmp_path / "small", 100) == b"x" * 100
+
+
+def test_a_small_file_takes_little_memory(tmp_path: Path) -> None:
+    (tmp_path / "small").write_bytes(b"abc")
+    tracemalloc.start()
+    try:
+        assert read_plain(tmp_path / "small", 1 << 31) == b"abc"
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("make", KINDS)
