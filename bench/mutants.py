@@ -46,7 +46,8 @@ from trtconv.runtimes.tensorrt.network import Network  # noqa: E402
 from trtconv.runtimes.tensorrt.readback.records import ReadNetwork  # noqa: E402
 
 RESULTS = ROOT / "bench" / "results" / "mutants.json"
-COLUMNS = ("made", "caught", "not shown", "survived", "equivalent", "does not compute")
+LEFT = ("survived", "not shown", "crashed")
+COLUMNS = ("made", "caught", "not shown", "survived", "crashed", "equivalent", "does not compute")
 
 Mutate = Callable[[Any, Any], Change | None]
 """Changes an `INetworkDefinition` of a TensorRT module; returns what it did, None where it could not."""
@@ -144,8 +145,10 @@ class Bench:
     def check(self, mutate: Mutate) -> tuple[Parsed, str, str]:
         """Checks the network with a change."""
         with changed(mutate) as parsed:
-            report = trtconv.check(self._request)
-        return parsed, *outcome(report)
+            try:
+                return parsed, *outcome(trtconv.check(self._request))
+            except Exception as error:  # A bug, which is told and counts as one.
+                return parsed, "crashed", repr(error)
 
     def count(self, seed: int) -> list[tuple[str, str]]:
         """Returns kind and attribute of each change that there is."""
@@ -229,6 +232,8 @@ def chosen(found: list[tuple[str, str]], limit: int, random: np.random.Generator
 
 def column(row: dict[str, Any]) -> str:
     """Returns which column of the table a mutant counts in."""
+    if row["told"] == "crashed":
+        return "crashed"
     if row["oracle"] != "different":
         return str(row["oracle"])
     return "survived" if row["told"] == "passed" else str(row["told"])
@@ -248,7 +253,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Returns the counts."""
     counts = collections.Counter(column(row) for row in rows)
-    decidable = sum(counts[name] for name in ("caught", "not shown", "survived"))
+    decidable = sum(counts[name] for name in ("caught", "not shown", "survived", "crashed"))
     return {
         "networks": len({row["network"] for row in rows}),
         "mutants": len(rows),
@@ -317,12 +322,12 @@ def main() -> None:
     started, rows = time.perf_counter(), []
     for row in run([each for each in options.networks.split(",") if each], options.limit, options.seed, options.prove):
         rows.append(row)
-        if column(row) in ("survived", "not shown"):
+        if column(row) in LEFT:
             print(json.dumps(row), flush=True)
     print(table(rows))
     told = {**summary(rows), "seconds": round(time.perf_counter() - started), "prove": options.prove}
     print(json.dumps(told, indent=1))
-    left = [row for row in rows if column(row) in ("survived", "not shown")]
+    left = [row for row in rows if column(row) in LEFT]
     by_kind = {
         kind: dict(collections.Counter(column(row) for row in rows if row["kind"] == kind))
         for kind in sorted({row["kind"] for row in rows})

@@ -17,6 +17,7 @@ from trtconv.core.stopwatch import Stopwatch
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.views import quantizes
 from trtconv.passes import PASSES, Pass
+from trtconv.pipeline.weighing import Weighing
 from trtconv.runtimes.tensorrt import ParsedNetwork
 
 if TYPE_CHECKING:
@@ -103,6 +104,7 @@ class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
         self._subject = subject
         self._level = level
         self._prover: Prover | None = None
+        self._weighing: Weighing | None = None
         self._why = ""
         if level == "none":
             return
@@ -128,6 +130,7 @@ class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
         )
         sizes = list(_sizes(model, profiles, level, subject.sample or {}))
         self._prover = Prover(network.read_back, meaning, sizes, MOST_SECONDS, one_is_enough=not profiles)
+        self._weighing = Weighing(self._prover.network, subject.parsed)
 
     def __exit__(self, *_: object) -> None:
         if self._prover is not None:
@@ -149,8 +152,11 @@ class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
             proof = ProofResult("network", why=self._why)
             if self._prover is not None:
                 proof = self._prover.finish(quick if self._level == "quick" else MOST_SECONDS)
-        findings = () if proof.divergence is None else (_finding(self._subject.rewritten, proof.divergence),)
-        return {**proof.to_json(), "level": self._level}, findings
+            weights, findings = (None, ()) if self._weighing is None else self._weighing.finish()
+        if proof.divergence is not None:
+            findings = (_finding(self._subject.rewritten, proof.divergence), *findings)
+        told = {**proof.to_json(), "weights": weights, "level": self._level}
+        return {**told, "agrees": False if findings else told["agrees"]}, findings
 
 
 def precision_of(model: OnnxModel, precision: str) -> str:

@@ -163,12 +163,21 @@ def _proof_lines(proof: dict[str, Any] | None) -> list[str]:
     error = proof["max_relative_error"]
     far = "" if error is None else f", largest relative error {error:.1e}"
     run = f"{count(proof['layers'], 'layer')} run at {count(proof['sizes'], 'size')}"
-    lines = [f"proof: what TensorRT parsed {verdict} ({run}{far})"]
+    lines = [f"proof: what TensorRT parsed {verdict} ({run}{far})", *_weights_line(proof.get("weights"))]
     kinds = Counter((each["kind"], each["reason"]) for each in proof["unproven"])
     lines += [f"  not proven: {count(number, 'layer')} {kind}: {why}" for (kind, why), number in kinds.items()]
     if proof["why"]:
         lines.append(f"  {proof['why']}")
     return [clean(line) for line in lines]
+
+
+def _weights_line(weights: dict[str, int] | None) -> list[str]:
+    """Says how many weights are the file's, bit for bit."""
+    if not weights or not weights["of"]:
+        return []
+    shown = weights["equal"] + weights["derived"]
+    derived = f", {weights['derived']} of them derived again" if weights["derived"] else ""
+    return [f"  weights: {shown} of {weights['of']} are those of the file, bit for bit{derived}"]
 
 
 def build_text(report: BuildReport, verbose: bool = False) -> str:

@@ -111,8 +111,9 @@ class Prover:
         # A daemon: whoever gives up does not wait for it, and the process ends with this one.
         self._thread = threading.Thread(target=self._expect, args=(limit,), daemon=True)
         self._thread.start()
-        self._network = read()
-        self._ahead = Ahead(self._network, meaning.inputs, self._wanted, time.monotonic() + limit, meaning.megabytes)
+        self.network = read()
+        """The network, as it was read."""
+        self._ahead = Ahead(self.network, meaning.inputs, self._wanted, time.monotonic() + limit, meaning.megabytes)
 
     def _expect(self, limit: float) -> None:
         try:
@@ -147,7 +148,7 @@ class Prover:
         if self._one_is_enough:
             number = next((i for i, each in enumerate(found) if not each.why), 0)
             sizes, found, wanted = sizes[number : number + 1], found[number : number + 1], _only(wanted, number)
-        return _all_sizes(self._network, self._meaning, sizes, found, wanted, deadline, self._ahead)
+        return _all_sizes(self.network, self._meaning, sizes, found, wanted, deadline, self._ahead)
 
     def _until(self, asked: float, seconds: float) -> float:
         """Returns when to stop waiting: the time counts from when the model is loaded, which takes as long as it does

@@ -140,15 +140,13 @@ class Run:
         if layer.kind == "CONDITIONAL_OUTPUT":
             condition = self._flow.conditions[layer.values["conditional"]]
             held = self._known(condition)
-            return [condition] if held is None else self._branch(layer, held)
+            return [condition] if held is None or isinstance(held, Missing) else self._branch(layer, held)
         if layer.kind == "LOOP_OUTPUT":
             return self._flow.loops[layer.values["loop"]].needs
         return [each for each in layer.inputs if each is not None]
 
     @staticmethod
-    def _branch(layer: ReadLayer, condition: Array | Missing) -> Sequence[int]:
-        if isinstance(condition, Missing):
-            return []
+    def _branch(layer: ReadLayer, condition: Array) -> Sequence[int]:
         taken = layer.inputs[0 if condition.reshape(()) else 1]
         assert taken is not None
         return [taken]

@@ -13,8 +13,9 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from trtconv.runtimes.onnxruntime import session_options
+from trtconv.runtimes.onnxruntime import first_line, raise_if_starved, session_options
 from trtconv.runtimes.tensorrt.readback.call import Array
+from trtconv.runtimes.tensorrt.readback.records import NotProven
 from trtconv.runtimes.tensorrt.readback.types import wide
 
 _OPSETS = {"GridSample": 20}
@@ -29,10 +30,17 @@ def one(op: str, *inputs: Array, **attributes: Any) -> Array:
         op: ONNX operator with one output.
         inputs: Its inputs; narrower floats are widened.
         attributes: Its attributes, tuples for lists.
+
+    Raises:
+        NotProven: ONNX Runtime refuses it at these sizes.
     """
     floats = [np.ascontiguousarray(wide(each), np.float32) for each in inputs]
-    session = _session(op, tuple(each.ndim for each in floats), tuple(sorted(attributes.items())))
-    (result,) = session.run(None, {f"x{i}": each for i, each in enumerate(floats)})
+    try:
+        session = _session(op, tuple(each.ndim for each in floats), tuple(sorted(attributes.items())))
+        (result,) = session.run(None, {f"x{i}": each for i, each in enumerate(floats)})
+    except Exception as error:  # It raises its own types, one for each status.
+        raise_if_starved(error)
+        raise NotProven(f"it does not compute at these sizes: {first_line(error)}") from error
     return np.asarray(result)
 
 

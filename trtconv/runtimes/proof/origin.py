@@ -1,0 +1,181 @@
+"""Where the constants of a rewritten model come from: each is held, bit for bit, to the file that it was read from.
+
+Passes copy, cast, move (a kernel grows by zeros, is dilated, ungrouped, turned) and fold. What they say that they did
+is not asked: a constant that only moved has the elements of one of the file's, zeros left out, each as often; one that
+was folded is what ONNX's reference implementation makes of the file's. Whether an element lies in the right place is
+not seen here, but by running both.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import helper
+
+from trtconv.core.errors import TrtconvError
+from trtconv.graph.folding import FOLDED, evaluate
+from trtconv.graph.model import OnnxModel
+from trtconv.graph.scope import Scope
+from trtconv.runtimes.proof.bits import elements, same_bits
+
+Array = NDArray[Any]
+
+_MOST_FOLDED = 1 << 26
+"""Bytes of constants that are folded to find where others come from."""
+_QUANTIZERS = ("DequantizeLinear", "QuantizeLinear")
+
+
+class Derivation(enum.Enum):
+    """Where a constant comes from."""
+
+    FILE = "file"
+    """The file has it, under its name."""
+    DERIVED = "derived"
+    """The file has its elements, cast or moved, or folds to them."""
+    CHANGED = "changed"
+    """The file has another one under its name."""
+    COMPUTED = "computed"
+    """The file has nothing of the kind: it has to be shown by running both."""
+
+
+def origins(file: OnnxModel, given: OnnxModel) -> dict[str, Derivation]:
+    """Returns where each constant of a model comes from.
+
+    Args:
+        file: The model as it was read.
+        given: What the passes made of it.
+    """
+    held = dict(constants(file))
+    found = {name: _named(file, given, held.get(name), tensor) for name, tensor in constants(given)}
+    new = {name: given.array(tensor) for name, tensor in constants(given) if found[name] is None}
+    sources = _Sources(file, held) if new else None
+    made = {name: _derived(sources, values) for name, values in new.items() if sources is not None}
+    left = [name for name, origin in made.items() if origin is Derivation.COMPUTED]
+    if sources is not None:
+        made.update(dict.fromkeys(_folding_to(sources, given, left), Derivation.DERIVED))
+    return {name: origin or made[name] for name, origin in found.items()}
+
+
+def constants(model: OnnxModel) -> Iterator[tuple[str, onnx.TensorProto]]:
+    """Yields every constant of a model: initializers and what Constant nodes hold, in all graphs."""
+    for scope in model.scopes:
+        yield from scope.initializers.items()
+        for index in scope.by_op.get("Constant", ()):
+            for name in scope.columns.outputs[index]:
+                tensor = scope.constant(name)
+                if tensor is not None:
+                    yield name, tensor
+
+
+def _named(file: OnnxModel, given: OnnxModel, old: onnx.TensorProto | None, new: onnx.TensorProto) -> Derivation | None:
+    """Returns what a constant is to that of its name in the file; None where there is none."""
+    if old is None:
+        return None
+    if old.data_type == new.data_type and old.dims == new.dims:
+        if old.data_location == new.data_location == onnx.TensorProto.EXTERNAL:
+            return Derivation.FILE if list(old.external_data) == list(new.external_data) else Derivation.CHANGED
+        if old.raw_data == new.raw_data and old.raw_data:
+            return Derivation.FILE
+    one, two = file.array(old), given.array(new)
+    if not same_bits(two, one):
+        return Derivation.CHANGED
+    return Derivation.FILE if old.data_type == new.data_type else Derivation.DERIVED
+
+
+class _Sources:
+    """What the constants of a file are made into: themselves, in any order, and what they fold to."""
+
+    def __init__(self, file: OnnxModel, held: Mapping[str, onnx.TensorProto]) -> None:
+        self._file = file
+        self._held = held
+        self._folded: list[Array] | None = None
+        self._elements: dict[int, Array] = {}
+
+    def candidates(self, values: Array) -> Iterator[Array]:
+        """Yields the constants of the file that may have these elements, and then what they fold to."""
+        kind = values.dtype.kind
+        for tensor in self._held.values():
+            if int(np.prod(tensor.dims)) * 2 >= np.count_nonzero(values):
+                array = self._file.array(tensor)
+                if array.dtype.kind == kind or kind in "fV":
+                    yield array
+        if self._folded is None:
+            self._folded = list(folded(self._file).values())
+        yield from self._folded
+
+
+def _derived(sources: _Sources, values: Array) -> Derivation:
+    if values.dtype.kind in "OUS":
+        return Derivation.COMPUTED
+    wanted = elements(values)
+    for each in sources.candidates(values):
+        if each.dtype != values.dtype:
+            with np.errstate(all="ignore"):
+                each = each.astype(values.dtype)
+        have = elements(each)
+        if have.size == wanted.size and np.array_equal(have, wanted):
+            return Derivation.DERIVED
+    return Derivation.COMPUTED
+
+
+def _folding_to(sources: _Sources, given: OnnxModel, names: list[str]) -> Iterator[str]:
+    """Yields those constants of which the rewritten model computes what the file computes too: codes and scales."""
+    if not names:
+        return
+    results = folded(given)
+    for scope in given.scopes:
+        for node in scope.columns.nodes:
+            values = results.get(node.output[0]) if node.output else None
+            if values is not None and _derived(sources, values) is Derivation.DERIVED:
+                yield from (name for name in node.input if name in names)
+
+
+def folded(model: OnnxModel) -> dict[str, Array]:
+    """Returns what the nodes of a model's main graph compute from nothing but constants, as far as it is cheap."""
+    scope, opsets = model.main, model.proto.opset_import
+    known: dict[str, Array] = {}
+    room = _MOST_FOLDED
+    for index, op in enumerate(scope.columns.ops):
+        if op not in FOLDED and op not in _QUANTIZERS:
+            continue
+        node = scope.columns.nodes[index]
+        feeds = {name: v for name in node.input if name and (v := _value(scope, known, name)) is not None}
+        if op == "Constant" or not feeds or len(feeds) != len([name for name in node.input if name]):
+            continue
+        room -= sum(each.nbytes for each in feeds.values())
+        if room < 0:
+            break
+        values = _dequantized(node, feeds) if op in _QUANTIZERS else _evaluated(node, feeds, opsets)
+        if values is not None:
+            known[node.output[0]] = values
+    return known
+
+
+def _value(scope: Scope, known: Mapping[str, Array], name: str) -> Array | None:
+    return known[name] if name in known else scope.values(name)
+
+
+def _evaluated(node: onnx.NodeProto, feeds: Mapping[str, Array], opsets: Any) -> Array | None:
+    try:
+        return evaluate([node], feeds, node.output[0], opsets)
+    except (TrtconvError, ValueError, TypeError, IndexError, RuntimeError):  # The reference raises what NumPy raises.
+        return None
+
+
+def _dequantized(node: onnx.NodeProto, feeds: Mapping[str, Array]) -> Array | None:
+    """Computes (q - zero) * scale by its definition; None for what has blocks, and for quantisers."""
+    if node.op_type != "DequantizeLinear":
+        return None
+    codes, scale = feeds[node.input[0]], feeds[node.input[1]]
+    zero = feeds.get(node.input[2]) if len(node.input) > 2 else None
+    axis = next((helper.get_attribute_value(each) for each in node.attribute if each.name == "axis"), 1)
+    if scale.ndim > 1 or codes.dtype.kind not in "iu" or (scale.size > 1 and not -codes.ndim <= axis < codes.ndim):
+        return None
+    shape = [-1 if scale.size > 1 and i == axis % codes.ndim else 1 for i in range(codes.ndim)]
+    wide = codes.astype(np.int32) - (0 if zero is None else zero.astype(np.int32).reshape(shape))
+    return np.asarray(wide.astype(scale.dtype) * scale.reshape(shape))
