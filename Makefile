@@ -4,7 +4,8 @@
 # make bench   side-by-side benchmarks on the CPU, into bench/results/cpu.json
 # make docs    docs/rules/, docs/trtconv.schema.json, docs/cli.md and docs/api.md, from the sources
 # make wheel   the wheel and the source distribution, checked, in dist/
-# make fuzz    ten minutes of hostile files against every command: make fuzz MINUTES=60 SEED=1
+# make fuzz    ten minutes of hostile files, and of sequences of commands over hostile folders, against every command:
+#              make fuzz MINUTES=60 SEED=1
 # make venv    just the virtual environment, with everything that developers need
 # make clean   removes what the others made, the virtual environment too
 #
@@ -85,7 +86,8 @@ MINUTES ?= 10
 SEED ?= $(shell date +%s)
 
 fuzz: $(VENV)/dev.stamp
-	$(BIN)/python tests/fuzz/fuzz.py --minutes $(MINUTES) --seed $(SEED)
+	$(BIN)/python tests/fuzz/fuzz.py --minutes $(MINUTES) --seed $(SEED) & \
+	$(BIN)/python tests/fuzz/sequences.py --minutes $(MINUTES) --seed $(SEED); one=$$?; wait $$! && exit $$one
 
 venv: $(VENV)/dev.stamp
 

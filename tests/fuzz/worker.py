@@ -148,6 +148,7 @@ def _enter(request: dict[str, Any]) -> None:
     os.chdir(request["folder"])
     temporary = str(Path(request["folder"]) / request.get("temporary", "."))
     os.environ["TMPDIR"] = tempfile.tempdir = temporary
+    os.environ.update(request.get("environment", {}))
 
 
 def _arguments(request: dict[str, Any]) -> list[str]:
