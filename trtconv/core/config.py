@@ -4,21 +4,21 @@ pyproject.toml; docs/config.md describes it and docs/trtconv.schema.json is `SCH
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import difflib
 import itertools
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from trtconv.core.errors import InputError
-from trtconv.core.files import real_path, refuse_link, report_beside, with_ending
+from trtconv.core.files import real_path, with_ending
 from trtconv.core.frozen import frozen
 from trtconv.core.options import of_settings, schemas, without_unmet
+from trtconv.core.outputs import check_all
 from trtconv.core.reading import read_plain
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.requests.check import CheckRequest
@@ -176,13 +176,21 @@ def load(path: Path) -> Config:
     entries = list(itertools.islice(made, _MOST_ENTRIES + 1))
     if len(entries) > _MOST_ENTRIES:
         raise InputError(f"{path} lists more than {_MOST_ENTRIES} models and targets", "Divide it into several files.")
-    engines = collections.Counter(entry.build.engine_path for entry in entries if entry.build is not None)
-    for engine, times in engines.items():
-        if times > 1:
-            raise InputError(f"{path}: {engine} is the engine of two entries", "Give each model its own 'engine'.")
+    _check_outputs(path, entries)
     farm = document.get("farm", {})
     store = path.parent / farm["store"] if "store" in farm else None
     return Config(path, tuple(entries), farm.get("address"), store)
+
+
+def _check_outputs(path: Path, entries: Sequence[Entry]) -> None:
+    """Raises InputError where an engine or its report would replace a model, the configuration or one another."""
+    models = dict.fromkeys(entry.check.model for entry in entries)
+    inputs = [("the configuration", path), *(("a model of the configuration", model) for model in models)]
+    outputs = [output for entry in entries if entry.build is not None for output in entry.build.outputs]
+    try:
+        check_all(outputs, inputs, and_disk=False)
+    except InputError as error:
+        raise InputError(f"{path}: {error.message}", error.hint) from error
 
 
 def settings_fault(table: Mapping[str, Any]) -> str:
@@ -238,12 +246,8 @@ def _build_request(model: Mapping[str, Any], folder: Path, target: Target | None
     engine = folder / model["engine"] if "engine" in model else with_ending(path, ".engine")
     if several:
         engine = with_ending(engine, f".{target or 'auto'}{engine.suffix}")
-    for what, output in (("engine", engine), ("report", report_beside(engine))):
-        refuse_link(output)
-        if not real_path(output).is_relative_to(real_path(folder)):
-            hint = "Keep it inside; or build the model by itself, with -o."
-            raise InputError(f"the {what} {output} would be written outside the folder of the configuration", hint)
-    build = BuildRequest(path, engine, **of_settings(BuildRequest, _for_target(model, target)))
+    settings = of_settings(BuildRequest, _for_target(model, target))
+    build = BuildRequest(path, engine, within=folder, **settings)
     if build.data is not None:
         if ".py:" in build.data or build.data.endswith(".py"):
             hint = "Name a folder or an .npz file; or build the model by itself, with --data FILE.py:FUNC."

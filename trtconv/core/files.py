@@ -9,7 +9,7 @@ import hashlib
 import os
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
@@ -42,15 +42,6 @@ def check_writable(path: Path) -> None:
         _try_to_write(folder, folder.stat().st_mode, int(time.monotonic()))
     except OSError as error:
         raise _cannot_write(path, error) from error
-
-
-def refuse_link(path: Path) -> None:
-    """Raises InputError where an output whose path the user did not type is a link: Git keeps links of strangers."""
-    if path.is_symlink():
-        raise InputError(
-            f"{path} is a link to {path.readlink()}, and would be written through",
-            "Remove the link, or name another path.",
-        )
 
 
 @functools.lru_cache(maxsize=8)
@@ -89,43 +80,47 @@ def real_path(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-def atomic_write(path: Path, data: bytes | memoryview) -> None:
-    """Writes a file by way of a temporary file beside it, fsync and rename.
-
-    Raises:
-        InputError: The file cannot be written (folder missing or read-only, disk full).
-    """
-    with atomic_stream(path) as file:
+def atomic_write(path: Path, data: bytes | memoryview, *, through_links: bool = True) -> None:
+    """Writes a file by way of a temporary file beside it, fsync and rename; see `atomic_stream`."""
+    with atomic_stream(path, through_links=through_links) as file:
         file.write(data)
 
 
 @contextlib.contextmanager
-def streams_together(*paths: Path) -> Iterator[list[BinaryIO]]:
+def streams_together(paths: Mapping[Path, bool]) -> Iterator[list[BinaryIO]]:
     """Is `atomic_stream` for files that belong together: where two write them at once, both files are of one writer.
+
+    Args:
+        paths: The files, and whether each is written through a link; see `atomic_stream`.
 
     Raises:
         InputError: A file cannot be written.
     """
     with contextlib.ExitStack() as stack:
-        parts = [stack.enter_context(_Part(path)) for path in paths]
-        with _told_as_unwritable(paths[0]):
+        parts = [stack.enter_context(_Part(path, through)) for path, through in paths.items()]
+        first = next(iter(paths))
+        with _told_as_unwritable(first):
             yield [part.file for part in parts]
         # Once all are written: what a file system does for the first serves the others too.
         for part in parts:
             part.sync()
-        with locked(paths[0]):
+        with locked(first):
             for part in parts:
                 part.replace()
 
 
 @contextlib.contextmanager
-def atomic_stream(path: Path) -> Iterator[BinaryIO]:
+def atomic_stream(path: Path, *, through_links: bool = True) -> Iterator[BinaryIO]:
     """Opens a temporary file that becomes `path` when the block ends well, and vanishes when it does not.
 
+    Args:
+        path: The file.
+        through_links: Whether a link is followed; the link itself is replaced otherwise.
+
     Raises:
-        InputError: The file cannot be written.
+        InputError: The file cannot be written (folder missing or read-only, disk full).
     """
-    with _Part(path) as part:
+    with _Part(path, through_links) as part:
         with _told_as_unwritable(path):
             yield part.file
         part.sync()
@@ -137,14 +132,15 @@ class _Part(contextlib.AbstractContextManager["_Part"]):
 
     Args:
         path: What is to be written.
+        through_links: As for `atomic_stream`.
 
     Attributes:
         file: The temporary file, open.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, through_links: bool = True) -> None:
         # What a link points to is written, not the link: /dev/stdout is one.
-        self._path = real_path(path)
+        self._path = real_path(path) if through_links else real_path(path.parent) / path.name
         folder, begin = self._path.parent, _beginning(self._path)
         with _told_as_unwritable(path):
             if not folder.is_dir():

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from trtconv.core.dims import Shape, ShapeProfile
 from trtconv.core.errors import EnvironmentMissing, InputError
-from trtconv.core.files import atomic_write, check_writable, real_path, report_beside
+from trtconv.core.files import atomic_write, report_beside
 from trtconv.core.frozen import frozen
+from trtconv.core.outputs import Output, check_all
 from trtconv.core.process import Tell
 from trtconv.core.reading import CACHE_BYTES, read_plain
 from trtconv.core.requests.engine import BenchRequest
@@ -114,9 +115,9 @@ def _check_cache(request: BenchRequest) -> None:
         return
     engines = [path for path in (request.engine, request.versus) if path is not None]
     reports = [request.report, *(report_beside(path) for path in engines)]
-    if real_path(request.cache) in {real_path(path) for path in (*engines, *reports) if path is not None}:
-        raise InputError(f"{request.cache} is not for a runtime cache too", "Give another --runtime-cache.")
-    check_writable(request.cache)
+    read = [*(("an engine", path) for path in engines), *(("a report", path) for path in reports)]
+    cache = Output(request.cache, "the runtime cache", hint="Give another --runtime-cache.")
+    check_all([cache], [*read, ("a key", request.key)])
 
 
 def _require_same_inputs(engines: Sequence[Loaded]) -> None:

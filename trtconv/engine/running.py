@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from trtconv.core.dims import InputSpec
 from trtconv.core.errors import InputError
-from trtconv.core.files import atomic_write, check_writable, real_path, report_beside
+from trtconv.core.files import atomic_write, report_beside
+from trtconv.core.outputs import Output, check_all
 from trtconv.core.process import Tell
 from trtconv.core.requests.engine import RunRequest
 from trtconv.core.stages import Stage
@@ -61,9 +62,8 @@ def serve(request: RunRequest, tell: Tell) -> dict[str, Any]:
 def _check_output(request: RunRequest) -> None:
     """Raises InputError where the outputs cannot be written, or would overwrite what is read."""
     report = request.report or report_beside(request.engine)
-    if real_path(request.output) in map(real_path, (request.engine, request.inputs, report)):
-        raise InputError(f"{request.output} is read, and cannot be written too", "Choose another path with -o.")
-    check_writable(request.output)
+    read = [("the engine", request.engine), ("the inputs", request.inputs), ("the report", report)]
+    check_all([Output(request.output, "what it computes")], [*read, ("a key", request.key)])
 
 
 def _feeds(request: RunRequest, inputs: Sequence[InputSpec]) -> Feeds:

@@ -15,7 +15,7 @@ import torch
 from trtconv.core.dims import Range
 from trtconv.core.documents.export import ExportReport, SizeRule
 from trtconv.core.errors import ExportFailed, InputError
-from trtconv.core.files import check_writable
+from trtconv.core.outputs import Output, check_all
 from trtconv.core.progress import Progress
 from trtconv.core.scratch import Scratch
 from trtconv.core.stages import Stage
@@ -50,7 +50,8 @@ def run(request: ExportRequest, progress: Progress | None = None) -> ExportRepor
     clock = Stopwatch(progress)
     with module_path(request.spec):
         with clock.stage(Stage.LOAD):
-            check_writable(request.output)
+            read = [("what is exported", request.spec), ("the weights", request.weights)]
+            check_all([Output(request.output, "the model")], read)
             loaded = load_spec(request.spec, request.arguments, request.trust)
             notes: tuple[str, ...] = ()
             if request.weights is not None:

@@ -57,7 +57,7 @@ def _write_two(
     proto: onnx.ModelProto, external: list[onnx.TensorProto], folder: Path, output: Path, data: Path
 ) -> None:
     offset = 0
-    with atomic_stream(data) as file:
+    with atomic_stream(data, through_links=False) as file:
         for tensor in external:
             size = _entry(tensor)[2]
             _copy(tensor, folder, file)

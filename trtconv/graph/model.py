@@ -239,7 +239,7 @@ class OnnxModel:
         """Writes the weights to the data file of a model at `path`, and makes them refer to it."""
         data = data_path(path)
         large = [tensor for tensor in self.proto.graph.initializer if len(tensor.raw_data) > SMALL_BYTES]
-        with atomic_stream(data) as file:
+        with atomic_stream(data, through_links=False) as file:
             for tensor in (*self._external_tensors(), *large):
                 file.write(bytes(-file.tell() % ALIGNMENT))
                 begin = file.tell()

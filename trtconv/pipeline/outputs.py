@@ -15,7 +15,8 @@ from trtconv.core.dims import ShapeProfile
 from trtconv.core.documents.build import BuildReport
 from trtconv.core.documents.forms import CHECKSUM, read_report
 from trtconv.core.errors import InputError
-from trtconv.core.files import check_writable, real_path, refuse_link, streams_together
+from trtconv.core.files import streams_together
+from trtconv.core.outputs import Input, Output, check_all, file_id
 from trtconv.core.reading import DOCUMENT_BYTES, read_plain, sha256_of
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.requests.check import CheckRequest
@@ -36,8 +37,11 @@ def write_engine(request: BuildRequest, report: BuildReport, blob: EngineBlob | 
     Returns:
         The report, signed where that is asked for.
     """
-    outputs = (request.report_path,) if blob is None else (request.engine_path, request.report_path)
-    with streams_together(*outputs) as files:
+    written = [each for each in request.outputs if blob is not None or each.path == request.report_path]
+    for each in written:
+        # The build took its time, in a folder that others may write to.
+        each.check()
+    with streams_together({each.path: each.typed for each in written}) as files:
         if blob is not None:
             with clock.stage(Stage.WRITE):
                 files[0].write(blob.data)
@@ -49,27 +53,18 @@ def write_engine(request: BuildRequest, report: BuildReport, blob: EngineBlob | 
 
 
 def check_outputs(request: BuildRequest) -> None:
-    """Raises InputError where an output of a build cannot be written."""
-    # What a path leads to is asked once: with thousands of jobs it is half of the cost of looking.
-    model, engine, report = map(real_path, (request.model, request.engine_path, request.report_path))
-    if engine == report:
-        raise InputError(f"{request.report_path} is both the engine and the report", "Choose two paths.")
-    # Nobody typed these.
-    for path in ([] if request.engine else [request.engine_path]) + ([] if request.report else [request.report_path]):
-        refuse_link(path)
-    for path, real in ((request.engine_path, engine), (request.report_path, report)):
-        if real == model:
-            refuse_other_kinds(request.model)
-            raise InputError(f"{path} is the model itself", "Choose another output path with -o.")
-        check_writable(path)
-    for path in named_cache(request):
-        if real_path(path) in (model, engine, report):
-            raise InputError(f"{path} is not for a timing cache too", "Choose another file with --timing-cache.")
-        check_writable(path)
+    """Raises InputError where an output of a build cannot be written, or would replace what it reads."""
     if request.sign is not None:
         signatures.require_private(request.sign)
-        if real_path(request.sign) in (engine, report, *map(real_path, named_cache(request))):
-            raise InputError(f"{request.sign} is the key to sign with", "Choose another output path with -o.")
+    caches = [Output(path, "the timing cache", hint="Choose another --timing-cache.") for path in named_cache(request)]
+    if file_id(request.engine_path) == file_id(request.model):
+        refuse_other_kinds(request.model)
+    check_all([*request.outputs, *caches], inputs_of(request))
+
+
+def inputs_of(request: BuildRequest) -> list[Input]:
+    """Returns what a build reads, so far as the request names it."""
+    return [("the model itself", request.model), ("the key to sign with", request.sign), ("the samples", request.data)]
 
 
 def named_cache(request: BuildRequest) -> tuple[Path, ...]:
@@ -79,9 +74,9 @@ def named_cache(request: BuildRequest) -> tuple[Path, ...]:
 
 def protect_data(model: OnnxModel, *outputs: Path) -> None:
     """Raises InputError where an output would overwrite the model's external data."""
-    data = {real_path(path) for path in model.external_files}
+    data = {file_id(path) for path in model.external_files}
     for path in outputs:
-        if data and real_path(path) in data:
+        if data and file_id(path) in data:
             raise InputError(f"{path} holds weights of the model", "Choose another output path with -o.")
 
 

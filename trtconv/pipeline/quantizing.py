@@ -12,8 +12,8 @@ from trtconv.core.dims import dynamic_dims
 from trtconv.core.documents.quantize import Layerwise, QuantizeReport
 from trtconv.core.documents.rewrite import Edit
 from trtconv.core.errors import InputError
-from trtconv.core.files import check_writable, real_path
 from trtconv.core.frozen import frozen
+from trtconv.core.outputs import Output, check_all
 from trtconv.core.progress import Progress
 from trtconv.core.reading import sha256_of
 from trtconv.core.requests.quantize import QuantizeRequest
@@ -110,10 +110,9 @@ def _checked(request: QuantizeRequest) -> OnnxModel:
             "quantizing needs samples of what the network will see",
             "Give --data DIR, FILE.npz or FILE.py:FUNC; or --random, to try whether it works at all.",
         )
-    if real_path(request.output) == real_path(request.model):
-        raise InputError(f"{request.output} is the model itself", "Write to another file.")
+    read = [("the model itself", request.model), ("the samples", request.data)]
+    check_all([Output(request.output, "the quantised model")], read)
     protect_data(model, request.output, data_path(request.output))
-    check_writable(request.output)
     foreign = [spec.name for spec in model.inputs if spec.dtype == "undefined"]
     if foreign:
         raise InputError(f"input {foreign[0]!r} of {request.model} is no tensor", "Quantise a model of tensors.")

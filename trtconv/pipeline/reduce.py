@@ -21,9 +21,10 @@ from trtconv.core.documents.build import BuildReport
 from trtconv.core.documents.check import FailedRun
 from trtconv.core.documents.reduce import Failure, ReduceReport
 from trtconv.core.errors import EnvironmentMissing, InputError, TrtconvError
-from trtconv.core.files import check_writable, real_path, with_ending
+from trtconv.core.files import with_ending
 from trtconv.core.findings import Finding, Severity
 from trtconv.core.options import command_line, shared
+from trtconv.core.outputs import Output, check_all
 from trtconv.core.progress import NullProgress, Progress
 from trtconv.core.reading import sha256_of
 from trtconv.core.requests.build import BuildRequest
@@ -31,9 +32,11 @@ from trtconv.core.requests.reduce import ReduceRequest
 from trtconv.core.requests.rewrite import RewriteRequest
 from trtconv.core.scratch import Scratch
 from trtconv.core.stages import Stage
+from trtconv.graph.external_data import data_path
 from trtconv.graph.extract import Cutter
 from trtconv.graph.model import OnnxModel
 from trtconv.pipeline.batch import LOST, Worker
+from trtconv.pipeline.outputs import protect_data
 
 # What differs between the same refusal of two models: names, shapes and numbers.
 _DETAIL = re.compile(r"\{[^}]*\}|\[[^\]]*\]|\([^)]*\)|'[^']*'|\"[^\"]*\"|\S*\d\S*")
@@ -90,10 +93,8 @@ def reduce(request: ReduceRequest, progress: Progress | None = None) -> ReduceRe
 
 
 def _check_output(request: ReduceRequest, model: OnnxModel) -> None:
-    taken = {real_path(request.model), *(real_path(path) for path in model.external_files)}
-    if real_path(request.output) in taken:
-        raise InputError(f"{request.output} is the model itself or holds weights of it", "Choose another path with -o.")
-    check_writable(request.output)
+    check_all([Output(request.output, "the part")], [("the model itself", request.model)])
+    protect_data(model, request.output, data_path(request.output))
 
 
 class _Trials:

@@ -9,8 +9,7 @@ from typing import Any
 from trtconv.core.bounds import make_profile
 from trtconv.core.dims import Range, Shape
 from trtconv.core.documents.rewrite import RewriteReport
-from trtconv.core.errors import InputError
-from trtconv.core.files import check_writable, real_path
+from trtconv.core.outputs import Output, check_all
 from trtconv.core.progress import Progress
 from trtconv.core.reading import sha256_of
 from trtconv.core.requests.rewrite import RewriteRequest
@@ -44,12 +43,10 @@ def rewrite(request: RewriteRequest, progress: Progress | None = None) -> Rewrit
 
     clock = Stopwatch(progress)
     with clock.stage(Stage.LOAD):
-        if real_path(request.output) == real_path(request.model):
-            raise InputError(f"{request.output} is the model itself", "Write to another file.")
+        check_all([Output(request.output, "the rewritten model")], [("the model itself", request.model)])
         passes = _selected(request)
         original, model = OnnxModel.load(request.model), OnnxModel.load(request.model, hashed=True)
         protect_data(original, request.output, data_path(request.output))
-        check_writable(request.output)
     with clock.stage(Stage.RUNTIME):
         target = request.target or target_and_runtime(None)[0]
     done = Preparation(model, target, clock).rewrite(passes)

@@ -157,7 +157,9 @@ class _Memory:
         with contextlib.suppress(InputError), locked(self._path):
             others = [entry for entry in self._read() if entry["for"] != asked]
             self._entries = [*others, {"for": dict(asked), "us": us, "refused": sorted(refused)}]
-            atomic_write(self._path, (json.dumps(self._entries, indent=1) + "\n").encode())
+            text = json.dumps(self._entries, indent=1) + "\n"
+            # Beside the timing cache that the user named, or in the user's own folder.
+            atomic_write(self._path, text.encode(), through_links=False)
 
     def _read(self) -> list[dict[str, Any]]:
         if self._path is None:

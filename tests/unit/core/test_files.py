@@ -106,20 +106,23 @@ def test_what_has_no_end_is_not_read(tmp_path: Path, what: str) -> None:
 
 def test_files_that_belong_together(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
-    with streams_together(one, two) as (first, second):
+    with streams_together({one: True, two: True}) as (first, second):
         first.write(b"1")
         second.write(b"2")
         assert not one.exists()
     assert (one.read_bytes(), two.read_bytes()) == (b"1", b"2")
 
     def broken() -> None:
-        with streams_together(one, two) as (first, _):
+        with streams_together({one: True, two: True}) as (first, _):
             first.write(b"half")
             raise ValueError
 
     with pytest.raises(ValueError):
         broken()
     assert (one.read_bytes(), two.read_bytes()) == (b"1", b"2")
-    with pytest.raises(InputError, match=r"one/two cannot be written"), streams_together(two, one / "two"):
+    with (
+        pytest.raises(InputError, match=r"one/two cannot be written"),
+        streams_together({two: True, one / "two": True}),
+    ):
         pass
     assert sorted(path.name for path in tmp_path.iterdir()) == ["one", "two"]

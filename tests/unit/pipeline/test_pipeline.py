@@ -282,8 +282,8 @@ BAD_INPUT: dict[str, tuple[Callable[[Path], dict[str, Any]], str]] = {
     "engine is a folder": (lambda model: {"engine": model.parent}, "is a folder"),
     "engine is the model": (lambda model: {"engine": model}, "is the model itself"),
     "report is the model": (lambda model: {"report": model}, "is the model itself"),
-    "timing cache is the model": (lambda model: {"timing_cache": model}, "not for a timing cache too"),
-    "timing cache is the engine": (lambda m: {"timing_cache": m.with_suffix(".engine")}, "not for a timing cache too"),
+    "timing cache is the model": (lambda model: {"timing_cache": model}, "the timing cache would replace it"),
+    "timing cache is the engine": (lambda m: {"timing_cache": m.with_suffix(".engine")}, "both the engine"),
     "timing cache is a device": (lambda model: {"timing_cache": Path("/dev/null")}, "a device or a pipe"),
     "report is the engine": (lambda model: {"report": model.with_suffix(".engine")}, "both the engine and the report"),
 }

@@ -10,6 +10,7 @@ from trtconv.cli import options
 from trtconv.cli.process.outcome import Command, Outcome
 from trtconv.cli.progress import show_progress
 from trtconv.core.errors import InputError
+from trtconv.core.outputs import Output, check_all
 from trtconv.core.requests.engine import BenchRequest
 
 
@@ -58,6 +59,8 @@ def command(
         raise InputError("--dim does not go together with --shapes", "Give one of them.")
     if plot is not None:
         drawing.check_format(Path(plot))
+        read = [(what, getattr(request, what)) for what in ("engine", "versus", "report", "cache", "key")]
+        check_all([Output(Path(plot), "the drawing", hint="Choose another --plot.")], read)
     with show_progress(quiet) as progress:
         report = bench(request, progress)
     document = report.to_json()

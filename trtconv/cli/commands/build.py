@@ -17,9 +17,10 @@ from trtconv.cli.process.outcome import Outcome
 from trtconv.cli.progress import show_progress
 from trtconv.cli.timing_folder import cache_folder, timing_folder
 from trtconv.core.errors import InputError
-from trtconv.core.files import atomic_write, check_writable, real_path, with_ending
+from trtconv.core.files import atomic_write, with_ending
 from trtconv.core.options import options as declared
 from trtconv.core.options import without_unmet
+from trtconv.core.outputs import Output, check_all
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.requests.farm import FarmRequest
 from trtconv.core.requests.quantize import QuantizeRequest
@@ -45,6 +46,8 @@ def _requests(
         targets = " or ".join(str(build.target or "auto") for build in builds)
         raise InputError(f"{model} has several targets in {config.path if config else ''}", f"Add --target {targets}.")
     builds = [dataclasses.replace(each, model=Path(model)) for each in builds] or [asked.request(model=model)]
+    if "output" in asked.given:
+        builds = [dataclasses.replace(each, within=None) for each in builds]
     return config, [dataclasses.replace(each, timing_folder=folder) for each in builds]
 
 
@@ -166,10 +169,9 @@ def _build_on_farm(
 
 def _check_page(page: Path, request: BuildRequest) -> None:
     """Checks, before anything is built, that a page can be written and replaces nothing that belongs to the build."""
-    taken = (request.engine_path, request.report_path, request.model, *([] if request.sign is None else [request.sign]))
-    if real_path(page) in map(real_path, taken):
-        raise InputError(f"--page {page} is the engine, its report, the model or a key", "Write --page FILE.html.")
-    check_writable(page)
+    from trtconv.pipeline.outputs import inputs_of
+
+    check_all([*request.outputs, Output(page, "the page", hint="Write --page FILE.html.")], inputs_of(request))
 
 
 def _write_page(page: Path, request: BuildRequest, report: BuildReport) -> None:
@@ -208,6 +210,7 @@ def _quantize_and_build(
     from trtconv import pipeline
     from trtconv.cli.formats import json, text
     from trtconv.cli.formats.quantize import quantize_text
+    from trtconv.pipeline.outputs import inputs_of
     from trtconv.pipeline.quantizing import quantize
 
     request = requests[0]
@@ -219,6 +222,8 @@ def _quantize_and_build(
     quantizing, building = _divided(request, given)
     for path in (quantizing.output, request.engine_path, request.report_path, *([] if page is None else [Path(page)])):
         status.announce(status.OUTPUT, str(path.absolute()))
+    quantised = Output(quantizing.output, "the quantised model", typed=False, within=request.within)
+    check_all([*request.outputs, quantised], inputs_of(request))
     with show_progress(flags.quiet) as progress:
         quantized = quantize(quantizing, progress).to_json()
         document, said = {"quantization": quantized, "exit_code": quantized["exit_code"]}, quantize_text(quantized)

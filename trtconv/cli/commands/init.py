@@ -47,7 +47,7 @@ def command(folder: str, force: bool, output_format: str) -> Outcome:
     path = Path(folder) / config.FILE
     if not Path(folder).is_dir():
         raise InputError(f"{folder} is no folder", "Give the folder of the models.")
-    if path.exists() and not force:
+    if (path.exists() or path.is_symlink()) and not force:
         raise InputError(f"{path} exists", "Replace it with --force.")
     found = find_models(Path(folder))
     listed = [each for each in found if not each.fault]
@@ -55,7 +55,7 @@ def command(folder: str, force: bool, output_format: str) -> Outcome:
         raise InputError(
             f"no .onnx file in {folder} can be read: {found[0].path}: {found[0].fault}", "Export it again."
         )
-    atomic_write(path, toml(found).encode())
+    atomic_write(path, toml(found).encode(), through_links=False)
     if output_format == "json":
         from trtconv.cli.formats.json import render
         from trtconv.core.encode import SCHEMA

@@ -55,11 +55,11 @@ def command(subject: str, output: str, given: tuple[str, ...], output_format: st
     from trtconv.cli.formats.wording import byte_size
     from trtconv.core.encode import SCHEMA
     from trtconv.core.errors import InputError
-    from trtconv.core.files import atomic_write, check_writable
+    from trtconv.core.files import atomic_write
+    from trtconv.core.outputs import Output, check_all
     from trtconv.core.text import clean
 
     page, path = Path(output), Path(subject)
-    check_writable(page)
     if path.is_dir():
         if given:
             raise InputError("--with goes with one engine", "Put the documents beside the engines: ENGINE.bench.json.")
@@ -68,8 +68,9 @@ def command(subject: str, output: str, given: tuple[str, ...], output_format: st
     else:
         subjects = [gather(path, [Path(file) for file in given])]
         content = engine_page(subjects[0])
-    if any(page.resolve() == each.path.resolve() for each in subjects):
-        raise InputError(f"{output} is a report", "Write the page to another file, such as page.html.")
+    read = [("what is shown", Path(file)) for file in given] + [("what is shown", path)]
+    read += [("a report", each.path) for each in subjects]
+    check_all([Output(page, "the page", hint="Write the page to another file, such as page.html.")], read)
     atomic_write(page, content)
     if output_format == "json":
         from trtconv.cli.formats.json import render

@@ -13,6 +13,7 @@ from trtconv.core.files import report_beside, with_ending
 from trtconv.core.findings import Severity
 from trtconv.core.frozen import frozen
 from trtconv.core.options import Requirement, group, option
+from trtconv.core.outputs import Output
 from trtconv.core.requests.common import (
     DATA,
     DIMS,
@@ -167,6 +168,7 @@ class BuildRequest(BuildSettings, Paths):
         report: Where the report goes; default: the engine's path with ".json" appended.
         timing_cache: File of TensorRT's timing cache.
         timing_folder: Folder for one such file a version and GPU, where no file is given. None of both: no cache.
+        within: Folder of the configuration that names the engine; None: none does.
     """
 
     model: Path
@@ -205,6 +207,7 @@ class BuildRequest(BuildSettings, Paths):
         read=lambda text: None if text == "none" else text,
     )
     timing_folder: Path | None = None
+    within: Path | None = dataclasses.field(default=None, compare=False)
 
     @property
     def engine_path(self) -> Path:
@@ -215,3 +218,15 @@ class BuildRequest(BuildSettings, Paths):
     def report_path(self) -> Path:
         """Where the report goes."""
         return self.report or report_beside(self.engine_path)
+
+    @property
+    def outputs(self) -> tuple[Output, Output]:
+        """The engine and the report, and who named them."""
+        engine = Output(self.engine_path, "the engine", self.engine is not None and self.within is None, self.within)
+        within = None if self.report is not None else self.within
+        return engine, Output(self.report_path, "the report", self.report is not None, within)
+
+    def beside(self, kind: str) -> Output:
+        """Returns where what verify or bench found of the engine goes."""
+        path = self.engine_path.with_name(f"{self.engine_path.name}.{kind}.json")
+        return Output(path, f"what {kind} found", typed=False, within=self.within)

@@ -17,7 +17,7 @@ from trtconv.core.requests.build import BuildRequest
 from trtconv.engine.farm.acceptance import as_told
 from trtconv.engine.farm.job import BuildJob
 from trtconv.engine.farm.machines import Choice, Machine, choose
-from trtconv.engine.farm.results import Waiting, beside
+from trtconv.engine.farm.results import Waiting
 from trtconv.graph.model import OnnxModel
 from trtconv.pipeline.outputs import asked_profiles, check_outputs, of_its_gpu, protect_data, up_to_date
 
@@ -129,7 +129,7 @@ def _kept(request: BuildRequest, model: OnnxModel, choice: Choice | None, then: 
         if not could_make(choice, old, request):
             return None
         for kind in then:
-            if old["engine"]["sha256"] not in read_plain(beside(request.engine_path, kind), DOCUMENT_BYTES).decode(
+            if old["engine"]["sha256"] not in read_plain(request.beside(kind).path, DOCUMENT_BYTES).decode(
                 errors="replace"
             ):
                 return None

@@ -69,13 +69,16 @@ class Waiting:
         return dataclasses.replace(failed, exit_code=error["exit_code"])
 
     def _built(self, came: Built, worker: str | None) -> BuildReport | FailedRun:
-        path, report = self.request.engine_path, came.report
+        report = came.report
+        beside = {kind: self.request.beside(kind) for kind in came.then}
+        for output in beside.values():
+            output.check()
         after = {kind: json.dumps(_here(found, self.request), indent=2) + "\n" for kind, found in came.then.items()}
         blob = None if came.engine is None else EngineBlob(came.engine, ())
         if blob is not None or self.request.report is not None:
             report = write_engine(self.request, report, blob, Stopwatch(None))
         for kind, text in after.items():
-            atomic_write(beside(path, kind), text.encode())
+            atomic_write(beside[kind].path, text.encode(), through_links=False)
         bad = {kind: found for kind, found in came.then.items() if found["exit_code"]}
         if not bad:
             return report
@@ -83,14 +86,9 @@ class Waiting:
         # Where it ran and was not right, what is called so is a number.
         error = found.get("error")
         said = error.get("message") if isinstance(error, dict) else None
-        why = said if isinstance(said, str) else f"{beside(path, kind).name} says why"
+        why = said if isinstance(said, str) else f"{beside[kind].path.name} says why"
         failed = self.failed(f"built, but {kind} failed: {why}", "", worker, "EngineFailed")
         return dataclasses.replace(failed, exit_code=worst_exit_code([each["exit_code"] for each in bad.values()]))
-
-
-def beside(engine: Path, kind: str) -> Path:
-    """Returns where what verify or bench found of an engine lies."""
-    return engine.with_name(f"{engine.name}.{kind}.json")
 
 
 def _here(document: dict[str, Any], request: BuildRequest) -> dict[str, Any]:

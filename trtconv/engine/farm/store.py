@@ -52,7 +52,7 @@ class Store:
         if self.has(sha):
             return
         try:
-            with open_plain(path) as source, atomic_stream(self._path(sha)) as copy:
+            with open_plain(path) as source, atomic_stream(self._path(sha), through_links=False) as copy:
                 digest = hashlib.sha256()
                 while chunk := source.read(1 << 20):
                     digest.update(chunk)
@@ -131,7 +131,7 @@ class Store:
         return self.root / "sha256" / _checked(sha)[:2] / sha
 
     def _write(self, path: Path, document: dict[str, Any]) -> Path:
-        atomic_write(path, (json.dumps(document, indent=2) + "\n").encode())
+        atomic_write(path, (json.dumps(document, indent=2) + "\n").encode(), through_links=False)
         return path
 
 

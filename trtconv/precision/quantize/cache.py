@@ -43,4 +43,4 @@ def store(folder: Path | None, key: str, found: Mapping[str, Any]) -> None:
     if folder is None:
         return
     with contextlib.suppress(InputError):
-        atomic_write(folder / f"{key}.json", json.dumps(dict(found), sort_keys=True).encode())
+        atomic_write(folder / f"{key}.json", json.dumps(dict(found), sort_keys=True).encode(), through_links=False)

@@ -1,0 +1,133 @@
+"""The one door for what is written: which file a path means, and whether a command may replace it.
+
+What the user types goes where he says, through a link too. A path that a configuration names, or that nobody named, is
+chosen by whoever made the folder: it leads neither out of it nor through a link, and replaces nothing but what trtconv
+wrote. Nothing ever replaces what the command reads. Files are told apart by what they are, and not by how they are
+spelled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+from trtconv.core.errors import InputError
+from trtconv.core.files import check_writable, real_path
+from trtconv.core.frozen import frozen
+from trtconv.core.reading import open_plain
+
+FileId: TypeAlias = tuple[object, ...]
+Input: TypeAlias = tuple[str, "str | Path | None"]
+"""What a file is to a command, as in "the model itself", and its path; None where there is none."""
+
+_OWN_ENDINGS = (".engine", ".plan", ".trt", ".int8.onnx")
+_OWN_BEGINNING = b'"trtconv": "'
+_HEAD_BYTES = 200
+_HINT = "Choose another output path with -o."
+
+
+@frozen
+class Output:
+    """A file that a command writes.
+
+    Args:
+        path: Where it goes.
+        what: What it is, as in "the engine".
+        typed: Whether the user named just this path.
+        within: The folder of the configuration that named it, or what it lies beside; None: none did.
+        hint: How another path is chosen.
+    """
+
+    path: Path
+    what: str
+    typed: bool = True
+    within: Path | None = None
+    hint: str = _HINT
+
+    def check(self) -> None:
+        """Raises InputError where nothing may be written there, whatever else the command reads or writes."""
+        self.check_name()
+        check_writable(self.path)
+
+    def check_name(self) -> None:
+        """Raises InputError where a path that the user did not type may not be written to."""
+        if self.typed:
+            return
+        if self.path.is_symlink():
+            raise InputError(
+                f"{self.path} is a link to {self.path.readlink()}, and {self.what} would be written through it",
+                "Remove the link, or name another path.",
+            )
+        if self.within is not None:
+            real, folder = real_path(self.path), real_path(self.within)
+            if not real.is_relative_to(folder):
+                raise InputError(
+                    f"{self.what} {self.path} would be written outside the folder of the configuration",
+                    "Keep it inside; or build the model by itself, with -o.",
+                )
+            if any(part.startswith(".") for part in real.relative_to(folder).parts):
+                raise InputError(
+                    f"{self.what} {self.path} would be written to a hidden file or folder, which other tools read",
+                    "Give it another name; or build the model by itself, with -o.",
+                )
+        if not is_replaceable(self.path):
+            raise InputError(
+                f"{self.path} was not written by trtconv, and {self.what} would replace it",
+                "Move it away, or name another path.",
+            )
+
+
+def check_all(outputs: Sequence[Output], inputs: Iterable[Input], *, and_disk: bool = True) -> None:
+    """Checks, before the work, all that a command is to write.
+
+    Args:
+        outputs: What it writes.
+        inputs: What it reads.
+        and_disk: Whether a file is made in each folder, to see whether that is possible.
+
+    Raises:
+        InputError: An output cannot be written, or would replace an input or another output.
+    """
+    read = {file_id(Path(path)): what for what, path in inputs if path is not None}
+    written: dict[FileId, str] = {}
+    for output in outputs:
+        key = file_id(output.path)
+        if key in read:
+            raise InputError(f"{output.path} is {read[key]}, and {output.what} would replace it", output.hint)
+        if key in written:
+            both = f"both {written[key]} and {output.what}"
+            said = f"{output.what} of two entries" if written[key] == output.what else both
+            raise InputError(f"{output.path} is {said}", "Choose two paths.")
+        output.check() if and_disk else output.check_name()
+        written[key] = output.what
+
+
+def file_id(path: Path) -> FileId:
+    """Returns what tells a file from all others, whatever its path is; of one that is not there, where it would be."""
+    try:
+        status = path.stat()
+        return status.st_dev, status.st_ino
+    except (OSError, ValueError):
+        pass
+    real = real_path(path)
+    try:
+        folder = real.parent.stat()
+        return folder.st_dev, folder.st_ino, real.name
+    except (OSError, ValueError):
+        return (str(real),)
+
+
+def is_replaceable(path: Path) -> bool:
+    """Whether nothing is lost where a file is replaced: there is none, or trtconv wrote it, or calls files so."""
+    if not path.exists() or path.name.removesuffix(".json").endswith(_OWN_ENDINGS):
+        return True
+    return any(_is_report(each) for each in (path, Path(f"{path}.json")))
+
+
+def _is_report(path: Path) -> bool:
+    try:
+        with open_plain(path) as file:
+            return _OWN_BEGINNING in file.read(_HEAD_BYTES)
+    except (OSError, ValueError):
+        return False
