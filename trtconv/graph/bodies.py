@@ -88,12 +88,41 @@ def written_out(
     return _Call(function, node, fresh).write(function.node, names)
 
 
+def renamed(
+    branch: onnx.GraphProto, node: onnx.NodeProto, fresh: Callable[[str], str]
+) -> tuple[list[onnx.NodeProto], list[onnx.TensorProto]]:
+    """Returns the nodes and constants of a branch as they stand in the place of its If.
+
+    Args:
+        branch: The branch that is taken.
+        node: The If.
+        fresh: Returns a name that is not taken.
+    """
+    function = onnx.FunctionProto(output=[value.name for value in branch.output])
+    call = _Call(function, onnx.NodeProto(name=node.name, op_type=node.op_type, output=node.output), fresh)
+    names = {"": ""}
+    constants = []
+    for tensor in branch.initializer:
+        copy = onnx.TensorProto()
+        copy.CopyFrom(tensor)
+        names[tensor.name] = copy.name = call.fresh(tensor.name)
+        constants.append(copy)
+    made = call.write(branch.node, names)
+    ready = {name for each in made for name in each.output}
+    for value, output in zip(branch.output, node.output, strict=True):
+        # A branch may hand on what it does not make itself.
+        if output and output not in ready:
+            source = names.get(value.name, value.name)
+            made.append(onnx.helper.make_node("Identity", [source], [output], name=call.fresh("Identity")))
+    return made, constants
+
+
 class _Call:
     """One call of a function, whose nodes are written with names of their own."""
 
     def __init__(self, function: onnx.FunctionProto, node: onnx.NodeProto, fresh: Callable[[str], str]) -> None:
         stem = node.name or next(filter(None, node.output), node.op_type)
-        self._fresh: Callable[[str], str] = lambda name: fresh(f"{stem}/{name}")
+        self.fresh: Callable[[str], str] = lambda name: fresh(f"{stem}/{name}")
         self._outputs = dict(zip(function.output, node.output, strict=False))
         self._given = {each.name: each for each in function.attribute_proto}
         self._given |= {**_defaults(node), **{each.name: each for each in node.attribute}}
@@ -104,10 +133,10 @@ class _Call:
         for each in nodes:
             copy = onnx.NodeProto()
             copy.CopyFrom(each)
-            copy.name = self._fresh(each.name or each.op_type)
+            copy.name = self.fresh(each.name or each.op_type)
             copy.input[:] = [names.get(name, name) for name in each.input]
             for name in filter(None, each.output):
-                names[name] = self._outputs.get(name) or self._fresh(name)
+                names[name] = self._outputs.get(name) or self.fresh(name)
             copy.output[:] = [names[name] if name else "" for name in each.output]
             _fill_in(copy, self._given)
             for body in itertools.chain.from_iterable(map(bodies, copy.attribute)):
@@ -117,7 +146,7 @@ class _Call:
 
     def _write_body(self, body: onnx.GraphProto, names: dict[str, str]) -> None:
         for value in (*body.input, *body.initializer):
-            names[value.name] = value.name = self._fresh(value.name)
+            names[value.name] = value.name = self.fresh(value.name)
         nodes = self.write(body.node, names)
         del body.node[:]
         body.node.extend(nodes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from trtconv.graph.types import ONNX_DOMAINS
 
 LOWERED = 17
 """The newest opset that TensorRT 8.6 knows."""
-_ELSEWHERE = frozenset({"noop_with_empty_axes", "num_outputs"})
+_ELSEWHERE = frozenset({"axes", "noop_with_empty_axes", "num_outputs"})
 """Newer attributes that the changes of their operators are about."""
 _NEWER_VALUES = {
     ("Resize", "coordinate_transformation_mode"): b"half_pixel_symmetric",
@@ -53,7 +53,7 @@ def lowered(scope: Scope, node: onnx.NodeProto, newest: int) -> list[Change] | s
             continue
         if found.name == "noop_with_empty_axes" or _is_neutral(newer, found.name, value):
             changes.append(_removal(node, found))
-        elif found.name != "num_outputs":
+        elif found.name != "num_outputs" and not (found.name == "axes" and node.op_type == "Resize"):
             return f"opset {LOWERED} has no {node.op_type} with {found.name}"
     if not all((*node.input, *[""] * older.min_input)[: older.min_input]):
         return f"opset {LOWERED} has no {node.op_type} without its first inputs"
@@ -157,4 +157,66 @@ def _dft(scope: Scope, node: onnx.NodeProto, older: defs.OpSchema) -> list[Chang
     return [change]
 
 
-_SPECIAL = {"Split": _split, "GridSample": _grid_sample, "DFT": _dft}
+def _written(scope: Scope, node: onnx.NodeProto, slots: Mapping[int, Any]) -> list[Change] | str:
+    """Returns what gives a node constants as inputs.
+
+    Args:
+        scope: The graph that it is in.
+        node: The node.
+        slots: Positions of inputs to their values.
+    """
+    names = {slot: f"{node.output[0]}.{slot}" for slot in slots}
+    taken = [name for name in names.values() if scope.initializer(name) is not None or scope.producer(name) is not None]
+    if taken:
+        return f"the name {taken[0]!r} is taken"
+
+    def change() -> None:
+        for slot, values in slots.items():
+            scope.graph.initializer.append(numpy_helper.from_array(values, names[slot]))
+            node.input[slot] = names[slot]
+
+    return [change]
+
+
+def _resize(scope: Scope, node: onnx.NodeProto, older: defs.OpSchema) -> list[Change] | str:
+    """A Resize of some axes: all had a scale, a size and a region."""
+    given = next((each for each in node.attribute if each.name == "axes"), None)
+    if given is None:
+        return _same_inputs(scope, node, older)
+    shape = scope.shape(node.input[0])
+    if shape is None:
+        return "how many axes its input has is not known"
+    axes, slots = [axis % len(shape) for axis in given.ints], {}
+    for slot, name in list(enumerate(node.input))[1:]:
+        values = scope.values(name) if name else np.zeros(0)
+        if values is None:
+            return "what it resizes to is computed at run time"
+        if not values.size:
+            continue
+        if slot == 1:
+            whole = np.array([[0] * len(shape), [1] * len(shape)], values.dtype)
+            whole[:, axes] = values.reshape(2, -1)
+        elif slot == 2 or None not in shape:
+            whole = np.array([1] * len(shape) if slot == 2 else shape, values.dtype)
+            whole[axes] = values.reshape(-1)
+        else:
+            return "the sizes of its input are known only at run time"
+        slots[slot] = whole.reshape(-1)
+    changes = _written(scope, node, slots)
+    return changes if isinstance(changes, str) else [_removal(node, given), *changes]
+
+
+def _pad(scope: Scope, node: onnx.NodeProto, older: defs.OpSchema) -> list[Change] | str:
+    """A Pad of some axes: all had their pads."""
+    if len(node.input) < 4 or not node.input[3]:
+        return _same_inputs(scope, node, older)
+    shape, pads, axes = scope.shape(node.input[0]), scope.values(node.input[1]), scope.values(node.input[3])
+    if shape is None or pads is None or axes is None:
+        return "its pads, or the axes that it pads, are computed at run time"
+    whole = np.zeros((2, len(shape)), pads.dtype)
+    whole[:, axes.reshape(-1) % len(shape)] = pads.reshape(2, -1)
+    changes = _written(scope, node, {1: whole.reshape(-1)})
+    return changes if isinstance(changes, str) else [*changes, lambda: node.input.__delitem__(3)]
+
+
+_SPECIAL = {"Split": _split, "Resize": _resize, "Pad": _pad, "GridSample": _grid_sample, "DFT": _dft}

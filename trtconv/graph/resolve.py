@@ -65,7 +65,7 @@ class _Cone:
         if columns.domains[index] not in ONNX_DOMAINS:
             return False
         if op in ("Shape", "Size") and columns.inputs[index]:
-            sizes = _sizes(self._scope, node)
+            sizes = sizes_read(self._scope, node)
             if sizes is None:
                 return False
             self.known[name] = sizes
@@ -77,7 +77,7 @@ class _Cone:
         return True
 
 
-def _sizes(scope: Scope, node: onnx.NodeProto) -> NDArray[np.int64] | None:
+def sizes_read(scope: Scope, node: onnx.NodeProto) -> NDArray[np.int64] | None:
     """Returns what a Shape or a Size makes, where the sizes are known."""
     shape = scope.shape(node.input[0])
     if shape is None:

@@ -31,6 +31,7 @@ from trtconv.passes.spelling.arguments import FixArguments
 from trtconv.passes.spelling.bits import CombineBits, ShiftBits
 from trtconv.passes.spelling.float_mod import FloatMod
 from trtconv.passes.spelling.functions import ExpandFunctions
+from trtconv.passes.spelling.resize import ResizeByMatrix
 from trtconv.passes.spelling.runtime_axes import ReduceByShape, ReshapeByShape
 from trtconv.passes.spelling.wider import ComputeWider
 from trtconv.passes.time_first import PutTimeFirst
@@ -47,6 +48,7 @@ PASSES: tuple[Pass, ...] = (
     ShiftBits(),
     CombineBits(),
     FloatMod(),
+    ResizeByMatrix(),
     WriteDefaults(),
     TakeMagnitudesFirst(),
     OrderChannels(),

@@ -163,7 +163,7 @@ def test_the_axis_of_a_dft_becomes_an_attribute(axis: int | None, expected: int)
     [
         "(float[1,4,4,1] x, int64 a) => (float[1,4,4,2] y) { y = DFT (x, , a) }",
         "(float[2,3] x, int64[1] axes) => (float[a,b] y) { y = ReduceMean (x, axes) }",
-        """(float[1,1,4,4] x) => (float[1,1,8,8] y) <float[4] s = {1,1,2,2}>
+        """(float[a,1,b,c] x) => (float[a,1,d,e] y) <float[4] s = {1,1,2,2}>
         { y = Resize <antialias = 1, mode = "linear"> (x, "", s) }""",
         "(string[4] x, string[4] z) => (string[4] y) { y = StringConcat (x, z) }",
     ],
@@ -171,7 +171,7 @@ def test_the_axis_of_a_dft_becomes_an_attribute(axis: int | None, expected: int)
 def test_what_opset_17_does_not_have_is_left(text: str) -> None:
     left = wrap(model(text, 20))
     done = run_passes(left, PASSES, TENSORRT_8)
-    assert [skip.pass_name for skip in done.skipped] == ["lower-opset"]
+    assert "lower-opset" in [skip.pass_name for skip in done.skipped]
     assert left.opset == 20
 
 

@@ -17,6 +17,7 @@ REDUCTIONS = tuple(
 )
 _SLOTS: Mapping[str, tuple[int, ...]] = {
     **dict.fromkeys(REDUCTIONS, (1,)),
+    "Resize": (2,),
     "Split": (1,),
     "Squeeze": (1,),
     "STFT": (1, 3),
@@ -24,6 +25,12 @@ _SLOTS: Mapping[str, tuple[int, ...]] = {
     "Upsample": (1,),
 }
 """Operators to the inputs that a parser takes as constants alone, or reads wrongly otherwise."""
+_OLDER: Mapping[str, tuple[int, ...]] = {"Pad": (1, 3), "Resize": (1, 2, 3), "DFT": (1, 2)}
+"""Those to which older operators, which TensorRT 8.6 takes, are fitted."""
+
+
+def _slots(op: str, target: Target) -> tuple[int, ...]:
+    return _OLDER.get(op, _SLOTS.get(op, ())) if target.before(9) else _SLOTS.get(op, ())
 
 
 class FixArguments(Spelling):
@@ -41,19 +48,19 @@ class FixArguments(Spelling):
     """
 
     name = "fix-arguments"
-    ops = frozenset(_SLOTS)
+    ops = frozenset({*_SLOTS, *_OLDER})
 
     def lacks(self, scope: Scope, index: int, target: Target) -> bool:
         columns = scope.columns
         inputs = columns.inputs[index]
-        names = [inputs[slot] for slot in _SLOTS[columns.ops[index]] if slot < len(inputs) and inputs[slot]]
+        names = [inputs[slot] for slot in _slots(columns.ops[index], target) if slot < len(inputs) and inputs[slot]]
         return any(name in scope.producers and scope.constant(name) is None for name in names)
 
     def write(self, writer: Writer, target: Target) -> str | None:
         node = writer.node
         inputs: list[str] = list(node.input)
         fixed = []
-        for slot in _SLOTS[node.op_type]:
+        for slot in _slots(node.op_type, target):
             name = writer.input(slot)
             if not name or writer.scope.constant(name) is not None:
                 continue

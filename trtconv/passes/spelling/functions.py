@@ -12,6 +12,7 @@ from trtconv.graph.scope import Scope
 from trtconv.passes.base import PassResult
 from trtconv.passes.spelling.attention import is_plain
 from trtconv.passes.spelling.base import Spelling
+from trtconv.passes.spelling.folded import fold_sizes
 from trtconv.passes.spelling.writer import Unwritable, Writer
 
 _DEPTH = 4
@@ -59,6 +60,8 @@ class ExpandFunctions(Spelling):
             total = PassResult(total.edits + done.edits, done.skipped)
             if not done.edits:
                 break
+        if total.edits:
+            fold_sizes(model)
         return total
 
     def write(self, writer: Writer, target: Target) -> str | None:

@@ -1,0 +1,115 @@
+"""What each output of a Resize takes along one axis: ONNX's coordinates and kernels, as one matrix."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Axis:
+    """One axis that is resized.
+
+    Args:
+        size: How many elements there are.
+        count: How many there shall be.
+        scale: What the size is multiplied with; count is it rounded.
+        begin: Where the region of interest begins, as a share of the axis.
+        end: Where it ends.
+    """
+
+    size: int
+    count: int
+    scale: float
+    begin: float = 0.0
+    end: float = 1.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Kernel:
+    """How a Resize interpolates; the attributes of ONNX's operator, under their names there."""
+
+    mode: str = "nearest"
+    coordinate_transformation_mode: str = "half_pixel"
+    nearest_mode: str = "round_prefer_floor"
+    cubic_coeff_a: float = -0.75
+    exclude_outside: bool = False
+    antialias: bool = False
+
+
+def coordinates(axis: Axis, mode: str) -> Array:
+    """Returns where in the input each output lies; float64 of shape [count].
+
+    Args:
+        axis: The axis.
+        mode: The coordinate_transformation_mode.
+
+    Source: ONNX, operator Resize.
+    """
+    at = np.arange(axis.count, dtype=np.float64)
+    length = axis.scale * axis.size
+    last = axis.size - 1
+    if mode == "align_corners":
+        return at * 0 if length == 1 else at * last / (length - 1)
+    if mode == "asymmetric":
+        return at / axis.scale
+    if mode == "tf_crop_and_resize":
+        span = (axis.end - axis.begin) * last
+        return axis.begin * last + (at * 0 + span / 2 if length == 1 else at * span / (length - 1))
+    if mode == "tf_half_pixel_for_nn":
+        return (at + 0.5) / axis.scale
+    middle = (at + 0.5) / axis.scale - 0.5
+    if mode == "pytorch_half_pixel" and length == 1:
+        return at * 0 - 0.5
+    if mode == "half_pixel_symmetric":
+        return middle + axis.size / 2 * (1 - axis.count / length)
+    return middle
+
+
+def nearest(axis: Axis, kernel: Kernel) -> Array:
+    """Returns which element each output is; int64 of shape [count]."""
+    at = coordinates(axis, kernel.coordinate_transformation_mode)
+    below = np.floor(at)
+    over = at - below
+    up = {
+        "floor": np.zeros_like(over, bool),
+        "ceil": over > 0,
+        "round_prefer_floor": over > 0.5,
+        "round_prefer_ceil": over >= 0.5,
+    }[kernel.nearest_mode]
+    return np.clip(below + up, 0, axis.size - 1).astype(np.int64)
+
+
+def weights(axis: Axis, kernel: Kernel) -> Array:
+    """Returns how much each output takes of each input: float64 of shape [count, size], rows of sum 1."""
+    at = coordinates(axis, kernel.coordinate_transformation_mode)
+    shrink = min(axis.scale, 1.0) if kernel.antialias else 1.0
+    reach = math.ceil((2 if kernel.mode == "cubic" else 1) / shrink)
+    taps = np.floor(at)[:, None] + np.arange(1 - reach, reach + 1)
+    distance = (taps - at[:, None]) * shrink
+    shares = _cubic(distance, kernel.cubic_coeff_a) if kernel.mode == "cubic" else np.clip(1 - np.abs(distance), 0, 1)
+    outside = (taps < 0) | (taps > axis.size - 1)
+    if kernel.exclude_outside:
+        shares = np.where(outside, 0, shares)
+    sums = shares.sum(axis=1, keepdims=True)
+    if kernel.antialias or kernel.exclude_outside:
+        shares = shares / np.where(sums == 0, 1, sums)
+    matrix = np.zeros((axis.count, axis.size))
+    # What lies outside has the value of the edge.
+    places = np.clip(taps, 0, axis.size - 1).astype(np.int64)
+    np.add.at(matrix, (np.arange(axis.count)[:, None], places), shares)
+    return matrix
+
+
+def _cubic(distance: Array, a: float) -> Array:
+    """Returns Keys' kernel at distances."""
+    x = np.abs(distance)
+    inner = ((a + 2) * x - (a + 3)) * x * x + 1
+    outer = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+    return np.where(x <= 1, inner, np.where(x < 2, outer, 0.0))

@@ -1,0 +1,168 @@
+"""Writes forms of Resize that TensorRT lacks as products with matrices, or as Gather."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from trtconv.core.target import Target
+from trtconv.graph.interpolation import Axis, Kernel, coordinates, nearest, weights
+from trtconv.graph.scope import Scope
+from trtconv.passes.spelling.base import Spelling
+from trtconv.passes.spelling.writer import Unwritable, Writer
+
+_ROI, _SCALES, _SIZES = 1, 2, 3
+_CROP = "tf_crop_and_resize"
+_FIELDS = {field.name for field in dataclasses.fields(Kernel)}
+_NEAR = 1e-4
+"""Scales are float32: 3 * (2/3) is 2."""
+
+
+class ResizeByMatrix(Spelling):
+    """Writes Resize with antialias, an aspect ratio that is kept, or coordinates that TensorRT lacks as matrices.
+
+    Along one axis a Resize is a product with a matrix that ONNX's coordinates and kernel give, whose sizes are known
+    where those of the input are; a nearest one is a Gather.
+
+    Before:
+        <ir_version: 8, opset_import: ["": 18]>
+        g (float[1,1,2,4] x) => (float[1,1,2,2] y) <float[4] s = {1, 1, 1, 0.5}>
+        { y = Resize <antialias = 1, mode = "linear"> (x, , s) }
+    After:
+        <ir_version: 8, opset_import: ["": 18]>
+        g (float[1,1,2,4] x) => (float[1,1,2,2] y)
+        <float[4,2] w = {0.428571433, 0, 0.428571433, 0.142857149, 0.142857149, 0.428571433, 0, 0.428571433}>
+        { y = MatMul (x, w) }
+    """
+
+    name = "resize-by-matrix"
+    fixes = ("TC618",)
+    ops = frozenset({"Resize"})
+
+    def lacks(self, scope: Scope, index: int, target: Target) -> bool:
+        node = scope.columns.nodes[index]
+        attrs = {each.name: each for each in node.attribute}
+        mode = attrs["coordinate_transformation_mode"].s if "coordinate_transformation_mode" in attrs else b""
+        if mode in (b"tf_crop_and_resize", b"half_pixel_symmetric"):
+            return True
+        if "antialias" in attrs and attrs["antialias"].i:
+            return True
+        if "keep_aspect_ratio_policy" in attrs and attrs["keep_aspect_ratio_policy"].s != b"stretch":
+            return True
+        return mode == b"align_corners" and _is_fractional(scope, node.input)
+
+    def write(self, writer: Writer, target: Target) -> str | None:
+        kernel = Kernel(**{key: value for key, value in writer.attrs.items() if key in _FIELDS})
+        shape = writer.shape(writer.input(0))
+        axes = self._axes(writer, shape)
+        dtype = writer.dtype(writer.input(0))
+        if kernel.mode != "nearest" and dtype.kind in "iub":
+            raise Unwritable(f"interpolation of {dtype} is rounded in a way that ONNX does not define")
+        made = writer.input(0)
+        for number, axis in axes.items():
+            if kernel.mode == "nearest":
+                made = writer("Gather", made, nearest(axis, kernel), axis=number)
+            else:
+                made = _times(writer, made, weights(axis, kernel).astype(dtype), number, len(shape))
+        if kernel.coordinate_transformation_mode == _CROP:
+            made = _extrapolated(writer, made, axes, len(shape), dtype)
+        writer("Identity", made, to=writer.output())
+        return f"Resize written as {'Gather' if kernel.mode == 'nearest' else 'MatMul'} along axes {list(axes)}"
+
+    def _axes(self, writer: Writer, shape: Sequence[int | None]) -> dict[int, Axis]:
+        """Returns the axes that change, by their numbers."""
+        wanted = [axis % len(shape) for axis in writer.attrs.get("axes", range(len(shape)))]
+        known = {axis: size for axis in wanted if (size := shape[axis]) is not None}
+        roi = self._roi(writer, wanted)
+        if writer.input(_SIZES):
+            sizes = self._sizes(writer, wanted)
+            return self._by_sizes(writer, known, dict(zip(wanted, sizes, strict=True)), roi)
+        scales = dict(zip(wanted, writer.values(_SCALES, "scales").reshape(-1).tolist(), strict=True))
+        crops = bool(roi)
+        changed = [axis for axis in wanted if scales[axis] != 1 or (crops and roi[axis] != (0.0, 1.0))]
+        _require(changed, known)
+        return {
+            axis: Axis(
+                known[axis], int(np.float32(scales[axis]) * np.float32(known[axis])), scales[axis], *roi.get(axis, ())
+            )
+            for axis in changed
+        }
+
+    @staticmethod
+    def _sizes(writer: Writer, wanted: Sequence[int]) -> list[int]:
+        """Returns the sizes that are asked for; the output has them unless the aspect ratio is kept."""
+        try:
+            return [int(size) for size in writer.values(_SIZES, "sizes").reshape(-1)]
+        except Unwritable:
+            if writer.attrs.get("keep_aspect_ratio_policy", "stretch") != "stretch":
+                raise
+        after = writer.sizes(writer.output())
+        return [after[axis] for axis in wanted]
+
+    @staticmethod
+    def _roi(writer: Writer, wanted: Sequence[int]) -> Mapping[int, tuple[float, float]]:
+        if writer.attrs.get("coordinate_transformation_mode") != _CROP:
+            return {}
+        values = writer.values(_ROI, "regions").reshape(2, -1).tolist()
+        return dict(zip(wanted, zip(*values, strict=True), strict=True))
+
+    @staticmethod
+    def _by_sizes(
+        writer: Writer,
+        known: Mapping[int, int],
+        sizes: Mapping[int, int],
+        roi: Mapping[int, tuple[float, float]],
+    ) -> dict[int, Axis]:
+        policy = writer.attrs.get("keep_aspect_ratio_policy", "stretch")
+        if policy != "stretch":
+            _require(sizes, known)
+            scale = (min if policy == "not_larger" else max)(sizes[axis] / known[axis] for axis in sizes)
+            return {
+                axis: Axis(size, int(scale * size + 0.5), scale, *roi.get(axis, ())) for axis, size in known.items()
+            }
+        changed = [axis for axis in sizes if known.get(axis) != sizes[axis] or roi.get(axis, (0, 1)) != (0, 1)]
+        _require(changed, known)
+        return {axis: Axis(known[axis], sizes[axis], sizes[axis] / known[axis], *roi.get(axis, ())) for axis in changed}
+
+
+def _require(axes: Any, known: Mapping[int, int]) -> None:
+    for axis in axes:
+        if axis not in known:
+            raise Unwritable(f"the size of axis {axis}, which it resizes, is known only at run time")
+
+
+def _is_fractional(scope: Scope, inputs: Sequence[str]) -> bool:
+    """Whether scales give no whole number of elements, which TensorRT rounds before it places the corners."""
+    if len(inputs) <= _SCALES or not inputs[_SCALES] or (len(inputs) > _SIZES and inputs[_SIZES]):
+        return False
+    scales, shape = scope.values(inputs[_SCALES]), scope.shape(inputs[0])
+    if scales is None or shape is None or len(shape) != scales.size:
+        return False
+    lengths = [size * scale for size, scale in zip(shape, scales.reshape(-1).tolist(), strict=True) if size is not None]
+    return any(abs(length - round(length)) > _NEAR for length in lengths)
+
+
+def _times(writer: Writer, name: str, matrix: Any, axis: int, rank: int) -> str:
+    """Multiplies a tensor with a matrix along an axis."""
+    if axis == rank - 1:
+        return writer("MatMul", name, np.ascontiguousarray(matrix.T))
+    if axis == rank - 2:
+        return writer("MatMul", matrix, name)
+    order = [*(each for each in range(rank) if each != axis), axis]
+    moved = writer("MatMul", writer("Transpose", name, perm=order), np.ascontiguousarray(matrix.T))
+    return writer("Transpose", moved, perm=np.argsort(order).tolist())
+
+
+def _extrapolated(writer: Writer, name: str, axes: Mapping[int, Axis], rank: int, dtype: Any) -> str:
+    """Puts the extrapolation value where an output lies outside the input."""
+    value = np.array(writer.attrs.get("extrapolation_value", 0.0), dtype)
+    for number, axis in axes.items():
+        at = coordinates(axis, _CROP)
+        outside = (at < 0) | (at > axis.size - 1)
+        if outside.any():
+            shape = [-1 if each == number else 1 for each in range(rank)]
+            name = writer("Where", outside.reshape(shape), value, name)
+    return name
