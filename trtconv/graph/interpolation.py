@@ -112,4 +112,5 @@ def _cubic(distance: Array, a: float) -> Array:
     x = np.abs(distance)
     inner = ((a + 2) * x - (a + 3)) * x * x + 1
     outer = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
-    return np.where(x <= 1, inner, np.where(x < 2, outer, 0.0))
+    kernel: Array = np.where(x <= 1, inner, np.where(x < 2, outer, 0.0))
+    return kernel
