@@ -83,7 +83,8 @@ def nearest(axis: Axis, kernel: Kernel) -> Array:
         "round_prefer_floor": over > 0.5,
         "round_prefer_ceil": over >= 0.5,
     }[kernel.nearest_mode]
-    return np.clip(below + up, 0, axis.size - 1).astype(np.int64)
+    places: Array = np.clip(below + up, 0, axis.size - 1).astype(np.int64)
+    return places
 
 
 def weights(axis: Axis, kernel: Kernel) -> Array:
