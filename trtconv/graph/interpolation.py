@@ -13,7 +13,7 @@ Array = NDArray[Any]
 
 
 @dataclasses.dataclass(frozen=True)
-class Axis:
+class ResizedAxis:
     """One axis that is resized.
 
     Args:
@@ -32,7 +32,7 @@ class Axis:
 
 
 @dataclasses.dataclass(frozen=True)
-class Kernel:
+class Interpolation:
     """How a Resize interpolates; the attributes of ONNX's operator, under their names there."""
 
     mode: str = "nearest"
@@ -43,7 +43,7 @@ class Kernel:
     antialias: bool = False
 
 
-def coordinates(axis: Axis, mode: str) -> Array:
+def coordinates(axis: ResizedAxis, mode: str) -> Array:
     """Returns where in the input each output lies; float64 of shape [count].
 
     Args:
@@ -72,7 +72,7 @@ def coordinates(axis: Axis, mode: str) -> Array:
     return middle
 
 
-def nearest(axis: Axis, kernel: Kernel) -> Array:
+def nearest(axis: ResizedAxis, kernel: Interpolation) -> Array:
     """Returns which element each output is; int64 of shape [count]."""
     at = coordinates(axis, kernel.coordinate_transformation_mode)
     below = np.floor(at)
@@ -87,7 +87,7 @@ def nearest(axis: Axis, kernel: Kernel) -> Array:
     return places
 
 
-def weights(axis: Axis, kernel: Kernel) -> Array:
+def weights(axis: ResizedAxis, kernel: Interpolation) -> Array:
     """Returns how much each output takes of each input: float64 of shape [count, size], rows of sum 1."""
     at = coordinates(axis, kernel.coordinate_transformation_mode)
     shrink = min(axis.scale, 1.0) if kernel.antialias else 1.0

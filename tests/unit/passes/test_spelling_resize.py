@@ -13,7 +13,7 @@ from onnx.reference import ReferenceEvaluator
 
 from support.onnx_models import parse, wrap
 from trtconv.core.target import Target
-from trtconv.graph.interpolation import Axis, Kernel, coordinates, weights
+from trtconv.graph.interpolation import Interpolation, ResizedAxis, coordinates, weights
 from trtconv.passes import PASSES, run_passes
 
 RTX, EIGHT = Target("rtx", (1, 7)), Target("tensorrt", (8, 6))
@@ -68,7 +68,7 @@ def test_every_form_of_resize(
         sizes, scales, attrs = list(after), None, {**attrs, "keep_aspect_ratio_policy": policy}
     roi = [0.1, 0.2, 0.7, 0.9] if mode == "tf_crop_and_resize" else None
     for size, count, scale in zip(before, after, scales or [], strict=False):
-        at = coordinates(Axis(size, count, float(np.float32(scale))), mode)
+        at = coordinates(ResizedAxis(size, count, float(np.float32(scale))), mode)
         # ONNX's reference takes the wrong neighbour where a coordinate is off an element by the last bit of a float.
         assume(not np.any((at != np.round(at)) & np.isclose(at, np.round(at), atol=1e-9)))
     proto = model([1, 2, before[1], before[0]], roi, scales, sizes, **attrs)
@@ -90,7 +90,7 @@ def test_every_form_of_resize(
 
 @given(st.integers(1, 12), st.integers(1, 12), st.booleans(), st.sampled_from(("linear", "cubic")))
 def test_rows_sum_to_one(size: int, count: int, antialias: bool, mode: str) -> None:
-    matrix = weights(Axis(size, count, count / size), Kernel(mode=mode, antialias=antialias))
+    matrix = weights(ResizedAxis(size, count, count / size), Interpolation(mode=mode, antialias=antialias))
     assert matrix.shape == (count, size)
     np.testing.assert_allclose(matrix.sum(axis=1), 1)
 

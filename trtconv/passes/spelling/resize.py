@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from trtconv.core.target import Target
-from trtconv.graph.interpolation import Axis, Kernel, coordinates, nearest, weights
+from trtconv.graph.interpolation import Interpolation, ResizedAxis, coordinates, nearest, weights
 from trtconv.graph.scope import Scope
 from trtconv.passes.spelling.base import Spelling
 from trtconv.passes.spelling.writer import Unwritable, Writer
 
 _ROI, _SCALES, _SIZES = 1, 2, 3
 _CROP = "tf_crop_and_resize"
-_FIELDS = {field.name for field in dataclasses.fields(Kernel)}
+_FIELDS = {field.name for field in dataclasses.fields(Interpolation)}
 _NEAR = 1e-4
 """Scales are float32: 3 * (2/3) is 2."""
 
@@ -55,7 +55,7 @@ class ResizeByMatrix(Spelling):
         return mode == b"align_corners" and _is_fractional(scope, node.input)
 
     def write(self, writer: Writer, target: Target) -> str | None:
-        kernel = Kernel(**{key: value for key, value in writer.attrs.items() if key in _FIELDS})
+        kernel = Interpolation(**{key: value for key, value in writer.attrs.items() if key in _FIELDS})
         shape = writer.shape(writer.input(0))
         axes = self._axes(writer, shape)
         dtype = writer.dtype(writer.input(0))
@@ -72,7 +72,7 @@ class ResizeByMatrix(Spelling):
         writer("Identity", made, to=writer.output())
         return f"Resize written as {'Gather' if kernel.mode == 'nearest' else 'MatMul'} along axes {list(axes)}"
 
-    def _axes(self, writer: Writer, shape: Sequence[int | None]) -> dict[int, Axis]:
+    def _axes(self, writer: Writer, shape: Sequence[int | None]) -> dict[int, ResizedAxis]:
         """Returns the axes that change, by their numbers."""
         wanted = [axis % len(shape) for axis in writer.attrs.get("axes", range(len(shape)))]
         known = {axis: size for axis in wanted if (size := shape[axis]) is not None}
@@ -85,7 +85,7 @@ class ResizeByMatrix(Spelling):
         changed = [axis for axis in wanted if scales[axis] != 1 or (crops and roi[axis] != (0.0, 1.0))]
         _require(changed, known)
         return {
-            axis: Axis(
+            axis: ResizedAxis(
                 known[axis], int(np.float32(scales[axis]) * np.float32(known[axis])), scales[axis], *roi.get(axis, ())
             )
             for axis in changed
@@ -115,17 +115,21 @@ class ResizeByMatrix(Spelling):
         known: Mapping[int, int],
         sizes: Mapping[int, int],
         roi: Mapping[int, tuple[float, float]],
-    ) -> dict[int, Axis]:
+    ) -> dict[int, ResizedAxis]:
         policy = writer.attrs.get("keep_aspect_ratio_policy", "stretch")
         if policy != "stretch":
             _require(sizes, known)
             scale = (min if policy == "not_larger" else max)(sizes[axis] / known[axis] for axis in sizes)
             return {
-                axis: Axis(size, int(scale * size + 0.5), scale, *roi.get(axis, ())) for axis, size in known.items()
+                axis: ResizedAxis(size, int(scale * size + 0.5), scale, *roi.get(axis, ()))
+                for axis, size in known.items()
             }
         changed = [axis for axis in sizes if known.get(axis) != sizes[axis] or roi.get(axis, (0, 1)) != (0, 1)]
         _require(changed, known)
-        return {axis: Axis(known[axis], sizes[axis], sizes[axis] / known[axis], *roi.get(axis, ())) for axis in changed}
+        return {
+            axis: ResizedAxis(known[axis], sizes[axis], sizes[axis] / known[axis], *roi.get(axis, ()))
+            for axis in changed
+        }
 
 
 def _require(axes: Any, known: Mapping[int, int]) -> None:
@@ -156,7 +160,7 @@ def _times(writer: Writer, name: str, matrix: Any, axis: int, rank: int) -> str:
     return writer("Transpose", moved, perm=np.argsort(order).tolist())
 
 
-def _extrapolated(writer: Writer, name: str, axes: Mapping[int, Axis], rank: int, dtype: Any) -> str:
+def _extrapolated(writer: Writer, name: str, axes: Mapping[int, ResizedAxis], rank: int, dtype: Any) -> str:
     """Puts the extrapolation value where an output lies outside the input."""
     value = np.array(writer.attrs.get("extrapolation_value", 0.0), dtype)
     for number, axis in axes.items():
