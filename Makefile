@@ -2,7 +2,7 @@
 # make test    the tests; no GPU either
 # make check   format, lint, types, tests
 # make bench   side-by-side benchmarks on the CPU, into bench/results/cpu.json
-# make docs    docs/rules/, docs/trtconv.schema.json, docs/cli.md and docs/api.md, from the sources
+# make docs    docs/rules/, docs/passes/, docs/trtconv.schema.json, docs/cli.md and docs/api.md, from the sources
 # make wheel   the wheel and the source distribution, checked, in dist/
 # make fuzz    ten minutes of hostile files, and of sequences of commands over hostile folders, against every command:
 #              make fuzz MINUTES=60 SEED=1
@@ -73,7 +73,7 @@ test-gpu:
 	$(GPU_PYTHON) -m pytest tests/gpu --require-gpu $(PYTEST_ARGS)
 
 docs: $(VENV)/dev.stamp
-	$(BIN)/python docs/make_rules.py
+	$(BIN)/python docs/make_pages.py
 	$(BIN)/python docs/make_schema.py
 	$(BIN)/python docs/make_cli.py
 

@@ -105,9 +105,16 @@ def test_progress_goes_to_stderr_and_quiet_silences_it(call, pipeline) -> None:
 
 PASSES = (
     types.SimpleNamespace(
-        name="mend-it", fixes=("TC101", "TC102"), safety="exact", on_request=False, summary="Mends it."
+        name="mend-it",
+        fixes=("TC101", "TC102"),
+        safety="exact",
+        on_request=False,
+        summary="Mends it.",
+        page="Mends it.\n\nWhy.",
     ),
-    types.SimpleNamespace(name="round-it", fixes=(), safety="within tolerance", on_request=True, summary="Rounds it."),
+    types.SimpleNamespace(
+        name="round-it", fixes=(), safety="within tolerance", on_request=True, summary="Rounds it.", page="Rounds it."
+    ),
 )
 RULES = (
     types.SimpleNamespace(code="TC101", name="padding-lost", summary="Loses padding.", page="Loses padding.\n\nWhy.\n"),
@@ -131,6 +138,20 @@ def test_passes(call, catalogue) -> None:
         "passes": [{**vars(each), "fixes": list(each.fixes)} for each in PASSES],
         "exit_code": 0,
     }
+
+
+def test_page_of_a_pass(call, catalogue) -> None:
+    assert call("passes", "Mend-it").out == "mend-it (exact, mends TC101, TC102)\n\nMends it.\n\nWhy.\n"
+    assert [each["name"] for each in json.loads(call("passes", "mend-it", "--format", "json").out)["passes"]] == [
+        "mend-it"
+    ]
+
+
+def test_unknown_pass(call, catalogue) -> None:
+    ended = call("passes", "mend-at")
+    assert (ended.code, ended.out) == (2, "")
+    assert "Did you mean mend-it?" in ended.err
+    assert "'trtconv passes' lists them all." in call("passes", "nonsense").err
 
 
 def test_rules(call, catalogue) -> None:

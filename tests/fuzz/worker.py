@@ -68,6 +68,9 @@ def _import_everything() -> None:
         if not module.name.startswith(_EXPORTER) and not module.name.endswith("__main__"):
             with contextlib.suppress(ImportError):
                 importlib.import_module(module.name)
+    from support.contracts import check_idempotence
+
+    check_idempotence()
 
 
 class Fork:

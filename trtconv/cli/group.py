@@ -36,7 +36,7 @@ COMMANDS = (
     ("init", "trtconv.cli.commands.init", "Write a trtconv.toml for the models that are here."),
     ("completion", "trtconv.cli.commands.completion", "Print what completes trtconv's words in a shell."),
     ("doctor", "trtconv.cli.commands.doctor", "Show what is installed and which TensorRT works here."),
-    ("passes", "trtconv.cli.commands.passes", "List the rewrites that build and rewrite apply."),
+    ("passes", "trtconv.cli.commands.passes", "List the rewrites that build and rewrite apply, or explain one."),
     ("rule", "trtconv.cli.commands.rule", "Explain a rule of check, or list them all."),
 )
 """Name, module and first line of help of every command, in the order of the help page. The module has `command`."""

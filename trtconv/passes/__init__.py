@@ -3,7 +3,7 @@
 from collections.abc import Collection
 
 from trtconv.passes.asymmetric import ComputeAsymmetricInFloat, RequantizeSymmetric
-from trtconv.passes.base import Pass, PassResult, run_passes, select
+from trtconv.passes.base import BrokenContract, Pass, PassResult, run_passes, select
 from trtconv.passes.cast_first import CastBytesFirst
 from trtconv.passes.channel_scales import MoveChannelScales
 from trtconv.passes.clip_limits import UncrossClipLimits
@@ -105,4 +105,4 @@ def passes_for(
     return tuple(told.get(type(each), each) for each in asked)
 
 
-__all__ = ["PASSES", "Chooser", "Pass", "PassResult", "chosen", "passes_for", "run_passes", "select"]
+__all__ = ["PASSES", "BrokenContract", "Chooser", "Pass", "PassResult", "chosen", "passes_for", "run_passes", "select"]

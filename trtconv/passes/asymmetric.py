@@ -79,6 +79,22 @@ class ComputeAsymmetricInFloat(_AsymmetricPass):
 
     Each DequantizeLinear keeps its own zero point. The layers behind run in float; with --requantize they run in int8,
     on other numbers.
+
+    Before:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1,2,4,4] x) => (float[1,2,4,4] y) <float s = {0.1}, int8 z = {3}>
+        { q = QuantizeLinear (x, s, z)
+          y = DequantizeLinear (q, s, z) }
+    After:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1, 2, 4, 4] x) => (float[1, 2, 4, 4] y)
+        <float scale = {0.1}, float low = {-131}, float high = {124}, float scale2 = {0.1}>
+        {
+          ratio = Div (x, scale)
+          rounded = Round (ratio)
+          q = Clip (rounded, low, high)
+          y = Mul (q, scale2)
+        }
     """
 
     name = "compute-asymmetric-in-float"
@@ -216,6 +232,22 @@ class RequantizeSymmetric(_AsymmetricPass):
     The new scale covers the old range, and what the old one cut off is cut off in front (a Relu, Max or Min), since
     quantisers around the end of their range often stand for an activation. So each value moves by at most half an old
     and half a new step; the edit says how much that is.
+
+    Before:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1,2,4,4] x) => (float[1,2,4,4] y) <float s = {0.1}, int8 z = {3}>
+        { q = QuantizeLinear (x, s, z)
+          y = DequantizeLinear (q, s, z) }
+    After:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1, 2, 4, 4] x) => (float[1, 2, 4, 4] y)
+        <float Min = {12.400001}, float scale = {0.10234375}, int8 zero_point = {0}, float scale2 = {0.10234375},
+            int8 zero_point2 = {0}>
+        {
+          cut = Min (x, Min)
+          q = QuantizeLinear (cut, scale, zero_point)
+          y = DequantizeLinear (q, scale2, zero_point2)
+        }
     """
 
     name = "requantize-symmetric"

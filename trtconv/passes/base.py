@@ -19,6 +19,10 @@ from trtconv.graph.model import OnnxModel, interface
 from trtconv.graph.scope import Scope
 
 
+class BrokenContract(Exception):
+    """A pass did what no pass may do: a bug in trtconv."""
+
+
 @frozen
 class PassResult:
     """What a pass did. Nothing to do (both empty), refused (`skipped`) and failed (an exception) stay apart."""
@@ -31,7 +35,10 @@ class PassResult:
 
 
 class Pass:
-    """One rewrite of a model. The docstring's first line is what `trtconv passes` shows.
+    """One rewrite of a model. Its docstring is the page that `trtconv passes NAME` shows, the first line its summary.
+
+    Under "Before:" ("Before (tensorrt-8.6):" where it depends on the target) the page has a model in ONNX's text format
+    that the pass rewrites, and under "After:" one that computes the same and that the pass leaves as it is.
 
     Attributes:
         name: A verb phrase, as `--only` and `--skip` take it.
@@ -53,8 +60,13 @@ class Pass:
     frees_sizes: ClassVar[bool] = False
 
     @property
+    def page(self) -> str:
+        """The docstring, without how a pass is called from Python."""
+        return (inspect.getdoc(self) or "").partition("\nArgs:")[0].strip()
+
+    @property
     def summary(self) -> str:
-        return (inspect.getdoc(self) or "").partition("\n")[0]
+        return self.page.partition("\n")[0]
 
     def may_act(self, model: OnnxModel, target: Target) -> bool:
         """Whether the model holds anything that the pass is about; asked before each run, so it must cost little."""
@@ -139,10 +151,11 @@ def run_passes(model: OnnxModel, passes: Sequence[Pass], target: Target) -> Pass
     """Runs passes in order, in place, and checks what each one promised.
 
     Checked: edits are reported if and only if the graph changed; graph inputs, outputs and metadata are as they were;
-    a second run edits nothing; the ONNX checker accepts what it accepted before.
+    the ONNX checker accepts what it accepted before. That a second run edits nothing is for tests and fuzzer to check
+    (tests/support/contracts.py): it would cost each build as much again.
 
     Raises:
-        AssertionError: A pass broke its contract: a bug in trtconv.
+        BrokenContract: A pass did not keep to that.
     """
     total = PassResult()
     original: bytes | None = None
@@ -153,26 +166,36 @@ def run_passes(model: OnnxModel, passes: Sequence[Pass], target: Target) -> Pass
             continue
         if before is None:
             original, before = model.without_weights(), _fingerprint(model)
-        result, before = _run_one(model, each, target, before)
+        result, before = run_one(model, each, target, before)
         total += result
     if total.edits and original is not None:
         complaint = _complaint(model.without_weights())
         # What was invalid before need not be valid now.
-        assert complaint is None or _complaint(original), f"the passes made an invalid model: {complaint}"
+        if complaint is not None and not _complaint(original):
+            raise BrokenContract(f"the passes made an invalid model: {complaint}")
     return total
 
 
-def _run_one(model: OnnxModel, each: Pass, target: Target, before: int) -> tuple[PassResult, int]:
-    """Runs one pass; returns what it did, and the model's fingerprint afterwards."""
+def run_one(model: OnnxModel, each: Pass, target: Target, before: int) -> tuple[PassResult, int]:
+    """Runs one pass; returns what it did, and the model's fingerprint afterwards.
+
+    Args:
+        model: The model; changed.
+        each: The pass.
+        target: What the model is meant for.
+        before: The model's fingerprint.
+
+    Raises:
+        BrokenContract: It changed what it may not, or reported otherwise.
+    """
     outside = interface(model)
     result = each.run(model, target)
     after = _fingerprint(model)
     changed = after != before
-    assert changed == bool(result.edits), f"pass {each.name}: changed={changed} but {len(result.edits)} edits"
-    assert interface(model) == outside, f"pass {each.name} changed the model's inputs, outputs or metadata"
-    if result.edits:
-        again = each.run(model, target)
-        assert not again.edits, f"pass {each.name} is not idempotent: {again.edits[0]}"
+    if changed != bool(result.edits):
+        raise BrokenContract(f"pass {each.name}: changed={changed} but {len(result.edits)} edits")
+    if interface(model) != outside:
+        raise BrokenContract(f"pass {each.name} changed the model's inputs, outputs or metadata")
     return result, after
 
 

@@ -14,7 +14,20 @@ from trtconv.passes.base import NodePass
 
 
 class CastBytesFirst(NodePass):
-    """Moves a Cast in front of the Transposes, Reshapes and Slices of a uint8 tensor, which TensorRT can only cast."""
+    """Moves a Cast in front of the Transposes, Reshapes and Slices of a uint8 tensor, which TensorRT can only cast.
+
+    Before:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (uint8[1,4,4,3] x) => (float[1,3,4,4] y)
+        { t = Transpose <perm = [0, 3, 1, 2]> (x)
+          y = Cast <to = 1> (t) }
+    After:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (uint8[1, 4, 4, 3] x) => (float[1, 3, 4, 4] y) {
+          cast = Cast <to = 1> (x)
+          y = Transpose <perm = [0, 3, 1, 2]> (cast)
+        }
+    """
 
     name = "cast-bytes-first"
     fixes = ("TC614",)

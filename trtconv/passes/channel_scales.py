@@ -30,6 +30,22 @@ class MoveChannelScales(NodePass):
     TensorRT scales by output channel whatever the axis says: 0.4 to 0.9 relative error on 8.6, no message. The new
     scales are what a per-output-channel quantiser gives: from the float weights where the model has them and its own
     quantiser only rounds them, else from the dequantised ones. The edit says how far those are from the model's own.
+
+    Before:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1,2,4,4] x) => (float[1,3,p,q] y)
+          <int8[2,3,1,1] w = {1,2,3,4,5,6}, float[2] s = {0.1,0.2}, int8[2] z = {0,0}>
+        { d = DequantizeLinear <axis = 0> (w, s, z)
+          y = ConvTranspose (x, d) }
+    After:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1, 2, 4, 4] x) => (float[1, 3,p,q] y)
+        <int8[2, 3, 1, 1] weight_int8 = {16, 25, 32, 127, 127, 127}, float[3] weight_scale = {0.0062992126,
+            0.007874016, 0.009448819}, int8[3] weight_zero_point = {0, 0, 0}>
+        {
+          dq = DequantizeLinear <axis = 1> (weight_int8, weight_scale, weight_zero_point)
+          y = ConvTranspose (x, dq)
+        }
     """
 
     name = "move-channel-scales"

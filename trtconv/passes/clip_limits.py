@@ -10,7 +10,19 @@ from trtconv.passes.base import NodePass
 
 
 class UncrossClipLimits(NodePass):
-    """Lowers the lower limit of a Clip to the upper one where it is above, as ONNX computes it, not TensorRT."""
+    """Lowers the lower limit of a Clip to the upper one where it is above, as ONNX computes it, not TensorRT.
+
+    Before:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[4] x) => (float[4] y) <float low = {2}, float high = {1}> { y = Clip (x, low, high) }
+    After:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[4] x) => (float[4] y)
+        <float high = {1}, float low = {1}>
+        {
+          y = Clip (x, low, high)
+        }
+    """
 
     name = "uncross-clip-limits"
     fixes = ("TC610",)

@@ -20,6 +20,18 @@ class DilateDeconvKernel(NodePass):
     """Writes the dilation of a strided ConvTranspose into its kernel, as zeros between taps.
 
     TensorRT-RTX parses a deconvolution with stride and dilation and then fails to build it.
+
+    Before:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1,1,8,8] x) => (float[1,1,p,q] y) <float[1,1,2,2] w = {1,2,3,4}>
+        { y = ConvTranspose <strides = [2,2], dilations = [2,2]> (x, w) }
+    After:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1, 1, 8, 8] x) => (float[1, 1,p,q] y)
+        <float[1, 1, 3, 3] weight = {1, 0, 2, 0, 0, 0, 3, 0, 4}>
+        {
+          y = ConvTranspose <strides = [2, 2], dilations = [1, 1], kernel_shape = [3, 3]> (x, weight)
+        }
     """
 
     name = "dilate-deconv-kernel"

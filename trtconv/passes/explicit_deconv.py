@@ -38,6 +38,20 @@ class MakeDeconvExplicit(NodePass):
     `deconv_forms`: whichever TensorRT runs fastest, as far as is known (see `_usual`). An output_shape on sizes known
     only at run time becomes a Slice.
 
+    Before:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[n,2,h,w] x) => (float[n,2,p,q] y) <float[2,2,3,3] w = {
+          1,2,3,4,5,6,7,8,9,1,2,3,4,5,6,7,8,9,1,2,3,4,5,6,7,8,9,1,2,3,4,5,6,7,8,9}>
+        { y = ConvTranspose <strides = [2,2], output_padding = [1,1]> (x, w) }
+    After:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[n, 2,h,w] x) => (float[n, 2,p,q] y)
+        <float[2, 2, 4, 4] weight = {1, 2, 3, 0, 4, 5, 6, 0, 7, 8, 9, 0, 0, 0, 0, 0, 1, 2, 3, 0, 4, 5, 6, 0, 7, 8,
+            9, 0, 0, 0, 0, 0, 1, 2, 3, 0, 4, 5, 6, 0, 7, 8, 9, 0, 0, 0, 0, 0, 1, 2, 3, 0, 4, 5, 6, 0, 7, 8, 9, 0, 0,
+            0, 0, 0}>
+        {
+          y = ConvTranspose <strides = [2, 2], kernel_shape = [4, 4], pads = [0, 0, 0, 0]> (x, weight)
+        }
     Args:
         in_half: Whether the engine computes float32 layers in a type of 16 or 8 bits.
         choose: Chooses the form of a node; None: as `_usual` does.

@@ -22,6 +22,19 @@ class FoldBatchNorm(NodePass):
 
     TensorRT fuses the two by itself, but not across the quantisers of a weight: scales have to be taken of the weights
     that are multiplied with the activations in the end.
+
+    Before:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1,1,4] x) => (float[1,1,4] y)
+        <float[1,1,1] w = {2}, float[1] s = {1.5}, float[1] b = {0.5}, float[1] m = {0.25}, float[1] v = {4}>
+        { c = Conv (x, w)  y = BatchNormalization (c, s, b, m, v) }
+    After:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1, 1, 4] x) => (float[1, 1, 4] y)
+        <float[1, 1, 1] weight = {1.4999981}, float[1] bias = {0.31250024}>
+        {
+          y = Conv (x, weight, bias)
+        }
     """
 
     name = "fold-batch-norm"

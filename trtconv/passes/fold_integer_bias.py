@@ -15,6 +15,19 @@ class FoldIntegerBias(NodePass):
     """Folds an int32 constant and its DequantizeLinear into a float initializer.
 
     ONNX Runtime's quantizer writes biases that way; TensorRT's parser refuses int32 there.
+
+    Before:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1,2,4,4] x) => (float[1,2,4,4] y) <int32[2] b = {3,4}, float s = {0.1}, float[2,2,1,1] w = {1,2,3,4}>
+        { d = DequantizeLinear (b, s)
+          y = ConvTranspose (x, w, d) }
+    After:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1, 2, 4, 4] x) => (float[1, 2, 4, 4] y)
+        <float[2, 2, 1, 1] w = {1, 2, 3, 4}, float[2] d = {0.3, 0.4}>
+        {
+          y = ConvTranspose (x, w, d)
+        }
     """
 
     name = "fold-integer-bias"

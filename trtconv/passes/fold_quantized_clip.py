@@ -22,6 +22,20 @@ class FoldQuantizedClip(NodePass):
 
     Brevitas limits weights to -127 and 127 by a Clip behind them, and narrow activations likewise. TensorRT's builder
     takes a quantised constant in front of a DequantizeLinear only, and computes nothing in int8 but its own layers.
+
+    Before:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1,2,4] x) => (float[1,1,4] y)
+        <int8[1,2,1] w = {-128, 90}, float s = {0.01}, int8 z = {0}, int8 low = {-127}, int8 high = {50}>
+        { c = Clip (w, low, high)  d = DequantizeLinear (c, s, z)  y = Conv (x, d) }
+    After:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1, 2, 4] x) => (float[1, 1, 4] y)
+        <float s = {0.01}, int8 z = {0}, int8[1, 2, 1] c = {-127, 50}>
+        {
+          d = DequantizeLinear (c, s, z)
+          y = Conv (x, d)
+        }
     """
 
     name = "fold-quantized-clip"

@@ -16,6 +16,19 @@ class FoldWeightQuantizers(NodePass):
 
     With groups, in 3-D with a float output, or behind an input that is not quantised, it falls back to float - and
     takes the weights in front of their quantiser: up to 2e-2 relative error. The folded weights are what ONNX means.
+
+    Before (tensorrt-8.6):
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1,2,4,4] x) => (float[1,3,p,q] y) <int8[2,3,1,1] w = {1,2,3,4,5,6}, float s = {0.1}, int8 z = {0}>
+        { d = DequantizeLinear (w, s, z)
+          y = ConvTranspose (x, d) }
+    After:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1, 2, 4, 4] x) => (float[1, 3,p,q] y)
+        <float[2, 3, 1, 1] weight = {0.1, 0.2, 0.3, 0.4, 0.5, 0.6}>
+        {
+          y = ConvTranspose (x, weight)
+        }
     """
 
     name = "fold-weight-quantizers"

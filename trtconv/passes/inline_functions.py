@@ -15,6 +15,19 @@ class InlineDeconvFunctions(Pass):
 
     Inside a function a weight or a scale is an argument; inlined, it is the constant that the caller gave, and the
     other passes can work on it. Done by ONNX's own inliner.
+
+    Before:
+        <ir_version: 8, opset_import: ["": 17, "local": 1]>
+        g (float[1,1,4] x) => (float[1,1,8] y) <float[1,1,2] w = {1, 2}> { y = local.up (x, w) }
+        <domain: "local", opset_import: ["": 17]>
+        up (x, w) => (y) { y = ConvTranspose <strides = [2]> (x, w) }
+    After:
+        <ir_version: 8, opset_import: ["": 17, "local": 1]>
+        g (float[1, 1, 4] x) => (float[1, 1, 8] y)
+        <float[1, 1, 2] w = {1, 2}>
+        {
+          y = ConvTranspose <strides = [2]> (x, w)
+        }
     """
 
     name = "inline-deconv-functions"

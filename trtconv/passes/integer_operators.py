@@ -82,6 +82,21 @@ class ExpandIntegerOperators(NodePass):
     TensorRT has no operators on integers; it makes int8 layers of Q/DQ itself. A result may differ by one quantisation
     step where it lies within the rounding of float32 sums (some 1e-5 of a step) from the middle between two steps. A
     Resize that interpolates integers drops fractions, so it is written with a Floor, and runs in float.
+
+    Before:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (int8[1,2] a) => (int8[1,2] y) <float s = {0.1}, int8 z = {0}, int8[2,2] b = {1,2,3,4}>
+        { y = QLinearMatMul (a, s, z, b, s, z, s, z) }
+    After:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (int8[1, 2] a) => (int8[1, 2] y)
+        <float s = {0.1}, int8 z = {0}, int8[2, 2] b = {1, 2, 3, 4}>
+        {
+          dequantized = DequantizeLinear (a, s, z)
+          dequantized_1 = DequantizeLinear (b, s, z)
+          real = MatMul (dequantized, dequantized_1)
+          y = QuantizeLinear (real, s, z)
+        }
     """
 
     name = "expand-integer-operators"

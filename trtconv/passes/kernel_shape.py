@@ -15,6 +15,20 @@ class WriteKernelShape(NodePass):
     """Writes the kernel_shape attribute of Conv and ConvTranspose nodes whose weight is computed or dequantised.
 
     Without it the parser takes the size from an initializer; where the weight is none, it refuses the node.
+
+    Before (tensorrt-8.6):
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1,2,4,4] x) => (float[1,3,p,q] y) <int8[2,3,1,1] w = {1,2,3,4,5,6}, float s = {0.1}, int8 z = {0}>
+        { d = DequantizeLinear (w, s, z)
+          y = ConvTranspose (x, d) }
+    After:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1, 2, 4, 4] x) => (float[1, 3,p,q] y)
+        <int8[2, 3, 1, 1] w = {1, 2, 3, 4, 5, 6}, float s = {0.1}, int8 z = {0}>
+        {
+          d = DequantizeLinear (w, s, z)
+          y = ConvTranspose <kernel_shape = [1, 1]> (x, d)
+        }
     """
 
     name = "write-kernel-shape"

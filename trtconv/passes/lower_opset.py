@@ -15,6 +15,15 @@ class LowerOpset(Pass):
 
     It takes a reduction whose axes are an input, as they are since opset 18, for one over all axes. Nodes that opset
     17 has with the same attributes and inputs mean the same there; what is spelled otherwise is written as it was.
+
+    Before (tensorrt-8.6):
+        <ir_version: 8, opset_import: ["": 20]>
+        g (float[1,3,8,8] x) => (float[1,3,8,8] y) { y = Relu(x) }
+    After:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1, 3, 8, 8] x) => (float[1, 3, 8, 8] y) {
+          y = Relu (x)
+        }
     """
 
     name = "lower-opset"

@@ -10,7 +10,18 @@ from trtconv.passes.base import NodePass
 
 
 class TakeMagnitudesFirst(NodePass):
-    """Puts Abs in front of every GlobalLpPool with an odd power, which leaves it what it is in ONNX."""
+    """Puts Abs in front of every GlobalLpPool with an odd power, which leaves it what it is in ONNX.
+
+    Before:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1,2,4,4] x) => (float[1,2,1,1] y) { y = GlobalLpPool <p = 1> (x) }
+    After:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1, 2, 4, 4] x) => (float[1, 2, 1, 1] y) {
+          magnitudes = Abs (x)
+          y = GlobalLpPool <p = 1> (magnitudes)
+        }
+    """
 
     name = "take-magnitudes-first"
     fixes = ("TC604",)

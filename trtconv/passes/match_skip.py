@@ -20,6 +20,25 @@ class MatchSkipSize(Pass):
     A U-Net that halves three times then takes every size, not multiples of 8 alone. Where the model ran before it
     computes the same; elsewhere it does what PyTorch's output_size=skip.shape[-2:] would. On request, since which
     sizes a network is good for is its owner's to say.
+
+    Before:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1,1,h,w] x) => (float[1,2,h,w] y) <float[1,1,2,2] k = {1, 2, 3, 4}>
+        { d = MaxPool <kernel_shape = [2,2], strides = [2,2]> (x)
+          u = ConvTranspose <strides = [2,2]> (d, k)  y = Concat <axis = 1> (u, x) }
+    After:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1, 1,h,w] x) => (float[1, 2,h,w] y)
+        <float[1, 1, 2, 2] k = {1, 2, 3, 4}, int64[2] spatial = {2, 3}, int64[2] starts = {0, 0}, int64[2] axes =
+            {2, 3}>
+        {
+          d = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (x)
+          skip_shape = Shape (x)
+          size = Gather <axis = 0> (skip_shape, spatial)
+          full = ConvTranspose <strides = [2, 2], output_padding = [1, 1]> (d, k)
+          u = Slice (full, starts, size, axes)
+          y = Concat <axis = 1> (u, x)
+        }
     """
 
     name = "match-skip-size"

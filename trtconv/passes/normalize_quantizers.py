@@ -17,6 +17,21 @@ class NormalizeQuantizers(NodePass):
 
     The parser's default for a missing axis has changed between versions (0, later 1; ONNX says 1); 8.6 wants a zero
     point; a QuantizeLinear without one means uint8 in ONNX and is read as int8; scales must be initializers.
+
+    Before:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1,2,4,4] x) => (float[1,2,4,4] y) <float a = {0.2}, float b = {0.5}, int8 z = {0}>
+        { s = Mul (a, b)
+          q = QuantizeLinear (x, s, z)
+          y = DequantizeLinear (q, s, z) }
+    After:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1, 2, 4, 4] x) => (float[1, 2, 4, 4] y)
+        <int8 z = {0}, float folded = {0.1}, float folded_1 = {0.1}>
+        {
+          q = QuantizeLinear (x, folded, z)
+          y = DequantizeLinear (q, folded_1, z)
+        }
     """
 
     name = "normalize-quantizers"

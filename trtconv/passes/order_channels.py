@@ -11,7 +11,20 @@ from trtconv.passes.base import NodePass, Refusal
 
 
 class OrderChannels(NodePass):
-    """Writes SpaceToDepth in the mode CRD as one in the mode DCR with its channels put in order behind it."""
+    """Writes SpaceToDepth in the mode CRD as one in the mode DCR with its channels put in order behind it.
+
+    Before:
+        <ir_version: 13, opset_import: ["": 28]>
+        g (float[1,2,4,4] x) => (float[1,8,2,2] y) { y = SpaceToDepth <blocksize = 2, mode = "CRD"> (x) }
+    After:
+        <ir_version: 13, opset_import: ["": 28]>
+        g (float[1, 2, 4, 4] x) => (float[1, 8, 2, 2] y)
+        <int64[8] order = {0, 2, 4, 6, 1, 3, 5, 7}>
+        {
+          blocks_first = SpaceToDepth <blocksize = 2> (x)
+          y = Gather <axis = 1> (blocks_first, order)
+        }
+    """
 
     name = "order-channels"
     fixes = ("TC606",)

@@ -33,6 +33,18 @@ class OverlapAdd(NodePass):
     (bench/results/gpu-overlap-8.6.json). So only layers computed in float16, with so few outputs and so many inputs
     and taps, are changed.
 
+    Before (tensorrt-8.6):
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float16[1,64,3] x) => (float16[1,1,1024] y) <int64[3] shape = {64, 1, 512}>
+        { f = ConstantOfShape <value = float[1] {0.5}> (shape)  w = Cast <to = 10> (f)
+          y = ConvTranspose <strides = [256]> (x, w) }
+    After:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float16[1,64,3] x) => (float16[1,1,1024] y)
+        <int64[3] shape = {256, 64, 2}, int64[4] split = {0, 1, 256, -1}, int64[3] join = {0, 1, -1}>
+        { f = ConstantOfShape <value = float[1] {0.5}> (shape)  w = Cast <to = 10> (f)
+          a = Conv <pads = [1,1]> (x, w)  b = Reshape (a, split)
+          c = Transpose <perm = [0,1,3,2]> (b)  y = Reshape (c, join) }
     Args:
         in_half: Whether the engine computes float32 layers in a type of 16 bits.
         measured: Whether layers unlike those that were measured are left alone.

@@ -20,6 +20,23 @@ class PoolInFloat(Pass):
 
     TensorRT's builder refuses it on int8 ("int8 3D pooling is not supported"). The largest of some steps is the same
     whatever they stand for.
+
+    Before:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1,1,4,4,4] x) => (float[1,1,2,2,2] y) <float s = {0.1}, int8 z = {0}>
+        { q = QuantizeLinear (x, s, z)
+          p = MaxPool <kernel_shape = [2,2,2], strides = [2,2,2]> (q)  y = DequantizeLinear (p, s, z) }
+    After:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1, 1, 4, 4, 4] x) => (float[1, 1, 2, 2, 2] y)
+        <float s = {0.1}, int8 z = {0}, float scale = {0.1}, int8 zero_point = {0}>
+        {
+          q = QuantizeLinear (x, s, z)
+          real = DequantizeLinear (q, scale, zero_point)
+          pooled = MaxPool <kernel_shape = [2, 2, 2], strides = [2, 2, 2]> (real)
+          p = QuantizeLinear (pooled, scale, zero_point)
+          y = DequantizeLinear (p, s, z)
+        }
     """
 
     name = "pool-between-quantizers"

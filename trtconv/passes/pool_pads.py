@@ -12,7 +12,18 @@ from trtconv.passes.base import NodePass, Refusal
 
 
 class WritePoolPads(NodePass):
-    """Writes ceil_mode as pads where the last window would begin in the end padding, which ONNX leaves out."""
+    """Writes ceil_mode as pads where the last window would begin in the end padding, which ONNX leaves out.
+
+    Before:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1,1,2,2] x) => (float[1,1,1,1] y)
+        { y = MaxPool <kernel_shape = [1, 1], strides = [2, 2], ceil_mode = 1> (x) }
+    After:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1, 1, 2, 2] x) => (float[1, 1, 1, 1] y) {
+          y = MaxPool <kernel_shape = [1, 1], strides = [2, 2], pads = [0, 0, 0, 0]> (x)
+        }
+    """
 
     name = "write-pool-pads"
     fixes = ("TC612",)

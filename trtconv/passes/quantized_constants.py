@@ -19,6 +19,24 @@ class DequantizeConstants(Pass):
     """Puts Q/DQ around int8 constants that are padded with or moved: the same numbers.
 
     TensorRT's builder takes them in front of a DequantizeLinear only ("Quantized constant is only allowed before DQ").
+
+    Before:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1,4] x) => (float[1,6] y)
+        <float s = {0.1}, int8 z = {0}, int64[4] pads = {0, 1, 0, 1}, int8 fill = {5}>
+        { q = QuantizeLinear (x, s, z)  p = Pad (q, pads, fill)  y = DequantizeLinear (p, s, z) }
+    After:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1, 4] x) => (float[1, 6] y)
+        <float s = {0.1}, int8 z = {0}, int64[4] pads = {0, 1, 0, 1}, float scale = {0.1}, int8 zero_point = {0},
+            float fill = {0.5}>
+        {
+          q = QuantizeLinear (x, s, z)
+          real = DequantizeLinear (q, scale, zero_point)
+          padded = Pad (real, pads, fill)
+          p = QuantizeLinear (padded, scale, zero_point)
+          y = DequantizeLinear (p, s, z)
+        }
     """
 
     name = "dequantize-constants"

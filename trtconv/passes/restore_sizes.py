@@ -72,6 +72,19 @@ class RestorePixelShuffle(_BakedPass):
     """Turns a pixel shuffle with baked sizes (Reshape, Transpose, Reshape) into DepthToSpace or SpaceToDepth.
 
     PyTorch's unshuffle orders channels before blocks, SpaceToDepth after them: a Gather of the channels follows there.
+
+    Before:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1,8,h,w] x) => (float[1,2,a,b] y) <int64[6] s = {1,2,2,2,16,16}, int64[4] t = {1,2,32,32}> {
+            p = Reshape (x, s)
+            q = Transpose <perm = [0,1,4,2,5,3]> (p)
+            y = Reshape (q, t)
+        }
+    After:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1, 8,h,w] x) => (float[1, 2,a,b] y) {
+          y = DepthToSpace <blocksize = 2, mode = "CRD"> (x)
+        }
     """
 
     name = "restore-pixel-shuffle"
@@ -103,7 +116,25 @@ class RestorePixelShuffle(_BakedPass):
 
 
 class RestoreResizeScales(_BakedPass):
-    """Turns the baked sizes of a Resize into the scales that they were computed with."""
+    """Turns the baked sizes of a Resize into the scales that they were computed with.
+
+    Before:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1,1,h,w] x) => (float[1,1,h,w] y) <int64[4] s = {1,1,32,32}> {
+            a = MaxPool <kernel_shape = [2,2], strides = [2,2]> (x)
+            b = Resize <mode = "nearest"> (a, , , s)
+            y = Add (b, x)
+        }
+    After:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1, 1,h,w] x) => (float[1, 1,h,w] y)
+        <float[4] scales = {1, 1, 2, 2}>
+        {
+          a = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (x)
+          b = Resize <mode = "nearest"> (a, "", scales)
+          y = Add (b, x)
+        }
+    """
 
     name = "restore-resize-scales"
     fixes = ("TC212",)
@@ -125,7 +156,19 @@ class RestoreResizeScales(_BakedPass):
 
 
 class RestoreReshapeTarget(_BakedPass):
-    """Turns baked sizes in the target of a Reshape into 0, -1 or sizes that are read where they come from."""
+    """Turns baked sizes in the target of a Reshape into 0, -1 or sizes that are read where they come from.
+
+    Before:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[n,4,h,w] x) => (float[n,4,l] y) <int64[3] s = {1,4,1024}> { y = Reshape (x, s) }
+    After:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[n, 4,h,w] x) => (float[n, 4,l] y)
+        <int64[3] target = {0, 4, -1}>
+        {
+          y = Reshape (x, target)
+        }
+    """
 
     name = "restore-reshape-target"
     fixes = ("TC213",)

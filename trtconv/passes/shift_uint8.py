@@ -20,6 +20,20 @@ class ShiftUint8(Pass):
 
     All that shares the values shifts with them: constants, the fill value of Pad, and nodes that only move values.
     TensorRT refuses zero points other than 0, and uint8 altogether before 10.
+
+    Before:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1,2,4,4] x) => (float[1,2,4,4] y) <float s = {0.1}, uint8 z = {128}>
+        { q = QuantizeLinear (x, s, z)
+          y = DequantizeLinear (q, s, z) }
+    After:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1, 2, 4, 4] x) => (float[1, 2, 4, 4] y)
+        <float s = {0.1}, int8 int8 = {0}, int8 int8_1 = {0}>
+        {
+          q = QuantizeLinear (x, s, int8)
+          y = DequantizeLinear (q, s, int8_1)
+        }
     """
 
     name = "shift-uint8-to-int8"

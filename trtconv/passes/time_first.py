@@ -14,7 +14,20 @@ _STATES = {"GRU": (5,), "LSTM": (5, 6), "RNN": (5,)}
 
 
 class PutTimeFirst(NodePass):
-    """Puts Transposes around GRU, LSTM and RNN nodes of layout 1, which TensorRT reads as layout 0."""
+    """Puts Transposes around GRU, LSTM and RNN nodes of layout 1, which TensorRT reads as layout 0.
+
+    Before:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[2,3,4] x, float[1,5,4] w, float[1,5,5] r) => (float[2,3,1,5] y)
+        { y = RNN <hidden_size = 5, layout = 1> (x, w, r) }
+    After:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[2, 3, 4] x, float[1, 5, 4] w, float[1, 5, 5] r) => (float[2, 3, 1, 5] y) {
+          swapped = Transpose <perm = [1, 0, 2]> (x)
+          swapped2 = RNN <hidden_size = 5> (swapped, w, r)
+          y = Transpose <perm = [2, 0, 1, 3]> (swapped2)
+        }
+    """
 
     name = "put-time-first"
     fixes = ("TC611",)

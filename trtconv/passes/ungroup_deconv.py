@@ -26,6 +26,22 @@ class UngroupDeconv(NodePass):
     channels, k3 s2, 32x32, batch 2 took 272 microseconds, where 64 -> 48 channels in one group take 11 to 24
     (bench/results/gpu-remedies-8.6.json). In one group the weights become as many times more: beyond 4 million, and for
     kernels beyond 64 taps, nodes are left alone.
+
+    Before (tensorrt-8.6):
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1,8,4] x) => (float[1,8,8] y)
+        <float[8,1,2] w = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}>
+        { y = ConvTranspose <group = 8, strides = [2]> (x, w) }
+    After:
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1, 8, 4] x) => (float[1, 8, 8] y)
+        <float[8, 8, 2] weight = {1, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3, 4, 0, 0, 0, 0, 0, 0, 0,
+            0, 0, 0, 0, 0, 0, 0, 0, 0, 5, 6, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7, 8, 0, 0, 0, 0, 0, 0,
+            0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9, 10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 11, 12, 0, 0, 0, 0,
+            0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 13, 14, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 15, 16}>
+        {
+          y = ConvTranspose <group = 1, strides = [2]> (x, weight)
+        }
     """
 
     name = "ungroup-deconv"

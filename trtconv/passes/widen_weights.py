@@ -21,6 +21,19 @@ class WidenWeights(NodePass):
     """Writes int4 weights of convolutions as int8, with the same scales: the same numbers.
 
     TensorRT's builder has int4 for matrix products alone, and fails on a convolution without naming it.
+
+    Before:
+        <ir_version: 10, opset_import: ["": 21]>
+        g (float[1,2,4] x) => (float[1,1,4] y) <float[1,2,1] f = {0.5, -0.25}, float s = {0.1}, int4 z = {0}>
+        { q = QuantizeLinear (f, s, z)  w = DequantizeLinear (q, s, z)  y = Conv (x, w) }
+    After:
+        <ir_version: 10, opset_import: ["": 21]>
+        g (float[1, 2, 4] x) => (float[1, 1, 4] y)
+        <float s = {0.1}, int8[1, 2, 1] int8 = {5, -2}, int8 zero_point = {0}>
+        {
+          w = DequantizeLinear (int8, s, zero_point)
+          y = Conv (x, w)
+        }
     """
 
     name = "widen-int4-weights"

@@ -21,6 +21,17 @@ class WriteDefaults(NodePass):
 
     The parser reads a Trilu without upper as one of the lower triangle, takes other limits than ONNX where a
     NonMaxSuppression names none, and hands on the input of a ReduceL1 over no axes.
+
+    Before:
+        <ir_version: 8, opset_import: ["": 18]>
+        g (float[2,3] x) => (float[2,3] y) { y = ReduceL1 <noop_with_empty_axes = 1> (x) }
+    After:
+        <ir_version: 8, opset_import: ["": 18]>
+        g (float[2, 3] x) => (float[2, 3] y)
+        <int64[0] axes = {}>
+        {
+          y = ReduceL1 <noop_with_empty_axes = 1> (x, axes)
+        }
     """
 
     name = "write-defaults"

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from support.onnx_models import RTX, parse, wrap
+from support.paths import ROOT
 from trtconv.core.documents.rewrite import Edit, Skip
 from trtconv.core.errors import InputError
 from trtconv.graph.model import OnnxModel
-from trtconv.passes import PASSES, Pass, PassResult, run_passes, select
+from trtconv.passes import PASSES, BrokenContract, Pass, PassResult, run_passes, select
 
 TEXT = """<ir_version: 8, opset_import: ["": 17], metadata_props: ["k": "v"]>
     g (float[1,1,8,8] x) => (float[1,1,8,8] y) <float[1] w = {1}> { [add] h = Add (x, w) [last] y = Relu (h) }"""
@@ -90,7 +93,7 @@ def test_a_pass_that_refuses_reports_why() -> None:
     ids=["silent", "idle", "output", "input", "extra", "metadata", "operator", "dangling", "restless"],
 )
 def test_a_broken_pass_is_found_out(bad: Pass, words: str) -> None:
-    with pytest.raises(AssertionError, match=words):
+    with pytest.raises(BrokenContract, match=words):
         run_passes(wrap(parse(TEXT)), [bad], RTX)
 
 
@@ -117,3 +120,28 @@ def test_every_pass_says_what_it_does(each: Pass) -> None:
     assert each.summary.endswith(".")
     assert each.safety in ("exact", "within tolerance") or each.on_request
     assert all(code.startswith("TC") for code in each.fixes)
+
+
+def test_a_broken_pass_is_found_out_where_python_skips_assertions() -> None:
+    code = """
+from pathlib import Path
+import onnx.parser
+from trtconv.core.target import Target
+from trtconv.graph.model import OnnxModel
+from trtconv.passes import BrokenContract, Pass, PassResult, run_passes
+
+class Silent(Pass):
+    name = "silent"
+    def run(self, model, target):
+        model.proto.graph.node[0].op_type = "Neg"
+        model.touch()
+        return PassResult()
+
+text = '<ir_version: 8, opset_import: ["": 17]> g (float[1] x) => (float[1] y) { y = Relu (x) }'
+try:
+    run_passes(OnnxModel(onnx.parser.parse_model(text), Path("m.onnx")), [Silent()], Target("rtx", (1, 7)))
+except BrokenContract as broken:
+    print(broken)
+"""
+    ended = subprocess.run([sys.executable, "-O", "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert "silent" in ended.stdout

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
+import pkgutil
 import re
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import onnx
 import onnx.parser
 import pytest
 
-from support.paths import ROOT
+from trtconv import rules
 from trtconv.cli.formats.pages import sections
 from trtconv.core.target import Target
 from trtconv.graph.model import OnnxModel
@@ -52,10 +53,13 @@ def test_example(rule: Rule, title: str, text: str) -> None:
     assert (rule.code in found) == title.startswith("Before")
 
 
-def test_docs_are_up_to_date() -> None:
-    spec = importlib.util.spec_from_file_location("make_rules", ROOT / "docs" / "make_rules.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    assert module.stale() == [], "run `make docs`"
+def test_every_rule_is_in_the_registry() -> None:
+    """A rule that is written and not entered would never run."""
+    for module in pkgutil.iter_modules(rules.__path__, "trtconv.rules."):
+        importlib.import_module(module.name)
+    written, queue = set(), [Rule]
+    while queue:
+        queue += (subclasses := queue.pop().__subclasses__())
+        written |= {each for each in subclasses if "code" in vars(each) and each.__module__.startswith("trtconv.")}
+    missing = sorted(f"{each.__name__} ({each.__module__})" for each in written - {type(rule) for rule in CHECKS})
+    assert not missing, f"enter into CHECKS of trtconv/rules/__init__.py: {', '.join(missing)}"

@@ -2,32 +2,45 @@
 
 from __future__ import annotations
 
+import difflib
+from typing import TYPE_CHECKING
+
 import click
 
 from trtconv.cli import options
 from trtconv.cli.process.outcome import Command, Outcome
+from trtconv.core.errors import InputError
+
+if TYPE_CHECKING:
+    from trtconv.passes import Pass
+
+_LIST = "'trtconv passes' lists them all."
 
 
 @click.command(
     "passes",
     cls=Command,
-    short_help="List the rewrites that build and rewrite apply.",
+    short_help="List the rewrites that build and rewrite apply, or explain one.",
     epilog="""\b
 Examples:
   trtconv passes
+  trtconv passes make-deconv-explicit
   trtconv passes --format json | jq -r '.passes[].name'
 """,
 )
+@click.argument("name", required=False, metavar="[NAME]")
 @options.format_option("text", "json")
 @options.quiet_anyway
-def command(output_format: str) -> Outcome:
-    """List the rewrites that build and rewrite apply.
+def command(name: str | None, output_format: str) -> Outcome:
+    """List the rewrites that build and rewrite apply, or explain one.
 
     In the order in which they run: the name, how it keeps the numbers (exact, or within tolerance), the rules whose
-    findings it mends, and what it does. 'trtconv rewrite --only NAME' runs one by itself.
+    findings it mends, and what it does. With NAME, the page of one, with a model before and after it. 'trtconv rewrite
+    --only NAME' runs one by itself.
     """
     from trtconv.passes import PASSES
 
+    chosen = list(PASSES) if name is None else [_find(PASSES, name)]
     if output_format == "json":
         from trtconv.cli.formats.json import render
         from trtconv.core.encode import SCHEMA
@@ -39,13 +52,26 @@ def command(output_format: str) -> Outcome:
                 "safety": each.safety,
                 "on_request": each.on_request,
                 "summary": each.summary,
+                "page": each.page,
             }
-            for each in PASSES
+            for each in chosen
         ]
         return Outcome(render({"schema": SCHEMA, "passes": passes, "exit_code": 0}))
-    blocks = []
-    for each in PASSES:
-        fixes = f", mends {', '.join(each.fixes)}" if each.fixes else ""
-        asked = ", on request" if each.on_request else ""
-        blocks.append(f"{each.name} ({each.safety}{fixes}{asked})\n  {each.summary}")
-    return Outcome("\n".join(blocks))
+    from trtconv.cli.formats.pages import pass_facts
+
+    if name is not None:
+        return Outcome(f"{chosen[0].name} ({pass_facts(chosen[0])})\n\n{chosen[0].page}")
+    return Outcome("\n".join(f"{each.name} ({pass_facts(each)})\n  {each.summary}" for each in chosen))
+
+
+def _find(passes: tuple[Pass, ...], name: str) -> Pass:
+    """Returns the pass of a name.
+
+    Raises:
+        InputError: There is none; suggests near ones.
+    """
+    for each in passes:
+        if name.lower() == each.name:
+            return each
+    near = difflib.get_close_matches(name.lower(), [each.name for each in passes])
+    raise InputError(f"there is no pass {name!r}", f"Did you mean {' or '.join(near)}?" if near else _LIST)

@@ -1,4 +1,4 @@
-"""The pages of rules as Markdown."""
+"""The pages of rules and passes as Markdown."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from trtconv.passes import Pass
     from trtconv.rules import Page
 
 
@@ -32,12 +33,46 @@ _LITERAL_SECTIONS = ("Before", "After", "Dims")
 
 def markdown(rule: Page) -> str:
     """Returns a rule's page as Markdown."""
-    blocks = [f"# {rule.code} {rule.name}", rule.summary]
-    for title, text in sections(rule.page):
-        if title:
-            blocks.append(f"## {title}")
-        blocks.append(f"```text\n{text}\n```" if title.split()[0] in _LITERAL_SECTIONS else text)
+    return _markdown(f"{rule.code} {rule.name}", rule.page)
+
+
+def pass_markdown(each: Pass) -> str:
+    """Returns the page of a pass as Markdown."""
+    return _markdown(each.name, each.page, pass_facts(each))
+
+
+def pass_facts(each: Pass) -> str:
+    """Returns in words what `trtconv passes` says of a pass beside its summary: "exact, mends TC101"."""
+    fixes = f", mends {', '.join(each.fixes)}" if each.fixes else ""
+    return f"{each.safety}{fixes}{', on request' if each.on_request else ''}"
+
+
+def _markdown(title: str, page: str, facts: str = "") -> str:
+    summary = page.partition("\n")[0]
+    blocks = [f"# {title}", summary, *([f"It is {facts}."] if facts else [])]
+    for heading, text in sections(page):
+        if heading:
+            blocks.append(f"## {heading}")
+        blocks.append(f"```text\n{text}\n```" if heading and heading.split()[0] in _LITERAL_SECTIONS else text)
     return "\n\n".join(blocks) + "\n"
+
+
+def pass_index(passes: Iterable[Pass]) -> str:
+    """Returns the table of all passes as Markdown."""
+    head = [
+        "# Passes",
+        "",
+        "The rewrites that `trtconv build` and `trtconv rewrite` apply, in the order in which they run.",
+        "`trtconv passes NAME` shows the same pages.",
+        "",
+        "| pass | mends | what it does |",
+        "|---|---|---|",
+    ]
+    rows = [
+        f"| [{each.name}]({each.name}.md) | {', '.join(each.fixes)} | {each.summary.replace('|', chr(92) + '|')} |"
+        for each in passes
+    ]
+    return "\n".join([*head, *rows]) + "\n"
 
 
 def index(rules: Iterable[Page]) -> str:

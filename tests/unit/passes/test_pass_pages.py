@@ -1,0 +1,108 @@
+"""Every pass has its page, in docs/passes/, with an example that runs; and every pass that is written runs at all."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import pkgutil
+import re
+from pathlib import Path
+from typing import Any
+
+import onnx.parser
+import pytest
+from onnx.reference import ReferenceEvaluator
+
+from support.paths import ROOT
+from trtconv import passes
+from trtconv.cli.formats.pages import sections
+from trtconv.core.target import Target
+from trtconv.graph.model import OnnxModel
+from trtconv.passes import PASSES, Pass, run_passes
+from trtconv.rules import RULES
+from trtconv.runtimes.compare import relative_error
+from trtconv.runtimes.onnxruntime import random_feeds, session, tolerance
+
+PAGE = """a page has, in the docstring of the pass:
+    Before:             or "Before (tensorrt-8.6):", where it does something for that target alone
+        a model in ONNX's text format that the pass rewrites
+    After:
+        a model that computes the same, and that the pass leaves as it is"""
+SIZES = {
+    "match-skip-size": {"h": 6, "w": 6},
+    "restore-pixel-shuffle": {"h": 16, "w": 16},
+    "restore-reshape-target": {"n": 1, "h": 32, "w": 32},
+    "restore-resize-scales": {"h": 32, "w": 32},
+}
+"""Sizes that the example takes before the pass too; of all others 5, an odd one, so that what rounds down shows."""
+MARKED = {"compute-wider"}
+"""Passes that know their own nodes by metadata, which ONNX's text format does not have."""
+LIMITS = {"move-channel-scales": 0.01, "requantize-symmetric": 0.05}
+"""Largest relative error of passes that change numbers."""
+
+
+def examples(each: Pass) -> dict[str, str]:
+    return {title: text for title, text in sections(each.page) if title.split()[:1] in (["Before"], ["After"])}
+
+
+def example(each: Pass, word: str) -> tuple[OnnxModel, Target]:
+    titles = [title for title in examples(each) if title.startswith(word)]
+    assert titles, f"{each.name} has no {word!r} in its docstring; {PAGE}"
+    target = next(re.search(r"\((.*)\)", title) for title in examples(each) if title.startswith("Before"))
+    model = OnnxModel(onnx.parser.parse_model(examples(each)[titles[0]]), Path("example.onnx"))
+    return model, (Target.parse(target[1]) if target else None) or Target("rtx", (1, 7))
+
+
+def outputs(model: OnnxModel, sizes: dict[str, int]) -> list[Any]:
+    """Runs a model on ONNX Runtime; on ONNX's reference implementation what that does not load."""
+    shapes = {
+        spec.name: tuple(d if isinstance(d, int) else sizes.get(d, 5) for d in spec.dims) for spec in model.inputs
+    }
+    feeds = random_feeds(model.inputs, shapes)
+    loaded = session(model)
+    return list((ReferenceEvaluator(model.proto) if isinstance(loaded, str) else loaded).run(None, feeds))
+
+
+@pytest.mark.parametrize("each", PASSES, ids=lambda each: each.name)
+def test_example(each: Pass) -> None:
+    before, target = example(each, "Before")
+    after, _ = example(each, "After")
+    rewritten, _ = example(each, "Before")
+    assert run_passes(rewritten, [each], target).edits, f"{each.name} leaves its example as it is; {PAGE}"
+    if each.name not in MARKED:
+        assert not run_passes(after, [each], target).edits, f"{each.name} rewrites what it should have made; {PAGE}"
+    sizes = SIZES.get(each.name, {})
+    expected = outputs(before, sizes)
+    limit = LIMITS.get(each.name, max(tolerance(before), tolerance(rewritten)))
+    for model in (rewritten, after):
+        for left, right in zip(expected, outputs(model, sizes), strict=True):
+            assert relative_error(left, right) <= limit, f"{each.name} computes otherwise than before"
+
+
+@pytest.mark.parametrize("each", PASSES, ids=lambda each: each.name)
+def test_page(each: Pass) -> None:
+    assert each.summary.endswith("."), "the first line of the docstring is one sentence"
+    assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", each.name), "a pass is named by words joined by hyphens"
+    assert set(each.fixes) <= {rule.code for rule in RULES}, "fixes names codes of rules"
+    assert each.safety != "exact" or each.name not in LIMITS
+
+
+def test_every_pass_is_in_the_registry() -> None:
+    """A pass that is written and not entered would never run."""
+    for module in pkgutil.walk_packages(passes.__path__, "trtconv.passes."):
+        importlib.import_module(module.name)
+    written, queue = set(), [Pass]
+    while queue:
+        queue += (subclasses := queue.pop().__subclasses__())
+        written |= {each for each in subclasses if "name" in vars(each) and each.__module__.startswith("trtconv.")}
+    missing = sorted(f"{each.__name__} ({each.__module__})" for each in written - {type(each) for each in PASSES})
+    assert not missing, f"enter into PASSES of trtconv/passes/__init__.py, where it has to run: {', '.join(missing)}"
+
+
+def test_docs_are_up_to_date() -> None:
+    spec = importlib.util.spec_from_file_location("make_pages", ROOT / "docs" / "make_pages.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.stale() == [], "run `make docs`"
