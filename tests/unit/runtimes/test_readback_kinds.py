@@ -207,6 +207,17 @@ def test_quantisers_saturate_by_channel() -> None:
     assert "zero point" in why_not("QUANTIZE", x, scale[:1], zero, dtypes=["int8"], axis=1)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_a_quantiser_that_has_no_type_of_its_own_is_int8(dtype: str) -> None:
+    """As of TensorRT 8.6, whose networks state the type of what is quantised until they are built."""
+    x, scale = np.array([1.3, -300.0, 300.0, 2.5], np.float32), np.array([1.0], np.float32)
+    (got,) = run("QUANTIZE", x, scale, dtypes=[dtype], axis=0)
+    assert got.tolist() == [1, -128, 127, 2]
+    assert run("DEQUANTIZE", got, scale, axis=0)[0].tolist() == [1, -128, 127, 2]
+    # Where a layer has a type, it and the network agree, or what is built is not known.
+    assert "quantises to" in why_not("QUANTIZE", x, scale, dtypes=[dtype], axis=0, to_type="FLOAT")
+
+
 def test_random_numbers_are_not_proven() -> None:
     assert "random" in why_not("FILL", operation="RANDOM_UNIFORM", alpha=0.0, beta=1.0, shape=(2,))
 

@@ -10,6 +10,7 @@ from trtconv.runtimes.tensorrt.readback.call import Array, Call, Kernel
 from trtconv.runtimes.tensorrt.readback.records import NotProven
 from trtconv.runtimes.tensorrt.readback.types import LARGEST, cast, wide
 
+_FLOATS = ("float32", "float16")
 _LIMITS = {"int8": (-128, 127), "uint8": (0, 255), "int4": (-8, 7)}
 
 
@@ -17,12 +18,22 @@ def _quantize(call: Call) -> Sequence[Array]:
     values, scale = wide(call.input(0)), _scale(call)
     with np.errstate(all="ignore"):
         steps = values / scale
-    dtype = call.outputs[0].dtype
+    dtype = _steps_type(call)
     if dtype in _LIMITS:
         return (cast(np.clip(np.rint(steps), *_LIMITS[dtype]), dtype),)
     if dtype in LARGEST:
         return (cast(np.clip(steps, -LARGEST[dtype], LARGEST[dtype]), dtype),)
     raise NotProven(f"it quantises to {dtype}")
+
+
+def _steps_type(call: Call) -> str:
+    """Returns the type that is quantised to.
+
+    Before TensorRT 9 the layer has no say in it: there is int8 alone, and until it is built the network states the type
+    of what is quantised, which is kept here too, since every step fits in it.
+    """
+    dtype = call.outputs[0].dtype
+    return "int8" if "to_type" not in call.layer.values and dtype in _FLOATS else dtype
 
 
 def _dequantize(call: Call) -> Sequence[Array]:

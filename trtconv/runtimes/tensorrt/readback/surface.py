@@ -62,7 +62,7 @@ SURFACES = {
     "POOLING": Surface(
         "IPoolingLayer", ("type", "window_size_nd", "blend_factor", "average_count_excludes_padding", *_WINDOW)
     ),
-    "QUANTIZE": Surface("IQuantizeLayer", ("axis",), ("block_shape",)),
+    "QUANTIZE": Surface("IQuantizeLayer", ("axis",), ("block_shape", "to_type")),
     "RECURRENCE": Surface("IRecurrenceLayer", ("loop",)),
     "REDUCE": Surface("IReduceLayer", ("op", "axes", "keep_dims")),
     "RESIZE": Surface(
