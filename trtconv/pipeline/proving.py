@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from trtconv.core import budget, codes
-from trtconv.core.dims import ShapeProfile, dynamic_dims
+from trtconv.core.dims import ShapeProfile
 from trtconv.core.documents.rewrite import Edit
 from trtconv.core.findings import Finding, Location
 from trtconv.core.frozen import frozen
@@ -27,8 +28,8 @@ LEAST_SECONDS = 2.0
 """How long a quick proof may take, however fast the build was."""
 MOST_SECONDS = 600.0
 """How long a full one may take."""
-_TRIED_SIZES = (64, 32, 128, 16, 8, 4, 2, 1)
-"""Of dynamic dimensions without bounds, until one is accepted."""
+_MOST_SIZES = 10
+"""That are tried of a model without bounds."""
 _MULTIPLIED = 2e-2
 """What a deep network may make, at random inputs, of sums in another order."""
 _MOST_ELEMENTS = 1 << 22
@@ -195,18 +196,13 @@ def _sizes(model: OnnxModel, profiles: Sequence[ShapeProfile], level: str, sampl
 
 
 def _guessed(model: OnnxModel) -> Iterator[Any]:
-    """Yields sizes that a model without bounds may take; what comes first in a shape is taken for a batch."""
+    """Yields sizes that a model without bounds may take."""
+    from trtconv.runtimes.assumed import assumed_shapes
     from trtconv.runtimes.proof.prove import Size
 
-    dims = dynamic_dims(model.inputs)
-    batch = {name for name, places in dims.items() if all(place.endswith(":0") for place in places)}
-    for size in _TRIED_SIZES if dims.keys() - batch else (1,):
-        shapes = {
-            spec.name: tuple(d if isinstance(d, int) else 1 if d in batch else size for d in spec.dims)
-            for spec in model.inputs
-        }
+    for shapes in itertools.islice(assumed_shapes(model, batches=(1,)), _MOST_SIZES):
         if sum(map(math.prod, shapes.values())) <= _MOST_ELEMENTS:
-            yield Size(str(size), shapes)
+            yield Size("x".join(map(str, next(iter(shapes.values()), ()))), shapes)
 
 
 def _makers(model: OnnxModel) -> Mapping[str, str]:

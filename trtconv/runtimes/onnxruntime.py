@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +14,17 @@ import onnx
 from numpy.typing import NDArray
 
 from trtconv.core import budget, process
-from trtconv.core.dims import InputSpec, dynamic_dims
+from trtconv.core.dims import InputSpec
 from trtconv.core.errors import InputError
 from trtconv.core.frozen import frozen
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.types import dtype_name
 from trtconv.graph.views import quantizes
 from trtconv.graph.walk import all_nodes
+from trtconv.runtimes.assumed import Shapes, assumed_shapes
 from trtconv.runtimes.compare import SHARE_STEP, relative_error, same_network
 from trtconv.runtimes.definition import write_out
 
-_SIZES = (64, 32, 48, 128, 16, 8, 4, 2, 1, 256)
-"""Sizes tried for dynamic dimensions, the first that the original accepts is used."""
-_BATCHES = (2, 1)
-"""Batch sizes tried, 1 for models that have it written into them."""
 _MOST_ELEMENTS = 1 << 26
 """Elements of all inputs together beyond which nothing is run."""
 _PATIENCE_SECONDS = 15.0
@@ -64,9 +60,6 @@ def output_steps(model: OnnxModel) -> dict[str, float]:
             if scale is not None and scale.size == 1:
                 found[name] = float(scale.reshape(-1)[0])
     return found
-
-
-Shapes = Mapping[str, tuple[int, ...]]
 
 
 def compare_models(
@@ -110,7 +103,7 @@ def compare_models(
 def _compare(original: OnnxModel, before: Any, after: Any, resized: bool, traced: Sequence[Shapes]) -> dict[str, Any]:
     result = _unknown("no input sizes were found that the model accepts")
     started, steps = time.monotonic(), output_steps(original)
-    for shapes in traced or _candidate_shapes(original.inputs):
+    for shapes in traced or assumed_shapes(original):
         if time.monotonic() - started > _PATIENCE_SECONDS:
             break
         if _is_large(shapes):
@@ -306,19 +299,6 @@ def session_of(model: Path | bytes, folder: Path) -> Any:
         return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # It raises its own types, one for each status.
         return first_line(error)
-
-
-def _candidate_shapes(inputs: Sequence[InputSpec]) -> Iterator[Shapes]:
-    """Yields input shapes to try: dimensions that come first in a shape are taken for a batch and kept small."""
-    dims = dynamic_dims(inputs)
-    batch = [name for name, places in dims.items() if all(place.endswith(":0") for place in places)]
-    others = [name for name in dims if name not in batch]
-    uniform = ((size,) * len(others) for size in _SIZES)
-    mixed = itertools.product(_SIZES[:4], repeat=len(others)) if 1 < len(others) <= 3 else ()
-    choices = [*uniform, *mixed] if others else [()]
-    for count, sizes in itertools.product(_BATCHES if batch else (1,), choices):
-        known = {**dict.fromkeys(batch, count), **dict(zip(others, sizes, strict=True))}
-        yield {s.name: tuple(d if isinstance(d, int) else known[d] for d in s.dims) for s in inputs}
 
 
 def random_feeds(
