@@ -29,8 +29,12 @@ from trtconv.passes.restore_sizes import RestorePixelShuffle, RestoreReshapeTarg
 from trtconv.passes.shift_uint8 import ShiftUint8
 from trtconv.passes.spelling.arguments import FixArguments
 from trtconv.passes.spelling.bits import CombineBits, ShiftBits
+from trtconv.passes.spelling.cumulative import CumulativeProduct
 from trtconv.passes.spelling.float_mod import FloatMod
 from trtconv.passes.spelling.functions import ExpandFunctions
+from trtconv.passes.spelling.one_hot import ComparePositions, CompressBySize
+from trtconv.passes.spelling.pooling import PoolByTaps
+from trtconv.passes.spelling.quantize import QuantizeInArithmetic
 from trtconv.passes.spelling.resize import ResizeByMatrix
 from trtconv.passes.spelling.runtime_axes import ReduceByShape, ReshapeByShape
 from trtconv.passes.spelling.wider import ComputeWider
@@ -49,6 +53,10 @@ PASSES: tuple[Pass, ...] = (
     CombineBits(),
     FloatMod(),
     ResizeByMatrix(),
+    CumulativeProduct(),
+    ComparePositions(),
+    CompressBySize(),
+    PoolByTaps(),
     WriteDefaults(),
     TakeMagnitudesFirst(),
     OrderChannels(),
@@ -78,6 +86,7 @@ PASSES: tuple[Pass, ...] = (
     RestorePixelShuffle(),
     RestoreReshapeTarget(),
     RestoreResizeScales(),
+    QuantizeInArithmetic(),
     ComputeWider(),
     LowerOpset(),
 )

@@ -17,8 +17,6 @@ from trtconv.passes.spelling.writer import Unwritable, Writer
 _ROI, _SCALES, _SIZES = 1, 2, 3
 _CROP = "tf_crop_and_resize"
 _FIELDS = {field.name for field in dataclasses.fields(Interpolation)}
-_NEAR = 1e-4
-"""Scales are float32: 3 * (2/3) is 2."""
 
 
 class ResizeByMatrix(Spelling):
@@ -39,7 +37,6 @@ class ResizeByMatrix(Spelling):
     """
 
     name = "resize-by-matrix"
-    fixes = ("TC618",)
     ops = frozenset({"Resize"})
 
     def lacks(self, scope: Scope, index: int, target: Target) -> bool:
@@ -50,9 +47,7 @@ class ResizeByMatrix(Spelling):
             return True
         if "antialias" in attrs and attrs["antialias"].i:
             return True
-        if "keep_aspect_ratio_policy" in attrs and attrs["keep_aspect_ratio_policy"].s != b"stretch":
-            return True
-        return mode == b"align_corners" and _is_fractional(scope, node.input)
+        return "keep_aspect_ratio_policy" in attrs and attrs["keep_aspect_ratio_policy"].s != b"stretch"
 
     def write(self, writer: Writer, target: Target) -> str | None:
         kernel = Interpolation(**{key: value for key, value in writer.attrs.items() if key in _FIELDS})
@@ -136,17 +131,6 @@ def _require(axes: Any, known: Mapping[int, int]) -> None:
     for axis in axes:
         if axis not in known:
             raise Unwritable(f"the size of axis {axis}, which it resizes, is known only at run time")
-
-
-def _is_fractional(scope: Scope, inputs: Sequence[str]) -> bool:
-    """Whether scales give no whole number of elements, which TensorRT rounds before it places the corners."""
-    if len(inputs) <= _SCALES or not inputs[_SCALES] or (len(inputs) > _SIZES and inputs[_SIZES]):
-        return False
-    scales, shape = scope.values(inputs[_SCALES]), scope.shape(inputs[0])
-    if scales is None or shape is None or len(shape) != scales.size:
-        return False
-    lengths = [size * scale for size, scale in zip(shape, scales.reshape(-1).tolist(), strict=True) if size is not None]
-    return any(abs(length - round(length)) > _NEAR for length in lengths)
 
 
 def _times(writer: Writer, name: str, matrix: Any, axis: int, rank: int) -> str:

@@ -1,0 +1,66 @@
+"""Writes cumulative products as few products of shifted tensors."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from trtconv.core.target import Target
+from trtconv.graph.resolve import resolved
+from trtconv.graph.scope import Scope
+from trtconv.passes.spelling.base import Spelling
+from trtconv.passes.spelling.writer import Writer
+
+
+class CumulativeProduct(Spelling):
+    """Writes CumProd as products of the tensor with itself, shifted by 1, 2, 4 and so on.
+
+    Before:
+        <ir_version: 13, opset_import: ["": 26]>
+        g (float[2] x) => (float[2] y) <int64 axis = {0}> { y = CumProd (x, axis) }
+    After:
+        <ir_version: 13, opset_import: ["": 26]>
+        g (float[2] x) => (float[2] y) <float[1] one = {1}, int64[1] a = {0}, int64[1] b = {1}>
+        { h = Slice (x, a, b, a)  s = Concat <axis = 0> (one, h)  y = Mul (x, s) }
+    """
+
+    name = "cumulative-product"
+    ops = frozenset({"CumProd"})
+
+    def lacks(self, scope: Scope, index: int, target: Target) -> bool:
+        return True
+
+    def write(self, writer: Writer, target: Target) -> str | None:
+        rank = len(writer.shape(writer.input(0)))
+        axis = resolved(writer.scope, writer.input(1), writer.model.proto.opset_import)
+        if axis is not None:
+            made = _along(writer, int(axis.reshape(-1)[0]) % rank)
+        else:
+            # Which axis it is shows at run time: each is computed, one is taken.
+            given = writer.cast(writer.input(1), np.int64)
+            made = _along(writer, 0)
+            for number in range(1, rank):
+                chosen = [writer("Equal", given, np.array(each, np.int64)) for each in (number, number - rank)]
+                made = writer("Where", writer("Or", *chosen), _along(writer, number), made)
+        writer("Identity", made, to=writer.output())
+        return None
+
+
+def _along(writer: Writer, axis: int) -> str:
+    """Writes the products along one axis."""
+    made = writer.input(0)
+    shape, dtype = writer.sizes(made), writer.dtype(made)
+    backwards, size = bool(writer.attrs.get("reverse")), shape[axis]
+
+    def shifted(name: str, by: int) -> str:
+        ones = np.ones([by if each == axis else other for each, other in enumerate(shape)], dtype)
+        begin, end = (by, size) if backwards else (0, size - by)
+        rest = writer.slice(name, [begin], [end], [axis])
+        return writer("Concat", *([rest, ones] if backwards else [ones, rest]), axis=axis)
+
+    if writer.attrs.get("exclusive"):
+        made = shifted(made, 1)
+    by = 1
+    while by < size:
+        made = writer("Mul", made, shifted(made, by))
+        by *= 2
+    return made

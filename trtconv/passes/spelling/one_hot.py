@@ -1,0 +1,111 @@
+"""Writes OneHot, Hardmax and Compress by comparing positions."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from trtconv.core.target import Target
+from trtconv.graph.operators import lacks_operator
+from trtconv.graph.resolve import resolved
+from trtconv.graph.scope import Scope
+from trtconv.passes.spelling.base import Spelling
+from trtconv.passes.spelling.writer import Unwritable, Writer
+
+
+class ComparePositions(Spelling):
+    """Writes OneHot whose depth comes at run time, and Hardmax where it lacks, as comparisons with positions.
+
+    Before:
+        <ir_version: 8, opset_import: ["": 13]>
+        g (int64[2] x, int64 n, float[2] v) => (float[2,3] y) { y = OneHot (x, n, v) }
+    After:
+        <ir_version: 8, opset_import: ["": 13]>
+        g (int64[2] x, int64 n, float[2] v) => (float[2,3] y)
+        <int64[3] at = {0, 1, 2}, int64[1] last = {1}, int64 zero = {0}, int64 one = {1}, int64 d = {3}>
+        {
+          p = Mod (x, d)  i = Unsqueeze (p, last)  e = Equal (i, at)  off = Gather (v, zero)  on = Gather (v, one)
+          y = Where (e, on, off)
+        }
+    """
+
+    name = "compare-positions"
+    ops = frozenset({"OneHot", "Hardmax"})
+
+    def lacks(self, scope: Scope, index: int, target: Target) -> bool:
+        columns = scope.columns
+        if columns.ops[index] == "Hardmax":
+            return lacks_operator("Hardmax", target)
+        return scope.constant(columns.inputs[index][1]) is None or target.before(9)
+
+    def write(self, writer: Writer, target: Target) -> str | None:
+        if writer.node.op_type == "Hardmax":
+            self._hardmax(writer)
+        else:
+            self._one_hot(writer)
+        return None
+
+    @staticmethod
+    def _one_hot(writer: Writer) -> None:
+        rank = len(writer.shape(writer.input(0))) + 1
+        axis = writer.attrs.get("axis", -1) % rank
+        values = resolved(writer.scope, writer.input(1), writer.model.proto.opset_import)
+        depth = writer.shape(writer.output())[axis] if values is None else int(values.reshape(-1)[0])
+        if depth is None:
+            raise Unwritable("its depth is known only at run time")
+        where = writer.cast(writer.input(0), np.int64)
+        # Negative positions count from the end; those beyond it hit nothing.
+        turned = writer("Add", where, np.array(depth, np.int64))
+        where = writer("Where", writer("Less", where, np.array(0, np.int64)), turned, where)
+        shape = [depth if each == axis else 1 for each in range(rank)]
+        hit = writer("Equal", writer.unsqueeze(where, [axis]), np.arange(depth, dtype=np.int64).reshape(shape))
+        off, on = (writer("Gather", writer.input(2), np.array([each], np.int64), axis=0) for each in (0, 1))
+        writer("Where", hit, on, off, to=writer.output())
+
+    @staticmethod
+    def _hardmax(writer: Writer) -> None:
+        if writer.opset < 13:
+            raise Unwritable(f"Hardmax of opset {writer.opset} looks at several axes at once")
+        name = writer.input(0)
+        shape, dtype = writer.shape(name), writer.dtype(name)
+        axis = writer.attrs.get("axis", -1) % len(shape)
+        size = shape[axis]
+        if size is None:
+            raise Unwritable(f"the size of axis {axis} is known only at run time")
+        first = writer("ArgMax", name, axis=axis, keepdims=1)
+        positions = np.arange(size, dtype=np.int64).reshape([size if each == axis else 1 for each in range(len(shape))])
+        hit = writer("Equal", first, positions)
+        writer("Where", hit, np.ones((), dtype), np.zeros((), dtype), to=writer.output())
+
+
+class CompressBySize(Spelling):
+    """Writes Compress as Gather: of constant positions, or of as many as the output is declared to have.
+
+    Before:
+        <ir_version: 8, opset_import: ["": 11]>
+        g (float[3,2] x) => (float[2,2] y) <bool[3] c = {1, 0, 1}> { y = Compress <axis = 0> (x, c) }
+    After:
+        <ir_version: 8, opset_import: ["": 11]>
+        g (float[3,2] x) => (float[2,2] y) <int64[2] i = {0, 2}> { y = Gather <axis = 0> (x, i) }
+    """
+
+    name = "compress-by-size"
+    ops = frozenset({"Compress"})
+
+    def lacks(self, scope: Scope, index: int, target: Target) -> bool:
+        return True
+
+    def write(self, writer: Writer, target: Target) -> str | None:
+        name, axis = writer.input(0), writer.attrs.get("axis")
+        if axis is None:
+            name, axis = writer.reshape(name, [-1]), 0
+        chosen = resolved(writer.scope, writer.input(1), writer.model.proto.opset_import)
+        if chosen is not None:
+            writer("Gather", name, np.flatnonzero(chosen).astype(np.int64), to=writer.output(), axis=axis)
+            return None
+        count, (size,) = writer.sizes(writer.output())[axis], writer.sizes(writer.input(1))
+        # The first positions that are wanted: the others are put behind all of them.
+        places = np.arange(size, dtype=np.float32)
+        ranks = writer("Where", writer.input(1), places, places + size)
+        _, order = writer("TopK", ranks, np.array([count], np.int64), outputs=2, axis=0, largest=0, sorted=1)
+        writer("Gather", name, order, to=writer.output(), axis=axis)
+        return None
