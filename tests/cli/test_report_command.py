@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html.parser
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 
 from support import engines
 from support.cli import FakePipeline, build_report
+from trtconv.core.documents.forms import checksum
 
 MARKUP = "<script>alert(1)</script>\"'&"
 MISREAD = engines.NET.replace(
@@ -224,3 +226,19 @@ def test_build_writes_its_page(call, pipeline: FakePipeline, tmp_path: Path) -> 
     assert str(build_report().plan.target) in Reader(page).text
     ended = call("build", str(tmp_path / "m.onnx"), "-q", "--page", str(tmp_path / "m.onnx"))
     assert ended.code == 2
+
+
+def test_one_spoiled_report_is_left_out_and_named(call, tmp_path: Path) -> None:
+    report = build_report().to_json()
+    for number in range(2):
+        (tmp_path / f"good{number}.engine.json").write_text(json.dumps(report))
+    spoiled = {**report, "findings": [{"code": "<script>", "severity": "<script>", "location": {}}]}
+    (tmp_path / "bad.engine.json").write_text(json.dumps({**spoiled, "body_sha256": checksum(spoiled)}))
+    os.mkfifo(tmp_path / "pipe.json")
+    ended = call("report", str(tmp_path), "-o", str(tmp_path / "page.html"), "--format", "json")
+    assert ended.code == 0, ended.err
+    told = json.loads(ended.out)
+    assert (told["engines"], list(told["left_out"])) == (2, [str(tmp_path / "bad.engine.json")])
+    page = (tmp_path / "page.html").read_text()
+    assert "bad.engine.json" in page
+    assert "<script>" not in page

@@ -18,6 +18,8 @@ from trtconv.core.leftovers import left_in, mark_as_held, names_in, remove
 
 _PART = ".part"
 _LONG_NAME = 180
+MOST_FILES = 100_000
+"""How many files a folder of models, samples or reports may have, in those below it too."""
 LOCK_SECONDS = 60.0
 """How long a lock is waited for."""
 _LOCK_POLL_SECONDS = 0.02
@@ -68,11 +70,20 @@ def files_below(folder: Path, ending: str = "") -> list[Path]:
     Args:
         folder: The folder.
         ending: Of the files' names.
+
+    Raises:
+        InputError: There are more files than anybody means: it is the root of the file system, for example.
     """
-    walked = os.walk(folder)
-    found = (Path(where, name) for where, _, names in walked for name in names if name.endswith(ending))
-    # Unlike `Path.is_file`, this says no where one may not look.
-    return sorted(path for path in found if os.path.isfile(path))  # noqa: PTH113
+    walked = ((where, name) for where, _, names in os.walk(folder) for name in names)
+    found = []
+    for number, (where, name) in enumerate(walked):
+        if number >= MOST_FILES:
+            raise InputError(f"{folder} has more than {MOST_FILES} files", "Give a folder with fewer.")
+        path = Path(where, name)
+        # Unlike `Path.is_file`, this says no where one may not look.
+        if name.endswith(ending) and os.path.isfile(path):  # noqa: PTH113
+            found.append(path)
+    return sorted(found)
 
 
 def real_path(path: Path) -> Path:

@@ -351,6 +351,16 @@ def _limit_memory(megabytes: float | None) -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (most, most))
 
 
+def address_space() -> int | None:
+    """Returns how many bytes of virtual memory this process may have (ulimit -v); None: as many as there are."""
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource
+
+        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+        return None if limit == resource.RLIM_INFINITY else limit
+    return None
+
+
 def _found(task: str) -> Callable[[object, Tell], Any]:
     import importlib
 

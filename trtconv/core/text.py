@@ -8,6 +8,7 @@ line break that is not ours is marked by a bar; and everything that leaves the p
 
 from __future__ import annotations
 
+import json
 import re
 
 LONGEST = 4000
@@ -74,6 +75,16 @@ def _visible(line: str) -> str:
     if line.isprintable():
         return line
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in line)
+
+
+def toml_string(text: str) -> str:
+    """Returns a text as a string of TOML, which has JSON's escapes but no surrogates.
+
+    Raises:
+        ValueError: It has characters that no TOML file can have: bytes of a name that are not UTF-8.
+    """
+    text.encode()
+    return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in json.dumps(text, ensure_ascii=False))
 
 
 def annotation(kind: str, properties: dict[str, str], message: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import glob
 import hashlib
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -118,7 +119,10 @@ def _content(path: Path) -> bytes:
     if not data:
         raise InputError(f"{path} is empty", "Build it again.")
     if path.suffix == ".onnx":
-        raise InputError(f"{path} is an ONNX model, where an engine is wanted", f"Build it: trtconv build {path}.")
+        raise InputError(
+            f"{path} is an ONNX model, where an engine is wanted",
+            f"Build it: trtconv build {shlex.quote(str(path))}",
+        )
     kind = kind_of(path)
     if kind is not None and kind is not ENGINE:
         raise InputError(f"{path} is {kind.name}, not an engine", "Give a file that trtconv build made.")

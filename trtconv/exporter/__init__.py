@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trtconv.core.dim_flags import quoted
 from trtconv.core.dims import Range
 from trtconv.core.documents.export import ConvertReport, ExportReport
 from trtconv.core.errors import InputError
@@ -66,7 +67,7 @@ def convert_spec(request: ExportRequest, progress: Progress | None = None) -> Co
     axes = plan_axes(request.inputs, request.dynamic, request.dims, request.options.static)
     open_ = [name for name in axes.places if name not in axes.bounds]
     if open_:
-        flags = " ".join(f"--dim {name}=MIN:OPT:MAX" for name in open_)
+        flags = " ".join(f"--dim {quoted(name)}=MIN:OPT:MAX" for name in open_)
         raise InputError(f"--build needs bounds for {', '.join(open_)}", f"Add: {flags}")
     options = dataclasses.replace(request.options, check=False)
     exported = export_spec(dataclasses.replace(request, options=options), progress)

@@ -296,7 +296,7 @@ def session_of(model: Path | bytes, folder: Path) -> Any:
     options = session_options()
     options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder.absolute()))
     try:
-        return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"], enable_fallback=False)
     except Exception as error:  # It raises its own types, one for each status.
         return first_line(error)
 

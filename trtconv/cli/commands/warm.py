@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import click
 
 from trtconv.cli import options
@@ -44,7 +46,8 @@ def command(asked: options.Asked[WarmRequest], engine: str, output_format: str, 
     from trtconv.engine.warming import warm
 
     if not asked.values["output"]:
-        raise InputError("there is no place for the cache", f"Add -o: trtconv warm {engine} -o {engine}.cache")
+        words = shlex.join(["trtconv", "warm", engine, "-o", f"{engine}.cache"])
+        raise InputError("there is no place for the cache", f"Add -o: {words}")
     with show_progress(quiet) as progress:
         document = warm(asked.request(engine=engine), progress)
     if output_format == "json":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -10,7 +9,7 @@ from trtconv.core.dims import InputSpec
 from trtconv.core.errors import InputError, TrtconvError
 from trtconv.core.files import files_below
 from trtconv.core.frozen import frozen
-from trtconv.core.text import clean
+from trtconv.core.text import clean, toml_string
 
 _BATCH = (1, 1, 8)
 _SIZE = (64, 256, 512)
@@ -56,8 +55,11 @@ def _found(path: Path, folder: Path) -> Found:
 
     name = path.relative_to(folder).as_posix()
     try:
+        name.encode()
         inputs = OnnxModel.load(path).inputs
         return Found(name, tuple(_bounds(path, inputs)))
+    except UnicodeEncodeError:
+        return Found(name, fault="its name is not UTF-8, and no TOML file can have it")
     except TrtconvError as error:
         return Found(name, fault=error.message)
 
@@ -90,10 +92,10 @@ def toml(found: Iterable[Found]) -> str:
         if model.fault:
             lines += [f"# {clean(model.path)} was left out: {clean(model.fault)}"]
             continue
-        lines += ["[[models]]", f"path = {json.dumps(model.path)}"]
+        lines += ["[[models]]", f"path = {toml_string(model.path)}"]
         if model.dims:
             lines += ["", "[models.dims]"]
             lines += [
-                f"{json.dumps(n)} = {json.dumps(bounds)}  # accepted: {clean(said)}" for n, bounds, said in model.dims
+                f"{toml_string(n)} = {toml_string(bounds)}  # accepted: {clean(said)}" for n, bounds, said in model.dims
             ]
     return "\n".join(lines) + "\n"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trtconv.cli.formats.wording import count, table
-from trtconv.core.text import clean
+from trtconv.core.text import clean, toml_string
 
 
 def mix_text(mix: Mapping[str, Any]) -> str:
@@ -51,5 +51,5 @@ def _ran(mix: Mapping[str, Any]) -> str:
 
 
 def _quoted(name: str) -> str:
-    """Returns a name as a key of TOML, whose strings have the escapes of JSON."""
-    return clean(json.dumps(name))
+    """Returns a name as a key of TOML, in characters that every terminal shows."""
+    return clean(toml_string(name))

@@ -55,7 +55,7 @@ def save(what: str, log: Sequence[str], arguments: Sequence[str], params: dict[s
     except OSError:
         return "No reproduction could be written. The log:\n" + "\n".join(log)
     return (
-        f"{folder} has the log and all that is needed to repeat it: sh {folder}/rerun.sh\n"
+        f"{folder} has the log and all that is needed to repeat it: sh {shlex.quote(str(folder / 'rerun.sh'))}\n"
         "Where it repeats, report it to NVIDIA with that folder; narrower --dim bounds may avoid it."
     )
 

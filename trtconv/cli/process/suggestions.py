@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 
 import click
 
@@ -79,7 +80,7 @@ def _unbound(error: click.UsageError) -> str:
 def command_hint(name: str) -> str:
     """Returns what to write instead of a command that there is none of; empty where nothing comes to mind."""
     if name.lower().endswith(_MODELS):
-        return f" Did you mean trtconv build {name}?"
+        return f" Did you mean trtconv build {shlex.quote(name)}?"
     return f" Did you mean {COMMANDS[name]}?" if name in COMMANDS else ""
 
 

@@ -8,6 +8,7 @@ import importlib.util
 from typing import Any
 
 from trtconv.core.errors import EnvironmentMissing
+from trtconv.core.process import address_space
 from trtconv.core.target import FAMILIES, Target
 from trtconv.runtimes.tensorrt.base import EngineLoader, Runtime, RuntimeStatus
 from trtconv.runtimes.tensorrt.messages import clean
@@ -24,6 +25,10 @@ def keep_network() -> None:
     """
     global _keeps_network
     _keeps_network = True
+
+
+_LEAST_ADDRESS_SPACE = 1280 << 20
+"""Virtual memory to build a small network: 930 MiB were too little on two cores, 1,460 enough."""
 
 
 def available() -> tuple[RuntimeStatus, ...]:
@@ -48,6 +53,7 @@ def load(target: Target | None) -> Runtime:
         EnvironmentMissing: It is not installed, does not work on this machine, or has another version than was asked
             for. The hint says what to install or use instead.
     """
+    _require_address_space()
     families = tuple(FAMILIES) if target is None else (target.family,)
     tried = [_try(family) for family in families]
     for status, runtime in tried:
@@ -84,6 +90,20 @@ def load_engines(family: str | None) -> EngineLoader:
         raise EnvironmentMissing(
             f"{FAMILIES[chosen].product} does not work here: {why}", "trtconv doctor says more."
         ) from error
+
+
+def _require_address_space() -> None:
+    """Raises EnvironmentMissing where TensorRT and ONNX Runtime would run out of virtual memory.
+
+    With less, some of their threads and allocations fail, now here and now there, and what waits for them may wait
+    forever.
+    """
+    limit = address_space()
+    if limit is not None and limit < _LEAST_ADDRESS_SPACE:
+        raise EnvironmentMissing(
+            f"virtual memory is limited to {limit >> 20} MiB, and TensorRT takes {_LEAST_ADDRESS_SPACE >> 20}",
+            "Raise the limit: ulimit -v unlimited.",
+        )
 
 
 @functools.cache

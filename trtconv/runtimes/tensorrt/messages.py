@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from trtconv.core import codes
+from trtconv.core.errors import EnvironmentMissing
 from trtconv.core.findings import Finding, Location
 from trtconv.core.frozen import frozen
 
@@ -36,6 +37,8 @@ _REMEDIES = (
     ),
 )
 """Parts of the builder's texts, and what to do."""
+# Memory of this machine, not of the GPU: bad_alloc, ENOMEM, and EAGAIN, which is what starting a thread ends with.
+_NO_MEMORY = re.compile("bad_alloc|annot allocate memory|Resource temporarily unavailable")
 _REDUCE = "trtconv reduce with the same arguments finds the smallest part of the model that is refused."
 _ENGINE_STARTS = re.compile(r"^Detected \d+ inputs? and \d+ output network tensors?")
 
@@ -148,6 +151,14 @@ def _inconsistent(which: str, profile: int | None, reason: str) -> Finding:
 def _finding(message: str, location: Location) -> Finding:
     fix = "Choose sizes that the network accepts at min, opt and max; `trtconv sizes MODEL` lists them."
     return codes.PROFILE_INCONSISTENT.finding(message, place=location, fix=fix)
+
+
+def require_memory(records: Sequence[Record]) -> None:
+    """Raises EnvironmentMissing where the builder says that the system gave it no memory, or no thread."""
+    if any(record.is_error and _NO_MEMORY.search(record.text) for record in records):
+        raise EnvironmentMissing(
+            "TensorRT's builder got no memory from the system", "Use a machine with more, or raise ulimit -v."
+        )
 
 
 def refusal_findings(records: Sequence[Record]) -> tuple[Finding, ...]:

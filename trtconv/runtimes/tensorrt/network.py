@@ -8,6 +8,7 @@ from collections.abc import Iterator, Set
 from typing import Any
 
 from trtconv.core import codes
+from trtconv.core.dim_flags import quoted
 from trtconv.core.dims import ShapeProfile
 from trtconv.core.documents.build import BuildPlan
 from trtconv.core.documents.tensors import TensorInfo
@@ -134,6 +135,7 @@ class Network:
         if misfits:
             raise _failed(misfits)
         if blob is None:
+            messages.require_memory(session.records)
             raise _failed(messages.refusal_findings(session.records))
         return EngineBlob(memoryview(blob), session.warnings, notes + kept)
 
@@ -157,9 +159,9 @@ class Network:
                 return tuple(f for f in error.findings if isinstance(f, Finding))
             if fits and builder.is_network_supported(self._handles.network, config):
                 return ()
-        return messages.profile_findings(session.records, len(plan.profiles)) or messages.refusal_findings(
-            session.records
-        )
+        messages.require_memory(session.records)
+        misfits = messages.profile_findings(session.records, len(plan.profiles))
+        return misfits or messages.refusal_findings(session.records)
 
     def _run(self, plan: BuildPlan, session: Session, progress: BuildProgress) -> tuple[Any, tuple[Finding, ...]]:
         """Configures and runs the builder. Returns its IHostMemory, or None where it refused, and what to know."""
@@ -212,7 +214,7 @@ class Network:
             codes.SHAPE_TENSOR_INPUT.finding(
                 f"input {name!r} holds a shape or a count, and its values have no bounds",
                 place=Location(tensor=name),
-                fix=f"Add --value {name}=MIN:OPT:MAX, or make {name!r} a constant in the model.",
+                fix=f"Add --value {quoted(name)}=MIN:OPT:MAX, or make {name!r} a constant in the model.",
             )
             for name in self.shape_inputs
             if not profiles or any(name not in profile.values for profile in profiles)

@@ -10,7 +10,7 @@ from typing import Any
 
 from trtconv.cli.formats.page.gather import PageSubject
 from trtconv.cli.formats.wording import count
-from trtconv.core.errors import EnvironmentMissing
+from trtconv.core.errors import EnvironmentMissing, InputError
 from trtconv.core.text import clean
 from trtconv.core.version import __version__
 
@@ -30,7 +30,7 @@ def engine_page(subject: PageSubject) -> bytes:
     return _render(environment, "engine.html", str(subject.path), view(subject))
 
 
-def folder_page(name: str, subjects: Sequence[PageSubject], others: int) -> bytes:
+def folder_page(name: str, subjects: Sequence[PageSubject], others: int) -> tuple[bytes, dict[str, str]]:
     """Writes the page of a folder: the matrix of its models and targets.
 
     Args:
@@ -38,14 +38,26 @@ def folder_page(name: str, subjects: Sequence[PageSubject], others: int) -> byte
         subjects: The engines.
         others: Number of .json files that are no reports.
 
+    Returns:
+        The page; and the reports that it leaves out, since they have other values than trtconv writes, and why.
+
     Raises:
-        InputError: A document has other values than trtconv writes.
         EnvironmentMissing: Jinja2 is not installed.
     """
     environment = _environment()
     from trtconv.cli.formats.page.matrix import matrix
 
-    return _render(environment, "folder.html", name, {"name": name, "others": others, **matrix(subjects)})
+    shown: list[PageSubject] = []
+    left_out: dict[str, str] = {}
+    values: dict[str, Any] = {"name": name, "others": others, "left_out": left_out}
+    for subject in subjects:
+        # Alone first: one that somebody has spoiled is not to take the others along.
+        try:
+            _render(environment, "folder.html", str(subject.path), {**values, **matrix([subject])})
+            shown.append(subject)
+        except InputError as error:
+            left_out[str(subject.path)] = error.message
+    return _render(environment, "folder.html", name, {**values, **matrix(shown)}), left_out
 
 
 def _environment() -> Any:

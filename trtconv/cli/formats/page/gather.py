@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -93,7 +94,10 @@ def report_of(path: Path) -> Path:
             f"{path} cannot be read: {error.strerror or error}", "Give an engine or its report."
         ) from error
     if path.suffix.lower() == ".onnx":
-        raise InputError(f"{path} is an ONNX model, where an engine is wanted", f"Build it: trtconv build {path}.")
+        raise InputError(
+            f"{path} is an ONNX model, where an engine is wanted",
+            f"Build it: trtconv build {shlex.quote(str(path))}",
+        )
     beside = report_beside(path)
     if not beside.is_file():
         raise InputError(f"{path} has no report {beside.name}", "Build it with trtconv, or give its report.")

@@ -60,4 +60,6 @@ def _session(op: str, ranks: tuple[int, ...], attributes: tuple[tuple[str, Any],
     options = session_options()
     # One arena for all sessions would never give memory back; without, each frees what it took.
     options.enable_cpu_mem_arena = False
-    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    data = model.SerializeToString()
+    # No second attempt, and nothing printed: what fails for want of memory would fail again.
+    return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"], enable_fallback=False)
