@@ -12,6 +12,9 @@ from pathlib import Path
 import onnx.parser
 import pytest
 
+from trtconv.core import budget
+from trtconv.graph.model import OnnxModel
+
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or importlib.util.find_spec("tensorrt_rtx") is None,
     reason="needs Linux and tensorrt-rtx",
@@ -29,6 +32,7 @@ LOOP = f"""{HEAD} g (float[1,1,4,4] x) => (float[1,1,9,9] y)
     {{ {UP} y = Loop (times, go, up)
         <body = b (int64 i, bool c, float[1,1,9,9] a) => (bool d, float[1,1,9,9] s)
         {{ d = Identity (c) s = Add (a, a) }}> }}"""
+WIDE = ("--dim", "n=1:8:64")
 COMMANDS = {"check": (), "rewrite": ("-o", "r.onnx"), "build": ("-o", "m.engine")}
 
 
@@ -78,3 +82,42 @@ def test_each_of_several_models_is_held_to_the_limits(tmp_path: Path, command: s
     runs = json.loads(done.stdout)["runs"]
     assert (done.returncode, len(runs)) == (1, 2)
     assert all("exceeds the budget: stage" in each["error"]["message"] for each in runs)
+
+
+def many_inputs(inputs: int, outputs: int) -> str:
+    names = ", ".join(f"float[1] x{i}" for i in range(inputs))
+    ends = ", ".join(f"float[1] y{i}" for i in range(outputs))
+    nodes = " ".join(f"y{i} = Relu (x0)" for i in range(outputs))
+    return f"{HEAD} g ({names}) => ({ends}) {{ {nodes} }}"
+
+
+@pytest.mark.parametrize(("command", "inputs", "outputs"), [("check", 11, 1), ("rewrite", 1, 11), ("build", 6, 6)])
+def test_inputs_and_outputs_are_held_to_a_budget(tmp_path: Path, command: str, inputs: int, outputs: int) -> None:
+    arguments = (command, "m.onnx", *COMMANDS[command])
+    code, said = run(tmp_path, many_inputs(inputs, outputs), *arguments, "--budget", "inputs=11")
+    (finding,) = said["findings"]  # type: ignore[misc]
+    assert (code, finding["code"]) == (1, "TC408")
+    assert f"{inputs + outputs} inputs; the budget is 11" in finding["message"]
+
+
+def test_weights_that_are_listed_as_inputs_are_not_counted(tmp_path: Path) -> None:
+    proto = onnx.parser.parse_model(SMALL)
+    for i in range(20):
+        proto.graph.initializer.append(onnx.helper.make_tensor(f"w{i}", 1, [1], [1.0]))
+        proto.graph.input.append(onnx.helper.make_tensor_value_info(f"w{i}", 1, [1]))
+    (tmp_path / "w.onnx").write_bytes(proto.SerializeToString())
+    with budget.allowed(budget.Budget(inputs=2)):
+        assert len(OnnxModel.load(tmp_path / "w.onnx").inputs) == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "flags"),
+    [("check", ("--profile", "n=1") * 4), ("build", ("--profile", "n=1") * 4), ("build", (*WIDE, "--split", "4"))],
+)
+def test_profiles_are_held_to_a_budget(tmp_path: Path, command: str, flags: tuple[str, ...]) -> None:
+    arguments = (command, "m.onnx", *COMMANDS[command], *flags)
+    text = SMALL.replace("float[1]", "float[n]")
+    code, said = run(tmp_path, text, *arguments, "--budget", "profiles=3")
+    (finding,) = said["findings"]  # type: ignore[misc]
+    assert (code, finding["code"]) == (1, "TC408")
+    assert "4 profiles; the budget is 3" in finding["message"]

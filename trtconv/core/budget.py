@@ -29,6 +29,8 @@ class Budget:
 
     Args:
         nodes: Nodes of a model with its functions inlined.
+        inputs: Inputs and outputs of a model; TensorRT's parser takes a time that is quadratic in their number.
+        profiles: Optimization profiles of an engine; TensorRT takes time and memory for each.
         elements: Elements of a tensor that trtconv computes or changes: folded constants, weights, widened kernels.
         candidates: Sizes looked at together, times the numbers that are followed for each.
         bytes: Size of a model's files together.
@@ -38,6 +40,8 @@ class Budget:
     """
 
     nodes: float = 200_000
+    inputs: float = 10_000
+    profiles: float = 256
     elements: float = 1 << 26
     candidates: float = 1 << 28
     bytes: float = 64 << 30

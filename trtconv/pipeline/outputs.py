@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from trtconv.core import signatures
+from trtconv.core import budget, signatures
 from trtconv.core.bounds import bounds_by_name, make_profile
 from trtconv.core.dims import ShapeProfile
 from trtconv.core.documents.build import BuildReport
@@ -85,6 +85,7 @@ def asked_profiles(model: OnnxModel, request: BuildRequest | CheckRequest) -> tu
 
     Dimensions that it does not bound have the bounds that the model was exported for, where it tells them.
     """
+    budget.spend("profiles", len(request.profiles), "the engine")
     stored = stored_bounds(model)
     profiles = []
     for own in request.profiles or ({},):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from trtconv.core import budget
 from trtconv.core.bounds import make_profile
 from trtconv.core.dims import InputSpec, Range, ShapeProfile, dynamic_dims
 from trtconv.core.errors import InputError
@@ -167,6 +168,7 @@ def _counted(groups: Sequence[_Group], split: str) -> list[list[float]]:
             f" {len(finest.sizes)} in {finest.range}",
             f"Use --split {max(1, len(finest.sizes) - 1)} or less.",
         )
+    budget.spend("profiles", int(split), "the engine")
     return _spread([group.range for group in groups], int(split))
 
 
