@@ -31,12 +31,15 @@ from trtconv.passes.spelling.arguments import FixArguments
 from trtconv.passes.spelling.bits import CombineBits, ShiftBits
 from trtconv.passes.spelling.cumulative import CumulativeProduct
 from trtconv.passes.spelling.float_mod import FloatMod
+from trtconv.passes.spelling.fourier import FourierByMatrix
 from trtconv.passes.spelling.functions import ExpandFunctions
 from trtconv.passes.spelling.one_hot import ComparePositions, CompressBySize
 from trtconv.passes.spelling.pooling import PoolByTaps
 from trtconv.passes.spelling.quantize import QuantizeInArithmetic
 from trtconv.passes.spelling.resize import ResizeByMatrix
 from trtconv.passes.spelling.runtime_axes import ReduceByShape, ReshapeByShape
+from trtconv.passes.spelling.scatter import ScatterByPosition
+from trtconv.passes.spelling.unpooling import UnfoldColumns, UnpoolByScatter
 from trtconv.passes.spelling.wider import ComputeWider
 from trtconv.passes.time_first import PutTimeFirst
 from trtconv.passes.ungroup_deconv import UngroupDeconv
@@ -57,6 +60,10 @@ PASSES: tuple[Pass, ...] = (
     ComparePositions(),
     CompressBySize(),
     PoolByTaps(),
+    ScatterByPosition(),
+    FourierByMatrix(),
+    UnfoldColumns(),
+    UnpoolByScatter(),
     WriteDefaults(),
     TakeMagnitudesFirst(),
     OrderChannels(),

@@ -1,0 +1,243 @@
+"""Operators that TensorRT lacks, written in others: ONNX's own numbers."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from onnx import helper
+from onnx.reference import ReferenceEvaluator
+
+from support.onnx_models import wrap
+from support.session import session
+from trtconv.core.target import Target
+from trtconv.passes import PASSES, run_passes
+
+RTX, EIGHT = Target("rtx", (1, 7)), Target("tensorrt", (8, 6))
+Arrays = dict[str, NDArray[Any]]
+
+
+def model(
+    op: str,
+    feeds: Arrays,
+    opset: int,
+    *,
+    constant: Arrays | None = None,
+    outputs: int = 1,
+    shape: Any = None,
+    **attrs: Any,
+) -> onnx.ModelProto:
+    def value(name: str, array: NDArray[Any]) -> onnx.ValueInfoProto:
+        return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+
+    constant = constant or {}
+    names = sorted({*feeds, *constant})
+    dtype = next(iter(feeds.values())).dtype
+    made = [f"y{number}" for number in range(outputs)]
+    types = [dtype, np.dtype(np.int64)]
+    values = [
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(kind), shape)
+        for name, kind in zip(made, types, strict=False)
+    ]
+    graph = helper.make_graph(
+        [helper.make_node(op, names, made, **attrs)],
+        "g",
+        [value(name, array) for name, array in feeds.items()],
+        values,
+        [onnx.numpy_helper.from_array(array, name) for name, array in constant.items()],
+    )
+    proto = helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", opset)])
+    return onnx.shape_inference.infer_shapes(proto) if shape is None else proto
+
+
+def assert_same(
+    proto: onnx.ModelProto, feeds: Arrays, pass_name: str, target: Target = RTX, runtime: bool = False
+) -> None:
+    rewritten = wrap(proto)
+    done = run_passes(rewritten, PASSES, target)
+    assert pass_name in {edit.pass_name for edit in done.edits}
+    runs = [
+        session(each, sized=False).run(None, feeds) if runtime else ReferenceEvaluator(each).run(None, feeds)
+        for each in (proto, rewritten.proto)
+    ]
+    for before, after in zip(*runs, strict=True):
+        assert before.shape == after.shape
+        np.testing.assert_allclose(after, before, rtol=1e-4, atol=1e-5)
+
+
+def normal(*shape: int, dtype: Any = np.float32) -> NDArray[Any]:
+    return np.random.default_rng(0).standard_normal(shape).astype(dtype)
+
+
+@given(
+    st.sampled_from(("MaxPool", "AveragePool", "LpPool")),
+    st.lists(
+        st.tuples(st.integers(1, 3), st.integers(1, 3), st.integers(1, 2), st.integers(4, 8)), min_size=1, max_size=3
+    ),
+    st.integers(0, 1),
+    st.booleans(),
+    st.booleans(),
+)
+def test_pooling(op: str, axes: list[tuple[int, int, int, int]], pad: int, rounded: bool, counted: bool) -> None:
+    kernel, dilations, strides, sizes = (list(each) for each in zip(*axes, strict=True))
+    reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
+    assume(any(d > 1 for d in dilations) and all(r <= s for r, s in zip(reach, sizes, strict=True)))
+    pad = pad if all(k > 1 for k in kernel) else 0
+    attrs = {"kernel_shape": kernel, "dilations": dilations, "strides": strides, "pads": [pad] * 2 * len(kernel)}
+    attrs |= {"ceil_mode": int(rounded)} if op != "LpPool" else {"p": 3}
+    attrs |= {"count_include_pad": int(counted)} if op == "AveragePool" else {}
+    # A window that ends beyond the padding is counted otherwise by ONNX Runtime than by ONNX.
+    assume(not (op == "AveragePool" and counted and rounded))
+    feeds = {"a": normal(2, 2, *sizes)}
+    assert_same(model(op, feeds, 19, **attrs), feeds, "pool-by-taps", runtime=True)
+
+
+@given(st.integers(1, 3), st.integers(1, 2), st.integers(0, 1), st.integers(3, 6), st.integers(0, 1))
+def test_indices_of_the_largest(kernel: int, stride: int, pad: int, size: int, order: int) -> None:
+    pad = min(pad, kernel - 1)
+    attrs: dict[str, Any] = {"kernel_shape": [kernel] * 2, "strides": [stride] * 2, "pads": [pad] * 4}
+    feeds = {"a": np.random.default_rng(0).permutation(2 * size * size).reshape(1, 2, size, size).astype(np.float32)}
+    proto = model("MaxPool", feeds, 12, outputs=2, storage_order=order, **attrs)
+    assert_same(proto, feeds, "pool-by-taps", runtime=True)
+
+
+@given(st.integers(1, 3), st.integers(0, 2), st.booleans(), st.booleans(), st.booleans(), st.integers(1, 6))
+def test_cumulative_products(rank: int, axis: int, reverse: bool, exclusive: bool, late: bool, size: int) -> None:
+    feeds = {"a": normal(*(size, 3, 2)[:rank], dtype=np.float64), "b": np.array(axis % rank - rank, np.int64)}
+    given_ = feeds if late else {"a": feeds["a"]}
+    constant = {} if late else {"b": feeds["b"]}
+    proto = model("CumProd", given_, 26, constant=constant, reverse=int(reverse), exclusive=int(exclusive))
+    expected = feeds["a"][tuple(slice(None, None, -1 if reverse and i == axis % rank else 1) for i in range(rank))]
+    if exclusive:
+        first = np.ones_like(np.take(expected, [0], axis % rank))
+        expected = np.concatenate([first, np.delete(expected, -1, axis % rank)], axis % rank)
+    expected = np.cumprod(expected, axis % rank)
+    expected = expected[tuple(slice(None, None, -1 if reverse and i == axis % rank else 1) for i in range(rank))]
+    rewritten = wrap(proto)
+    run_passes(rewritten, PASSES, RTX)
+    assert not any(True for _ in rewritten.nodes("CumProd"))
+    np.testing.assert_allclose(ReferenceEvaluator(rewritten.proto).run(None, given_)[0], expected, rtol=1e-6)
+
+
+@given(
+    st.sampled_from(("add", "mul", "max", "min")),
+    st.sampled_from((np.float32, np.int32)),
+    st.integers(0, 2),
+    st.booleans(),
+)
+def test_scatters_of_elements(reduction: str, dtype: Any, axis: int, negative: bool) -> None:
+    random = np.random.default_rng(0)
+    shape = (3, 2, 4)
+    indices = random.integers(-shape[axis] if negative else 0, shape[axis], (2, 2, 3))
+    feeds = {"a": random.integers(-5, 5, shape).astype(dtype), "b": indices}
+    feeds["c"] = random.integers(-5, 5, indices.shape).astype(dtype)
+    assert_same(model("ScatterElements", feeds, 18, axis=axis, reduction=reduction), feeds, "scatter-by-position")
+
+
+@pytest.mark.parametrize(("reduction", "depth"), list(itertools.product(("add", "mul", "max", "min"), (1, 2, 3))))
+def test_scatters_of_slices(reduction: str, depth: int) -> None:
+    random = np.random.default_rng(0)
+    shape = (2, 3, 2)
+    indices = np.stack([random.integers(-size, size, (2, 4)) for size in shape[:depth]], -1)
+    feeds = {"a": normal(*shape), "b": indices, "c": random.standard_normal((2, 4, *shape[depth:])).astype(np.float32)}
+    assert_same(model("ScatterND", feeds, 18, reduction=reduction), feeds, "scatter-by-position")
+
+
+@given(st.integers(2, 9), st.integers(1, 2), st.integers(0, 12), st.booleans(), st.booleans(), st.integers(1, 2))
+def test_fourier_transforms(size: int, parts: int, length: int, inverse: bool, onesided: bool, axis: int) -> None:
+    assume(not (onesided and (inverse or parts == 2)))
+    shape = [2, 3, 3, parts]
+    shape[axis] = size
+    feeds = {"a": normal(*shape)}
+    constant = {"b": np.array(length, np.int64)} if length else {}
+    proto = model(
+        "DFT", feeds, 19, constant=constant, axis=axis, inverse=int(inverse), onesided=int(onesided), shape=[None] * 4
+    )
+    assert_same(proto, feeds, "fourier-by-matrix")
+
+
+@pytest.mark.parametrize("window", [True, False])
+@pytest.mark.parametrize("onesided", [0, 1])
+def test_short_fourier_transforms(window: bool, onesided: int) -> None:
+    feeds: Arrays = {"a": normal(2, 20, 1)}
+    constant: Arrays = {"b": np.array(3, np.int64), "d": np.array(8, np.int64)}
+    constant |= {"c": np.abs(normal(8))} if window else {"c": np.ones(8, np.float32)}
+    proto = model("STFT", feeds, 17, constant=constant, onesided=onesided, shape=[None] * 4)
+    assert_same(proto, feeds, "fourier-by-matrix", target=EIGHT)
+
+
+@given(st.integers(1, 3), st.integers(1, 2), st.integers(1, 2), st.integers(0, 1), st.integers(5, 7))
+def test_columns_are_put_together(block: int, stride: int, dilation: int, pad: int, size: int) -> None:
+    count = (size + 2 * pad - (block - 1) * dilation - 1) // stride + 1
+    feeds = {"a": normal(2, 3 * block * block, count * count)}
+    constant = {"b": np.array([size, size]), "c": np.array([block, block])}
+    attrs = {"strides": [stride] * 2, "dilations": [dilation] * 2, "pads": [pad] * 4}
+    assert_same(model("Col2Im", feeds, 18, constant=constant, **attrs), feeds, "unfold-columns", runtime=True)
+
+
+@pytest.mark.parametrize("asked", [None, [1, 2, 4, 4], [1, 2, 5, 6]])
+def test_unpooling(asked: list[int] | None) -> None:
+    feeds = {"a": normal(1, 2, 2, 2), "b": np.array([[[[0, 3], [9, 15]], [[16, 22], [24, 30]]]], np.int64)}
+    constant = {} if asked is None else {"c": np.array(asked, np.int64)}
+    proto = model("MaxUnpool", feeds, 11, constant=constant, kernel_shape=[2, 2], strides=[2, 2], shape=[None] * 4)
+    rewritten = wrap(proto)
+    assert "unpool-by-scatter" in {edit.pass_name for edit in run_passes(rewritten, PASSES, RTX).edits}
+    (got,) = ReferenceEvaluator(rewritten.proto).run(None, feeds)
+    expected = np.zeros((1, 2, 4, 4), np.float32)
+    np.put(expected, feeds["b"], feeds["a"])
+    whole = np.zeros(asked or (1, 2, 4, 4), np.float32)
+    whole[:, :, :4, :4] = expected
+    np.testing.assert_array_equal(got, whole)
+
+
+@given(st.lists(st.integers(-5, 4), min_size=1, max_size=4), st.integers(-2, 1), st.booleans())
+def test_one_hot(indices: list[int], axis: int, late: bool) -> None:
+    feeds: Arrays = {"c": np.array([2.0, 5.0], np.float32), "a": np.array(indices, np.int64)}
+    depth = {"b": np.array(5, np.int64)}
+    shape = [len(indices), len(indices)]
+    shape[axis] = 5
+    proto = model(
+        "OneHot", {**feeds, **(depth if late else {})}, 13, constant={} if late else depth, axis=axis, shape=shape
+    )
+    given_ = {**feeds, **(depth if late else {})}
+    assert_same(proto, given_, "compare-positions", target=EIGHT)
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=6), st.booleans(), st.booleans())
+def test_compress(chosen: list[bool], late: bool, whole: bool) -> None:
+    assume(any(chosen))
+    feeds: Arrays = {"a": normal(len(chosen), 2)}
+    if whole:
+        feeds = {"a": normal(1, len(chosen))}
+    condition = {"b": np.array(chosen)}
+    attrs = {} if whole else {"axis": 0}
+    shape = [sum(chosen)] if whole else [sum(chosen), 2]
+    given_ = {**feeds, **(condition if late else {})}
+    proto = model("Compress", given_, 11, constant={} if late else condition, shape=shape, **attrs)
+    assert_same(proto, given_, "compress-by-size")
+
+
+def test_hardmax_on_8_6() -> None:
+    feeds = {"a": normal(2, 3, 4)}
+    assert_same(model("Hardmax", feeds, 13, axis=1), feeds, "compare-positions", target=EIGHT)
+
+
+@given(st.sampled_from((np.uint8, np.int8)), st.booleans(), st.booleans())
+def test_quantisers_whose_scales_come_at_run_time(dtype: Any, along: bool, back: bool) -> None:
+    random = np.random.default_rng(0)
+    scales = np.array([0.1, 0.2, 0.5], np.float32) if along else np.array(0.1, np.float32)
+    points = np.full(scales.shape, 7, dtype)
+    limits = np.iinfo(dtype)
+    values = random.integers(limits.min, limits.max, (2, 3, 4)).astype(dtype)
+    feeds: Arrays = {"a": values if back else normal(2, 3, 4) * 20, "b": scales, "c": points}
+    op = "DequantizeLinear" if back else "QuantizeLinear"
+    proto = model(op, feeds, 13, axis=1, shape=[2, 3, 4])
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(np.float32 if back else dtype))
+    proto.graph.output[0].type.tensor_type.elem_type = kind
+    assert_same(proto, feeds, "quantize-in-arithmetic", runtime=True)

@@ -1,0 +1,95 @@
+"""Writes scatters that reduce, by comparing positions."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from trtconv.core.target import Target
+from trtconv.graph.scope import Scope
+from trtconv.passes.spelling.base import Spelling
+from trtconv.passes.spelling.writer import Unwritable, Writer
+
+_MOST = 2**24
+"""Pairs of an update and an element, at most."""
+_REDUCTIONS = {
+    "add": ("ReduceSum", "Add", 0.0),
+    "mul": ("ReduceProd", "Mul", 1.0),
+    "max": ("ReduceMax", "Max", -np.inf),
+    "min": ("ReduceMin", "Min", np.inf),
+}
+"""Reductions to the operator over all updates of an element, that with the element, and what changes nothing."""
+
+
+class ScatterByPosition(Spelling):
+    """Writes ScatterND and ScatterElements with a reduction as a reduction over the updates that hit each element.
+
+    Before:
+        <ir_version: 8, opset_import: ["": 18]>
+        g (float[3] x, int64[2,1] i, float[2] u) => (float[3] y) { y = ScatterND <reduction = "add"> (x, i, u) }
+    After:
+        <ir_version: 8, opset_import: ["": 18]>
+        g (float[3] x, int64[2,1] i, float[2] u) => (float[3] y)
+        <int64[1,3] at = {0, 1, 2}, float zero = {0}, int64[2] column = {2, 1}, int64[1] first = {0}>
+        {
+          h = Equal (i, at)  c = Reshape (u, column)  w = Where (h, c, zero)
+          s = ReduceSum <keepdims = 0> (w, first)  y = Add (x, s)
+        }
+    """
+
+    name = "scatter-by-position"
+    ops = frozenset({"ScatterElements", "ScatterND"})
+
+    def lacks(self, scope: Scope, index: int, target: Target) -> bool:
+        return any(each.name == "reduction" and each.s != b"none" for each in scope.columns.attributes[index])
+
+    def write(self, writer: Writer, target: Target) -> str | None:
+        if writer.opset < 13:
+            raise Unwritable(f"opset {writer.opset} has no reductions over axes as inputs")
+        over, onto, neutral = _REDUCTIONS[writer.attrs["reduction"]]
+        dtype = writer.dtype(writer.input(0))
+        if dtype.kind in "iu" and not math.isfinite(neutral):
+            limits = np.iinfo(dtype)
+            neutral = limits.min if neutral < 0 else limits.max
+        rows, updates, columns, inner = (_nd if writer.node.op_type == "ScatterND" else _elements)(writer)
+        count = math.prod(updates)
+        if count * columns * inner > _MOST:
+            raise Unwritable(f"it compares {count} updates with {columns * inner} elements")
+        places = np.arange(columns, dtype=np.int64)
+        hit = writer("Equal", writer.reshape(rows, [count, 1, 1]), places.reshape(1, columns, 1))
+        given = writer.reshape(writer.input(2), [count, 1, inner])
+        chosen = writer("Where", hit, given, np.array(neutral, dtype))
+        sums = writer.reduce(over, chosen, [0], keep=False)
+        whole = writer.reshape(sums, list(writer.sizes(writer.input(0))))
+        writer(onto, writer.input(0), whole, to=writer.output())
+        return None
+
+
+def _nd(writer: Writer) -> tuple[str, tuple[int, ...], int, int]:
+    """Returns where each slice of updates goes, how many there are, in how many places, and elements of a slice."""
+    shape, indices = writer.sizes(writer.input(0)), writer.sizes(writer.input(1))
+    depth = indices[-1]
+    steps = np.array([math.prod(shape[axis + 1 : depth]) for axis in range(depth)], np.int64)
+    where = _not_negative(writer, writer.input(1), np.array(shape[:depth], np.int64))
+    rows = writer.reduce("ReduceSum", writer("Mul", where, steps), [len(indices) - 1], keep=False)
+    return rows, indices[:-1], math.prod(shape[:depth]), math.prod(shape[depth:])
+
+
+def _elements(writer: Writer) -> tuple[str, tuple[int, ...], int, int]:
+    """Returns the same of single elements."""
+    shape, indices = writer.sizes(writer.input(0)), writer.sizes(writer.input(1))
+    axis = writer.attrs.get("axis", 0) % len(shape)
+    steps = [math.prod(shape[each + 1 :]) for each in range(len(shape))]
+    where = _not_negative(writer, writer.input(1), np.array(shape[axis], np.int64))
+    others = np.zeros(indices, np.int64)
+    for each, places in enumerate(np.indices(indices)):
+        others += 0 if each == axis else places * steps[each]
+    rows = writer("Add", writer("Mul", where, np.array(steps[axis], np.int64)), others)
+    return rows, indices, math.prod(shape), 1
+
+
+def _not_negative(writer: Writer, name: str, sizes: np.ndarray) -> str:
+    """Returns positions that count from the beginning."""
+    where = writer.cast(name, np.int64)
+    return writer("Where", writer("Less", where, np.array(0, np.int64)), writer("Add", where, sizes), where)
