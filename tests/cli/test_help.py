@@ -16,14 +16,16 @@ HEAVY = ("onnx", "torch", "tensorrt", "tensorrt_rtx", "numpy", "onnxruntime", "p
 
 FLAGS = {
     "build": "-o --output --dim --input --profile --minShapes --optShapes --maxShapes --value --split --round --target "
-    "--precision --prove --report --format --no-rewrite --requantize --fail-on --force --config --jobs -q --quiet "
+    "--precision --prove --prove-time --report --format --no-rewrite --requantize --fail-on --force --config --jobs -q "
+    "--quiet "
     "-v --verbose --workspace --optimization-level --timing-cache --version-compatible --hardware-compatibility "
     "--strip-weights "
     "--max-aux-streams --refittable --weight-streaming --sparsity --tf32 --profiling-verbosity --compute-capability "
     "--cast-io --node-precision --tune --data --preprocess --error-budget --tolerance --page --sign --on --keys "
     "--insecure --store --then --budget --follow-links",
     "check": "--dim --input --profile --minShapes --optShapes --maxShapes --value --target --no-rewrite --requantize "
-    "--prove --format --fail-on --select --ignore --thorough --gpu-memory --config --jobs -q --quiet -v --verbose "
+    "--prove --prove-time --format --fail-on --select --ignore --thorough --gpu-memory --config --jobs -q --quiet "
+    "-v --verbose "
     "--budget --follow-links",
     "export": "-o --output --input --dynamic --dim --static --arg --weights --output-name --exporter --no-proof "
     "--no-check --trust --build --target --format --fail-on -q --quiet",

@@ -158,10 +158,15 @@ def shapes_at(model: OnnxModel, profile: ShapeProfile, pick: str) -> Mapping[str
         profile: Sizes of its inputs.
         pick: "min", "opt" or "max".
     """
+    return shapes_with(model, {name: getattr(bounds, pick) for name, bounds in profile.inputs.items()})
+
+
+def shapes_with(model: OnnxModel, inputs: Mapping[str, Sequence[int]]) -> Mapping[str, tuple[int | None, ...]]:
+    """Returns the shapes of all tensors of the main graph where inputs have the given shapes."""
     proto = _widened(model.skeleton())
     for value in proto.graph.input:
-        if value.name in profile.inputs:
-            sizes = getattr(profile.inputs[value.name], pick)
+        if value.name in inputs:
+            sizes = inputs[value.name]
             value.CopyFrom(helper.make_tensor_value_info(value.name, value.type.tensor_type.elem_type, sizes))
     # What the file says of them holds for all sizes, if it is right.
     del proto.graph.value_info[:]

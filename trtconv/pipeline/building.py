@@ -181,7 +181,9 @@ class _Work:
         report = _with_findings(report, prepared.origin.place(faults, model))
         if network is None or self._fails(report):
             return report, None
-        with NetworkProof(network, prepared.subject, report.profiles, self.request.prove) as proof:
+        with NetworkProof(
+            network, prepared.subject, report.profiles, self.request.prove, self.request.prove_time
+        ) as proof:
             blob, verdicts = self._build(model, network, prepared, report.plan)
             report = _with_findings(report, verdicts)
             if blob is None:
@@ -189,8 +191,8 @@ class _Work:
             proven, differences = proof.finish(self.clock)
         differing = prepared.origin.place(differences, prepared.subject.rewritten)
         report = dataclasses.replace(_with_findings(report, differing), proof=proven)
-        # What differs is not written.
-        if differences:
+        # What differs is not written, nor what is not shown where it must be.
+        if any(each.severity is Severity.ERROR for each in differing):
             return report, None
         io = (*network.inputs, *network.outputs)
         return dataclasses.replace(report, engine=file_identity(self.request.engine_path, blob.data), io=io), blob

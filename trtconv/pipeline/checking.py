@@ -103,7 +103,7 @@ def _try_out(
     network, told = parse_model(subject.parsed, engine, clock)
     if network is None:
         return told, verdict(not any(finding.code == codes.PARSER_REFUSED.code for finding in told)), None
-    with NetworkProof(network, subject, plan.profiles, request.prove) as proof:
+    with NetworkProof(network, subject, plan.profiles, request.prove, request.prove_time) as proof:
         faults = network.faults(plan) if plan.profiles else ()
         if faults:
             return (*told, *faults), verdict(True, False), None

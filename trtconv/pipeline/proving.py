@@ -5,14 +5,16 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from trtconv.core import budget, codes
 from trtconv.core.dims import ShapeProfile
 from trtconv.core.documents.rewrite import Edit
-from trtconv.core.findings import Finding, Location
+from trtconv.core.findings import Finding, Location, Severity
 from trtconv.core.frozen import frozen
+from trtconv.core.requests.common import PROOFS
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.graph.model import OnnxModel
@@ -23,6 +25,7 @@ from trtconv.runtimes.tensorrt import ParsedNetwork
 
 if TYPE_CHECKING:
     from trtconv.runtimes.proof.prove import Prover
+    from trtconv.runtimes.proof.result import ProofResult
 
 LEAST_SECONDS = 2.0
 """How long a quick proof may take, however fast the build was."""
@@ -36,6 +39,7 @@ _MOST_ELEMENTS = 1 << 22
 """Of all inputs together, at sizes that nobody asked for."""
 _FIX = "Build with the passes on (no --no-rewrite); if they were, please report this model. --prove none builds it."
 
+_FIX_OF_MISSING = "Allow more time (--prove-time), or compare the engine on a GPU: trtconv verify."
 _FIX_OF_PASSES = (
     "Please report this model; trtconv rewrite names the passes, and --no-rewrite or --skip leaves them out."
 )
@@ -58,6 +62,11 @@ class ProofSubject:
     parsed: OnnxModel
     precision: str = "as-is"
     sample: Mapping[str, Any] | None = None
+
+    @property
+    def parsed_as_is(self) -> bool:
+        """Whether the parser was given the file's own nodes."""
+        return not self.edits and self.precision == "as-is"
 
     @property
     def original(self) -> bool:
@@ -96,12 +105,19 @@ class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
         network: What TensorRT's parser made; read now, since a builder may leave it in any state.
         subject: What it should be.
         profiles: Where its sizes lie; none where they are not known.
-        level: "none", "quick" or "full".
+        level: One of `PROOFS`.
+        seconds: How long the proof may take once the build is done.
     """
 
     def __init__(
-        self, network: ParsedNetwork, subject: ProofSubject, profiles: Sequence[ShapeProfile], level: str
+        self,
+        network: ParsedNetwork,
+        subject: ProofSubject,
+        profiles: Sequence[ShapeProfile],
+        level: str,
+        seconds: float,
     ) -> None:
+        self._seconds = seconds
         self._subject = subject
         self._level = level
         self._prover: Prover | None = None
@@ -111,7 +127,8 @@ class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
             return
         from trtconv.runtimes.compare import TOLERANCES
         from trtconv.runtimes.onnxruntime import output_steps
-        from trtconv.runtimes.proof.prove import Meaning, Prover
+        from trtconv.runtimes.proof.prove import Prover
+        from trtconv.runtimes.proof.whole import Meaning
 
         model = subject.rewritten
         foreign = [spec.name for spec in model.inputs if spec.dtype == "undefined"]
@@ -127,6 +144,9 @@ class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
             megabytes=budget.allowance(model.nbytes)[1],
             inputs=model.inputs,
             steps=output_steps(model),
+            parsed=subject.parsed,
+            edited=None if subject.parsed_as_is else subject.parsed.serialize(),
+            batch=_largest_batch(profiles),
             rewritten_error=max(allowed_error(model, acted(subject.edits)), _MULTIPLIED) if subject.edits else math.inf,
         )
         sizes = list(_sizes(model, profiles, level, subject.sample or {}))
@@ -141,8 +161,8 @@ class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
         """Waits for the proof: no longer than the build took, or `LEAST_SECONDS`, unless all is asked for.
 
         Returns:
-            The proof as plain JSON values (None where nothing was to be proven), and a TC402 where the network is not
-            what the model says.
+            The proof as plain JSON values (None where nothing was to be proven); a TC402 where the network is not what
+            the model says, a TC410 where that could not be shown of all of it.
         """
         if self._level == "none":
             return None, ()
@@ -152,12 +172,17 @@ class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
         with clock.stage(Stage.PROVE):
             proof = ProofResult("network", why=self._why)
             if self._prover is not None:
-                proof = self._prover.finish(quick if self._level == "quick" else MOST_SECONDS)
+                proof = self._prover.finish(quick if self._level == "quick" else MOST_SECONDS, self._seconds)
             weights, findings = (None, ()) if self._weighing is None else self._weighing.finish()
-        if proof.divergence is not None:
-            findings = (_finding(self._subject.rewritten, proof.divergence), *findings)
         told = {**proof.to_json(), "weights": weights, "level": self._level}
-        return {**told, "agrees": False if findings else told["agrees"]}, findings
+        return {**told, "agrees": False if findings else told["agrees"]}, (*self._findings(proof), *findings)
+
+    def _findings(self, proof: ProofResult) -> Iterator[Finding]:
+        if proof.divergence is not None:
+            yield _finding(self._subject.rewritten, proof.divergence)
+        elif proof.missing:
+            severity = Severity.ERROR if self._level == PROOFS[-1] else Severity.INFO
+            yield codes.PROOF_INCOMPLETE.finding(_not_shown(proof), severity, fix=_FIX_OF_MISSING)
 
 
 def precision_of(model: OnnxModel, precision: str) -> str:
@@ -179,14 +204,14 @@ def precision_of(model: OnnxModel, precision: str) -> str:
 
 def _sizes(model: OnnxModel, profiles: Sequence[ShapeProfile], level: str, sample: Mapping[str, Any]) -> Iterator[Any]:
     from trtconv.runtimes.inputs import resized
-    from trtconv.runtimes.proof.prove import Size
+    from trtconv.runtimes.proof.whole import Size
 
     if not profiles:
         yield from _guessed(model)
         return
     told: list[tuple[dict[str, Any], dict[str, Any]]] = []
-    for number, profile in enumerate(profiles if level == "full" else profiles[:1]):
-        for pick in ("min", "opt", "max") if level == "full" else ("min",):
+    for number, profile in enumerate(profiles[:1] if level == "quick" else profiles):
+        for pick in ("min",) if level == "quick" else ("min", "opt", "max"):
             name = pick if len(profiles) == 1 else f"{pick} of profile {number}"
             shapes = {key: getattr(each, pick) for key, each in profile.inputs.items()}
             values = {key: getattr(each, pick) for key, each in profile.values.items()}
@@ -198,11 +223,29 @@ def _sizes(model: OnnxModel, profiles: Sequence[ShapeProfile], level: str, sampl
 def _guessed(model: OnnxModel) -> Iterator[Any]:
     """Yields sizes that a model without bounds may take."""
     from trtconv.runtimes.assumed import assumed_shapes
-    from trtconv.runtimes.proof.prove import Size
+    from trtconv.runtimes.proof.whole import Size
 
     for shapes in itertools.islice(assumed_shapes(model, batches=(1,)), _MOST_SIZES):
         if sum(map(math.prod, shapes.values())) <= _MOST_ELEMENTS:
             yield Size("x".join(map(str, next(iter(shapes.values()), ()))), shapes)
+
+
+def _largest_batch(profiles: Sequence[ShapeProfile]) -> int:
+    """Returns the largest first axis that all inputs of a profile may have together; any where nothing bounds it."""
+    firsts = [[bounds.max[0] for bounds in each.inputs.values() if bounds.max] for each in profiles]
+    return max((min(found, default=1) for found in firsts), default=_ANY_BATCH)
+
+
+_ANY_BATCH = 8
+
+
+def _not_shown(proof: ProofResult) -> str:
+    """Says what was not shown: how many of each kind, and the first of them."""
+    counts = Counter(each.what.value for each in proof.missing)
+    first = proof.missing[0]
+    said = ", ".join(f"{number} by {what}" for what, number in counts.items())
+    proven, of = proof.pieces
+    return f"{proven} of {of} pieces are proven; not shown ({said}), first {first.where!r}: {first.reason}"
 
 
 def _makers(model: OnnxModel) -> Mapping[str, str]:

@@ -63,6 +63,7 @@ from trtconv.rules.verdicts import (
     OverBudget,
     ParserRefused,
     ProfileInconsistent,
+    ProofIncomplete,
     ShapeTensorInput,
     TimingCacheUnused,
 )
@@ -136,6 +137,7 @@ _VERDICTS = (
     TimingCacheUnused(),
     OverBudget(),
     OutputMisdeclared(),
+    ProofIncomplete(),
     CastNotVerified(),
     CastNotFinite(),
     CastInaccurate(),

@@ -217,6 +217,26 @@ class OutputMisdeclared(Page):
     code, name = codes.OUTPUT_MISDECLARED
 
 
+class ProofIncomplete(Page):
+    """Not all of the parsed network was shown to compute what the model means.
+
+    What it checks:
+        What the proof could not run or compare, and why: a kind of layer that it does not know, a piece that runs on
+        no inputs, sizes, time, a reference that fails. Nothing speaks against the network there; nothing for it either.
+    Why TensorRT cares:
+        It does not: a network that was misread builds and runs without a message.
+    Versions:
+        All.
+    Fix:
+        Allow more time with --prove-time, give bounds for dynamic dimensions, or run the engine on a GPU with trtconv
+        verify. With --prove required this is an error.
+    Source:
+        docs/proof.md.
+    """
+
+    code, name = codes.PROOF_INCOMPLETE
+
+
 class CastNotVerified(Page):
     """A cast to float16 or bfloat16 was not compared with the model, or there was nothing to cast.
 

@@ -153,6 +153,10 @@ def _parser_line(parser: ParserVerdict) -> str:
     return f"parser: {name} {'accepts' if parser.accepted else 'refuses'} the model{built}"
 
 
+_MOST_LACKING = 8
+"""Reasons for which something was not shown, of each of which one line tells."""
+
+
 def _proof_lines(proof: dict[str, Any] | None) -> list[str]:
     """Says what was proven of the parsed network, and which layers were not."""
     if proof is None:
@@ -162,11 +166,17 @@ def _proof_lines(proof: dict[str, Any] | None) -> list[str]:
     verdict = "computes what the model means" if proof["agrees"] else "does not compute what the model means"
     error = proof["max_relative_error"]
     far = "" if error is None else f", largest relative error {error:.1e}"
+    pieces = proof.get("pieces") or {"proven": 0, "of": 0}
     run = f"{count(proof['layers'], 'layer')} run at {count(proof['sizes'], 'size')}"
-    lines = [f"proof: what TensorRT parsed {verdict} ({run}{far})", *_weights_line(proof.get("weights"))]
+    run = f"{pieces['proven']} of {count(pieces['of'], 'piece')}, {run}" if pieces["of"] else run
+    partly = "in part: " if proof["agrees"] and proof.get("missing") else ""
+    lines = [f"proof: {partly}what TensorRT parsed {verdict} ({run}{far})", *_weights_line(proof.get("weights"))]
     kinds = Counter((each["kind"], each["reason"]) for each in proof["unproven"])
     lines += [f"  not proven: {count(number, 'layer')} {kind}: {why}" for (kind, why), number in kinds.items()]
-    if proof["why"]:
+    lacking = Counter((each["what"], each["reason"]) for each in proof.get("missing") or ())
+    first = list(lacking.items())[:_MOST_LACKING]
+    lines += [f"  not shown: {number} by {what}: {why}" for (what, why), number in first]
+    if proof["why"] and (lacking or not proof["agrees"]):
         lines.append(f"  {proof['why']}")
     return [clean(line) for line in lines]
 

@@ -24,6 +24,7 @@ from trtconv.core.requests.common import (
     PREPROCESS,
     PROFILES,
     PROVE,
+    PROVE_TIME,
     REQUANTIZE,
     REWRITE,
     REWRITTEN,
@@ -195,6 +196,7 @@ class BuildRequest(BuildSettings, Paths):
         default=None,
     )
     prove: str = PROVE
+    prove_time: float = PROVE_TIME
     error_budget: float | None = error_budget("--error-budget", QUANTIZED)
     force: bool = option("--force", "Build even where model, plan and runtime have not changed.", default=False)
     timing_cache: Path | None = option(

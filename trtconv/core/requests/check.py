@@ -15,6 +15,7 @@ from trtconv.core.requests.common import (
     FAIL_ON,
     PROFILES,
     PROVE,
+    PROVE_TIME,
     REQUANTIZE,
     REWRITE,
     SELECTION,
@@ -41,6 +42,7 @@ class CheckRequest(Paths):
     fail_on: Severity | None = FAIL_ON
     selection: Selection = SELECTION
     prove: str = PROVE
+    prove_time: float = PROVE_TIME
     gpu_memory: int | None = option(
         "--gpu-memory",
         "Memory of the GPU, such as 24G: at the max of every profile the model and its activations must fit (TC208).",

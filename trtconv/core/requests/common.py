@@ -24,8 +24,9 @@ from trtconv.core.target import Target
 PRECISIONS = ("as-is", "fp16", "bf16", "int8", "auto")
 NODE_PRECISIONS = ("fp32", "fp16", "bf16")
 """What single nodes can be computed in."""
-PROOFS = ("none", "quick", "full")
-"""How much is proven: nothing; one size of each kind, as long as it is cheap; min, opt and max of every profile."""
+PROOFS = ("none", "quick", "full", "required")
+"""How much is proven: nothing; every piece, and the whole at one size; the whole at min, opt and max of every profile;
+the same, and what is not shown is an error."""
 
 
 Bounds = Mapping[str, Range]
@@ -172,14 +173,29 @@ PRECISION: Any = option(
 
 PROVE: Any = option(
     "--prove",
-    "Run what TensorRT parsed, without a GPU, and compare it with the model: not at all; at the smallest sizes, in no "
-    "more time than the build takes, or 2 s; at min, opt and max of every profile.",
+    "Run what TensorRT parsed, without a GPU, and compare it with the model: not at all; piece by piece and as a whole "
+    "at the smallest sizes; as a whole at min, opt and max of every profile; the same, and whatever is not shown is an "
+    "error.",
     takes=PROOFS,
     default="quick",
     key="prove",
-    about="How much of the parsed network is proven: none, quick (the default) or full.",
+    about="How much of the parsed network is proven: none, quick (the default), full or required.",
 )
 """How much of the parsed network is proven."""
+
+PROVE_TIME: Any = option(
+    "--prove-time",
+    "How many seconds the proof may take beyond the build; what it has not shown by then is told.",
+    metavar="S",
+    takes=float,
+    least=0,
+    default=60,
+    key="prove-time",
+    about="How many seconds the proof may take beyond the build; default: 60.",
+    schema={"type": "number", "minimum": 0},
+    load=float,
+)
+"""How long the proof may take."""
 
 REWRITE: Any = option(
     "--no-rewrite",

@@ -1,9 +1,4 @@
-"""Runs a network that was read back beside its model, and finds the first tensor at which they part.
-
-Outputs are compared first. Where they differ, or where a layer cannot be run, every tensor that has a name in the
-model is compared with what the model has there, and goes on as that: each node is then proven by itself, an error is
-found where it is made, and rounding that falls to the other side of a step is none.
-"""
+"""Proves that a network which was read back computes what its model means: piece by piece, and as a whole."""
 
 from __future__ import annotations
 
@@ -11,73 +6,21 @@ import dataclasses
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
-from trtconv.core.dims import InputSpec
-from trtconv.core.frozen import frozen
 from trtconv.core.process import Process
 from trtconv.core.scratch import Scratch
-from trtconv.runtimes.compare import Difference, Tolerance, compare, relative_error
-from trtconv.runtimes.proof.ahead import Ahead, NetworkRun
+from trtconv.runtimes.proof.ahead import Ahead
+from trtconv.runtimes.proof.pieces import Pieces, PiecesResult
 from trtconv.runtimes.proof.reference import SERVE, Expected, Wanted, expect
-from trtconv.runtimes.proof.result import Divergence, ProofResult
-from trtconv.runtimes.proof.watch import Watch
-from trtconv.runtimes.tensorrt.readback.execute import Run
-from trtconv.runtimes.tensorrt.readback.records import NotProven, ReadNetwork, ReadTensor
-
-Array = NDArray[Any]
-
-
-@frozen
-class Meaning:
-    """What a network should compute.
-
-    Args:
-        path: Where the model lies.
-        original: The model that counts, serialized; None: the file itself.
-        given: Returns the model as the parser was given it, serialized: its inner tensors have the names that the
-            network's have. Asked only where something is to be looked for.
-        makers: Returns for each tensor of that model the name of the node that makes it.
-        tolerance: How far outputs may be off.
-        megabytes: How much memory the model may take.
-        inputs: The model's inputs.
-        steps: Steps of the quantisers that make outputs.
-        rewritten_error: How far, relatively, the given model may be from the one that counts.
-    """
-
-    path: str
-    original: bytes | None
-    given: Callable[[], bytes]
-    makers: Callable[[], Mapping[str, str]]
-    tolerance: Tolerance
-    megabytes: float
-    inputs: Sequence[InputSpec] = ()
-    steps: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    rewritten_error: float = math.inf
-
-
-@frozen
-class Size:
-    """One size to compare at.
-
-    Args:
-        name: "min", "opt", "max", "random 1".
-        shapes: Input name to its shape.
-        values: Inputs whose elements are given, such as those that hold shapes.
-    """
-
-    name: str
-    shapes: Mapping[str, tuple[int, ...]]
-    values: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+from trtconv.runtimes.proof.result import Lack, ProofResult, Unshown
+from trtconv.runtimes.proof.whole import Meaning, Size, all_sizes, only
+from trtconv.runtimes.tensorrt.readback.records import ReadNetwork
 
 
 class Prover:
-    """Compares a network with its model; from now on the model is run in a process of its own, and the network at the
-    first size beside it.
+    """Proves a network while others are at work: the model is run in a process of its own, piece by piece in another,
+    and the network beside both.
 
     Args:
         read: Returns what TensorRT's parser made of the model; called at once, when that process has been started.
@@ -114,6 +57,30 @@ class Prover:
         self.network = read()
         """The network, as it was read."""
         self._ahead = Ahead(self.network, meaning.inputs, self._wanted, time.monotonic() + limit, meaning.megabytes)
+        self._pieces: Pieces | None = None
+        self._shown: PiecesResult | None = None
+        self._beside = threading.Thread(target=self._prove_pieces, args=(time.monotonic() + limit,), daemon=True)
+        self._beside.start()
+
+    def _prove_pieces(self, deadline: float) -> None:
+        if self._one_is_enough and len(self._sizes) > 1:
+            # Which of the guessed sizes the model takes is known once it has run.
+            self._thread.join()
+        meaning = self._meaning
+        number = next((i for i, each in enumerate(self._found) if not each.why), 0)
+        try:
+            self._pieces = Pieces(
+                self.network,
+                meaning.parsed,
+                meaning.edited,
+                self._sizes[number].shapes,
+                meaning.batch,
+                deadline,
+                meaning.megabytes,
+            )
+            self._shown = self._pieces.run()
+        except Exception as error:  # Nobody hears a thread: `finish` tells.
+            self._bug = error
 
     def _expect(self, limit: float) -> None:
         try:
@@ -125,16 +92,35 @@ class Prover:
         """Ends the process, and removes what it wrote."""
         self._runner.close()
         self._ahead.stop()
+        if self._pieces is not None:
+            self._pieces.deadline = -math.inf
         self._thread.join()
+        self._beside.join()
         self._folder.remove()
 
-    def finish(self, seconds: float) -> ProofResult:
+    def finish(self, seconds: float, limit: float) -> ProofResult:
         """Returns what was proven.
 
         Args:
-            seconds: How long the model may take from now, and how long the network may; what is not compared by then
-                is told as not proven.
+            seconds: How long the whole model may take from now, and how long the whole network may.
+            limit: How long the pieces may take from now.
         """
+        until = time.monotonic() + limit
+        return _together(self._whole(seconds), self._piecewise(until))
+
+    def _piecewise(self, until: float) -> PiecesResult:
+        while self._beside.is_alive() and time.monotonic() < until:
+            # In short waits, so that Ctrl-C is heard.
+            self._beside.join(_POLL_SECONDS)
+        if self._pieces is not None:
+            self._pieces.deadline = -math.inf
+        self._beside.join(_GRACE_SECONDS)
+        if self._bug is not None:
+            raise self._bug
+        late = Unshown(Lack.TIME, "all pieces", "there was no time left for them")
+        return self._shown or PiecesResult(missing=(late,))
+
+    def _whole(self, seconds: float) -> ProofResult:
         asked = time.monotonic()
         while self._thread.is_alive() and time.monotonic() < self._until(asked, seconds):
             # In short waits, so that Ctrl-C is heard.
@@ -147,8 +133,8 @@ class Prover:
             return ProofResult("network", why=f"the model itself took longer than {time.monotonic() - asked:.0f} s")
         if self._one_is_enough:
             number = next((i for i, each in enumerate(found) if not each.why), 0)
-            sizes, found, wanted = sizes[number : number + 1], found[number : number + 1], _only(wanted, number)
-        return _all_sizes(self.network, self._meaning, sizes, found, wanted, deadline, self._ahead)
+            sizes, found, wanted = sizes[number : number + 1], found[number : number + 1], only(wanted, number)
+        return all_sizes(self.network, self._meaning, sizes, found, wanted, deadline, self._ahead)
 
     def _until(self, asked: float, seconds: float) -> float:
         """Returns when to stop waiting: the time counts from when the model is loaded, which takes as long as it does
@@ -156,204 +142,23 @@ class Prover:
         return max([asked, *self._loaded]) + seconds if self._loaded else asked + seconds + _START_SECONDS
 
 
+def _together(whole: ProofResult, pieces: PiecesResult) -> ProofResult:
+    """Returns what the whole and the pieces show together.
+
+    Where every piece is proven, what the whole could not show is shown: that it could not is of no interest.
+    """
+    proof = dataclasses.replace(whole, pieces=(pieces.proven, pieces.of))
+    if proof.agrees is False:
+        return dataclasses.replace(proof, missing=pieces.missing)
+    if pieces.divergence is not None:
+        return dataclasses.replace(proof, agrees=False, divergence=pieces.divergence, missing=pieces.missing)
+    complete = bool(pieces.of) and not pieces.missing
+    if complete:
+        return dataclasses.replace(proof, agrees=True)
+    unshown = () if whole.agrees else (Unshown(Lack.SIZE, "the whole network", whole.why),)
+    return dataclasses.replace(proof, missing=(*pieces.missing, *unshown))
+
+
 _POLL_SECONDS = 0.1
+_GRACE_SECONDS = 5.0
 _START_SECONDS = 30.0
-
-
-def _all_sizes(
-    network: ReadNetwork,
-    meaning: Meaning,
-    sizes: Sequence[Size],
-    found: Sequence[Expected],
-    wanted: Wanted,
-    deadline: float,
-    ahead: Ahead,
-) -> ProofResult:
-    proof = ProofResult("network")
-    for number, (size, expected) in enumerate(zip(sizes, found, strict=False)):
-        if number and time.monotonic() > deadline:
-            break
-        if expected.why:
-            proof = dataclasses.replace(proof, why=proof.why or expected.why)
-            continue
-        try:
-            run = Run(network, expected.feeds, deadline=deadline, megabytes=meaning.megabytes)
-            ran = ahead.ran(expected.feeds, deadline) or NetworkRun.of(run)
-        except NotProven as error:
-            one = ProofResult("network", why=error.reason)
-        else:
-            one = _one_size(network, meaning, size, expected, _only(wanted, number), deadline, ran)
-        proof = _joined(proof, one)
-        if proof.agrees is False:
-            break
-    left = len(sizes) - proof.sizes
-    if proof.agrees is not False and left and not proof.why:
-        proof = dataclasses.replace(proof, why=f"{left} of {len(sizes)} sizes were left out for lack of time")
-    return proof
-
-
-def _only(wanted: Wanted, number: int) -> Wanted:
-    """Returns what makes the run of that number again, with the same inputs."""
-    return dataclasses.replace(
-        wanted,
-        shapes=(wanted.shapes[number],),
-        values=(wanted.values[number],),
-        seed=wanted.seed + number,
-    )
-
-
-def _joined(proof: ProofResult, one: ProofResult) -> ProofResult:
-    """Returns what two proofs say together."""
-    worse = one.error is not None and (proof.error is None or one.error > proof.error)
-    told = {tuple(each.items()): each for each in (*proof.unproven, *one.unproven)}
-    verdicts = {proof.agrees, one.agrees}
-    return dataclasses.replace(
-        proof,
-        sizes=proof.sizes + one.sizes,
-        layers=max(proof.layers, one.layers),
-        unproven=tuple(told.values()),
-        error=one.error if worse else proof.error,
-        worst=one.worst if worse else proof.worst,
-        agrees=False if False in verdicts else True if True in verdicts else None,
-        why=proof.why or one.why,
-        divergence=proof.divergence or one.divergence,
-    )
-
-
-def _one_size(
-    network: ReadNetwork,
-    meaning: Meaning,
-    size: Size,
-    expected: Expected,
-    wanted: Wanted,
-    deadline: float,
-    ran: NetworkRun,
-) -> ProofResult:
-    run, got = ran.run, ran.outputs
-    differences = [
-        compare(name, values, got[name], meaning.tolerance) for name, values in expected.tensors.items() if name in got
-    ]
-    lacking = [name for name in expected.tensors if name not in got]
-    if not lacking and not any(each.verdict.refutes for each in differences):
-        return dataclasses.replace(_told(network, run, differences, size), agrees=True if differences else None)
-    return _tensor_by_tensor(network, meaning, size, wanted, (run, differences, expected), deadline)
-
-
-def _told(network: ReadNetwork, run: Run, differences: Sequence[Difference], size: Size) -> ProofResult:
-    """Returns what is told of a run, without a verdict."""
-    worst = max((each for each in differences if not math.isnan(each.max_rel)), key=lambda d: d.max_rel, default=None)
-    unproven = tuple(
-        {"layer": network.layers[index].name, "kind": network.layers[index].kind, "reason": reason}
-        for index, reason in sorted(run.unproven.items())
-        if index >= 0
-    )
-    return ProofResult(
-        "network",
-        sizes=1,
-        layers=len(run.ran),
-        unproven=unproven,
-        error=None if worst is None else worst.max_rel,
-        worst=None if worst is None else {"output": worst.name, "size": size.name},
-    )
-
-
-def _tensor_by_tensor(
-    network: ReadNetwork,
-    meaning: Meaning,
-    size: Size,
-    wanted: Wanted,
-    first: tuple[Run, Sequence[Difference], Expected],
-    deadline: float,
-) -> ProofResult:
-    """Compares every tensor that the model has too, each computed from what the model has before it."""
-    run, differences, expected = first
-    proof = _told(network, run, differences, size)
-    wrong = next((each for each in differences if each.verdict.refutes), None)
-    shapes = {name: list(shape) for name, shape in size.shapes.items()}
-    names = tuple(dict.fromkeys(tensor.name for tensor in network.tensors))
-    with Scratch("proof") as folder:
-        again = dataclasses.replace(wanted, model=meaning.given(), inner=names)
-        found: list[Expected] = []
-        left = max(deadline - time.monotonic(), _LOOKING_SECONDS)
-        with Process(SERVE, meaning.megabytes) as runner:
-            expect(runner, again, folder.path, left, found, [])
-        if not found or found[0].why:
-            why = found[0].why if found else "there was no time to look for it"
-            if wrong is None:
-                return dataclasses.replace(proof, sizes=0, why=why)
-            lost = Divergence(wrong.name, meaning.makers().get(wrong.name, ""), "", "", wrong.why, shapes)
-            return dataclasses.replace(proof, agrees=False, divergence=lost, why=f"the layer is not known: {why}")
-        watch = Watch(network, found[0].tensors, meaning.tolerance)
-        until = deadline + _LOOKING_SECONDS
-        second = Run(network, found[0].feeds, watch.given, watch.seen, until, meaning.megabytes)
-        why = ""
-        try:
-            second.outputs()
-        except NotProven as error:
-            why = error.reason
-        told = dataclasses.replace(_told(network, second, [], size), error=proof.error, worst=proof.worst)
-        rewritten = _rewritten_error(meaning, expected, found[0], watch.overflows)
-    divergence = _divergence(network, meaning, watch, shapes, _extra_input(network, wanted)) or _changed(
-        meaning, rewritten, shapes
-    )
-    if divergence is not None:
-        return dataclasses.replace(told, agrees=False, divergence=divergence)
-    if why or not watch.compared:
-        return dataclasses.replace(told, sizes=0, why=why or "no layer whose result is in the model could be run")
-    if watch.overflows and wrong is not None:
-        return dataclasses.replace(told, sizes=0, error=None, worst=None, why="the model's values overflow")
-    # Every node is right by itself: what is left is order (of boxes) and rounding (onto steps).
-    largest, where = max((watch.error, watch.worst), rewritten or (0.0, ""))
-    return dataclasses.replace(told, agrees=True, error=largest, worst={"output": where, "size": size.name})
-
-
-def _changed(meaning: Meaning, rewritten: tuple[float, str] | None, shapes: dict[str, list[int]]) -> Divergence | None:
-    """Returns where the passes changed what the model computes, if they did."""
-    if rewritten is None or rewritten[0] <= meaning.rewritten_error:
-        return None
-    error, name = rewritten
-    why = f"the model after them is off by {error:.2g} of the largest magnitude"
-    return Divergence(name, meaning.makers().get(name, ""), "", "", why, shapes, by_passes=True)
-
-
-def _rewritten_error(
-    meaning: Meaning, expected: Expected, given: Expected, overflows: bool
-) -> tuple[float, str] | None:
-    """Returns how far, relatively, the model the parser was given is from the one that counts, and at which output;
-    None where the two ran on other inputs, or values overflow: zeros in a kernel make NaN of infinities."""
-    if not all(
-        name in given.feeds and np.array_equal(values, given.feeds[name]) for name, values in expected.feeds.items()
-    ):
-        return None
-    errors = (
-        (relative_error(values, given.tensors[name], meaning.steps.get(name, 0.0)), name)
-        for name, values in expected.tensors.items()
-        if name in given.tensors and values.dtype.kind in "fiub"
-    )
-    largest = max(errors, default=None)
-    return None if overflows and largest is not None and math.isinf(largest[0]) else largest
-
-
-_LOOKING_SECONDS = 30.0
-"""How long the layer at fault may be looked for; that there is one is then known."""
-
-
-def _extra_input(network: ReadNetwork, wanted: Wanted) -> ReadTensor | None:
-    """Returns an input of the network that the model does not have."""
-    names = wanted.shapes[0].keys()
-    inputs = (network.tensors[number] for number in network.inputs)
-    return next((tensor for tensor in inputs if tensor.name not in names), None)
-
-
-def _divergence(
-    network: ReadNetwork, meaning: Meaning, watch: Watch, shapes: dict[str, list[int]], extra: ReadTensor | None
-) -> Divergence | None:
-    if watch.diverged is None:
-        if extra is None:
-            return None
-        why = f"TensorRT made {extra.name!r}, which is inside the model, an input of the whole network"
-        return Divergence(extra.name, "", "", "INPUT", why, shapes)
-    tensor, difference = watch.diverged
-    layer = next(each for each in network.layers if tensor.index in each.outputs)
-    node = meaning.makers().get(tensor.name, layer.onnx_node)
-    return Divergence(tensor.name, node, layer.name, layer.kind, difference.why, shapes)

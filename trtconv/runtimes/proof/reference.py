@@ -141,12 +141,12 @@ def _attempt(
 
 def _read(folder: Path, event: Mapping[str, Any]) -> Expected:
     def load(files: Mapping[str, Sequence[str]]) -> dict[str, NDArray[Any]]:
-        return {name: _typed(np.load(folder / file, mmap_mode="r"), dtype) for name, (file, dtype) in files.items()}
+        return {name: typed(np.load(folder / file, mmap_mode="r"), dtype) for name, (file, dtype) in files.items()}
 
     return Expected(load(event["feeds"]), load(event["tensors"]), event["why"])
 
 
-def _typed(values: NDArray[Any], dtype: str) -> NDArray[Any]:
+def typed(values: NDArray[Any], dtype: str) -> NDArray[Any]:
     """Returns an array with the type that it was saved with; files know those of ml_dtypes as raw bytes only."""
     if str(values.dtype) == dtype:
         return values
@@ -161,7 +161,7 @@ def serve(task: tuple[Wanted, str, float], tell: process.Tell) -> None:
     deadline = time.monotonic() + seconds
     model = _load(wanted)
     inputs = model.inputs
-    runs = _runs(model, wanted.inner)
+    computes = runs(model, wanted.inner)
     tell({"event": "loaded"})
     for number in range(len(wanted.shapes)):
         if number and time.monotonic() > deadline:
@@ -169,11 +169,11 @@ def serve(task: tuple[Wanted, str, float], tell: process.Tell) -> None:
         files = _Files(Path(folder), number)
         feeds = feeds_of(wanted, number, inputs)
         why, tensors = "", {}
-        if isinstance(runs, str):
-            why = runs
+        if isinstance(computes, str):
+            why = computes
         else:
             try:
-                tensors = files.save(runs(feeds), MOST_BYTES)
+                tensors = files.save(computes(feeds), MOST_BYTES)
             except Exception as error:  # ONNX Runtime raises its own types, one for each status.
                 why = f"ONNX Runtime does not run the model: {first_line(error)}"
         tell({"event": "run", "feeds": files.save(feeds.items()), "tensors": tensors, "why": why})
@@ -187,7 +187,7 @@ def _load(wanted: Wanted) -> OnnxModel:
     return OnnxModel(onnx.load_model_from_string(wanted.model), Path(wanted.path))
 
 
-def _runs(model: OnnxModel, inner: Iterable[str]) -> Any:
+def runs(model: OnnxModel, inner: Iterable[str]) -> Any:
     """Returns what runs a model, as a function from feeds to (name, array) pairs; as a text why nothing does."""
     outputs = list(model.outputs)
     made = {name for node in model.proto.graph.node for name in node.output if name}

@@ -2,9 +2,43 @@
 
 from __future__ import annotations
 
+import enum
 from typing import Any
 
 from trtconv.core.frozen import frozen
+
+
+class Lack(enum.Enum):
+    """What kind of thing a proof did not show."""
+
+    KIND = "kind"
+    """A layer of a kind, or with values, that is not run."""
+    PIECE = "piece"
+    """A piece that could not be run by itself."""
+    SIZE = "size"
+    BRANCH = "branch"
+    TIME = "time"
+    REFERENCE = "reference"
+    """The model itself could not be run, or shows nothing."""
+
+
+@frozen
+class Unshown:
+    """Something that a proof did not show.
+
+    Args:
+        what: Of what kind.
+        where: The tensor, layer or size.
+        reason: Why, in words.
+    """
+
+    what: Lack
+    where: str
+    reason: str
+
+    def to_json(self) -> dict[str, str]:
+        """Returns it as plain JSON values."""
+        return {"what": self.what.value, "where": self.where, "reason": self.reason}
 
 
 @frozen
@@ -44,6 +78,8 @@ class ProofResult:
         agrees: Whether all that was compared agrees; None where nothing was.
         why: Why nothing was, or not all.
         divergence: Where it does not agree.
+        pieces: How many pieces are proven by themselves, and how many there are.
+        missing: What was not shown.
     """
 
     of: str
@@ -55,6 +91,8 @@ class ProofResult:
     agrees: bool | None = None
     why: str = ""
     divergence: Divergence | None = None
+    pieces: tuple[int, int] = (0, 0)
+    missing: tuple[Unshown, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Returns the proof as plain JSON values."""
@@ -67,4 +105,6 @@ class ProofResult:
             "worst": self.worst,
             "agrees": self.agrees,
             "why": self.why,
+            "pieces": {"proven": self.pieces[0], "of": self.pieces[1]},
+            "missing": [each.to_json() for each in self.missing],
         }

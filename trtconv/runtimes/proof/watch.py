@@ -39,7 +39,7 @@ class Watch:
         if expected is None or not computed:
             return value
         if tensor.index in self._boxes:
-            value = _in_order(value, expected)
+            value = in_order(value, expected)
         difference = compare(tensor.name, expected, value, self._tolerance)
         rounded = tensor.index in self._shares and difference.max_abs <= SHARE_STEP
         self.compared += 1
@@ -62,7 +62,7 @@ def _is_finite(values: Array) -> bool:
     return values.dtype.kind != "f" or bool(np.isfinite(values).all())
 
 
-def _in_order(value: Array, expected: Array) -> Array:
+def in_order(value: Array, expected: Array) -> Array:
     """Returns rows in the order of others where they are the same: TensorRT sorts boxes by score, ONNX by class."""
     if value.shape != expected.shape or value.ndim != 2:
         return value

@@ -145,12 +145,18 @@ def _proven(proof: Document) -> dict[str, Any]:
     subject = what.get(str(proof.get("of")), str(proof.get("of")))
     said = _error(proof.get("max_relative_error"))
     unproven = proof.get("unproven") or ()
+    missing = proof.get("missing") or ()
     rows = [(f"{each['layer']} ({each['kind']})", each["reason"]) for each in unproven[:50]]
+    rows += [(f"{each['where']} ({each['what']})", each["reason"]) for each in missing[:50]]
     left = f"; {count(len(unproven), 'layer')} not proven" if unproven else ""
-    note = f"{subject} at {count(int(proof.get('sizes') or 0), 'size')}{said}{left}"
+    pieces = proof.get("pieces") or {}
+    done = f"{pieces['proven']} of {count(int(pieces['of']), 'piece')}, and " if pieces.get("of") else ""
+    note = f"{subject}: {done}the whole at {count(int(proof.get('sizes') or 0), 'size')}{said}{left}"
     if not proof["agrees"]:
         return {"kind": "bad", "text": "Disagrees", "note": note, "rows": rows}
-    return {"kind": "warn" if unproven else "ok", "text": "Proven", "note": note, "rows": rows}
+    if missing or unproven:
+        return {"kind": "warn", "text": "Proven in part", "note": note, "rows": rows}
+    return {"kind": "ok", "text": "Proven", "note": note, "rows": rows}
 
 
 def _identity(document: Document) -> Iterator[tuple[str, str]]:

@@ -1,0 +1,158 @@
+"""Cuts a network and its model, between tensors that both have, into pieces that can be run by themselves.
+
+A tensor is a seam where the main graph of the model makes it from values of the inputs, and the network has one of its
+name outside of loops. What only follows from shapes is no seam: it is computed in each piece that needs it, so that it
+fits the sizes at which the piece is run.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Iterable, Iterator, Mapping
+
+from trtconv.core.frozen import frozen
+from trtconv.graph.model import OnnxModel
+from trtconv.graph.walk import reads
+from trtconv.runtimes.tensorrt.readback.flow import Flow
+from trtconv.runtimes.tensorrt.readback.records import ReadLayer, ReadNetwork
+
+_SHAPES = ("Shape", "Size")
+_UNRESTRICTED = frozenset("Conv ConvTranspose Gemm MatMul Add Sub BatchNormalization".split())  # noqa: SIM905
+"""Operators whose results may be any numbers."""
+_GROUPS = ("loop", "conditional")
+
+
+@frozen
+class Piece:
+    """The layers of a network, and the nodes of its model, between the same tensors.
+
+    Args:
+        target: The tensor that both compute.
+        sources: Tensors that the layers read, or the nodes.
+        layers: Positions of the layers.
+        nodes: Positions of the nodes in the model's main graph.
+        even: Whether both read the same tensors; if not, values that do not belong together may set them apart.
+    """
+
+    target: str
+    sources: tuple[str, ...]
+    layers: tuple[int, ...]
+    nodes: tuple[int, ...]
+    even: bool
+
+
+class Seams:
+    """Cuts a network and its model.
+
+    Args:
+        network: The network.
+        model: The model as the parser was given it.
+    """
+
+    def __init__(self, network: ReadNetwork, model: OnnxModel) -> None:
+        self._network = network
+        self._model = model
+        self._reads = [reads(node) for node in model.main.columns.nodes]
+        self._producers = model.main.producers
+        self._inputs = {spec.name for spec in model.inputs}
+        self._makers: Mapping[int, ReadLayer] = {n: layer for layer in network.layers for n in layer.outputs}
+        self._groups: dict[tuple[str, int], list[ReadLayer]] = collections.defaultdict(list)
+        for layer in network.layers:
+            for group in _GROUPS:
+                if group in layer.values:
+                    self._groups[group, layer.values[group]].append(layer)
+        self.numbers = self._shared()
+        """Name of each seam to its number in the network."""
+
+    def _shared(self) -> dict[str, int]:
+        loops = Flow(self._network).loops_of
+        names = collections.Counter(tensor.name for tensor in self._network.tensors)
+        wanted = self._depending() | self._inputs
+        return {
+            tensor.name: tensor.index
+            for tensor in self._network.tensors
+            if tensor.name in wanted and names[tensor.name] == 1 and not loops[tensor.index]
+        }
+
+    def _depending(self) -> set[str]:
+        """Returns the tensors of the main graph that depend on the values of the inputs, and not on sizes alone."""
+        found = set(self._inputs)
+        for node, read in zip(self._model.main.columns.nodes, self._reads, strict=True):
+            if node.op_type not in _SHAPES and not found.isdisjoint(read):
+                found.update(name for name in node.output if name)
+        return found - self._inputs
+
+    def pieces(self) -> Iterator[Piece]:
+        """Yields a piece for every seam that the network computes, in its order."""
+        for layer in self._network.layers:
+            for number in layer.outputs:
+                name = self._network.tensors[number].name
+                if self.numbers.get(name) == number and name in self._producers:
+                    yield self.cut(name)
+
+    def wider(self, piece: Piece) -> Piece | None:
+        """Returns the piece with those before it in one, None where it begins at the inputs."""
+        inner = set(piece.sources) - self._inputs
+        if not inner:
+            return None
+        wide = self.cut(piece.target, inner)
+        return wide if wide.sources != piece.sources else None
+
+    def is_restricted(self, piece: Piece) -> bool:
+        """Whether a piece starts from tensors that have not all values: what it does with others does not matter."""
+        makers = (self._producers[name] for name in piece.sources if name in self._producers)
+        return any(self._model.main.columns.ops[index] not in _UNRESTRICTED for index in makers)
+
+    def cut(self, target: str, across: Iterable[str] = ()) -> Piece:
+        """Returns the piece that computes a tensor.
+
+        Args:
+            target: The tensor.
+            across: Seams that do not end it.
+        """
+        seams = self.numbers.keys() - {target} - set(across)
+        layers, read = self._layers(target, seams)
+        nodes, needed = self._nodes(target, read)
+        return Piece(target, tuple(sorted(read | needed)), tuple(layers), tuple(nodes), read == needed)
+
+    def _layers(self, target: str, seams: set[str]) -> tuple[list[int], set[str]]:
+        """Returns the layers that compute a tensor from seams, and those seams."""
+        found: set[int] = set()
+        sources: set[str] = set()
+        open_ = [self._makers[self.numbers[target]]]
+        while open_:
+            layer = open_.pop()
+            if layer.index in found:
+                continue
+            found.add(layer.index)
+            for group in _GROUPS:
+                if group in layer.values:
+                    open_ += self._groups[group, layer.values[group]]
+            for number in layer.inputs:
+                if number is None:
+                    continue
+                name = self._network.tensors[number].name
+                if name in seams and self.numbers[name] == number:
+                    sources.add(name)
+                elif number in self._makers:
+                    open_.append(self._makers[number])
+                else:
+                    sources.add(name)
+        return sorted(found), sources
+
+    def _nodes(self, target: str, seams: set[str]) -> tuple[list[int], set[str]]:
+        """Returns the nodes that compute a tensor from seams, or from inputs, and what they start from."""
+        found: set[int] = set()
+        sources: set[str] = set()
+        open_ = [self._producers[target]]
+        while open_:
+            index = open_.pop()
+            if index in found:
+                continue
+            found.add(index)
+            for name in self._reads[index]:
+                if name in seams or name in self._inputs:
+                    sources.add(name)
+                elif name in self._producers:
+                    open_.append(self._producers[name])
+        return sorted(found), sources

@@ -1,0 +1,207 @@
+"""What is known of a piece before it is run: types, roles of its integers, limits, windows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from trtconv.core.frozen import frozen
+from trtconv.graph.model import OnnxModel
+from trtconv.graph.walk import all_nodes
+from trtconv.runtimes.proof.cut import Piece
+from trtconv.runtimes.proof.feeds import Role, Source
+from trtconv.runtimes.proof.tolerance import eps_of
+from trtconv.runtimes.tensorrt.readback.records import ReadLayer, ReadNetwork
+
+_MOST_LIMITS = 24
+_FEW = 8
+"""Elements of a constant that may be a limit."""
+_INDEXED = frozenset(
+    (  # noqa: SIM905
+        "Gather GatherElements GatherND Scatter ScatterElements ScatterND TensorScatter Compress"
+    ).split()
+)
+_HANDED_ON = frozenset(
+    (  # noqa: SIM905
+        "Cast Reshape Unsqueeze Squeeze Flatten Transpose Identity Slice Concat Expand Tile"
+    ).split()
+)
+_APPROXIMATED = frozenset(
+    (  # noqa: SIM905
+        "Exp Log Erf Gelu Tanh Sigmoid Softmax LogSoftmax Softplus Mish Elu Selu Celu HardSwish Swish Sin Cos Tan "
+        "Asin Acos Atan Sinh Cosh Asinh Acosh Atanh Pow LSTM GRU RNN Attention MultiHeadAttention "
+        "InstanceNormalization LayerNormalization GroupNormalization RMSNormalization ReduceLogSum ReduceLogSumExp "
+        "RotaryEmbedding"
+    ).split()
+)
+_QUANTIZED = (-128.5, -127.5, -128.0, 127.5, 126.5, 127.0, 255.0, 0.5, 1.5, 2.5, -0.5)
+_OF_CONSTANTS = (1.0, -1.0, *_QUANTIZED)
+
+
+@frozen
+class Description:
+    """What is known of a piece.
+
+    Args:
+        sources: What it starts from.
+        limits: Values around which it may behave otherwise.
+        eps: The unit of rounding of its types.
+        approximated: Whether it holds functions that libraries approximate.
+        narrow: Whether its type is one that NumPy alone has not.
+        largest: The scale of inputs that are large for it: those of an exponential must not all be beyond its range.
+        extent: Its largest window.
+        free_batch: Whether the first axis of all sources may have any size.
+        ranks: Of the sources, as the network has them.
+    """
+
+    sources: tuple[Source, ...]
+    limits: tuple[float, ...]
+    eps: float
+    approximated: bool
+    narrow: bool
+    largest: float
+    extent: int
+    free_batch: bool
+    known: Mapping[str, tuple[int, ...]]
+
+    def shape(self, name: str) -> tuple[int | None, ...]:
+        """Returns the shape that the network knows of a source; None where a size is not known."""
+        return tuple(None if n < 0 else n for n in self.known.get(name, ()))
+
+    @classmethod
+    def of(
+        cls, network: ReadNetwork, model: OnnxModel, piece: Piece, shapes: Mapping[str, tuple[int | None, ...]]
+    ) -> Description:
+        """Describes a piece.
+
+        Args:
+            network: The network.
+            model: Its model.
+            piece: The piece.
+            shapes: Of the tensors of the model at one size of its inputs.
+        """
+        nodes = list(all_nodes(model.main.columns.nodes[index] for index in piece.nodes))
+        layers = [network.layers[index] for index in piece.layers]
+        tensors = {tensor.name: tensor for tensor in network.tensors if tensor.name in set(piece.sources)}
+        known = {name: tensor.shape for name, tensor in tensors.items() if tensor.shape is not None}
+        numbers = {n for layer in layers for n in (*layer.inputs, *layer.outputs) if n is not None}
+        sources = tuple(
+            _source(model, nodes, name, tensors[name].dtype if name in tensors else "float32", shapes)
+            for name in piece.sources
+        )
+        eps = eps_of(network.tensors[n].dtype for n in numbers)
+        approximated = any(node.op_type in _APPROXIMATED for node in nodes)
+        return cls(
+            sources,
+            _limits(layers, model, nodes),
+            eps,
+            approximated,
+            _is_narrow(model.main.dtype(piece.target)),
+            8.0 if approximated else 30.0 if eps > eps_of(()) else 300.0,
+            _extent(layers, nodes),
+            bool(sources) and all(_is_free(known.get(name), shapes.get(name)) for name in piece.sources),
+            known,
+        )
+
+
+def _is_narrow(dtype: str | None) -> bool:
+    if dtype is None:
+        return False
+    try:
+        return np.dtype(dtype).kind not in "fiub"
+    except TypeError:
+        return True
+
+
+def _is_free(known: tuple[int, ...] | None, shape: tuple[int | None, ...] | None) -> bool:
+    if not shape:
+        return shape is not None
+    return bool(known) and known[0] < 0 and shape[0] == 1  # type: ignore[index]
+
+
+def _source(
+    model: OnnxModel,
+    nodes: list[onnx.NodeProto],
+    name: str,
+    dtype: str,
+    shapes: Mapping[str, tuple[int | None, ...]],
+) -> Source:
+    own = model.main.dtype(name) or dtype
+    role, bound = _role(model, nodes, name, shapes)
+    return Source(name, own, role, bound)
+
+
+def _role(
+    model: OnnxModel, nodes: list[onnx.NodeProto], name: str, shapes: Mapping[str, tuple[int | None, ...]]
+) -> tuple[Role, int]:
+    """Returns what integers are read as, also where they are handed on first."""
+    names, bounds = {name}, []
+    for node in nodes:
+        at = [slot for slot, each in enumerate(node.input) if each in names]
+        if not at:
+            continue
+        if node.op_type == "Loop" and 0 in at:
+            return Role.TRIPS, 0
+        if node.op_type in _INDEXED and 1 in at:
+            bounds.append(_rows(model, node, shapes))
+        elif node.op_type in _HANDED_ON and 0 in at:
+            names.update(node.output)
+    known = [bound for bound in bounds if bound]
+    return (Role.INDEX, min(known, default=0)) if bounds else (Role.NUMBER, 0)
+
+
+def _rows(model: OnnxModel, node: onnx.NodeProto, shapes: Mapping[str, tuple[int | None, ...]]) -> int:
+    data = node.input[0]
+    shape = model.main.shape(data) or shapes.get(data)
+    if not shape:
+        return 0
+    axis = next((each.i for each in node.attribute if each.name == "axis"), 0)
+    size = min((n or 0) for n in shape) if node.op_type.endswith("ND") else shape[axis]
+    return size or 0
+
+
+def _limits(layers: list[ReadLayer], model: OnnxModel, nodes: list[onnx.NodeProto]) -> tuple[float, ...]:
+    """Returns the numbers that occur in a piece, on either side, and their multiples at the ends of integer types."""
+    found: list[float] = []
+    for layer in layers:
+        for value in layer.values.values():
+            found += _numbers(value)
+    for node in nodes:
+        for attribute in node.attribute:
+            if attribute.type in (onnx.AttributeProto.FLOAT, onnx.AttributeProto.FLOATS):
+                found += _numbers(np.asarray(helper.get_attribute_value(attribute), np.float64))
+        for name in node.input:
+            tensor = model.main.constant(name) if name else None
+            if tensor is not None and math.prod(tensor.dims) <= _FEW:
+                found += _numbers(model.main.values(name))
+    usable = dict.fromkeys(each for each in found if each and math.isfinite(each) and abs(each) < 1e30)
+    first = [number for number in usable if abs(number) > 1e-30]
+    return tuple(dict.fromkeys(number * factor for number in first[:_MOST_LIMITS] for factor in _OF_CONSTANTS))
+
+
+def _numbers(value: object) -> list[float]:
+    if isinstance(value, float):
+        return [value]
+    if isinstance(value, np.ndarray) and 0 < value.size <= _FEW and value.dtype.kind in "fV":
+        return [float(each) for each in value.astype(np.float64).reshape(-1)]
+    return []
+
+
+def _extent(layers: list[ReadLayer], nodes: list[onnx.NodeProto]) -> int:
+    """Returns how far the largest window reaches."""
+    largest = 1
+    for layer in layers:
+        window = layer.values.get("kernel_size_nd") or layer.values.get("window_size_nd") or ()
+        steps = layer.values.get("dilation_nd") or (1,) * len(window)
+        largest = max([largest, *(n * step for n, step in zip(window, steps, strict=False))])
+    for node in nodes:
+        held = {each.name: list(each.ints) for each in node.attribute if each.ints}
+        window = tuple(held.get("kernel_shape", ()))
+        largest = max(
+            [largest, *(n * s for n, s in zip(window, held.get("dilations", [1] * len(window)), strict=False))]
+        )
+    return largest

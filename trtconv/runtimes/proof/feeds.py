@@ -1,0 +1,187 @@
+"""What a piece of a network is run on: inputs of several kinds, at sizes of its own."""
+
+from __future__ import annotations
+
+import enum
+import math
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trtconv.core.frozen import frozen
+from trtconv.runtimes.tensorrt.readback.types import numpy_type
+
+Array = NDArray[Any]
+Shape = tuple[int, ...]
+
+SMALL_ELEMENTS = 1 << 14
+"""Pieces whose sources have no more elements than this run at their own sizes; others are made smaller."""
+_STEP = 8
+_UNKNOWN = 5
+"""Size of an axis that only values decide, such as how many boxes there are."""
+
+
+class InputKind(enum.IntEnum):
+    """The kinds of inputs."""
+
+    ORDINARY = 0
+    LARGE = 1
+    SMALL = 2
+    NEGATIVE = 3
+    TIES = 4
+    ZEROS = 5
+    LIMITS = 6
+    POSITIVE = 7
+
+
+class Role(enum.Enum):
+    """What integers are read as."""
+
+    NUMBER = "number"
+    INDEX = "index"
+    TRIPS = "trips"
+
+
+@frozen
+class Source:
+    """A tensor that a piece starts from.
+
+    Args:
+        name: Its name.
+        dtype: Its element type, as NumPy would name it.
+        role: What its integers are.
+        bound: Of an index, how many there are to choose from; 0: not known.
+    """
+
+    name: str
+    dtype: str
+    role: Role = Role.NUMBER
+    bound: int = 0
+
+
+def schemes(shapes: Mapping[str, Sequence[int | None]], batch: int, extent: int) -> Iterator[dict[str, Shape]]:
+    """Yields shapes for the sources of a piece, cheap ones first; last those that they have in the whole network.
+
+    Args:
+        shapes: Those in the whole network.
+        batch: Another size that the first axis of all of them may have; 0: none.
+        extent: The largest window, with its dilation, that is moved over the axes.
+    """
+    real = {name: tuple(_UNKNOWN if n is None else n for n in shape) for name, shape in shapes.items()}
+    tried: list[dict[str, Shape]] = []
+    for small in (_shrunk(real, range(2, 9), extent), _shrunk(real, range(1, 9), extent), real):
+        for found in (_batched(small, batch), small) if batch else (small,):
+            if found not in tried:
+                tried.append(found)
+                yield found
+
+
+def _shrunk(real: Mapping[str, Shape], axes: range, extent: int) -> dict[str, Shape]:
+    """Returns shapes with fewer elements: large sizes become small ones that leave the same rest.
+
+    Sizes that are multiples of one another stay so where all of them can be divided by one factor.
+    """
+    if sum(math.prod(shape) for shape in real.values()) <= SMALL_ELEMENTS:
+        return dict(real)
+    least = _STEP * max(1, -(-extent // _STEP))
+    sizes = {n for shape in real.values() for axis, n in enumerate(shape) if axis in axes and n > least}
+    factor = math.gcd(*sizes) // least if sizes else 1
+    together = factor > 1 and all(n % factor == 0 for n in sizes)
+    ratio = max(sizes, default=1) // max(1, min(sizes, default=1))
+
+    def size(n: int) -> int:
+        if n not in sizes:
+            return n
+        return n // factor if together and ratio <= _STEP else min(n, least + n % _STEP)
+
+    return {name: tuple(size(n) if axis in axes else n for axis, n in enumerate(shape)) for name, shape in real.items()}
+
+
+def _batched(shapes: Mapping[str, Shape], batch: int) -> dict[str, Shape]:
+    return {name: (batch, *shape[1:]) if shape else shape for name, shape in shapes.items()}
+
+
+def make(
+    sources: Sequence[Source],
+    shapes: Mapping[str, Shape],
+    kind: InputKind,
+    limits: Sequence[float],
+    largest: float,
+    calm: int = 0,
+) -> dict[str, Array]:
+    """Makes the inputs of a piece; the same ones wherever it is called.
+
+    Args:
+        sources: What is fed.
+        shapes: The shape of each.
+        kind: Of which kind.
+        limits: Values around which the piece may behave otherwise.
+        largest: The scale of large inputs.
+        calm: 0: integers as their role says; 1: none but 0 and 1; 2: ones, which are valid wherever anything is.
+    """
+    return {each.name: _values(each, shapes[each.name], kind, limits, largest, calm) for each in sources}
+
+
+def _values(source: Source, shape: Shape, kind: InputKind, limits: Sequence[float], largest: float, calm: int) -> Array:
+    random = np.random.default_rng([zlib.crc32(source.name.encode()), int(kind)])
+    dtype = numpy_type(source.dtype)
+    if dtype.kind == "b":
+        # A single one decides which branch is taken.
+        found: Any = np.full(shape, kind % 2 == 0) if math.prod(shape) == 1 else random.integers(0, 2, shape)
+        return np.asarray(found, dtype)
+    if dtype.kind in "iu":
+        return np.asarray(_integers(source, shape, kind, calm, random, dtype), dtype)
+    with np.errstate(all="ignore"):
+        return np.asarray(_floats(shape, kind, limits, largest, random)).astype(dtype)
+
+
+def _integers(
+    source: Source, shape: Shape, kind: InputKind, calm: int, random: np.random.Generator, dtype: np.dtype[Any]
+) -> Any:
+    if calm:
+        return np.ones(shape) if calm > 1 else random.integers(0, 2, shape)
+    if source.role is Role.TRIPS:
+        return np.full(shape, (3, 0, 1, 2, 5, 0, 1, 4)[kind])
+    if source.role is Role.INDEX:
+        return _indices(max(source.bound, 1), shape, kind, random)
+    info = np.iinfo(dtype) if dtype.itemsize == 1 else None
+    if info is not None:
+        return random.integers(info.min, info.max + 1, shape)
+    high = {InputKind.LARGE: 1000, InputKind.SMALL: 2}.get(kind, 10)
+    low = 0 if dtype.kind == "u" or kind is not InputKind.NEGATIVE else -10
+    return np.zeros(shape) if kind is InputKind.ZEROS else random.integers(low, high, shape)
+
+
+def _indices(bound: int, shape: Shape, kind: InputKind, random: np.random.Generator) -> Array:
+    """Returns indices spread over all of a table, its first and last row among them."""
+    count = math.prod(shape)
+    found = random.permutation(np.resize(np.arange(bound), max(count, bound)))[:count]
+    if count:
+        found[0] = (bound - 1, 0)[kind % 2]
+    return found.reshape(shape)
+
+
+def _floats(
+    shape: Shape, kind: InputKind, limits: Sequence[float], largest: float, random: np.random.Generator
+) -> Array:
+    normal = random.standard_normal(shape)
+    if kind is InputKind.LARGE:
+        return normal * largest
+    if kind is InputKind.SMALL:
+        return normal * 3e-3
+    if kind is InputKind.NEGATIVE:
+        return -np.abs(normal) - 0.01
+    if kind is InputKind.POSITIVE:
+        return np.abs(normal) * 3 + 1
+    if kind is InputKind.TIES:
+        return np.asarray(np.rint(normal * 3) / 2)
+    if kind is InputKind.ZEROS:
+        return np.zeros(shape)
+    if kind is InputKind.LIMITS:
+        around = np.array([*limits, 0.0])
+        near = random.choice(around, shape) * random.choice([1.0, 1.0 - 1e-3, 1.0 + 1e-3, 0.5, 1.5], shape)
+        return np.asarray(near + random.choice([0.0, 0.0, 1e-3, -1e-3], shape))
+    return normal

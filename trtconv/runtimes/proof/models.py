@@ -1,0 +1,247 @@
+"""Runs pieces of a model on ONNX Runtime, in a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import numpy_helper
+
+from trtconv.core import process
+from trtconv.core.frozen import frozen
+from trtconv.graph.model import OnnxModel
+from trtconv.graph.walk import all_nodes, constant_of, reads
+from trtconv.runtimes.onnxruntime import first_line
+from trtconv.runtimes.proof.feeds import InputKind, Shape, Source, make
+from trtconv.runtimes.proof.reference import runs
+from trtconv.runtimes.proof.tolerance import PERTURBATION
+from trtconv.runtimes.tensorrt.readback.types import numpy_type
+
+Array = NDArray[Any]
+Computes = Callable[[Mapping[str, Array]], Array]
+
+SERVE = "trtconv.runtimes.proof.models:Models"
+"""What the process is."""
+_CALM = (0, 1, 2)
+_SUMS = frozenset(
+    (  # noqa: SIM905
+        "Conv ConvTranspose Gemm MatMul Einsum Add Sub Sum Mean AveragePool GlobalAveragePool ReduceSum ReduceMean "
+        "CumSum BatchNormalization Resize Upsample GridSample Mul Div DequantizeLinear MatMulInteger Dropout "
+        "LpPool GlobalLpPool ReduceL1 ReduceL2 ReduceSumSquare RoiAlign ImageScaler ScatterND ScatterElements "
+        "Softmax DeformConv LRN"
+    ).split()
+)
+"""Operators that add products: their condition is what they compute of magnitudes."""
+_MOVES = 2
+"""How many moved inputs the condition is measured by."""
+_FEW_UNITS = 4
+
+
+@frozen
+class Task:
+    """A piece of the model to be run.
+
+    Args:
+        number: Of the piece.
+        nodes: Positions of its nodes.
+        sources: What it starts from.
+        target: What it computes.
+        shapes: Of each source.
+        limits: Values around which it may behave otherwise.
+        largest: The scale of large inputs.
+        kinds: Kinds of inputs.
+        eps: Its unit of rounding.
+        narrow: Whether its type is one that NumPy alone has not.
+        closely: Whether the condition is to be measured.
+    """
+
+    number: int
+    nodes: tuple[int, ...]
+    sources: tuple[Source, ...]
+    target: str
+    shapes: Mapping[str, Shape]
+    limits: tuple[float, ...]
+    largest: float
+    kinds: tuple[InputKind, ...]
+    eps: float
+    narrow: bool
+    closely: bool = False
+
+
+class Models:
+    """The process: keeps the model from one call to the next."""
+
+    def __init__(self) -> None:
+        self._model: OnnxModel | None = None
+
+    def __call__(self, argument: tuple[str, bytes | None, Sequence[Task], str], tell: process.Tell) -> None:
+        """Runs pieces, and tells of each as soon as it is done.
+
+        Args:
+            argument: Where the model lies, the model where it is not the file, the pieces, a folder for arrays.
+            tell: Hears {"event": "begin", "number"} and {"event": "piece", "number", "file", "calm", "why"}.
+        """
+        path, data, tasks, folder = argument
+        if self._model is None:
+            proto = None if data is None else onnx.load_model_from_string(data)
+            self._model = OnnxModel.load(Path(path)) if proto is None else OnnxModel(proto, Path(path))
+        for task in tasks:
+            tell({"event": "begin", "number": task.number})
+            arrays, calm, why = _run(self._model, task)
+            file = Path(folder, f"{task.number}-{int(task.closely)}.npz")
+            if arrays:
+                np.savez(file, **{name: _plain(values) for name, values in arrays.items()})  # type: ignore[arg-type]
+            types = {name: str(values.dtype) for name, values in arrays.items()}
+            tell({"event": "piece", "number": task.number, "file": str(file), "types": types, "calm": calm, "why": why})
+
+
+def _plain(values: Array) -> Array:
+    """Returns an array that a file can hold: types of ml_dtypes as raw bytes."""
+    return values if values.dtype.kind in "fiub" else values.view(np.dtype(f"V{values.dtype.itemsize}"))
+
+
+def _run(model: OnnxModel, task: Task) -> tuple[dict[str, Array], dict[str, int], str]:
+    """Returns arrays by "value 0" for the kind, "terms 0", "moved 0 1"; how calm each kind had to be; why none."""
+    part = _cut(model, task)
+    if isinstance(part, str):
+        return {}, {}, part
+    computes = _computes(part, model.path, task)
+    if isinstance(computes, str):
+        return {}, {}, computes
+    of_magnitudes = _computes(_absolute(part, model), model.path, task) if _adds(part) else ""
+    arrays: dict[str, Array] = {}
+    calms: dict[str, int] = {}
+    why = "no inputs were found that it takes"
+    for kind in task.kinds:
+        for calm in _CALM:
+            feeds = make(task.sources, task.shapes, kind, task.limits, task.largest, calm)
+            try:
+                value = computes(feeds)
+            except Exception as error:  # ONNX Runtime raises its own types, one for each status.
+                why = first_line(error)
+                continue
+            if not isinstance(value, np.ndarray) or value.dtype.kind in "OUS":
+                return {}, {}, "its result is not a tensor of numbers"
+            arrays[f"value {int(kind)}"], calms[str(int(kind))] = value, calm
+            if not isinstance(of_magnitudes, str):
+                with contextlib.suppress(Exception):
+                    arrays[f"terms {int(kind)}"] = of_magnitudes({n: _magnitude(v) for n, v in feeds.items()})
+            if task.closely:
+                arrays.update(_nearby(computes, feeds, kind, task.eps))
+            break
+    return arrays, calms, "" if calms else why
+
+
+def _nearby(computes: Computes, feeds: Mapping[str, Array], kind: InputKind, eps: float) -> Iterator[tuple[str, Array]]:
+    """Yields the results on inputs that are moved a little, and very little."""
+    random = np.random.default_rng(int(kind))
+    for number in range(_MOVES):
+        for name, step in (("moved", PERTURBATION), ("beside", _FEW_UNITS * eps)):
+            signs = {n: random.choice([-1.0, 1.0], v.shape) for n, v in feeds.items()}
+            moved = {n: _moved(v, step * signs[n]) for n, v in feeds.items()}
+            with contextlib.suppress(Exception):
+                yield f"{name} {int(kind)} {number}", computes(moved)
+
+
+def _moved(values: Array, by: Array) -> Array:
+    if values.dtype.kind not in "fV":
+        return values
+    with np.errstate(all="ignore"):
+        wide = values.astype(np.float64)
+        return np.asarray(wide * (1 + by)).astype(values.dtype)
+
+
+def _magnitude(values: Array) -> Array:
+    return np.abs(values) if values.dtype.kind in "fV" else values
+
+
+def _cut(model: OnnxModel, task: Task) -> onnx.ModelProto | str:
+    """Returns a piece as a model, or why it cannot be one."""
+    scope = model.main
+    nodes = [scope.columns.nodes[index] for index in task.nodes]
+    part = onnx.ModelProto(ir_version=max(4, model.proto.ir_version))
+    part.opset_import.extend(model.proto.opset_import)
+    part.functions.extend(model.proto.functions)
+    part.graph.name = "piece"
+    given = {source.name for source in task.sources}
+    for source in task.sources:
+        own = _element(source.dtype)
+        # NumPy has not all types: ONNX Runtime is given wider values, which it casts.
+        wider = own if np.dtype(numpy_type(source.dtype)).kind in "fiub" else onnx.TensorProto.FLOAT
+        name = source.name if wider == own else f"{source.name}:wide"
+        part.graph.input.add(name=name).type.tensor_type.elem_type = wider
+        if wider != own:
+            part.graph.node.append(onnx.helper.make_node("Cast", [name], [source.name], to=own))
+    part.graph.node.extend(nodes)
+    computed = {name for node in nodes for name in node.output}
+    sparse = {each.values.name: each for each in scope.graph.sparse_initializer}
+    for name in sorted({name for node in nodes for name in reads(node)} - computed - given):
+        tensor = scope.initializer(name)
+        if tensor is not None:
+            part.graph.initializer.add().CopyFrom(tensor)
+        elif name in sparse:
+            part.graph.sparse_initializer.append(sparse[name])
+        else:
+            return f"it reads {name!r}, which nothing makes"
+    result = task.target
+    if task.narrow:
+        result = f"{task.target}:wide"
+        part.graph.node.append(onnx.helper.make_node("Cast", [task.target], [result], to=onnx.TensorProto.FLOAT))
+    part.graph.output.add(name=result)
+    return part
+
+
+def _element(dtype: str) -> int:
+    return int(onnx.helper.np_dtype_to_tensor_dtype(numpy_type(dtype)))
+
+
+def _computes(part: onnx.ModelProto, path: Path, task: Task) -> Computes | str:
+    found = runs(OnnxModel(part, path), ())
+    if isinstance(found, str):
+        return found
+    wide = {value.name for value in part.graph.input}
+    result = part.graph.output[0].name
+
+    def computes(feeds: Mapping[str, Array]) -> Array:
+        given = {
+            name if name in wide else f"{name}:wide": values if name in wide else values.astype(np.float32)
+            for name, values in feeds.items()
+        }
+        value: Array = dict(found(given))[result]
+        return value
+
+    return computes
+
+
+def _adds(part: onnx.ModelProto) -> bool:
+    return any(node.op_type in _SUMS for node in all_nodes(part.graph.node))
+
+
+def _absolute(part: onnx.ModelProto, model: OnnxModel) -> onnx.ModelProto:
+    """Returns the piece with the magnitudes of its weights, and sums in place of differences."""
+    made = onnx.ModelProto()
+    made.CopyFrom(part)
+    folder = str(Path(model.path).parent)
+    negative = {node.input[3] for node in made.graph.node if node.op_type == "BatchNormalization"}
+    for tensor in made.graph.initializer:
+        if tensor.data_type in (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.DOUBLE):
+            values = np.abs(numpy_helper.to_array(tensor, folder))
+            name = tensor.name
+            tensor.CopyFrom(numpy_helper.from_array(-values if name in negative else values, name))
+    for node in made.graph.node:
+        held = constant_of(node)
+        if node.op_type == "Sub":
+            node.op_type = "Add"
+        elif held is not None and held.data_type in (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16):
+            values = np.abs(numpy_helper.to_array(held, folder))
+            del node.attribute[:]
+            node.attribute.append(onnx.helper.make_attribute("value", numpy_helper.from_array(values)))
+        for attribute in node.attribute:
+            if node.op_type == "Gemm" and attribute.name in ("alpha", "beta"):
+                attribute.f = abs(attribute.f)
+    return made

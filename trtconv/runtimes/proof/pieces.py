@@ -1,0 +1,337 @@
+"""Node by node: every piece of a network between two tensors that its model has too is run by itself, and judged.
+
+The model's side runs in a process of its own, the network's here as soon as the model has answered. A piece that
+differs where it was made smaller is run at its own sizes before anything is said of it; one whose sides start from
+different tensors is widened, until they start from the same ones.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trtconv.core import process
+from trtconv.core.errors import TrtconvError
+from trtconv.core.frozen import frozen
+from trtconv.core.scratch import Scratch
+from trtconv.graph.extract import shapes_with
+from trtconv.graph.model import OnnxModel
+from trtconv.runtimes.proof import cut, describe, feeds, models, tolerance
+from trtconv.runtimes.proof.feeds import InputKind, Shape, Source
+from trtconv.runtimes.proof.result import Divergence, Lack, Unshown
+from trtconv.runtimes.proof.watch import in_order
+from trtconv.runtimes.tensorrt.readback.execute import Run
+from trtconv.runtimes.tensorrt.readback.records import NotProven, ReadNetwork
+
+Array = NDArray[Any]
+
+_MOST_ELEMENTS = 1 << 24
+"""Of the sources of a piece together, beyond which it is not run at its own sizes."""
+_MOST_WIDER = 4
+_TELLING = 0.1
+"""Share of the elements that must not be NaN for a kind of inputs to show something."""
+_BATCH = 3
+
+
+@frozen
+class PiecesResult:
+    """What came of the pieces.
+
+    Args:
+        proven: How many are proven.
+        of: How many there are.
+        missing: What was not shown of the others.
+        divergence: The first that computes something else.
+    """
+
+    proven: int = 0
+    of: int = 0
+    missing: tuple[Unshown, ...] = ()
+    divergence: Divergence | None = None
+
+
+@dataclasses.dataclass
+class _Trial:
+    """A piece under way: which sizes are left to try, and what has come of it so far."""
+
+    piece: cut.Piece
+    sources: tuple[Source, ...]
+    schemes: list[dict[str, Shape]]
+    real: list[bool]
+    limits: tuple[float, ...]
+    largest: float
+    eps: float
+    approximated: bool
+    narrow: bool
+    at: int = 0
+    wider: int = 0
+    closely: bool = False
+    kinds: tuple[InputKind, ...] = tuple(InputKind)
+    shown: int = 0
+    lack: Unshown | None = None
+    done: bool = False
+
+
+class Pieces:
+    """Proves the pieces of a network.
+
+    Args:
+        network: The network.
+        model: The model as the parser was given it.
+        data: The model, serialized; None: it is its file.
+        shapes: Of the inputs, at one size that they take.
+        batch: The largest batch that inputs may have whose first axis is dynamic.
+        deadline: On the clock of `time.monotonic`.
+        megabytes: How much memory the process may take.
+    """
+
+    def __init__(
+        self,
+        network: ReadNetwork,
+        model: OnnxModel,
+        data: bytes | None,
+        shapes: Mapping[str, Shape],
+        batch: int,
+        deadline: float,
+        megabytes: float,
+    ) -> None:
+        self._network = network
+        self._model = model
+        self._data = data
+        self._batch = batch
+        self.deadline = deadline
+        self._megabytes = megabytes
+        self._seams = cut.Seams(network, model)
+        self._shapes = shapes_with(model, shapes)
+        self._inputs = shapes
+        self._boxes = {n for layer in network.layers if layer.kind == "NMS" for n in layer.outputs}
+        self._divergence: Divergence | None = None
+        self._trials: list[_Trial] = []
+
+    def run(self) -> PiecesResult:
+        """Runs all pieces, as far as there is time."""
+        open_ = [self._trial(piece) for piece in self._seams.pieces()]
+        self._trials = open_
+        with Scratch("proof") as folder, process.Process(models.SERVE, self._megabytes) as runner:
+            while open_ and self._divergence is None:
+                left = self.deadline - time.monotonic()
+                if left <= 0:
+                    break
+                self._round(runner, open_, folder.path, left)
+                open_ = [trial for trial in open_ if not trial.done]
+        for trial in open_:
+            trial.lack = trial.lack or self._lack(trial, Lack.TIME, "there was no time left for it")
+        missing = tuple(trial.lack for trial in self._trials if trial.lack is not None)
+        proven = sum(trial.done and trial.lack is None for trial in self._trials)
+        return PiecesResult(proven, len(self._trials), missing, self._divergence)
+
+    def _trial(self, piece: cut.Piece, wider: int = 0) -> _Trial:
+        of = describe.Description.of(self._network, self._model, piece, self._shapes)
+        free = self._batch > 1 and of.free_batch
+        shapes = {name: self._shapes.get(name) or of.shape(name) for name in piece.sources}
+        schemes = list(feeds.schemes(shapes, min(self._batch, _BATCH) if free else 0, of.extent))
+        real = [all(self._is_real(name, shape) for name, shape in scheme.items()) for scheme in schemes]
+        return _Trial(
+            piece, of.sources, schemes, real, of.limits, of.largest, of.eps, of.approximated, of.narrow, wider=wider
+        )
+
+    def _is_real(self, name: str, shape: Shape) -> bool:
+        own = self._shapes.get(name)
+        return own is None or all(a is None or a == b for a, b in zip(own[1:], shape[1:], strict=False))
+
+    def _round(self, runner: process.Process, trials: Sequence[_Trial], folder: Path, seconds: float) -> None:
+        """Runs every open piece once more."""
+        tasks = [self._task(number, trial) for number, trial in enumerate(trials)]
+        begun = -1
+
+        def hear(event: dict[str, Any]) -> None:
+            nonlocal begun
+            if event["event"] == "begin":
+                begun = event["number"]
+            elif self._divergence is None:
+                self._judge(trials[event["number"]], event)
+                Path(event["file"]).unlink(missing_ok=True)
+            if self._divergence is not None or time.monotonic() > self.deadline:
+                raise _Enough
+
+        try:
+            runner.call((str(self._model.path), self._data, tasks, str(folder)), seconds, hear)
+        except _Enough:
+            return
+        except process.Lost as lost:
+            if lost.cause != "time" and begun >= 0:
+                self._give_up(trials[begun], Lack.REFERENCE, f"ONNX Runtime broke down on it ({lost.why})")
+        except (process.WorkerBug, TrtconvError) as error:
+            for trial in trials:
+                self._give_up(trial, Lack.REFERENCE, f"the model could not be run in pieces ({error})")
+
+    def _task(self, number: int, trial: _Trial) -> models.Task:
+        piece = trial.piece
+        shapes = trial.schemes[trial.at]
+        return models.Task(
+            number,
+            piece.nodes,
+            trial.sources,
+            piece.target,
+            shapes,
+            trial.limits,
+            trial.largest,
+            trial.kinds,
+            trial.eps,
+            trial.narrow,
+            trial.closely,
+        )
+
+    def _judge(self, trial: _Trial, event: Mapping[str, Any]) -> None:
+        """Decides what becomes of a piece after a run."""
+        if not event["calm"]:
+            self._next(trial, Lack.REFERENCE, event["why"])
+            return
+        arrays = _loaded(event)
+        try:
+            network = self._part(trial)
+            verdicts = {
+                kind: self._compare(trial, network, kind, event["calm"], arrays)
+                for kind in trial.kinds
+                if str(int(kind)) in event["calm"]
+            }
+        except NotProven as error:
+            self._next(trial, Lack.KIND, error.reason)
+            return
+        wrong = {kind: each for kind, each in verdicts.items() if each.verdict.refutes}
+        trial.shown += sum(not each.verdict.refutes and each.telling >= _TELLING for each in verdicts.values())
+        if not wrong:
+            if trial.shown:
+                trial.done, trial.lack = True, None
+            else:
+                self._next(trial, Lack.REFERENCE, "its values are not numbers on any inputs")
+        elif not trial.closely:
+            trial.closely, trial.kinds = True, tuple(wrong)
+        else:
+            self._differs(trial, next(iter(wrong.values())))
+
+    def _differs(self, trial: _Trial, judgement: tolerance.Judgement) -> None:
+        real = next((i for i in range(trial.at + 1, len(trial.schemes)) if trial.real[i]), None)
+        if not trial.real[trial.at] and real is not None:
+            self._restart(trial, real)
+        elif (not trial.piece.even or self._seams.is_restricted(trial.piece)) and self._widen(trial):
+            pass
+        elif trial.real[trial.at]:
+            trial.done = True
+            self._divergence = self._diverged(trial, judgement.why)
+        else:
+            self._give_up(trial, Lack.SIZE, f"it differs at small sizes only: {judgement.why}")
+
+    def _restart(self, trial: _Trial, at: int) -> None:
+        trial.at, trial.closely, trial.kinds, trial.shown = at, False, tuple(InputKind), 0
+
+    def _next(self, trial: _Trial, lack: Lack, reason: str) -> None:
+        """Tries the next sizes, then a wider piece; where there is neither, says what is not shown."""
+        trial.lack = self._lack(trial, lack, reason)
+        for at in range(trial.at + 1, len(trial.schemes)):
+            if sum(math.prod(shape) for shape in trial.schemes[at].values()) <= _MOST_ELEMENTS:
+                self._restart(trial, at)
+                return
+        if not self._widen(trial):
+            trial.done = True
+
+    def _widen(self, trial: _Trial) -> bool:
+        wide = self._seams.wider(trial.piece) if trial.wider < _MOST_WIDER else None
+        if wide is None:
+            return False
+        new = self._trial(wide, trial.wider + 1)
+        lack = trial.lack
+        trial.__dict__.update(new.__dict__)
+        trial.lack = lack
+        return True
+
+    def _give_up(self, trial: _Trial, lack: Lack, reason: str) -> None:
+        trial.done, trial.lack = True, self._lack(trial, lack, reason)
+
+    def _lack(self, trial: _Trial, lack: Lack, reason: str) -> Unshown:
+        return Unshown(lack, trial.piece.target, reason)
+
+    def _part(self, trial: _Trial) -> ReadNetwork:
+        """Returns the layers of a piece as a network; where sizes are not its own, TensorRT's do not count."""
+        numbers = {name: self._seams.numbers.get(name) for name in trial.piece.sources}
+        fed = trial.schemes[trial.at]
+        tensors = self._network.tensors
+        if not trial.real[trial.at] or any(
+            not _fits(tensors[number].shape, fed[name]) for name, number in numbers.items() if number is not None
+        ):
+            given = {number: fed[name] for name, number in numbers.items() if number is not None}
+            tensors = tuple(
+                dataclasses.replace(each, shape=given.get(each.index, each.shape and (-1,) * len(each.shape)))
+                for each in tensors
+            )
+        return ReadNetwork(
+            tensors,
+            tuple(self._network.layers[index] for index in trial.piece.layers),
+            tuple(number for number in numbers.values() if number is not None),
+            (self._seams.numbers[trial.piece.target],),
+        )
+
+    def _compare(
+        self,
+        trial: _Trial,
+        network: ReadNetwork,
+        kind: InputKind,
+        calm: Mapping[str, int],
+        arrays: Mapping[str, Array],
+    ) -> tolerance.Judgement:
+        """Runs the layers on one kind of inputs, and compares.
+
+        Raises:
+            NotProven: They cannot be run.
+        """
+        fed = feeds.make(
+            trial.sources, trial.schemes[trial.at], kind, trial.limits, trial.largest, calm[str(int(kind))]
+        )
+        run = Run(network, fed, deadline=self.deadline, megabytes=self._megabytes)
+        found = run.outputs()
+        if not found:
+            raise NotProven(next(iter(run.unproven.values()), "a layer before it is not run"))
+        (got,) = found.values()
+        value = arrays[f"value {int(kind)}"]
+        if network.outputs[0] in self._boxes:
+            got = in_order(got, value)
+        reference = tolerance.Computed(
+            value,
+            arrays.get(f"terms {int(kind)}"),
+            [each for name, each in arrays.items() if name.startswith(f"moved {int(kind)} ")],
+            [each for name, each in arrays.items() if name.startswith(f"beside {int(kind)} ")],
+        )
+        return tolerance.judge(reference, got, trial.eps, tolerance.magnitude(fed), trial.approximated)
+
+    def _diverged(self, trial: _Trial, why: str) -> Divergence:
+        target = trial.piece.target
+        number = self._seams.numbers[target]
+        layer = next(each for each in self._network.layers if number in each.outputs)
+        scope = self._model.main
+        node = str(scope.location(scope.producers[target]))
+        shapes = {name: list(shape) for name, shape in trial.schemes[trial.at].items()}
+        return Divergence(target, node, layer.name, layer.kind, why, shapes)
+
+
+class _Enough(Exception):
+    """Nothing more needs to be run."""
+
+
+def _fits(known: Sequence[int] | None, shape: Shape) -> bool:
+    if known is None:
+        return True
+    return len(known) == len(shape) and all(a in (-1, b) for a, b in zip(known, shape, strict=True))
+
+
+def _loaded(event: Mapping[str, Any]) -> dict[str, Array]:
+    from trtconv.runtimes.proof.reference import typed
+
+    with np.load(event["file"]) as file:
+        return {name: typed(file[name], event["types"][name]) for name in file.files}

@@ -1,0 +1,142 @@
+"""How far an element may be off: as far as rounding in the piece's own type can take it there, and no further.
+
+`|difference| <= FACTOR * eps(type) * (|value| + condition)`. The condition of an element is what its terms add up to
+without their signs, where a piece is a sum of products, and how much it changes with its inputs, where it is not; both
+are computed of the model, on the same inputs. Neither the largest element of a tensor nor another type in the file
+makes it any larger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trtconv.core.dims import times
+from trtconv.core.frozen import frozen
+from trtconv.runtimes.compare import Verdict
+
+Array = NDArray[Any]
+
+FACTOR = 16.0
+"""Sums of many terms in another order, in blocks, with and without fused products."""
+PERTURBATION = 2.0**-10
+"""Relative change of the inputs by which the condition is measured: far above rounding, far below curvature."""
+_EPS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+_TINY = {"float16": 6e-8, "bfloat16": 1e-37, "float32": 1e-37, "float64": 1e-300}
+"""What is flushed to zero, or rounded to steps of this size."""
+_APPROXIMATED = 1e-6
+"""How far Exp, Erf, Tanh and the like are off as libraries compute them, in units of the largest input."""
+
+
+def eps_of(dtypes: Iterable[str]) -> float:
+    """Returns the unit of rounding of a piece: that of the coarsest float that its own tensors have."""
+    return max((_EPS[each] for each in dtypes if each in _EPS), default=_EPS["float32"])
+
+
+@frozen
+class Computed:
+    """What the model computes of one kind of inputs.
+
+    Args:
+        value: The result.
+        terms: The same of the magnitudes of all inputs and weights; None where the piece is no sum of products.
+        moved: The results on inputs that are moved by `PERTURBATION`; empty where nobody asked.
+        beside: The results on inputs that are moved by a few units of rounding: a value on the border between two steps
+            may fall to either side.
+    """
+
+    value: Array
+    terms: Array | None = None
+    moved: Sequence[Array] = ()
+    beside: Sequence[Array] = ()
+
+
+@frozen
+class Judgement:
+    """What a comparison element by element came to.
+
+    Args:
+        verdict: In short.
+        why: In words; empty where it passed.
+        telling: Share of the elements that are not NaN in the reference: those show something.
+    """
+
+    verdict: Verdict
+    why: str = ""
+    telling: float = 1.0
+
+
+def judge(reference: Computed, got: Array, eps: float, amplitude: float, approximated: bool) -> Judgement:
+    """Compares a result with its reference, element by element.
+
+    Args:
+        reference: What the model computes.
+        got: What the network computes.
+        eps: The unit of rounding of the piece.
+        amplitude: The largest magnitude of its inputs.
+        approximated: Whether it holds functions that libraries approximate.
+    """
+    value = reference.value
+    if got.shape != value.shape:
+        return Judgement(Verdict.SHAPE, f"its shape is {times(got.shape)} instead of {times(value.shape)}")
+    if not value.size:
+        return Judgement(Verdict.PASSED, telling=0.0)
+    expected, actual = _wide(value), _wide(got)
+    exact = value.dtype.kind in "iub"
+    slack = _APPROXIMATED * max(1.0, amplitude) * (eps / _EPS["float32"]) if approximated else 0.0
+    with np.errstate(all="ignore"):
+        allowed = 0.0 if exact else _allowed(reference, expected, eps, slack, str(value.dtype))
+        fits = _fits(expected, actual, allowed)
+        for other in reference.beside:
+            if other.shape == value.shape:
+                fits |= _fits(_wide(other), actual, allowed)
+    finite = np.ones(value.shape, bool) if exact else np.isfinite(expected)
+    share = 1.0 if exact else float(np.count_nonzero(~np.isnan(expected))) / value.size
+    if fits.all():
+        return Judgement(Verdict.PASSED, telling=share)
+    broken = not exact and not np.any(~fits & (~finite | np.isfinite(actual)))
+    where = np.unravel_index(int(np.argmax(~fits)), fits.shape)
+    what = "are NaN or infinite, and finite in the model" if broken else "differ by more than rounding"
+    at = f"at {times(tuple(int(n) for n in where))}, " if where else ""
+    why = (
+        f"{int(np.count_nonzero(~fits))} of {value.size} elements {what}: "
+        f"the first, {at}is {actual[where]:.6g} instead of {expected[where]:.6g}"
+    )
+    return Judgement(Verdict.NOT_FINITE if broken else Verdict.BEYOND, why, share)
+
+
+def _allowed(reference: Computed, expected: Array, eps: float, slack: float, dtype: str) -> Array:
+    scale = np.abs(expected)
+    if reference.terms is not None and reference.terms.shape == expected.shape:
+        scale = scale + np.nan_to_num(np.abs(_wide(reference.terms)), nan=0.0, posinf=0.0)
+    for moved in reference.moved:
+        if moved.shape == expected.shape:
+            change = np.abs(_wide(moved) - expected) / PERTURBATION
+            scale = scale + np.nan_to_num(change, nan=0.0, posinf=0.0)
+    allowed: Array = FACTOR * eps * scale + slack + _TINY.get(dtype, 0.0)
+    return allowed
+
+
+def _fits(expected: Array, actual: Array, allowed: Array | float) -> Array:
+    if expected.dtype.kind != "f":
+        return np.asarray(expected == actual)
+    same = (expected == actual) | (np.isnan(expected) & np.isnan(actual))
+    return np.asarray(same | (np.abs(expected - actual) <= allowed))
+
+
+def _wide(values: Array) -> Array:
+    """Returns floats as float64, and integers as they are: those beyond 2**53 must not be rounded."""
+    return values.astype(np.float64) if values.dtype.kind in "fV" else values
+
+
+def magnitude(feeds: Mapping[str, Array]) -> float:
+    """Returns the largest finite magnitude among inputs."""
+    largest = 0.0
+    for values in feeds.values():
+        if values.size and values.dtype.kind in "fV":
+            wide = np.abs(values.astype(np.float64))
+            largest = max(largest, float(np.max(wide[np.isfinite(wide)], initial=0.0)))
+    return largest
