@@ -21,6 +21,16 @@ def cache_folder(name: str) -> Path | None:
     else:
         base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     try:
-        return Path(base).expanduser() / "trtconv" / name if base else None
+        folder = Path(base).expanduser() / "trtconv" / name if base else None
     except RuntimeError:  # A user without a home.
         return None
+    return folder if folder is not None and all(map(_is_own, (folder, folder.parent))) else None
+
+
+def _is_own(folder: Path) -> bool:
+    """Whether nobody else can put anything into a folder: what lies there decides forms, scales and kernels."""
+    try:
+        status = folder.stat()
+    except OSError:
+        return True
+    return not hasattr(os, "geteuid") or (status.st_uid == os.geteuid() and not status.st_mode & 0o002)

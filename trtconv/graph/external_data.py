@@ -6,7 +6,7 @@ import difflib
 import errno
 import re
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import onnx
@@ -16,6 +16,7 @@ from trtconv.core import budget
 from trtconv.core.errors import InputError
 from trtconv.core.file_kinds import URL, kind_of
 from trtconv.core.files import real_path
+from trtconv.core.frozen import frozen
 from trtconv.core.reading import open_plain, read_plain
 from trtconv.graph.tensor_checker import nbytes
 
@@ -133,6 +134,36 @@ def _number(text: str) -> int:
     if not re.fullmatch(r"-?[0-9]{1,19}", text):
         raise ValueError(text)
     return int(text)
+
+
+@frozen
+class FileStates:
+    """What files are at a moment, to see whether somebody has changed them since.
+
+    Args:
+        files: The files, and what tells one state of each from another.
+    """
+
+    files: Mapping[Path, tuple[int, ...]]
+
+    @classmethod
+    def of(cls, paths: Iterable[Path]) -> FileStates:
+        """Returns what the files are now; one that is gone has no state."""
+        return cls({path: _state(path) for path in paths})
+
+    def require(self) -> None:
+        """Raises InputError where a file is another one than it was."""
+        for path, state in self.files.items():
+            if _state(path) != state:
+                raise InputError(f"{path} was changed while it was read", "Leave it as it is until the command ends.")
+
+
+def _state(path: Path) -> tuple[int, ...]:
+    try:
+        found = path.stat()
+        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    except OSError:
+        return ()
 
 
 def data_path(path: Path) -> Path:

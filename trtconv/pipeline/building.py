@@ -22,6 +22,7 @@ from trtconv.core.requests.build import BuildRequest, BuildSettings
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.core.target import Target
+from trtconv.graph.external_data import FileStates
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.provenance import Origin
 from trtconv.passes import chosen
@@ -68,6 +69,7 @@ def build(request: BuildRequest, progress: Progress | None = None) -> BuildRepor
     with clock.stage(Stage.LOAD):
         check_outputs(request)
         model = OnnxModel.load(request.model, hashed=True)
+        weights = FileStates.of(model.external_files)
         protect_data(model, request.engine_path, request.report_path, *named_cache(request))
     with clock.stage(Stage.RUNTIME):
         engine = tensorrt.load(request.target)
@@ -83,6 +85,7 @@ def build(request: BuildRequest, progress: Progress | None = None) -> BuildRepor
     report = dataclasses.replace(
         report, findings=shown, ignored=ignored, seconds=clock.seconds, exit_code=1 if blob is None else 0
     )
+    weights.require()
     if blob is not None or request.report is not None:
         report = write_engine(request, report, blob, clock)
     return report

@@ -259,7 +259,7 @@ class _Calibrating:
         if request.cache is None:
             return "", None
         key = cache.key_of(self._digest, self._samples.digest(), tensors, {"asked": asked, "target": self._target})
-        return key, cache.load(request.cache, key)
+        return key, cache.load(request.cache, key, tensors)
 
     def _found(self, placement: Placement, methods: Sequence[str]) -> dict[str, Any]:
         """Calibrates; several methods are judged by samples of which they have not seen any, which then join."""

@@ -5,14 +5,18 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from trtconv.core.documents.forms import fits
 from trtconv.core.errors import InputError
 from trtconv.core.files import atomic_write
 from trtconv.core.reading import CACHE_BYTES, read_plain
 from trtconv.core.version import __version__
+
+_FORM = {"method": str, "errors": {str: (int, float)}, "ranges": {str: (int, float)}}
 
 
 def key_of(model: str, samples: str, tensors: Sequence[str], settings: Mapping[str, Any]) -> str:
@@ -30,12 +34,18 @@ def key_of(model: str, samples: str, tensors: Sequence[str], settings: Mapping[s
     return hashlib.sha256(json.dumps(told).encode()).hexdigest()
 
 
-def load(folder: Path, key: str) -> dict[str, Any] | None:
-    """Returns what was kept, as `store` got it, or None."""
+def load(folder: Path, key: str, tensors: Sequence[str]) -> dict[str, Any] | None:
+    """Returns what was kept of some tensors, as `store` got it; None where there is nothing, or something else."""
     with contextlib.suppress(OSError, ValueError, RecursionError):
         kept = json.loads(read_plain(folder / f"{key}.json", CACHE_BYTES))
-        return kept if isinstance(kept, dict) else None
+        return kept if _is_whole(kept, tensors) else None
     return None
+
+
+def _is_whole(kept: Any, tensors: Sequence[str]) -> bool:
+    if not fits(kept, _FORM) or kept.keys() != _FORM.keys() or not kept["ranges"].keys() >= set(tensors):
+        return False
+    return all(math.isfinite(number) and number >= 0 for number in kept["ranges"].values())
 
 
 def store(folder: Path | None, key: str, found: Mapping[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -9,13 +10,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trtconv.core.errors import EnvironmentMissing, InputError
+from trtconv.core import budget
+from trtconv.core.errors import EnvironmentMissing, InputError, TrtconvError
 from trtconv.core.frozen import frozen
 from trtconv.core.reading import open_plain
 
 SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"})
 """What the names of images end in."""
 _EXAMPLE = "--preprocess size=224x224,scale=1/255,mean=0.485:0.456:0.406,std=0.229:0.224:0.225"
+_FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
+"""What is looked for in a file, whatever its name says: others of Pillow's readers start programs, as Ghostscript."""
+_BYTES_A_PIXEL = 3 * 5
+"""Of an image as it is read, and as float32."""
 _CHANNELS = {"rgb": "RGB", "bgr": "RGB", "gray": "L"}
 _LAYOUTS = ("nchw", "nhwc")
 
@@ -109,9 +115,12 @@ def read_image(path: Path, preprocessing: Preprocessing, number: int) -> NDArray
             "pip install pillow, or give .npz files.",
         ) from error
     try:
-        with open_plain(path) as file, Image.open(file) as opened:
-            image = opened.convert(_CHANNELS[preprocessing.color])
-    except MemoryError:
+        with warnings.catch_warnings(), open_plain(path) as file, Image.open(file, formats=_FORMATS) as opened:
+            # About sizes, which are spent, and about transparency, which is left out.
+            warnings.simplefilter("ignore")
+            budget.spend("megabytes", opened.width * opened.height * _BYTES_A_PIXEL / 1e6, f"{path}: the image")
+            image = _of_8_bits(opened).convert(_CHANNELS[preprocessing.color])
+    except (TrtconvError, MemoryError):
         raise
     except Exception as error:  # Each format has its own ways to fail.
         raise InputError(f"{path} cannot be read as an image: {error}", "Take it out of the folder.") from error
@@ -119,6 +128,17 @@ def read_image(path: Path, preprocessing: Preprocessing, number: int) -> NDArray
         height, width = preprocessing.sizes[number % len(preprocessing.sizes)]
         image = _resized(image, height, width, preprocessing.crop)
     return as_input(np.asarray(image), preprocessing, str(path))
+
+
+def _of_8_bits(image: Any) -> Any:
+    """Returns an image whose values are 0 to 255; Pillow itself would make all that is brighter white."""
+    if image.mode.startswith("I;16") or (image.mode == "I" and image.format == "PPM"):
+        from PIL import Image
+
+        return Image.fromarray((np.asarray(image).astype(np.float32) / 257).round().astype(np.uint8))
+    if image.mode in ("I", "F"):
+        raise ValueError("its values have 32 bits, and what stands for white is not known")
+    return image
 
 
 def _resized(image: Any, height: int, width: int, crop: bool) -> Any:

@@ -1,0 +1,109 @@
+"""Samples and caches that somebody else has made: images that are not what they are called, ranges that are none."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from trtconv.cli.timing_folder import cache_folder
+from trtconv.core import budget
+from trtconv.core.budget import Budget, BudgetExceeded
+from trtconv.core.errors import InputError
+from trtconv.precision.quantize import cache
+from trtconv.precision.quantize.images import Preprocessing, read_image
+
+Image = pytest.importorskip("PIL.Image")
+EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\nshowpage\n%%EOF\n"
+
+
+def test_no_program_is_started_for_what_is_called_an_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sprung = tmp_path / "sprung"
+    (tmp_path / "gs").write_text(f"#!/bin/sh\ntouch '{sprung}'\n")
+    (tmp_path / "gs").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    (tmp_path / "x.png").write_bytes(EPS)
+    with pytest.raises(InputError, match="cannot be read as an image"):
+        read_image(tmp_path / "x.png", Preprocessing(), 0)
+    assert not sprung.exists()
+
+
+def _bomb(path: Path, side: int) -> None:
+    """Writes a PNG of a few bytes that says it has side x side pixels."""
+    chunks = ((b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)), (b"IDAT", zlib.compress(bytes(9))))
+    parts = [struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+             for kind, data in (*chunks, (b"IEND", b""))]  # fmt: skip
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join(parts))
+
+
+@pytest.mark.parametrize("side", [12_000, 60_000])
+def test_an_image_may_not_be_larger_than_the_budget(tmp_path: Path, side: int) -> None:
+    _bomb(tmp_path / "x.png", side)
+    with budget.allowed(Budget()), pytest.raises((BudgetExceeded, InputError)):
+        read_image(tmp_path / "x.png", Preprocessing(), 0)
+
+
+@pytest.mark.parametrize("ending", ["png", "tif", "pgm"])
+def test_images_of_16_bits_are_no_brighter_than_those_of_8(tmp_path: Path, ending: str) -> None:
+    narrow = np.arange(256, dtype=np.uint8).reshape(16, 16)
+    Image.fromarray(narrow).save(tmp_path / "narrow.png")
+    Image.fromarray(narrow.astype(np.uint16) * 257).save(tmp_path / f"wide.{ending}")
+    wide = read_image(tmp_path / f"wide.{ending}", Preprocessing(), 0)
+    np.testing.assert_array_equal(wide, read_image(tmp_path / "narrow.png", Preprocessing(), 0))
+
+
+def test_images_whose_white_is_not_known_are_refused(tmp_path: Path) -> None:
+    Image.fromarray(np.linspace(0, 1, 64, dtype=np.float32).reshape(8, 8)).save(tmp_path / "x.tif")
+    with pytest.raises(InputError, match="32 bits"):
+        read_image(tmp_path / "x.tif", Preprocessing(), 0)
+
+
+def test_palettes_are_colours(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
+    rgb = np.zeros((4, 4, 3), np.uint8)
+    rgb[:2] = 255, 128, 0
+    image = Image.fromarray(rgb).convert("P", palette=Image.Palette.ADAPTIVE, colors=2)
+    image.save(tmp_path / "x.png", transparency=bytes([0, 255]))
+    found = read_image(tmp_path / "x.png", Preprocessing(), 0)
+    np.testing.assert_array_equal(found[0].transpose(1, 2, 0), rgb)
+    assert not recwarn.list
+
+
+WHOLE = {"method": "max", "errors": {}, "ranges": {"x": 1.0, "y": 0}}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "{", "null", "[]", "{}", "[" * 100_000, json.dumps({**WHOLE, "ranges": {"x": 1.0}})),
+        *(json.dumps({**WHOLE, "ranges": {"x": 1.0, "y": bad}}) for bad in (-1, float("nan"), float("inf"), "1", None)),
+        *(json.dumps({**WHOLE, key: 5}) for key in WHOLE),
+    ],
+    ids=str,
+)
+def test_ranges_that_were_spoiled_are_found_anew(tmp_path: Path, text: str) -> None:
+    (tmp_path / "k.json").write_text(text)
+    assert cache.load(tmp_path, "k", ["x", "y"]) is None
+    cache.store(tmp_path, "k", WHOLE)
+    assert cache.load(tmp_path, "k", ["x", "y"]) == WHOLE
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="POSIX owners")
+def test_a_cache_that_others_may_write_to_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.platform", "linux")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    folder = tmp_path / "trtconv" / "timing"
+    assert cache_folder("timing") == folder
+    folder.mkdir(parents=True)
+    assert cache_folder("timing") == folder
+    for each in (folder, folder.parent):
+        each.chmod(0o777)
+        assert cache_folder("timing") is None
+        each.chmod(0o755)
+    if os.geteuid() == 0:
+        os.chown(folder, 12345, 12345)
+        assert cache_folder("timing") is None
