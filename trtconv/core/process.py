@@ -143,6 +143,7 @@ class Process(contextlib.AbstractContextManager["Process"]):
     """
 
     def __init__(self, task: str, megabytes: float | None = None, *, quiet: bool = True) -> None:
+        self._task = task
         self._greeting = pickle.dumps((task, megabytes, budget.current()))
         self._quiet = quiet
         self._running: _Running | None = None
@@ -199,7 +200,8 @@ class Process(contextlib.AbstractContextManager["Process"]):
             if self._closed:
                 raise Lost("it was ended")
             if self._running is None:
-                self._running = _Running(self._quiet)
+                spare = _SPARES.pop(self._task, None) if self._quiet else None
+                self._running = spare or _Running(self._quiet)
                 self._running.send(self._greeting)
             return self._running
 
@@ -208,6 +210,23 @@ class Process(contextlib.AbstractContextManager["Process"]):
             running, self._running = self._running, None
         if running is not None:
             running.end()
+
+
+_SPARES: dict[str, _Running] = {}
+"""Processes that were started before anybody asked for them, by their tasks."""
+
+
+def start_early(task: str) -> None:
+    """Starts a process for the first `Process` of a task: it imports what the task needs while this one does the same.
+
+    One that nobody takes ends with this process.
+
+    Args:
+        task: As for `Process`; its module may have a function `prepare`, which loads what calls will need.
+    """
+    if task not in _SPARES:
+        _SPARES[task] = _Running(quiet=True)
+        _SPARES[task].send(pickle.dumps(task))
 
 
 class _Running:
@@ -311,7 +330,11 @@ def serve() -> None:
     os.dup2(2, 1)
     requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_receive, args=(requests,), daemon=True).start()
-    task, megabytes, allowed = pickle.loads(requests.get())
+    greeting = pickle.loads(requests.get())
+    if isinstance(greeting, str):
+        _prepare(greeting)
+        greeting = pickle.loads(requests.get())
+    task, megabytes, allowed = greeting
     _limit_memory(megabytes)
     function: Callable[[object, Tell], Any] | None = None
 
@@ -359,6 +382,15 @@ def address_space() -> int | None:
         limit = resource.getrlimit(resource.RLIMIT_AS)[0]
         return None if limit == resource.RLIM_INFINITY else limit
     return None
+
+
+def _prepare(task: str) -> None:
+    import importlib
+
+    # What fails here fails again, and is told, where the task is called.
+    with contextlib.suppress(Exception):
+        module = importlib.import_module(task.partition(":")[0])
+        getattr(module, "prepare", lambda: None)()
 
 
 def _found(task: str) -> Callable[[object, Tell], Any]:

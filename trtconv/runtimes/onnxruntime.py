@@ -270,6 +270,11 @@ def session(model: OnnxModel) -> Any:
     return session_of(copy.proto.SerializeToString(), Path(model.path).parent)
 
 
+def import_runtime() -> None:
+    """Imports ONNX Runtime, which is otherwise done where a model is first run."""
+    import onnxruntime  # noqa: F401
+
+
 def session_options() -> Any:
     """Returns the options of every session: what a model means is asked for, not how fast it can be."""
     import onnxruntime

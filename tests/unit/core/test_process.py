@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from trtconv.core.errors import BuildFailed, InputError
-from trtconv.core.process import Lost, Process, Tell, WorkerBug, call
+from trtconv.core.process import Lost, Process, Tell, WorkerBug, call, start_early
 
 HERE = Path(__file__).stem
 
@@ -75,6 +75,17 @@ def threads(argument: Any, tell: Tell) -> Any:
 
     assert float((np.ones((300, 300)) @ np.ones((300, 300))).sum()) == 300.0**3
     return len(list(Path("/proc/self/task").iterdir()))
+
+
+PREPARED: list[int] = []
+
+
+def prepare() -> None:
+    PREPARED.append(os.getpid())
+
+
+def prepared(argument: Any, tell: Tell) -> Any:
+    return [list(PREPARED), os.getpid()]
 
 
 class Counter:
@@ -249,3 +260,30 @@ def test_closing_ends_a_call_in_its_middle_and_lets_none_begin() -> None:
     with pytest.raises(Lost, match="it was ended"):
         process.call(0)
     assert not alive(heard[0]["pid"])
+
+
+def test_a_process_that_is_started_early_is_ready_for_the_first_that_asks() -> None:
+    task = f"{HERE}:prepared"
+    start_early(task)
+    start_early(task)
+    with Process(task) as first, Process(task) as second:
+        ready, pid = first.call(None, 60)
+        assert ready == [pid]
+        assert second.call(None, 60)[0] == []
+        assert first.call(None, 60) == [ready, pid]
+
+
+def test_limits_hold_in_a_process_that_is_started_early() -> None:
+    task = f"{HERE}:greedy"
+    start_early(task)
+    with Process(task, megabytes=100) as process:
+        assert process.call(1 << 20, 60) == 1 << 20
+        with pytest.raises(Lost) as raised:
+            process.call(1 << 28, 60)
+    assert raised.value.cause == "memory"
+
+
+def test_what_a_process_that_is_started_early_cannot_import_is_told_when_it_is_called() -> None:
+    start_early("trtconv.core.nothing:serve")
+    with Process("trtconv.core.nothing:serve") as process, pytest.raises(WorkerBug, match="nothing"):
+        process.call(None, 60)

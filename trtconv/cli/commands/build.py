@@ -21,9 +21,11 @@ from trtconv.core.files import atomic_write, with_ending
 from trtconv.core.options import options as declared
 from trtconv.core.options import without_unmet
 from trtconv.core.outputs import Output, check_all
+from trtconv.core.process import start_early
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.requests.farm import FarmRequest
 from trtconv.core.requests.quantize import QuantizeRequest
+from trtconv.runtimes.proof import SERVE
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -137,6 +139,8 @@ def _build_here(flags: ManyFlags, request: BuildRequest, page: str | None) -> Ou
     from trtconv import pipeline
     from trtconv.cli.formats import json, text
 
+    if request.prove != "none" and (request.force or not request.engine_path.exists()):
+        start_early(SERVE)
     own_tensorrt()
     for path in (request.engine_path, request.report_path, *([] if page is None else [Path(page)])):
         status.announce(status.OUTPUT, str(path.absolute()))

@@ -15,7 +15,9 @@ from trtconv.cli.process.outcome import FailedWithResult, Outcome
 from trtconv.cli.progress import show_progress
 from trtconv.core.errors import TrtconvError
 from trtconv.core.options import without_unmet
+from trtconv.core.process import start_early
 from trtconv.core.requests.check import CheckRequest
+from trtconv.runtimes.proof import SERVE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -118,6 +120,8 @@ def command(asked: options.Asked[CheckRequest], models: tuple[str, ...], **many:
     (request,) = requests
     from trtconv import pipeline
 
+    if request.prove != "none":
+        start_early(SERVE)
     own_tensorrt()
     try:
         with show_progress(flags.quiet) as progress:

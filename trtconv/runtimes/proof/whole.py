@@ -22,8 +22,9 @@ from trtconv.core.process import Process
 from trtconv.core.scratch import Scratch
 from trtconv.graph.model import OnnxModel
 from trtconv.runtimes.compare import Difference, Tolerance, compare, relative_error
+from trtconv.runtimes.proof import SERVE
 from trtconv.runtimes.proof.ahead import Ahead, NetworkRun
-from trtconv.runtimes.proof.reference import SERVE, Expected, Wanted, expect
+from trtconv.runtimes.proof.reference import Expected, Wanted, expect
 from trtconv.runtimes.proof.result import Divergence, ProofResult
 from trtconv.runtimes.proof.watch import Watch
 from trtconv.runtimes.tensorrt.readback.execute import Run
