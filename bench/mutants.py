@@ -37,7 +37,7 @@ from mutant_twins import twin  # noqa: E402
 from mutating import Change, apply, changes  # noqa: E402
 
 import trtconv  # noqa: E402
-from trtconv.core import process  # noqa: E402
+from trtconv.core import process, serving  # noqa: E402
 from trtconv.core.dims import Range  # noqa: E402
 from trtconv.graph.model import OnnxModel  # noqa: E402
 from trtconv.runtimes.tensorrt.adapter import Installed  # noqa: E402
@@ -81,7 +81,7 @@ class InProcess:
 
     def call(self, argument: Any, seconds: Any = None, tell: Any = None, watch: Any = None) -> Any:
         """Calls the function."""
-        self._function = self._function or process._found(self._task)
+        self._function = self._function or serving.function_of(self._task)
         return self._function(argument, tell or (lambda event: None))
 
 

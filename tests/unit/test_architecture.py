@@ -104,7 +104,7 @@ DOORS = {
         "__init__.py",
         "cli/group.py",
         "cli/versions.py",
-        "core/process.py",
+        "core/serving.py",
         "exporter/libraries.py",
         "runtimes/inputs.py",
         "exporter/spec.py",

@@ -12,7 +12,6 @@ import math
 import os
 import pickle
 import queue
-import signal
 import subprocess
 import sys
 import tempfile
@@ -24,16 +23,15 @@ from typing import Any, Literal
 
 from trtconv.core import budget, errors
 from trtconv.core.errors import TrtconvError
+from trtconv.core.serving import LENGTH_BYTES, end_group
+from trtconv.core.serving import Tell as Tell
 
-Tell = Callable[[dict[str, Any]], None]
-"""Tells the caller of something that happened, as plain JSON values."""
 Watch = Callable[[int], None]
 """Is called a few times a second with the number of the process; what it raises ends the process, and the call."""
 
 Cause = Literal["time", "memory", "crash"]
 """Why a process ended before it was done: it took too long, wanted too much memory, or broke down."""
 
-_LENGTH_BYTES = 8
 _TAIL = 1500
 _POLL_SECONDS = 0.05
 # What C and C++ libraries, and the loader of libraries, say where memory is refused.
@@ -236,7 +234,7 @@ class _Running:
         self._said = tempfile.TemporaryFile() if quiet else None  # noqa: SIM115
         # A session of its own, so that what it starts ends with it, and that Ctrl-C is the caller's alone.
         self._process = subprocess.Popen(
-            python("trtconv.core.process:serve"),
+            python("trtconv.core.serving:serve"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._said,
@@ -257,7 +255,7 @@ class _Running:
     def send(self, data: bytes) -> None:
         """Sends a document; where the process is gone, `hear` will say so."""
         with contextlib.suppress(OSError, ValueError):
-            self._requests.write(len(data).to_bytes(_LENGTH_BYTES, "big") + data)
+            self._requests.write(len(data).to_bytes(LENGTH_BYTES, "big") + data)
             self._requests.flush()
 
     def hear(self, deadline: float, watch: Watch | None) -> dict[str, Any]:
@@ -294,7 +292,7 @@ class _Running:
 
     def end(self) -> None:
         """Ends the process and those that it started."""
-        _end(self._process.pid, "SIGKILL")
+        end_group(self._process.pid, "SIGKILL")
         self._process.kill()
         self._process.wait()
         for file in (self._requests, self._answers, self._said):
@@ -321,59 +319,6 @@ def _value(event: dict[str, Any]) -> Any:
     raise known(event["message"], event["hint"])
 
 
-def serve() -> None:
-    """Is the other process: takes calls from stdin, and writes what happens to stdout, one JSON document a line."""
-    # Ctrl-C goes to the whole group of processes; the caller decides what becomes of this one.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # What libraries print goes to stderr, not between the lines.
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
-    requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-    threading.Thread(target=_receive, args=(requests,), daemon=True).start()
-    greeting = pickle.loads(requests.get())
-    if isinstance(greeting, str):
-        _prepare(greeting)
-        greeting = pickle.loads(requests.get())
-    task, megabytes, allowed = greeting
-    _limit_memory(megabytes)
-    function: Callable[[object, Tell], Any] | None = None
-
-    def tell(event: dict[str, Any]) -> None:
-        answers.write(json.dumps(event) + "\n")
-        answers.flush()
-
-    def answer(request: bytes) -> Any:
-        nonlocal function
-        function = function or _found(task)
-        return function(pickle.loads(request), tell)
-
-    with budget.allowed(allowed):
-        while True:
-            tell(_outcome(answer, requests.get()))
-
-
-def _receive(requests: queue.SimpleQueue[bytes]) -> None:
-    """Hands requests on, and ends this process when the caller is gone."""
-    with contextlib.suppress(OSError):
-        while length := sys.stdin.buffer.read(_LENGTH_BYTES):
-            requests.put(sys.stdin.buffer.read(int.from_bytes(length, "big")))
-    _end(os.getpid(), "SIGTERM")
-    os.kill(os.getpid(), signal.SIGTERM)
-
-
-def _limit_memory(megabytes: float | None) -> None:
-    if megabytes is None:
-        return
-    # Windows has no such module, and macOS does not keep to the limit.
-    with contextlib.suppress(ImportError, OSError, ValueError):
-        import resource
-
-        held = int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
-        most = int(held + megabytes * (1 << 20))
-        # Not the address space, of which CUDA takes more than there is memory.
-        resource.setrlimit(resource.RLIMIT_DATA, (most, most))
-
-
 def address_space() -> int | None:
     """Returns how many bytes of virtual memory this process may have (ulimit -v); None: as many as there are."""
     with contextlib.suppress(ImportError, OSError, ValueError):
@@ -382,49 +327,3 @@ def address_space() -> int | None:
         limit = resource.getrlimit(resource.RLIMIT_AS)[0]
         return None if limit == resource.RLIM_INFINITY else limit
     return None
-
-
-def _prepare(task: str) -> None:
-    import importlib
-
-    # What fails here fails again, and is told, where the task is called.
-    with contextlib.suppress(Exception):
-        module = importlib.import_module(task.partition(":")[0])
-        getattr(module, "prepare", lambda: None)()
-
-
-def _found(task: str) -> Callable[[object, Tell], Any]:
-    import importlib
-
-    module, _, name = task.partition(":")
-    found: Any = getattr(importlib.import_module(module), name)
-    function: Callable[[object, Tell], Any] = found() if isinstance(found, type) else found
-    return function
-
-
-def _outcome(answer: Callable[[bytes], Any], request: bytes) -> dict[str, Any]:
-    try:
-        return {"event": "result", "value": answer(request)}
-    except TrtconvError as error:
-        return _failure(error)
-    except MemoryError:
-        return {"event": "memory"}
-    except Exception as error:
-        unusable = errors.unusable_path(error)
-        if unusable is not None:
-            return _failure(unusable)
-        import traceback
-
-        return {"event": "bug", "message": traceback.format_exc()}
-
-
-def _failure(error: TrtconvError) -> dict[str, Any]:
-    # A subclass of its own is told as what it is one of.
-    known = next(base.__name__ for base in type(error).__mro__ if hasattr(errors, base.__name__))
-    return {"event": "error", "type": known, "message": error.message, "hint": error.hint}
-
-
-def _end(leader: int, name: str) -> None:
-    """Ends a process and those that it started; does nothing where there are no groups of processes (Windows)."""
-    with contextlib.suppress(ProcessLookupError, PermissionError, AttributeError):
-        os.killpg(leader, getattr(signal, name))

@@ -17,7 +17,6 @@ from trtconv.core.frozen import frozen
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.walk import all_nodes, constant_of, reads
 from trtconv.runtimes.onnxruntime import first_line
-from trtconv.runtimes.proof import SERVE
 from trtconv.runtimes.proof.feeds import InputKind, Shape, Source, make
 from trtconv.runtimes.proof.reference import runs
 from trtconv.runtimes.proof.tolerance import PERTURBATION

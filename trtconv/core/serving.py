@@ -1,0 +1,121 @@
+"""What runs in the other process of `core.process`: calls come from stdin, answers go to stdout."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import pickle
+import queue
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from trtconv.core import budget, errors
+from trtconv.core.errors import TrtconvError
+
+Tell = Callable[[dict[str, Any]], None]
+"""Tells the caller of something that happened, as plain JSON values."""
+
+LENGTH_BYTES = 8
+"""Of the length that goes before each request."""
+
+
+def serve() -> None:
+    """Is the other process: takes calls from stdin, and writes what happens to stdout, one JSON document a line."""
+    # Ctrl-C goes to the whole group of processes; the caller decides what becomes of this one.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # What libraries print goes to stderr, not between the lines.
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    threading.Thread(target=_receive, args=(requests,), daemon=True).start()
+    greeting = pickle.loads(requests.get())
+    if isinstance(greeting, str):
+        _prepare(greeting)
+        greeting = pickle.loads(requests.get())
+    task, megabytes, allowed = greeting
+    _limit_memory(megabytes)
+    function: Callable[[object, Tell], Any] | None = None
+
+    def tell(event: dict[str, Any]) -> None:
+        answers.write(json.dumps(event) + "\n")
+        answers.flush()
+
+    def answer(request: bytes) -> Any:
+        nonlocal function
+        function = function or function_of(task)
+        return function(pickle.loads(request), tell)
+
+    with budget.allowed(allowed):
+        while True:
+            tell(_outcome(answer, requests.get()))
+
+
+def _receive(requests: queue.SimpleQueue[bytes]) -> None:
+    """Hands requests on, and ends this process when the caller is gone."""
+    with contextlib.suppress(OSError):
+        while length := sys.stdin.buffer.read(LENGTH_BYTES):
+            requests.put(sys.stdin.buffer.read(int.from_bytes(length, "big")))
+    end_group(os.getpid(), "SIGTERM")
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _limit_memory(megabytes: float | None) -> None:
+    if megabytes is None:
+        return
+    # Windows has no such module, and macOS does not keep to the limit.
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource
+
+        held = int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
+        most = int(held + megabytes * (1 << 20))
+        # Not the address space, of which CUDA takes more than there is memory.
+        resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+
+
+def _prepare(task: str) -> None:
+    # What fails here fails again, and is told, where the task is called.
+    with contextlib.suppress(Exception):
+        module = importlib.import_module(task.partition(":")[0])
+        getattr(module, "prepare", lambda: None)()
+
+
+def function_of(task: str) -> Callable[[object, Tell], Any]:
+    """Returns the function of a task; of a class, an instance."""
+    module, _, name = task.partition(":")
+    found: Any = getattr(importlib.import_module(module), name)
+    function: Callable[[object, Tell], Any] = found() if isinstance(found, type) else found
+    return function
+
+
+def _outcome(answer: Callable[[bytes], Any], request: bytes) -> dict[str, Any]:
+    try:
+        return {"event": "result", "value": answer(request)}
+    except TrtconvError as error:
+        return _failure(error)
+    except MemoryError:
+        return {"event": "memory"}
+    except Exception as error:
+        unusable = errors.unusable_path(error)
+        if unusable is not None:
+            return _failure(unusable)
+        import traceback
+
+        return {"event": "bug", "message": traceback.format_exc()}
+
+
+def _failure(error: TrtconvError) -> dict[str, Any]:
+    # A subclass of its own is told as what it is one of.
+    known = next(base.__name__ for base in type(error).__mro__ if hasattr(errors, base.__name__))
+    return {"event": "error", "type": known, "message": error.message, "hint": error.hint}
+
+
+def end_group(leader: int, name: str) -> None:
+    """Ends a process and those that it started; does nothing where there are no groups of processes (Windows)."""
+    with contextlib.suppress(ProcessLookupError, PermissionError, AttributeError):
+        os.killpg(leader, getattr(signal, name))
