@@ -30,12 +30,13 @@ from onnx import helper, numpy_helper
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from trtconv.core.documents.verify import Tolerance  # noqa: E402
 from trtconv.core.findings import Severity  # noqa: E402
 from trtconv.core.target import Target  # noqa: E402
 from trtconv.graph.model import OnnxModel  # noqa: E402
 from trtconv.passes import passes_for, run_passes  # noqa: E402
 from trtconv.rules import run_rules  # noqa: E402
-from trtconv.runtimes.compare import Tolerance, compare  # noqa: E402
+from trtconv.runtimes.compare import compare  # noqa: E402
 from trtconv.runtimes.onnxruntime import session  # noqa: E402
 from trtconv.runtimes.tensorrt.readback.execute import Run  # noqa: E402
 from trtconv.runtimes.tensorrt.readback.read import read  # noqa: E402

@@ -13,11 +13,12 @@ from trtconv.core.version import __version__
 TYPE_CHECKING = False  # What typing.TYPE_CHECKING is; spares the import of typing.
 if TYPE_CHECKING:
     from trtconv.core.dims import Range
+    from trtconv.core.documents.bench import BenchReport
     from trtconv.core.documents.build import BuildReport
     from trtconv.core.documents.check import CheckReport
-    from trtconv.core.documents.engine import BenchReport, VerifyReport
     from trtconv.core.documents.rewrite import RewriteReport
     from trtconv.core.documents.saved import SavedReport, load_report
+    from trtconv.core.documents.verify import VerifyReport
     from trtconv.core.errors import (
         BuildFailed,
         EngineFailed,
@@ -105,7 +106,8 @@ _HOMES = {
     "trtconv.pipeline": ("build", "check", "rewrite"),
     "trtconv.core.documents.build": ("BuildReport",),
     "trtconv.core.documents.check": ("CheckReport",),
-    "trtconv.core.documents.engine": ("BenchReport", "VerifyReport"),
+    "trtconv.core.documents.bench": ("BenchReport",),
+    "trtconv.core.documents.verify": ("VerifyReport",),
     "trtconv.core.documents.rewrite": ("RewriteReport",),
     "trtconv.core.requests.build": ("BuildRequest",),
     "trtconv.core.requests.check": ("CheckRequest",),

@@ -173,7 +173,7 @@ class Bench:
         if report.exit_code:
             raise SystemExit(f"{name}: {[f.message for f in report.findings]}")
         self.slowest = max(self.slowest, seconds / len(report.plan.profiles))
-        self.results["gpu"] = report.runtime["gpu"]
+        self.results["gpu"] = report.runtime.gpu
         self.results["builds"][name] = {
             "seconds": round(seconds, 1),
             "engine_bytes": engine.stat().st_size,

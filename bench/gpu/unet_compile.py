@@ -122,7 +122,7 @@ def trtconv_side() -> Callable[[Row], Row]:
             return {"failed": str([f.message for f in report.findings])[:400]}
         return {
             "seconds": round(time.monotonic() - started, 1),
-            "gpu": report.runtime["gpu"],
+            "gpu": report.runtime.gpu,
             "version": trt.__version__,
         }
 

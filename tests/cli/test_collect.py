@@ -18,7 +18,7 @@ import pytest
 
 from support.onnx_models import parse
 from trtconv.cli import main
-from trtconv.core.documents.forms import checksum
+from trtconv.core.documents.signed import checksum
 
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("tensorrt_rtx") is None, reason="needs tensorrt-rtx"),

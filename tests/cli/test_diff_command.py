@@ -31,7 +31,7 @@ def bench(built: engines.Built, median_us: float) -> None:
 def verify(built: engines.Built, error: float | str) -> None:
     engine = json.loads(built.report.read_text())["engine"]
     cases = [{"outputs": [{"name": "y", "max_rel": error}]}]
-    measured(built, "verify", engine=engine, ran="engine", tolerance={}, cases=cases)
+    measured(built, "verify", engine=engine, ran="engine", tolerance={"relative": 1e-3, "cosine": 0.99}, cases=cases)
 
 
 def diff(call: Any, pair: tuple[engines.Built, engines.Built], *flags: str) -> tuple[int, dict[str, Any]]:
@@ -82,7 +82,7 @@ def test_sizes_that_are_taken_no_more_fail(call, pair, tmp_path: Path) -> None:
 
 def test_larger_engine_new_error_and_lost_proof_fail(call, pair) -> None:
     size = json.loads(pair[0].report.read_text())["engine"]["bytes"]
-    finding = {"code": "TC101", "severity": "error", "location": {"node": "up"}}
+    finding = {"code": "TC101", "name": "a", "message": "b", "severity": "error", "location": {"node": "up"}}
     pair[0].change_report(proof={"agrees": True})
     pair[1].change_report(engine__bytes=2 * size, findings=[finding], proof={"agrees": False})
     code, document = diff(call, pair)

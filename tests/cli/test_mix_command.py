@@ -20,8 +20,8 @@ from support.runtime import TENSORRT_8, FakeRuntime
 from trtconv import Target, build
 from trtconv.cli.formats.mix import mix_text
 from trtconv.core.builder_options import BuilderOptions
-from trtconv.core.documents.forms import CHECKSUM, checksum
 from trtconv.core.documents.saved import load_report
+from trtconv.core.documents.signed import CHECKSUM, checksum
 from trtconv.core.errors import EngineFailed, InputError
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.stages import Limit, Stage
@@ -213,7 +213,7 @@ def test_builders_with_flags_are_told_the_types(tmp_path: Path, monkeypatch: pyt
     assert (report.exit_code, report.cast) == (0, None)
     assert report.mix is not None
     (plan,) = fake.network.built
-    assert (plan.precision, plan.node_precisions) == ("fp16", report.mix["node_precisions"])
+    assert (plan.precision, plan.node_precisions) == ("fp16", report.mix.node_precisions)
     assert set(plan.node_precisions.values()) == {"fp32"}
     assert build(request).up_to_date
     assert not build(dataclasses.replace(request, tolerance=0.1)).up_to_date
@@ -275,19 +275,19 @@ def test_a_gpu_times_the_parts(
     request = BuildRequest(net, precision="auto", tolerance=float(TIGHT), prove="none")
     report = build(request)
     assert report.mix is not None
-    assert report.mix["timed_on"] == gpu
-    assert why in report.mix["untimed"]
+    assert report.mix.timed_on == gpu
+    assert why in report.mix.untimed
     assert (fake.fed, fake.closed) == ([{"x": (1, 4, 8, 8)}] * 3, 3)
     assert [plan.precision for plan in fake.network.built] == ["as-is", "fp16", "fp16", "fp16"]
-    assert fake.network.built[-2].node_precisions == report.mix["node_precisions"]
-    assert (report.mix["engine_error"], report.mix["engine_missing"]) == (0.0, "")
-    times = [part["time"] for part in report.mix["parts"]]
+    assert fake.network.built[-2].node_precisions == report.mix.node_precisions
+    assert (report.mix.engine_error, report.mix.engine_missing) == (0.0, "")
+    times = [part.time for part in report.mix.parts]
     assert times == (pytest.approx([0.3, 0.5, 0.2]) if gpu else times)
     monkeypatch.setattr(Gpu, "load", _fails)
     again = build(dataclasses.replace(request, force=True))
     assert again.mix is not None
-    assert (again.exit_code, again.mix["untimed"]) == (0, "the engine does not load")
-    assert (again.mix["engine_error"], again.mix["engine_missing"]) == (None, "the engine does not load")
+    assert (again.exit_code, again.mix.untimed) == (0, "the engine does not load")
+    assert (again.mix.engine_error, again.mix.engine_missing) == (None, "the engine does not load")
 
 
 def test_an_engine_beyond_the_tolerance_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -296,7 +296,7 @@ def test_an_engine_beyond_the_tolerance_is_not_taken(tmp_path: Path, monkeypatch
     monkeypatch.setattr(tensorrt, "load", lambda target: fake)
     report = build(BuildRequest(net, precision="auto", tolerance=5e-3, prove="none"))
     assert report.mix is not None
-    assert (report.mix["precision"], report.mix["engine_error"]) == ("as-is", 0.0)
+    assert (report.mix.precision, report.mix.engine_error) == ("as-is", 0.0)
     # Two are timed, and the last is what is built.
     assert [plan.precision for plan in fake.network.built] == ["fp16", "as-is", "fp16", "as-is", "as-is"]
     text = mix_text(report.mix)
@@ -314,7 +314,7 @@ def test_a_function_that_makes_others_each_time_is_asked_once(tmp_path: Path, mo
     monkeypatch.setattr(tensorrt, "load", lambda target: Gpu({}, net))
     report = build(BuildRequest(net, precision="auto", tolerance=0.01, data=f"{data}:make", prove="none"))
     assert report.mix is not None
-    assert (report.mix["precision"], report.mix["engine_error"]) == ("fp16", 0.0)
+    assert (report.mix.precision, report.mix.engine_error) == ("fp16", 0.0)
 
 
 @pytest.mark.parametrize("asked", [True, False])
@@ -337,7 +337,7 @@ def test_no_engine_is_built_that_nothing_can_run(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(fake, "engines", _fails)
     report = build(BuildRequest(net, precision="auto", tolerance=float(TIGHT), prove="none"))
     assert report.mix is not None
-    assert (report.mix["untimed"], report.mix["engine_missing"]) == ("the engine does not load",) * 2
+    assert (report.mix.untimed, report.mix.engine_missing) == ("the engine does not load",) * 2
     assert len(fake.network.built) == 1
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from support import engines
 from support.cli import FakePipeline, build_report
-from trtconv.core.documents.forms import checksum
+from trtconv.core.documents.signed import checksum
 
 MARKUP = "<script>alert(1)</script>\"'&"
 MISREAD = engines.NET.replace(
@@ -99,7 +99,7 @@ def test_rewrites_are_drawn_where_the_model_is_at_hand(call, tmp_path: Path) -> 
 def test_what_was_measured_is_shown(call, built: engines.Built, tmp_path: Path) -> None:
     row = {"engine": 0, "profile": 0, "size": "opt", "shapes": {"x": [1, 3, 8, 8]}, "graph": True, "copies": False}
     times = {"runs": 9, "median_us": 1234.5, "p99_us": 1300.0, "min_us": 1200.0, "throughput_per_s": 810.0}
-    write(built, "bench", engines=[identity(built)], rows=[{**row, **times}], runtime={"gpu": "Fake GPU"})
+    write(built, "bench", engines=[identity(built)], rows=[{**row, **times}], runtime=engines.RUNTIME)
     tensor = {"name": "y", "shape": [1, 3, 8, 8], "dtype": "float16", "format": "Channel last"}
     layer = {"name": "conv + relu", "type": "Convolution", "precision": "half", "outputs": [tensor], "time_us": 77.5}
     write(built, "inspect", kind="engine", file=identity(built), layers=[layer], details="full", time=None)
@@ -120,7 +120,7 @@ def test_what_was_measured_is_shown(call, built: engines.Built, tmp_path: Path) 
         ran="engine",
         why_not_run=None,
         precision="fp16",
-        tolerance={"relative": 0.02},
+        tolerance={"relative": 0.02, "cosine": 0.99},
         cases=[{**case, "skipped": None}],
         verified=False,
         incomplete=None,
@@ -134,7 +134,7 @@ def test_what_was_measured_is_shown(call, built: engines.Built, tmp_path: Path) 
 
 
 def test_what_is_of_another_engine_is_not_shown(call, built: engines.Built, tmp_path: Path) -> None:
-    write(built, "bench", engines=[{"sha256": "0"}], rows=[])
+    write(built, "bench", engines=[{"path": "x.engine", "sha256": "0"}], rows=[])
     page = tmp_path / "page.html"
     assert call("report", str(built.engine), "-o", str(page)).code == 0
     assert "net.engine.bench.json is of another engine" in Reader(page).text
@@ -156,7 +156,7 @@ def test_foreign_text_is_no_markup(call, built: engines.Built, tmp_path: Path) -
         seconds={MARKUP: 1.0},
         io=[{"kind": MARKUP, "name": MARKUP, "dtype": MARKUP, "shape": [1]}],
         lattice={
-            "dims": {MARKUP: {"valid": None, "accepted": MARKUP}},
+            "dims": {MARKUP: {"min": 1, "max": 2, "valid": None, "accepted": MARKUP}},
             "joint": [MARKUP],
             "imposed": [{"text": MARKUP}],
         },

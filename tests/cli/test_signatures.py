@@ -17,7 +17,7 @@ import pytest
 
 from support.onnx_models import parse
 from support.paths import ROOT
-from trtconv.core.documents.forms import checksum
+from trtconv.core.documents.signed import checksum
 
 pytest.importorskip("tensorrt_rtx")
 pytest.importorskip("cryptography")

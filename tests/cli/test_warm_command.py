@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import types
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from support import engines
+from trtconv.core.documents.bench import BenchReport, BenchRow, GpuRuntime
 from trtconv.core.errors import EnvironmentMissing
 from trtconv.core.requests.engine import BenchRequest
 
@@ -25,8 +25,8 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> list[BenchRequest]:
         asked.append(request)
         assert request.cache is not None
         request.cache.write_bytes(b"compiled")
-        row = {"profile": 0, "size": "opt", "shapes": {"x": [1, 3, 8, 8]}}
-        return types.SimpleNamespace(rows=(row, row), runtime=RTX, incomplete="", exit_code=0)
+        row = BenchRow(0, 0, "opt", {"x": (1, 3, 8, 8)}, True, False)
+        return BenchReport((), (row, row), GpuRuntime(**RTX))
 
     monkeypatch.setattr("trtconv.engine.warming.bench", run)
     return asked

@@ -14,7 +14,7 @@ import pytest
 from onnx import numpy_helper
 
 from support.paths import MODELS, ROOT
-from trtconv.core.documents.forms import CHECKSUM, checksum
+from trtconv.core.documents.signed import CHECKSUM, checksum
 
 SMALL = ("--dim", "batch=1:1:2", "--dim", "height=32:64:64", "--dim", "width=32:64:64")
 
@@ -34,7 +34,7 @@ def trtconv(*arguments: str | Path) -> tuple[int, dict[str, Any]]:
 def family() -> str:
     code, document = trtconv("doctor")
     assert code == 0, document
-    return next(str(runtime["family"]) for runtime in document["runtimes"] if runtime["works"])
+    return next(str(runtime["family"]) for runtime in document.runtimes if runtime["works"])
 
 
 @pytest.fixture(scope="module")
@@ -45,15 +45,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory, family: str) -> Path:
         "build", MODELS / "unet.onnx", *SMALL, "--precision", "fp16", "--target", family, "-o", folder / "unet.engine"
     )
     assert code == 0, report
-    assert report["runtime"]["gpu"]
+    assert report.runtime.gpu
     return folder
 
 
 def test_the_engine_computes_its_model(folder: Path) -> None:
     code, report = trtconv("verify", MODELS / "unet.onnx", folder / "unet.engine", "--require-engine")
-    assert (code, report["ran"], report["verified"]) == (0, "engine", True), report
-    assert [case["size"] for case in report["cases"]][:3] == ["min", "opt", "max"]
-    assert 1e-6 < report["worst"]["max_rel"] < 2e-2, "float16, and not more"
+    assert (code, report.ran, report.verified) == (0, "engine", True), report
+    assert [case.size for case in report.cases][:3] == ["min", "opt", "max"]
+    assert 1e-6 < report.worst.max_rel < 2e-2, "float16, and not more"
 
 
 def test_inputs_of_the_user(folder: Path) -> None:
@@ -62,27 +62,27 @@ def test_inputs_of_the_user(folder: Path) -> None:
     code, report = trtconv(
         "verify", MODELS / "unet.onnx", folder / "unet.engine", "--inputs", inputs, "--require-engine"
     )
-    assert (code, len(report["cases"])) == (0, 1), report
+    assert (code, len(report.cases)) == (0, 1), report
 
 
 def test_it_is_timed(folder: Path) -> None:
     engine = folder / "unet.engine"
     code, report = trtconv("bench", engine, "--vs", engine, "--warmup", "0.05", "--duration", "0.1")
     assert code == 0, report
-    sizes = {row["size"] for row in report["rows"]}
-    assert len(report["rows"]) == len(sizes) * 4 * 2, "graph or not, copies or not, two engines"
-    assert all(row["median_us"] > 1 for row in report["rows"] if row["runs"])
-    assert all(row["p99_us"] >= row["median_us"] >= row["min_us"] for row in report["rows"] if row["runs"])
-    ratios = [ratio["ratio"] for ratio in report["ratios"]]
+    sizes = {row.size for row in report.rows}
+    assert len(report.rows) == len(sizes) * 4 * 2, "graph or not, copies or not, two engines"
+    assert all(row.median_us > 1 for row in report.rows if row.runs)
+    assert all(row.p99_us >= row.median_us >= row.min_us for row in report.rows if row.runs)
+    ratios = [ratio.ratio for ratio in report.ratios]
     assert 0.5 < float(np.median(ratios)) < 2, "an engine against itself"
 
 
 def test_its_layers_are_told_and_timed(folder: Path) -> None:
     code, report = trtconv("inspect", folder / "unet.engine")
-    assert (code, report["loaded"]) == (0, True), report
-    assert report["summary"]["layers"] == len(report["layers"]) > 0
-    assert report["time"]["layers_us"] > 0
-    assert any(layer["time_us"] for layer in report["layers"])
+    assert (code, report.loaded) == (0, True), report
+    assert report.summary.layers == len(report.layers) > 0
+    assert report.time.layers_us > 0
+    assert any(layer.time_us for layer in report.layers)
 
 
 def test_an_engine_of_another_network_is_found_out(folder: Path, family: str) -> None:
@@ -95,18 +95,18 @@ def test_an_engine_of_another_network_is_found_out(folder: Path, family: str) ->
     assert trtconv("build", folder / "changed.onnx", *SMALL, *arguments)[0] == 0
     path = folder / "changed.engine.json"
     report = json.loads(path.read_text())
-    report["model"] = json.loads((folder / "unet.engine.json").read_text())["model"]
+    report.model = json.loads((folder / "unet.engine.json").read_text())["model"]
     path.write_text(json.dumps({**report, CHECKSUM: checksum(report)}))
     code, found = trtconv("verify", MODELS / "unet.onnx", folder / "changed.engine")
-    assert (code, found["verified"], found["ran"]) == (1, False, "engine"), found
+    assert (code, found.verified, found.ran) == (1, False, "engine"), found
 
 
 def test_the_first_tensor_that_loses_precision(folder: Path) -> None:
     engine = folder / "unet.engine"
     code, found = trtconv("verify", MODELS / "unet.onnx", engine, "--tolerance", "1e-6", "--bisect")
     assert code == 1, found
-    assert found["bisect"]["tensor"], found["bisect"]
-    assert found["bisect"]["node"]["op"]
+    assert found.bisect.tensor, found.bisect
+    assert found.bisect.node.op
 
 
 @pytest.mark.parametrize("command", ["verify", "bench", "inspect"])
@@ -115,7 +115,7 @@ def test_a_damaged_engine_is_refused_also_with_trust(folder: Path, tmp_path: Pat
     path.write_bytes((folder / "unet.engine").read_bytes()[:2000])
     model = [MODELS / "unet.onnx"] if command == "verify" else []
     code, report = trtconv(command, *model, path, "--trust")
-    assert (code, report["error"]["type"]) == (1, "EngineFailed"), report
+    assert (code, report.error.type) == (1, "EngineFailed"), report
 
 
 def test_the_quantised_network(folder: Path, family: str) -> None:
@@ -123,7 +123,7 @@ def test_the_quantised_network(folder: Path, family: str) -> None:
     arguments = ("--precision", "int8", "--target", family, "-o", folder / "q.engine")
     assert trtconv("build", model, *SMALL, *arguments)[0] == 0
     code, report = trtconv("verify", model, folder / "q.engine", "--require-engine")
-    assert (code, report["precision"]) == (0, "int8"), report
+    assert (code, report.precision) == (0, "int8"), report
 
 
 def test_the_engine_of_a_mix_is_within_the_tolerance(tmp_path: Path, family: str) -> None:
@@ -134,7 +134,7 @@ def test_the_engine_of_a_mix_is_within_the_tolerance(tmp_path: Path, family: str
     flags = ("--precision", "auto", "--tolerance", "1.5e-3", "--data", data, "--no-tf32", "--target", family)
     code, report = trtconv("build", MODELS / "unet.onnx", *sizes, *flags, "-o", engine)
     assert code == 0, report
-    mix = report["mix"]
+    mix = report.mix
     assert mix["engine_missing"] == ""
     assert 0 <= mix["engine_error"] <= mix["tolerance"] == 1.5e-3
 
@@ -151,7 +151,7 @@ def test_forms_are_timed_and_the_fastest_computes_the_same(tmp_path: Path, famil
     cache = ("--timing-cache", tmp_path / "cache")
     code, report = trtconv(*asked, *cache)
     assert code == 0, report
-    (tuned,) = report["tuned"]
+    (tuned,) = report.tuned
     assert all(us and us > 0 for us in tuned["us"].values()), tuned
     assert tuned["us"][tuned["form"]] <= tuned["us"][tuned["usual"]]
     code, again = trtconv(*asked, *cache, "--force")

@@ -98,7 +98,7 @@ def no_audit(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_numbers_alone_find_it(text: str, tmp_path: Path) -> None:
     report = check(saved(tmp_path, text), rewrite=False)
     assert report.proof is not None
-    assert report.proof["agrees"] is False, report.proof
+    assert report.proof.agrees is False, report.proof
     (finding,) = [each for each in report.findings if each.code == "TC402"]
     assert "what TensorRT parsed differs at tensor" in finding.message
     assert finding.location.index is not None
@@ -109,7 +109,7 @@ def test_the_numbers_alone_find_it(text: str, tmp_path: Path) -> None:
 def test_the_passes_mend_it(text: str, tmp_path: Path) -> None:
     report = check(saved(tmp_path, text))
     assert report.proof is not None
-    assert report.proof["agrees"] is True, report.proof
+    assert report.proof.agrees is True, report.proof
     assert not [each for each in report.findings if each.code == "TC402"]
 
 
@@ -124,7 +124,7 @@ def test_bytes_are_cast_first(tmp_path: Path) -> None:
     assert any(each.code == "TC401" for each in check(path, rewrite=False).findings)
     report = check(path)
     assert report.proof is not None
-    assert report.proof["agrees"] is True
+    assert report.proof.agrees is True
     assert report.exit_code == 0
 
 
@@ -137,7 +137,7 @@ def test_classes_of_any_type_are_proven(kind: str, tmp_path: Path) -> None:
     )
     report = check(saved(tmp_path, text))
     assert report.proof is not None
-    assert report.proof["agrees"] is True, report.proof
+    assert report.proof.agrees is True, report.proof
 
 
 LOST = (
@@ -170,7 +170,7 @@ def test_sizes_that_nobody_asked_for_are_small(tmp_path: Path) -> None:
     text = "g (float[n,a,b,c,d,e] x) => (float[n,a,b,c,d,e] y) { y = Relu (x) }"
     report = check(saved(tmp_path, HEADER.format(opset=17) + text))
     assert report.proof is not None
-    assert report.proof["agrees"] is True, report.proof
+    assert report.proof.agrees is True, report.proof
 
 
 def test_a_build_that_is_not_proven_writes_no_engine(tmp_path: Path) -> None:

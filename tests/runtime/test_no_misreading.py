@@ -24,7 +24,7 @@ def test_tiny_shares(tmp_path: Path) -> None:
     onnx.save(onnx.parser.parse_model(NET), tmp_path / "m.onnx")
     report = trtconv.build(trtconv.BuildRequest(tmp_path / "m.onnx"))
     assert report.proof is not None
-    assert (report.exit_code, report.proof["agrees"]) == (0, True), report.findings
+    assert (report.exit_code, report.proof.agrees) == (0, True), report.findings
 
 
 def test_values_that_overflow_show_nothing(tmp_path: Path) -> None:
@@ -32,4 +32,4 @@ def test_values_that_overflow_show_nothing(tmp_path: Path) -> None:
     onnx.save(onnx.parser.parse_model(OVERFLOWING), tmp_path / "m.onnx")
     report = trtconv.build(trtconv.BuildRequest(tmp_path / "m.onnx"))
     assert report.proof is not None
-    assert (report.exit_code, report.proof["why"]) == (0, "the model's values overflow"), report.findings
+    assert (report.exit_code, report.proof.why) == (0, "the model's values overflow"), report.findings

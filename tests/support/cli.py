@@ -11,7 +11,8 @@ from support.paths import ROOT
 from trtconv.core.dims import InputRange, Range, ShapeProfile
 from trtconv.core.documents.build import BuildPlan, BuildReport
 from trtconv.core.documents.check import CheckReport, ParserVerdict
-from trtconv.core.documents.rewrite import Edit, RewriteReport, Skip
+from trtconv.core.documents.parts import FileIdentity, RuntimeIdentity
+from trtconv.core.documents.rewrite import Comparison, Edit, RewriteReport, Skip
 from trtconv.core.documents.tensors import TensorInfo
 from trtconv.core.findings import Finding, Location, Severity
 from trtconv.core.target import Target
@@ -24,7 +25,7 @@ FINDING = Finding(
     Location("", 5, "up1", "ConvTranspose"),
     "Run trtconv rewrite.",
 )
-MODEL = {"path": "m.onnx", "sha256": "0" * 64}
+MODEL = FileIdentity("m.onnx", "0" * 64)
 TARGET = Target("rtx", (1, 7))
 
 
@@ -34,9 +35,9 @@ def build_report(**changes: Any) -> BuildReport:
     report = BuildReport(
         model=MODEL,
         plan=BuildPlan(TARGET, (profile,)),
-        runtime={"family": "rtx", "version": "1.7.1.116", "gpu": None},
+        runtime=RuntimeIdentity("rtx", "1.7.1.116"),
         edits=(Edit("make-deconv-explicit", "up1", "output_padding 1 into the end pads"),),
-        engine={"path": "m.engine", "sha256": "1" * 64, "bytes": 1_234_567},
+        engine=FileIdentity("m.engine", "1" * 64, 1_234_567),
         io=(TensorInfo("x", "input", "float", (-1, 3, -1, -1)),),
         seconds={"load": 0.1, "build": 1.5},
     )
@@ -51,10 +52,10 @@ def check_report(**changes: Any) -> CheckReport:
 def rewrite_report(**changes: Any) -> RewriteReport:
     report = RewriteReport(
         MODEL,
-        {"path": "out.onnx", "sha256": "2" * 64, "bytes": 2048},
+        FileIdentity("out.onnx", "2" * 64, 2048),
         (Edit("make-deconv-explicit", "up1", "auto_pad into pads"),),
         (Skip("dilate-deconv-kernel", "up2", "weight is not constant"),),
-        {"max_relative_error": 1.5e-7, "why": None, "inputs": {"x": [1, 3, 64, 64]}},
+        Comparison(1.5e-7, None, {"x": (1, 3, 64, 64)}),
     )
     return dataclasses.replace(report, **changes)
 

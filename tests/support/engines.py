@@ -19,7 +19,8 @@ from support.gpu import FakeDriver, engine_bytes, fake_tensorrt
 from trtconv.core.bounds import make_profile
 from trtconv.core.dims import Range
 from trtconv.core.documents.build import BuildPlan, BuildReport
-from trtconv.core.documents.forms import CHECKSUM, checksum
+from trtconv.core.documents.parts import FileIdentity, RuntimeIdentity
+from trtconv.core.documents.signed import CHECKSUM, checksum
 from trtconv.core.target import Target
 from trtconv.graph.model import OnnxModel
 from trtconv.runtimes.tensorrt import device
@@ -84,10 +85,10 @@ def build(
     path = folder / f"{name}.engine"
     path.write_bytes(data)
     report = BuildReport(
-        model={"path": str(model), "sha256": loaded.digest()},
+        model=FileIdentity(str(model), loaded.digest()),
         plan=BuildPlan(Target("tensorrt", (8, 6)), profiles, precision=precision),
-        runtime=dict(runtime),
-        engine={"path": str(path), "sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)},
+        runtime=RuntimeIdentity(**runtime),
+        engine=FileIdentity(str(path), hashlib.sha256(data).hexdigest(), len(data)),
         inputs=loaded.inputs,
     )
     beside = folder / f"{name}.engine.json"

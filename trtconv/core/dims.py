@@ -73,6 +73,11 @@ class Range:
             return cls(*sizes)
         raise InputError(f"{text!r} has {len(sizes)} parts", "Give MIN:OPT:MAX, MIN:MAX or N.")
 
+    @classmethod
+    def from_json(cls, value: Any) -> Range:
+        """Reads the text that `to_json` makes."""
+        return cls.parse(str(value))
+
 
 @frozen
 class InputSpec:

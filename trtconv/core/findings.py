@@ -6,6 +6,7 @@ import enum
 from collections.abc import Iterable
 from typing import Any
 
+from trtconv.core.decode import decoded
 from trtconv.core.encode import Document
 from trtconv.core.frozen import frozen
 
@@ -96,6 +97,18 @@ class Ignored:
     def to_json(self) -> dict[str, Any]:
         """Returns the finding as plain JSON values, with the reason."""
         return {**self.finding.to_json(), "reason": self.reason}
+
+    @classmethod
+    def from_json(cls, value: Any) -> Ignored:
+        """Reads what `to_json` makes."""
+        return cls(decoded(Finding, value), decoded(_Reason, value).reason)
+
+
+@frozen
+class _Reason:
+    """Why a finding was asked to be left out."""
+
+    reason: str = ""
 
 
 def worst(findings: Iterable[Finding]) -> Severity | None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from trtconv.core.builder_options import BuilderOptions
+from trtconv.core.documents.parts import RuntimeIdentity
 
 _RTX_CAPABILITIES = ("8.0", "8.6", "8.9", "12.0", "12.1")
 """What TensorRT-RTX builds for where nothing is asked for. Source: docs/compatibility.md."""
@@ -31,23 +34,19 @@ class RunsOn(NamedTuple):
     cards: str
 
 
-def runs_on(runtime: Mapping[str, Any], options: Mapping[str, Any]) -> RunsOn | None:
-    """Returns where an engine runs; None where it is not known what built it.
+def runs_on(runtime: RuntimeIdentity, options: BuilderOptions) -> RunsOn:
+    """Returns where an engine runs.
 
     Args:
-        runtime: Family, version and GPU of the TensorRT that built it, as its report has them.
-        options: The builder's options that are not as usual, as the plan of its report has them.
+        runtime: The TensorRT that built it.
+        options: How its builder worked.
     """
-    family, version = runtime.get("family"), runtime.get("version")
-    newer = " and newer" if options.get("version_compatible") else " alone"
-    if family == "rtx":
-        loader = f"TensorRT-RTX {version}{newer}, not TensorRT, trtexec or Triton"
-        return RunsOn(loader, _named(options.get("compute_capabilities") or _RTX_CAPABILITIES))
-    if family != "tensorrt":
-        return None
-    gpu = str(runtime.get("gpu") or "the GPU that it was built on")
-    cards = _HARDWARE.get(options.get("hardware", ""), "{gpu}").format(gpu=gpu)
-    return RunsOn(f"TensorRT {version}{newer}, not TensorRT-RTX", cards)
+    newer = " and newer" if options.version_compatible else " alone"
+    if runtime.family == "rtx":
+        loader = f"TensorRT-RTX {runtime.version}{newer}, not TensorRT, trtexec or Triton"
+        return RunsOn(loader, _named(options.compute_capabilities or _RTX_CAPABILITIES))
+    cards = _HARDWARE.get(options.hardware, "{gpu}").format(gpu=runtime.gpu or "the GPU that it was built on")
+    return RunsOn(f"TensorRT {runtime.version}{newer}, not TensorRT-RTX", cards)
 
 
 def _named(capabilities: Sequence[str]) -> str:

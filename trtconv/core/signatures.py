@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from trtconv.core.documents.forms import SIGNATURE, checksum
+from trtconv.core.documents.signed import SIGNATURE, checksum
 from trtconv.core.errors import EnvironmentMissing, InputError
 from trtconv.core.reading import KEY_BYTES, read_plain
 

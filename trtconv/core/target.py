@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from trtconv.core.errors import InputError
 from trtconv.core.frozen import frozen
@@ -91,6 +92,14 @@ class Target:
             raise InputError(f"--target {text!r} is unknown", f"{near} {hint}".strip())
         version = tuple(int(part) for part in match[2].split(".")) if match[2] else None
         return cls(match[1], version, gpu_label(match[3]) if match[3] else None)
+
+    @classmethod
+    def from_json(cls, value: Any) -> Target:
+        """Reads the text that `to_json` makes."""
+        target = cls.parse(str(value))
+        if target is None:
+            raise InputError(f"{value!r} does not say what an engine was built for", "Build it again.")
+        return target
 
     def fits(self, family: str, version: str) -> bool:
         """Whether a TensorRT is of the family and version that are asked for; "10.13" is of version 10."""

@@ -6,60 +6,21 @@ where the module of the same name does the work: loading an engine runs code tha
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import math
 import time
 from pathlib import Path
 from typing import Any
 
-from trtconv.core.documents.engine import BenchReport, VerifyReport
-from trtconv.core.encode import SCHEMA
+from trtconv.core.decode import decoded
+from trtconv.core.documents.bench import BenchReport
+from trtconv.core.documents.inspect import EngineInspection, Inspected, ModelInspection, RunReport
+from trtconv.core.documents.verify import Bisection, VerifyReport
 from trtconv.core.errors import EngineFailed, EnvironmentMissing, InputError, TrtconvError
 from trtconv.core.process import Lost, WorkerBug, call
 from trtconv.core.progress import NullProgress, Progress
 from trtconv.core.requests.engine import BenchRequest, InspectRequest, RunRequest, VerifyRequest
-
-
-class _Hearing:
-    """Hears what the worker tells: keeps cases and rows, and passes stages on to the progress."""
-
-    def __init__(self, progress: Progress | None) -> None:
-        self._progress = progress or NullProgress()
-        self._stage = contextlib.ExitStack()
-        self.doing = "start"
-        self.opening: dict[str, Any] | None = None
-        self.cases: list[dict[str, Any]] = []
-        self.rows: list[dict[str, Any]] = []
-        self.ratios: list[dict[str, Any]] = []
-        self.why = ""
-        self.layers = 0
-        self.disagreements: list[dict[str, str]] | None = None
-        self.unproven: list[dict[str, str]] = []
-
-    def __call__(self, event: dict[str, Any]) -> None:
-        if event["event"] == "stage":
-            self.doing = event["name"]
-            self._stage.close()
-            self._stage.enter_context(self._progress.stage(event["name"]))
-        elif event["event"] == "opening":
-            self.opening = event["value"]
-        elif event["event"] == "case":
-            self.cases.append(event["value"])
-            self._progress.phase(event["value"]["size"], len(self.cases), 0)
-        elif event["event"] == "self_check":
-            self.disagreements = event["value"]
-        elif event["event"] == "layers":
-            self.layers = event["count"]
-            self.unproven = event["unproven"]
-        elif event["event"] == "rows":
-            self.rows += event["rows"]
-            self.ratios += event["ratios"]
-            self.why = self.why or event["why"]
-            self._progress.phase("size", len(self.rows), 0)
-
-    def close(self) -> None:
-        self._stage.close()
+from trtconv.engine.hearing import Hearing
 
 
 def verify(request: VerifyRequest, progress: Progress | None = None) -> VerifyReport:
@@ -82,30 +43,27 @@ def verify(request: VerifyRequest, progress: Progress | None = None) -> VerifyRe
         EngineFailed: TensorRT does not load the engine, or it ended its process.
     """
     started = time.monotonic()
-    hearing = _Hearing(progress)
+    told = progress or NullProgress()
     seconds: dict[str, float] = {}
     incomplete = ""
-    try:
-        seconds = call("trtconv.engine.verifying:serve", request, request.seconds, hearing)
-    except Lost as lost:
-        if hearing.opening is None or lost.cause == "memory":
-            raise _lost(lost, f"reading {request.model} and its engine", request.seconds) from lost
-        if lost.cause != "time" and hearing.doing == "engine":
-            raise _crashed(lost, hearing) from lost
-        incomplete = f"{hearing.doing}: {lost.why}"
-    finally:
-        hearing.close()
+
+    def look(report: VerifyReport) -> None:
+        if report.cases:
+            told.phase(report.cases[-1].size, len(report.cases), 0)
+
+    with Hearing(VerifyReport, progress, look) as hearing:
+        try:
+            seconds = call("trtconv.engine.verifying:serve", request, request.seconds, hearing)
+        except Lost as lost:
+            if hearing.report is None or lost.cause == "memory":
+                raise _lost(lost, f"reading {request.model} and its engine", request.seconds) from lost
+            if lost.cause != "time" and hearing.doing == "engine":
+                raise _crashed(lost, len(hearing.report.cases)) from lost
+            incomplete = f"{hearing.doing}: {lost.why}"
     seconds = {**seconds, "total": time.monotonic() - started}
-    assert hearing.opening is not None
-    report = VerifyReport(
-        **hearing.opening,
-        cases=tuple(hearing.cases),
-        seconds=seconds,
-        layers=hearing.layers,
-        unproven=tuple(hearing.unproven),
-        self_check=None if hearing.disagreements is None else tuple(hearing.disagreements),
-    )
-    report = dataclasses.replace(report, incomplete=incomplete or _left_out(hearing))
+    assert hearing.report is not None
+    incomplete = incomplete or _left_out(hearing.report)
+    report = dataclasses.replace(hearing.report, seconds=seconds, incomplete=incomplete)
     left = request.seconds - (time.monotonic() - started)
     if request.bisect and report.exit_code == 1:
         return dataclasses.replace(report, bisect=_bisect(request, report, left, progress))
@@ -128,23 +86,22 @@ def bench(request: BenchRequest, progress: Progress | None = None) -> BenchRepor
         EngineFailed: TensorRT does not load the engine, or it broke down.
     """
     started = time.monotonic()
-    hearing = _Hearing(progress)
+    told = progress or NullProgress()
     seconds: dict[str, float] = {}
-    try:
-        seconds = call("trtconv.engine.benching:serve", request, request.seconds, hearing)
-    except Lost as lost:
-        if hearing.opening is None or lost.cause != "time":
-            raise _lost(lost, f"running {request.engine}", request.seconds) from lost
-        hearing.why = lost.why
-    finally:
-        hearing.close()
-    assert hearing.opening is not None
+    why = ""
+    with Hearing(BenchReport, progress, lambda report: told.phase("size", len(report.rows), 0)) as hearing:
+        try:
+            seconds = call("trtconv.engine.benching:serve", request, request.seconds, hearing)
+        except Lost as lost:
+            if hearing.report is None or lost.cause != "time":
+                raise _lost(lost, f"running {request.engine}", request.seconds) from lost
+            why = lost.why
+    assert hearing.report is not None
     seconds = {**seconds, "total": time.monotonic() - started}
-    rows, ratios = tuple(hearing.rows), tuple(hearing.ratios)
-    return BenchReport(**hearing.opening, rows=rows, ratios=ratios, seconds=seconds, incomplete=hearing.why)
+    return dataclasses.replace(hearing.report, seconds=seconds, incomplete=why or hearing.report.incomplete)
 
 
-def inspect(request: InspectRequest, progress: Progress | None = None) -> dict[str, Any]:
+def inspect(request: InspectRequest, progress: Progress | None = None) -> EngineInspection | ModelInspection:
     """Looks into an engine, the report of one, or an ONNX file.
 
     An engine is loaded only where it is the one that its report tells of, or is trusted; where it cannot be loaded
@@ -155,17 +112,21 @@ def inspect(request: InspectRequest, progress: Progress | None = None) -> dict[s
         progress: Told of the stages.
 
     Returns:
-        The JSON document; docs/reports.md has its keys.
+        What is in it.
 
     Raises:
         InputError: The file cannot be read, or is not the engine of its report.
         EnvironmentMissing: The engine has no report, and cannot be loaded here.
         EngineFailed: TensorRT does not load the engine.
     """
-    return _document("trtconv.engine.inspecting:serve", request, f"reading {request.path}", progress)
+    # What it is is for the process to see, which alone opens it.
+    document = _document("trtconv.engine.inspecting:serve", request, f"reading {request.path}", progress)
+    if decoded(Inspected, document).kind == "onnx":
+        return decoded(ModelInspection, document)
+    return decoded(EngineInspection, document)
 
 
-def run(request: RunRequest, progress: Progress | None = None) -> dict[str, Any]:
+def run(request: RunRequest, progress: Progress | None = None) -> RunReport:
     """Runs an engine once, with inputs of a file, and writes its outputs into another.
 
     Args:
@@ -173,7 +134,7 @@ def run(request: RunRequest, progress: Progress | None = None) -> dict[str, Any]
         progress: Told of the stages.
 
     Returns:
-        The JSON document; docs/reports.md has its keys.
+        What was read and written.
 
     Raises:
         InputError: A file cannot be read or written, or the inputs do not fit the engine.
@@ -183,49 +144,42 @@ def run(request: RunRequest, progress: Progress | None = None) -> dict[str, Any]
     for flag, path in (("--inputs", request.inputs), ("-o", request.output)):
         if path is None:
             raise InputError(f"{flag} is missing", "Write: trtconv run ENGINE --inputs IN.npz -o OUT.npz.")
-    return _document("trtconv.engine.running:serve", request, f"running {request.engine}", progress)
+    return decoded(RunReport, _document("trtconv.engine.running:serve", request, f"running {request.engine}", progress))
 
 
-def _document(task: str, request: InspectRequest | RunRequest, what: str, progress: Progress | None) -> dict[str, Any]:
+def _document(task: str, request: InspectRequest | RunRequest, what: str, progress: Progress | None) -> Any:
     """Returns the document of what one process, of its own, finds; `what` says what it does."""
-    hearing = _Hearing(progress)
-    try:
-        found: dict[str, Any] = call(task, request, request.seconds, hearing)
-    except Lost as lost:
-        raise _lost(lost, what, request.seconds) from lost
-    finally:
-        hearing.close()
-    return {"schema": SCHEMA, **found, "exit_code": 0}
+    with Hearing(VerifyReport, progress) as hearing:
+        try:
+            return call(task, request, request.seconds, hearing)
+        except Lost as lost:
+            raise _lost(lost, what, request.seconds) from lost
 
 
-def _left_out(hearing: _Hearing) -> str:
+def _left_out(report: VerifyReport) -> str:
     """Says which sizes were not compared that had to be."""
-    skipped = [c for c in hearing.cases if c["skipped"] and not c["size"].startswith("random")]
+    skipped = [case for case in report.cases if case.skipped and not case.size.startswith("random")]
     if skipped:
-        return f"{skipped[0]['size']} of profile {skipped[0]['profile']}: {skipped[0]['skipped']}"
-    return "" if hearing.cases else "there was nothing to compare"
+        return f"{skipped[0].size} of profile {skipped[0].profile}: {skipped[0].skipped}"
+    return "" if report.cases else "there was nothing to compare"
 
 
-def _bisect(request: VerifyRequest, report: VerifyReport, seconds: float, progress: Progress | None) -> dict[str, Any]:
+def _bisect(request: VerifyRequest, report: VerifyReport, seconds: float, progress: Progress | None) -> Bisection:
     """Looks for the first tensor that diverges; a failure of the search is no failure of the verification."""
-    hearing = _Hearing(progress)
-    failed = [case for case in report.cases if case["passed"] is False and case["outputs"]]
+    failed = [case for case in report.cases if case.passed is False and case.outputs]
     if not failed or seconds < 1:
-        why = "no output could be compared" if not failed else "no time is left"
-        return {"tensor": None, "why": why}
-    smallest = min(failed, key=lambda case: sum(math.prod(shape) for shape in case["shapes"].values()))
+        return Bisection(why="no output could be compared" if not failed else "no time is left")
+    smallest = min(failed, key=lambda case: sum(math.prod(shape) for shape in case.shapes.values()))
     # It was chosen once.
-    request = request if report.engine is None else dataclasses.replace(request, engine=Path(report.engine["path"]))
-    known = {"case": smallest, "ran": report.ran, "tolerance": report.tolerance}
-    try:
-        found: dict[str, Any] = call("trtconv.engine.bisecting:serve", (request, known), seconds, hearing)
-    except (Lost, TrtconvError) as error:
-        return {"tensor": None, "why": f"the search failed: {error}"}
-    except WorkerBug as bug:
-        return {"tensor": None, "why": f"the search failed: {bug.summary} (a bug in trtconv)"}
-    finally:
-        hearing.close()
-    return found
+    request = request if report.engine is None else dataclasses.replace(request, engine=Path(report.engine.path))
+    task = "trtconv.engine.bisecting:serve", (request, report.ran, smallest, report.tolerance)
+    with Hearing(VerifyReport, progress) as hearing:
+        try:
+            return decoded(Bisection, call(*task, seconds, hearing))
+        except (Lost, TrtconvError) as error:
+            return Bisection(why=f"the search failed: {error}")
+        except WorkerBug as bug:
+            return Bisection(why=f"the search failed: {bug.summary} (a bug in trtconv)")
 
 
 def _lost(lost: Lost, doing: str, seconds: float) -> Exception:
@@ -237,8 +191,7 @@ def _lost(lost: Lost, doing: str, seconds: float) -> Exception:
     return EngineFailed(f"{doing} ended its process ({lost.why}){said}")
 
 
-def _crashed(lost: Lost, hearing: _Hearing) -> EngineFailed:
-    done = len(hearing.cases)
+def _crashed(lost: Lost, done: int) -> EngineFailed:
     said = f"\n{lost.said}" if lost.said else ""
     return EngineFailed(f"the engine ended its process ({lost.why}) after {done} sizes{said}", "Build it again.")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 import statistics
 import time
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtconv.core.dims import Shape, ShapeProfile
+from trtconv.core.documents.bench import BenchEngine, BenchRatio, BenchReport, BenchRow, GpuRuntime
 from trtconv.core.errors import EnvironmentMissing, InputError
 from trtconv.core.files import atomic_write, report_beside
 from trtconv.core.frozen import frozen
@@ -23,6 +25,7 @@ from trtconv.core.reading import CACHE_BYTES, read_plain
 from trtconv.core.requests.engine import BenchRequest
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch, ToldProgress
+from trtconv.engine.hearing import part
 from trtconv.engine.opening import EngineFile, load_into, read_engine, require_machine
 from trtconv.engine.profiles import PICKS, inputs_of, narrowed, profile_for, profiles_of, shapes_at
 from trtconv.runtimes.tensorrt import Engine, EngineLoader, Execution, load_engines
@@ -49,15 +52,19 @@ class Loaded:
     profiles: tuple[ShapeProfile, ...]
     used_bytes: int
 
-    def to_json(self) -> dict[str, Any]:
+    def reported(self) -> BenchEngine:
         """Returns what a report says of it."""
-        return {
-            **self.subject.identity(),
-            "layers": self.engine.layer_count,
-            "weight_memory_bytes": self.used_bytes,
-            "activation_memory_bytes": self.engine.memory_bytes,
-            "profile_memory_bytes": list(self.engine.profile_memory_bytes),
-        }
+        file = self.subject.identity()
+        return BenchEngine(
+            file.path,
+            file.sha256,
+            file.bytes,
+            file.signed_by,
+            self.engine.layer_count,
+            self.used_bytes,
+            self.engine.memory_bytes,
+            tuple(self.engine.profile_memory_bytes),
+        )
 
 
 @frozen
@@ -96,16 +103,11 @@ def serve(request: BenchRequest, tell: Tell) -> dict[str, float]:
         engines = [_load(runtime, subject) for subject in subjects]
         _require_same_inputs(engines)
         points = _points(request, engines[0])
-    described = {
-        "family": runtime.family,
-        "version": runtime.version,
-        "gpu": runtime.gpu_name,
-        "driver": runtime.driver_version,
-    }
-    tell({"event": "opening", "value": {"engines": [e.to_json() for e in engines], "runtime": described}})
+    described = GpuRuntime(runtime.family, runtime.version, runtime.gpu_name, runtime.driver_version)
+    tell(part(BenchReport(tuple(each.reported() for each in engines), (), described)))
     for point in points:
         with clock.stage(Stage.TIME):
-            tell({"event": "rows", **_time_point(request, engines, point)})
+            tell(part(_time_point(request, engines, point)))
     return clock.seconds
 
 
@@ -163,8 +165,8 @@ def _point(index: int, size: str, shapes: Mapping[str, Shape], loaded: Loaded) -
     return Point(index, size, shapes, values)
 
 
-def _time_point(request: BenchRequest, engines: Sequence[Loaded], point: Point) -> dict[str, Any]:
-    """Times all ways to run at a size; returns rows, ratios, and why it cannot be done ("" where it can)."""
+def _time_point(request: BenchRequest, engines: Sequence[Loaded], point: Point) -> BenchReport:
+    """Times all ways to run at a size; returns that part of the report."""
     with contextlib.ExitStack() as stack:
         executions: list[Execution] = []
         try:
@@ -176,25 +178,17 @@ def _time_point(request: BenchRequest, engines: Sequence[Loaded], point: Point) 
                 execution.feed(make_inputs(loaded.engine, point.shapes, point.values))
                 executions.append(execution)
         except EnvironmentMissing as error:
-            return {"rows": [], "ratios": [], "why": f"{point.size} of profile {point.profile}: {error.message}"}
+            return BenchReport((), (), incomplete=f"{point.size} of profile {point.profile}: {error.message}")
         timed = {way: _time_way(request, executions, *way) for way in _WAYS}
         _write(request.cache, executions[0].runtime_cache())
     rows, ratios = [], []
     for (graph, copies), samples in timed.items():
-        where = {**_where(point), "graph": graph, "copies": copies}
-        rows += [{"engine": number, **where, **_statistics(sample)} for number, sample in enumerate(samples)]
+        where = point.profile, point.size, point.shapes, graph, copies
+        rows += [_row(BenchRow(number, *where), sample) for number, sample in enumerate(samples)]
         if len(samples) == 2 and samples[0] and samples[1]:
             ratio = statistics.median(samples[0].each) / statistics.median(samples[1].each)
-            ratios.append({**where, "ratio": round(ratio, 4)})
-    return {"rows": rows, "ratios": ratios, "why": ""}
-
-
-def _where(point: Point) -> dict[str, Any]:
-    return {
-        "profile": point.profile,
-        "size": point.size,
-        "shapes": {name: list(shape) for name, shape in point.shapes.items()},
-    }
+            ratios.append(BenchRatio(*where, round(ratio, 4)))
+    return BenchReport((), tuple(rows), ratios=tuple(ratios))
 
 
 @frozen
@@ -240,17 +234,19 @@ def _warm_up(execution: Execution, launch: Any, seconds: float) -> float:
     return max(last, 1.0)
 
 
-def _statistics(samples: Samples | None) -> dict[str, Any]:
+def _row(row: BenchRow, samples: Samples | None) -> BenchRow:
+    """Returns a row with what was measured; as it is where nothing was."""
     if samples is None:
-        return {"runs": 0, "median_us": None, "p99_us": None, "min_us": None, "throughput_per_s": None}
+        return row
     ordered = sorted(samples.each)
-    return {
-        "runs": len(ordered),
-        "median_us": round(statistics.median(ordered), 2),
-        "p99_us": round(ordered[math.ceil(0.99 * len(ordered)) - 1], 2),
-        "min_us": round(ordered[0], 2),
-        "throughput_per_s": round(1e6 / samples.in_a_row, 1),
-    }
+    return dataclasses.replace(
+        row,
+        runs=len(ordered),
+        median_us=round(statistics.median(ordered), 2),
+        p99_us=round(ordered[math.ceil(0.99 * len(ordered)) - 1], 2),
+        min_us=round(ordered[0], 2),
+        throughput_per_s=round(1e6 / samples.in_a_row, 1),
+    )
 
 
 def make_inputs(

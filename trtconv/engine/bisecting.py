@@ -16,6 +16,14 @@ from trtconv.core.builder_options import BuilderOptions
 from trtconv.core.dims import InputRange, ShapeProfile
 from trtconv.core.documents.build import BuildPlan
 from trtconv.core.documents.saved import SavedReport
+from trtconv.core.documents.verify import (
+    Bisection,
+    Difference,
+    NodePlace,
+    TensorDifference,
+    Tolerance,
+    VerifyCase,
+)
 from trtconv.core.errors import EngineFailed, EnvironmentMissing
 from trtconv.core.frozen import frozen
 from trtconv.core.process import Tell
@@ -29,7 +37,7 @@ from trtconv.engine.rebuilding import Recipe, as_built, rewritten_as_built
 from trtconv.engine.runs import CannotRun, OnnxRuns
 from trtconv.graph.model import OnnxModel
 from trtconv.pipeline.preparation import handed_over
-from trtconv.runtimes.compare import Difference, Tolerance, compare
+from trtconv.runtimes.compare import compare
 from trtconv.runtimes.inputs import Feeds, read_inputs
 from trtconv.runtimes.tensorrt import ParsedNetwork, Runtime, load
 
@@ -39,32 +47,31 @@ Outputs = Callable[[Sequence[str]], dict[str, Any]]
 """Runs something with further tensors as outputs, and returns all outputs."""
 
 
-def serve(asked: tuple[VerifyRequest, dict[str, Any]], tell: Tell) -> dict[str, Any]:
+def serve(asked: tuple[VerifyRequest, str, VerifyCase, Tolerance], tell: Tell) -> dict[str, Any]:
     """Looks for the first tensor that diverges.
 
     Args:
-        asked: The request, and what of its report is needed: `case`, `ran`, `tolerance`.
+        asked: The request; what ran, as in its report; the case that failed, and the tolerance.
         tell: Told of stages.
 
     Returns:
-        `tensor` (None where none is found), `node`, `said` (lines for people), `why` (where none is found),
-        `differences` (of the tensors that were looked at).
+        The JSON of a `Bisection`.
     """
-    request, known = asked
+    request, ran, failed, tolerance = asked
     clock = Stopwatch(ToldProgress(tell))
     with clock.stage(Stage.LOAD):
         model = OnnxModel.load(request.model)
         report = _report(request)
-        case = _case(request, model, report, known["case"])
+        case = _case(request, model, report, failed)
         feeds = make_feeds(model, case, request.generator)
     with clock.stage(Stage.BISECT):
         expected = _reference(model, feeds)
-        if known["ran"] == "engine":
+        if ran == "engine":
             runs = _engine(model, report, feeds)
         else:
             runs = _rewritten(*as_built(model, Recipe.of(report), emulated=True), feeds)
-        search = Search(model, expected, runs, Tolerance(**known["tolerance"]))
-        return search.result()
+        search = Search(model, expected, runs, tolerance)
+        return search.result().to_json()
 
 
 def _report(request: VerifyRequest) -> SavedReport | None:
@@ -73,15 +80,14 @@ def _report(request: VerifyRequest) -> SavedReport | None:
     return read_engine(request.engine_path, request.report, trust=request.trust, key=request.key).report
 
 
-def _case(request: VerifyRequest, model: OnnxModel, report: SavedReport | None, told: Mapping[str, Any]) -> Case:
+def _case(request: VerifyRequest, model: OnnxModel, report: SavedReport | None, failed: VerifyCase) -> Case:
     """Returns a case as it was run."""
-    shapes = {name: tuple(shape) for name, shape in told["shapes"].items()}
     values: Mapping[str, Any] = {}
     if request.inputs is not None:
         values = read_inputs(model.inputs, request.inputs)
     elif report is not None and report.profiles:
-        values = values_at(model, report.profiles[told["profile"]], told["size"])
-    return Case(told["profile"], told["size"], shapes, told["seed"], values)
+        values = values_at(model, report.profiles[failed.profile], failed.size)
+    return Case(failed.profile, failed.size, failed.shapes, failed.seed, values)
 
 
 def _reference(model: OnnxModel, feeds: Feeds) -> dict[str, Any]:
@@ -137,7 +143,7 @@ def _rewritten(model: OnnxModel, lowered: Mapping[str, str], feeds: Feeds) -> tu
 
 def _engine(model: OnnxModel, report: SavedReport | None, feeds: Feeds) -> tuple[set[str], Outputs]:
     """Returns the tensors of the model as it is built, and what builds and runs it at one size."""
-    family = None if report is None else Target(str(report.document["runtime"]["family"]))
+    family = None if report is None else Target(report.report.runtime.family)
     runtime = load(family)
     by_flags = runtime.info.capabilities.builder_precision_flags
     recipe = Recipe.of(report)
@@ -149,7 +155,7 @@ def _engine(model: OnnxModel, report: SavedReport | None, feeds: Feeds) -> tuple
         profiles=(ShapeProfile(shapes, {}, values),),
         precision=recipe.types.precision if by_flags else "as-is",
         node_precisions=recipe.types.nodes if by_flags else {},
-        options=_options({} if report is None else report.document.get("plan") or {}),
+        options=_options(recipe.plan.options),
     )
     engines: list[Any] = []
 
@@ -169,10 +175,9 @@ def _engine(model: OnnxModel, report: SavedReport | None, feeds: Feeds) -> tuple
     return _by_old_names(built, lowered, run)
 
 
-def _options(plan: Mapping[str, Any]) -> BuilderOptions:
+def _options(given: BuilderOptions) -> BuilderOptions:
     """Returns the options of a build that decide how it computes; the others are about its file."""
-    given = plan.get("options") or {}
-    return BuilderOptions(**{name: given[name] for name in _COMPUTING if name in given})
+    return BuilderOptions(**{name: getattr(given, name) for name in _COMPUTING})
 
 
 def _fixed_values(report: SavedReport, feeds: Feeds) -> dict[str, InputRange]:
@@ -216,8 +221,8 @@ class Search:
     runs: tuple[set[str], Outputs]
     tolerance: Tolerance
 
-    def result(self) -> dict[str, Any]:
-        """Searches; returns what `serve` does."""
+    def result(self) -> Bisection:
+        """Searches."""
         there, run = self.runs
         names = [name for name in self.expected if name in there]
         together = self._differences(names, run(names))
@@ -230,7 +235,7 @@ class Search:
                 alone, looked_at, "It is right where every tensor is an output: a fusion makes it wrong."
             )
         why = "with its tensors as outputs everything is within the tolerance: a fusion makes the difference"
-        return {"tensor": None, "node": None, "said": [], "why": why, "differences": _told(together)}
+        return Bisection(why=why, differences=_reported(together))
 
     def _differences(self, names: Sequence[str], got: Mapping[str, Any]) -> list[Difference]:
         found = [name for name in names if name in got]
@@ -250,7 +255,7 @@ class Search:
                 first, high = difference, middle - 1
         return first, looked_at
 
-    def _found(self, first: Difference, looked_at: Sequence[Difference], note: str) -> dict[str, Any]:
+    def _found(self, first: Difference, looked_at: Sequence[Difference], note: str) -> Bisection:
         index = self.model.main.producers[first.name]
         node = self.model.proto.graph.node[index]
         by_name = {each.name: each for each in looked_at}
@@ -259,13 +264,13 @@ class Search:
             if name in by_name:
                 said.append(f"its input {name} is within the tolerance ({_numbers(by_name[name])})")
         said += [note] if note else []
-        place = {"index": index, "name": node.name, "op": node.op_type}
-        return {"tensor": first.name, "node": place, "said": said, "why": "", "differences": _told(looked_at)}
+        place = NodePlace(index, node.name, node.op_type)
+        return Bisection(first.name, place, tuple(said), differences=_reported(looked_at))
 
 
 def _numbers(difference: Difference) -> str:
     return f"largest relative error {difference.max_rel:.1e}, cosine {difference.cosine:.6f}"
 
 
-def _told(differences: Sequence[Difference]) -> list[dict[str, Any]]:
-    return [{"tensor": d.name, "max_rel": d.max_rel, "cosine": d.cosine, "passed": d.passed} for d in differences]
+def _reported(differences: Sequence[Difference]) -> tuple[TensorDifference, ...]:
+    return tuple(TensorDifference(each.name, each.max_rel, each.cosine, each.passed) for each in differences)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from trtconv.core import signatures
+from trtconv.core.documents.build import BuildReport, InputProfile
+from trtconv.core.documents.inspect import EngineInspection, LayerTime, ModelInspection, OutputSpec, WeightCount
+from trtconv.core.documents.parts import FileIdentity, RuntimeIdentity
 from trtconv.core.documents.saved import load_report
 from trtconv.core.errors import EnvironmentMissing, InputError
 from trtconv.core.process import Tell
@@ -23,11 +27,9 @@ from trtconv.graph.model import OnnxModel
 from trtconv.graph.types import dtype_name
 from trtconv.runtimes.tensorrt import Engine, load_engines
 
-_NO_LAYERS = {"layers": None, "details": None, "summary": None, "time": None}
-
 
 def serve(request: InspectRequest, tell: Tell) -> dict[str, Any]:
-    """Looks into a file; returns a document without `schema` and `exit_code`."""
+    """Looks into a file; returns the JSON of an inspection."""
     clock = Stopwatch(ToldProgress(tell))
     path = request.path
     if not path.is_file():
@@ -40,14 +42,13 @@ def serve(request: InspectRequest, tell: Tell) -> dict[str, Any]:
         if kind == "onnx" and request.key is not None:
             raise InputError(f"{path} is a model, and models are not signed", "Leave out --key.")
         if kind == "onnx":
-            return {"kind": kind, **_onnx(path)}
+            return _onnx(path).to_json()
         if kind == "report":
-            report = load_report(path)
-            file = _file(path)
-            if request.key is not None:
-                file["signed_by"] = signatures.require_signature(report.document, request.key, path)
-            return {"kind": kind, "file": file, "loaded": False, **_NO_LAYERS, **_of_report(report.document)}
-        return {"kind": kind, **_engine(request)}
+            saved = load_report(path)
+            signed_by = None if request.key is None else signatures.require_signature(saved.document, request.key, path)
+            file = FileIdentity(str(path), sha256_of(path), path.stat().st_size, signed_by)
+            return _of_report(kind, file, saved.report).to_json()
+        return _engine(request).to_json()
 
 
 def kind_of(path: Path) -> str:
@@ -58,65 +59,79 @@ def kind_of(path: Path) -> str:
         return "report" if file.read(1) == b"{" else "engine"
 
 
-def _file(path: Path) -> dict[str, Any]:
-    return {"path": str(path), "sha256": sha256_of(path), "bytes": path.stat().st_size}
+def _of_report(kind: str, file: FileIdentity, report: BuildReport | None) -> EngineInspection:
+    """Returns what a report knows of its engine; nothing where there is none."""
+    if report is None:
+        return EngineInspection(kind, file, None)
+    return EngineInspection(
+        kind,
+        file,
+        None,
+        built=report.engine,
+        model=report.model,
+        runtime=report.runtime,
+        plan=report.plan,
+        profiles=report.profile_records,
+        dims=tuple(report.dims),
+        io=report.io,
+        edits=report.edits,
+        findings=report.findings,
+        notes=report.notes,
+    )
 
 
-_TAKEN = ("model", "runtime", "plan", "profiles", "dims", "io", "edits", "findings", "notes")
-
-
-def _of_report(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns what a report knows of its engine."""
-    return {"why_not_loaded": None, "built": document.get("engine"), **{key: document.get(key) for key in _TAKEN}}
-
-
-def _engine(request: InspectRequest) -> dict[str, Any]:
+def _engine(request: InspectRequest) -> EngineInspection:
     subject = read_engine(request.path, request.report, trust=request.trust, key=request.key)
-    told = dict.fromkeys(_TAKEN) if subject.report is None else _of_report(subject.report.document)
-    known = {**told, "file": subject.identity()}
+    known = _of_report("engine", subject.identity(), subject.build)
     try:
         loader = load_engines(subject.family)
         require_machine(subject, loader)
     except EnvironmentMissing as error:
         if subject.report is None:
             raise
-        return {**known, "loaded": False, **_NO_LAYERS, "why_not_loaded": error.message}
+        return dataclasses.replace(known, why_not_loaded=error.message)
     engine = load_into(loader, subject)
-    runtime = {"family": loader.family, "version": loader.version, "gpu": loader.gpu_name}
-    profiles = [{name: shapes.to_json() for name, shapes in profile.items()} for profile in engine.profiles]
-    return {
-        **known,
-        "loaded": True,
-        "why_not_loaded": None,
-        "runtime": runtime,
-        "io": [tensor.to_json() for tensor in engine.tensors],
-        "profiles": profiles,
-        "activation_memory_bytes": engine.memory_bytes,
-        "profile_memory_bytes": list(engine.profile_memory_bytes),
-        **_layers(request, subject, engine),
-    }
+    loaded = dataclasses.replace(
+        known,
+        loaded=True,
+        runtime=RuntimeIdentity(loader.family, loader.version, loader.gpu_name),
+        io=tuple(engine.tensors),
+        profiles=tuple(
+            {name: InputProfile(shapes.min, shapes.opt, shapes.max) for name, shapes in profile.items()}
+            for profile in engine.profiles
+        ),
+        activation_memory_bytes=engine.memory_bytes,
+        profile_memory_bytes=tuple(engine.profile_memory_bytes),
+    )
+    return _with_layers(loaded, request, subject, engine)
 
 
-def _layers(request: InspectRequest, subject: EngineFile, engine: Engine) -> dict[str, Any]:
-    """Returns the layers, with their times where the engine is run: at opt of its first profile."""
+def _with_layers(
+    found: EngineInspection, request: InspectRequest, subject: EngineFile, engine: Engine
+) -> EngineInspection:
+    """Adds the layers, with their times where the engine is run: at opt of its first profile."""
     times: dict[str, float] = {}
     time, information = None, engine.information()
     if request.times:
         try:
             time, times, information = _run(subject, engine)
         except EnvironmentMissing as error:
-            time = {"profile": 0, "size": "opt", "shapes": None, "layers_us": None, "why": error.message}
+            time = LayerTime(why=error.message)
     layers = read_layers(information)
-    listed = [{**layer.to_json(), "time_us": _rounded(times.get(layer.name))} for layer in layers]
-    details = "full" if has_details(information) else "names"
-    return {"layers": listed, "details": details, "summary": summary(layers), "time": time}
+    return dataclasses.replace(
+        found,
+        layers=tuple(dataclasses.replace(each, time_us=_rounded(times.get(each.name))) for each in layers),
+        details="full" if has_details(information) else "names",
+        summary=summary(layers),
+        time=time,
+    )
 
 
 def _rounded(us: float | None) -> float | None:
     return None if us is None else round(us, 3)
 
 
-def _run(subject: EngineFile, engine: Engine) -> tuple[dict[str, Any], dict[str, float], dict[str, Any]]:
+def _run(subject: EngineFile, engine: Engine) -> tuple[LayerTime, dict[str, float], dict[str, Any]]:
     profiles = profiles_of(subject, engine, inputs_of(subject, engine))
     shapes = shapes_at(profiles[0], "opt")
     values = {name: bounds.opt for name, bounds in profiles[0].values.items()}
@@ -128,49 +143,32 @@ def _run(subject: EngineFile, engine: Engine) -> tuple[dict[str, Any], dict[str,
         information = execution.information()
     finally:
         execution.close()
-    said = {
-        "profile": 0,
-        "size": "opt",
-        "shapes": {name: list(shape) for name, shape in shapes.items()},
-        "layers_us": round(sum(found.values()), 2),
-        "why": "",
-    }
-    return said, found, information
+    return LayerTime(shapes=shapes, layers_us=round(sum(found.values()), 2)), found, information
 
 
-def _onnx(path: Path) -> dict[str, Any]:
+def _onnx(path: Path) -> ModelInspection:
     model = OnnxModel.load(path)
     ops = Counter(node.op_type for scope in model.scopes for node in scope.graph.node)
     graph = model.proto.graph
-    return {
-        "file": {"path": str(path), "sha256": model.digest(), "bytes": path.stat().st_size},
-        "opset": model.opset,
-        "ir_version": model.proto.ir_version,
-        "producer": f"{model.proto.producer_name} {model.proto.producer_version}".strip(),
-        "inputs": [{"name": s.name, "dtype": s.dtype, "dims": list(s.dims)} for s in model.inputs],
-        "outputs": [_output(value) for value in graph.output],
-        "nodes": dict(ops.most_common()),
-        "weights": {
-            "count": len(graph.initializer),
-            "elements": sum(_elements(tensor.dims) for tensor in graph.initializer),
-            "external_files": [str(file) for file in model.external_files],
-        },
-    }
+    return ModelInspection(
+        file=FileIdentity(str(path), model.digest(), path.stat().st_size),
+        opset=model.opset,
+        ir_version=model.proto.ir_version,
+        producer=f"{model.proto.producer_name} {model.proto.producer_version}".strip(),
+        inputs=model.inputs,
+        outputs=tuple(_output(value) for value in graph.output),
+        nodes=dict(ops.most_common()),
+        weights=WeightCount(
+            len(graph.initializer),
+            sum(math.prod(tensor.dims) for tensor in graph.initializer),
+            tuple(str(file) for file in model.external_files),
+        ),
+    )
 
 
-def _output(value: Any) -> dict[str, Any]:
-    """Returns what a graph says of an output; unlike an input's, its type and shape may be left out (null)."""
+def _output(value: Any) -> OutputSpec:
+    """Returns what a graph says of an output."""
     tensor = value.type.tensor_type
-    dims = [dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None for dim in tensor.shape.dim]
-    return {
-        "name": value.name,
-        "dtype": dtype_name(tensor.elem_type) if tensor.elem_type else None,
-        "dims": dims if tensor.HasField("shape") else None,
-    }
-
-
-def _elements(dims: Any) -> int:
-    count = 1
-    for size in dims:
-        count *= size
-    return count
+    dims = tuple(dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None for dim in tensor.shape.dim)
+    dtype = dtype_name(tensor.elem_type) if tensor.elem_type else None
+    return OutputSpec(value.name, dtype, dims if tensor.HasField("shape") else None)

@@ -7,11 +7,18 @@ An engine that was built without details has the names of its layers alone, in e
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trtconv.core.encode import Document
-from trtconv.core.frozen import frozen
+from trtconv.core.documents.inspect import (
+    REFORMAT_NAME,
+    Layer,
+    LayerSummary,
+    LayerTensor,
+    Quantizers,
+    is_quantizer,
+)
 
 _TYPES = {
     "fp32": "float32",
@@ -32,51 +39,8 @@ _TYPES = {
 }
 _TYPE = re.compile(r"\b(" + "|".join(sorted(_TYPES, key=len, reverse=True)) + r")\b", re.IGNORECASE)
 _METADATA = re.compile(r"\[ONNX Layer: (.*?)\](?=$|[^\]\w])", re.DOTALL)
-_QUANTIZER = re.compile(r"(?:De)?[Qq]uantize(?:Linear)?", re.ASCII)
-_REFORMAT_NAME = re.compile(r"^Reformatting CopyNode\b")
 _NARROW = ("int4", "float4", "int8", "float8", "float16", "bfloat16", "float32")
 """Types that a layer may compute in, the narrowest first."""
-
-
-@frozen
-class Layer(Document):
-    """One layer of an engine.
-
-    Args:
-        name: Its name.
-        type: Its kind, such as "CaskConvolution"; empty where the engine does not tell.
-        precision: Narrowest type of its inputs, which is what it computes in; None where the engine does not tell.
-        inputs: `name`, `shape`, `dtype`, `format` of each.
-        outputs: Likewise.
-        nodes: Names of the ONNX nodes that it does the work of.
-        tactic: Name of the kernel, or empty.
-        origin: Why the layer is there, such as "REFORMAT" or "QDQ", or empty.
-    """
-
-    name: str
-    type: str = ""
-    precision: str | None = None
-    inputs: tuple[dict[str, Any], ...] = ()
-    outputs: tuple[dict[str, Any], ...] = ()
-    nodes: tuple[str, ...] = ()
-    tactic: str = ""
-    origin: str = ""
-
-    @property
-    def is_quantizer(self) -> bool:
-        """Whether it does nothing but quantise or dequantise."""
-        if self.type in ("Quantize", "Dequantize", "Scale") and self.nodes and all(map(is_quantizer, self.nodes)):
-            return True
-        if self.origin == "QDQ" or self.type in ("Quantize", "Dequantize"):
-            return True
-        return not self.type and bool(self.nodes) and all(map(is_quantizer, self.nodes))
-
-    @property
-    def is_reformat(self) -> bool:
-        """Whether it only moves a tensor into another memory format."""
-        if self.is_quantizer:
-            return False
-        return self.type == "Reformat" or bool(_REFORMAT_NAME.match(self.name))
 
 
 def read_layers(information: Mapping[str, Any]) -> tuple[Layer, ...]:
@@ -112,16 +76,12 @@ def _listed(value: Any) -> list[Mapping[str, Any]]:
     return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
 
 
-def _tensor(entry: Mapping[str, Any]) -> dict[str, Any]:
+def _tensor(entry: Mapping[str, Any]) -> LayerTensor:
     form = str(entry.get("Format/Datatype") or entry.get("Format") or "")
     dtype = type_in(str(entry.get("DataType") or entry.get("Datatype") or form))
     shape = entry.get("Dimensions")
-    return {
-        "name": str(entry.get("Name", "")),
-        "shape": list(shape) if isinstance(shape, list) else None,
-        "dtype": dtype,
-        "format": form,
-    }
+    sizes = tuple(shape) if isinstance(shape, list) else None
+    return LayerTensor(str(entry.get("Name", "")), sizes, dtype, form)
 
 
 def type_in(text: str) -> str | None:
@@ -130,14 +90,12 @@ def type_in(text: str) -> str | None:
     return _TYPES[found[1].lower()] if found else None
 
 
-def _precision(
-    entry: Mapping[str, Any], inputs: Sequence[Mapping[str, Any]], outputs: Sequence[Mapping[str, Any]]
-) -> str | None:
+def _precision(entry: Mapping[str, Any], inputs: Sequence[LayerTensor], outputs: Sequence[LayerTensor]) -> str | None:
     weights = entry.get("Weights")
     told = [type_in(str(weights.get("Type", "")))] if isinstance(weights, Mapping) else []
-    types = [*told, *(each["dtype"] for each in inputs)]
+    types = [*told, *(each.dtype for each in inputs)]
     found = next((each for each in _NARROW if each in types), None)
-    return found or next((each["dtype"] for each in (*outputs, *inputs) if each["dtype"]), None)
+    return found or next((each.dtype for each in (*outputs, *inputs) if each.dtype), None)
 
 
 def _nodes(metadata: str, name: str) -> tuple[str, ...]:
@@ -145,35 +103,17 @@ def _nodes(metadata: str, name: str) -> tuple[str, ...]:
     told = [match.partition(" | ")[0] for match in _METADATA.findall(metadata)]
     if told:
         return tuple(dict.fromkeys(told))
-    if _REFORMAT_NAME.match(name):
+    if REFORMAT_NAME.match(name):
         return ()
     return tuple(part.strip() for part in name.split(" + ") if part.strip())
 
 
-def is_quantizer(node: str) -> bool:
-    """Whether the name of an ONNX node is that of a QuantizeLinear or DequantizeLinear, as exporters name them."""
-    return bool(_QUANTIZER.search(node.rpartition("/")[2]))
-
-
-def summary(layers: Sequence[Layer]) -> dict[str, Any]:
-    """Counts what matters of the layers.
-
-    Returns:
-        `layers`, `reformats`; `precisions` (how many layers compute in each type); `quantizers`: `fused` (the ONNX
-        quantisers that are part of another layer), `alone` (the layers that do nothing else).
-    """
-    alone = [layer for layer in layers if layer.is_quantizer]
+def summary(layers: Sequence[Layer]) -> LayerSummary:
+    """Counts what matters of the layers."""
     inside = {node for layer in layers if not layer.is_quantizer and len(layer.nodes) > 1 for node in layer.nodes}
-    precisions: dict[str, int] = {}
-    for layer in layers:
-        if layer.precision is not None and not layer.is_reformat:
-            precisions[layer.precision] = precisions.get(layer.precision, 0) + 1
-    return {
-        "layers": len(layers),
-        "reformats": sum(layer.is_reformat for layer in layers),
-        "precisions": precisions,
-        "quantizers": {
-            "fused": sorted(node for node in inside if is_quantizer(node)),
-            "alone": [layer.name for layer in alone],
-        },
-    }
+    computing = [layer.precision for layer in layers if layer.precision is not None and not layer.is_reformat]
+    quantizers = Quantizers(
+        fused=tuple(sorted(node for node in inside if is_quantizer(node))),
+        alone=tuple(layer.name for layer in layers if layer.is_quantizer),
+    )
+    return LayerSummary(len(layers), sum(layer.is_reformat for layer in layers), dict(Counter(computing)), quantizers)

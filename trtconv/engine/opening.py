@@ -11,12 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from trtconv.core import signatures
+from trtconv.core.builder_options import BuilderOptions
+from trtconv.core.documents.build import BuildReport
+from trtconv.core.documents.parts import FileIdentity
 from trtconv.core.documents.saved import SavedReport, load_report
 from trtconv.core.errors import EnvironmentMissing, InputError
 from trtconv.core.file_kinds import ENGINE, kind_of
 from trtconv.core.files import real_path, report_beside, with_ending
 from trtconv.core.frozen import frozen
 from trtconv.core.reading import read_plain
+from trtconv.core.target import Target
 from trtconv.runtimes.tensorrt import Engine, EngineLoader
 
 _BUILD_AGAIN = "Build it again; or, if you know where it comes from, --trust loads it without its report."
@@ -44,24 +48,28 @@ class EngineFile:
     signed_by: str | None = None
 
     @property
-    def plan(self) -> Mapping[str, Any]:
-        """The plan that it was built with; empty where that is not known."""
-        return {} if self.report is None else self.report.document.get("plan") or {}
+    def build(self) -> BuildReport | None:
+        """What its report says; None where there is none."""
+        return None if self.report is None else self.report.report
 
     @property
-    def options(self) -> Mapping[str, Any]:
-        """What of the builder's options was not as usual."""
-        return self.plan.get("options") or {}
+    def plan(self) -> Mapping[str, Any]:
+        """The plan that it was built with; empty where that is not known."""
+        return {} if self.report is None else self.report.document["plan"]
+
+    @property
+    def options(self) -> BuilderOptions:
+        """The builder's options that it was built with; the usual ones where that is not known."""
+        return BuilderOptions() if self.build is None else self.build.plan.options
 
     @property
     def family(self) -> str | None:
         """The TensorRT that made it, as far as is known."""
-        return None if self.report is None else _text(self.report.document, "runtime", "family")
+        return None if self.build is None else self.build.runtime.family
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> FileIdentity:
         """Returns path, SHA-256 and bytes, and who signed it where that was checked."""
-        signed = {} if self.signed_by is None else {"signed_by": self.signed_by}
-        return {"path": str(self.path), "sha256": self.sha256, "bytes": len(self.data), **signed}
+        return FileIdentity(str(self.path), self.sha256, len(self.data), self.signed_by)
 
 
 def read_engine(path: Path, report: Path | None, *, trust: bool, key: Path | None) -> EngineFile:
@@ -95,13 +103,12 @@ def read_engine(path: Path, report: Path | None, *, trust: bool, key: Path | Non
         )
     saved = load_report(beside)
     signed_by = None if key is None else signatures.require_signature(saved.document, key, beside)
-    known = _text(saved.document, "engine", "sha256")
-    if known == sha256:
+    known = saved.report.engine or FileIdentity("")
+    if known.sha256 == sha256:
         return EngineFile(path, data, sha256, saved, trust or key is not None, signed_by)
     if trust and key is None:
         return EngineFile(path, data, sha256, None, trust)
-    size = (saved.document.get("engine") or {}).get("bytes")
-    cut = f"; it has {len(data)} bytes instead of {size}" if isinstance(size, int) and size != len(data) else ""
+    cut = f"; it has {len(data)} bytes instead of {known.bytes}" if known.bytes not in (None, len(data)) else ""
     raise InputError(
         f"{path} is not the engine that {beside.name} tells of: it was altered, cut short or replaced{cut}",
         _BUILD_AGAIN if key is None else "Build it again, or take both files from where they were built.",
@@ -141,21 +148,21 @@ def engine_of(model: Path, sha256: str) -> Path:
     """
     usual = with_ending(model, ".engine")
     others = sorted(model.parent.glob(f"{glob.escape(model.stem)}.*.engine"))
-    found: dict[Path, tuple[Path, str | None]] = {}
+    found: dict[Path, tuple[Path, Target]] = {}
     for path in (usual, *others):
         with contextlib.suppress(OSError):
             if not path.exists():
                 continue
             try:
-                document = load_report(report_beside(path)).document
+                report = load_report(report_beside(path)).report
             except InputError:
                 if path == usual:
                     # Whoever opens it says what is wrong with its report.
                     return usual
                 continue
-            if _text(document, "model", "sha256") == sha256:
+            if report.model.sha256 == sha256:
                 # A link to an engine is no other one.
-                found.setdefault(real_path(path), (path, _text(document, "plan", "target")))
+                found.setdefault(real_path(path), (path, report.plan.target))
     if len(found) > 1:
         listed = ", ".join(f"{path} (for {target})" for path, target in found.values())
         raise InputError(f"{model} has several engines: {listed}", "Name the one that is meant, after the model.")
@@ -168,13 +175,9 @@ def require_model(subject: EngineFile, model: Path, sha256: str) -> None:
     Raises:
         InputError: Its report says that it was another one.
     """
-    if subject.report is None:
-        return
-    built_from = _text(subject.report.document, "model", "sha256")
-    if built_from != sha256:
-        name = _text(subject.report.document, "model", "path") or "a model"
+    if subject.build is not None and subject.build.model.sha256 != sha256:
         raise InputError(
-            f"{subject.path} was built from another version of {name} than {model} is",
+            f"{subject.path} was built from another version of {subject.build.model.path} than {model} is",
             "Build the engine again, or give the model that it was built from.",
         )
 
@@ -186,26 +189,25 @@ def require_machine(subject: EngineFile, engines: EngineLoader) -> None:
         EnvironmentMissing: It was built for others.
         InputError: It was built without weights.
     """
-    if subject.report is None:
+    if subject.build is None:
         return
-    built = subject.report.document.get("runtime") or {}
-    if subject.options.get("strip_weights"):
+    built = subject.build.runtime
+    if subject.options.strip_weights:
         raise InputError(
             f"{subject.path} was built without its weights, and computes nothing before it is refitted",
             "Build it without --strip-weights to try it out.",
         )
-    if built.get("version") != engines.version and not subject.options.get("version_compatible"):
+    if built.version != engines.version and not subject.options.version_compatible:
         raise EnvironmentMissing(
-            f"{subject.path} was built by {built.get('family')} {built.get('version')},"
-            f" and {engines.family} {engines.version} is installed",
+            f"{subject.path} was built by {built}, and {engines.family} {engines.version} is installed",
             "Build it again here, or install the version that built it.",
         )
     # An engine of TensorRT-RTX is built for kinds of GPUs, not for the one that is there.
-    if engines.family != "tensorrt" or subject.options.get("hardware", "none") != "none":
+    if engines.family != "tensorrt" or subject.options.hardware != "none":
         return
-    if built.get("gpu") != engines.gpu_name:
+    if built.gpu != engines.gpu_name:
         raise EnvironmentMissing(
-            f"{subject.path} was built for {built.get('gpu')}, and the GPU here is {engines.gpu_name}",
+            f"{subject.path} was built for {built.gpu}, and the GPU here is {engines.gpu_name}",
             "Build it again here: TensorRT chose its kernels for the GPU that it was built on.",
         )
 
@@ -218,17 +220,10 @@ def load_into(engines: EngineLoader, subject: EngineFile) -> Engine:
         InputError: It brings code for the host, and nobody vouches for it.
     """
     # One that runs on other versions brings the code that it needs for that. Its report says so, and is no signature.
-    wanted = bool(subject.options.get("version_compatible"))
+    wanted = subject.options.version_compatible
     if wanted and not subject.trusted:
         raise InputError(
             f"{subject.path} is version-compatible: it brings code that runs on this machine outside the GPU",
             "If you know where the engine comes from, --trust loads it.",
         )
     return engines.load(subject.data, host_code=wanted)
-
-
-def _text(document: Mapping[str, Any], *keys: str) -> str | None:
-    found: Any = document
-    for key in keys:
-        found = found.get(key) if isinstance(found, Mapping) else None
-    return found if isinstance(found, str) else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 
 from trtconv.core.dims import ShapeProfile
@@ -36,22 +37,19 @@ class Recipe:
         """Reads the report of a build; None stands for what `build` does without flags."""
         if report is None:
             return cls(BuildPlan(Target("rtx"), ()), Types(), {}, None)
-        document = report.document
-        told, mix, runtime = (document.get(key) or {} for key in ("plan", "mix", "runtime"))
-        plan = BuildPlan(
-            Target.of(str(runtime.get("family", "rtx")), str(runtime.get("version", ""))),
-            report.profiles,
-            precision=str(told.get("precision", "as-is")),
-            node_precisions=told.get("node_precisions") or {},
-            rewrite=bool(told.get("rewrite", True)),
-            requantize=bool(told.get("requantize")),
-            cast_interface=bool(told.get("cast_io")),
-        )
+        built = report.report
+        # What was asked for may leave the version open.
+        target = Target.of(built.runtime.family, built.runtime.version)
+        plan = dataclasses.replace(built.plan, target=target)
         asked = "as-is" if plan.precision == "auto" else plan.precision
-        types = Types(str(mix.get("precision", asked)), mix.get("node_precisions", plan.node_precisions))
+        types = (
+            Types(asked, plan.node_precisions)
+            if built.mix is None
+            else Types(built.mix.precision, built.mix.node_precisions)
+        )
         # A mix names a type for every node whose values do not fit; samples showed which, and random inputs may not.
-        profile = report.profiles[0] if report.profiles and not mix else None
-        return cls(plan, types, report.forms, profile)
+        profile = report.profiles[0] if report.profiles and built.mix is None else None
+        return cls(plan, types, built.forms, profile)
 
 
 def rewritten_as_built(model: OnnxModel, recipe: Recipe) -> OnnxModel:

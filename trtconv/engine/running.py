@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtconv.core.dims import InputSpec
+from trtconv.core.documents.inspect import RunReport, TensorRecord
+from trtconv.core.documents.parts import RuntimeIdentity
 from trtconv.core.errors import InputError
 from trtconv.core.files import atomic_write, report_beside
 from trtconv.core.outputs import Output, check_all
@@ -26,7 +28,7 @@ from trtconv.runtimes.tensorrt import load_engines
 
 
 def serve(request: RunRequest, tell: Tell) -> dict[str, Any]:
-    """Runs the engine and writes its outputs; returns a document without `schema` and `exit_code`."""
+    """Runs the engine and writes its outputs; returns the JSON of a `RunReport`."""
     clock = Stopwatch(ToldProgress(tell))
     with clock.stage(Stage.LOAD):
         _check_output(request)
@@ -48,15 +50,16 @@ def serve(request: RunRequest, tell: Tell) -> dict[str, Any]:
         data = io.BytesIO()
         np.savez(data, **outputs)  # type: ignore[arg-type]
         atomic_write(request.output, data.getbuffer())
-    return {
-        "engine": subject.identity(),
-        "runtime": {"family": runtime.family, "version": runtime.version, "gpu": runtime.gpu_name},
-        "profile": profile,
-        "inputs": {name: _described(values) for name, values in feeds.items()},
-        "outputs": {name: _described(values) for name, values in outputs.items()},
-        "output": str(request.output),
-        "seconds": clock.seconds,
-    }
+    report = RunReport(
+        engine=subject.identity(),
+        runtime=RuntimeIdentity(runtime.family, runtime.version, runtime.gpu_name),
+        profile=profile,
+        inputs={name: _described(values) for name, values in feeds.items()},
+        outputs={name: _described(values) for name, values in outputs.items()},
+        output=str(request.output),
+        seconds=clock.seconds,
+    )
+    return report.to_json()
 
 
 def _check_output(request: RunRequest) -> None:
@@ -85,5 +88,5 @@ def _plain(values: NDArray[Any]) -> NDArray[Any]:
     return values.astype(np.float32) if values.dtype.kind == "V" else values
 
 
-def _described(values: NDArray[Any]) -> dict[str, Any]:
-    return {"dtype": str(values.dtype), "shape": list(values.shape)}
+def _described(values: NDArray[Any]) -> TensorRecord:
+    return TensorRecord(str(values.dtype), values.shape)

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from trtconv.core.documents.parts import UnprovenLayer
 from trtconv.core.errors import BuildFailed, EnvironmentMissing
 from trtconv.core.target import Target
 from trtconv.graph.model import OnnxModel
@@ -68,7 +69,7 @@ class NetworkRuns:
     """
 
     def __init__(self, model: OnnxModel, family: str) -> None:
-        self.unproven: dict[int, dict[str, str]] = {}
+        self.unproven: dict[int, UnprovenLayer] = {}
         self.layers = 0
         self.lacking = ""
         """Why an output is not among those of the last run."""
@@ -90,9 +91,9 @@ class NetworkRuns:
         for index, reason in run.unproven.items():
             if index >= 0:
                 layer = self._network.layers[index]
-                self.unproven[index] = {"layer": layer.name, "kind": layer.kind, "reason": reason}
+                self.unproven[index] = UnprovenLayer(layer.name, layer.kind, reason)
         lacking = [name for name in self._model.outputs if name not in results]
-        reasons = ", ".join(sorted({each["reason"] for each in self.unproven.values()}))
+        reasons = ", ".join(sorted({each.reason for each in self.unproven.values()}))
         self.lacking = f"output {lacking[0]!r} of the parsed network is not proven: {reasons}" if lacking else ""
         return results
 

@@ -14,28 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtconv.core.dims import ShapeProfile
-from trtconv.core.frozen import frozen
+from trtconv.core.documents.verify import Difference, Disagreement, Tolerance
 from trtconv.engine.runs import CannotRun
-from trtconv.runtimes.compare import Difference, Tolerance, compare
+from trtconv.runtimes.compare import compare
 
 Feeds = dict[str, NDArray[Any]]
 RunAt = Callable[[int, Feeds], Mapping[str, Any]]
 """Runs an engine with an optimization profile and inputs, and returns its outputs."""
-
-
-@frozen
-class Disagreement:
-    """Where an engine does not agree with itself.
-
-    Args:
-        check: "twice", "rows" or "profiles".
-        output: The output.
-        why: How far it is off, in words.
-    """
-
-    check: str
-    output: str
-    why: str
 
 
 def self_check(

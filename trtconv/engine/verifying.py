@@ -6,11 +6,12 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from trtconv.core.bounds import make_profile
 from trtconv.core.dims import Shape, ShapeProfile
+from trtconv.core.documents.parts import FileIdentity, RuntimeIdentity
 from trtconv.core.documents.saved import SavedReport
+from trtconv.core.documents.verify import Disagreement, Tolerance, VerifyCase, VerifyReport
 from trtconv.core.errors import EngineFailed, EnvironmentMissing, InputError
 from trtconv.core.findings import Severity
 from trtconv.core.frozen import frozen
@@ -19,17 +20,18 @@ from trtconv.core.requests.engine import VerifyRequest
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch, ToldProgress
 from trtconv.engine.cases import Case, cases_of_profiles, make_feeds
+from trtconv.engine.hearing import part
 from trtconv.engine.memory import available_bytes, too_large
 from trtconv.engine.opening import EngineFile, engine_of, load_into, read_engine, require_machine, require_model
 from trtconv.engine.profiles import named, narrowed, profile_for
 from trtconv.engine.rebuilding import Recipe, as_built, changes_numbers
 from trtconv.engine.runs import CannotRun, EngineRuns, NetworkRuns, OnnxRuns, Runs
-from trtconv.engine.self_check import Disagreement, check_profiles, self_check
+from trtconv.engine.self_check import check_profiles, self_check
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.views import quantizes
 from trtconv.pipeline.preparation import Preparation
 from trtconv.pipeline.profiles import settle
-from trtconv.runtimes.compare import TOLERANCES, Tolerance, compare
+from trtconv.runtimes.compare import TOLERANCES, compare
 from trtconv.runtimes.inputs import Feeds, load_generator, read_inputs
 from trtconv.runtimes.onnxruntime import element_types, output_steps
 from trtconv.runtimes.tensorrt import Engine, EngineLoader, load_engines
@@ -71,19 +73,19 @@ class Setting:
         """The report of the build; None where there is none."""
         return None if self.subject is None else self.subject.report
 
-    def to_json(self, ran: str) -> dict[str, Any]:
-        """Returns what a report says of it before anything has run; `ran` is what does."""
+    def opening(self, ran: str) -> VerifyReport:
+        """Returns the report as it is before anything has run; `ran` is what does."""
         runtime = self.runtime
-        return {
-            "model": {"path": str(self.model.path), "sha256": self.digest},
-            "against": None if self.against is self.model else _identity(self.against),
-            "engine": None if self.subject is None else self.subject.identity(),
-            "ran": ran,
-            "why_not_run": self.why_not,
-            "runtime": runtime and {"family": runtime.family, "version": runtime.version, "gpu": runtime.gpu_name},
-            "precision": self.precision,
-            "tolerance": self.tolerance.to_json(),
-        }
+        return VerifyReport(
+            model=FileIdentity(str(self.model.path), self.digest),
+            against=None if self.against is self.model else _identity(self.against),
+            engine=None if self.subject is None else self.subject.identity(),
+            ran=ran,
+            why_not_run=self.why_not,
+            runtime=None if runtime is None else RuntimeIdentity(runtime.family, runtime.version, runtime.gpu_name),
+            precision=self.precision,
+            tolerance=self.tolerance,
+        )
 
 
 def serve(request: VerifyRequest, tell: Tell) -> dict[str, float]:
@@ -101,23 +103,25 @@ def serve(request: VerifyRequest, tell: Tell) -> dict[str, float]:
         except CannotRun as error:
             raise EnvironmentMissing(f"there is nothing to compare with: {error}", _REFERENCE_HINT) from error
         ran, runs = _candidate(setting)
-    tell({"event": "opening", "value": setting.to_json(ran)})
+    tell(part(setting.opening(ran)))
     refused = too_large(setting.model, cases, available_bytes())
     for index, case in enumerate(cases):
         if index in refused:
-            tell({"event": "case", "value": _told(case, refused[index])})
+            tell(part(VerifyReport(ran, None, (_reported(case, refused[index]),))))
         else:
-            tell({"event": "case", "value": _compare(request, setting, reference, runs, case, clock)})
+            compared = _compare(request, setting, reference, runs, case, clock)
+            tell(part(VerifyReport(ran, None, (compared,))))
     if request.self_check:
-        tell({"event": "self_check", "value": _self_check(request, setting, reference, runs, cases, clock)})
+        found = _self_check(request, setting, reference, runs, cases, clock)
+        tell(part(VerifyReport(ran, None, self_check=found)))
     if isinstance(runs, NetworkRuns):
-        tell({"event": "layers", "count": runs.layers, "unproven": list(runs.unproven.values())})
+        tell(part(VerifyReport(ran, None, layers=runs.layers, unproven=tuple(runs.unproven.values()))))
     return clock.seconds
 
 
 def _self_check(
     request: VerifyRequest, setting: Setting, reference: Runs, runs: Runs, cases: Sequence[Case], clock: Stopwatch
-) -> list[dict[str, str]]:
+) -> tuple[Disagreement, ...]:
     """Returns where the engine does not agree with itself."""
     found: list[Disagreement] = []
     with clock.stage(Stage.SELF_CHECK):
@@ -129,7 +133,7 @@ def _self_check(
             return make_feeds(setting.model, Case(0, "opt", shapes, request.seed), request.generator)
 
         found += check_profiles(runs.run, _built_profiles(request, setting), make, setting.tolerance)
-    return [dataclasses.asdict(each) for each in found]
+    return tuple(found)
 
 
 _ON_THE_MACHINE = "Verify on a machine with a GPU that the engine was built for."
@@ -182,8 +186,8 @@ def prepare(request: VerifyRequest) -> Setting:
     return Setting(model, digest, against, subject, engine, runtime, why_not, precision, _tolerance(request, precision))
 
 
-def _identity(model: OnnxModel) -> dict[str, Any]:
-    return {"path": str(model.path), "sha256": model.digest()}
+def _identity(model: OnnxModel) -> FileIdentity:
+    return FileIdentity(str(model.path), model.digest())
 
 
 def _other(model: OnnxModel, path: Path) -> OnnxModel:
@@ -208,7 +212,7 @@ def precision_of(model: OnnxModel, subject: EngineFile | None, *, on_gpu: bool) 
     found = {chosen.precision, *chosen.nodes.values()} & set(TOLERANCES)
     found |= {key for name, key in (("bfloat16", "bf16"), ("float16", "fp16")) if name in types}
     found |= {"int8"} if quantizes(model) else set()
-    found |= {"float32" if not on_gpu or subject is None or subject.options.get("tf32") is False else "tf32"}
+    found |= {"float32" if not on_gpu or subject is None or subject.options.tf32 is False else "tf32"}
     # Of equals the one that was asked for.
     return max(found, key=lambda key: (TOLERANCES[key].relative, key != "tf32"))
 
@@ -298,47 +302,38 @@ def _built_profiles(request: VerifyRequest, setting: Setting) -> Sequence[ShapeP
 _OTHER_INPUTS = "Build the engine again: its report was altered."
 
 
-def _told(case: Case, skipped: str | None = None) -> dict[str, Any]:
+def _reported(case: Case, skipped: str | None = None) -> VerifyCase:
     """Returns what a report says of a case before it is run."""
-    return {
-        "profile": case.profile,
-        "size": case.size,
-        "shapes": {name: list(shape) for name, shape in case.shapes.items()},
-        "seed": case.seed,
-        "outputs": [],
-        "passed": None,
-        "skipped": skipped,
-    }
+    return VerifyCase(case.profile, case.size, case.shapes, case.seed, skipped=skipped)
 
 
 def _compare(
     request: VerifyRequest, setting: Setting, reference: Runs, runs: Runs, case: Case, clock: Stopwatch
-) -> dict[str, Any]:
-    """Runs a case on both; returns it as plain JSON values."""
-    told = _told(case)
+) -> VerifyCase:
+    """Runs a case on both."""
     with clock.stage(Stage.INPUTS):
         feeds = make_feeds(setting.model, case, request.generator)
     try:
         with clock.stage(Stage.REFERENCE):
             expected = reference.run(case.profile, feeds)
     except CannotRun as error:
-        return {**told, "skipped": str(error)}
+        return _reported(case, str(error))
     try:
         with clock.stage(Stage.ENGINE if setting.engine is not None else Stage.REWRITTEN):
             got = runs.run(case.profile, feeds)
     except (CannotRun, EngineFailed) as error:
-        return {**told, "passed": False, "skipped": str(error)}
+        return dataclasses.replace(_reported(case, str(error)), passed=False)
     except EnvironmentMissing as error:
-        return {**told, "skipped": error.message}
+        return _reported(case, error.message)
     with clock.stage(Stage.COMPARE):
         steps = output_steps(setting.against)
         lacking = runs.lacking if isinstance(runs, NetworkRuns) else ""
-        outputs = [
+        outputs = tuple(
             compare(name, expected[name], got.get(name), setting.tolerance, steps.get(name, 0.0))
             for name in setting.model.outputs
             if name in got or not lacking
-        ]
-    told["outputs"] = [each.to_json() for each in outputs]
-    if lacking and all(each.passed for each in outputs):
-        return {**told, "skipped": lacking}
-    return {**told, "passed": all(each.passed for each in outputs)}
+        )
+    passed = all(each.passed for each in outputs)
+    if lacking and passed:
+        return dataclasses.replace(_reported(case, lacking), outputs=outputs)
+    return dataclasses.replace(_reported(case), outputs=outputs, passed=passed)

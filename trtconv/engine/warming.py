@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from trtconv.core.encode import SCHEMA
+from trtconv.core.documents.inspect import WarmedSize, WarmReport
+from trtconv.core.documents.parts import FileIdentity
 from trtconv.core.errors import EnvironmentMissing, InputError
 from trtconv.core.progress import Progress
 from trtconv.core.requests.engine import BenchRequest, WarmRequest
@@ -14,11 +13,11 @@ from trtconv.engine.opening import read_engine
 _SECONDS_A_ROW = 0.2
 
 
-def warm(request: WarmRequest, progress: Progress | None = None) -> dict[str, Any]:
+def warm(request: WarmRequest, progress: Progress | None = None) -> WarmReport:
     """Runs an engine at its sizes, and keeps what TensorRT-RTX compiles for them.
 
     Returns:
-        The document of `trtconv warm`: `engine`, `cache` (path, bytes), `sizes`, `incomplete`, `exit_code`.
+        What was run.
 
     Raises:
         InputError: A bad request, or an engine of full TensorRT, which compiles nothing at run time.
@@ -46,15 +45,14 @@ def warm(request: WarmRequest, progress: Progress | None = None) -> dict[str, An
     )
     if not request.cache.is_file():
         raise EnvironmentMissing(
-            f"the {report.runtime['family']} {report.runtime['version']} that is here wrote no runtime cache",
+            f"the {report.runtime} that is here wrote no runtime cache",
             "Install the TensorRT-RTX that built the engine.",
         )
-    sizes = {f"{row['size']} of profile {row['profile']}": row["shapes"] for row in report.rows}
-    return {
-        "schema": SCHEMA,
-        "engine": subject.identity(),
-        "cache": {"path": str(request.cache), "bytes": request.cache.stat().st_size},
-        "sizes": [{"size": size, "shapes": shapes} for size, shapes in sizes.items()],
-        "incomplete": report.incomplete or None,
-        "exit_code": report.exit_code,
-    }
+    sizes = {f"{row.size} of profile {row.profile}": row.shapes for row in report.rows}
+    return WarmReport(
+        subject.identity(),
+        FileIdentity(str(request.cache), bytes=request.cache.stat().st_size),
+        tuple(WarmedSize(size, shapes) for size, shapes in sizes.items()),
+        report.incomplete,
+        report.exit_code,
+    )

@@ -121,7 +121,7 @@ def planned(
 
         sampled = samples_of(request, model, profiles, settled=False).digest()
         plan = dataclasses.replace(plan, sampled=sampled)
-    return BuildReport(model_identity(model), plan, info.to_json(), inputs=model.inputs)
+    return BuildReport(model_identity(model), plan, info.identity, inputs=model.inputs)
 
 
 def _require_gpu(target: Target | None) -> None:
@@ -216,7 +216,7 @@ class _Work:
             skipped=judged.done.skipped,
             findings=(*sized.milder(judged.findings), *sized.findings),
             tuned=tuned,
-            lattice=sized.lattice.to_json() if sized.lattice.dims else None,
+            lattice=sized.lattice.record() if sized.lattice.dims else None,
             notes=(*map(str, tuned), *sized.notes, *told_level(plan, capabilities)),
         )
         if self._fails(report):
@@ -270,7 +270,7 @@ class _Work:
                 f"--precision auto found no types within a tolerance of {mix.tolerance:g}, so that --cast-io has none",
                 "Leave out --cast-io, or allow a larger --tolerance.",
             )
-        return Types(mix.precision, mix.node_precisions, mix.to_json(), samples[0])
+        return Types(mix.precision, mix.node_precisions, mix, samples[0])
 
     def _build(
         self, model: OnnxModel, network: ParsedNetwork, prepared: _Prepared, plan: BuildPlan

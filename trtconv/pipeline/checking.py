@@ -10,7 +10,8 @@ from trtconv.core import codes
 from trtconv.core.dims import dynamic_dims
 from trtconv.core.documents.build import BuildPlan
 from trtconv.core.documents.check import CheckReport, ParserVerdict
-from trtconv.core.encode import plain
+from trtconv.core.documents.memory import MemoryRecord
+from trtconv.core.documents.proof import BuildProof
 from trtconv.core.errors import BuildFailed, EnvironmentMissing
 from trtconv.core.findings import Finding, Severity
 from trtconv.core.options import refuse_unmet, shared
@@ -69,14 +70,14 @@ def check(request: CheckRequest, progress: Progress | None = None) -> CheckRepor
     judged = preparation.judge(passes_of(plan), STANDING)
     findings = judged.findings
     # Sizes that do not fit in a static model are the parser's to find, which is faster.
-    memory: dict[str, Any] | None = None
+    memory: MemoryRecord | None = None
     if profiles and (dims or request.gpu_memory is not None):
         sized = preparation.size(profiles, covered=request.dims if request.profiles else None)
         findings = (*sized.milder(findings), *sized.findings) if dims else findings
-        memory = {"model_bytes": model.nbytes, "profiles": plain(sized.memory)}
+        memory = MemoryRecord(model.nbytes, tuple(sized.memory))
         if request.gpu_memory is not None:
             findings += tuple(short_of_memory(model, sized, request.gpu_memory))
-    proof: dict[str, Any] | None = None
+    proof: BuildProof | None = None
     if isinstance(engine, str):
         parser = ParserVerdict(why=engine)
     else:
@@ -97,7 +98,7 @@ def _not_told_yet(found: Iterable[Finding], told: Sequence[Finding]) -> tuple[Fi
 
 def _try_out(
     subject: ProofSubject, engine: Runtime, plan: BuildPlan, request: CheckRequest, clock: Stopwatch
-) -> tuple[tuple[Finding, ...], ParserVerdict, dict[str, Any] | None]:
+) -> tuple[tuple[Finding, ...], ParserVerdict, BuildProof | None]:
     """Goes as far towards an engine as is cheap, or all the way: parses, audits, asks the builder, builds, proves."""
     verdict = functools.partial(ParserVerdict, engine.info.family, engine.info.version)
     network, told = parse_model(subject.parsed, engine, clock)

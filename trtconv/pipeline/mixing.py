@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 
 from trtconv.core.dims import InputRange, ShapeProfile
 from trtconv.core.documents.build import BuildPlan
+from trtconv.core.documents.mix import Mix
 from trtconv.core.errors import BuildFailed, InputError, TrtconvError
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.stopwatch import Stopwatch
@@ -16,7 +17,7 @@ from trtconv.graph.model import OnnxModel
 from trtconv.pipeline.parse import build_in_thread, parse_model
 from trtconv.precision import Types
 from trtconv.precision.apply import recast
-from trtconv.precision.mixing import EngineRun, Mix, Mixer, NodeTimes
+from trtconv.precision.mixing import EngineRun, Mixer, NodeTimes
 from trtconv.precision.quantize.images import parse_preprocessing
 from trtconv.precision.quantize.samples import Feeds, InputSamples, random_samples, read_samples
 from trtconv.runtimes.tensorrt import Execution, Runtime

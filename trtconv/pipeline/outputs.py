@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,12 @@ from trtconv.core import budget, signatures
 from trtconv.core.bounds import bounds_by_name, make_profile
 from trtconv.core.dims import ShapeProfile
 from trtconv.core.documents.build import BuildReport
-from trtconv.core.documents.forms import CHECKSUM, read_report
+from trtconv.core.documents.parts import FileIdentity
+from trtconv.core.documents.saved import load_report
 from trtconv.core.errors import InputError
-from trtconv.core.files import streams_together
+from trtconv.core.files import source_checksum, streams_together
 from trtconv.core.outputs import Input, Output, check_all, file_id
-from trtconv.core.reading import DOCUMENT_BYTES, read_plain, sha256_of
+from trtconv.core.reading import sha256_of
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.requests.check import CheckRequest
 from trtconv.core.requests.common import PROOFS
@@ -100,77 +100,81 @@ def asked_profiles(model: OnnxModel, request: BuildRequest | CheckRequest) -> tu
     return tuple(profiles)
 
 
-def model_identity(model: OnnxModel) -> dict[str, Any]:
+def model_identity(model: OnnxModel) -> FileIdentity:
     """Returns path and SHA-256 of a model, its external data included."""
-    return {"path": str(model.path), "sha256": model.digest()}
+    return FileIdentity(str(model.path), model.digest())
 
 
-def file_identity(path: Path, data: bytes | memoryview) -> dict[str, Any]:
+def file_identity(path: Path, data: bytes | memoryview) -> FileIdentity:
     """Returns path, SHA-256 and size of a file that holds the data."""
-    return {"path": str(path), "sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
+    return FileIdentity(str(path), hashlib.sha256(data).hexdigest(), len(data))
 
 
-def of_its_gpu(report: Mapping[str, Any]) -> bool:
-    """Whether the engine of the JSON of a build's report depends on the GPU where it was built.
+def of_its_gpu(report: BuildReport) -> bool:
+    """Whether the engine of a report depends on the GPU where it was built.
 
     One of TensorRT-RTX does not, but where something was measured there: the forms of `--tune`, the types of auto.
-
-    Raises:
-        KeyError, TypeError: It is no such report.
     """
-    plan = report["plan"]
-    return report["runtime"]["family"] != "rtx" or bool(plan["tune"]) or plan["precision"] == "auto"
+    return report.runtime.family != "rtx" or report.plan.tune or report.plan.precision == "auto"
 
 
-def identity(report: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns what of the JSON of a build's report determines the engine.
+def identity(report: BuildReport) -> tuple[Any, ...]:
+    """Returns what of a report determines the engine.
 
     The code and the model determine the rewritten model, and with the plan the profiles.
-
-    Raises:
-        KeyError, TypeError: It is no such report.
     """
-    runtime = dict(report["runtime"])
-    if not of_its_gpu(report):
-        del runtime["gpu"]
-    same = {key: report[key] for key in ("schema", "trtconv", "source")}
     # Samples are told by their values (sampled), wherever they lie.
-    plan = {key: value for key, value in report["plan"].items() if key != "data"}
-    return {**same, "plan": plan, "runtime": runtime, "model": report["model"]["sha256"]}
-
-
-def asked_identity(asked: BuildReport) -> dict[str, Any]:
-    """Returns the `identity` of a report that has no result yet, as it is read from JSON."""
-    told = {"schema": asked.schema, "trtconv": asked.trtconv, "source": asked.source, "plan": asked.plan.to_json()}
-    found: dict[str, Any] = json.loads(json.dumps({**told, "runtime": asked.runtime, "model": asked.model}))
-    return identity(found)
+    plan = dataclasses.replace(report.plan, data=None).to_json()
+    runtime = report.runtime if of_its_gpu(report) else dataclasses.replace(report.runtime, gpu=None)
+    return report.trtconv, report.source or source_checksum(), plan, runtime, report.model.sha256
 
 
 def up_to_date(request: BuildRequest, asked: BuildReport) -> BuildReport | None:
     """Returns a report of the engine that is there, if it was built from just this model, plan and runtime."""
-    # Whatever a file that is no report of ours makes go wrong here means the same: build.
     try:
         # As make does: whoever touches a model wants it built.
         if request.model.stat().st_mtime_ns > request.engine_path.stat().st_mtime_ns:
             return None
-        old = read_report(read_plain(request.report_path, DOCUMENT_BYTES))
-        if CHECKSUM not in old:
+        saved = load_report(request.report_path)
+        old = saved.report
+        if not saved.is_intact or old.exit_code or identity(old) != identity(asked):
             return None
         # Its size first: to hash what is another file may take long.
-        if request.engine_path.stat().st_size != old["engine"]["bytes"]:
+        if old.engine is None or request.engine_path.stat().st_size != old.engine.bytes:
             return None
-        engine = sha256_of(request.engine_path)
-        if identity(old) != asked_identity(asked) or old["exit_code"] or old["engine"]["sha256"] != engine:
+        if sha256_of(request.engine_path) != old.engine.sha256:
             return None
-        # Whoever signs vouches for it, and it may have been put there by anybody.
-        if request.sign is not None and not signatures.is_signed_by(old, request.sign):
-            return None
-        # What was proven less than is asked now is built again, and proven.
-        if PROOFS.index(request.prove) > PROOFS.index((old["proof"] or {"level": "none"})["level"]):
-            return None
-        owner = None if request.sign is None else signatures.owner(request.sign)
-        kept = dataclasses.replace(asked.kept(old), signed_by=owner)
-        found, ignored = request.selection.divide((*kept.findings, *(each.finding for each in kept.ignored)))
-        return None if fails(found, request.fail_on) else dataclasses.replace(kept, findings=found, ignored=ignored)
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, InputError):
+    except (OSError, InputError):
+        # What is no report of ours, or no engine, is built again.
         return None
+    # Whoever signs vouches for it, and it may have been put there by anybody.
+    if request.sign is not None and not signatures.is_signed_by(saved.document, request.sign):
+        return None
+    # What was proven less than is asked now is built again, and proven.
+    if PROOFS.index(request.prove) > PROOFS.index("none" if old.proof is None else old.proof.level or "none"):
+        return None
+    owner = None if request.sign is None else signatures.owner(request.sign)
+    kept = dataclasses.replace(as_kept(asked, old), signed_by=owner)
+    found, ignored = request.selection.divide((*kept.findings, *(each.finding for each in kept.ignored)))
+    return None if fails(found, request.fail_on) else dataclasses.replace(kept, findings=found, ignored=ignored)
+
+
+def as_kept(asked: BuildReport, old: BuildReport) -> BuildReport:
+    """Returns the report of a build that is up to date: with the results of an earlier one, whose engine is kept.
+
+    Args:
+        asked: What the build begins with.
+        old: The report of the earlier one, of the same model, plan and runtime.
+    """
+    plan = dataclasses.replace(asked.plan, profiles=old.profiles)
+    return dataclasses.replace(
+        old,
+        model=asked.model,
+        plan=plan,
+        runtime=asked.runtime,
+        inputs=asked.inputs,
+        seconds={},
+        up_to_date=True,
+        signed_by=None,
+        signature=None,
+    )

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from trtconv.core.bounds import bounds_by_name
 from trtconv.core.dims import Range, ShapeProfile
 from trtconv.core.documents.build import BuildPlan
+from trtconv.core.documents.memory import Activations
 from trtconv.core.errors import InputError
 from trtconv.core.findings import Finding, Severity
 from trtconv.core.frozen import frozen
@@ -16,7 +17,6 @@ from trtconv.rules.baked_sizes import BakedPixelShuffle, BakedReshape, BakedResi
 from trtconv.rules.sizes import SIZE_CHECKS
 from trtconv.runtimes.tensorrt import Capabilities
 from trtconv.shapes.lattice import SizeLattice
-from trtconv.shapes.memory import Activations
 from trtconv.shapes.profiles import refuse_gaps, rounded_profiles
 from trtconv.shapes.split import divide
 from trtconv.shapes.view import SizesView

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import itertools
 import math
 from collections import Counter
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from trtconv.core import budget, codes
 from trtconv.core.dims import ShapeProfile
+from trtconv.core.documents.proof import BuildProof
 from trtconv.core.documents.rewrite import Edit
 from trtconv.core.findings import Finding, Location, Severity
 from trtconv.core.frozen import frozen
@@ -157,12 +159,12 @@ class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
         if self._prover is not None:
             self._prover.close()
 
-    def finish(self, clock: Stopwatch) -> tuple[dict[str, Any] | None, tuple[Finding, ...]]:
+    def finish(self, clock: Stopwatch) -> tuple[BuildProof | None, tuple[Finding, ...]]:
         """Waits for the proof: no longer than the build took, or `LEAST_SECONDS`, unless all is asked for.
 
         Returns:
-            The proof as plain JSON values (None where nothing was to be proven); a TC402 where the network is not what
-            the model says, a TC410 where that could not be shown of all of it.
+            The proof (None where nothing was to be proven); a TC402 where the network is not what the model says, a
+            TC410 where that could not be shown of all of it.
         """
         if self._level == "none":
             return None, ()
@@ -174,8 +176,9 @@ class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
             if self._prover is not None:
                 proof = self._prover.finish(quick if self._level == "quick" else MOST_SECONDS, self._seconds)
             weights, findings = (None, ()) if self._weighing is None else self._weighing.finish()
-        told = {**proof.to_json(), "weights": weights, "level": self._level}
-        return {**told, "agrees": False if findings else told["agrees"]}, (*self._findings(proof), *findings)
+        record = proof.record(weights, self._level)
+        record = dataclasses.replace(record, agrees=False) if findings else record
+        return record, (*self._findings(proof), *findings)
 
     def _findings(self, proof: ProofResult) -> Iterator[Finding]:
         if proof.divergence is not None:

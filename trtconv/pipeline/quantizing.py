@@ -9,6 +9,7 @@ from typing import Any
 
 from trtconv.core.bounds import make_profile
 from trtconv.core.dims import dynamic_dims
+from trtconv.core.documents.parts import FileIdentity
 from trtconv.core.documents.quantize import Layerwise, QuantizeReport
 from trtconv.core.documents.rewrite import Edit
 from trtconv.core.errors import InputError
@@ -81,7 +82,7 @@ def quantize(request: QuantizeRequest, progress: Progress | None = None) -> Quan
         result, mended = _with_biases(chosen, placement, calibration, clock)
         error = reference.distances(result)
     with clock.stage(Stage.WRITE):
-        output = _write(result, request) if worst(error) <= request.tolerance else {}
+        output = _write(result, request) if worst(error) <= request.tolerance else None
     return QuantizeReport(
         model=model_identity(original),
         output=output,
@@ -324,10 +325,10 @@ def _per_layer(
     return tuple({"node": node.name, "op": node.op_type, **distances[node.output[0]].to_json()} for node in nodes)
 
 
-def _write(result: OnnxModel, request: QuantizeRequest) -> dict[str, Any]:
+def _write(result: OnnxModel, request: QuantizeRequest) -> FileIdentity:
     result.save(request.output)
     path = request.output
-    return {"path": str(path), "sha256": sha256_of(path), "bytes": path.stat().st_size}
+    return FileIdentity(str(path), sha256_of(path), path.stat().st_size)
 
 
 def _quantized(model: OnnxModel, placement: Placement) -> tuple[Layerwise, ...]:

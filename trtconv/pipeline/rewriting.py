@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 from trtconv.core.bounds import make_profile
 from trtconv.core.dims import Range, Shape
-from trtconv.core.documents.rewrite import RewriteReport
+from trtconv.core.documents.parts import FileIdentity
+from trtconv.core.documents.rewrite import Comparison, RewriteReport
 from trtconv.core.outputs import Output, check_all
 from trtconv.core.progress import Progress
 from trtconv.core.reading import sha256_of
@@ -51,20 +51,20 @@ def rewrite(request: RewriteRequest, progress: Progress | None = None) -> Rewrit
         target = request.target or target_and_runtime(None)[0]
     done = Preparation(model, target, clock).rewrite(passes)
     with clock.stage(Stage.VERIFY):
-        unchanged: dict[str, Any] = {"max_relative_error": None, "why": "nothing was rewritten", "inputs": {}}
+        unchanged = Comparison(None, "nothing was rewritten")
         edited = acted(done.edits, passes)
         resized = any(each.frees_sizes for each in edited)
         traced, further = _examples(original, model) if resized else ([], [])
         verified = (
             compare_safely(original, model, resized=resized, traced=traced, further=further) if edited else unchanged
         )
-    error = verified["max_relative_error"]
+    error = verified.max_relative_error
     # An infinite error means other shapes or no results: no request to change numbers allows that.
     if error is not None and (error > allowed_error(original, edited) or math.isinf(error)):
-        return RewriteReport(model_identity(original), {}, done.edits, done.skipped, verified, exit_code=1)
+        return RewriteReport(model_identity(original), None, done.edits, done.skipped, verified, exit_code=1)
     with clock.stage(Stage.WRITE):
         model.save(request.output)
-    output = {"path": str(request.output), "sha256": sha256_of(request.output), "bytes": request.output.stat().st_size}
+    output = FileIdentity(str(request.output), sha256_of(request.output), request.output.stat().st_size)
     return RewriteReport(model_identity(original), output, done.edits, done.skipped, verified)
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from trtconv.core.bounds import make_profile
+from trtconv.core.decode import Fault, decoded, json_of
 from trtconv.core.dims import ShapeProfile
 from trtconv.core.documents.build import BuildPlan
-from trtconv.core.documents.forms import fits
-from trtconv.core.documents.tuned import Tuned
+from trtconv.core.documents.tuned import TimedForms, TimedLayer, Tuned
 from trtconv.core.encode import plain
 from trtconv.core.errors import BuildFailed, EngineFailed, EnvironmentMissing, InputError
 from trtconv.core.files import atomic_write, locked
@@ -36,7 +36,6 @@ _GAIN = 0.97
 _WRONG = 0.05
 """How far two forms may be apart, of the largest magnitude, in float16 or int8."""
 _ROUNDS, _WARM_UP_US, _SAMPLE_US = 31, 20_000.0, 1000.0
-_ENTRY = {"for": {str: object}, "us": {str: (float, int)}, "refused": [str]}
 
 Times = Mapping[str, "float | None"]
 """Form to the microseconds of one inference; None where TensorRT does not build it, or computes something else."""
@@ -135,19 +134,18 @@ class _Memory:
         self._path = path
         self._entries = self._read()
 
-    def find(self, asked: Mapping[str, Any], forms: Collection[str]) -> Answer | None:
+    def find(self, asked: TimedLayer, forms: Collection[str]) -> Answer | None:
         """Returns what is known of a layer's forms; of the only GPU that is known, where there is none here."""
-        entries, here = self._entries, asked["gpu"] is not None
-        if not here:
-            gpus = {entry["for"].get("gpu") for entry in entries}
-            asked = {**asked, "gpu": gpus.pop() if len(gpus) == 1 else None}
-        for entry in entries:
-            known = {**entry["us"], **dict.fromkeys(entry["refused"])}
-            if entry["for"] == asked and entry["us"] and known.keys() <= set(forms):
-                return {form: known.get(form) for form in forms}, frozenset(entry["refused"])
+        if asked.gpu is None:
+            gpus = {entry.layer.gpu for entry in self._entries}
+            asked = dataclasses.replace(asked, gpu=gpus.pop() if len(gpus) == 1 else None)
+        for entry in self._entries:
+            known = {**entry.us, **dict.fromkeys(entry.refused)}
+            if entry.layer == asked and entry.us and known.keys() <= set(forms):
+                return {form: known.get(form) for form in forms}, frozenset(entry.refused)
         return None
 
-    def keep(self, asked: Mapping[str, Any], answer: Answer) -> None:
+    def keep(self, asked: TimedLayer, answer: Answer) -> None:
         """Adds the times of a layer to what other builds have written meanwhile; what failed may not fail again."""
         if self._path is None:
             return
@@ -155,20 +153,19 @@ class _Memory:
         us = {form: each for form, each in times.items() if each is not None}
         # The engine is none the worse where the file cannot be written.
         with contextlib.suppress(InputError), locked(self._path):
-            others = [entry for entry in self._read() if entry["for"] != asked]
-            self._entries = [*others, {"for": dict(asked), "us": us, "refused": sorted(refused)}]
-            text = json.dumps(self._entries, indent=1) + "\n"
+            others = [entry for entry in self._read() if entry.layer != asked]
+            self._entries = (*others, TimedForms(asked, us, tuple(sorted(refused))))
+            text = json.dumps(plain(self._entries), indent=1) + "\n"
             # Beside the timing cache that the user named, or in the user's own folder.
             atomic_write(self._path, text.encode(), through_links=False)
 
-    def _read(self) -> list[dict[str, Any]]:
+    def _read(self) -> tuple[TimedForms, ...]:
         if self._path is None:
-            return []
+            return ()
         try:
-            entries = json.loads(read_plain(self._path, CACHE_BYTES))
-        except (OSError, ValueError, RecursionError):
-            return []
-        return entries if fits(entries, [_ENTRY]) and all(_ENTRY.keys() <= each.keys() for each in entries) else []
+            return decoded(tuple[TimedForms, ...], json_of(read_plain(self._path, CACHE_BYTES)))
+        except (OSError, Fault):
+            return ()
 
 
 class _Race:
@@ -189,8 +186,8 @@ class _Race:
     def times(self, layer: LayerAlone, forms: Sequence[str]) -> tuple[Times, bool]:
         """Returns the times of a layer's forms, and whether they were known before."""
         info = self._engine.info
-        how = {"precision": self._plan.precision, "options": plain(self._plan.options)}
-        asked = {"gpu": info.gpu, "family": info.family, "version": info.version, **how, "layer": layer.key}
+        plan = self._plan
+        asked = TimedLayer(info.gpu, info.family, info.version, plan.precision, plan.options, layer.key)
         same = json.dumps([layer.key, *forms])
         if same in self._answers:
             return self._answers[same], True

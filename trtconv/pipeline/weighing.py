@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextvars
 import threading
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from trtconv.core import codes
+from trtconv.core.documents.proof import WeightCounts
 from trtconv.core.errors import TrtconvError
 from trtconv.core.findings import Finding, Location
 from trtconv.graph.model import OnnxModel
@@ -56,14 +57,14 @@ class Weighing:
         except Exception as error:  # Nobody hears a thread: `finish` tells.
             self._bug = error
 
-    def finish(self) -> tuple[dict[str, Any] | None, tuple[Finding, ...]]:
+    def finish(self) -> tuple[WeightCounts | None, tuple[Finding, ...]]:
         """Returns the counts as plain JSON values, None where there are none, and a TC402 for each difference."""
         self._thread.join()
         if self._bug is not None:
             raise self._bug
         if self._weighed is None:
             return None, ()
-        return self._weighed.to_json(), (*self._changed(), *map(_finding, self._weighed.different))
+        return self._weighed.counts, (*self._changed(), *map(_finding, self._weighed.different))
 
     def _changed(self) -> Iterator[Finding]:
         from trtconv.runtimes.proof.origin import Derivation

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from trtconv.core.documents.build import CastRecord
+from trtconv.core.documents.mix import Mix
 from trtconv.core.documents.rewrite import Edit
 from trtconv.core.findings import Finding
 from trtconv.core.frozen import frozen
@@ -28,7 +30,7 @@ class Types:
 
     precision: str = "as-is"
     nodes: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    mix: dict[str, Any] | None = None
+    mix: Mix | None = None
     sample: Feeds | None = None
 
 
@@ -44,7 +46,7 @@ class Applied:
 
     edits: tuple[Edit, ...] = ()
     findings: tuple[Finding, ...] = ()
-    report: dict[str, Any] | None = None
+    report: CastRecord | None = None
 
 
 def casts(precision: str, capabilities: Capabilities, nodes: Mapping[str, str]) -> bool:

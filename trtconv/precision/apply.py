@@ -13,10 +13,10 @@ import functools
 import importlib.metadata
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from trtconv.core import codes
 from trtconv.core.dims import ShapeProfile
+from trtconv.core.documents.build import CastCheck, CastRecord
 from trtconv.core.documents.rewrite import Edit
 from trtconv.core.errors import InputError
 from trtconv.core.findings import Finding, Severity
@@ -168,18 +168,12 @@ def _cast(model: OnnxModel, types: Types, ranges: Ranges, referee: Referee, inte
     uncast = None if why else model.copy()
     done = cast(model)
     refuse_kept(types.nodes, done.refused, "random inputs of the optimal sizes")
-    verified = {**_UNRUN, "why": why} if uncast is None else _verify(uncast, referee, emulate)
+    verified = CastCheck(why=why) if uncast is None else _verify(uncast, referee, emulate)
     _cast_ends(model, types, interface)
-    report = {
-        "precision": kind.name,
-        "nodes": done.cast,
-        "kept": dict(sorted(done.kept.items())),
-        "kept_for_values": list(done.hot),
-        "verified": verified,
-    }
+    report = CastRecord(kind.name, done.cast, dict(sorted(done.kept.items())), tuple(done.hot), verified)
     inputs = "random" if types.sample is None else "the first of those that the types were chosen on"
     return Applied(
-        _edits(done, kind, interface, verified["max_relative_error"]),
+        _edits(done, kind, interface, verified.max_relative_error),
         tuple(_findings(done, verified, kind.name, inputs)),
         report,
     )
@@ -224,7 +218,7 @@ def casters(
     return functools.partial(run, stored=model.fits_halved(), emulated=False), emulate
 
 
-def _verify(model: OnnxModel, referee: Referee, emulate: Callable[[OnnxModel], object]) -> dict[str, Any]:
+def _verify(model: OnnxModel, referee: Referee, emulate: Callable[[OnnxModel], object]) -> CastCheck:
     """Casts a model in place, and compares it with the original.
 
     It is emulated: ONNX Runtime has hardly a kernel for bfloat16, and takes the rounding between two nodes of float16
@@ -235,7 +229,6 @@ def _verify(model: OnnxModel, referee: Referee, emulate: Callable[[OnnxModel], o
 
 
 BFLOAT_SINCE = 13
-_UNRUN: dict[str, Any] = {"max_relative_error": None, "outputs": {}}
 
 
 def _hot(model: OnnxModel, ranges: Ranges, kind: Kind) -> frozenset[str]:
@@ -260,8 +253,8 @@ def _edits(done: casting.Casting, kind: Kind, interface: bool, error: float | No
     return (Edit(f"cast-to-{kind.name}", "graph", what),)
 
 
-def _findings(done: casting.Casting, verified: dict[str, Any], kind: str, inputs: str) -> list[Finding]:
-    error, allowed = verified["max_relative_error"], TOLERANCES[kind].relative
+def _findings(done: casting.Casting, verified: CastCheck, kind: str, inputs: str) -> list[Finding]:
+    error, allowed = verified.max_relative_error, TOLERANCES[kind].relative
     found = []
     unable = [why for why in (casting.FOREIGN, casting.UNDEFINED, casting.UNKNOWN) if why in done.kept]
     if not done.cast and unable:
@@ -269,14 +262,14 @@ def _findings(done: casting.Casting, verified: dict[str, Any], kind: str, inputs
         fix = "Export the model in a newer opset, or cast it where it is made."
         found.append(codes.CAST_NOT_VERIFIED.finding(text, Severity.WARNING, fix=fix))
     if error is None:
-        found.append(_not_verified(f"the cast was not compared with the original: {verified['why']}"))
+        found.append(_not_verified(f"the cast was not compared with the original: {verified.why}"))
     elif math.isinf(error):
-        names = [name for name, each in verified["outputs"].items() if math.isinf(each)]
+        names = [name for name, each in verified.outputs.items() if math.isinf(each)]
         text = f"output {names[0]!r} is not finite, or has another shape, after the cast"
         fix = "Build as-is, or in bf16, which holds larger values."
         found.append(codes.CAST_NOT_FINITE.finding(text, fix=fix))
     elif error > allowed:
-        name = max(verified["outputs"], key=lambda each: float(verified["outputs"][each]))
+        name = max(verified.outputs, key=lambda each: verified.outputs[each])
         text = f"output {name!r} is off by {error:.2g} of its largest value after the cast; {allowed:g} is usual"
         fix = f"Compare it on real data: the inputs here were {inputs}. Build as-is where it matters."
         found.append(codes.CAST_INACCURATE.finding(text, Severity.WARNING, fix=fix))

@@ -19,7 +19,9 @@ from numpy.typing import NDArray
 from onnx import helper
 
 from trtconv.core import budget
+from trtconv.core.decode import decoded
 from trtconv.core.dims import ShapeProfile, dynamic_dims
+from trtconv.core.documents.build import CastCheck
 from trtconv.core.frozen import frozen
 from trtconv.core.process import Lost, Process, Tell, WorkerBug
 from trtconv.graph.model import OnnxModel
@@ -77,21 +79,19 @@ class Referee(contextlib.AbstractContextManager["Referee"]):
             asked = tuple({name: bounds.opt for name, bounds in each.items()} for each in ranges)
         return Ranges(**self._ask(model, asked, lambda why: {"largest": {}, "why": why}))
 
-    def compare(self, cast: OnnxModel) -> dict[str, Any]:
+    def compare(self, cast: OnnxModel) -> CastCheck:
         """Runs the cast on the inputs of `measure`.
 
         Args:
             cast: The model after the cast, with the original's inputs and outputs.
 
         Returns:
-            {"max_relative_error": the largest of all outputs, None where it was not run, "why": reason for None,
-            "outputs": {name: relative error, or share of integers that differ}}. An error is infinite where one of
-            the two has values that are not finite.
+            What was found. An error is infinite where one of the two has values that are not finite.
 
         Raises:
             BudgetExceeded: As for `measure`.
         """
-        return self._ask(cast, None, _not_run)
+        return decoded(CastCheck, self._ask(cast, None, lambda why: CastCheck(why=why).to_json()))
 
     def _ask(self, model: OnnxModel, inputs: Any, unanswered: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
         try:
@@ -109,10 +109,6 @@ class Referee(contextlib.AbstractContextManager["Referee"]):
         return answer
 
 
-def _not_run(why: str) -> dict[str, Any]:
-    return {"max_relative_error": None, "why": why, "outputs": {}}
-
-
 class OriginalAndCast:
     """The two tasks of a `Referee`, in its process: the first call runs the original, the second one the cast."""
 
@@ -126,7 +122,8 @@ class OriginalAndCast:
         data, path, inputs = task
         model = OnnxModel(onnx.load_model_from_string(data), Path(path))
         if inputs is None:
-            return _compare(model, self._feeds, self._expected) if self._expected else _not_run(self._why)
+            found = _compare(model, self._feeds, self._expected) if self._expected else CastCheck(why=self._why)
+            return found.to_json()
         largest: dict[str, float] = {}
         try:
             self._feeds = _feeds(model, *inputs) if isinstance(inputs, tuple) else dict(inputs)
@@ -221,17 +218,17 @@ def _with_ranges(model: OnnxModel, names: list[str], padded: bool) -> OnnxModel:
     return OnnxModel(proto, model.path)
 
 
-def _compare(cast: OnnxModel, feeds: dict[str, NDArray[Any]], expected: dict[str, Any]) -> dict[str, Any]:
+def _compare(cast: OnnxModel, feeds: dict[str, NDArray[Any]], expected: dict[str, Any]) -> CastCheck:
     session = onnxruntime.session(cast)
     if isinstance(session, str):
-        return _not_run(f"ONNX Runtime does not load the cast model: {session}")
+        return CastCheck(why=f"ONNX Runtime does not load the cast model: {session}")
     try:
         results = session.run(list(expected), feeds)
     except Exception as error:
         onnxruntime.raise_if_starved(error)
-        return _not_run(f"ONNX Runtime does not run the cast model: {onnxruntime.first_line(error)}")
+        return CastCheck(why=f"ONNX Runtime does not run the cast model: {onnxruntime.first_line(error)}")
     errors = {name: _difference(expected[name], got) for name, got in zip(expected, results, strict=True)}
-    return {"max_relative_error": max(errors.values(), default=0.0), "why": None, "outputs": errors}
+    return CastCheck(max(errors.values(), default=0.0), outputs=errors)
 
 
 def _difference(expected: Any, got: Any) -> float:

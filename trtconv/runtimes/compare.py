@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import enum
 import math
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -12,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtconv.core.dims import times
-from trtconv.core.encode import Document
-from trtconv.core.frozen import frozen
+from trtconv.core.documents.verify import Difference, Tolerance, Verdict
 
 _CHUNK = 1 << 17
 """Elements that are compared at a time: few enough for the processor's cache, in float64."""
@@ -24,21 +22,6 @@ SHARE_STEP = 1e-6
 itself."""
 _ROUNDED = 1 + 1e-3
 """A step of float32 may come out a little larger."""
-
-
-@frozen
-class Tolerance(Document):
-    """How far the outputs of an engine may be from those of its model.
-
-    Args:
-        relative: Largest difference of an element, as a part of the largest magnitude of the output.
-        cosine: Smallest cosine similarity of the whole output.
-        mismatches: Share of the elements that may differ by more than `relative`.
-    """
-
-    relative: float
-    cosine: float
-    mismatches: float = 0.0
 
 
 TOLERANCES = {
@@ -79,63 +62,6 @@ def same_network(types: Iterable[str], quantized: bool) -> float:
     """
     coarsest = max((_OF_TYPES[each] for each in types if each in _OF_TYPES), default=_OF_TYPES["float32"])
     return max(coarsest, TOLERANCES["int8"].relative) if quantized else coarsest
-
-
-class Verdict(enum.Enum):
-    """What a comparison came to."""
-
-    PASSED = "passed"
-    BEYOND = "beyond"
-    """Elements are beyond the tolerance, or the whole has another direction."""
-    NOT_FINITE = "not-finite"
-    """Elements are NaN or infinite that are finite in the reference."""
-    REFERENCE_NOT_FINITE = "reference-not-finite"
-    """The reference has nothing but NaN and infinities, which shows nothing."""
-    SHAPE = "shape"
-    VALUES = "values"
-    """Values that are not numbers differ."""
-    MISSING = "missing"
-    """There is nothing to compare with."""
-
-    @property
-    def refutes(self) -> bool:
-        """Whether it speaks against what was compared."""
-        return self not in (Verdict.PASSED, Verdict.REFERENCE_NOT_FINITE)
-
-
-@frozen
-class Difference(Document, keys="name dtype shape max_abs max_rel cosine psnr mismatches verdict why passed"):
-    """How far an output is from what it should be. Numbers are about the elements that are finite in the reference.
-
-    Args:
-        name: The output.
-        dtype: Type of the reference.
-        shape: Shape of the reference.
-        max_abs: Largest difference of an element.
-        max_rel: The same, over the largest magnitude of the reference.
-        cosine: Cosine similarity; 1 where both are all zero.
-        psnr: Peak signal-to-noise ratio in dB, the largest magnitude of the reference being the peak; infinite where
-            nothing differs.
-        mismatches: Share of the elements that differ by more than the tolerance, or are finite in only one.
-        verdict: What this comes to.
-        why: The verdict in words, with the numbers; empty where the output is within the tolerance.
-    """
-
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-    max_abs: float = math.nan
-    max_rel: float = math.nan
-    cosine: float = math.nan
-    psnr: float = math.nan
-    mismatches: float = math.nan
-    verdict: Verdict = Verdict.PASSED
-    why: str = ""
-
-    @property
-    def passed(self) -> bool:
-        """Whether the output is within the tolerance."""
-        return self.verdict is Verdict.PASSED
 
 
 def compare(name: str, expected: Any, got: Any, tolerance: Tolerance, step: float = 0.0) -> Difference:

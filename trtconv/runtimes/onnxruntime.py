@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
 import time
@@ -14,7 +15,9 @@ import onnx
 from numpy.typing import NDArray
 
 from trtconv.core import budget, process
+from trtconv.core.decode import decoded
 from trtconv.core.dims import InputSpec
+from trtconv.core.documents.rewrite import Comparison
 from trtconv.core.errors import InputError
 from trtconv.core.frozen import frozen
 from trtconv.graph.model import OnnxModel
@@ -69,7 +72,7 @@ def compare_models(
     resized: bool = False,
     traced: Sequence[Shapes] = (),
     further: Sequence[Shapes] = (),
-) -> dict[str, Any]:
+) -> Comparison:
     """Runs a model and its rewrite on the same random inputs.
 
     Args:
@@ -79,11 +82,6 @@ def compare_models(
             the inputs have other sizes than those: sizes at which the shapes agree are looked for.
         traced: The input shapes at which the original is known to be right, where they are; no others are then tried.
         further: Input shapes at which the rewritten model must run, by itself, where it was compared.
-
-    Returns:
-        {"max_relative_error": largest difference over the largest magnitude of the original's output, or None,
-        "why": the reason for None, "inputs": the shapes that were run}, and where there are `further` ones "alone",
-        those that the rewritten model was run at by itself.
     """
     before, after = session(original), session(rewritten)
     if isinstance(before, str):
@@ -94,13 +92,13 @@ def compare_models(
     if foreign:
         return _unknown(f"input {foreign[0]!r} is no tensor")
     result = _compare(original, before, after, resized, traced)
-    error = result["max_relative_error"]
+    error = result.max_relative_error
     if further and error is not None and math.isfinite(error):
         return _alone(original, after, further, result)
     return result
 
 
-def _compare(original: OnnxModel, before: Any, after: Any, resized: bool, traced: Sequence[Shapes]) -> dict[str, Any]:
+def _compare(original: OnnxModel, before: Any, after: Any, resized: bool, traced: Sequence[Shapes]) -> Comparison:
     result = _unknown("no input sizes were found that the model accepts")
     started, steps = time.monotonic(), output_steps(original)
     for shapes in traced or assumed_shapes(original):
@@ -111,11 +109,11 @@ def _compare(original: OnnxModel, before: Any, after: Any, resized: bool, traced
         else:
             outcome = _run_both(before, after, random_feeds(original.inputs, shapes), steps)
         if isinstance(outcome, str):
-            result = result if result["inputs"] else _unknown(outcome)
+            result = result if result.inputs else _unknown(outcome)
             continue
         if not resized or outcome.same_shapes:
             return outcome.result
-        result = result if result["inputs"] else outcome.result
+        result = result if result.inputs else outcome.result
     return result
 
 
@@ -123,35 +121,34 @@ def _is_large(shapes: Shapes) -> bool:
     return sum(math.prod(shape) for shape in shapes.values()) > _MOST_ELEMENTS
 
 
-def _alone(original: OnnxModel, after: Any, further: Sequence[Shapes], result: dict[str, Any]) -> dict[str, Any]:
+def _alone(original: OnnxModel, after: Any, further: Sequence[Shapes], result: Comparison) -> Comparison:
     """Runs the rewritten model at sizes that the original does not accept; returns the result with what came of it."""
-    ran: list[dict[str, list[int]]] = []
+    ran: list[Shapes] = []
     started = time.monotonic()
     for shapes in further:
         if _is_large(shapes) or time.monotonic() - started > _PATIENCE_SECONDS:
             continue
-        inputs = {name: list(shape) for name, shape in shapes.items()}
         try:
             after.run(None, random_feeds(original.inputs, shapes))
         except Exception as error:
             raise_if_starved(error)
-            why = f"ONNX Runtime does not run the rewritten model at {inputs}: {first_line(error)}"
-            return _unknown(why, math.inf, inputs)
-        ran.append(inputs)
-    return {**result, "alone": ran}
+            why = f"ONNX Runtime does not run the rewritten model at {_listed(shapes)}: {first_line(error)}"
+            return _unknown(why, math.inf, shapes)
+        ran.append(shapes)
+    return dataclasses.replace(result, alone=tuple(ran))
 
 
 @frozen
 class _Run:
     """What came of running two models on the same inputs."""
 
-    result: dict[str, Any]
+    result: Comparison
     same_shapes: bool = False
 
 
 def _run_both(before: Any, after: Any, feeds: dict[str, NDArray[Any]], steps: Mapping[str, float]) -> _Run | str:
     """Runs two models; returns why not where the first does not run."""
-    inputs = {name: list(values.shape) for name, values in feeds.items()}
+    inputs = {name: values.shape for name, values in feeds.items()}
     try:
         expected = before.run(None, feeds)
     except Exception as error:
@@ -168,7 +165,7 @@ def _run_both(before: Any, after: Any, feeds: dict[str, NDArray[Any]], steps: Ma
     same = [np.shape(a) for a in expected] == [np.shape(b) for b in got]
     if worst == 0 and expected and not any(_is_telling(each) for each in expected):
         return _Run(_unknown("the model returns nothing but NaN and infinities", None, inputs), same)
-    return _Run({"max_relative_error": worst, "why": None, "inputs": inputs}, same)
+    return _Run(Comparison(worst, None, inputs), same)
 
 
 def _is_telling(values: Any) -> bool:
@@ -184,7 +181,7 @@ def compare_safely(
     resized: bool = False,
     traced: Sequence[Shapes] = (),
     further: Sequence[Shapes] = (),
-) -> dict[str, Any]:
+) -> Comparison:
     """Does as `compare_models` in a process of its own: some models end the process that ONNX Runtime runs in.
 
     Raises:
@@ -194,7 +191,7 @@ def compare_safely(
     task = (str(original.path), options, original.serialize(), rewritten.serialize())
     seconds, megabytes = budget.allowance(original.nbytes + rewritten.nbytes)
     try:
-        result: dict[str, Any] = process.call("trtconv.runtimes.onnxruntime:serve", task, seconds, megabytes=megabytes)
+        told = process.call("trtconv.runtimes.onnxruntime:serve", task, seconds, megabytes=megabytes)
     except process.Lost as lost:
         # The sizes were chosen here, and are small where the file lets them be.
         blame_file(lost, original, seconds, megabytes, fixed=True)
@@ -206,7 +203,7 @@ def compare_safely(
         return _unknown(f"ONNX Runtime {why[lost.cause]}")
     except process.WorkerBug as bug:
         return _unknown(f"ONNX Runtime broke down on the models ({bug.summary})")
-    return result
+    return decoded(Comparison, told)
 
 
 def blame_file(lost: process.Lost, model: OnnxModel, seconds: float, megabytes: float, *, fixed: bool) -> None:
@@ -233,11 +230,15 @@ def serve(task: tuple[str, dict[str, Any], bytes, bytes], _: process.Tell) -> di
     """Compares the models of `compare_safely`, in a process of its own."""
     path, options, *models = task
     original, rewritten = (OnnxModel(onnx.load_model_from_string(data), Path(path)) for data in models)
-    return compare_models(original, rewritten, **options)
+    return compare_models(original, rewritten, **options).to_json()
 
 
-def _unknown(why: str, error: float | None = None, inputs: Mapping[str, list[int]] | None = None) -> dict[str, Any]:
-    return {"max_relative_error": error, "why": why, "inputs": dict(inputs or {})}
+def _unknown(why: str, error: float | None = None, inputs: Shapes | None = None) -> Comparison:
+    return Comparison(error, why, inputs or {})
+
+
+def _listed(shapes: Shapes) -> dict[str, list[int]]:
+    return {name: list(shape) for name, shape in shapes.items()}
 
 
 _REFUSED_MEMORY = ("ailed to allocate memory", "bad_alloc", "would require more than")

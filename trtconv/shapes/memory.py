@@ -11,9 +11,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from trtconv.core.encode import Document
+from trtconv.core.documents.memory import Activations
 from trtconv.core.findings import Location
-from trtconv.core.frozen import frozen
 from trtconv.shapes.lattice import SizeLattice, Sizes, Tensor, Trial
 from trtconv.shapes.lattice.number import distinct
 from trtconv.shapes.lattice.program import Program
@@ -42,29 +41,6 @@ _TRIED = 64
 
 Point = Mapping[str, int]
 Numbers = NDArray[np.float64]
-
-
-@frozen
-class Activations(Document, keys="sizes bytes node largest elements complete"):
-    """What a network's activations take at one size.
-
-    Args:
-        sizes: The free dimensions.
-        bytes: The most that is alive at once.
-        node: The node at which that is.
-        largest: The tensor with most elements.
-        elements: How many it has.
-        maker: The node that makes it; of the whole model where it is an input.
-        complete: Whether the size of every tensor is known; the others are left out.
-    """
-
-    sizes: Point
-    bytes: int
-    node: Location
-    largest: str
-    elements: int
-    maker: Location
-    complete: bool
 
 
 def activations(sizes: Sizes, points: Sequence[Point], trial: Trial | None = None) -> list[Activations]:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from trtconv.core.bounds import bounds_by_name
 from trtconv.core.dims import Range, dynamic_dims
-from trtconv.core.encode import SCHEMA, plain
+from trtconv.core.documents.memory import MemoryRecord
+from trtconv.core.documents.parts import FileIdentity
+from trtconv.core.encode import Document, plain
 from trtconv.core.errors import InputError
 from trtconv.core.expressions import derived
 from trtconv.core.frozen import frozen
 from trtconv.graph.model import OnnxModel
 from trtconv.shapes.lattice import SizeLattice, Sizes
-from trtconv.shapes.memory import Activations, activations
+from trtconv.shapes.memory import activations
 
 UNASKED = Range(1, 64, 1024)
 """What is looked at for a dimension without bounds; said in the result."""
@@ -35,35 +37,32 @@ class SizesRequest:
 
 
 @frozen
-class SizesReport:
+class SizesReport(Document):
     """What `trtconv sizes` found.
 
     Args:
-        model: Path of the model.
+        model: The model.
         lattice: The accepted sizes.
         ranges: The ranges that were looked at.
         unasked: Dimensions that were given no bounds.
         nearest: Valid sizes beside those of the given min, opt and max that are not: name to size to sizes.
         exit_code: 1 where a dimension has no valid size, else 0.
-        memory: What the activations take at the largest accepted sizes; empty where there are none.
-        model_bytes: Of the model, its weights among them.
+        memory: What the network takes at the largest accepted sizes; None where there are none.
     """
 
-    model: str
+    model: FileIdentity
     lattice: SizeLattice
     ranges: Mapping[str, Range]
     unasked: tuple[str, ...]
     nearest: Mapping[str, Mapping[str, list[int]]]
     exit_code: int
-    memory: Sequence[Activations] = ()
-    model_bytes: int = 0
+    memory: MemoryRecord | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the report as plain JSON values."""
-        about = {"nearest": plain(self.nearest), "unasked": list(self.unasked), "exit_code": self.exit_code}
-        memory = {"model_bytes": self.model_bytes, "profiles": plain(self.memory)} if self.memory else None
-        told = {"memory": memory, **about}
-        return {"schema": SCHEMA, "model": {"path": self.model}, **self.lattice.to_json(), **told}
+        """Returns the report as plain JSON values, those of the lattice among them."""
+        head = {"schema": self.schema, "model": self.model.to_json(), **self.lattice.record().to_json()}
+        rest = ("memory", "nearest", "unasked", "exit_code")
+        return {**head, **{key: plain(getattr(self, key)) for key in rest}}
 
 
 def sizes(request: SizesRequest) -> SizesReport:
@@ -90,7 +89,8 @@ def sizes(request: SizesRequest) -> SizesReport:
     broken = lattice.empty or (not lattice.dims and bool(found.run([{}]).checks))
     largest = [] if broken else activations(found, [_largest(lattice, ranges)])
     code = 1 if broken else 0
-    return SizesReport(str(request.model), lattice, ranges, unasked, nearest, code, largest, model.nbytes)
+    memory = MemoryRecord(model.nbytes, tuple(largest)) if largest else None
+    return SizesReport(FileIdentity(str(request.model)), lattice, ranges, unasked, nearest, code, memory)
 
 
 def _largest(lattice: SizeLattice, ranges: Mapping[str, Range]) -> dict[str, int]:

@@ -6,9 +6,10 @@ import functools
 from collections.abc import Sequence
 
 from trtconv.core.dims import ShapeProfile
+from trtconv.core.documents.memory import Activations
 from trtconv.graph.model import OnnxModel
 from trtconv.shapes.lattice import Check, SizeLattice, Sizes, Trial, first_faults
-from trtconv.shapes.memory import Activations, activations
+from trtconv.shapes.memory import activations
 
 _PICKS = ("min", "opt", "max")
 

@@ -15,6 +15,7 @@ from trtconv.cli.formats.github import check_github
 from trtconv.cli.formats.junit import check_junit
 from trtconv.cli.formats.sarif import check_sarif, relative_path
 from trtconv.core.documents.check import CheckReport, ParserVerdict
+from trtconv.core.documents.parts import FileIdentity
 from trtconv.core.findings import Finding, Ignored, Location, Severity
 from trtconv.core.target import Target
 from trtconv.rules import RULES
@@ -38,7 +39,7 @@ ODD = Finding("TC999", "from-the-future", "x", Severity.ERROR)
 
 def report(*findings: Finding, ignored: tuple[Ignored, ...] = (), path: str = "/checkout/m 1.onnx") -> CheckReport:
     parser = ParserVerdict("rtx", "1.7.1.116", True, True)
-    return CheckReport({"path": path, "sha256": "0" * 64}, Target("rtx", (1, 7)), findings, parser, 1, ignored)
+    return CheckReport(FileIdentity(path, "0" * 64), Target("rtx", (1, 7)), findings, parser, 1, ignored)
 
 
 @pytest.fixture(scope="module")

@@ -13,13 +13,14 @@ from trtconv.core.builder_options import BuilderOptions
 from trtconv.core.dims import InputRange, Range, ShapeProfile
 from trtconv.core.documents.build import BuildPlan, BuildReport
 from trtconv.core.documents.check import CheckReport, ParserVerdict
-from trtconv.core.documents.rewrite import Edit, RewriteReport, Skip
+from trtconv.core.documents.parts import FileIdentity, RuntimeIdentity
+from trtconv.core.documents.rewrite import Comparison, Edit, RewriteReport, Skip
 from trtconv.core.documents.tensors import TensorInfo
 from trtconv.core.findings import Finding, Ignored, Location, Severity
 from trtconv.core.target import Target
 from trtconv.core.text import clean
 
-MODEL = {"path": "m.onnx", "sha256": "0" * 64}
+MODEL = FileIdentity("m.onnx", "0" * 64)
 TARGET = Target("rtx", (1, 7))
 
 
@@ -117,11 +118,11 @@ def build_report(**changes: Any) -> BuildReport:
     report = BuildReport(
         model=MODEL,
         plan=BuildPlan(TARGET, (profile,)),
-        runtime={"family": "rtx", "version": "1.7.1.116", "gpu": None},
+        runtime=RuntimeIdentity("rtx", "1.7.1.116"),
         edits=(Edit("make-deconv-explicit", "up1", "pads made explicit"), Edit("another", "", "done")),
         skipped=(Skip("another", "up2", "weight is not constant"),),
         findings=(FINDINGS[0],),
-        engine={"path": "out/m.engine", "sha256": "1" * 64, "bytes": 1_234_567},
+        engine=FileIdentity("out/m.engine", "1" * 64, 1_234_567),
         io=(TensorInfo("x", "input", "float", (-1, 3, -1, -1)), TensorInfo("out", "output", "float", (-1, 1))),
         seconds={"load": 0.01, "build": 1.5},
     )
@@ -170,7 +171,7 @@ built out/m.engine (1.2 MB) in 1.5 s; 1 info"""
 def test_build_with_profiles_gpu_and_no_rewrite() -> None:
     report = build_report()
     plan = dataclasses.replace(report.plan, profiles=report.plan.profiles * 2, rewrite=False)
-    text = build_text(build_report(plan=plan, runtime={"family": "rtx", "version": "1.7", "gpu": "RTX 4090"}))
+    text = build_text(build_report(plan=plan, runtime=RuntimeIdentity("rtx", "1.7", "RTX 4090")))
     assert "\nprofile 0\n" in text
     assert "\nprofile 1\n" in text
     assert "rtx 1.7 on RTX 4090" in text
@@ -204,8 +205,10 @@ def test_many_edits_are_counted() -> None:
 
 
 def rewrite_report(**verified: Any) -> RewriteReport:
-    output = {"path": "o.onnx", "sha256": "2" * 64, "bytes": 512}
-    return RewriteReport(MODEL, output, (Edit("p", "n", "done"),), (Skip("p", "m", "why"),), verified)
+    output = FileIdentity("o.onnx", "2" * 64, 512)
+    return RewriteReport(
+        MODEL, output, (Edit("p", "n", "done"),), (Skip("p", "m", "why"),), Comparison(**{"why": None, **verified})
+    )
 
 
 def test_rewrite() -> None:
@@ -276,13 +279,13 @@ def test_several_runs() -> None:
     told = CheckReport(MODEL, Target("tensorrt", (8, 6)), FINDINGS[3:4], ParserVerdict(), 1)
     known = dataclasses.replace(
         asked,
-        model={"path": "b.onnx"},
+        model=FileIdentity("b.onnx"),
         findings=(),
         ignored=(Ignored(FINDINGS[0], "known"),),
         unbounded=(),
         exit_code=0,
     )
-    text = runs_text([asked, told, known, build_report(up_to_date=True, model={"path": "c.onnx"})])
+    text = runs_text([asked, told, known, build_report(up_to_date=True, model=FileIdentity("c.onnx"))])
     first, second, ignored, summary = text.split("\n\n")
     assert first.startswith("m.onnx for rtx-1.7: graph\n")
     assert second.startswith("m.onnx for tensorrt-8.6: graph\n")
@@ -297,6 +300,6 @@ def test_several_runs() -> None:
 
 
 def test_memory_is_told_by_profile_where_there_are_several() -> None:
-    assert memory_by_profile({"profile_memory_bytes": [1_200_000, 900]}) == " (by profile: 1.2 MB, 900 bytes)"
-    for told in ({}, {"profile_memory_bytes": []}, {"profile_memory_bytes": [1_200_000]}):
-        assert memory_by_profile(told) == ""
+    assert memory_by_profile([1_200_000, 900]) == " (by profile: 1.2 MB, 900 bytes)"
+    for sizes in (None, [], [1_200_000]):
+        assert memory_by_profile(sizes) == ""

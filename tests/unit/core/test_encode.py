@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
+from trtconv.core.decode import decoded
 from trtconv.core.dims import InputRange, Range
 from trtconv.core.documents.export import Proof, ProofRun, SizeRule
 from trtconv.core.documents.rewrite import Edit
 from trtconv.core.documents.tensors import TensorInfo
-from trtconv.core.encode import Document, decoded, plain
+from trtconv.core.encode import Document, plain
 from trtconv.core.findings import Finding, Location, Severity
 from trtconv.core.frozen import frozen
 from trtconv.core.target import Target

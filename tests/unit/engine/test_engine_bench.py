@@ -14,7 +14,7 @@ from support.gpu import FakeDriver
 from trtconv.cli.formats import plot
 from trtconv.cli.formats.engine import bench_text
 from trtconv.core.dims import Range
-from trtconv.core.documents.engine import BenchReport
+from trtconv.core.documents.bench import BenchReport, GpuRuntime
 from trtconv.core.errors import EngineFailed, EnvironmentMissing, InputError
 from trtconv.core.requests.engine import BenchRequest
 from trtconv.engine import bench
@@ -32,25 +32,25 @@ def run(built: Built, **options: Any) -> BenchReport:
 def test_rows_of_every_size_and_way(gpu: FakeDriver, tmp_path: Path) -> None:
     report = run(build(tmp_path, us=200.0))
     assert report.exit_code == 0
-    assert [(row["size"], row["graph"], row["copies"]) for row in report.rows] == [
+    assert [(row.size, row.graph, row.copies) for row in report.rows] == [
         (size, graph, copies) for size in ("min", "opt", "max") for graph in (True, False) for copies in (False, True)
     ]
     for row in report.rows:
-        assert (row["median_us"], row["p99_us"], row["min_us"], row["throughput_per_s"]) == (200, 200, 200, 5000)
-        assert row["runs"] == 50
-    assert report.runtime == {"family": "tensorrt", "version": "8.6.0", "gpu": "Fake GPU", "driver": "12.4"}
-    assert report.engines[0]["layers"] == 3
-    assert report.engines[0]["activation_memory_bytes"] == 1000
-    assert report.engines[0]["profile_memory_bytes"] == []
+        assert (row.median_us, row.p99_us, row.min_us, row.throughput_per_s) == (200, 200, 200, 5000)
+        assert row.runs == 50
+    assert report.runtime == GpuRuntime("tensorrt", "8.6.0", "Fake GPU", "12.4")
+    assert report.engines[0].layers == 3
+    assert report.engines[0].activation_memory_bytes == 1000
+    assert report.engines[0].profile_memory_bytes == ()
 
 
 def test_two_engines_and_their_ratio(gpu: FakeDriver, tmp_path: Path) -> None:
     fast, slow = build(tmp_path, us=100.0), build(tmp_path, us=400.0, name="slow")
     report = run(fast, versus=slow.engine)
-    assert {ratio["ratio"] for ratio in report.ratios} == {0.25}
+    assert {ratio.ratio for ratio in report.ratios} == {0.25}
     assert len(report.ratios) == 12
     assert len(report.rows) == 24
-    text = bench_text(report.to_json())
+    text = bench_text(report)
     assert "0.250" in text
     assert "in turns" in text
 
@@ -76,16 +76,16 @@ def test_a_runtime_cache_overwrites_nothing(gpu: FakeDriver, tmp_path: Path) -> 
 def test_an_engine_without_graphs(gpu: FakeDriver, tmp_path: Path) -> None:
     gpu.captures = False
     report = run(build(tmp_path))
-    assert {row["graph"] for row in report.rows if row["median_us"] is None} == {True}
-    assert "plain launches" in bench_text(report.to_json())
+    assert {row.graph for row in report.rows if row.median_us is None} == {True}
+    assert "plain launches" in bench_text(report)
 
 
 def test_sizes_of_the_user(gpu: FakeDriver, tmp_path: Path) -> None:
     built = build(tmp_path)
     report = run(built, dims={"n": Range(1, 1, 1), "h": Range(8, 8, 8), "w": Range(4, 4, 4)})
-    assert [row["shapes"] for row in report.rows] == [{"x": [1, 3, 8, 4]}] * 4
+    assert [row.shapes for row in report.rows] == [{"x": (1, 3, 8, 4)}] * 4
     report = run(built, shapes={"x": (2, 3, 12, 4)})
-    assert {row["size"] for row in report.rows} == {"given"}
+    assert {row.size for row in report.rows} == {"given"}
     with pytest.raises(InputError, match="no profile of the engine contains x 9x3x4x4"):
         run(built, shapes={"x": (9, 3, 4, 4)})
     with pytest.raises(InputError, match="the engine has x"):
@@ -108,7 +108,7 @@ def test_sizes_that_do_not_fit_into_memory_are_told(gpu: FakeDriver, tmp_path: P
     report = run(built)
     assert report.exit_code == 4
     assert "max of profile 0" in report.incomplete
-    assert {row["size"] for row in report.rows} == {"min", "opt"}
+    assert {row.size for row in report.rows} == {"min", "opt"}
     assert gpu.used == 0
 
 
@@ -129,7 +129,7 @@ def test_without_a_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def test_the_drawing(gpu: FakeDriver, tmp_path: Path) -> None:
     second = {"n": Range(1, 1, 1), "h": Range(12, 16, 20), "w": Range(12, 16, 20)}
-    document = run(build(tmp_path, dims=(*DIMS, second))).to_json()
+    document = run(build(tmp_path, dims=(*DIMS, second)))
     assert plot.curves(document) == {
         "profile 0": [(48, 100.0), (192, 100.0), (864, 100.0)],
         "profile 1": [(432, 100.0), (768, 100.0), (1200, 100.0)],

@@ -16,6 +16,7 @@ from support.engines import NET, build, call_here, give_gpu
 from support.gpu import FakeDriver, engine_bytes, fake_tensorrt
 from trtconv.core.builder_options import BuilderOptions
 from trtconv.core.documents.build import BuildPlan
+from trtconv.core.documents.verify import Bisection
 from trtconv.core.requests.engine import Limits, VerifyRequest
 from trtconv.core.target import Target
 from trtconv.engine import verify
@@ -66,8 +67,8 @@ def test_the_first_tensor_of_an_engine(monkeypatch: pytest.MonkeyPatch, tmp_path
     report = verify(VerifyRequest(built.model, bisect=True))
     assert report.exit_code == 1
     assert report.bisect is not None
-    assert (report.bisect["tensor"], report.bisect["node"]["op"]) == ("b", "AveragePool")
-    assert "its input a is within the tolerance" in report.bisect["said"][1]
+    assert (report.bisect.tensor, report.bisect.node.op) == ("b", "AveragePool")
+    assert "its input a is within the tolerance" in report.bisect.said[1]
     (plan,) = runtime.plans
     assert plan.precision == "fp16"
     assert plan.profiles[0].inputs["x"].min == plan.profiles[0].inputs["x"].max == (1, 3, 4, 4), (
@@ -86,8 +87,8 @@ def test_a_fault_that_a_fusion_makes(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     built = build(tmp_path, computes=NET.replace("AveragePool", "MaxPool"))
     report = verify(VerifyRequest(built.model, bisect=True))
     assert report.bisect is not None
-    assert report.bisect["tensor"] == "b"
-    assert "fusion" in report.bisect["said"][-1]
+    assert report.bisect.tensor == "b"
+    assert "fusion" in report.bisect.said[-1]
 
 
 def test_the_first_tensor_of_a_rewritten_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -102,8 +103,8 @@ def test_the_first_tensor_of_a_rewritten_model(monkeypatch: pytest.MonkeyPatch, 
     report = verify(VerifyRequest(build(tmp_path).model, bisect=True))
     assert (report.exit_code, report.ran) == (1, "rewritten model")
     assert report.bisect is not None
-    assert report.bisect["tensor"] == "b"
-    assert [each["tensor"] for each in report.bisect["differences"]] == ["a", "b", "c", "y", "z"]
+    assert report.bisect.tensor == "b"
+    assert [each.tensor for each in report.bisect.differences] == ["a", "b", "c", "y", "z"]
 
 
 def test_a_cast_renames_tensors_and_they_are_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -112,8 +113,8 @@ def test_a_cast_renames_tensors_and_they_are_found(monkeypatch: pytest.MonkeyPat
     report = verify(VerifyRequest(built.model, bisect=True, limits=Limits(relative=1e-9)))
     assert (report.exit_code, report.ran) == (1, "rewritten model")
     assert report.bisect is not None
-    assert [each["tensor"] for each in report.bisect["differences"]] == ["a", "b", "c", "y", "z"]
-    assert report.bisect["tensor"] == "a"
+    assert [each.tensor for each in report.bisect.differences] == ["a", "b", "c", "y", "z"]
+    assert report.bisect.tensor == "a"
 
 
 @pytest.mark.parametrize("by_flags", [True, False])
@@ -128,7 +129,7 @@ def test_engines_are_built_with_what_decides_their_numbers(
     built.change_report(plan__options={"tf32": False, "version_compatible": True})
     report = verify(VerifyRequest(built.model, bisect=True, trust=True))
     assert report.bisect is not None
-    assert report.bisect["tensor"] == "b"
+    assert report.bisect.tensor == "b"
     assert [plan.options for plan in runtime.plans] == [BuilderOptions(tf32=False)]
 
 
@@ -145,8 +146,8 @@ def test_a_search_that_fails_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     built = build(tmp_path, computes=NET.replace("AveragePool", "MaxPool"))
     report = verify(VerifyRequest(built.model, bisect=True))
     assert report.exit_code == 1
-    assert report.bisect == {"tensor": None, "why": report.bisect["why"]}  # type: ignore[index]
-    assert "no outputs for you" in report.bisect["why"]
+    assert report.bisect == Bisection(why=report.bisect.why)
+    assert "no outputs for you" in report.bisect.why
 
 
 def test_marked_outputs_say_their_types(tmp_path: Path) -> None:
@@ -167,4 +168,4 @@ def test_the_first_tensor_of_a_cast_model(monkeypatch: pytest.MonkeyPatch, tmp_p
     report = verify(VerifyRequest(built.model, limits=limits, bisect=True))
     assert (report.ran, report.exit_code) == ("rewritten model", 1)
     assert report.bisect is not None
-    assert report.bisect["tensor"] == "a"
+    assert report.bisect.tensor == "a"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,10 @@ import pytest
 from support.engines import build, call_here, give_gpu
 from support.gpu import FakeDriver
 from trtconv.cli.formats.inspection import inspect_text
+from trtconv.core.dims import InputSpec
+from trtconv.core.documents.build import InputProfile
+from trtconv.core.documents.inspect import Quantizers
+from trtconv.core.documents.tensors import TensorInfo
 from trtconv.core.errors import EnvironmentMissing, InputError
 from trtconv.core.requests.engine import InspectRequest
 from trtconv.engine import inspect
@@ -84,7 +89,7 @@ def test_versions_are_read_alike(information: dict[str, Any]) -> None:
     assert [layer.is_reformat for layer in layers] == [True, False, False]
     assert [layer.is_quantizer for layer in layers] == [False, True, False]
     assert layers[2].nodes == ("/w/QuantizeLinear", "/up/ConvTranspose")
-    assert [tensor["dtype"] for layer in layers for tensor in layer.outputs] == ["float16", "int8", "float32"]
+    assert [tensor.dtype for layer in layers for tensor in layer.outputs] == ["float16", "int8", "float32"]
     assert summary(layers) == {
         "layers": 3,
         "reformats": 1,
@@ -98,8 +103,8 @@ def test_names_alone_tell_what_they_can() -> None:
     assert not has_details(NAMES)
     assert {layer.precision for layer in layers} == {None}
     found = summary(layers)
-    assert (found["layers"], found["reformats"], found["precisions"]) == (3, 1, {})
-    assert found["quantizers"] == {"fused": ["/w/QuantizeLinear"], "alone": ["/in/QuantizeLinear"]}
+    assert (found.layers, found.reformats, found.precisions) == (3, 1, {})
+    assert found.quantizers == Quantizers(("/w/QuantizeLinear",), ("/in/QuantizeLinear",))
 
 
 @pytest.mark.parametrize("information", [{}, {"Layers": []}, {"Layers": [{}]}, {"Layers": [{"Inputs": "x"}]}])
@@ -131,15 +136,15 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
 def test_an_engine_is_loaded_and_its_layers_timed(gpu: FakeDriver, tmp_path: Path) -> None:
     built = build(tmp_path, information={"Layers": [{**VERSION_8["Layers"][2], "Name": "layer"}]}, us=50.0)
     document = inspect(InspectRequest(built.engine))
-    assert (document["kind"], document["loaded"], document["details"]) == ("engine", True, "full")
-    assert document["layers"][0]["time_us"] == 50
-    assert document["time"]["layers_us"] == 50
-    assert document["profiles"][0]["x"] == {"min": [1, 3, 4, 4], "opt": [1, 3, 8, 8], "max": [2, 3, 12, 12]}
+    assert (document.kind, document.loaded, document.details) == ("engine", True, "full")
+    assert document.layers[0].time_us == 50
+    assert document.time.layers_us == 50
+    assert document.profiles[0]["x"] == InputProfile((1, 3, 4, 4), (1, 3, 8, 8), (2, 3, 12, 12))
     text = inspect_text(document)
     assert "CaskDeconvolutionV2" in text
     assert "1 layer (1 in int8); 0 reformats" in text
     untimed = inspect(InspectRequest(built.engine, times=False))
-    assert (untimed["time"], untimed["layers"][0]["time_us"]) == (None, None)
+    assert (untimed.time, untimed.layers[0].time_us) == (None, None)
 
 
 def test_an_engine_without_a_report_needs_trust(gpu: FakeDriver, tmp_path: Path) -> None:
@@ -148,7 +153,7 @@ def test_an_engine_without_a_report_needs_trust(gpu: FakeDriver, tmp_path: Path)
     with pytest.raises(InputError, match="runs code"):
         inspect(InspectRequest(built.engine))
     document = inspect(InspectRequest(built.engine, trust=True))
-    assert (document["loaded"], document["plan"]) == (True, None)
+    assert (document.loaded, document.plan) == (True, None)
     assert inspect_text(document)
 
 
@@ -156,16 +161,16 @@ def test_too_little_memory_to_time(gpu: FakeDriver, tmp_path: Path) -> None:
     built = build(tmp_path, memory=10_000)
     gpu.total = 5_000
     document = inspect(InspectRequest(built.engine))
-    assert document["layers"] is not None
-    assert "GPU memory" in document["time"]["why"]
+    assert document.layers is not None
+    assert "GPU memory" in document.time.why
 
 
 def test_where_it_cannot_be_loaded_its_report_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     call_here(monkeypatch)
     built = build(tmp_path)
     document = inspect(InspectRequest(built.engine))
-    assert (document["kind"], document["loaded"], document["layers"]) == ("engine", False, None)
-    assert document["why_not_loaded"]
+    assert (document.kind, document.loaded, document.layers) == ("engine", False, None)
+    assert document.why_not_loaded
     assert "THE ENGINE WAS NOT LOADED" in inspect_text(document)
     built.report.unlink()
     with pytest.raises(EnvironmentMissing):
@@ -183,23 +188,25 @@ def test_an_engine_for_another_gpu_is_told_by_its_report(gpu: FakeDriver, tmp_pa
     built = build(tmp_path)
     built.change_report(runtime__gpu="NVIDIA T4")
     document = inspect(InspectRequest(built.engine))
-    assert "NVIDIA T4" in document["why_not_loaded"]
+    assert "NVIDIA T4" in document.why_not_loaded
 
 
 def test_a_report_and_a_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     call_here(monkeypatch)
     built = build(tmp_path)
     report = inspect(InspectRequest(built.report))
-    assert (report["kind"], report["built"]["path"]) == ("report", str(built.engine))
+    assert (report.kind, report.built.path) == ("report", str(built.engine))
     assert "read from the report alone" in inspect_text(report)
-    # A report may hold any text for a type or a size.
-    forged = {"name": "x", "kind": "input\nFORGED", "dtype": "float\nFORGED", "shape": [1, "2\nFORGED"]}
-    lines = inspect_text({**report, "io": [forged]}).splitlines()
+    # A report may hold any text for a type, but no text for a size.
+    forged = TensorInfo("x", "input\nFORGED", "float\nFORGED", (1, 2))
+    lines = inspect_text(dataclasses.replace(report, io=(forged,))).splitlines()
     assert not any(line.startswith("FORGED") for line in lines)
-    assert any("2\\nFORGED" in line for line in lines)
+    built.change_report(io=[{"name": "x", "kind": "input", "dtype": "float", "shape": [1, "2"]}])
+    with pytest.raises(InputError, match=r"net\.engine\.json .*key 'io\[0\]\.shape\[1\]': '2' is not an integer"):
+        inspect(InspectRequest(built.report))
     model = inspect(InspectRequest(built.model))
-    assert (model["kind"], model["nodes"]["ConvTranspose"], model["opset"]) == ("onnx", 1, 17)
-    assert model["inputs"] == [{"name": "x", "dtype": "float", "dims": ["n", 3, "h", "w"]}]
+    assert (model.kind, model.nodes["ConvTranspose"], model.opset) == ("onnx", 1, 17)
+    assert model.inputs == (InputSpec("x", "float", ("n", 3, "h", "w")),)
     assert "5 nodes" in inspect_text(model)
 
 
@@ -215,4 +222,4 @@ def test_files_that_are_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
 
 
 def test_the_document_is_json(gpu: FakeDriver, tmp_path: Path) -> None:
-    json.dumps(inspect(InspectRequest(build(tmp_path).engine)))
+    json.dumps(inspect(InspectRequest(build(tmp_path).engine)).to_json())

@@ -13,6 +13,7 @@ import pytest
 from support.engines import build, give_gpu
 from support.gpu import FakeDriver, fake_tensorrt
 from support.paths import ROOT
+from trtconv.core.documents.inspect import TensorRecord
 from trtconv.core.errors import InputError
 from trtconv.core.requests.engine import RunRequest
 from trtconv.engine import run
@@ -32,13 +33,13 @@ def request(folder: Path, **arrays: np.ndarray) -> RunRequest:
 def test_outputs_are_those_of_the_engine(gpu: FakeDriver, tmp_path: Path) -> None:
     x = np.random.default_rng(0).normal(size=(1, 3, 6, 8)).astype(np.float32)
     document = run(request(tmp_path, x=x))
-    assert (document["profile"], document["exit_code"]) == (0, 0)
-    assert document["inputs"] == {"x": {"dtype": "float32", "shape": [1, 3, 6, 8]}}
+    assert (document.profile, document.exit_code) == (0, 0)
+    assert document.inputs == {"x": TensorRecord("float32", (1, 3, 6, 8))}
     with np.load(tmp_path / "y.npz") as made:
         assert set(made.files) == {"y", "z"}
         # z = x + c and y = tanh(c), by the network's definition.
         np.testing.assert_allclose(np.tanh(made["z"] - x), made["y"], atol=1e-5)
-        assert document["outputs"]["y"] == {"dtype": "float32", "shape": list(made["y"].shape)}
+        assert document.outputs["y"] == TensorRecord("float32", made["y"].shape)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +62,7 @@ def test_an_image_is_an_input(gpu: FakeDriver, tmp_path: Path) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (8, 6, 3), np.uint8)
     (tmp_path / "cat.ppm").write_bytes(b"P6 6 8 255\n" + pixels.tobytes())
     given = dataclasses.replace(asked, inputs=tmp_path / "cat.ppm", preprocess="scale=1/255,mean=0.5")
-    assert run(given)["inputs"] == {"x": {"dtype": "float32", "shape": [1, 3, 8, 6]}}
+    assert run(given).inputs == {"x": TensorRecord("float32", (1, 3, 8, 6))}
     x = pixels.transpose(2, 0, 1)[np.newaxis] / np.float32(255) - np.float32(0.5)
     with np.load(tmp_path / "y.npz") as made:
         np.testing.assert_allclose(np.tanh(made["z"] - x), made["y"], atol=1e-5)

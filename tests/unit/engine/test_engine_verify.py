@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 import zipfile
@@ -17,7 +18,8 @@ from support.paths import ROOT
 from trtconv.cli.commands.verify import command
 from trtconv.cli.formats.engine import verify_text
 from trtconv.core.dims import Range
-from trtconv.core.documents.engine import VerifyReport
+from trtconv.core.documents.parts import RuntimeIdentity
+from trtconv.core.documents.verify import VerifyReport
 from trtconv.core.errors import EngineFailed, EnvironmentMissing, InputError
 from trtconv.core.files import report_beside
 from trtconv.core.requests.engine import Limits, VerifyRequest
@@ -36,18 +38,18 @@ def run(built: Built, **options: Any) -> VerifyReport:
 
 
 def sizes(report: VerifyReport) -> list[tuple[int, str]]:
-    return [(case["profile"], case["size"]) for case in report.cases]
+    return [(case.profile, case.size) for case in report.cases]
 
 
 def test_an_engine_that_computes_the_model(gpu: FakeDriver, tmp_path: Path) -> None:
     report = run(build(tmp_path))
     assert (report.exit_code, report.ran, report.why_not_run, report.precision) == (0, "engine", None, "tf32")
     assert sizes(report) == [(0, "min"), (0, "opt"), (0, "max"), (0, "random 1"), (0, "random 2")]
-    assert report.runtime == {"family": "tensorrt", "version": "8.6.0", "gpu": "Fake GPU"}
+    assert report.runtime == RuntimeIdentity("tensorrt", "8.6.0", "Fake GPU")
     for case in report.cases:
-        assert [output["name"] for output in case["outputs"]] == ["y", "z"]
-        assert case["shapes"]["x"][2] % 2 == 0, "only multiples of 2 are accepted"
-        assert max(output["max_rel"] for output in case["outputs"]) < 1e-6
+        assert [output.name for output in case.outputs] == ["y", "z"]
+        assert case.shapes["x"][2] % 2 == 0, "only multiples of 2 are accepted"
+        assert max(output.max_rel for output in case.outputs) < 1e-6
 
 
 def test_every_profile_is_run_with_its_own_context(gpu: FakeDriver, tmp_path: Path) -> None:
@@ -62,25 +64,29 @@ def test_an_engine_that_computes_something_else(gpu: FakeDriver, tmp_path: Path)
     assert report.exit_code == 1
     assert not report.verified
     assert report.worst is not None
-    assert report.worst["max_rel"] > 0.05
+    assert report.worst.max_rel > 0.05
 
 
 @pytest.mark.parametrize(("fault", "code"), [(1e-6, 0), (0.5, 1), (float("nan"), 1), (float("inf"), 1)])
 def test_one_element_is_enough(gpu: FakeDriver, tmp_path: Path, fault: float, code: int) -> None:
     report = run(build(tmp_path, faults={"z": fault}), random=0)
     assert report.exit_code == code
-    failing = {output["name"] for case in report.cases for output in case["outputs"] if output["why"]}
+    failing = {output.name for case in report.cases for output in case.outputs if output.why}
     assert failing == ({"z"} if code else set())
 
 
 def test_few_elements_that_are_off_are_told_with_what_to_try(gpu: FakeDriver, tmp_path: Path) -> None:
-    document = run(build(tmp_path, faults={"y": 0.5}), random=0).to_json()
-    for output in (output for case in document["cases"] for output in case["outputs"]):
-        output["mismatches"] = 0.002
-    assert "--inputs FILE.npz compares at real ones; --mismatches 0.01 lets so many be off" in verify_text(document)
-    for case in document["cases"]:
-        case["size"] = "inputs"
-    assert "--inputs FILE.npz" not in verify_text(document)
+    report = run(build(tmp_path, faults={"y": 0.5}), random=0)
+    cases = [
+        dataclasses.replace(
+            case, outputs=tuple(dataclasses.replace(output, mismatches=0.002) for output in case.outputs)
+        )
+        for case in report.cases
+    ]
+    few = dataclasses.replace(report, cases=tuple(cases))
+    assert "--inputs FILE.npz compares at real ones; --mismatches 0.01 lets so many be off" in verify_text(few)
+    given = tuple(dataclasses.replace(case, size="inputs") for case in cases)
+    assert "--inputs FILE.npz" not in verify_text(dataclasses.replace(report, cases=given))
 
 
 def test_limits_of_the_user_hold(gpu: FakeDriver, tmp_path: Path) -> None:
@@ -119,7 +125,7 @@ def test_the_help_and_the_page_tell_the_tolerances() -> None:
 def test_dims_choose_the_sizes(gpu: FakeDriver, tmp_path: Path) -> None:
     built = build(tmp_path)
     report = run(built, dims={"h": Range(6, 6, 6)}, random=0)
-    assert {case["shapes"]["x"][2] for case in report.cases} == {6}
+    assert {case.shapes["x"][2] for case in report.cases} == {6}
     with pytest.raises(InputError, match="no profile of the engine contains h=100"):
         run(built, dims={"h": Range(100, 100, 100)})
     with pytest.raises(InputError, match="7") as refused:
@@ -189,7 +195,7 @@ def test_a_generator_makes_the_inputs(gpu: FakeDriver, tmp_path: Path) -> None:
     (tmp_path / "g.py").write_text(f"import numpy as np\ndef make(shapes, seed):\n    return {made}\n")
     report = run(build(tmp_path), generator=f"{tmp_path / 'g.py'}:make", seed=5)
     assert report.exit_code == 0
-    assert [case["seed"] for case in report.cases] == [5, 6, 7, 8, 9]
+    assert [case.seed for case in report.cases] == [5, 6, 7, 8, 9]
 
 
 @pytest.mark.parametrize(
@@ -220,7 +226,7 @@ def test_a_model_that_returns_nothing_but_nan_proves_nothing(gpu: FakeDriver, tm
     text = NOTHING_BUT_NAN.replace("<float[3", "<float one = {1}, float[3", 1)
     report = run(build(tmp_path, text), random=0)
     assert report.exit_code == 1
-    assert "nothing but NaN" in report.cases[0]["outputs"][0]["why"]
+    assert "nothing but NaN" in report.cases[0].outputs[0].why
 
 
 # Engines that may not be loaded, or not here.
@@ -266,7 +272,7 @@ def test_of_several_engines_that_of_the_model_is_taken_or_both_are_named(gpu: Fa
     # One of another version of the model is no choice.
     built.change_report(model__sha256="0" * 64)
     found = run(built, bisect=True)
-    assert (found.exit_code, found.engine["path"] if found.engine else None) == (0, str(newer))
+    assert (found.exit_code, found.engine.path if found.engine else None) == (0, str(newer))
     newer.unlink()
     with pytest.raises(InputError, match="was built from another version"):
         run(built)
@@ -367,7 +373,7 @@ def test_too_little_gpu_memory(gpu: FakeDriver, tmp_path: Path) -> None:
     built = build(tmp_path, memory=10_000)
     gpu.total = 5000
     report = run(built, random=0)
-    assert (report.exit_code, [case["passed"] for case in report.cases]) == (4, [None] * 3)
+    assert (report.exit_code, [case.passed for case in report.cases]) == (4, [None] * 3)
     assert "10000 bytes of GPU memory, 5000 are free" in report.incomplete
 
 
@@ -375,7 +381,7 @@ def test_only_the_largest_size_does_not_fit(gpu: FakeDriver, tmp_path: Path) -> 
     built = build(tmp_path)
     gpu.total = 8000
     report = run(built, random=0)
-    assert (report.exit_code, [case["passed"] for case in report.cases]) == (4, [True, True, None])
+    assert (report.exit_code, [case.passed for case in report.cases]) == (4, [True, True, None])
     assert "max of profile 0: the GPU's memory does not suffice" in report.incomplete
 
 
@@ -384,8 +390,8 @@ def test_an_engine_that_breaks_down(gpu: FakeDriver, tmp_path: Path) -> None:
     gpu.failing["cuStreamSynchronize"] = 700
     report = run(built, random=0)
     assert report.exit_code == 1
-    assert all(case["passed"] is False for case in report.cases)
-    assert "700" in report.cases[0]["skipped"]
+    assert all(case.passed is False for case in report.cases)
+    assert "700" in report.cases[0].skipped
 
 
 def test_without_an_engine_the_parsed_network_is_compared_and_it_is_said(gpu: FakeDriver, tmp_path: Path) -> None:
@@ -393,8 +399,8 @@ def test_without_an_engine_the_parsed_network_is_compared_and_it_is_said(gpu: Fa
     built.engine.unlink()
     report = run(built, dims=DIMS[0])
     assert (report.exit_code, report.ran, report.engine) == (0, "network", None)
-    assert (report.proof["of"], report.proof["agrees"], report.proof["unproven"]) == ("network", True, [])
-    assert report.proof["layers"] > 0
+    assert (report.proof.of, report.proof.agrees, report.proof.unproven) == ("network", True, ())
+    assert report.proof.layers > 0
     assert "there is no engine" in str(report.why_not_run)
     with pytest.raises(InputError, match="cannot be read"):
         run(built, engine=built.engine)
@@ -412,7 +418,7 @@ def test_boxes_in_the_order_of_their_scores_are_the_same(gpu: FakeDriver, tmp_pa
     built = build(tmp_path, text, ({"n": Range(6, 6, 6)},))
     built.engine.unlink()
     report = run(built, dims={"n": Range(6, 6, 6)}, random=0)
-    assert (report.ran, report.proof["agrees"], report.exit_code) == ("network", True, 0)
+    assert (report.ran, report.proof.agrees, report.exit_code) == ("network", True, 0)
 
 
 def test_what_is_not_proven_is_not_told_as_a_difference(gpu: FakeDriver, tmp_path: Path) -> None:
@@ -421,9 +427,9 @@ def test_what_is_not_proven_is_not_told_as_a_difference(gpu: FakeDriver, tmp_pat
     built = build(tmp_path, text, ({"n": Range(2, 2, 2)},))
     built.engine.unlink()
     report = run(built, dims={"n": Range(2, 2, 2)}, random=0)
-    assert (report.exit_code, report.ran, report.cases[0]["passed"]) == (4, "network", None)
+    assert (report.exit_code, report.ran, report.cases[0].passed) == (4, "network", None)
     assert "output 'z' of the parsed network is not proven: it makes random numbers" in report.incomplete
-    assert [output["name"] for output in report.cases[0]["outputs"]] == ["y"]
+    assert [output.name for output in report.cases[0].outputs] == ["y"]
 
 
 def test_without_a_gpu_the_rewrite_is_compared_and_it_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -432,7 +438,7 @@ def test_without_a_gpu_the_rewrite_is_compared_and_it_is_said(monkeypatch: pytes
     report = run(built)
     assert (report.exit_code, report.ran, report.runtime) == (0, "rewritten model", None)
     assert report.why_not_run
-    errors = [output["max_rel"] for case in report.cases for output in case["outputs"]]
+    errors = [output.max_rel for case in report.cases for output in case.outputs]
     assert 1e-5 < max(errors) < 1e-2, "the cast to float16 is seen"
     with pytest.raises(EnvironmentMissing, match="cannot be run"):
         run(built, require_engine=True)
@@ -452,7 +458,7 @@ def test_sizes_that_do_not_fit_into_memory_are_not_tried(
     monkeypatch.setattr(verifying, "available_bytes", lambda: 3 * 3455)
     report = run(built, random=0)
     assert report.exit_code == 4
-    assert [bool(case["skipped"]) for case in report.cases] == [False, False, True]
+    assert [bool(case.skipped) for case in report.cases] == [False, False, True]
     assert "its largest tensor takes 3456 bytes" in report.incomplete
     monkeypatch.setattr(verifying, "available_bytes", lambda: 3 * 3456)
     assert run(built, random=0).exit_code == 0

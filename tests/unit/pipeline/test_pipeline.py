@@ -498,7 +498,7 @@ def test_a_rewrite_that_computes_something_else_is_not_written(
     monkeypatch.setattr(rewriting, "PASSES", (*PASSES, Wrong()))
     report = pipeline.rewrite(RewriteRequest(model, model.parent / "out.onnx"))
     assert report.exit_code == 1
-    assert report.verified["max_relative_error"] > 0.1
+    assert report.verified.max_relative_error > 0.1
     assert not (model.parent / "out.onnx").exists()
 
 
@@ -523,7 +523,7 @@ def test_a_request_to_change_numbers_is_none_to_break_the_model(
 ) -> None:
     monkeypatch.setattr(rewriting, "PASSES", (Broken(),))
     report = pipeline.rewrite(RewriteRequest(model, model.parent / "out.onnx"))
-    assert report.verified["max_relative_error"] == float("inf")
+    assert report.verified.max_relative_error == float("inf")
     assert report.exit_code == 1
     assert not (model.parent / "out.onnx").exists()
 
@@ -557,14 +557,14 @@ class TestCast:
         fake = use(FakeRuntime())
         report = build(model, precision="fp16")
         assert report.cast is not None
-        assert report.cast["nodes"] == 1
-        assert report.cast["verified"]["max_relative_error"] < 1e-3
+        assert report.cast.nodes == 1
+        assert report.cast.verified.max_relative_error < 1e-3
         assert [edit.pass_name for edit in report.edits] == ["cast-to-fp16"]
         given = onnx.load_model_from_string(fake.parsed[0][0])
         assert [node.op_type for node in given.graph.node] == ["Cast", "Relu", "Cast"]
         assert fake.network.built[0].precision == "as-is"
         written = json.loads(model.with_name("m.engine.json").read_text())
-        assert written["cast"] == report.cast
+        assert written["cast"] == report.cast.to_json()
         assert written["plan"]["cast_by"].keys() == {"onnx", "onnxruntime"}
 
     def test_a_kept_engine_keeps_the_report_of_its_cast(self, use: Use, model: Path) -> None:

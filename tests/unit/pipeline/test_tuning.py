@@ -319,9 +319,9 @@ def test_what_was_measured_on_a_gpu_is_not_up_to_date_on_another(
         return built(tmp_path, dims={}, **{"tune": False, **asked}).up_to_date
 
     assert [kept("A"), kept("A"), kept("B")] == [False, True, not depends]
-    report = json.loads((tmp_path / "m.engine.json").read_text())
-    for gpu, same in ((report["runtime"]["gpu"], True), ("C", not depends)):
-        choice = Choice((RuntimeInfo("rtx", "1.7.1.116", gpu, RTX),), (report["plan"]["cast_by"],), "")
+    report = load_report(tmp_path / "m.engine.json").report
+    for gpu, same in ((report.runtime.gpu, True), ("C", not depends)):
+        choice = Choice((RuntimeInfo("rtx", "1.7.1.116", gpu, RTX),), (report.plan.cast_by,), "")
         assert could_make(choice, report, BuildRequest(tmp_path / "m.onnx")) is same
     named = BuildRequest(tmp_path / "m.onnx", target=Target.asked("rtx@c"))
     assert could_make(None, report, named) is not depends

@@ -49,8 +49,8 @@ def inputs_of(made: OnnxModel, op: str) -> list[int]:
 
 def error(original: OnnxModel, made: OnnxModel) -> float:
     found = onnxruntime.compare_models(original, made)
-    assert found["why"] is None, found["why"]
-    return float(found["max_relative_error"])
+    assert found.why is None, found.why
+    return float(found.max_relative_error)
 
 
 DECONV = """<ir_version: 8, opset_import: ["": 17]> g (float[1,4,8,8] x) => (float[1,4,17,17] y)

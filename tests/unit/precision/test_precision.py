@@ -18,6 +18,7 @@ from support.onnx_models import parse
 from support.runtime import RTX, TENSORRT_8
 from trtconv.core.bounds import make_profile
 from trtconv.core.dims import InputRange, Range, ShapeProfile
+from trtconv.core.documents.build import CastCheck
 from trtconv.core.errors import InputError
 from trtconv.graph.model import OnnxModel
 from trtconv.pipeline.preparation import name_all
@@ -81,9 +82,9 @@ def test_layers_whose_values_do_not_fit_stay_in_float32() -> None:
     # b is some millions: what makes it and what reads it stays.
     assert ops_in(made, TensorProto.FLOAT) == ["Mul", "Mul"]
     assert ops_in(made, TensorProto.FLOAT16) == ["Mul", "Mul", "Tanh"]
-    assert done.report["nodes"] == 3
-    assert len(done.report["kept_for_values"]) == 2
-    assert done.report["verified"]["max_relative_error"] < 2e-3
+    assert done.report.nodes == 3
+    assert len(done.report.kept_for_values) == 2
+    assert done.report.verified.max_relative_error < 2e-3
     assert done.findings == ()
     (edit,) = done.edits
     assert "3 nodes cast to fp16" in edit.what
@@ -93,14 +94,14 @@ def test_layers_whose_values_do_not_fit_stay_in_float32() -> None:
 def test_bfloat16_holds_them_all() -> None:
     made, done = applied(BUSY, "bf16", n=64)
     assert ops_in(made, TensorProto.BFLOAT16) == ["Mul"] * 4 + ["Tanh"]
-    assert 1e-4 < done.report["verified"]["max_relative_error"] < 5e-2
+    assert 1e-4 < done.report.verified.max_relative_error < 5e-2
 
 
 def test_large_angles_stay_in_float32() -> None:
     text = BUSY.replace("b = Mul (a, big)  c = Mul (b, small)  d = Mul (c, small)  y = Tanh (d)", "y = Sin (a)")
     made, done = applied(text, n=64)
     assert ops_in(made, TensorProto.FLOAT16) == []
-    assert done.report["verified"]["max_relative_error"] == 0
+    assert done.report.verified.max_relative_error == 0
 
 
 def test_empty_tensors_are_measured_too() -> None:
@@ -122,7 +123,7 @@ def test_inputs_that_hold_sizes_have_their_values() -> None:
     profile = ShapeProfile({"x": InputRange((2, 6), (2, 6), (2, 6))}, {}, {"s": sizes})
     done = cast(made, "fp16", RTX, profile)
     assert done.report is not None
-    assert done.report["verified"]["why"] is None
+    assert done.report.verified.why is None
 
 
 def test_without_sizes_nothing_is_measured_and_that_is_told() -> None:
@@ -130,7 +131,7 @@ def test_without_sizes_nothing_is_measured_and_that_is_told() -> None:
     done = cast(made, "fp16", RTX, None)
     assert [(f.code, f.severity.value) for f in done.findings] == [("TC511", "info")]
     assert done.report is not None
-    assert done.report["verified"]["max_relative_error"] is None
+    assert done.report.verified.max_relative_error is None
 
 
 def test_what_ends_onnx_runtime_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,16 +144,16 @@ def test_what_ends_onnx_runtime_is_not_measured(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     ("verified", "code", "severity"),
     [
-        ({"max_relative_error": math.inf, "why": None, "outputs": {"y": math.inf}}, "TC512", "error"),
-        ({"max_relative_error": 0.5, "why": None, "outputs": {"x": 0.0, "y": 0.5}}, "TC513", "warning"),
-        ({"max_relative_error": None, "why": "no", "outputs": {}}, "TC511", "info"),
+        (CastCheck(math.inf, outputs={"y": math.inf}), "TC512", "error"),
+        (CastCheck(0.5, outputs={"x": 0.0, "y": 0.5}), "TC513", "warning"),
+        (CastCheck(why="no"), "TC511", "info"),
     ],
 )
-def test_how_a_cast_is_judged(verified: dict[str, Any], code: str, severity: str) -> None:
+def test_how_a_cast_is_judged(verified: CastCheck, code: str, severity: str) -> None:
     done = casting.Casting(1, {}, ())
     (finding,) = apply._findings(done, verified, "fp16", "random")
     assert (finding.code, finding.severity.value) == (code, severity)
-    if verified["outputs"]:
+    if verified.outputs:
         assert "'y'" in finding.message
 
 
@@ -165,8 +166,8 @@ def test_a_cast_that_fails_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_bfloat16_in_an_old_opset_is_cast_and_not_compared() -> None:
     _, done = applied(BUSY.replace("17]", "11]", 1), "bf16", n=64)
-    assert done.report["nodes"] == 5
-    assert "opset 13" in done.report["verified"]["why"]
+    assert done.report.nodes == 5
+    assert "opset 13" in done.report.verified.why
     assert [f.code for f in done.findings] == ["TC511"]
 
 
@@ -191,7 +192,7 @@ def test_functions_are_opened() -> None:
         <domain: "my", opset_import: ["": 17]> twice (a) => (b) { b = Add (a, a) }"""
     made, done = applied(text)
     assert ops_in(made, TensorProto.FLOAT16) == ["Add"]
-    assert done.report["verified"]["max_relative_error"] < 2e-3
+    assert done.report.verified.max_relative_error < 2e-3
 
 
 def test_weights_too_large_for_one_file_stay_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,7 +209,7 @@ def test_weights_too_large_for_one_file_stay_outside(tmp_path: Path, monkeypatch
         assert bool(made.external_files) == external
         assert ops_in(made, TensorProto.FLOAT16) == ["MatMul"]
         assert done.report is not None
-        assert 0 < done.report["verified"]["max_relative_error"] < 1e-2
+        assert 0 < done.report.verified.max_relative_error < 1e-2
 
 
 def test_flags_of_the_builder_leave_the_graph_alone() -> None:
@@ -231,7 +232,7 @@ def test_int8_computes_the_rest_in_half() -> None:
         { q = QuantizeLinear (x, s, z)  d = DequantizeLinear (q, s, z)  y = Tanh (d) }"""
     made, done = applied(text, "int8")
     assert ops_in(made, TensorProto.FLOAT16) == ["Tanh"]
-    assert done.report["precision"] == "fp16"
+    assert done.report.precision == "fp16"
 
 
 def test_the_tools_are_those_that_are_installed() -> None:
@@ -267,8 +268,8 @@ def test_nodes_have_types_of_their_own(
     done = cast(made, precision, RTX, profile_of(made), nodes=nodes)
     assert (ops_in(made, TensorProto.FLOAT16), ops_in(made, TensorProto.BFLOAT16)) == (half, bfloat)
     assert done.report is not None
-    assert done.report["nodes"] == len(half + bfloat)
-    assert 1e-6 < done.report["verified"]["max_relative_error"] < 1e-2
+    assert done.report.nodes == len(half + bfloat)
+    assert 1e-6 < done.report.verified.max_relative_error < 1e-2
 
 
 def test_a_node_that_is_not_there_has_no_type() -> None:

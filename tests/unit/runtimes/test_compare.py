@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from trtconv.runtimes.compare import TOLERANCES, Tolerance, compare
+from trtconv.core.documents.verify import Tolerance
+from trtconv.runtimes.compare import TOLERANCES, compare
 
 compare_module = importlib.import_module("trtconv.runtimes.compare")
 LOOSE = Tolerance(1e9, -1.0, 1.0)

@@ -19,6 +19,7 @@ from trtconv.core.bounds import make_profile
 from trtconv.core.dim_flags import parse_dims, parse_profile, parse_values
 from trtconv.core.dims import InputRange, InputSpec, Range, dynamic_dims
 from trtconv.core.documents.saved import load_report
+from trtconv.core.encode import plain
 from trtconv.core.errors import InputError
 from trtconv.core.findings import Location, Severity
 from trtconv.graph.model import OnnxModel
@@ -79,7 +80,7 @@ class TestFindings:
     def test_nothing_wrong(self) -> None:
         done = sized(UNET, "batch=1:1:4", "height=64:256:512", "width=64:256:512")
         assert done.findings == ()
-        assert done.lattice.dims["height"].step == 8
+        assert done.lattice.dims.height.step == 8
 
 
 class TestRounding:
@@ -309,7 +310,7 @@ class TestSavedReport:
             "schema": 1,
             "profiles": [p.to_json() for p in done.profiles],
             "dims": [{name: str(bound) for name, bound in p.dims.items()} for p in done.profiles],
-            "lattice": done.lattice.to_json(),
+            "lattice": plain(done.lattice.record()),
         }
         path = tmp_path / "u.engine.json"
         path.write_text(json.dumps(document))
@@ -392,7 +393,7 @@ class TestSavedReport:
             "schema": 1,
             "profiles": [p.to_json() for p in done.profiles],
             "dims": [{name: str(bound) for name, bound in p.dims.items()} for p in done.profiles],
-            "lattice": done.lattice.to_json(),
+            "lattice": plain(done.lattice.record()),
         }
         (tmp_path / "r.json").write_text(json.dumps(document))
         report = load_report(tmp_path / "r.json")

@@ -232,9 +232,9 @@ def test_rewrite_compares_where_the_model_was_traced(tmp_path: Path, batch: int)
     save(text.replace("{1,2", f"{{{batch},2"), tmp_path / "m.onnx")
     request = RewriteRequest(model=tmp_path / "m.onnx", output=tmp_path / "o.onnx", target=RTX)
     report = rewrite(request)
-    assert (report.exit_code, report.verified["max_relative_error"]) == (0, 0.0)
-    assert report.verified["inputs"] == {"x": [batch, 8, 16, 24]}
-    assert len(report.verified["alone"]) == 5
+    assert (report.exit_code, report.verified.max_relative_error) == (0, 0.0)
+    assert report.verified.inputs == {"x": (batch, 8, 16, 24)}
+    assert len(report.verified.alone) == 5
     assert "baked into the original; the rewritten model also runs at 5 larger sizes" in rewrite_text(report)
 
 

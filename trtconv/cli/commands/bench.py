@@ -63,10 +63,9 @@ def command(
         check_all([Output(Path(plot), "the drawing", hint="Choose another --plot.")], read)
     with show_progress(quiet) as progress:
         report = bench(request, progress)
-    document = report.to_json()
     if plot is not None:
         from trtconv.core.files import atomic_write
 
-        atomic_write(Path(plot), drawing.draw(document, Path(plot)))
-    render = json.render(document) if output_format == "json" else bench_text(document)
+        atomic_write(Path(plot), drawing.draw(report, Path(plot)))
+    render = json.render(report.to_json()) if output_format == "json" else bench_text(report)
     return Outcome(render, report.exit_code)

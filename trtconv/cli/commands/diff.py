@@ -54,5 +54,5 @@ def command(a: str, b: str, tolerance: float, output_format: str) -> Outcome:
     from trtconv.cli.formats.json import render
     from trtconv.cli.formats.page.gather import gather
 
-    document = compare(gather(Path(a)), gather(Path(b)), tolerance)
-    return Outcome(render(document) if output_format == "json" else diff_text(document), document["exit_code"])
+    report = compare(gather(Path(a)), gather(Path(b)), tolerance)
+    return Outcome(render(report.to_json()) if output_format == "json" else diff_text(report), report.exit_code)

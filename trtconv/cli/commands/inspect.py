@@ -51,6 +51,6 @@ def command(asked: options.Asked[InspectRequest], file: str, output_format: str,
 
     request = asked.request(path=file)
     with show_progress(quiet) as progress:
-        document = inspect(request, progress)
-    render = json.render(document) if output_format == "json" else inspect_text(document)
-    return Outcome(render, int(document["exit_code"]))
+        found = inspect(request, progress)
+    render = json.render(found.to_json()) if output_format == "json" else inspect_text(found)
+    return Outcome(render, found.exit_code)

@@ -63,11 +63,12 @@ def command(subject: str, output: str, given: tuple[str, ...], output_format: st
     if path.is_dir():
         if given:
             raise InputError("--with goes with one engine", "Put the documents beside the engines: ENGINE.bench.json.")
-        subjects, others = gather_all(path)
-        content, left_out = folder_page(path.name or str(path), subjects, others)
+        folder = gather_all(path)
+        subjects, left_out = folder.subjects, folder.left_out
+        content = folder_page(path.name or str(path), folder)
     else:
-        subjects = [gather(path, [Path(file) for file in given])]
-        content, left_out = engine_page(subjects[0]), {}
+        subjects, left_out = (gather(path, [Path(file) for file in given]),), {}
+        content = engine_page(subjects[0])
     read = [("what is shown", Path(file)) for file in given] + [("what is shown", path)]
     read += [("a report", each.path) for each in subjects]
     check_all([Output(page, "the page", hint="Write the page to another file, such as page.html.")], read)
@@ -76,9 +77,9 @@ def command(subject: str, output: str, given: tuple[str, ...], output_format: st
         from trtconv.cli.formats.json import render
 
         file = {"path": output, "bytes": len(content)}
-        told = {"page": file, "engines": len(subjects) - len(left_out), "left_out": left_out}
+        told = {"page": file, "engines": len(subjects), "left_out": left_out}
         return Outcome(render({"schema": SCHEMA, **told, "exit_code": 0}))
-    said = f"{len(subjects) - len(left_out)} engines" if path.is_dir() else subjects[0].path.name
+    said = f"{len(subjects)} engines" if path.is_dir() else subjects[0].path.name
     lines = [f"wrote {output} ({byte_size(len(content))}) about {said}"]
     lines += [f"left out {each}: {why}" for each, why in left_out.items()]
     return Outcome("\n".join(map(clean, lines)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -10,6 +10,9 @@ from trtconv.cli import options
 from trtconv.cli.process.outcome import Command, Outcome
 from trtconv.cli.progress import show_progress
 from trtconv.core.requests.engine import RunRequest
+
+if TYPE_CHECKING:
+    from trtconv.core.documents.inspect import RunReport
 
 
 @click.command(
@@ -43,17 +46,17 @@ def command(asked: options.Asked[RunRequest], engine: str, output_format: str, q
 
     request = asked.request(engine=engine)
     with show_progress(quiet) as progress:
-        document = run(request, progress)
-    return Outcome(json.render(document) if output_format == "json" else _text(document))
+        report = run(request, progress)
+    return Outcome(json.render(report.to_json()) if output_format == "json" else _text(report))
 
 
-def _text(document: dict[str, Any]) -> str:
+def _text(report: RunReport) -> str:
     from trtconv.cli.formats.wording import shape_text, table
     from trtconv.core.text import clean, leading
 
     rows = [
-        (kind, clean(name), each["dtype"], shape_text(each["shape"]))
-        for kind, held in (("input", document["inputs"]), ("output", document["outputs"]))
+        (kind, clean(name), each.dtype, shape_text(each.shape))
+        for kind, held in (("input", report.inputs), ("output", report.outputs))
         for name, each in held.items()
     ]
-    return "\n".join([*table(rows, ""), "", f"wrote {leading(document['output'])}"])
+    return "\n".join([*table(rows, ""), "", f"wrote {leading(report.output)}"])

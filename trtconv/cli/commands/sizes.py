@@ -57,5 +57,4 @@ def command(model: str, dim: tuple[str, ...], inputs: tuple[str, ...], output_fo
     from trtconv.shapes.report import SizesRequest, sizes
 
     report = sizes(SizesRequest(Path(model), parse_bounds(dim, inputs)))
-    document = report.to_json()
-    return Outcome(json.render(document) if output_format == "json" else sizes_text(document), report.exit_code)
+    return Outcome(json.render(report.to_json()) if output_format == "json" else sizes_text(report), report.exit_code)

@@ -62,8 +62,7 @@ def command(
     request = asked.request(model=model, engine=engine)
     with show_progress(quiet) as progress:
         report = verify(request, progress)
-    document = report.to_json()
-    render = json.render(document) if output_format == "json" else verify_text(document)
+    render = json.render(report.to_json()) if output_format == "json" else verify_text(report)
     return Outcome(render, report.exit_code)
 
 
@@ -71,4 +70,4 @@ def model_of(engine: str, report: str | None) -> str:
     """Returns the path of the model that an engine was built from, as its report has it."""
     from trtconv.core.documents.saved import load_report
 
-    return str(load_report(report or f"{engine}.json").document["model"]["path"])
+    return load_report(report or f"{engine}.json").report.model.path

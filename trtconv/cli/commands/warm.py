@@ -49,9 +49,9 @@ def command(asked: options.Asked[WarmRequest], engine: str, output_format: str, 
         words = shlex.join(["trtconv", "warm", engine, "-o", f"{engine}.cache"])
         raise InputError("there is no place for the cache", f"Add -o: {words}")
     with show_progress(quiet) as progress:
-        document = warm(asked.request(engine=engine), progress)
+        report = warm(asked.request(engine=engine), progress)
     if output_format == "json":
-        return Outcome(render(document), document["exit_code"])
-    cache, left = document["cache"], document["incomplete"]
-    said = f"wrote {cache['path']} ({byte_size(cache['bytes'])}) for {count(len(document['sizes']), 'size')}"
-    return Outcome(clean(f"{said}; not all was run: {left}" if left else said), document["exit_code"])
+        return Outcome(render(report.to_json()), report.exit_code)
+    cache, left = report.cache, report.incomplete
+    said = f"wrote {cache.path} ({byte_size(cache.bytes)}) for {count(len(report.sizes), 'size')}"
+    return Outcome(clean(f"{said}; not all was run: {left}" if left else said), report.exit_code)

@@ -38,7 +38,7 @@ def check_github(reports: Sequence[CheckReport], root: Path | None = None, failu
 
 
 def _annotation(report: CheckReport, finding: Finding, root: Path | None) -> str:
-    model = str(report.model["path"])
+    model = report.model.path
     file, _, line = finding.location.source.rpartition(":")
     path = file or model
     properties = {"file": relative_path(path, root) or path}

@@ -44,7 +44,7 @@ def check_junit(reports: Sequence[CheckReport], pages: Sequence[Page], failures:
 
 
 def _suite(report: CheckReport, pages: Sequence[Page]) -> ElementTree.Element:
-    path = _plain(str(report.model["path"]))
+    path = _plain(report.model.path)
     cases = [_case(report, page, path) for page in pages]
     suite = ElementTree.Element("testsuite", name=f"{path} for {report.target}")
     suite.set("tests", str(len(cases)))

@@ -3,32 +3,31 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
 
 from trtconv.cli.formats.wording import count, table
+from trtconv.core.documents.mix import Mix
 from trtconv.core.text import clean, toml_string
 
 
-def mix_text(mix: Mapping[str, Any]) -> str:
+def mix_text(mix: Mix) -> str:
     """Renders the `mix` of a build report: the parts of the network, and the settings that pin their types."""
-    measured = f"{count(mix['samples'], 'sample')} of {clean(str(mix['source']))}"
-    timed = f"timed on {mix['timed_on']}" if mix["timed_on"] else "estimated by operations and bytes"
+    measured = f"{count(mix.samples, 'sample')} of {clean(str(mix.source))}"
+    timed = f"timed on {mix.timed_on}" if mix.timed_on else "estimated by operations and bytes"
     head = [
-        f"types for an error (rms) of at most {mix['tolerance']:g}",
-        f"it is {mix['error']:.2g} on {measured}, and {mix['error_of_all']:.2g} with all in 16 bits",
+        f"types for an error (rms) of at most {mix.tolerance:g}",
+        f"it is {mix.error:.2g} on {measured}, and {mix.error_of_all:.2g} with all in 16 bits",
         _ran(mix),
-        f"{mix['time']:.2f} of the time in float32, {timed}",
+        f"{mix.time:.2f} of the time in float32, {timed}",
     ]
     rows = [("type", "time in float32", "error alone", "nodes")]
-    for part in mix["parts"]:
-        first, *others = part["nodes"]
-        alone = "-" if part["error"] is None else f"{part['error']:.2g}"
+    for part in mix.parts:
+        first, *others = part.nodes
+        alone = "-" if part.error is None else f"{part.error:.2g}"
         nodes = clean(first) + (f" and {len(others)} more" if others else "")
-        rows.append((part["type"], f"{100 * part['time']:.1f} %", alone, nodes))
-    pinned = [f"precision = {json.dumps(mix['precision'])}"]
-    if mix["node_precisions"]:
-        types = ", ".join(f"{_quoted(name)} = {json.dumps(kind)}" for name, kind in mix["node_precisions"].items())
+        rows.append((part.type, f"{100 * part.time:.1f} %", alone, nodes))
+    pinned = [f"precision = {json.dumps(mix.precision)}"]
+    if mix.node_precisions:
+        types = ", ".join(f"{_quoted(name)} = {json.dumps(kind)}" for name, kind in mix.node_precisions.items())
         pinned.append(f"node-precisions = {{{types}}}")
     return "\n".join(
         [
@@ -40,12 +39,12 @@ def mix_text(mix: Mapping[str, Any]) -> str:
     )
 
 
-def _ran(mix: Mapping[str, Any]) -> str:
+def _ran(mix: Mix) -> str:
     """Says what an engine of the types computed."""
-    if mix["engine_error"] is None:
-        return f"no engine was run, so that TensorRT's own error is not known: {clean(mix['engine_missing'])}"
-    ran = f"an engine for the samples' sizes, run on the GPU, has {mix['engine_error']:.2g}"
-    if mix["engine_error"] <= mix["tolerance"]:
+    if mix.engine_error is None:
+        return f"no engine was run, so that TensorRT's own error is not known: {clean(mix.engine_missing)}"
+    ran = f"an engine for the samples' sizes, run on the GPU, has {mix.engine_error:.2g}"
+    if mix.engine_error <= mix.tolerance:
         return ran
     return f"{ran}, which is more, with all in float32 that may be (--no-tf32 computes without TF32)"
 

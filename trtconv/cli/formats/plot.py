@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
 
 from trtconv.cli.formats.engine import LETTERS, elements, quickest_way
+from trtconv.core.documents.bench import BenchReport
 from trtconv.core.errors import EnvironmentMissing, InputError
 from trtconv.core.text import clean
 
@@ -44,8 +45,8 @@ def _matplotlib() -> Any:
     return figure
 
 
-def draw(document: Mapping[str, Any], path: Path) -> bytes:
-    """Draws the document of `trtconv bench`; the suffix of the path says how.
+def draw(document: BenchReport, path: Path) -> bytes:
+    """Draws what `trtconv bench` measured; the suffix of the path says how.
 
     Returns:
         The file's content.
@@ -57,14 +58,14 @@ def draw(document: Mapping[str, Any], path: Path) -> bytes:
     return _svg(found, title).encode()
 
 
-def curves(document: Mapping[str, Any]) -> Curves:
+def curves(document: BenchReport) -> Curves:
     """Returns one curve for each engine and profile."""
-    engines, found = document["engines"], Curves()
-    for row in quickest_way(document):
-        name = f"profile {row['profile']}"
+    engines, found = document.engines, Curves()
+    for row, us in quickest_way(document):
+        name = f"profile {row.profile}"
         if len(engines) > 1:
-            name = f"{LETTERS[row['engine']]}: {Path(engines[row['engine']]['path']).name}, {name}"
-        found.setdefault(name, []).append((elements(row), float(row["median_us"])))
+            name = f"{LETTERS[row.engine]}: {Path(engines[row.engine].path).name}, {name}"
+        found.setdefault(name, []).append((elements(row), us))
     return {name: sorted(points) for name, points in found.items()}
 
 

@@ -55,7 +55,7 @@ def check_sarif(
         "tool": {"driver": driver},
         "automationDetails": {"id": "trtconv/check/"},
         "columnKind": "unicodeCodePoints",
-        "artifacts": [{"location": _artifact(str(report.model["path"]), root)} for report in reports],
+        "artifacts": [{"location": _artifact(report.model.path, root)} for report in reports],
         "invocations": [
             {
                 "executionSuccessful": not failures,
@@ -91,7 +91,7 @@ def _rule(page: Page) -> dict[str, Any]:
 
 def _result(report: CheckReport, item: Finding | Ignored, rules: dict[str, int], root: Path | None) -> dict[str, Any]:
     finding = item.finding if isinstance(item, Ignored) else item
-    model = _artifact(str(report.model["path"]), root)
+    model = _artifact(report.model.path, root)
     place = finding.location
     fix = f"\n{finding.fix}" if finding.fix else ""
     result: dict[str, Any] = {
@@ -120,7 +120,7 @@ def _fingerprint(report: CheckReport, finding: Finding) -> str:
     """Returns what stays the same where other nodes come and go: a node is known by its name if it has one."""
     place = finding.location
     node = place.node or f"{place.op}[{place.index}]"
-    what = "\0".join((Path(str(report.model["path"])).name, finding.code, place.graph, node, place.tensor))
+    what = "\0".join((Path(report.model.path).name, finding.code, place.graph, node, place.tensor))
     return hashlib.sha256(what.encode(errors="surrogatepass")).hexdigest()[:32]
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
 
 from trtconv.cli.formats.mix import mix_text
 from trtconv.cli.formats.wording import byte_size, count, memory_lines, shape_text, table
 from trtconv.core.dims import ShapeProfile
 from trtconv.core.documents.build import BuildReport
 from trtconv.core.documents.check import CheckReport, FailedRun, ParserVerdict
-from trtconv.core.documents.rewrite import Edit, RewriteReport, Skip
+from trtconv.core.documents.proof import BuildProof, WeightCounts
+from trtconv.core.documents.rewrite import Comparison, Edit, RewriteReport, Skip
 from trtconv.core.documents.tensors import TensorInfo
 from trtconv.core.findings import Finding, Ignored, Location, summarize, worst
 from trtconv.core.runs_on import runs_on
@@ -34,7 +34,7 @@ def check_text(report: CheckReport, verbose: bool = False) -> str:
     Returns:
         Findings by node, worst first; then the parser's verdict; the last line is the summary.
     """
-    path = leading(str(report.model["path"]))
+    path = leading(report.model.path)
     blocks = [findings_text(path, report.findings, verbose)] if report.findings else []
     if report.ignored:
         blocks.append("\n".join(ignored_lines(report.ignored)))
@@ -47,7 +47,7 @@ def check_text(report: CheckReport, verbose: bool = False) -> str:
 
 def check_summary(report: CheckReport) -> str:
     """Returns the outcome of a check in one line."""
-    return f"{leading(str(report.model['path']))}: {_summary(report.findings)} for {report.target}"
+    return f"{leading(report.model.path)}: {_summary(report.findings)} for {report.target}"
 
 
 def run_summary(report: CheckReport) -> str:
@@ -157,37 +157,35 @@ _MOST_LACKING = 8
 """Reasons for which something was not shown, of each of which one line tells."""
 
 
-def _proof_lines(proof: dict[str, Any] | None) -> list[str]:
+def _proof_lines(proof: BuildProof | None) -> list[str]:
     """Says what was proven of the parsed network, and which layers were not."""
     if proof is None:
         return []
-    if proof["agrees"] is None:
-        return [clean(f"proof: none, the parsed network was not compared with the model: {proof['why']}")]
-    verdict = "computes what the model means" if proof["agrees"] else "does not compute what the model means"
-    error = proof["max_relative_error"]
+    if proof.agrees is None:
+        return [clean(f"proof: none, the parsed network was not compared with the model: {proof.why}")]
+    verdict = "computes what the model means" if proof.agrees else "does not compute what the model means"
+    error = proof.max_relative_error
     far = "" if error is None else f", largest relative error {error:.1e}"
-    pieces = proof.get("pieces") or {"proven": 0, "of": 0}
-    run = f"{count(proof['layers'], 'layer')} run at {count(proof['sizes'], 'size')}"
-    run = f"{pieces['proven']} of {count(pieces['of'], 'piece')}, {run}" if pieces["of"] else run
-    partly = "in part: " if proof["agrees"] and proof.get("missing") else ""
-    lines = [f"proof: {partly}what TensorRT parsed {verdict} ({run}{far})", *_weights_line(proof.get("weights"))]
-    kinds = Counter((each["kind"], each["reason"]) for each in proof["unproven"])
+    run = f"{count(proof.layers, 'layer')} run at {count(proof.sizes, 'size')}"
+    run = f"{proof.pieces.proven} of {count(proof.pieces.of, 'piece')}, {run}" if proof.pieces.of else run
+    partly = "in part: " if proof.agrees and proof.missing else ""
+    lines = [f"proof: {partly}what TensorRT parsed {verdict} ({run}{far})", *_weights_line(proof.weights)]
+    kinds = Counter((each.kind, each.reason) for each in proof.unproven)
     lines += [f"  not proven: {count(number, 'layer')} {kind}: {why}" for (kind, why), number in kinds.items()]
-    lacking = Counter((each["what"], each["reason"]) for each in proof.get("missing") or ())
+    lacking = Counter((each.what.value, each.reason) for each in proof.missing)
     first = list(lacking.items())[:_MOST_LACKING]
     lines += [f"  not shown: {number} by {what}: {why}" for (what, why), number in first]
-    if proof["why"] and (lacking or not proof["agrees"]):
-        lines.append(f"  {proof['why']}")
+    if proof.why and (lacking or not proof.agrees):
+        lines.append(f"  {proof.why}")
     return [clean(line) for line in lines]
 
 
-def _weights_line(weights: dict[str, int] | None) -> list[str]:
+def _weights_line(weights: WeightCounts | None) -> list[str]:
     """Says how many weights are the file's, bit for bit."""
-    if not weights or not weights["of"]:
+    if weights is None or not weights.of:
         return []
-    shown = weights["equal"] + weights["derived"]
-    derived = f", {weights['derived']} of them derived again" if weights["derived"] else ""
-    return [f"  weights: {shown} of {weights['of']} are those of the file, bit for bit{derived}"]
+    derived = f", {weights.derived} of them derived again" if weights.derived else ""
+    return [f"  weights: {weights.equal + weights.derived} of {weights.of} are those of the file, bit for bit{derived}"]
 
 
 def build_text(report: BuildReport, verbose: bool = False) -> str:
@@ -208,7 +206,7 @@ def build_text(report: BuildReport, verbose: bool = False) -> str:
         "\n".join(clean(note) for note in report.notes),
         _changes("edit", report.edits),
         _changes("skip", report.skipped),
-        findings_text(leading(str(report.model["path"])), told, verbose),
+        findings_text(leading(report.model.path), told, verbose),
         "\n".join(_mended_lines(mended)),
         "\n".join(ignored_lines(report.ignored)),
         mix_text(report.mix) if report.mix else "",
@@ -231,11 +229,11 @@ def _mended_lines(findings: Sequence[Finding]) -> list[str]:
 
 def _head(report: BuildReport) -> list[str]:
     runtime = report.runtime
-    gpu = f"on {runtime['gpu']}" if runtime.get("gpu") else "without a GPU"
+    gpu = f"on {runtime.gpu}" if runtime.gpu else "without a GPU"
     rewrite = "" if report.plan.rewrite else ", not rewritten"
     rows = [
-        ("model", str(report.model["path"])),
-        ("runtime", f"{runtime.get('family', '?')} {runtime.get('version', '?')} {gpu}"),
+        ("model", report.model.path),
+        ("runtime", f"{runtime} {gpu}"),
         ("target", f"{report.plan.target}, precision {report.plan.precision}{rewrite}"),
     ]
     options = report.plan.options.to_json()
@@ -288,7 +286,7 @@ def _io(tensors: Sequence[TensorInfo]) -> list[str]:
     return ["engine", *table(rows, "  ")] if rows else []
 
 
-def _seconds(seconds: dict[str, float]) -> str:
+def _seconds(seconds: Mapping[str, float]) -> str:
     stages = ", ".join(f"{stage} {value:.2f}" for stage, value in seconds.items())
     return f"seconds: {stages}" if stages else ""
 
@@ -298,8 +296,8 @@ _REBUILD = "; --force builds it again"
 
 def _verdict(report: BuildReport) -> str:
     if report.engine is None:
-        return f"{leading(str(report.model['path']))}: no engine, {_summary(report.findings)}"
-    engine = f"{leading(str(report.engine['path']))} ({byte_size(report.engine['bytes'])})"
+        return f"{leading(report.model.path)}: no engine, {_summary(report.findings)}"
+    engine = f"{leading(report.engine.path)} ({byte_size(report.engine.bytes)})"
     if report.up_to_date:
         return f"{engine} is up to date{_REBUILD}"
     total = "" if not report.seconds else f" in {report.seconds.get('total', sum(report.seconds.values())):.1f} s"
@@ -309,9 +307,9 @@ def _verdict(report: BuildReport) -> str:
 
 def _where(report: BuildReport) -> str:
     """Says where the engine runs, which is the first thing that its user has to know."""
-    found = None if report.engine is None else runs_on(report.runtime, report.plan.options.to_json())
-    if found is None:
+    if report.engine is None:
         return ""
+    found = runs_on(report.runtime, report.plan.options)
     return "\n".join(table([("runs with", found.loader), ("runs on", found.cards)], ""))
 
 
@@ -338,7 +336,7 @@ def _place(result: CheckReport | BuildReport | FailedRun) -> tuple[str, str]:
     """Returns a run's model and target."""
     if isinstance(result, FailedRun):
         return result.model, result.target
-    return str(result.model["path"]), str(result.target if isinstance(result, CheckReport) else result.plan.target)
+    return result.model.path, str(result.target if isinstance(result, CheckReport) else result.plan.target)
 
 
 def _details(result: CheckReport | BuildReport | FailedRun, path: str, verbose: bool) -> list[str]:
@@ -365,20 +363,20 @@ def rewrite_text(report: RewriteReport) -> str:
     """Renders a rewrite; the last line says what was written."""
     edits = count(len(report.edits), "edit") if report.edits else "no edits"
     if report.output:
-        verdict = f"wrote {clean(str(report.output['path']))} ({byte_size(report.output['bytes'])}): {edits}"
+        verdict = f"wrote {clean(report.output.path)} ({byte_size(report.output.bytes)}): {edits}"
     else:
-        verdict = f"wrote nothing: the rewritten model does not compute what {clean(str(report.model['path']))} does"
+        verdict = f"wrote nothing: the rewritten model does not compute what {clean(report.model.path)} does"
     blocks = [_changes("edit", report.edits), _changes("skip", report.skipped), _verified(report.verified), verdict]
     return "\n\n".join(block for block in blocks if block)
 
 
-def _verified(verified: dict[str, Any]) -> str:
-    largest = verified.get("max_relative_error")
+def _verified(verified: Comparison) -> str:
+    largest = verified.max_relative_error
     if largest is None:
-        return clean(f"not compared: {verified.get('why') or 'no reason given'}")
+        return clean(f"not compared: {verified.why or 'no reason given'}")
     said = f"compared on ONNX Runtime: largest relative error {largest:.2g}"
-    if "alone" not in verified:
+    if verified.alone is None:
         return said
-    at = ", ".join(f"{name} {'x'.join(map(str, shape))}" for name, shape in verified["inputs"].items())
-    alone = count(len(verified["alone"]), "larger size")
+    at = ", ".join(f"{name} {'x'.join(map(str, shape))}" for name, shape in verified.inputs.items())
+    alone = count(len(verified.alone), "larger size")
     return clean(f"{said} at {at}, which was baked into the original; the rewritten model also runs at {alone}")

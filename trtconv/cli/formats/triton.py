@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
+from trtconv.core.dims import ShapeProfile
 from trtconv.core.documents.saved import SavedReport
+from trtconv.core.documents.tensors import TensorInfo
 from trtconv.core.errors import InputError
 from trtconv.core.frozen import frozen
 
@@ -50,72 +51,71 @@ def served(name: str, report: SavedReport) -> Served:
     Raises:
         InputError: Triton cannot serve it: it is for TensorRT-RTX, has no weights, or a type that Triton does not know.
     """
-    document = report.document
     _refuse(report)
-    tensors = document.get("io") or ()
+    tensors = report.report.io
     if not tensors:
         raise InputError(f"{report.path} tells of no inputs and outputs", "Build the engine again.")
     batch, why = _batch(report, tensors)
     lines = [f"name: {_text(name)}", 'platform: "tensorrt_plan"', f"max_batch_size: {batch}"]
     for kind in ("input", "output"):
         lines += [f"{kind} ["]
-        blocks = [_tensor(report, tensor, batched=batch > 0) for tensor in tensors if tensor["kind"] == kind]
+        blocks = [_tensor(report, tensor, batched=batch > 0) for tensor in tensors if tensor.kind == kind]
         lines += [*",\n".join(blocks).splitlines(), "]"]
     lines += _instances(len(report.profiles))
     if batch > 1:
-        best = sorted({_batch_range(profile, tensors)[1] for profile in document["profiles"]} - {1})
+        best = sorted({_batch_range(profile, tensors)[1] for profile in report.profiles} - {1})
         preferred = f" preferred_batch_size: [ {', '.join(map(str, best))} ] " if best else " "
         lines.append(f"dynamic_batching {{{preferred}}}")
     return Served(name, batch, why, "\n".join(lines) + "\n")
 
 
 def _refuse(report: SavedReport) -> None:
-    document = report.document
-    if (document.get("runtime") or {}).get("family") == "rtx":
+    built = report.report
+    if built.runtime.family == "rtx":
         raise InputError(
             f"{report.path}: the engine is for TensorRT-RTX, which Triton has no backend for",
             "Build with --target tensorrt, by the version of TensorRT that is in the Triton container.",
         )
-    if ((document.get("plan") or {}).get("options") or {}).get("strip_weights"):
+    if built.plan.options.strip_weights:
         raise InputError(
             f"{report.path}: the engine has no weights, and Triton refits none", "Build it with its weights."
         )
 
 
-def _batch(report: SavedReport, tensors: Sequence[Mapping[str, Any]]) -> tuple[int, str]:
+def _batch(report: SavedReport, tensors: Sequence[TensorInfo]) -> tuple[int, str]:
     """Returns the largest batch that Triton may make, and why it may make none."""
-    if any(not tensor["shape"] or tensor["shape"][0] != -1 for tensor in tensors):
+    if any(not tensor.shape or tensor.shape[0] != -1 for tensor in tensors):
         return 0, "not every input and output has a dynamic first dimension"
     if any(profile.values for profile in report.profiles):
         return 0, "an input holds sizes"
     first = {each.dims[0] if each.dims else None for each in report.inputs}
     if len(first) != 1:
         return 0, "the first dimension is not the same one in every input"
-    ranges = [_batch_range(profile, tensors) for profile in report.document["profiles"]]
+    ranges = [_batch_range(profile, tensors) for profile in report.profiles]
     if min(low for low, _, _ in ranges) != 1:
         return 0, "no profile takes a single request"
     return max(high for _, _, high in ranges), ""
 
 
-def _batch_range(profile: Mapping[str, Any], tensors: Sequence[Mapping[str, Any]]) -> tuple[int, int, int]:
-    name = next(tensor["name"] for tensor in tensors if tensor["kind"] == "input")
-    low, best, high = (int(profile[name][pick][0]) for pick in ("min", "opt", "max"))
-    return low, best, high
+def _batch_range(profile: ShapeProfile, tensors: Sequence[TensorInfo]) -> tuple[int, int, int]:
+    name = next(tensor.name for tensor in tensors if tensor.kind == "input")
+    shapes = profile.inputs[name]
+    return shapes.min[0], shapes.opt[0], shapes.max[0]
 
 
-def _tensor(report: SavedReport, tensor: Mapping[str, Any], batched: bool) -> str:
-    if tensor["dtype"] not in TYPES:
+def _tensor(report: SavedReport, tensor: TensorInfo, batched: bool) -> str:
+    if tensor.dtype not in TYPES:
         raise InputError(
-            f"{report.path}: {tensor['kind']} {tensor['name']} is {tensor['dtype']}, which Triton has no type for",
+            f"{report.path}: {tensor.kind} {tensor.name} is {tensor.dtype}, which Triton has no type for",
             "Cast it in the model.",
         )
-    dims = list(tensor["shape"])[1 if batched else 0 :]
-    lines = [f"    name: {_text(tensor['name'])}", f"    data_type: {TYPES[tensor['dtype']]}"]
+    dims = list(tensor.shape)[1 if batched else 0 :]
+    lines = [f"    name: {_text(tensor.name)}", f"    data_type: {TYPES[tensor.dtype]}"]
     lines.append(f"    dims: [ {', '.join(map(str, dims or [1]))} ]")
     if not dims:
         # Triton has no tensors without dimensions.
         lines.append("    reshape { shape: [ ] }")
-    if any(tensor["name"] in profile.values for profile in report.profiles):
+    if any(tensor.name in profile.values for profile in report.profiles):
         lines.append("    is_shape_tensor: true")
     return "\n".join(["  {", *lines, "  }"])
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
+from trtconv.core.documents.memory import MemoryRecord
 from trtconv.core.text import clean
 
 
@@ -13,8 +13,10 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def byte_size(size_bytes: int) -> str:
-    """Returns a size that a person can compare: "512 bytes", "3.4 kB", "1.2 MB"."""
+def byte_size(size_bytes: int | None) -> str:
+    """Returns a size that a person can compare: "512 bytes", "3.4 kB", "1.2 MB"; "? bytes" where it is not known."""
+    if size_bytes is None:
+        return "? bytes"
     size = float(size_bytes)
     for unit in ("bytes", "kB", "MB"):
         if size < 1000:
@@ -23,29 +25,33 @@ def byte_size(size_bytes: int) -> str:
     return f"{size:.1f} GB"
 
 
-def shape_text(shape: Iterable[int]) -> str:
+def shape_text(shape: Iterable[int | str]) -> str:
     """Returns "1x3x64x64", or "scalar" for rank 0. What a report holds for a size may be any text."""
     return clean("x".join(str(size) for size in shape)) or "scalar"
 
 
-def memory_by_profile(told: Mapping[str, Any]) -> str:
-    """Returns " (by profile: 1.2 MB, 3.4 MB)" of an engine with several; "" where there is nothing to tell apart."""
-    each = told.get("profile_memory_bytes") or ()
-    return f" (by profile: {', '.join(map(byte_size, each))})" if len(each) > 1 else ""
+def memory_by_profile(sizes: Sequence[int] | None) -> str:
+    """Returns " (by profile: 1.2 MB, 3.4 MB)" where there are several; "" where there is nothing to tell apart."""
+    return f" (by profile: {', '.join(map(byte_size, sizes))})" if sizes and len(sizes) > 1 else ""
 
 
-def memory_lines(memory: Mapping[str, Any] | None) -> list[str]:
+def memory_lines(memory: MemoryRecord | None) -> list[str]:
     """Says what a network takes at its largest sizes; nothing where that is not known."""
     if memory is None:
         return []
     lines = []
-    for taken in memory["profiles"]:
-        sizes = ", ".join(f"{name} {size}" for name, size in taken["sizes"].items())
-        node = " ".join(filter(None, (taken["node"]["op"], taken["node"]["node"])))
-        more = "" if taken["complete"] else ", and more behind nodes whose sizes are not known"
-        said = f"{byte_size(memory['model_bytes'])} of the model, {byte_size(taken['bytes'])} of activations"
+    for taken in memory.profiles:
+        sizes = ", ".join(f"{name} {size}" for name, size in taken.sizes.items())
+        node = " ".join(filter(None, (taken.node.op, taken.node.node)))
+        more = "" if taken.complete else ", and more behind nodes whose sizes are not known"
+        said = f"{byte_size(memory.model_bytes)} of the model, {byte_size(taken.bytes)} of activations"
         lines.append(clean(f"memory: about {said}{f' at {sizes}' if sizes else ''}, most at {node}{more}"))
     return lines
+
+
+def shapes_text(shapes: Mapping[str, Sequence[int]]) -> str:
+    """Returns the shapes of all inputs: "1x3x64x64, scalar"."""
+    return ", ".join(shape_text(shape) for shape in shapes.values())
 
 
 def table(rows: Sequence[Sequence[str]], indent: str) -> list[str]:

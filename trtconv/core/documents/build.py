@@ -7,21 +7,39 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from trtconv.core.decode import Fault, Measured, decoded, fields_of
 from trtconv.core.dims import InputRange, InputSpec, Range, ShapeProfile
-from trtconv.core.documents.forms import CHECKSUM, checksum
+from trtconv.core.documents.lattice import LatticeRecord
+from trtconv.core.documents.mix import Mix
+from trtconv.core.documents.parts import FileIdentity, RuntimeIdentity
+from trtconv.core.documents.proof import BuildProof
 from trtconv.core.documents.rewrite import Edit, Skip
+from trtconv.core.documents.signed import CHECKSUM, checksum
 from trtconv.core.documents.tensors import TensorInfo
 from trtconv.core.documents.tuned import Tuned
-from trtconv.core.encode import Document, decoded, plain, strict
+from trtconv.core.encode import Document, plain, strict
 from trtconv.core.files import source_checksum
 from trtconv.core.findings import Finding, Ignored
 from trtconv.core.frozen import frozen
-from trtconv.core.options import reported
+from trtconv.core.options import options, reported
 from trtconv.core.requests.build import BuildSettings
-from trtconv.core.requests.common import (
-    Bounds,
-)
-from trtconv.core.target import Target
+from trtconv.core.requests.common import NODE_PRECISIONS, PRECISIONS, Bounds
+from trtconv.core.target import FAMILIES, Target
+from trtconv.core.version import __version__
+
+_KEYS = {name: next(iter(each.settings)).replace("-", "_") for name, each in options(BuildSettings) if each.settings}
+"""Field of the settings to its key in a report."""
+
+
+@frozen
+class InputProfile(InputRange, keys="min opt max values-"):
+    """The shapes of an input in one profile; `values` bounds its elements where it holds shapes or counts."""
+
+    values: InputRange | None = None
+
+
+ProfileRecord = Mapping[str, InputProfile]
+"""Input name to its shapes in one profile."""
 
 
 @frozen
@@ -38,7 +56,7 @@ class BuildPlan(BuildSettings):
     """
 
     target: Target
-    profiles: tuple[ShapeProfile, ...]
+    profiles: tuple[ShapeProfile, ...] = ()
     asked: tuple[ShapeProfile, ...] | None = None
     cast_by: Mapping[str, str] = dataclasses.field(default_factory=dict)
     timing_cache: Path | None = None
@@ -56,6 +74,68 @@ class BuildPlan(BuildSettings):
             "values": plain([profile.values for profile in asked]),
         }
 
+    @classmethod
+    def from_json(cls, value: Any) -> BuildPlan:
+        """Reads a plan; of its profiles it has the named dimensions alone, as they were asked for."""
+        asked = decoded(_AskedProfiles, value)
+        own = {name: value[key] for name, key in _KEYS.items() if key in value}
+        plan = cls(**fields_of(cls, {**{key: value[key] for key in _OTHERS if key in value}, **own}))
+        if plan.precision not in PRECISIONS:
+            raise Fault(f"{plan.precision!r} is not one of {', '.join(PRECISIONS)}", ["precision"])
+        for node, kind in plan.node_precisions.items():
+            if kind not in NODE_PRECISIONS:
+                raise Fault(f"{kind!r} is not one of {', '.join(NODE_PRECISIONS)}", [node, "node_precisions"])
+        values = asked.values or ({},) * len(asked.dims)
+        if len(values) != len(asked.dims):
+            raise Fault(f"it has not as many entries as 'dims' ({len(asked.dims)})", ["values"])
+        pairs = zip(asked.dims, values, strict=True)
+        return dataclasses.replace(plan, asked=tuple(ShapeProfile({}, dims, held) for dims, held in pairs))
+
+
+_OTHERS = ("target", "cast_by", "sampled")
+
+
+@frozen
+class _AskedProfiles:
+    """The named dimensions of a plan's profiles, and the bounds of elements."""
+
+    dims: tuple[Mapping[str, Range], ...] = ()
+    values: tuple[Mapping[str, InputRange], ...] = ()
+
+
+@frozen
+class CastCheck(Document):
+    """A cast model beside the original, on ONNX Runtime.
+
+    Args:
+        max_relative_error: The largest of all outputs; None where it was not run.
+        outputs: Output to its relative error, or share of integers that differ.
+        why: Why it was not run; None where it was.
+    """
+
+    max_relative_error: Measured | None = None
+    why: str | None = None
+    outputs: Mapping[str, Measured] = dataclasses.field(default_factory=dict)
+
+
+@frozen
+class CastRecord(Document):
+    """How a graph was cast.
+
+    Args:
+        precision: The type.
+        nodes: How many are computed in it.
+        kept: Why others are not, and how many.
+        kept_for_values: Tensors whose values do not fit.
+        verified: The cast beside the original.
+    """
+
+    precision: str = ""
+    nodes: int = 0
+    kept: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    kept_for_values: tuple[str, ...] = ()
+    verified: CastCheck = CastCheck()
+
 
 @frozen
 class BuildReport(
@@ -71,8 +151,8 @@ class BuildReport(
         edits: Changes that the passes made.
         skipped: What the passes left alone, and why.
         findings: Verdicts about the model.
-        runtime: Family, version and GPU name (None without one) of the runtime that built.
-        engine: Path, SHA-256 and size in bytes; None where no engine was made.
+        runtime: The TensorRT that built.
+        engine: The engine; None where none was made.
         io: Inputs and outputs of the engine.
         seconds: Wall time by stage, in seconds.
         up_to_date: True where an engine made earlier was kept.
@@ -88,30 +168,34 @@ class BuildReport(
         worker: Name of the machine of a farm that built it; None for this one.
         signed_by: Fingerprint of the key that signed; None where none was asked to.
         signature: Of all the others; None where none was asked for.
+        trtconv: Version of trtconv that built.
+        source: Checksum of its code.
     """
 
-    model: dict[str, Any]
+    model: FileIdentity
     plan: BuildPlan
-    runtime: dict[str, Any]
+    runtime: RuntimeIdentity
     edits: tuple[Edit, ...] = ()
     skipped: tuple[Skip, ...] = ()
     findings: tuple[Finding, ...] = ()
-    engine: dict[str, Any] | None = None
+    engine: FileIdentity | None = None
     io: tuple[TensorInfo, ...] = ()
-    seconds: dict[str, float] = dataclasses.field(default_factory=dict)
+    seconds: Mapping[str, float] = dataclasses.field(default_factory=dict)
     up_to_date: bool = False
     exit_code: int = 0
-    lattice: dict[str, Any] | None = None
+    lattice: LatticeRecord | None = None
     notes: tuple[str, ...] = ()
     inputs: tuple[InputSpec, ...] = ()
     tuned: tuple[Tuned, ...] = ()
-    cast: dict[str, Any] | None = None
-    mix: dict[str, Any] | None = None
+    cast: CastRecord | None = None
+    mix: Mix | None = None
     ignored: tuple[Ignored, ...] = ()
-    proof: dict[str, Any] | None = None
+    proof: BuildProof | None = None
     worker: str | None = None
     signed_by: str | None = None
     signature: str | None = None
+    trtconv: str = __version__  # type: ignore[misc]
+    source: str = ""
 
     @property
     def profiles(self) -> tuple[ShapeProfile, ...]:
@@ -124,57 +208,66 @@ class BuildReport(
         return [profile.dims for profile in self.profiles]
 
     @property
-    def source(self) -> str:
-        """The code that made it."""
-        return source_checksum()
+    def profile_records(self) -> tuple[ProfileRecord, ...]:
+        """The profiles as documents have them."""
+        return tuple(
+            {
+                name: InputProfile(each.min, each.opt, each.max, profile.values.get(name))
+                for name, each in profile.inputs.items()
+            }
+            for profile in self.profiles
+        )
+
+    @property
+    def forms(self) -> dict[str, str]:
+        """The forms that `--tune` chose, by node."""
+        return {each.node: each.form for each in self.tuned}
 
     def to_json(self) -> dict[str, Any]:
         """Returns the report as plain JSON values, with the checksum of all of them."""
-        document = strict(Document.to_json(self))
+        # To read all of the code takes a while, which a build has while TensorRT builds.
+        document = strict({**Document.to_json(self), "source": self.source or source_checksum()})
         return {**document, CHECKSUM: checksum(document)}
 
-    def of_build(self, seconds: Mapping[str, float], exit_code: int) -> BuildReport:
-        """Returns the report of an engine that was kept as that of the build that made it."""
-        return dataclasses.replace(self, seconds=dict(seconds), exit_code=exit_code, up_to_date=False)
+    @classmethod
+    def from_json(cls, value: Any) -> BuildReport:
+        """Reads a report."""
+        report = cls(**fields_of(cls, value))
+        built = decoded(_BuiltProfiles, value)
+        if report.runtime.family not in FAMILIES:
+            raise Fault(f"{report.runtime.family!r} is not one of {', '.join(FAMILIES)}", ["family", "runtime"])
+        return dataclasses.replace(report, plan=dataclasses.replace(report.plan, profiles=built.together()))
 
-    def kept(self, old: Mapping[str, Any]) -> BuildReport:
-        """Returns this report with the results of an earlier one, whose engine is kept.
 
-        Args:
-            old: The JSON of a report of the same model, plan and runtime.
+@frozen
+class _BuiltProfiles:
+    """The profiles of a report, which tells of shapes and of named dimensions apart."""
+
+    profiles: tuple[ProfileRecord, ...]
+    dims: tuple[Mapping[str, Range], ...]
+
+    def together(self) -> tuple[ShapeProfile, ...]:
+        """Returns the profiles.
 
         Raises:
-            KeyError, TypeError: `old` is no such report.
+            Fault: They are not all of the same inputs, with as many sizes in min, opt and max.
         """
-        return dataclasses.replace(
-            self,
-            edits=tuple(Edit(e["pass"], e["node"], e["what"]) for e in old["edits"]),
-            skipped=tuple(Skip(s["pass"], s["node"], s["reason"]) for s in old["skipped"]),
-            findings=tuple(decoded(Finding, f) for f in old["findings"]),
-            io=tuple(decoded(TensorInfo, t) for t in old["io"]),
-            engine=old["engine"] and dict(old["engine"]),
-            plan=dataclasses.replace(self.plan, profiles=profiles_from_json(old)),
-            lattice=old["lattice"],
-            notes=tuple(old["notes"]),
-            tuned=tuple(decoded(Tuned, each) for each in old["tuned"]),
-            cast=old["cast"],
-            mix=old.get("mix"),
-            ignored=tuple(Ignored(decoded(Finding, each), each["reason"]) for each in old["ignored"]),
-            proof=old["proof"],
-            worker=old.get("worker"),
-            up_to_date=True,
+        if len(self.profiles) != len(self.dims):
+            raise Fault(f"it has not as many entries as 'profiles' ({len(self.profiles)})", ["dims"])
+        for number, profile in enumerate(self.profiles):
+            if _ranks(profile) != _ranks(self.profiles[0]) or None in _ranks(profile).values():
+                raise Fault("its inputs have not as many sizes everywhere", [number, "profiles"])
+        return tuple(
+            ShapeProfile(
+                {name: InputRange(each.min, each.opt, each.max) for name, each in profile.items()},
+                dims,
+                {name: each.values for name, each in profile.items() if each.values is not None},
+            )
+            for profile, dims in zip(self.profiles, self.dims, strict=True)
         )
 
 
-def profiles_from_json(report: Mapping[str, Any]) -> tuple[ShapeProfile, ...]:
-    """Reads the profiles of a build report's JSON.
-
-    Raises:
-        KeyError, TypeError, ValueError, InputError: It has none.
-    """
-    profiles = []
-    for inputs, dims in zip(report["profiles"], report["dims"], strict=True):
-        shapes = {name: decoded(InputRange, entry) for name, entry in inputs.items()}
-        values = {name: decoded(InputRange, e["values"]) for name, e in inputs.items() if "values" in e}
-        profiles.append(ShapeProfile(shapes, {name: Range.parse(text) for name, text in dims.items()}, values))
-    return tuple(profiles)
+def _ranks(profile: ProfileRecord) -> dict[str, int | None]:
+    """Returns the number of dimensions of each input; None where min, opt and max differ in it."""
+    lengths = {name: {len(each.min), len(each.opt), len(each.max)} for name, each in profile.items()}
+    return {name: found.pop() if len(found) == 1 else None for name, found in lengths.items()}

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from trtconv.core.documents.memory import MemoryRecord
+from trtconv.core.documents.parts import FileIdentity
+from trtconv.core.documents.proof import BuildProof
 from trtconv.core.encode import SCHEMA, Document
 from trtconv.core.findings import Finding, Ignored, Severity, summarize
 from trtconv.core.frozen import frozen
@@ -45,11 +48,10 @@ class CheckReport(
         fail_on: As in the request.
         unbounded: Dynamic dimensions that were given no bounds, so that no size was checked.
         proof: As in `BuildReport`.
-        memory: {"model_bytes": those of the model, its weights among them, "profiles": for the max of each what the
-            activations take, as `Activations`}; None where no bounds were given, or none are needed.
+        memory: What the network takes at the max of each profile; None where no bounds were given, or none are needed.
     """
 
-    model: dict[str, Any]
+    model: FileIdentity
     target: Target
     findings: tuple[Finding, ...]
     parser: ParserVerdict
@@ -57,8 +59,8 @@ class CheckReport(
     ignored: tuple[Ignored, ...] = ()
     fail_on: Severity | None = Severity.ERROR
     unbounded: tuple[str, ...] = ()
-    proof: dict[str, Any] | None = None
-    memory: dict[str, Any] | None = None
+    proof: BuildProof | None = None
+    memory: MemoryRecord | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Returns the report as plain JSON values."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from trtconv.core.documents.parts import FileIdentity
 from trtconv.core.documents.rewrite import Edit, Skip
 from trtconv.core.encode import Document
 from trtconv.core.findings import Finding
@@ -36,7 +37,7 @@ class QuantizeReport(
 
     Args:
         model: Path and SHA-256 of the float model.
-        output: Path, SHA-256 and bytes of the file written; empty where the error is above the tolerance.
+        output: The file written; None where the error is above the tolerance.
         target: What it is for.
         edits: What was rewritten before quantising.
         skipped: What passes left alone, and why.
@@ -51,8 +52,8 @@ class QuantizeReport(
         tolerance: The error (rms) that was allowed.
     """
 
-    model: dict[str, Any]
-    output: dict[str, Any]
+    model: FileIdentity
+    output: FileIdentity | None
     target: Target
     edits: tuple[Edit, ...]
     skipped: tuple[Skip, ...]
@@ -67,6 +68,10 @@ class QuantizeReport(
     tolerance: float
     seconds: dict[str, float]
     exit_code: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the report as plain JSON values; `output` is empty where nothing was written."""
+        return {**super().to_json(), "output": {} if self.output is None else self.output.to_json()}
 
     @property
     def target_name(self) -> str:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
+from trtconv.core.decode import Measured
+from trtconv.core.dims import Shape
+from trtconv.core.documents.parts import FileIdentity
 from trtconv.core.encode import Document
 from trtconv.core.frozen import frozen
 
@@ -33,6 +38,24 @@ class Skip(Document, keys="pass=pass_name node reason"):
 
 
 @frozen
+class Comparison(Document, keys="max_relative_error why inputs alone-"):
+    """A rewritten model beside the original, on ONNX Runtime.
+
+    Args:
+        max_relative_error: Largest difference over the largest magnitude of the original's output; None where they were
+            not compared.
+        why: Why they were not; None where they were.
+        inputs: The shapes that were run.
+        alone: The shapes that only the rewritten model was run at; None where no sizes were freed.
+    """
+
+    max_relative_error: Measured | None
+    why: str | None
+    inputs: Mapping[str, Shape] = dataclasses.field(default_factory=dict)
+    alone: tuple[Mapping[str, Shape], ...] | None = None
+
+
+@frozen
 class RewriteReport(
     Document, keys="schema model output edits skipped verified=largest_error verification=verified exit_code"
 ):
@@ -41,20 +64,21 @@ class RewriteReport(
     Args:
         model: Path and SHA-256 of the original.
         output: Path, SHA-256 and bytes of the file written.
-        verified: {"max_relative_error": largest error against the original on ONNX Runtime or None, "why": reason
-            for None, "inputs": shapes that were run}, and where sizes were freed "alone": shapes at which only the
-            rewritten model was run.
+        verified: The rewritten model beside the original, on ONNX Runtime.
     """
 
-    model: dict[str, Any]
-    output: dict[str, Any]
+    model: FileIdentity
+    output: FileIdentity | None
     edits: tuple[Edit, ...]
     skipped: tuple[Skip, ...]
-    verified: dict[str, Any]
+    verified: Comparison
     exit_code: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the report as plain JSON values; `output` is empty where nothing was written."""
+        return {**super().to_json(), "output": {} if self.output is None else self.output.to_json()}
 
     @property
     def largest_error(self) -> float | None:
         """Largest relative error against the original; None where they were not compared."""
-        error: float | None = self.verified["max_relative_error"]
-        return error
+        return self.verified.max_relative_error

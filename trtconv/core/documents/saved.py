@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from trtconv.core.decode import Fault, checked_schema, decoded, json_of
 from trtconv.core.dims import InputSpec, Range, ShapeProfile, times
-from trtconv.core.documents.build import profiles_from_json
-from trtconv.core.documents.forms import read_report
-from trtconv.core.documents.tuned import tuned_forms
-from trtconv.core.encode import SCHEMA, decoded
+from trtconv.core.documents.build import BuildReport
+from trtconv.core.documents.signed import checksum
 from trtconv.core.errors import InputError
 from trtconv.core.frozen import frozen
 from trtconv.core.reading import DOCUMENT_BYTES, read_plain
-from trtconv.core.requests.common import NODE_PRECISIONS, PRECISIONS
 from trtconv.core.suggest import did_you_mean
-from trtconv.core.target import FAMILIES
 
 
 @frozen
@@ -26,24 +23,30 @@ class SavedReport:
 
     Args:
         path: The file.
-        document: Its JSON.
-        profiles: The engine's optimization profiles, in its order.
+        report: What it says.
+        document: Its JSON, as it is signed.
+        is_intact: Whether it has a checksum, which an older trtconv did not write, and is as it was written.
     """
 
     path: Path
+    report: BuildReport
     document: Mapping[str, Any]
-    profiles: tuple[ShapeProfile, ...]
+    is_intact: bool = True
+
+    @property
+    def profiles(self) -> tuple[ShapeProfile, ...]:
+        """The engine's optimization profiles, in its order."""
+        return self.report.profiles
 
     @property
     def inputs(self) -> tuple[InputSpec, ...]:
         """The model's inputs with the names of their dimensions; empty where an older trtconv wrote the report."""
-        listed = self.document.get("inputs") or ()
-        return tuple(decoded(InputSpec, each) for each in listed)
+        return self.report.inputs
 
     @property
     def forms(self) -> dict[str, str]:
         """The forms that `--tune` chose, by node."""
-        return tuned_forms(self.document)
+        return self.report.forms
 
     def profile_for(self, shapes: Mapping[str, Sequence[int]]) -> int:
         """Returns the index of the profile to run inputs of these shapes with.
@@ -80,11 +83,12 @@ class SavedReport:
         Raises:
             InputError: There is no such dimension, or no such size.
         """
-        dims = (self.document.get("lattice") or {}).get("dims", {})
+        lattice = self.report.lattice
+        dims = {} if lattice is None else lattice.dims
         if name not in dims:
             raise InputError(f"{self.path} tells of no dimension {name!r}", did_you_mean(name, dims))
-        valid = dims[name]["valid"]
-        low, high = dims[name]["min"], dims[name]["max"]
+        valid = dims[name].valid
+        low, high = dims[name].min, dims[name].max
         # A dimension that is computed from others has no bounds of its own in the profiles.
         bounds = [profile.dims.get(name, Range(low, high, high)) for profile in self.profiles]
         # Where every size is accepted, the next is the asked one, or where the next profile begins.
@@ -92,7 +96,7 @@ class SavedReport:
         found = [n for n in starts if n >= size and any(bound.min <= n <= bound.max for bound in bounds)]
         if not found:
             raise InputError(f"{name} {size} is beyond what the engine takes ({high})", "Crop or tile the input.")
-        return int(found[0])
+        return found[0]
 
     def _check_input(self, name: str, shape: Sequence[int]) -> None:
         known = self.profiles[0].inputs if self.profiles else {}
@@ -109,77 +113,43 @@ def load_report(path: str | Path) -> SavedReport:
     """Reads the report that `trtconv build` wrote beside an engine (ENGINE.json).
 
     Raises:
-        InputError: The file cannot be read, or is no report of a build by this version's schema.
+        InputError: The file cannot be read, is not the report of a build by this version's schema, or was changed; the
+            message names the key that is wrong.
     """
     path = Path(path)
     try:
-        document = read_report(read_plain(path, DOCUMENT_BYTES))
+        return saved(path, json_of(read_plain(path, DOCUMENT_BYTES)))
     except OSError as error:
         raise InputError(
             f"{path} cannot be read: {error.strerror}", "Give the .json file beside the engine."
         ) from error
-    except InputError as error:
-        raise InputError(f"{path}: {error.message}", error.hint) from error
-    hint = "Build the engine again, with this version of trtconv."
-    if document.get("schema") != SCHEMA:
-        raise InputError(f"{path} is no trtconv report of schema {SCHEMA}", hint)
-    try:
-        profiles = profiles_from_json(document)
-    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, InputError) as error:
-        raise InputError(f"{path} is no report of a build: its profiles cannot be read", hint) from error
-    foreign = "profiles" if _uneven(profiles) else next(_foreign(document), None)
-    if foreign is not None:
-        raise InputError(f"{path} is no report of a build: its {foreign} cannot be read", hint)
-    return SavedReport(path, document, profiles)
+    except Fault as fault:
+        hint = "Build the engine again, with this version of trtconv."
+        raise InputError(f"{path} is not the report of a build: {fault}", hint) from fault
 
 
-_PARTS: dict[str, set[str]] = {
-    "model": {"path", "sha256"},
-    "plan": {"target", "precision"},
-    "runtime": {"family", "version", "gpu"},
-    "engine": {"path", "sha256", "bytes"},
-    "mix": set(),
-}
-"""Parts of a report, and what each has where it is there."""
-_LISTED = {
-    "inputs": ("name", "dtype", "dims"),
-    "io": ("kind", "name", "dtype", "shape"),
-    "edits": ("node", "what"),
-    "findings": ("code",),
-    "tuned": ("node", "form"),
-}
-"""Lists of a report, and what each of their entries has."""
+def saved(path: Path, document: Any) -> SavedReport:
+    """Reads the report of a build.
+
+    Args:
+        path: Where it is from.
+        document: Its JSON.
+
+    Raises:
+        Fault: It is not such a report, has another schema, or was changed.
+    """
+    report = decoded(BuildReport, checked_schema(document))
+    told = decoded(_Checksum, document).body_sha256
+    if told is not None and told != checksum(document):
+        raise Fault("it was changed after it was written")
+    return SavedReport(path, report, document, told is not None)
 
 
-def _uneven(profiles: Sequence[ShapeProfile]) -> bool:
-    """Whether profiles are not all of the same inputs, with as many sizes in min, opt and max."""
-    ranks = [
-        {name: {len(shapes.min), len(shapes.opt), len(shapes.max)} for name, shapes in profile.inputs.items()}
-        for profile in profiles
-    ]
-    return any(each != ranks[0] or any(len(found) > 1 for found in each.values()) for each in ranks)
+@frozen
+class _Checksum:
+    """The checksum that a report may have of itself."""
 
-
-def _foreign(document: Mapping[str, Any]) -> Iterator[str]:
-    """Yields the parts of a report that `trtconv build` writes otherwise; parts may be missing."""
-    parts = {key: document.get(key) or {} for key in _PARTS}
-    yield from (
-        key for key, part in parts.items() if not isinstance(part, dict) or (part and _PARTS[key] - part.keys())
-    )
-    if not isinstance(parts["plan"].get("options") or {}, dict):
-        yield "options"
-    for part in (parts["plan"], parts["mix"]):
-        nodes = part.get("node_precisions") or {}
-        if not isinstance(nodes, dict) or not all(kind in NODE_PRECISIONS for kind in nodes.values()):
-            yield "node_precisions"
-        if part.get("precision", PRECISIONS[0]) not in PRECISIONS:
-            yield "precision"
-    if parts["runtime"].get("family", "rtx") not in FAMILIES:
-        yield "runtime"
-    for key, names in _LISTED.items():
-        entries = document.get(key) or []
-        if not isinstance(entries, list) or not all(isinstance(e, dict) and e.keys() >= set(names) for e in entries):
-            yield key
+    body_sha256: str | None = None
 
 
 def _contains(profile: ShapeProfile, shapes: Mapping[str, Sequence[int]]) -> bool:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
+from trtconv.core.builder_options import BuilderOptions
+from trtconv.core.encode import Document
 from trtconv.core.frozen import frozen
 
 
@@ -26,7 +27,7 @@ class Tuned:
     form: str
     usual: str
     us: Mapping[str, float | None]
-    known: bool
+    known: bool = False
 
     def __str__(self) -> str:
         now, before = self.us.get(self.form), self.us.get(self.usual)
@@ -36,6 +37,37 @@ class Tuned:
         return f"tuned {self.node} ({self.layer}): {self.form}, {gain}{' (measured before)' if self.known else ''}"
 
 
-def tuned_forms(report: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the forms that `--tune` chose, by node, of the JSON of a build's report."""
-    return {each["node"]: each["form"] for each in report.get("tuned") or ()}
+@frozen
+class TimedLayer:
+    """A layer, and what it was timed on.
+
+    Args:
+        gpu: Name of the GPU; None stands for the only one that is known.
+        family: That TensorRT's.
+        version: Its full version.
+        precision: What the builder was told.
+        options: How it worked.
+        layer: The layer, as `LayerAlone.key` says it.
+    """
+
+    gpu: str | None
+    family: str
+    version: str
+    precision: str
+    options: BuilderOptions
+    layer: Mapping[str, object]
+
+
+@frozen
+class TimedForms(Document, keys="for=layer us refused"):
+    """What was measured of a layer.
+
+    Args:
+        layer: The layer.
+        us: Form to the microseconds of one inference.
+        refused: Forms that TensorRT does not take, or in which it computes something else.
+    """
+
+    layer: TimedLayer
+    us: Mapping[str, float]
+    refused: tuple[str, ...]

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from trtconv.core.documents.build import BuildReport, profiles_from_json
-from trtconv.core.documents.forms import CHECKSUM, checked_report, fits
+from trtconv.core.documents.build import BuildReport
+from trtconv.core.documents.parts import FileIdentity, RuntimeIdentity
+from trtconv.core.documents.saved import saved
 from trtconv.core.errors import InputError
 from trtconv.core.frozen import frozen
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.requests.farm import AFTERWARDS
 from trtconv.core.target import FAMILIES
+from trtconv.engine.farm.forms import fits
 from trtconv.engine.farm.job import BuildJob
 from trtconv.engine.farm.store import intact
 from trtconv.graph.model import OnnxModel
 from trtconv.pipeline.building import planned
-from trtconv.pipeline.outputs import asked_identity, identity
+from trtconv.pipeline.outputs import as_kept, identity
 from trtconv.runtimes.tensorrt import Capabilities, RuntimeInfo
 
 Fetch = Callable[[str, int], bytes | memoryview]
@@ -94,12 +97,12 @@ def accepted(build: Build, document: Any, fetch: Fetch, worker: str | None) -> B
         raise InputError(f"what came back for {build.request.model} is no result: {error!r}", HINT) from error
 
 
-def as_told(request: BuildRequest, model: OnnxModel, report: Mapping[str, Any]) -> BuildReport:
+def as_told(request: BuildRequest, model: OnnxModel, report: BuildReport) -> BuildReport:
     """Returns the report that a build begins with where the TensorRT is the one that a report tells of."""
-    runtime, cast_by = report["runtime"], dict(report["plan"].get("cast_by") or {})
+    runtime, cast_by = report.runtime, report.plan.cast_by
     unknown = dict.fromkeys(Capabilities.__dataclass_fields__, False)
     capabilities = Capabilities(**{**unknown, "builder_precision_flags": not cast_by})
-    info = RuntimeInfo(runtime["family"], runtime["version"], runtime["gpu"], capabilities)
+    info = RuntimeInfo(runtime.family, runtime.version, runtime.gpu, capabilities)
     return planned(request, model, info, cast_by)
 
 
@@ -126,28 +129,34 @@ def _hold_together(document: Mapping[str, Any]) -> None:
 
 
 def _built(build: Build, document: Mapping[str, Any], fetch: Fetch, worker: str | None) -> Built:
-    old = checked_report(document["report"])
-    _check_runtime(build, old["runtime"])
+    came = saved(build.request.report_path, document["report"])
+    old = came.report
+    _check_runtime(build, old.runtime)
     asked = as_told(build.request, build.model, old)
-    if CHECKSUM not in old or identity(old) != asked_identity(asked):
+    if not came.is_intact or identity(old) != identity(asked):
         raise InputError(f"what came back for {build.request.model} is of another build", HINT)
     _check_profiles(asked, old)
-    if not all(0 <= each < _MOST_SECONDS for each in old["seconds"].values()):
+    if not all(0 <= each < _MOST_SECONDS for each in old.seconds.values()):
         raise ValueError("it took a time that nothing takes")
-    engine, data = old["engine"], None
+    engine, data = old.engine, None
     if engine is not None:
-        data = memoryview(fetch(engine["sha256"], engine["bytes"]))
-        if len(data) != engine["bytes"]:
-            raise ValueError(f"the engine has {len(data)} bytes, not {engine['bytes']}")
-        intact(data, engine["sha256"], "the result")
-        engine = {"path": str(build.request.engine_path), "sha256": engine["sha256"], "bytes": len(data)}
-    report = asked.kept({**old, "engine": engine, "worker": worker}).of_build(old["seconds"], old["exit_code"])
+        if engine.sha256 is None or engine.bytes is None:
+            raise ValueError("the engine has no SHA-256 or no size")
+        data = memoryview(fetch(engine.sha256, engine.bytes))
+        if len(data) != engine.bytes:
+            raise ValueError(f"the engine has {len(data)} bytes, not {engine.bytes}")
+        intact(data, engine.sha256, "the result")
+        engine = FileIdentity(str(build.request.engine_path), engine.sha256, len(data))
+    kept = as_kept(asked, old)
+    report = dataclasses.replace(
+        kept, engine=engine, worker=worker, seconds=old.seconds, exit_code=old.exit_code, up_to_date=False
+    )
     return Built(report, data, document["then"])
 
 
-def _check_runtime(build: Build, runtime: Mapping[str, Any]) -> None:
+def _check_runtime(build: Build, runtime: RuntimeIdentity) -> None:
     """Raises ValueError where a TensorRT is not one that can have built for what was asked."""
-    family, version, target = runtime["family"], runtime["version"], build.request.target
+    family, version, target = runtime.family, runtime.version, build.request.target
     if (
         not re.fullmatch(r"\d{1,6}(\.\d{1,9}){0,5}", version)
         or int(version.split(".")[0]) not in FAMILIES[family].majors
@@ -157,12 +166,12 @@ def _check_runtime(build: Build, runtime: Mapping[str, Any]) -> None:
         raise ValueError(f"it was built by {family} {version}, which was not asked for")
 
 
-def _check_profiles(asked: BuildReport, old: Mapping[str, Any]) -> None:
+def _check_profiles(asked: BuildReport, old: BuildReport) -> None:
     """Raises ValueError where an engine has not the profiles that were asked for.
 
     Rounding and splitting, which take the network's lattice, are not done again: only their frame is looked at.
     """
-    plan, found = asked.plan, profiles_from_json(old)
+    plan, found = asked.plan, old.profiles
     if plan.asked is None:
         if found != plan.profiles:
             raise ValueError("it has other profiles than were asked for")

@@ -14,8 +14,8 @@ from collections.abc import Generator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any
 
+from trtconv.core.decode import json_of
 from trtconv.core.documents.build import BuildReport
-from trtconv.core.encode import parsed
 from trtconv.core.errors import EnvironmentMissing, InputError, TrtconvError
 from trtconv.core.reading import read_plain
 from trtconv.core.requests.build import BuildRequest
@@ -247,7 +247,7 @@ def _outcome(answer: Answer, engine: bytes) -> Outcome:
     if isinstance(answer, Failed):
         return f"nothing came back from the farm: {clean(answer.why)}"
     try:
-        return parsed(answer.result), memoryview(engine)
+        return json_of(answer.result), memoryview(engine)
     except (ValueError, RecursionError) as error:
         return f"nothing came back from the farm: the result is no JSON: {type(error).__name__}"
 

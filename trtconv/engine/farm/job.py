@@ -11,7 +11,6 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from trtconv.core.config import settings_fault
-from trtconv.core.documents.forms import fits
 from trtconv.core.encode import SCHEMA
 from trtconv.core.errors import EnvironmentMissing, InputError
 from trtconv.core.files import source_checksum
@@ -21,6 +20,7 @@ from trtconv.core.requests.build import BuildRequest
 from trtconv.core.requests.farm import AFTERWARDS
 from trtconv.core.target import Target
 from trtconv.core.version import __version__
+from trtconv.engine.farm.forms import fits
 from trtconv.engine.farm.store import intact
 from trtconv.graph.model import OnnxModel
 

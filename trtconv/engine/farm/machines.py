@@ -7,7 +7,6 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from trtconv.core.documents.forms import fits
 from trtconv.core.errors import EnvironmentMissing, InputError
 from trtconv.core.files import source_checksum
 from trtconv.core.frozen import frozen
@@ -16,6 +15,7 @@ from trtconv.core.process import Tell
 from trtconv.core.target import FAMILIES, Target
 from trtconv.core.text import clean
 from trtconv.core.version import __version__
+from trtconv.engine.farm.forms import fits
 from trtconv.runtimes import tensorrt
 from trtconv.runtimes.tensorrt import Capabilities, RuntimeInfo
 
@@ -55,7 +55,7 @@ class Machine:
 
     def to_json(self) -> dict[str, Any]:
         """Returns it as plain JSON values."""
-        runtimes = [{**info.to_json(), "capabilities": vars(info.capabilities)} for info in self.runtimes]
+        runtimes = [{**info.identity.to_json(), "capabilities": vars(info.capabilities)} for info in self.runtimes]
         told = {"runtimes": runtimes, "labels": list(self.labels), "cast_by": dict(self.cast_by or {})}
         return {"trtconv": self.trtconv, "source": self.source, "driver": self.driver, **told}
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from trtconv.core.documents.build import BuildReport
-from trtconv.core.documents.forms import read_report
+from trtconv.core.documents.saved import load_report
 from trtconv.core.errors import EnvironmentMissing, InputError, TrtconvError
 from trtconv.core.frozen import frozen
 from trtconv.core.gpus import gpu_labels
@@ -124,34 +124,31 @@ def prepare(
 
 
 def _kept(request: BuildRequest, model: OnnxModel, choice: Choice | None, then: tuple[str, ...]) -> BuildReport | None:
-    with contextlib.suppress(OSError, InputError, KeyError, TypeError, AttributeError):
-        old = read_report(read_plain(request.report_path, DOCUMENT_BYTES))
+    with contextlib.suppress(OSError, InputError):
+        old = load_report(request.report_path).report
         if not could_make(choice, old, request):
             return None
         for kind in then:
-            if old["engine"]["sha256"] not in read_plain(request.beside(kind).path, DOCUMENT_BYTES).decode(
-                errors="replace"
-            ):
+            measured = read_plain(request.beside(kind).path, DOCUMENT_BYTES)
+            if old.engine is None or str(old.engine.sha256).encode() not in measured:
                 return None
         return up_to_date(request, as_told(request, model, old))
     return None
 
 
-def could_make(choice: Choice | None, report: Mapping[str, Any], request: BuildRequest) -> bool:
+def could_make(choice: Choice | None, report: BuildReport, request: BuildRequest) -> bool:
     """Whether those who can build could have made the engine of a report."""
-    runtime, cast_by, target = report["runtime"], report["plan"].get("cast_by"), request.target
+    runtime, cast_by, target = report.runtime, report.plan.cast_by, request.target
     if choice is None:
         if target is None:
             return True
         # A report does not tell the compute capability.
         any_gpu = target.gpu is None or target.gpu.startswith("cc") or not of_its_gpu(report)
-        return target.fits(runtime["family"], runtime["version"]) and (
-            any_gpu or target.gpu in gpu_labels(runtime["gpu"])
-        )
+        return target.fits(runtime.family, runtime.version) and (any_gpu or target.gpu in gpu_labels(runtime.gpu))
     if cast_by and cast_by not in choice.cast_by:
         return False
     return any(
-        (info.family, info.version) == (runtime["family"], runtime["version"])
-        and (info.gpu == runtime["gpu"] or not of_its_gpu(report))
+        (info.family, info.version) == (runtime.family, runtime.version)
+        and (info.gpu == runtime.gpu or not of_its_gpu(report))
         for info in choice.infos
     )

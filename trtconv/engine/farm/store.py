@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from trtconv.core.encode import parsed
+from trtconv.core.decode import json_of
 from trtconv.core.errors import InputError
 from trtconv.core.files import atomic_stream, atomic_write
 from trtconv.core.reading import open_plain, sha256_of
@@ -101,7 +101,7 @@ class Store:
             with open_plain(self.root / f"{_checked(name)}{_RESULT}") as file:
                 if os.fstat(file.fileno()).st_size > _MOST_RESULT:
                     return None
-                return parsed(file.read(_MOST_RESULT))
+                return json_of(file.read(_MOST_RESULT))
         except (OSError, ValueError, RecursionError):
             return None
 

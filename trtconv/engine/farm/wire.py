@@ -14,7 +14,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, get_type_hints
 
-from trtconv.core.documents.forms import fits
+from trtconv.engine.farm.forms import fits
 
 PROTOCOL = 1
 CLIENT, WORKER, SCHEDULER = "client", "worker", "scheduler"

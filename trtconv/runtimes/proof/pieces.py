@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtconv.core import process
+from trtconv.core.documents.proof import Lack, Unshown
 from trtconv.core.errors import TrtconvError
 from trtconv.core.frozen import frozen
 from trtconv.core.scratch import Scratch
@@ -25,7 +26,7 @@ from trtconv.graph.extract import shapes_with
 from trtconv.graph.model import OnnxModel
 from trtconv.runtimes.proof import cut, describe, feeds, models, tolerance
 from trtconv.runtimes.proof.feeds import InputKind, Shape, Source
-from trtconv.runtimes.proof.result import Divergence, Lack, Unshown
+from trtconv.runtimes.proof.result import Divergence
 from trtconv.runtimes.proof.watch import in_order
 from trtconv.runtimes.tensorrt.readback.execute import Run
 from trtconv.runtimes.tensorrt.readback.records import NotProven, ReadNetwork

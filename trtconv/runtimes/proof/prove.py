@@ -8,13 +8,14 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
+from trtconv.core.documents.proof import Lack, Unshown
 from trtconv.core.process import Process
 from trtconv.core.scratch import Scratch
 from trtconv.runtimes.proof import SERVE
 from trtconv.runtimes.proof.ahead import Ahead
 from trtconv.runtimes.proof.pieces import Pieces, PiecesResult
 from trtconv.runtimes.proof.reference import Expected, Wanted, expect
-from trtconv.runtimes.proof.result import Lack, ProofResult, Unshown
+from trtconv.runtimes.proof.result import ProofResult
 from trtconv.runtimes.proof.whole import Meaning, Size, all_sizes, only
 from trtconv.runtimes.tensorrt.readback.records import ReadNetwork
 

@@ -2,43 +2,9 @@
 
 from __future__ import annotations
 
-import enum
-from typing import Any
-
+from trtconv.core.documents.parts import UnprovenLayer
+from trtconv.core.documents.proof import BuildProof, PieceCounts, Unshown, WeightCounts, WorstOutput
 from trtconv.core.frozen import frozen
-
-
-class Lack(enum.Enum):
-    """What kind of thing a proof did not show."""
-
-    KIND = "kind"
-    """A layer of a kind, or with values, that is not run."""
-    PIECE = "piece"
-    """A piece that could not be run by itself."""
-    SIZE = "size"
-    BRANCH = "branch"
-    TIME = "time"
-    REFERENCE = "reference"
-    """The model itself could not be run, or shows nothing."""
-
-
-@frozen
-class Unshown:
-    """Something that a proof did not show.
-
-    Args:
-        what: Of what kind.
-        where: The tensor, layer or size.
-        reason: Why, in words.
-    """
-
-    what: Lack
-    where: str
-    reason: str
-
-    def to_json(self) -> dict[str, str]:
-        """Returns it as plain JSON values."""
-        return {"what": self.what.value, "where": self.where, "reason": self.reason}
 
 
 @frozen
@@ -72,9 +38,9 @@ class ProofResult:
         of: "engine", "network" or "rewritten".
         sizes: How many sizes were compared.
         layers: How many layers were run.
-        unproven: The layers that were not, as {layer, kind, reason}.
+        unproven: The layers that were not.
         error: The largest relative error of an output; None where nothing was compared.
-        worst: {output, size} of it.
+        worst: The output and size of it.
         agrees: Whether all that was compared agrees; None where nothing was.
         why: Why nothing was, or not all.
         divergence: Where it does not agree.
@@ -85,26 +51,28 @@ class ProofResult:
     of: str
     sizes: int = 0
     layers: int = 0
-    unproven: tuple[dict[str, str], ...] = ()
+    unproven: tuple[UnprovenLayer, ...] = ()
     error: float | None = None
-    worst: dict[str, Any] | None = None
+    worst: WorstOutput | None = None
     agrees: bool | None = None
     why: str = ""
     divergence: Divergence | None = None
     pieces: tuple[int, int] = (0, 0)
     missing: tuple[Unshown, ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
-        """Returns the proof as plain JSON values."""
-        return {
-            "of": self.of,
-            "sizes": self.sizes,
-            "layers": self.layers,
-            "unproven": list(self.unproven),
-            "max_relative_error": self.error,
-            "worst": self.worst,
-            "agrees": self.agrees,
-            "why": self.why,
-            "pieces": {"proven": self.pieces[0], "of": self.pieces[1]},
-            "missing": [each.to_json() for each in self.missing],
-        }
+    def record(self, weights: WeightCounts | None, level: str) -> BuildProof:
+        """Returns what a document says of it, and of the weights; `level` is how much was to be proven."""
+        return BuildProof(
+            self.of,
+            self.sizes,
+            self.layers,
+            self.unproven,
+            self.error,
+            self.worst,
+            self.agrees,
+            self.why,
+            PieceCounts(*self.pieces),
+            self.missing,
+            weights,
+            level,
+        )

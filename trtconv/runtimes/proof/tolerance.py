@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtconv.core.dims import times
+from trtconv.core.documents.verify import Verdict
 from trtconv.core.frozen import frozen
-from trtconv.runtimes.compare import Verdict
 
 Array = NDArray[Any]
 

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trtconv.runtimes.compare import SHARE_STEP, Difference, Tolerance, Verdict, compare
+from trtconv.core.documents.verify import Difference, Tolerance, Verdict
+from trtconv.runtimes.compare import SHARE_STEP, compare
 from trtconv.runtimes.tensorrt.readback.records import ReadLayer, ReadNetwork, ReadTensor
 
 Array = NDArray[Any]

@@ -18,6 +18,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import helper
 
+from trtconv.core.documents.proof import WeightCounts
 from trtconv.core.findings import Location
 from trtconv.core.frozen import frozen
 from trtconv.graph.model import OnnxModel
@@ -117,9 +118,10 @@ class Weighed:
     of: int
     different: tuple[Account, ...] = ()
 
-    def to_json(self) -> dict[str, int]:
-        """Returns the counts as plain JSON values."""
-        return {"equal": self.equal, "derived": self.derived, "of": self.of}
+    @property
+    def counts(self) -> WeightCounts:
+        """What a document says of it."""
+        return WeightCounts(self.equal, self.derived, self.of)
 
 
 def weigh(network: ReadNetwork, model: OnnxModel, origin: Mapping[str, Derivation]) -> Weighed:

@@ -17,11 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtconv.core.dims import InputSpec
+from trtconv.core.documents.parts import UnprovenLayer
+from trtconv.core.documents.proof import WorstOutput
+from trtconv.core.documents.verify import Difference, Tolerance
 from trtconv.core.frozen import frozen
 from trtconv.core.process import Process
 from trtconv.core.scratch import Scratch
 from trtconv.graph.model import OnnxModel
-from trtconv.runtimes.compare import Difference, Tolerance, compare, relative_error
+from trtconv.runtimes.compare import compare, relative_error
 from trtconv.runtimes.proof import SERVE
 from trtconv.runtimes.proof.ahead import Ahead, NetworkRun
 from trtconv.runtimes.proof.reference import Expected, Wanted, expect
@@ -138,13 +141,13 @@ def only(wanted: Wanted, number: int) -> Wanted:
 def _joined(proof: ProofResult, one: ProofResult) -> ProofResult:
     """Returns what two proofs say together."""
     worse = one.error is not None and (proof.error is None or one.error > proof.error)
-    told = {tuple(each.items()): each for each in (*proof.unproven, *one.unproven)}
+    told = dict.fromkeys((*proof.unproven, *one.unproven))
     verdicts = {proof.agrees, one.agrees}
     return dataclasses.replace(
         proof,
         sizes=proof.sizes + one.sizes,
         layers=max(proof.layers, one.layers),
-        unproven=tuple(told.values()),
+        unproven=tuple(told),
         error=one.error if worse else proof.error,
         worst=one.worst if worse else proof.worst,
         agrees=False if False in verdicts else True if True in verdicts else None,
@@ -176,7 +179,7 @@ def _told(network: ReadNetwork, run: Run, differences: Sequence[Difference], siz
     """Returns what is told of a run, without a verdict."""
     worst = max((each for each in differences if not math.isnan(each.max_rel)), key=lambda d: d.max_rel, default=None)
     unproven = tuple(
-        {"layer": network.layers[index].name, "kind": network.layers[index].kind, "reason": reason}
+        UnprovenLayer(network.layers[index].name, network.layers[index].kind, reason)
         for index, reason in sorted(run.unproven.items())
         if index >= 0
     )
@@ -186,7 +189,7 @@ def _told(network: ReadNetwork, run: Run, differences: Sequence[Difference], siz
         layers=len(run.ran),
         unproven=unproven,
         error=None if worst is None else worst.max_rel,
-        worst=None if worst is None else {"output": worst.name, "size": size.name},
+        worst=None if worst is None else WorstOutput(worst.name, size.name),
     )
 
 
@@ -237,7 +240,7 @@ def _tensor_by_tensor(
         return dataclasses.replace(told, sizes=0, error=None, worst=None, why="the model's values overflow")
     # Every node is right by itself: what is left is order (of boxes) and rounding (onto steps).
     largest, where = max((watch.error, watch.worst), rewritten or (0.0, ""))
-    return dataclasses.replace(told, agrees=True, error=largest, worst={"output": where, "size": size.name})
+    return dataclasses.replace(told, agrees=True, error=largest, worst=WorstOutput(where, size.name))
 
 
 def _changed(meaning: Meaning, rewritten: tuple[float, str] | None, shapes: dict[str, list[int]]) -> Divergence | None:

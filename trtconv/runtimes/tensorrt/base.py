@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from trtconv.core.dims import InputRange
 from trtconv.core.documents.build import BuildPlan
+from trtconv.core.documents.parts import RuntimeIdentity
 from trtconv.core.documents.tensors import TensorInfo
 from trtconv.core.encode import Document
 from trtconv.core.findings import Finding
@@ -67,7 +68,7 @@ class RuntimeStatus(Document):
 
 
 @frozen
-class RuntimeInfo(Document, keys="family version gpu"):
+class RuntimeInfo:
     """An installed runtime.
 
     Args:
@@ -81,6 +82,11 @@ class RuntimeInfo(Document, keys="family version gpu"):
     version: str
     gpu: str | None
     capabilities: Capabilities
+
+    @property
+    def identity(self) -> RuntimeIdentity:
+        """What documents say of it."""
+        return RuntimeIdentity(self.family, self.version, self.gpu)
 
     @property
     def target(self) -> Target:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from trtconv.core.encode import Document
+from trtconv.core.documents.lattice import DimRecord, ImposedRecord, LatticeRecord, UnknownNode
 from trtconv.core.findings import Location
 from trtconv.core.frozen import frozen
 from trtconv.shapes.lattice.number import distinct
@@ -18,7 +18,7 @@ from trtconv.shapes.lattice.wording import listed, regular
 
 
 @frozen
-class DimLattice(Document, keys="min max step offset valid accepted=describe"):
+class DimLattice:
     """The sizes of one dimension that the network accepts.
 
     Args:
@@ -89,7 +89,7 @@ class DimLattice(Document, keys="min max step offset valid accepted=describe"):
 
 
 @frozen
-class Imposed(Document, keys="dims needs evidence source? location text=__str__"):
+class Imposed:
     """What one node asks of the sizes.
 
     Args:
@@ -116,7 +116,7 @@ class Imposed(Document, keys="dims needs evidence source? location text=__str__"
 
 
 @frozen
-class SizeLattice(Document, keys="dims joint imposed unknown=unknown_nodes data_dependent exact"):
+class SizeLattice:
     """The sizes that a network accepts.
 
     Args:
@@ -138,9 +138,22 @@ class SizeLattice(Document, keys="dims joint imposed unknown=unknown_nodes data_
     exact: bool = True
     tables: tuple[Table, ...] = ()
 
-    def unknown_nodes(self) -> list[dict[str, str]]:
-        """Returns the nodes behind which shapes cannot be told, and why."""
-        return [{"node": node, "why": why} for node, why in self.unknown.items()]
+    def record(self) -> LatticeRecord:
+        """Returns what a document says of it."""
+        return LatticeRecord(
+            {
+                name: DimRecord(each.min, each.max, each.step, each.offset, each.valid, each.describe())
+                for name, each in self.dims.items()
+            },
+            self.joint,
+            tuple(
+                ImposedRecord(each.dims, each.needs, each.evidence, each.source, each.location, str(each))
+                for each in self.imposed
+            ),
+            tuple(UnknownNode(node, why) for node, why in self.unknown.items()),
+            self.data_dependent,
+            self.exact,
+        )
 
     @property
     def empty(self) -> bool:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from markupsafe import Markup
 
 from trtconv.cli.formats.page.svg import box, drawing, label, line, tag
 from trtconv.cli.formats.plot import Curves, rounded_up
 from trtconv.core.dims import Range
+from trtconv.core.documents.lattice import DimRecord
 
 _WIDTH = 720.0
 _LEFT, _RIGHT = 118.0, 44.0
@@ -19,14 +19,13 @@ _MOST_TICKS = 160
 _COLOURS = 6
 
 
-def sizes_chart(lattice: Mapping[str, Any], profiles: Sequence[Mapping[str, str]]) -> Markup:
+def sizes_chart(lattice: Mapping[str, DimRecord], bounds: Sequence[Mapping[str, Range]]) -> Markup:
     """Draws, for each dimension with a range, the sizes that the network accepts and below them the profiles.
 
     Args:
-        lattice: The dimensions as `trtconv sizes` tells them: `min`, `max`, `valid`.
-        profiles: Of each profile the dimensions' bounds, "64:256:512".
+        lattice: The dimensions.
+        bounds: Of each profile the dimensions' bounds.
     """
-    bounds = [{name: Range.parse(text) for name, text in profile.items()} for profile in profiles]
     names = [name for name in dict.fromkeys([*lattice, *(n for p in bounds for n in p)]) if _varies(name, bounds)]
     parts: list[Markup] = []
     top = 6.0
@@ -52,7 +51,7 @@ class _Scale:
         return self._left + math.log(max(value, self._low) / self._low) * self._unit
 
 
-def _dimension(name: str, dim: Mapping[str, Any] | None, mine: Sequence[tuple[int, Range]], top: float) -> list[Markup]:
+def _dimension(name: str, dim: DimRecord | None, mine: Sequence[tuple[int, Range]], top: float) -> list[Markup]:
     low = min(bound.min for _, bound in mine)
     high = max(bound.max for _, bound in mine)
     place = _Scale(low, high)
@@ -82,8 +81,8 @@ def _axis(marks: Sequence[int], place: _Scale, y: float) -> list[Markup]:
     return parts
 
 
-def _accepted(dim: Mapping[str, Any] | None, low: int, high: int, place: _Scale, top: float) -> list[Markup]:
-    valid = None if dim is None else dim["valid"]
+def _accepted(dim: DimRecord | None, low: int, high: int, place: _Scale, top: float) -> list[Markup]:
+    valid = None if dim is None else dim.valid
     if valid is None:
         return [box(place(low), top + 4, place(high) - place(low), 9, "every", 2)]
     sizes = [size for size in valid if low <= size <= high]

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from trtconv.core.documents.saved import load_report
+from trtconv.core.decode import Fault, checked_schema, decoded, json_of
+from trtconv.core.documents.bench import BenchReport
+from trtconv.core.documents.build import BuildReport
+from trtconv.core.documents.inspect import EngineInspection
+from trtconv.core.documents.saved import load_report, saved
+from trtconv.core.documents.verify import VerifyReport
 from trtconv.core.errors import InputError
 from trtconv.core.files import files_below, report_beside
 from trtconv.core.frozen import frozen
 from trtconv.core.reading import DOCUMENT_BYTES, open_plain, read_plain, sha256_of
 
-Document = Mapping[str, Any]
-
-_KINDS = {
-    "verify": ("cases", "ran", "tolerance", "engine"),
-    "bench": ("engines", "rows"),
-    "inspect": ("kind", "file", "layers"),
+_KINDS: dict[str, type[VerifyReport] | type[BenchReport] | type[EngineInspection]] = {
+    "verify": VerifyReport,
+    "bench": BenchReport,
+    "inspect": EngineInspection,
 }
-"""Command to the keys that tell its document."""
+"""Command to its document."""
+_MEASURED = tuple(f".{kind}.json" for kind in _KINDS)
 _MOST_FILES = 10_000
 
 
@@ -32,13 +35,17 @@ class PageSubject:
     Args:
         path: The report.
         report: Its content.
-        measured: "verify", "bench", "inspect" to their documents, as far as there are any.
+        verify: What verify found; None where it was not run.
+        bench: What bench measured; None where it was not run.
+        inspect: What inspect saw; None where it was not run.
         notes: What lies beside the engine and is not shown, and why.
     """
 
     path: Path
-    report: Document
-    measured: Mapping[str, Document]
+    report: BuildReport
+    verify: VerifyReport | None = None
+    bench: BenchReport | None = None
+    inspect: EngineInspection | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -54,29 +61,29 @@ def gather(path: Path, given: Sequence[Path] = ()) -> PageSubject:
         InputError: A file cannot be read, is none of these, or is of another engine.
     """
     report = report_of(path)
-    document = load_report(report).document
-    return with_measured(report, document, given)
+    return with_measured(report, load_report(report).report, given)
 
 
-def with_measured(report: Path, document: Document, given: Sequence[Path] = ()) -> PageSubject:
+def with_measured(path: Path, report: BuildReport, given: Sequence[Path] = ()) -> PageSubject:
     """Adds to a build's report what was measured; see `gather`."""
-    known = (document.get("engine") or {}).get("sha256")
-    measured, notes = {}, []
+    known = None if report.engine is None else report.engine.sha256
+    measured: dict[str, Any] = {}
+    notes = []
     for file in given:
-        kind, found = _measured(file)
-        if _engine_of(kind, found) != known:
-            raise InputError(f"{file} is of another engine than {report}", f"Run trtconv {kind} again.")
+        kind, found = _measured(file, *_KINDS)
+        if _engine_of(found) != known:
+            raise InputError(f"{file} is of another engine than {path}", f"Run trtconv {kind} again.")
         measured[kind] = found
     for kind in _KINDS:
-        beside = report.with_name(f"{report.name.removesuffix('.json')}.{kind}.json")
+        beside = path.with_name(f"{path.name.removesuffix('.json')}.{kind}.json")
         if kind in measured or not beside.is_file():
             continue
-        kind, found = _measured(beside)
-        if _engine_of(kind, found) == known:
+        _, found = _measured(beside, kind)
+        if _engine_of(found) == known:
             measured[kind] = found
         else:
             notes.append(f"{beside.name} is of another engine and is not shown")
-    return PageSubject(report, document, measured, tuple(notes))
+    return PageSubject(path, report, notes=tuple(notes), **measured)
 
 
 def report_of(path: Path) -> Path:
@@ -101,32 +108,52 @@ def report_of(path: Path) -> Path:
     beside = report_beside(path)
     if not beside.is_file():
         raise InputError(f"{path} has no report {beside.name}", "Build it with trtconv, or give its report.")
-    if (load_report(beside).document.get("engine") or {}).get("sha256") != sha256_of(path):
+    engine = load_report(beside).report.engine
+    if engine is None or engine.sha256 != sha256_of(path):
         raise InputError(f"{path} is not the engine that {beside.name} tells of", "Build it again.")
     return beside
 
 
-def gather_all(folder: Path) -> tuple[list[PageSubject], int]:
-    """Reads every report of a build below a folder.
+@frozen
+class Folder:
+    """The reports below a folder.
 
-    Returns:
-        The reports by path, and how many other .json files there are.
+    Args:
+        subjects: Those that can be shown, by path.
+        others: How many other .json files there are.
+        left_out: Reports that cannot be, since they have other values than trtconv writes: path to why.
+    """
+
+    subjects: tuple[PageSubject, ...]
+    others: int
+    left_out: Mapping[str, str]
+
+
+def gather_all(folder: Path) -> Folder:
+    """Reads every report of a build below a folder.
 
     Raises:
         InputError: There is none.
     """
-    found, others = [], 0
+    found: list[PageSubject] = []
+    left_out: dict[str, str] = {}
+    others = 0
     for path in _json_files(folder):
         try:
-            document = load_report(path).document
-            if "plan" not in document or "edits" not in document:
-                raise InputError(f"{path} is no report of a build")
-            found.append(with_measured(path, document))
-        except InputError:
+            document = json_of(read_plain(path, DOCUMENT_BYTES))
+        except (OSError, Fault):
+            document = None
+        # What inspect tells has all that a report must have.
+        if not isinstance(document, dict) or not {"plan", "edits"} <= document.keys() or path.name.endswith(_MEASURED):
             others += 1
+            continue
+        try:
+            found.append(with_measured(path, saved(path, document).report))
+        except (Fault, InputError) as error:
+            left_out[str(path)] = str(error)
     if not found:
         raise InputError(f"{folder} has no report of a build", "Build a model into it: trtconv build MODEL -o ENGINE.")
-    return found, others
+    return Folder(tuple(found), others, left_out)
 
 
 def _json_files(folder: Path) -> Iterator[Path]:
@@ -136,24 +163,28 @@ def _json_files(folder: Path) -> Iterator[Path]:
         yield path
 
 
-def _measured(path: Path) -> tuple[str, Document]:
+def _measured(path: Path, *kinds: str) -> tuple[str, Any]:
+    """Reads a document of one of some kinds; returns which, and the document."""
     hint = "Write one with --format json: trtconv verify, bench or inspect."
     try:
-        document = json.loads(read_plain(path, DOCUMENT_BYTES))
+        document = checked_schema(json_of(read_plain(path, DOCUMENT_BYTES)))
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}", hint) from error
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} is no JSON: {error}", hint) from error
-    for kind, keys in _KINDS.items():
-        if isinstance(document, dict) and document.keys() >= set(keys):
-            return kind, document
-    raise InputError(f"{path} is no document of verify, bench or inspect", hint)
+    except Fault as fault:
+        raise InputError(f"{path}: {fault}", hint) from fault
+    faults = []
+    for kind in kinds:
+        try:
+            return kind, decoded(_KINDS[kind], document)
+        except Fault as fault:
+            faults.append((len(fault.place), f"{path} is not a document of {kind}: {fault}"))
+    # The one that goes wrong deepest inside is what was meant.
+    raise InputError(max(faults)[1], hint)
 
 
-def _engine_of(kind: str, document: Document) -> str | None:
+def _engine_of(document: VerifyReport | BenchReport | EngineInspection) -> str | None:
     """Returns the SHA-256 of the engine that a document is of; None where it does not say."""
-    try:
-        told = document["engines"][0] if kind == "bench" else document["file" if kind == "inspect" else "engine"]
-        return str((told or {}).get("sha256"))
-    except (AttributeError, IndexError, KeyError, TypeError):
-        return None
+    if isinstance(document, BenchReport):
+        return document.engines[0].sha256 if document.engines else None
+    file = document.engine if isinstance(document, VerifyReport) else document.file
+    return None if file is None else file.sha256

@@ -8,10 +8,8 @@ from typing import Any
 
 from trtconv.cli.formats.explain import alike, legend
 from trtconv.cli.formats.page.drawings import graph_drawing, taps_drawing
-from trtconv.cli.formats.page.gather import Document, PageSubject
-from trtconv.core.documents.tuned import tuned_forms
+from trtconv.cli.formats.page.gather import PageSubject
 from trtconv.core.errors import InputError
-from trtconv.core.target import Target
 from trtconv.explainer.changes import Change, DrawnNode, changes
 
 MOST_DRAWN = 10
@@ -21,34 +19,30 @@ _MOST_NAMES = 12
 
 def rewrites(subject: PageSubject) -> dict[str, Any]:
     """Returns the rewrites, those that are alike together."""
-    document = subject.report
-    listed = [{"pass": e["pass"], "node": e["node"], "what": e["what"]} for e in document.get("edits") or ()]
-    skipped = [{"pass": s["pass"], "node": s["node"], "reason": s["reason"]} for s in document.get("skipped") or ()]
+    listed = subject.report.edits
+    skipped = [each.to_json() for each in subject.report.skipped[:100]]
     drawn, why_not = _changes(subject) if listed else ((), "")
     groups = _alike(drawn)
     shown = [_group(each) for each in groups[:MOST_DRAWN]]
     named = {edit.node for members in groups[:MOST_DRAWN] for change in members for edit in change.edits}
-    rest = [each for each in listed if each["node"] not in named]
+    rest = [each.to_json() for each in listed if each.node not in named]
     return {"count": len(listed), "groups": shown, "rest": rest[:200], "left": max(0, len(rest) - 200),
-            "skipped": skipped[:100], "why_not": why_not}  # fmt: skip
+            "skipped": skipped, "why_not": why_not}  # fmt: skip
 
 
 def _changes(subject: PageSubject) -> tuple[tuple[Change, ...], str]:
     """Returns what became of the model, and why that is not known where its file is not at hand."""
-    model, plan = subject.report["model"], subject.report["plan"]
-    path = _model_file(subject, str(model["path"]))
+    model, plan = subject.report.model, subject.report.plan
+    path = _model_file(subject, model.path)
     if path is None:
-        return (), f"{model['path']} is not here, so that its rewrites are listed and not drawn"
+        return (), f"{model.path} is not here, so that its rewrites are listed and not drawn"
     from trtconv.graph.model import OnnxModel
 
     try:
-        if OnnxModel.load(path).digest() != model["sha256"]:
+        if OnnxModel.load(path).digest() != model.sha256:
             return (), f"{path} is not the model that was built any more, so that rewrites are listed and not drawn"
-        requantize, forms = bool(plan.get("requantize")), tuned_forms(subject.report)
-        target = Target.parse(str(plan["target"]))
-        if target is None:
-            return (), "the report does not say what it was built for: rewrites are listed and not drawn"
-        return changes(path, target, str(plan["precision"]), requantize=requantize, forms=forms), ""
+        forms = subject.report.forms
+        return changes(path, plan.target, plan.precision, requantize=plan.requantize, forms=forms), ""
     except InputError as error:
         return (), f"{error.message}: rewrites are listed and not drawn"
 
@@ -91,8 +85,8 @@ def _ops(nodes: Sequence[DrawnNode]) -> str:
     return ", ".join(node.op for node in nodes)
 
 
-def _taps(change: Change) -> list[Document]:
-    found: list[Document] = []
+def _taps(change: Change) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
     for names, axis in alike(change.axes):
         picture = taps_drawing(axis)
         if picture:

@@ -1,0 +1,50 @@
+"""What several documents tell of: files, the TensorRT that was there, layers that no proof reached."""
+
+from __future__ import annotations
+
+from trtconv.core.encode import Document
+from trtconv.core.frozen import frozen
+
+
+@frozen
+class FileIdentity(Document, keys="path sha256- bytes- signed_by-"):
+    """A file.
+
+    Args:
+        path: Its path.
+        sha256: Of its content; of a model, its external data included.
+        bytes: How many it has; None where that is not told.
+        signed_by: Fingerprint of the key whose signature was checked; None where none was asked for.
+    """
+
+    path: str
+    sha256: str | None = None
+    bytes: int | None = None
+    signed_by: str | None = None
+
+
+@frozen
+class RuntimeIdentity(Document):
+    """The TensorRT that was there.
+
+    Args:
+        family: "tensorrt" or "rtx".
+        version: Its full version.
+        gpu: Name of the GPU; None without one.
+    """
+
+    family: str
+    version: str
+    gpu: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.family} {self.version}"
+
+
+@frozen
+class UnprovenLayer(Document):
+    """A layer that could not be run without a GPU, and why."""
+
+    layer: str
+    kind: str
+    reason: str
