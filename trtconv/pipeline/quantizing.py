@@ -9,6 +9,7 @@ from typing import Any
 
 from trtconv.core.bounds import make_profile
 from trtconv.core.dims import dynamic_dims
+from trtconv.core.documents.calibration import KeptRanges, KeptSizes
 from trtconv.core.documents.parts import FileIdentity
 from trtconv.core.documents.quantize import Layerwise, QuantizeReport
 from trtconv.core.documents.rewrite import Edit
@@ -222,15 +223,15 @@ class _Calibrating:
         tensors = tuple(linked_tensors(links))
         if not tensors:
             return None
-        key, known = self._kept(tensors, "channels")
+        key, known = self._kept(KeptSizes, tensors, "channels")
         with self._clock.stage(Stage.EQUALIZE):
             if known is None:
-                known = {"sizes": sizes_by_channel(self._model, tensors, self._samples, self._tell)}
+                known = KeptSizes(sizes_by_channel(self._model, tensors, self._samples, self._tell))
                 cache.store(self._request.cache, key, known)
             other = _Calibrating(
                 self._request, self._model.copy(), self._samples, self._clock, (self._digest, self._target)
             )
-            other._edits = equalize(other._model, links, known["sizes"])
+            other._edits = equalize(other._model, links, known.sizes)
         return other if other._edits else None
 
     def calibrated(self, layers: Sequence[WeightedLayer]) -> _Chosen:
@@ -239,7 +240,7 @@ class _Calibrating:
         by_index = {layer.index: layer for layer in layers}
         kept = tuple(by_index[index] for index in placement.layers)
         methods = candidates(self._request.method, self._request.percentile)
-        key, known = self._kept(placement.tensors, (methods, bool(self._edits)))
+        key, known = self._kept(KeptRanges, placement.tensors, (methods, bool(self._edits)))
         found = known if known is not None else self._found(placement, methods)
         if known is None:
             cache.store(self._request.cache, key, found)
@@ -247,22 +248,22 @@ class _Calibrating:
             "samples": len(self._samples),
             "source": self._samples.source,
             "sizes": self._samples.sizes(),
-            "method": found["method"],
-            "methods": found["errors"],
+            "method": found.method,
+            "methods": found.errors,
             "equalized": bool(self._edits),
             "cached": known is not None,
         }
-        return _Chosen(self._model, self._edits, kept, found["ranges"], told)
+        return _Chosen(self._model, self._edits, kept, found.ranges, told)
 
-    def _kept(self, tensors: Sequence[str], asked: object) -> tuple[str, dict[str, Any] | None]:
+    def _kept(self, kind: type[cache.Kept], tensors: Sequence[str], asked: object) -> tuple[str, cache.Kept | None]:
         """Returns the name under which what was found of some tensors is kept, and what is kept there."""
         request = self._request
         if request.cache is None:
             return "", None
         key = cache.key_of(self._digest, self._samples.digest(), tensors, {"asked": asked, "target": self._target})
-        return key, cache.load(request.cache, key, tensors)
+        return key, cache.load(request.cache, key, kind, tensors)
 
-    def _found(self, placement: Placement, methods: Sequence[str]) -> dict[str, Any]:
+    def _found(self, placement: Placement, methods: Sequence[str]) -> KeptRanges:
         """Calibrates; several methods are judged by samples of which they have not seen any, which then join."""
         statistics = Statistics(methods)
         first, others = self._samples, self._samples[:0]
@@ -277,7 +278,7 @@ class _Calibrating:
         with self._clock.stage(Stage.CALIBRATE):
             self._add(placement, others, statistics)
         best = min(errors, key=lambda method: errors[method]) if errors else methods[0]
-        return {"method": best, "errors": errors, "ranges": statistics.ranges(best)}
+        return KeptRanges(best, errors, statistics.ranges(best))
 
     def _add(self, placement: Placement, samples: InputSamples, statistics: Statistics) -> None:
         if placement.tensors and len(samples):

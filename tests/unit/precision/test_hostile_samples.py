@@ -14,6 +14,7 @@ import pytest
 from trtconv.cli.timing_folder import cache_folder
 from trtconv.core import budget
 from trtconv.core.budget import Budget, BudgetExceeded
+from trtconv.core.documents.calibration import KeptRanges
 from trtconv.core.errors import InputError
 from trtconv.precision.quantize import cache
 from trtconv.precision.quantize.images import Preprocessing, read_image
@@ -87,9 +88,10 @@ WHOLE = {"method": "max", "errors": {}, "ranges": {"x": 1.0, "y": 0}}
 )
 def test_ranges_that_were_spoiled_are_found_anew(tmp_path: Path, text: str) -> None:
     (tmp_path / "k.json").write_text(text)
-    assert cache.load(tmp_path, "k", ["x", "y"]) is None
-    cache.store(tmp_path, "k", WHOLE)
-    assert cache.load(tmp_path, "k", ["x", "y"]) == WHOLE
+    assert cache.load(tmp_path, "k", KeptRanges, ["x", "y"]) is None
+    found = KeptRanges("max", {}, {"x": 1.0, "y": 0})
+    cache.store(tmp_path, "k", found)
+    assert cache.load(tmp_path, "k", KeptRanges, ["x", "y"]) == found
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="POSIX owners")

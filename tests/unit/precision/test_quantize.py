@@ -14,6 +14,7 @@ from onnx import numpy_helper
 from support.float_nets import GROUPED, NARROW, RESIDUAL, UNET, VOLUME, net, sample
 from support.onnx_models import RTX, parse, wrap
 from support.session import run
+from trtconv.core.documents.calibration import KeptRanges
 from trtconv.core.errors import InputError
 from trtconv.graph.channels import times_inputs, times_outputs
 from trtconv.graph.model import OnnxModel
@@ -342,10 +343,10 @@ def test_what_calibration_found_is_kept_by_content(tmp_path: Path) -> None:
     keys = {cache.key_of(digest, samples, ("t",), {"asked": asked}) for samples in "ab" for asked in (1, 2)}
     assert len(keys) == 4
     key = keys.pop()
-    found = {"method": "max", "errors": {}, "ranges": {"t": 1.5}}
-    assert cache.load(tmp_path, key, ["t"]) is None
+    found = KeptRanges("max", {}, {"t": 1.5})
+    assert cache.load(tmp_path, key, KeptRanges, ["t"]) is None
     cache.store(tmp_path, key, found)
-    assert cache.load(tmp_path, key, ["t"]) == found
+    assert cache.load(tmp_path, key, KeptRanges, ["t"]) == found
 
 
 def test_an_old_opset_is_raised_to_one_with_scales_by_channel() -> None:

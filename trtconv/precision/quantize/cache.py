@@ -5,18 +5,18 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from trtconv.core.documents.forms import fits
+from trtconv.core.decode import Fault, decoded, json_of
+from trtconv.core.documents.calibration import KeptRanges, KeptSizes
 from trtconv.core.errors import InputError
 from trtconv.core.files import atomic_write
 from trtconv.core.reading import CACHE_BYTES, read_plain
 from trtconv.core.version import __version__
 
-_FORM = {"method": str, "errors": {str: (int, float)}, "ranges": {str: (int, float)}}
+Kept = TypeVar("Kept", KeptRanges, KeptSizes)
 
 
 def key_of(model: str, samples: str, tensors: Sequence[str], settings: Mapping[str, Any]) -> str:
@@ -34,23 +34,17 @@ def key_of(model: str, samples: str, tensors: Sequence[str], settings: Mapping[s
     return hashlib.sha256(json.dumps(told).encode()).hexdigest()
 
 
-def load(folder: Path, key: str, tensors: Sequence[str]) -> dict[str, Any] | None:
+def load(folder: Path, key: str, kind: type[Kept], tensors: Sequence[str]) -> Kept | None:
     """Returns what was kept of some tensors, as `store` got it; None where there is nothing, or something else."""
-    with contextlib.suppress(OSError, ValueError, RecursionError):
-        kept = json.loads(read_plain(folder / f"{key}.json", CACHE_BYTES))
-        return kept if _is_whole(kept, tensors) else None
+    with contextlib.suppress(OSError, Fault):
+        kept = decoded(kind, json_of(read_plain(folder / f"{key}.json", CACHE_BYTES)))
+        return kept if kept.is_of(tensors) else None
     return None
 
 
-def _is_whole(kept: Any, tensors: Sequence[str]) -> bool:
-    if not fits(kept, _FORM) or kept.keys() != _FORM.keys() or not kept["ranges"].keys() >= set(tensors):
-        return False
-    return all(math.isfinite(number) and number >= 0 for number in kept["ranges"].values())
-
-
-def store(folder: Path | None, key: str, found: Mapping[str, Any]) -> None:
+def store(folder: Path | None, key: str, found: KeptRanges | KeptSizes) -> None:
     """Keeps what was found; where the folder cannot be written nothing is kept."""
     if folder is None:
         return
     with contextlib.suppress(InputError):
-        atomic_write(folder / f"{key}.json", json.dumps(dict(found), sort_keys=True).encode(), through_links=False)
+        atomic_write(folder / f"{key}.json", json.dumps(found.to_json(), sort_keys=True).encode(), through_links=False)
