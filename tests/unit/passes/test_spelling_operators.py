@@ -241,3 +241,29 @@ def test_quantisers_whose_scales_come_at_run_time(dtype: Any, along: bool, back:
     kind = helper.np_dtype_to_tensor_dtype(np.dtype(np.float32 if back else dtype))
     proto.graph.output[0].type.tensor_type.elem_type = kind
     assert_same(proto, feeds, "quantize-in-arithmetic", runtime=True)
+
+
+@pytest.mark.parametrize("opset", [1, 5, 7, 8, 9, 10])
+@pytest.mark.parametrize("op", ["DequantizeLinear", "MaxPool", "AveragePool", "Mod", "BitShift", "OneHot", "Compress"])
+def test_old_opsets_get_no_operators_that_they_lack(op: str, opset: int) -> None:
+    try:
+        onnx.defs.get_schema(op, opset)
+    except onnx.defs.SchemaError:
+        pytest.skip("the operator itself is newer")
+    pools = {"kernel_shape": [2, 2], **({"dilations": [2, 2]} if op == "MaxPool" and opset >= 10 else {})}
+    feeds: Arrays = {"a": normal(1, 1, 5, 5)}
+    if op in ("DequantizeLinear", "BitShift"):
+        feeds = {name: np.ones((), np.uint8) for name in "ac"} | {"b": np.ones((), np.float32)}
+    elif op in ("OneHot", "Compress", "Mod"):
+        feeds = {"a": np.ones(3, np.int64), "b": np.ones((), np.int64), "c": np.ones(2, np.float32)}
+    attrs = pools if "Pool" in op else {}
+    names = sorted(feeds)[: onnx.defs.get_schema(op, opset).max_input]
+    values = [
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(feeds[name].dtype), feeds[name].shape)
+        for name in names
+    ]
+    y = helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)
+    graph = helper.make_graph([helper.make_node(op, names, ["y"], **attrs)], "g", values, [y])
+    proto = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", opset)])
+    # The runner holds the result to what ONNX's checker says of that opset.
+    run_passes(wrap(proto), PASSES, RTX)

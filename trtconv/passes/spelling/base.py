@@ -41,6 +41,7 @@ class Spelling(Pass):
                 try:
                     with budget.at(scope.location(index)):
                         said = self.write(writer, target)
+                        writer.check()
                 except Unwritable as why:
                     skips += [Skip(self.name, place, str(why))] if str(why) else []
                     continue

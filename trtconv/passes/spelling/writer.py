@@ -9,11 +9,12 @@ from typing import Any, Literal, overload
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import helper, numpy_helper
+from onnx import defs, helper, numpy_helper
 
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.resolve import resolved
 from trtconv.graph.scope import Scope
+from trtconv.graph.types import ONNX_DOMAINS
 
 _AXES_AS_INPUT = {"ReduceSum": 13, "Squeeze": 13, "Unsqueeze": 13, "Split": 13}
 """Operators to the opset from which their axes, or the sizes of a Split, are an input; of other reductions 18."""
@@ -53,6 +54,18 @@ class Writer:
         self.nodes: list[onnx.NodeProto] = []
         self.initializers: list[onnx.TensorProto] = []
         self._stem = self.node.name or next(filter(None, self.node.output), self.node.op_type)
+
+    def check(self) -> None:
+        """Raises `Unwritable` where the model's opset has not what was written."""
+        for node in self.nodes:
+            if node.domain not in ONNX_DOMAINS:
+                continue
+            try:
+                schema = defs.get_schema(node.op_type, self.opset)
+            except defs.SchemaError:
+                raise Unwritable(f"opset {self.opset} has no {node.op_type}") from None
+            if len(node.input) > schema.max_input or any(each.name not in schema.attributes for each in node.attribute):
+                raise Unwritable(f"opset {self.opset} has no {node.op_type} as it would be written")
 
     def input(self, slot: int) -> str:
         """Returns the name of an input; "" for one that is left out."""
