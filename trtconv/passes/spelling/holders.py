@@ -21,9 +21,9 @@ def holder(dtype: np.dtype[Any], target: Target) -> np.dtype[Any]:
     """
     if dtype in _NARROW:
         return _NARROW[dtype]
-    if dtype in (np.int32, np.int64):
+    if dtype == np.int32 or (dtype == np.int64 and not target.before(9)):
         return dtype
-    if dtype == np.uint32 and not target.before(10):
+    if dtype == np.uint32 and not target.before(9):
         return _WIDE
     raise Unwritable(f"no type that {target} computes in holds every value of {dtype}")
 

@@ -15,17 +15,13 @@ from trtconv.passes.spelling.writer import Unwritable, Writer
 class ComparePositions(Spelling):
     """Writes OneHot whose depth comes at run time, and Hardmax where it lacks, as comparisons with positions.
 
-    Before:
+    Before (tensorrt-8.6):
         <ir_version: 8, opset_import: ["": 13]>
-        g (int64[2] x, int64 n, float[2] v) => (float[2,3] y) { y = OneHot (x, n, v) }
+        g (float[2,3] x) => (float[2,3] y) { y = Hardmax (x) }
     After:
         <ir_version: 8, opset_import: ["": 13]>
-        g (int64[2] x, int64 n, float[2] v) => (float[2,3] y)
-        <int64[3] at = {0, 1, 2}, int64[1] last = {1}, int64 zero = {0}, int64 one = {1}, int64 d = {3}>
-        {
-          p = Mod (x, d)  i = Unsqueeze (p, last)  e = Equal (i, at)  off = Gather (v, zero)  on = Gather (v, one)
-          y = Where (e, on, off)
-        }
+        g (float[2,3] x) => (float[2,3] y) <int64[1,3] at = {0, 1, 2}, float one = {1}, float zero = {0}>
+        { i = ArgMax <axis = -1> (x)  e = Equal (i, at)  y = Where (e, one, zero) }
     """
 
     name = "compare-positions"

@@ -32,7 +32,7 @@ class ResizeByMatrix(Spelling):
     After:
         <ir_version: 8, opset_import: ["": 18]>
         g (float[1,1,2,4] x) => (float[1,1,2,2] y)
-        <float[4,2] w = {0.428571433, 0, 0.428571433, 0.142857149, 0.142857149, 0.428571433, 0, 0.428571433}>
+        <float[4,2] w = {0.5, 0, 0.375, 0.125, 0.125, 0.375, 0, 0.5}>
         { y = MatMul (x, w) }
     """
 
