@@ -1,5 +1,7 @@
 # make demo    from a fresh clone to a TensorRT engine; needs Python >= 3.10, no GPU
-# make test    the tests; no GPU either
+# make test    the tests; no GPU either. On another Python: make test PYTHON=python3.12 VENV=.venv-3.12
+# make test-oldest   the tests on Python 3.10 with the oldest of each dependency that pyproject.toml allows; for another
+#                    part of them: make test-oldest PYTEST_ARGS=tests/unit/passes
 # make check   format, lint, types, tests
 # make bench   side-by-side benchmarks on the CPU, into bench/results/cpu.json
 # make docs    docs/rules/, docs/passes/, docs/trtconv.schema.json, docs/cli.md and docs/api.md, from the sources
@@ -22,7 +24,9 @@
 PYTHON ?= python3
 GPU_PYTHON ?= python3.10
 JOBS ?= 2
+OLDEST_PYTHON ?= python3.10
 VENV := .venv
+OLDEST := .venv-oldest
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 SIZES := --dim batch=1:1:4 --dim height=64:256:512 --dim width=64:256:512
@@ -30,7 +34,7 @@ SIZES := --dim batch=1:1:4 --dim height=64:256:512 --dim width=64:256:512
 PACKAGES := timm segmentation-models-pytorch monai diffusers transformers spandrel torchvision
 NEEDED := einops safetensors huggingface_hub tokenizers regex pyyaml requests pillow scipy importlib_metadata
 
-.PHONY: demo test test-export test-architectures check lint types bench bench-gpu suite-gpu test-gpu docs wheel fuzz venv clean
+.PHONY: demo test test-oldest test-export test-architectures check lint types bench bench-gpu suite-gpu test-gpu docs wheel fuzz venv clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/run.stamp
@@ -42,6 +46,9 @@ demo: $(VENV)/run.stamp
 
 test: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest -n $(JOBS) $(PYTEST_ARGS)
+
+test-oldest: $(OLDEST)/dev.stamp
+	$(OLDEST)/bin/python -m pytest -n $(JOBS) $(PYTEST_ARGS)
 
 test-export: $(VENV)/export.stamp
 	$(BIN)/python -m pytest -n $(JOBS) tests/unit/exporter tests/cli/test_export_command.py $(PYTEST_ARGS)
@@ -105,6 +112,14 @@ $(VENV)/dev.stamp: pyproject.toml | $(BIN)/python
 	$(PIP) --editable '.[dev]'
 	@touch $(VENV)/run.stamp $@
 
+$(OLDEST)/dev.stamp: pyproject.toml tests/oldest.py
+	@$(OLDEST_PYTHON) -c 'import sys; sys.exit(None if sys.version_info[:2] == (3, 10) else "make test-oldest needs Python 3.10: OLDEST_PYTHON=...")'
+	@echo 'Installing trtconv with the oldest of what it needs into $(OLDEST)'
+	$(OLDEST_PYTHON) -m venv $(OLDEST)
+	$(OLDEST_PYTHON) tests/oldest.py > $(OLDEST)/oldest.txt
+	$(OLDEST)/bin/python -m pip install -qq --disable-pip-version-check --constraint $(OLDEST)/oldest.txt --editable '.[dev]'
+	@touch $@
+
 $(VENV)/export.stamp: pyproject.toml | $(BIN)/python
 	@echo 'Installing the tools for development and torch into $(VENV)'
 	$(PIP) --editable '.[export-tests,dev]'
@@ -118,5 +133,5 @@ $(VENV)/architectures.stamp: $(VENV)/export.stamp
 	@touch $@
 
 clean:
-	rm -rf $(VENV) out build dist *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(OLDEST) out build dist *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache
 	find trtconv tests models bench -name __pycache__ -type d -prune -exec rm -rf {} +
