@@ -17,6 +17,7 @@ from support.strategies import layers
 from trtconv.core.findings import Finding, Severity
 from trtconv.graph.model import OnnxModel
 from trtconv.pipeline.audit import audit
+from trtconv.pipeline.preparation import Preparation
 from trtconv.runtimes import tensorrt
 from trtconv.runtimes.tensorrt import ParsedNetwork
 
@@ -230,3 +231,27 @@ def test_a_declared_output_that_is_not_computed_is_told(tmp_path: Path, declared
     assert all(said in message for message in told)
     built = trtconv.build(trtconv.BuildRequest(tmp_path / "m.onnx", target=RTX, fail_on=Severity.WARNING))
     assert built.exit_code == (1 if said else 0)
+
+
+def test_a_cast_is_proven_against_the_model_as_it_was_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cast that breaks the model would agree with itself."""
+    proto = parse(
+        """<ir_version: 8, opset_import: ["": 17]> g (float[1,2,4,4] x) => (float[1,2,4,4] y)
+        <float[2,2,1,1] w = {1, 2, 3, 4}> { a = Conv (x, w)  y = Relu (a) }"""
+    )
+    onnx.save(proto, tmp_path / "m.onnx")
+    cast = Preparation.cast
+
+    def breaks(self: Preparation, *args: object, **options: object) -> object:
+        applied = cast(self, *args, **options)  # type: ignore[arg-type]
+        node = next(each for each in self.model.proto.graph.node if each.op_type == "Relu")
+        node.op_type = "Abs"
+        self.model.touch()
+        return applied
+
+    request = trtconv.BuildRequest(tmp_path / "m.onnx", target=trtconv.Target("rtx"), precision="fp16", force=True)
+    assert trtconv.build(request).exit_code == 0
+    monkeypatch.setattr(Preparation, "cast", breaks)
+    report = trtconv.build(request)
+    assert report.exit_code == 1
+    assert "TC402" in {finding.code for finding in report.findings}

@@ -91,3 +91,10 @@ def test_nothing_to_do() -> None:
 def test_only_on_request() -> None:
     assert PASS.on_request
     assert not PASS.flag
+
+
+@pytest.mark.parametrize(("opset", "edits"), [(9, 0), (10, 2)])
+def test_opsets_whose_slice_takes_no_sizes_are_left(opset: int, edits: int) -> None:
+    proto = unet(False)
+    proto.opset_import[0].version = opset
+    assert len(matched(proto)[1].edits) == edits

@@ -185,6 +185,30 @@ def test_equalising_channels_keeps_every_bit(text: str) -> None:
     assert all(np.array_equal(a, b) for a, b in zip(before, run(model.proto, feeds), strict=True))
 
 
+CONCAT = """<ir_version: 8, opset_import: ["": 17]> g (float[1,2,4,4] x) => (float[1,1,4,4] y)
+    <float[2,2,1,1] v = {{1, 2, 3, 4}}, float[1,4,1,1] w = {{1, 1, 1, 1}}>
+    {{ a = Conv (x, v)  r = Relu (a)  c = Concat <axis = 1> ({joined})  y = Conv (c, w) }}"""
+
+
+@pytest.mark.parametrize(("joined", "links"), [("r, x", 1), ("x, r", 1), ("r, r", 0)])
+def test_a_tensor_that_is_joined_with_itself_is_not_equalised(joined: str, links: int) -> None:
+    assert len(find_links(prepared(CONCAT.format(joined=joined)).main)) == links
+
+
+@pytest.mark.parametrize("far", [1e9, 1e-9])
+def test_no_channel_is_scaled_beyond_64_times_the_others(far: float) -> None:
+    """A channel that hardly ever holds anything would be scaled until its weights overflow."""
+    model = prepared(UNET)
+    (link, *_) = find_links(model.main)
+    name = model.main.columns.nodes[link.maker].input[1]
+    before = model.main.values(name)
+    count = before.shape[0]
+    assert count > 2
+    equalize(model, [link], {link.tensor: [far, *[1.0] * (count - 1)]})
+    ratios = np.abs(before / model.main.values(name)).reshape(count, -1).max(axis=1)
+    assert max(ratios[0] / np.median(ratios), np.median(ratios) / ratios[0]) <= 128
+
+
 def test_a_result_that_is_added_is_not_equalised() -> None:
     links = find_links(prepared(RESIDUAL).main)
     nodes = prepared(RESIDUAL).proto.graph.node

@@ -100,6 +100,8 @@ NAN, INF = math.nan, math.inf
         ([NAN, 1.0], [NAN, 1.0], 0.0),
         ([NAN], [1.0], INF),
         ([1.0], [NAN], INF),
+        ([2.0, 1.0], [2.0, INF], INF),
+        ([2.0, NAN], [2.0, INF], INF),
         ([INF], [INF], 0.0),
         ([INF], [-INF], INF),
         ([], [], 0.0),
