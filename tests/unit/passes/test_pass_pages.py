@@ -35,6 +35,8 @@ SIZES = {
     "restore-resize-scales": {"h": 32, "w": 32},
 }
 """Sizes that the example takes before the pass too; of all others 5, an odd one, so that what rounds down shows."""
+VALUES = {"compare-positions": {"n": 3}}
+"""Inputs that must have one value, since a size depends on it."""
 MARKED = {"compute-wider"}
 """Passes that know their own nodes by metadata, which ONNX's text format does not have."""
 LIMITS = {"move-channel-scales": 0.01, "requantize-symmetric": 0.05}
@@ -53,12 +55,15 @@ def example(each: Pass, word: str) -> tuple[OnnxModel, Target]:
     return model, (Target.parse(target[1]) if target else None) or Target("rtx", (1, 7))
 
 
-def outputs(model: OnnxModel, sizes: dict[str, int]) -> list[Any]:
+def outputs(model: OnnxModel, each: Pass) -> list[Any]:
     """Runs a model on ONNX Runtime; on ONNX's reference implementation what that does not load."""
+    sizes = SIZES.get(each.name, {})
     shapes = {
         spec.name: tuple(d if isinstance(d, int) else sizes.get(d, 5) for d in spec.dims) for spec in model.inputs
     }
     feeds = random_feeds(model.inputs, shapes)
+    for name, value in VALUES.get(each.name, {}).items():
+        feeds[name][...] = value
     loaded = session(model)
     return list((ReferenceEvaluator(model.proto) if isinstance(loaded, str) else loaded).run(None, feeds))
 
@@ -71,11 +76,10 @@ def test_example(each: Pass) -> None:
     assert run_passes(rewritten, [each], target).edits, f"{each.name} leaves its example as it is; {PAGE}"
     if each.name not in MARKED:
         assert not run_passes(after, [each], target).edits, f"{each.name} rewrites what it should have made; {PAGE}"
-    sizes = SIZES.get(each.name, {})
-    expected = outputs(before, sizes)
+    expected = outputs(before, each)
     limit = LIMITS.get(each.name, max(tolerance(before), tolerance(rewritten)))
     for model in (rewritten, after):
-        for left, right in zip(expected, outputs(model, sizes), strict=True):
+        for left, right in zip(expected, outputs(model, each), strict=True):
             assert relative_error(left, right) <= limit, f"{each.name} computes otherwise than before"
 
 
