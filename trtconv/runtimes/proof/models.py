@@ -16,17 +16,15 @@ from trtconv.core import process
 from trtconv.core.frozen import frozen
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.walk import all_nodes, constant_of, reads
-from trtconv.runtimes.onnxruntime import first_line
+from trtconv.runtimes.onnxruntime import first_line, import_runtime
 from trtconv.runtimes.proof.feeds import InputKind, Shape, Source, make
-from trtconv.runtimes.proof.reference import runs
+from trtconv.runtimes.proof.reference import Wanted, runs, serve
 from trtconv.runtimes.proof.tolerance import PERTURBATION
 from trtconv.runtimes.tensorrt.readback.types import numpy_type
 
 Array = NDArray[Any]
 Computes = Callable[[Mapping[str, Array]], Array]
 
-SERVE = "trtconv.runtimes.proof.models:Models"
-"""What the process is."""
 _CALM = (0, 1, 2)
 _SUMS = frozenset(
     (  # noqa: SIM905
@@ -73,19 +71,30 @@ class Task:
     closely: bool = False
 
 
+def prepare() -> None:
+    """Loads what `Models` needs, in a process that is started before it is asked for."""
+    import_runtime()
+
+
 class Models:
-    """The process: keeps the model from one call to the next."""
+    """The process: runs the whole model, and pieces of it; keeps the model from one call to the next."""
 
     def __init__(self) -> None:
         self._model: OnnxModel | None = None
 
-    def __call__(self, argument: tuple[str, bytes | None, Sequence[Task], str], tell: process.Tell) -> None:
-        """Runs pieces, and tells of each as soon as it is done.
+    def __call__(
+        self, argument: tuple[str, bytes | None, Sequence[Task], str] | tuple[Wanted, str, float], tell: process.Tell
+    ) -> None:
+        """Runs the whole model, as `reference.serve`, or pieces, and tells of each as soon as it is done.
 
         Args:
-            argument: Where the model lies, the model where it is not the file, the pieces, a folder for arrays.
+            argument: What the whole is wanted for; or where the model lies, the model where it is not the file, the
+                pieces, a folder for arrays.
             tell: Hears {"event": "begin", "number"} and {"event": "piece", "number", "file", "calm", "why"}.
         """
+        if len(argument) == 3:
+            serve(argument, tell)
+            return
         path, data, tasks, folder = argument
         if self._model is None:
             proto = None if data is None else onnx.load_model_from_string(data)

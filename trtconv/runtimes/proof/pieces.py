@@ -7,6 +7,7 @@ different tensors is widened, until they start from the same ones.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import time
@@ -24,7 +25,7 @@ from trtconv.core.frozen import frozen
 from trtconv.core.scratch import Scratch
 from trtconv.graph.extract import shapes_with
 from trtconv.graph.model import OnnxModel
-from trtconv.runtimes.proof import cut, describe, feeds, models, tolerance
+from trtconv.runtimes.proof import SERVE, cut, describe, feeds, models, tolerance
 from trtconv.runtimes.proof.feeds import InputKind, Shape, Source
 from trtconv.runtimes.proof.result import Divergence
 from trtconv.runtimes.proof.watch import in_order
@@ -91,6 +92,7 @@ class Pieces:
         batch: The largest batch that inputs may have whose first axis is dynamic.
         deadline: On the clock of `time.monotonic`.
         megabytes: How much memory the process may take.
+        runner: A process of `SERVE` that is free; None: one is started.
     """
 
     def __init__(
@@ -102,7 +104,9 @@ class Pieces:
         batch: int,
         deadline: float,
         megabytes: float,
+        runner: process.Process | None = None,
     ) -> None:
+        self._runner = runner
         self._network = network
         self._model = model
         self._data = data
@@ -120,7 +124,8 @@ class Pieces:
         """Runs all pieces, as far as there is time."""
         open_ = [self._trial(piece) for piece in self._seams.pieces()]
         self._trials = open_
-        with Scratch("proof") as folder, process.Process(models.SERVE, self._megabytes) as runner:
+        with Scratch("proof") as folder, contextlib.ExitStack() as stack:
+            runner = self._runner or stack.enter_context(process.Process(SERVE, self._megabytes))
             while open_ and self._divergence is None:
                 left = self.deadline - time.monotonic()
                 if left <= 0:

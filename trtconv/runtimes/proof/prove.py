@@ -68,6 +68,9 @@ class Prover:
         if self._one_is_enough and len(self._sizes) > 1:
             # Which of the guessed sizes the model takes is known once it has run.
             self._thread.join()
+        # A small model has run so soon that its process is free; another would take longer to start.
+        self._thread.join(_FREE_SECONDS)
+        runner = None if self._thread.is_alive() else self._runner
         meaning = self._meaning
         number = next((i for i, each in enumerate(self._found) if not each.why), 0)
         try:
@@ -79,6 +82,7 @@ class Prover:
                 meaning.batch,
                 deadline,
                 meaning.megabytes,
+                runner,
             )
             self._shown = self._pieces.run()
         except Exception as error:  # Nobody hears a thread: `finish` tells.
@@ -92,10 +96,10 @@ class Prover:
 
     def close(self) -> None:
         """Ends the process, and removes what it wrote."""
-        self._runner.close()
-        self._ahead.stop()
         if self._pieces is not None:
             self._pieces.deadline = -math.inf
+        self._runner.close()
+        self._ahead.stop()
         self._thread.join()
         self._beside.join()
         self._folder.remove()
@@ -162,5 +166,7 @@ def _together(whole: ProofResult, pieces: PiecesResult) -> ProofResult:
 
 
 _POLL_SECONDS = 0.1
+_FREE_SECONDS = 0.5
+"""How long pieces wait for the process that runs the whole model."""
 _GRACE_SECONDS = 5.0
 _START_SECONDS = 30.0

@@ -21,7 +21,7 @@ from trtconv.core.dims import InputSpec
 from trtconv.core.errors import TrtconvError
 from trtconv.core.frozen import frozen
 from trtconv.graph.model import OnnxModel
-from trtconv.runtimes.onnxruntime import first_line, import_runtime, numpy_type, session
+from trtconv.runtimes.onnxruntime import first_line, numpy_type, session
 
 MOST_BYTES = 1 << 30
 """Of inner tensors that are kept; further ones are left out."""
@@ -151,11 +151,6 @@ def typed(values: NDArray[Any], dtype: str) -> NDArray[Any]:
     import ml_dtypes
 
     return values.view(np.dtype(getattr(ml_dtypes, dtype)))
-
-
-def prepare() -> None:
-    """Loads what `serve` needs, in a process that is started before it is asked for."""
-    import_runtime()
 
 
 def serve(task: tuple[Wanted, str, float], tell: process.Tell) -> None:
