@@ -26,7 +26,6 @@ _ENGINES = (
     "sub/../a.engine",
     "./a.engine",
     "l.engine",
-    "a.onnx",
     "trtconv.toml",
     ".git/config",
 )
@@ -122,7 +121,8 @@ def configuration(r: random.Random, case: Case) -> str:
     for model in [*case.models, *r.sample(["none.onnx", "a.engine", "../outside/victim.sh"], r.random() < 0.1)]:
         lines += ["[[models]]", f"path = {json.dumps(model)}"]
         if r.random() < 0.4:
-            engine = r.choice(_ENGINES if r.random() < 0.6 else _AWAY).format(root=case.root)
+            names = (*_ENGINES, r.choice(case.models)) if r.random() < 0.6 else _AWAY
+            engine = r.choice(names).replace("{root}", str(case.root))
             lines += [f"engine = {json.dumps(engine)}"]
         if r.random() < 0.1:
             lines += [f"profiles = [{', '.join(['{ n = 1 }'] * r.choice([1, 2, 40]))}]"]

@@ -150,7 +150,7 @@ def run_case(case: Case, r: random.Random, worker: Worker, verdicts: Verdicts, c
             done.append(folders.disturb(r, case))
             counts["disturbances"] += 1
         command = make_command(r, case)
-        before, typed = protected(case), typed_outputs(command, case)
+        before, typed, inputs = protected(case), typed_outputs(command, case), inputs_of(case)
         answer = answered(worker, command, case.root)
         name = f"case {case.number} ({'; '.join(done)})"
         done.append(" ".join(command))
@@ -163,7 +163,7 @@ def run_case(case: Case, r: random.Random, worker: Worker, verdicts: Verdicts, c
         wrong += [f"code ran: {case.ran()}"] if case.ran() else []
         wrong += _changes(before, protected(case), typed)
         wrong += _claims(case, command, answer)
-        wrong += _other_verdict(command, answer, case, verdicts, counts)
+        wrong += _other_verdict(command, answer, inputs, verdicts, counts)
         yield from (Fault(name, command, what, f"{answer['stdout'][-1000:]}\n{answer['stderr']}") for what in wrong)
         if wrong:
             return
@@ -199,7 +199,11 @@ def _claims(case: Case, command: tuple[str, ...], answer: dict[str, Any]) -> lis
 
 
 def _other_verdict(
-    command: tuple[str, ...], answer: dict[str, Any], case: Case, verdicts: Verdicts, counts: Counter[str]
+    command: tuple[str, ...],
+    answer: dict[str, Any],
+    inputs: dict[str, bytes],
+    verdicts: Verdicts,
+    counts: Counter[str],
 ) -> list[str]:
     """Returns what a folder made a command say of a model that it does not say elsewhere.
 
@@ -207,7 +211,7 @@ def _other_verdict(
     """
     if command[0] not in ("check", "build", "sizes", "rewrite") or answer["code"] not in (0, 1):
         return []
-    clean = verdicts.of(command, inputs_of(case))
+    clean = verdicts.of(command, inputs)
     counts["verdicts compared"] += 1
     if clean is None or clean["code"] == answer["code"] or clean.get("hung"):
         return []
