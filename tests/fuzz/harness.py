@@ -97,7 +97,12 @@ class Worker:
         self.close()
 
     def _start(self) -> subprocess.Popen[bytes]:
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONFAULTHANDLER": "", "NO_COLOR": "1"}
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "tests"))),
+            "PYTHONFAULTHANDLER": "",
+            "NO_COLOR": "1",
+        }
         environment.pop("GITHUB_ACTIONS", None)
         self._process = subprocess.Popen(
             [sys.executable, str(Path(__file__).with_name("worker.py"))],
