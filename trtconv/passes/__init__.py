@@ -12,6 +12,7 @@ from trtconv.passes.explicit_deconv import Chooser, MakeDeconvExplicit, chosen
 from trtconv.passes.fold_batch_norm import FoldBatchNorm
 from trtconv.passes.fold_integer_bias import FoldIntegerBias
 from trtconv.passes.fold_quantized_clip import FoldQuantizedClip
+from trtconv.passes.fold_quantized_norm import FoldQuantizedNorm
 from trtconv.passes.fold_weight_quantizers import FoldWeightQuantizers
 from trtconv.passes.inline_functions import InlineDeconvFunctions
 from trtconv.passes.integer_operators import ExpandIntegerOperators
@@ -83,6 +84,7 @@ PASSES: tuple[Pass, ...] = (
     DequantizeConstants(),
     PoolInFloat(),
     FoldWeightQuantizers(),
+    FoldQuantizedNorm(),
     MoveChannelScales(),
     WriteKernelShape(),
     UngroupDeconv(),

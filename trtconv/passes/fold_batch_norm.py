@@ -46,7 +46,7 @@ class FoldBatchNorm(NodePass):
         layer = node.inputs[0].inputs[0] if node.inputs[0].inputs else None
         if layer is None or layer.op not in _LAYERS:
             return None
-        why_not = _obstacle(field, node, layer)
+        why_not = norm_obstacle(field, node, layer)
         if why_not:
             return Refusal(why_not)
         weight, bias = field.values(layer.inputs[1]), _bias(field, layer)
@@ -78,7 +78,8 @@ def factors(terms: Sequence[NDArray[Any]], epsilon: float) -> tuple[NDArray[np.f
     return scale, beta - mean * scale
 
 
-def _obstacle(field: Field, node: gs.Node, layer: gs.Node) -> str:
+def norm_obstacle(field: Field, node: gs.Node, layer: gs.Node) -> str:
+    """Returns why a BatchNormalization cannot go into the layer in front of it; an empty text where it can."""
     if node.attrs.get("training_mode") or any(not tensor.is_empty() for tensor in node.outputs[1:]):
         return "it takes its mean and variance from the batch"
     if len(layer.outputs[0].outputs) > 1 or field.escapes(layer.outputs[0]):

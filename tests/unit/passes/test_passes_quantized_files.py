@@ -144,6 +144,49 @@ def test_batch_normalization_goes_into_the_layer_in_front(op: str, weight: str, 
     assert np.abs(expected - got).max() < 1e-5 * np.abs(expected).max()
 
 
+@pytest.mark.parametrize(("op", "weight", "axis"), [("Conv", "6,4,3,3", 0), ("ConvTranspose", "4,6,3,3", 1)])
+@pytest.mark.parametrize("bias", ["none", "float", "int32"])
+@pytest.mark.parametrize("channels", [True, False])
+def test_batch_normalization_goes_into_the_scales_of_codes(
+    op: str, weight: str, axis: int, bias: str, channels: bool
+) -> None:
+    random = np.random.default_rng(2)
+    made = {"none": "", "float": ", b", "int32": ", e"}[bias]
+    proto = parse(
+        f"""{HEAD} g (float[1,4,5,5] x) => (float[1,6,p,q] y)
+        {{ d = DequantizeLinear <axis = {axis}> (w, s)  e = DequantizeLinear <axis = 0> (i, t)
+           [layer] a = {op} (x, d{made}) [norm] n = BatchNormalization (a, g0, g1, g2, g3) y = Relu (n) }}"""
+    )
+    scales = random.uniform(0.01, 0.1, 6 if channels else ()).astype(np.float32)
+    values: dict[str, np.ndarray] = {
+        "w": random.integers(-127, 128, [int(n) for n in weight.split(",")]).astype(np.int8)
+    }
+    values |= {"s": scales, "b": random.standard_normal(6).astype(np.float32)}
+    values |= {"i": random.integers(-99, 99, 6).astype(np.int32), "t": np.broadcast_to(scales * 0.1, 6).copy()}
+    values |= {f"g{i}": random.uniform(0.5, 2, 6).astype(np.float32) for i in range(4)}
+    values["g0"][::2] *= -1
+    for name, array in values.items():
+        proto.graph.initializer.append(numpy_helper.from_array(array, name))
+    after, edits = edits_of(proto, "fold-quantized-norm")
+    assert edits == [f"its factors of 6 channels are in the scales of {op} layer"]
+    assert "BatchNormalization" not in {node.op_type for node in after.graph.node}
+    codes = next(numpy_helper.to_array(each) for each in after.graph.initializer if each.data_type == 3)
+    assert np.array_equal(np.abs(codes), np.abs(values["w"]))
+    expected, got = run(proto, feeds((1, 4, 5, 5)))[0], run(after, feeds((1, 4, 5, 5)))[0]
+    assert np.abs(expected - got).max() < 1e-5 * np.abs(expected).max()
+
+
+def test_a_code_without_an_opposite_keeps_its_batch_normalization() -> None:
+    proto = parse(
+        f"""{HEAD} g (float[1,1,3,3] x) => (float[1,1,3,3] y)
+        <int8[1,1,1,1] w = {{-128}}, float s = {{0.1}}, float[1] one = {{1}}, float[1] less = {{-1}}>
+        {{ d = DequantizeLinear (w, s) [layer] a = Conv (x, d)
+           [norm] y = BatchNormalization (a, less, one, one, one) }}"""
+    )
+    _, result = rewritten(proto, RTX, [each for each in PASSES if each.name == "fold-quantized-norm"])
+    assert [skip.reason for skip in result.skipped] == ["a code of -128 has no opposite"]
+
+
 def test_batch_normalization_of_a_shared_result_stays() -> None:
     proto = parse(
         f"""{HEAD} g (float[1,2,3,3] x) => (float[1,2,3,3] y, float[1,2,3,3] a)
