@@ -63,26 +63,15 @@ class Parsed:
         self.change: Change | None = None
 
 
-class InProcess:
-    """Stands for `trtconv.core.process.Process`, without a process: what runs models here is trusted."""
+def _start(self: Any, task: str, megabytes: float | None = None, *, quiet: bool = True) -> None:
+    """Stands for the start of a process: what runs models here is trusted."""
+    self.task, self.function = task, None
 
-    def __init__(self, task: str, megabytes: float | None = None, *, quiet: bool = True) -> None:
-        self._task = task
-        self._function: Any = None
 
-    def __enter__(self) -> InProcess:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def close(self) -> None:
-        """Has nothing to close."""
-
-    def call(self, argument: Any, seconds: Any = None, tell: Any = None, watch: Any = None) -> Any:
-        """Calls the function."""
-        self._function = self._function or serving.function_of(self._task)
-        return self._function(argument, tell or (lambda event: None))
+def _call(self: Any, argument: Any, seconds: Any = None, tell: Any = None, watch: Any = None) -> Any:
+    """Stands for a call in another process."""
+    self.function = self.function or serving.function_of(self.task)
+    return self.function(argument, tell or (lambda event: None))
 
 
 @contextlib.contextmanager
@@ -106,7 +95,7 @@ def changed(mutate: Mutate) -> Iterator[Parsed]:
         mock.patch.object(Installed, "parse", remember),
         mock.patch.object(Network, "faults", lambda network, plan: ()),
         mock.patch.object(Network, "build", lambda network, plan, monitor=None: EngineBlob(memoryview(b""), (), ())),
-        mock.patch.object(process.Process, "__new__", lambda cls, *args, **named: InProcess(*args, **named)),
+        mock.patch.multiple(process.Process, __init__=_start, call=_call, close=lambda self: None),
     ):
         yield parsed
 

@@ -28,6 +28,7 @@ from trtconv.runtimes.tensorrt import ParsedNetwork
 if TYPE_CHECKING:
     from trtconv.runtimes.proof.prove import Prover
     from trtconv.runtimes.proof.result import ProofResult
+    from trtconv.runtimes.proof.rewritten import Claim
 
 LEAST_SECONDS = 2.0
 """How long a quick proof may take, however fast the build was."""
@@ -75,6 +76,18 @@ class ProofSubject:
         """Whether the model as it is in its file counts, and not `rewritten`: no sizes were freed in that, and no
         numbers asked to change."""
         return not any(each.frees_sizes or each.on_request for each in acted(self.edits))
+
+    @property
+    def claimed(self) -> tuple[OnnxModel, Claim] | None:
+        """What the passes made, and what they claim of it; None where they were asked for something else."""
+        from trtconv.runtimes.proof.rewritten import Claim
+
+        passes = acted(self.edits)
+        if not self.original:
+            return None
+        return self.rewritten, Claim(
+            all(each.safety == "exact" for each in passes), allowed_error(self.rewritten, passes)
+        )
 
 
 def acted(edits: Sequence[Edit], passes: Sequence[Pass] = PASSES) -> list[Pass]:
@@ -149,13 +162,15 @@ class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
             parsed=subject.parsed,
             edited=None if subject.parsed_as_is else subject.parsed.serialize(),
             batch=_largest_batch(profiles),
-            rewritten_error=max(allowed_error(model, acted(subject.edits)), _MULTIPLIED) if subject.edits else math.inf,
+            rewritten_error=max(allowed_error(model, acted(subject.edits)), _MULTIPLIED),
         )
         sizes = list(_sizes(model, profiles, level, subject.sample or {}))
         self._prover = Prover(network.read_back, meaning, sizes, MOST_SECONDS, one_is_enough=not profiles)
-        self._weighing = Weighing(self._prover.network, subject.parsed)
+        self._weighing = Weighing(self._prover.network, subject.parsed, subject.claimed)
 
     def __exit__(self, *_: object) -> None:
+        if self._weighing is not None:
+            self._weighing.close()
         if self._prover is not None:
             self._prover.close()
 
@@ -176,6 +191,8 @@ class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
             if self._prover is not None:
                 proof = self._prover.finish(quick if self._level == "quick" else MOST_SECONDS, self._seconds)
             weights, findings = (None, ()) if self._weighing is None else self._weighing.finish()
+            if self._weighing is not None:
+                proof = dataclasses.replace(proof, missing=(*proof.missing, *self._weighing.missing))
         record = proof.record(weights, self._level)
         record = dataclasses.replace(record, agrees=False) if findings else record
         return record, (*self._findings(proof), *findings)

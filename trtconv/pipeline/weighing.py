@@ -1,23 +1,27 @@
-"""The weights of a parsed network held to the file, bit for bit, while an engine is built."""
+"""Network and passes held to the file while an engine is built: weights bit for bit, changed nodes piece by piece."""
 
 from __future__ import annotations
 
 import contextvars
+import math
 import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from trtconv.core import codes
-from trtconv.core.documents.proof import WeightCounts
+from trtconv.core import budget, codes
+from trtconv.core.documents.proof import Lack, Unshown, WeightCounts
 from trtconv.core.errors import TrtconvError
 from trtconv.core.findings import Finding, Location
 from trtconv.graph.model import OnnxModel
 
 if TYPE_CHECKING:
     from trtconv.runtimes.proof.origin import Derivation
+    from trtconv.runtimes.proof.rewritten import Claim, Kept
     from trtconv.runtimes.proof.weights import Account, Weighed
     from trtconv.runtimes.tensorrt.readback.records import ReadNetwork
 
+_SECONDS = 10.0
+"""How long the pieces that passes changed may take."""
 _FIX = "Please report this model, with the version of TensorRT. --prove none builds it all the same."
 _FIX_OF_PASSES = "Please report this model; --no-rewrite, or --skip with each pass in turn, leaves the passes out."
 
@@ -28,11 +32,18 @@ class Weighing:
     Args:
         network: What TensorRT's parser made; builder and parser must live until `finish`.
         given: The model that it was given; must not change meanwhile.
+        rewritten: That model as it was before a cast, if it is to mean what the file means, and what is claimed of it.
     """
 
-    def __init__(self, network: ReadNetwork, given: OnnxModel) -> None:
+    def __init__(self, network: ReadNetwork, given: OnnxModel, rewritten: tuple[OnnxModel, Claim] | None) -> None:
+        from trtconv.core.process import Process
+        from trtconv.runtimes.proof.rewritten import SERVE
+
         self._network = network
         self._given = given
+        self._rewritten = rewritten
+        self._kept: Kept | None = None
+        self._runner = Process(SERVE, budget.allowance(given.nbytes)[1])
         self._origins: dict[str, Derivation] = {}
         self._weighed: Weighed | None = None
         self._bug: Exception | None = None
@@ -45,17 +56,32 @@ class Weighing:
 
     def _work(self) -> None:
         from trtconv.runtimes.proof.origin import origins
+        from trtconv.runtimes.proof.rewritten import kept
         from trtconv.runtimes.proof.weights import weigh
 
         try:
             file = OnnxModel.load(self._given.path)
             self._origins = origins(file, self._given)
             self._weighed = weigh(self._network, self._given, self._origins)
+            if self._rewritten is not None:
+                self._kept = kept(file, *self._rewritten, self._runner, _SECONDS)
         except TrtconvError as error:
             # The file was read before, but whoever asked may have taken it away.
             self.why = f"the file could not be read again ({error})"
         except Exception as error:  # Nobody hears a thread: `finish` tells.
             self._bug = error
+
+    def close(self) -> None:
+        """Ends what is still at work."""
+        self._runner.close()
+        self._thread.join()
+
+    @property
+    def missing(self) -> tuple[Unshown, ...]:
+        """What was not shown, once it is finished."""
+        pieces = {} if self._kept is None else self._kept.missing
+        lacks = tuple(Unshown(Lack.PIECE, tensor, why) for tensor, why in pieces.items())
+        return (*lacks, Unshown(Lack.REFERENCE, "weights", self.why)) if self.why else lacks
 
     def finish(self) -> tuple[WeightCounts | None, tuple[Finding, ...]]:
         """Returns the counts as plain JSON values, None where there are none, and a TC402 for each difference."""
@@ -73,6 +99,13 @@ class Weighing:
             if origin is Derivation.CHANGED:
                 message = f"the passes changed weight {name!r}: it has other values than in the file"
                 yield codes.NETWORK_DIFFERS.finding(message, place=Location(tensor=name), fix=_FIX_OF_PASSES)
+        if self._kept is not None and self._kept.changed is not None:
+            tensor, error = self._kept.changed.tensor, self._kept.changed.error
+            far = (
+                "has another shape or type" if math.isinf(error) else f"is off by {error:.2g} of its largest magnitude"
+            )
+            message = f"the passes changed tensor {tensor!r}: computed from what is before it, it {far}"
+            yield codes.NETWORK_DIFFERS.finding(message, place=Location(tensor=tensor), fix=_FIX_OF_PASSES)
 
 
 def _finding(account: Account) -> Finding:

@@ -106,3 +106,42 @@ def test_reductions_over_no_axes(op: str, axes: str) -> None:
 def test_reductions_over_axes_that_only_the_run_time_knows(op: str, noop: int) -> None:
     (y,) = run(_reduction(op, noop, "input"), {"x": np.abs(VALUES), "axes": np.array([1], np.int64)})
     np.testing.assert_allclose(y, ALONG_ROWS[op](np.abs(VALUES))[:, None], rtol=1e-6)
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e6])
+@pytest.mark.parametrize("opset", [9, 17, 18])
+def test_instances_far_from_zero_are_normalised(offset: float, opset: int) -> None:
+    model = parse(
+        "g (float[2,3,4,5] x) => (float[2,3,4,5] y) <float[3] s = {2, 1, 0.5}, float[3] b = {0, 1, -1}>"
+        "{ y = InstanceNormalization <epsilon = 0.001> (x, s, b) }"
+    )
+    model.proto.opset_import[0].version = opset
+    x = (np.random.default_rng(0).standard_normal((2, 3, 4, 5)) * 4 + offset).astype(np.float32)
+    (got,) = session(model).run(None, {"x": x})
+    wide = x.astype(np.float64)
+    left = wide - wide.mean((2, 3), keepdims=True)
+    normal = left / np.sqrt(np.square(left).mean((2, 3), keepdims=True) + 0.001)
+    scale, bias = np.array([2, 1, 0.5]), np.array([0, 1, -1])
+    np.testing.assert_allclose(got, normal * scale.reshape(-1, 1, 1) + bias.reshape(-1, 1, 1), rtol=1e-6, atol=1e-6)
+
+
+def test_sums_of_integers_go_round() -> None:
+    model = parse("g (int32[1,3] x) => (int32[1,1] y) { y = ReduceSum (x) }")
+    (got,) = session(model).run(None, {"x": np.array([[2**31 - 1, 5, 7]], np.int32)})
+    assert got.tolist() == [[2**31 - 1 + 5 + 7 - 2**32]]
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e6])
+@pytest.mark.parametrize("axis", [-1, 2])
+def test_layers_far_from_zero_are_normalised(offset: float, axis: int) -> None:
+    model = parse(
+        "g (float[2,3,4,5] x) => (float[2,3,4,5] y) <float[5] s = {2, 1, 0.5, 3, -1}, float[5] b = {0, 1, -1, 2, 0}>"
+        f"{{ y = LayerNormalization <epsilon = 0.001, axis = {axis}> (x, s, b) }}"
+    )
+    x = (np.random.default_rng(0).standard_normal((2, 3, 4, 5)) * 4 + offset).astype(np.float32)
+    (got,) = session(model).run(None, {"x": x})
+    wide, axes = x.astype(np.float64), tuple(range(axis % 4, 4))
+    left = wide - wide.mean(axes, keepdims=True)
+    normal = left / np.sqrt(np.square(left).mean(axes, keepdims=True) + 0.001)
+    expected = normal * np.array([2, 1, 0.5, 3, -1]) + np.array([0, 1, -1, 2, 0])
+    np.testing.assert_allclose(got, expected, rtol=1e-6, atol=1e-6)

@@ -36,6 +36,10 @@ class Writing:
         """Adds a constant of int64."""
         return self.compute("Constant", value=numpy_helper.from_array(np.array(list(values), np.int64)))
 
+    def number(self, value: float) -> str:
+        """Adds a constant of float64."""
+        return self.compute("Constant", value=numpy_helper.from_array(np.array(value, np.float64)))
+
     def pad(self, tensor: str, low: Sequence[int], high: Sequence[int]) -> str:
         """Pads a tensor with zeros, as many as given for each axis; a negative number takes elements off."""
         pads = [*low, *high]

@@ -71,7 +71,8 @@ def softmax(values: Array, axes: Sequence[int]) -> Array:
 
 
 def _normalization(call: Call) -> Sequence[Array]:
-    values, scale, bias = wide(call.input(0)), call.optional(1), call.optional(2)
+    # Of values far from zero, float32 leaves nothing of the variance but rounding, which no two programs share.
+    values, scale, bias = wide(call.input(0)).astype(np.float64), call.optional(1), call.optional(2)
     axes, groups = axes_of(call["axes"]), call["num_groups"]
     shape = values.shape
     if groups > 1:
@@ -81,7 +82,7 @@ def _normalization(call: Call) -> Sequence[Array]:
     mean = values.mean(axes, keepdims=True)
     centred = values - mean
     variance = np.mean(centred * centred, axes, keepdims=True)
-    result = (centred / np.sqrt(variance + np.float32(call["epsilon"]))).reshape(shape)
+    result = (centred / np.sqrt(variance + call["epsilon"])).reshape(shape)
     if scale is not None:
         result = result * _spread(wide(scale), shape, groups)
     return (result if bias is None else result + _spread(wide(bias), shape, groups),)

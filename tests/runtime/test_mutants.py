@@ -1,0 +1,69 @@
+"""A layer of a parsed network changed: the proof sees it. Samples of `bench/mutants.py`, and what people found."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+
+import trtconv
+from support.paths import ROOT
+
+WEIGHTS = (
+    "H1",
+    "H2",
+    "H4",
+    "H5",
+    "H6",
+    "H6d",
+    "H14",
+    "H16",
+    "H17",
+    "int8 float kernel 1",
+    "S unet",
+    "S2 unet",
+    "S2 yolo",
+)
+"""Changes of weights, between passes and parser or in it."""
+
+
+@pytest.fixture(scope="module")
+def bench() -> Iterator[Any]:
+    folder = str(ROOT / "bench")
+    sys.path.insert(0, folder)
+    yield importlib.import_module("mutants")
+    sys.path.remove(folder)
+
+
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_a_weight_that_is_another_is_seen(name: str, bench: Any, tmp_path: Path) -> None:
+    (hole,) = [each for each in bench.holes() if each.name == name]
+    path = tmp_path / "m.onnx"
+    onnx.save_model(hole.network.make(), path)
+    told, why = bench.judge_hole(hole, path, "quick")
+    assert told == "caught", why
+
+
+@pytest.mark.parametrize("network", ["pools", "products"])
+def test_a_sample_of_mutants_is_seen(network: str, bench: Any) -> None:
+    rows = list(bench.run([network], 3, 7, "quick"))
+    assert len(rows) == 3
+    assert [row for row in rows if bench.column(row) in bench.LEFT] == []
+
+
+@pytest.mark.parametrize("name", ["iov_0", "nan_0", "norm_1", "norm_2"])
+def test_what_is_read_right_raises_no_alarm(name: str) -> None:
+    report = trtconv.check(trtconv.CheckRequest(ROOT / "tests" / "data" / "proof" / "false-alarms" / f"{name}.onnx"))
+    assert report.exit_code == 0, report.findings
+    assert not [each for each in report.findings if each.code == "TC402"]
+
+
+def test_a_logarithm_of_nothing_is_no_false_alarm() -> None:
+    """TensorRT's parser takes LogSoftmax for the logarithm of a softmax that may be 0."""
+    report = trtconv.check(trtconv.CheckRequest(ROOT / "tests" / "data" / "proof" / "false-alarms" / "soft_0.onnx"))
+    assert [each.location.tensor for each in report.findings if each.code == "TC402"] == ["t3_LogSoftmax"]

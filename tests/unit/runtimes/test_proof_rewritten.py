@@ -1,0 +1,99 @@
+"""What passes made of a model, held to the file piece by piece, whatever they say that they did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+from support.float_nets import net
+from support.onnx_models import RTX
+from trtconv.core.process import Process
+from trtconv.graph.model import OnnxModel
+from trtconv.passes import passes_for, run_passes
+from trtconv.runtimes.proof.rewritten import SERVE, Claim, kept
+
+EXACT = Claim(True, 5e-2)
+NET = """<ir_version: 8, opset_import: ["": 17]> g (float[n,4,h,w] x) => (float[n,2,p,q] y) {
+    [first] a = Conv <pads = [1,1,1,1]> (x, w_6_4_3_3, b_6)  r = Relu (a)
+    [up] u = ConvTranspose <strides = [2,2], output_padding = [1,1]> (r, w_6_3_3_3, b_3)
+    [last] v = Conv (u, w_2_3_1_1)  y = Sigmoid (v) }"""
+
+
+@pytest.fixture(scope="module")
+def runner() -> Iterator[Process]:
+    with Process(SERVE, 4000) as process:
+        yield process
+
+
+def both() -> tuple[OnnxModel, OnnxModel]:
+    """Returns a model, and what the passes make of it."""
+    file = OnnxModel(net(NET), Path("m.onnx"))
+    given = file.copy()
+    assert run_passes(given, passes_for("as-is"), RTX).edits
+    return file, given
+
+
+def changed_node(given: OnnxModel, name: str) -> onnx.NodeProto:
+    return next(node for node in given.proto.graph.node if node.name == name)
+
+
+def test_what_the_passes_make_is_what_the_file_means(runner: Process) -> None:
+    found = kept(*both(), EXACT, runner)
+    assert found.changed is None
+    assert found.shown == 1
+    assert not found.missing
+
+
+def test_a_kernel_that_a_pass_made_must_be_exact(runner: Process) -> None:
+    file, given = both()
+    made = next(each for each in given.proto.graph.initializer if each.name not in file.main.initializers)
+    made.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(made) * np.float32(1.001), made.name))
+    found = kept(file, OnnxModel(given.proto, given.path), EXACT, runner)
+    assert found.changed is not None
+    assert found.changed.tensor == "u"
+    assert 1e-4 < found.changed.error < 1e-2
+
+
+@pytest.mark.parametrize(("node", "tensor"), [("first", "a"), ("last", "v")])
+def test_a_node_that_no_pass_speaks_of_is_compared_too(node: str, tensor: str, runner: Process) -> None:
+    file, given = both()
+    changed_node(given, node).attribute.append(helper.make_attribute("dilations", [1, 1]))
+    assert kept(file, OnnxModel(given.proto, given.path), EXACT, runner).changed is None
+    changed_node(given, node).input[1] = "other"
+    kernel = next(t for t in file.proto.graph.initializer if t.name == changed_node(file, node).input[1])
+    other = np.random.default_rng(5).standard_normal(tuple(kernel.dims)).astype(np.float32)
+    given.proto.graph.initializer.append(numpy_helper.from_array(other, "other"))
+    found = kept(file, OnnxModel(given.proto, given.path), EXACT, runner)
+    assert found.changed is not None
+    assert found.changed.tensor == tensor
+
+
+QUANTIZED = """<ir_version: 8, opset_import: ["": 17]> g (float[n,6,h,w] x) => (float[n,6,h,w] y)
+    <float s = {0.02}, uint8 z = {128}, int8 zi = {0}> {
+    c = QuantizeLinear (x, s, ZERO)  d = DequantizeLinear (c, s, ZERO)  y = Relu (d) }"""
+
+
+def test_codes_may_come_to_mean_something_else(runner: Process) -> None:
+    file = OnnxModel(net(QUANTIZED.replace("ZERO", "z")), Path("m.onnx"))
+    given = OnnxModel(net(QUANTIZED.replace("ZERO", "zi")), Path("m.onnx"))
+    found = kept(file, given, EXACT, runner)
+    assert found.changed is None
+    assert found.shown == 1
+    scaled = net(
+        QUANTIZED.replace("ZERO", "zi").replace("(c, s,", "(c, t,").replace("float s", "float t = {0.03}, float s")
+    )
+    found = kept(file, OnnxModel(scaled, Path("m.onnx")), EXACT, runner)
+    assert found.changed is not None
+
+
+def test_the_same_model_needs_no_run() -> None:
+    file, _ = both()
+    renamed = file.copy()
+    for number, node in enumerate(renamed.proto.graph.node):
+        node.name = f"node{number}"
+    assert kept(file, OnnxModel(renamed.proto, renamed.path), EXACT, Process("nowhere:never")).shown == 0

@@ -1,0 +1,81 @@
+"""InstanceNormalization and LayerNormalization in float64.
+
+ONNX Runtime takes the variance as the mean of squares less the square of the mean, in float32: of values far from zero,
+or of equal ones, nothing is left of it. The definition takes the mean of squares of what is left of the mean.
+
+Source: ONNX operators InstanceNormalization and LayerNormalization.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import onnx
+from onnx import helper
+
+from trtconv.graph.scope import Scope
+from trtconv.runtimes.definition.writing import Writing
+
+_TYPED_CAST = 9
+"""Opset from which on Cast takes types as numbers in all ONNX Runtimes."""
+_AXES_AS_INPUT = 18
+_EPSILON = 1e-5
+
+
+def write_instance_normalization(scope: Scope, index: int, writing: Writing) -> bool:
+    """Writes an InstanceNormalization of float32 out."""
+    node = scope.columns.nodes[index]
+    if not _is_written(scope, node, writing):
+        return False
+    x, scale, bias = (
+        _wide(writing, writing.reshape(name, shape))
+        for name, shape in zip(node.input, ([0, 0, -1], [1, -1, 1], [1, -1, 1]), strict=True)
+    )
+    normal = _normal(writing, x, 2, _attribute(node, "epsilon", _EPSILON))
+    scaled = writing.compute("Add", writing.compute("Mul", normal, scale), bias)
+    flat = writing.compute("Cast", scaled, to=onnx.TensorProto.FLOAT)
+    writing.compute("Reshape", flat, writing.compute("Shape", node.input[0]))
+    writing.finish()
+    return True
+
+
+def write_layer_normalization(scope: Scope, index: int, writing: Writing) -> bool:
+    """Writes a LayerNormalization of float32 out, unless its mean and deviation are wanted too."""
+    node = scope.columns.nodes[index]
+    if not _is_written(scope, node, writing) or any(node.output[1:]):
+        return False
+    x = _wide(writing, writing.compute("Flatten", node.input[0], axis=_attribute(node, "axis", -1)))
+    normal = _normal(writing, x, 1, _attribute(node, "epsilon", _EPSILON))
+    result = writing.compute("Reshape", normal, writing.compute("Shape", node.input[0]))
+    for op, name in zip(("Mul", "Add"), node.input[1:], strict=False):
+        result = writing.compute(op, result, _wide(writing, name)) if name else result
+    writing.compute("Cast", result, to=onnx.TensorProto.FLOAT)
+    writing.finish()
+    return True
+
+
+def _is_written(scope: Scope, node: onnx.NodeProto, writing: Writing) -> bool:
+    # The scale is of the same type, and a constant as a rule, which needs no inference.
+    return writing.opset >= _TYPED_CAST and len(node.input) > 1 and scope.dtype(node.input[1]) == "float32"
+
+
+def _attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:
+    return next((helper.get_attribute_value(each) for each in node.attribute if each.name == name), default)
+
+
+def _wide(writing: Writing, tensor: str) -> str:
+    return writing.compute("Cast", tensor, to=onnx.TensorProto.DOUBLE)
+
+
+def _normal(writing: Writing, tensor: str, axis: int, epsilon: float) -> str:
+    """Takes the mean along an axis off, and divides by the deviation."""
+    left = writing.compute("Sub", tensor, _mean(writing, tensor, axis))
+    variance = _mean(writing, writing.compute("Mul", left, left), axis)
+    deviation = writing.compute("Sqrt", writing.compute("Add", variance, writing.number(epsilon)))
+    return writing.compute("Div", left, deviation)
+
+
+def _mean(writing: Writing, tensor: str, axis: int) -> str:
+    if writing.opset < _AXES_AS_INPUT:
+        return writing.compute("ReduceMean", tensor, axes=[axis], keepdims=1)
+    return writing.compute("ReduceMean", tensor, writing.constant([axis]), keepdims=1)

@@ -1,0 +1,290 @@
+"""What passes made of a model, held to the file piece by piece.
+
+Wherever the two differ, the nodes between tensors that both compute are cut out of either and run on the same inputs
+of their own, at small sizes. What a pass says that it did, or that it did anything, is not asked. A tensor of codes may
+have come to mean something else under its name; whatever reads it is then compared together with it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import helper
+
+from trtconv.core import process
+from trtconv.core.dims import InputRange, ShapeProfile
+from trtconv.core.frozen import frozen
+from trtconv.graph.extract import shapes_at
+from trtconv.graph.model import OnnxModel
+from trtconv.graph.types import known_dtype_name
+from trtconv.graph.walk import reads
+from trtconv.runtimes.assumed import Shapes, assumed_shapes
+from trtconv.runtimes.compare import relative_error
+from trtconv.runtimes.onnxruntime import first_line, numpy_type, session
+
+SERVE = "trtconv.runtimes.proof.rewritten:serve"
+"""What the process of `kept` calls."""
+_MOST_SIZES = 3
+"""That are tried until those of all tensors are known."""
+_MOST_ROUNDS = 8
+"""How often pieces are widened."""
+_INTEGERS = 4
+"""Below which integers are drawn that are no codes."""
+_FLOAT = 2e-5
+_ROUNDING = {"float64": 1e-12, "float32": _FLOAT, "float16": 1e-2, "bfloat16": 8e-2}
+"""How far, over the largest magnitude, sums of a few thousand products in another order may be off."""
+_QUANTIZERS = ("QuantizeLinear", "DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul", "ConvInteger")
+
+
+@frozen
+class Claim:
+    """What the passes say of all that they did.
+
+    Args:
+        exact: The same numbers, up to the order of float sums.
+        tolerance: How far pieces that quantise may be off, over the largest magnitude; all pieces, if they are not
+            exact.
+    """
+
+    exact: bool
+    tolerance: float
+
+
+@frozen
+class Changed:
+    """A tensor that a rewritten model computes otherwise.
+
+    Args:
+        tensor: Its name.
+        error: How far it is off, over its largest magnitude; infinite for another shape or type.
+        shapes: Input shapes of the whole model at which the piece was run.
+    """
+
+    tensor: str
+    error: float
+    shapes: Mapping[str, Sequence[int]]
+
+
+@frozen
+class Kept:
+    """What was found of the pieces.
+
+    Args:
+        shown: How many were shown to be the same.
+        changed: The first that is not.
+        missing: Tensors whose piece could not be run, and why.
+    """
+
+    shown: int = 0
+    changed: Changed | None = None
+    missing: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+class Side:
+    """One of the two models, and what its nodes compute."""
+
+    def __init__(self, model: OnnxModel) -> None:
+        self.model = model
+        self.nodes: Sequence[onnx.NodeProto] = model.main.columns.nodes
+        self.producers = model.main.producers
+        self.inputs = {spec.name for spec in model.inputs}
+        self.reads = [reads(node) for node in self.nodes]
+        self._variable: dict[str, bool] = {}
+        for index, node in enumerate(self.nodes):
+            varies = any(name in self.inputs or self._variable.get(name, False) for name in self.reads[index])
+            self._variable.update(dict.fromkeys(node.output, varies))
+
+    def makes(self, name: str) -> bool:
+        """Whether a node makes a tensor, of what the inputs hold."""
+        return name in self.producers and self._variable[name]
+
+    def key(self, name: str) -> tuple[bytes, ...]:
+        """Returns what tells the node that makes a tensor, and those that make constants for it, from others."""
+        found, wanted, seen = [], [name], {name}
+        while wanted:
+            index = self.producers[wanted.pop()]
+            copy = onnx.NodeProto()
+            copy.CopyFrom(self.nodes[index])
+            for field in ("name", "doc_string", "metadata_props"):
+                copy.ClearField(field)
+            found.append(copy.SerializeToString(deterministic=True))
+            more = {each for each in self.reads[index] if each in self.producers and not self._variable[each]} - seen
+            seen |= more
+            wanted += sorted(more)
+        return tuple(found)
+
+    def cone(self, target: str, seams: set[str]) -> tuple[list[int], set[str]]:
+        """Returns the nodes between a tensor and those before it, in order, and which of these they read."""
+        wanted, found, sources = [target], set[int](), set[str]()
+        while wanted:
+            name = wanted.pop()
+            if name in self.inputs or (name in seams and name != target):
+                sources.add(name)
+            elif name in self.producers and self.producers[name] not in found:
+                found.add(self.producers[name])
+                wanted += self.reads[self.producers[name]]
+        return sorted(found), sources
+
+    def reads_of(self, name: str) -> set[str]:
+        """Returns what the node that makes a tensor reads."""
+        return self.reads[self.producers[name]]
+
+    def cut(self, target: str, seams: set[str], places: _Places) -> bytes | None:
+        """Returns a piece as a model of its own, serialized; None where what it reads cannot be described."""
+        nodes, sources = self.cone(target, seams)
+        given = [places.value(name) for name in sorted(sources)]
+        if None in given:
+            return None
+        part = onnx.ModelProto(ir_version=max(4, self.model.proto.ir_version))
+        part.opset_import.extend(self.model.proto.opset_import)
+        part.functions.extend(self.model.proto.functions)
+        part.graph.name = "piece"
+        part.graph.node.extend(self.nodes[index] for index in nodes)
+        read = {name for index in nodes for name in self.reads[index]}
+        part.graph.initializer.extend(t for name, t in self.model.main.initializers.items() if name in read)
+        part.graph.input.extend(given)
+        part.graph.output.append(onnx.ValueInfoProto(name=target))
+        data: bytes = part.SerializeToString()
+        return data
+
+
+def kept(file: OnnxModel, given: OnnxModel, claim: Claim, runner: process.Process, seconds: float = math.inf) -> Kept:
+    """Compares the pieces in which two models differ.
+
+    Args:
+        file: The model as it was read.
+        given: What the passes made of it.
+        claim: What they claim.
+        runner: The process, of `SERVE`.
+        seconds: How long it may take.
+    """
+    before, after = Side(file), Side(given)
+    both = {name for name in before.producers if before.makes(name) and after.makes(name)}
+    # Codes of another type mean something else.
+    recoded = {name for name in both if file.main.types.get(name) != given.main.types.get(name)}
+    both -= recoded
+    targets = {name for name in both if before.key(name) != after.key(name) or before.reads_of(name) & recoded}
+    if not targets:
+        return Kept()
+    places, deadline = _Places(file, given), time.monotonic() + seconds
+    seams, shown, missing = set(both), 0, {}
+    for _ in range(_MOST_ROUNDS):
+        pieces = [(name, *(side.cut(name, seams, places) for side in (before, after))) for name in sorted(targets)]
+        answers = _ran(runner, [each for each in pieces if None not in each], file.path, deadline)
+        off = set()
+        for name in sorted(targets, key=before.producers.__getitem__):
+            answer = answers.get(name, "the sizes of what it reads are not known")
+            if isinstance(answer, str):
+                missing[name] = answer
+            elif answer <= _limit((before, after), name, seams, claim):
+                shown += 1
+            elif name in given.outputs or (claim.exact and places.is_float(name)):
+                return Kept(shown, Changed(name, answer, places.shapes), missing)
+            else:
+                off.add(name)
+        seams -= off
+        targets = {name for name in both & seams if before.reads_of(name) & off or after.reads_of(name) & off}
+        if not targets:
+            break
+    return Kept(shown, None, missing)
+
+
+def _limit(sides: Sequence[Side], target: str, seams: set[str], claim: Claim) -> float:
+    """Returns how far a piece may be off: by rounding, and by steps where it quantises."""
+    nodes = [side.nodes[index] for side in sides for index in side.cone(target, seams)[0]]
+    read = {name for node in nodes for name in node.input}
+    codes = {t.data_type for side in sides for n, t in side.model.main.initializers.items() if n in read}
+    rounding = max((_ROUNDING[name] for name in map(known_dtype_name, codes) if name in _ROUNDING), default=_FLOAT)
+    if not claim.exact:
+        return max(rounding, claim.tolerance)
+    return max(rounding, claim.tolerance) if any(node.op_type in _QUANTIZERS for node in nodes) else rounding
+
+
+def _ran(runner: process.Process, pieces: Sequence[Any], path: Path, deadline: float) -> dict[str, float | str]:
+    """Returns for each piece how far it is off, or why it was not run."""
+    answers: dict[str, float | str] = {}
+
+    def hear(event: dict[str, Any]) -> None:
+        answers[event["target"]] = event["why"] or float(event["error"])
+
+    left = max(deadline - time.monotonic(), 0.0)
+    try:
+        runner.call((list(pieces), str(path)), left, hear)
+    except (process.Lost, process.WorkerBug) as lost:
+        why = lost.why if isinstance(lost, process.Lost) else lost.summary
+        answers.update({name: why for name, *_ in pieces if name not in answers})
+    return answers
+
+
+def serve(task: tuple[list[tuple[str, bytes, bytes]], str], tell: process.Tell) -> None:
+    """Is the other process of `kept`: runs both sides of each piece on ONNX Runtime."""
+    pieces, path = task
+    for number, (target, *sides) in enumerate(pieces):
+        models = [OnnxModel(onnx.load_model_from_string(data), Path(path)) for data in sides]
+        try:
+            error, why = str(_error(models, target, number)), ""
+        except Exception as failure:  # ONNX Runtime raises its own types, one for each status.
+            error, why = "nan", first_line(failure) or type(failure).__name__
+        tell({"event": "piece", "target": target, "error": error, "why": why})
+
+
+def _error(models: Sequence[OnnxModel], target: str, seed: int) -> float:
+    sessions = [session(model) for model in models]
+    for each in sessions:
+        if isinstance(each, str):
+            raise ValueError(each)
+    feeds = _feeds(models, np.random.default_rng(seed))
+    expected, got = (
+        each.run([target], {value.name: feeds[value.name] for value in each.get_inputs()})[0] for each in sessions
+    )
+    return relative_error(expected, got)
+
+
+def _feeds(models: Sequence[OnnxModel], random: np.random.Generator) -> dict[str, NDArray[Any]]:
+    feeds: dict[str, NDArray[Any]] = {}
+    for spec in (each for model in models for each in model.inputs):
+        dtype, shape = numpy_type(spec), tuple(int(size) for size in spec.dims)
+        if dtype.kind in "iu":
+            made = random.integers(0, 256 if dtype.itemsize == 1 else _INTEGERS, shape).astype(dtype)
+        else:
+            made = (random.standard_normal(shape) if dtype.kind != "b" else random.random(shape) < 0.5).astype(dtype)
+        feeds.setdefault(spec.name, made)
+    return feeds
+
+
+class _Places:
+    """Shapes and types of the tensors of two models, at sizes that cost little."""
+
+    def __init__(self, file: OnnxModel, given: OnnxModel) -> None:
+        self.shapes: Shapes = {}
+        self._known: Mapping[str, tuple[int | None, ...]] = {}
+        self._both = (file.main.types, given.main.types)
+        self._types = {**given.main.types, **file.main.types}
+        self._types.update({value.name: value.type.tensor_type.elem_type for value in file.proto.graph.input})
+        for shapes in itertools.islice(assumed_shapes(file, batches=(1,)), _MOST_SIZES):
+            profile = ShapeProfile({name: InputRange(each, each, each) for name, each in shapes.items()}, {})
+            known = {**shapes_at(file, profile, "min"), **shapes}
+            if sum(None not in each for each in known.values()) > sum(None not in e for e in self._known.values()):
+                self.shapes, self._known = shapes, known
+
+    def is_float(self, name: str) -> bool:
+        """Whether a tensor holds numbers in both models, and not codes of numbers."""
+        return all(known_dtype_name(types.get(name, 0)) in _ROUNDING for types in self._both)
+
+    def value(self, name: str) -> onnx.ValueInfoProto | None:
+        """Describes a tensor; None where its type or a size is not known."""
+        shape, element = self._known.get(name), self._types.get(name, 0)
+        return (
+            None
+            if shape is None or None in shape or not element
+            else helper.make_tensor_value_info(name, element, shape)
+        )
