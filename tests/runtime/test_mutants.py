@@ -24,7 +24,6 @@ WEIGHTS = (
     "H14",
     "H16",
     "H17",
-    "int8 float kernel 1",
     "S unet",
     "S2 unet",
     "S2 yolo",

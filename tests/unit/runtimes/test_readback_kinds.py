@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from trtconv.runtimes.tensorrt.readback import heavy
 from trtconv.runtimes.tensorrt.readback.execute import Run
 from trtconv.runtimes.tensorrt.readback.read import weights_of
-from trtconv.runtimes.tensorrt.readback.records import ReadLayer, ReadNetwork, ReadTensor
+from trtconv.runtimes.tensorrt.readback.records import NotProven, ReadLayer, ReadNetwork, ReadTensor
 
 Array = Any
 RANDOM = np.random.default_rng(0)
@@ -333,3 +334,37 @@ def test_a_layer_that_would_take_all_memory_is_not_run(kind: str) -> None:
     one = Run(made, {f"x{i}": each for i, each in enumerate(inputs)}, megabytes=1000)
     assert one.outputs() == {}
     assert "MB of memory" in one.unproven[0]
+
+
+@pytest.mark.parametrize(
+    ("op", "ranks", "window", "attributes"),
+    [
+        ("Conv", (4, 4, 1), (3, 5), {"group": 8, "strides": (2, 1), "dilations": (1, 2), "pads": (1, 0, 2, 1)}),
+        ("ConvTranspose", (5, 5), (2, 3, 4), {"group": 2, "strides": (1, 2, 3), "dilations": (1, 1, 2)}),
+        ("GridSample", (4, 4), (), {"mode": "linear", "padding_mode": "reflection", "align_corners": 1}),
+        ("Erf", (3,), (), {}),
+    ],
+)
+def test_what_runs_on_onnx_runtime_is_held_to_the_definition(
+    op: str, ranks: tuple[int, ...], window: tuple[int, ...], attributes: dict[str, Any]
+) -> None:
+    given = tuple(sorted(attributes.items()))
+    assert heavy._departure(op, ranks, window, given) == ""
+
+
+def test_where_onnx_runtime_departs_from_the_definition_nothing_is_proven(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.ones((1, 1, 4, 4), np.float32)
+    asked = {"interpolation_mode": "CUBIC", "align_corners": False}
+    assert "than ONNX defines" in why_not("GRID_SAMPLE", x, x[..., :2], sample_mode="CLAMP", **asked)
+    kernel = np.ones((1, 1, 2, 2), np.float32)
+    assert heavy.one("Conv", x, kernel, strides=(3, 3)).shape == (1, 1, 1, 1)
+
+    class Wrong:
+        def run(self, names: object, feeds: dict[str, Any]) -> list[Any]:
+            return [np.zeros((1, 2, 2, 2), np.float32)]
+
+    heavy._departure.cache_clear()
+    monkeypatch.setattr(heavy, "_session", lambda *key: Wrong())
+    with pytest.raises(NotProven, match="than ONNX defines"):
+        heavy.one("Conv", x, kernel, strides=(3, 3))
+    heavy._departure.cache_clear()
