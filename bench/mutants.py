@@ -108,8 +108,8 @@ def outcome(report: Any) -> tuple[str, str]:
     if report.exit_code:
         return "caught", next(iter(report.findings)).message
     proof = report.proof
-    if not proof or proof["agrees"] is not True or proof["unproven"]:
-        return "not shown", str(proof and (proof["why"] or proof["unproven"]))
+    if proof is None or proof.agrees is not True or proof.missing:
+        return "not shown", "" if proof is None else proof.why or str(proof.missing[:2])
     return "passed", ""
 
 
