@@ -9,7 +9,6 @@ Closing a field writes back the replaced nodes and nothing else, so whatever gra
 from __future__ import annotations
 
 import functools
-import hashlib
 import math
 import re
 from collections import Counter
@@ -28,6 +27,7 @@ from trtconv.core import budget
 from trtconv.core.dims import InputSpec
 from trtconv.core.errors import InputError
 from trtconv.core.files import atomic_stream, atomic_write
+from trtconv.core.hashing import Hashing
 from trtconv.graph import checker
 from trtconv.graph.dim_names import forget_meaningless, input_spec
 from trtconv.graph.external_data import (
@@ -74,7 +74,7 @@ class OnnxModel:
     def __init__(self, proto: onnx.ModelProto, path: Path) -> None:
         self.proto = proto
         self.path = path
-        self._sha: Any = None
+        self._hashing: Hashing | None = None
 
     @classmethod
     def load(cls, path: Path, hashed: bool = False) -> OnnxModel:
@@ -89,10 +89,10 @@ class OnnxModel:
                 missing, too short or outside the model's folder.
         """
         data = read_file(path)
+        hashing = Hashing(data) if hashed else None
         model = cls(_parse(data, path), path)
         forget_meaningless(model.proto.graph)
-        if hashed:
-            model._sha = hashlib.sha256(data)
+        model._hashing = hashing
         examined = checker.examine(model.proto)
         if isinstance(examined, str):
             raise InputError(f"{path} is not a valid ONNX model: {examined}", _UNREADABLE_HINT)
@@ -267,11 +267,12 @@ class OnnxModel:
 
     def digest(self, alone: bool = False) -> str:
         """Returns the SHA-256 of the model file, `alone` or followed by what it uses of its external data files."""
-        sha = hashlib.sha256(read_file(self.path)) if self._sha is None else self._sha.copy()
+        hashing = self._hashing or Hashing(read_file(self.path))
+        sha = hashing.result()
         for name, begin, end in () if alone else used_parts(self._external_tensors()):
             for chunk in read_chunks(self.path.parent / name, begin, end):
                 sha.update(chunk)
-        return sha.hexdigest()
+        return str(sha.hexdigest())
 
     @property
     def external_files(self) -> tuple[Path, ...]:

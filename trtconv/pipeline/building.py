@@ -16,6 +16,7 @@ from trtconv.core.files import source_checksum
 from trtconv.core.findings import Finding, Severity
 from trtconv.core.frozen import frozen
 from trtconv.core.gpus import gpu_labels
+from trtconv.core.hashing import Hashing
 from trtconv.core.options import refuse_unmet, shared
 from trtconv.core.progress import Progress
 from trtconv.core.requests.build import BuildRequest, BuildSettings
@@ -191,6 +192,7 @@ class _Work:
             report = _with_findings(report, verdicts)
             if blob is None:
                 return report, None
+            hashing = Hashing(blob.data)
             proven, differences = proof.finish(self.clock)
         differing = prepared.origin.place(differences, prepared.subject.rewritten)
         report = dataclasses.replace(_with_findings(report, differing), proof=proven)
@@ -198,7 +200,9 @@ class _Work:
         if any(each.severity is Severity.ERROR for each in differing):
             return report, None
         io = (*network.inputs, *network.outputs)
-        return dataclasses.replace(report, engine=file_identity(self.request.engine_path, blob.data), io=io), blob
+        return dataclasses.replace(
+            report, engine=file_identity(self.request.engine_path, blob.data, hashing), io=io
+        ), blob
 
     def _prepare(self, model: OnnxModel, asked: BuildReport) -> tuple[BuildReport, _Prepared | None]:
         request, capabilities = self.request, self.engine.info.capabilities

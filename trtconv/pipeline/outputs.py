@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from trtconv.core.documents.parts import FileIdentity
 from trtconv.core.documents.saved import load_report
 from trtconv.core.errors import InputError
 from trtconv.core.files import source_checksum, streams_together
+from trtconv.core.hashing import Hashing
 from trtconv.core.outputs import Input, Output, check_all, file_id
 from trtconv.core.reading import sha256_of
 from trtconv.core.requests.build import BuildRequest
@@ -105,9 +105,9 @@ def model_identity(model: OnnxModel) -> FileIdentity:
     return FileIdentity(str(model.path), model.digest())
 
 
-def file_identity(path: Path, data: bytes | memoryview) -> FileIdentity:
+def file_identity(path: Path, data: memoryview, hashing: Hashing) -> FileIdentity:
     """Returns path, SHA-256 and size of a file that holds the data."""
-    return FileIdentity(str(path), hashlib.sha256(data).hexdigest(), len(data))
+    return FileIdentity(str(path), hashing.result().hexdigest(), len(data))
 
 
 def of_its_gpu(report: BuildReport) -> bool:
