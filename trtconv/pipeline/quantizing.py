@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from trtconv.core.bounds import make_profile
 from trtconv.core.dims import dynamic_dims
 from trtconv.core.documents.calibration import KeptRanges, KeptSizes
 from trtconv.core.documents.parts import FileIdentity
-from trtconv.core.documents.quantize import Layerwise, QuantizeReport
+from trtconv.core.documents.quantize import BudgetRecord, Calibration, Distance, LayerError, Layerwise, QuantizeReport
 from trtconv.core.documents.rewrite import Edit
 from trtconv.core.errors import InputError
 from trtconv.core.frozen import frozen
@@ -38,7 +38,7 @@ from trtconv.precision.quantize.calibrate import Statistics, calibrate, candidat
 from trtconv.precision.quantize.equalize import equalize, find_links, linked_tensors, sizes_by_channel
 from trtconv.precision.quantize.images import parse_preprocessing
 from trtconv.precision.quantize.layers import WeightedLayer, find_layers, slows_down
-from trtconv.precision.quantize.measure import Distance, Reference, worst
+from trtconv.precision.quantize.measure import Reference, worst
 from trtconv.precision.quantize.opset import with_channel_scales
 from trtconv.precision.quantize.placement import Placement, measured, place
 from trtconv.precision.quantize.samples import InputSamples, Shapes, random_samples, read_samples
@@ -93,10 +93,10 @@ def quantize(request: QuantizeRequest, progress: Progress | None = None) -> Quan
         quantized=_quantized(model, placement),
         left_in_float=_left(layers, placement, spending),
         notes=tuple(filter(None, [slows_down(layers)])),
-        error={name: each.to_json() for name, each in error.items()},
+        error=error,
         per_layer=_per_layer(chosen.model, result, placement, held_out),
-        calibration={**chosen.told, "biases_corrected": mended},
-        budget=None if spending is None else _told(spending, request),
+        calibration=dataclasses.replace(chosen.calibration, biases_corrected=mended),
+        budget=None if spending is None else _budget(spending, request.error_budget or 0.0),
         findings=run_rules(result, target),
         tolerance=request.tolerance,
         seconds=clock.seconds,
@@ -172,12 +172,12 @@ class _Chosen:
     edits: tuple[Edit, ...]
     layers: tuple[WeightedLayer, ...]
     ranges: Ranges
-    told: dict[str, Any]
+    calibration: Calibration
 
     @property
     def error(self) -> float:
         """Of the best method, on samples by which the methods are compared."""
-        return min(self.told["methods"].values(), default=0.0)
+        return min(self.calibration.methods.values(), default=0.0)
 
 
 def _chosen(
@@ -244,16 +244,16 @@ class _Calibrating:
         found = known if known is not None else self._found(placement, methods)
         if known is None:
             cache.store(self._request.cache, key, found)
-        told = {
-            "samples": len(self._samples),
-            "source": self._samples.source,
-            "sizes": self._samples.sizes(),
-            "method": found.method,
-            "methods": found.errors,
-            "equalized": bool(self._edits),
-            "cached": known is not None,
-        }
-        return _Chosen(self._model, self._edits, kept, found.ranges, told)
+        calibration = Calibration(
+            samples=len(self._samples),
+            source=self._samples.source,
+            sizes=tuple(self._samples.sizes()),
+            method=found.method,
+            methods=found.errors,
+            equalized=bool(self._edits),
+            cached=known is not None,
+        )
+        return _Chosen(self._model, self._edits, kept, found.ranges, calibration)
 
     def _kept(self, kind: type[cache.Kept], tensors: Sequence[str], asked: object) -> tuple[str, cache.Kept | None]:
         """Returns the name under which what was found of some tensors is kept, and what is kept there."""
@@ -320,10 +320,11 @@ def _with_biases(
 
 def _per_layer(
     model: OnnxModel, result: OnnxModel, placement: Placement, samples: InputSamples
-) -> tuple[dict[str, Any], ...]:
+) -> tuple[LayerError, ...]:
     nodes = [model.proto.graph.node[index] for index in placement.layers]
     distances: Mapping[str, Distance] = Reference(model, samples).inside(result, [node.output[0] for node in nodes])
-    return tuple({"node": node.name, "op": node.op_type, **distances[node.output[0]].to_json()} for node in nodes)
+    found = ((node, distances[node.output[0]]) for node in nodes)
+    return tuple(LayerError(node.name, node.op_type, each.rms, each.cosine) for node, each in found)
 
 
 def _write(result: OnnxModel, request: QuantizeRequest) -> FileIdentity:
@@ -352,11 +353,5 @@ def _left(layers: Sequence[WeightedLayer], placement: Placement, spending: Spend
     return tuple(found)
 
 
-def _told(spending: Spending, request: QuantizeRequest) -> dict[str, Any]:
-    return {
-        "asked": request.error_budget,
-        "met": spending.met,
-        "error_of_all": spending.error,
-        "alone": spending.alone,
-        "left_in_float": [step.to_json() for step in spending.steps],
-    }
+def _budget(spending: Spending, asked: float) -> BudgetRecord:
+    return BudgetRecord(asked, spending.met, spending.error, spending.alone, spending.steps)

@@ -104,9 +104,9 @@ def test_a_budget_is_met_by_leaving_layers_in_float(tmp_path: Path) -> None:
     asked = request(RESIDUAL, tmp_path, [(1, 4, 8, 8)])
     whole = worst(quantize(asked))
     report = quantize(dataclasses.replace(asked, error_budget=whole / 2))
-    assert report.budget is not None and report.budget["met"]
+    assert report.budget is not None and report.budget.met
     assert worst(report) <= whole / 2
-    assert len(report.budget["alone"]) == 4
+    assert len(report.budget.alone) == 4
     assert all("for the budget" in each.reason for each in report.left_in_float)
 
 
@@ -115,10 +115,10 @@ def test_calibration_is_kept_by_content(tmp_path: Path) -> None:
     first = quantize(asked)
     written = (tmp_path / "int8.onnx").read_bytes()
     second = quantize(asked)
-    assert (first.calibration["cached"], second.calibration["cached"]) == (False, True)
+    assert (first.calibration.cached, second.calibration.cached) == (False, True)
     assert (tmp_path / "int8.onnx").read_bytes() == written
     np.savez(tmp_path / "samples" / "0.npz", x=np.ones((1, 4, 8, 8), np.float32))
-    assert quantize(asked).calibration["cached"] is False
+    assert quantize(asked).calibration.cached is False
 
 
 def test_a_function_is_asked_at_opt_min_and_max(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_a_function_is_asked_at_opt_min_and_max(tmp_path: Path) -> None:
     dims = {"n": Range(1, 1, 1), "h": Range(4, 8, 16), "w": Range(8, 8, 8)}
     asked = request(UNET, tmp_path, [(1, 3, 8, 8)], data=f"{path}:make", dims=dims, samples=12)
     report = quantize(asked)
-    assert sorted(size["x"][2] for size in report.calibration["sizes"]) == [4, 8, 16]
+    assert sorted(size["x"][2] for size in report.calibration.sizes) == [4, 8, 16]
 
 
 def test_a_quantised_model_is_refused(tmp_path: Path) -> None:

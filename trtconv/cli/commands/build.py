@@ -229,12 +229,13 @@ def _quantize_and_build(
     quantised = Output(quantizing.output, "the quantised model", typed=False, within=request.within)
     check_all([*request.outputs, quantised], inputs_of(request))
     with show_progress(flags.quiet) as progress:
-        quantized = quantize(quantizing, progress).to_json()
-        document, said = {"quantization": quantized, "exit_code": quantized["exit_code"]}, quantize_text(quantized)
-        if not quantized["exit_code"]:
+        quantized = quantize(quantizing, progress)
+        said, exit_code = quantize_text(quantized), quantized.exit_code
+        document = {"quantization": quantized.to_json(), "exit_code": exit_code}
+        if not exit_code:
             report = pipeline.build(building, progress)
-            document = {**report.to_json(), "quantization": quantized}
+            document, exit_code = {**report.to_json(), "quantization": quantized.to_json()}, report.exit_code
             said = f"{said}\n\n{text.build_text(report, flags.verbose)}"
             if page is not None:
                 _write_page(Path(page), request, report)
-    return Outcome(json.render(document) if flags.output_format == "json" else said, document["exit_code"])
+    return Outcome(json.render(document) if flags.output_format == "json" else said, exit_code)

@@ -60,6 +60,6 @@ def command(
 
     request = asked.request(model=model, output=output, cache=None if no_cache else cache_folder("calibration"))
     with show_progress(quiet) as progress:
-        document = quantize(request, progress).to_json()
-    render = json.render(document) if output_format == "json" else quantize_text(document)
-    return Outcome(render, document["exit_code"])
+        report = quantize(request, progress)
+    render = json.render(report.to_json()) if output_format == "json" else quantize_text(report)
+    return Outcome(render, report.exit_code)

@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Sequence
 
 from trtconv.cli.formats.wording import byte_size, count, table
+from trtconv.core.documents.quantize import BudgetRecord, Calibration, LayerError, Layerwise, QuantizeReport
+from trtconv.core.findings import Finding
 from trtconv.core.text import clean, indented
 
 _LISTED = 12
 """Layers whose error is listed, the worst first; the rest is only counted."""
 
 
-def quantize_text(report: Mapping[str, Any]) -> str:
-    """Renders the JSON document of a quantisation.
+def quantize_text(report: QuantizeReport) -> str:
+    """Renders a quantisation.
 
     Returns:
         How it was calibrated, the error whole and by layer, what stays in float; the last line is the outcome.
     """
     blocks = [
-        _calibration(report["calibration"]),
+        _calibration(report.calibration),
         _errors(report),
-        _layers(report["per_layer"]),
-        _budget(report["budget"]) if report["budget"] else "",
-        _left(report["left_in_float"]),
-        "\n".join(map(clean, report["notes"])),
-        _findings(report["findings"]),
+        _layers(report.per_layer),
+        _budget(report.budget) if report.budget else "",
+        _left(report.left_in_float),
+        "\n".join(map(clean, report.notes)),
+        _findings(report.findings),
         _outcome(report),
     ]
     return "\n\n".join(block for block in blocks if block)
@@ -35,73 +36,65 @@ def _percent(value: float) -> str:
     return f"{100 * value:.2f} %"
 
 
-def _calibration(calibration: Mapping[str, Any]) -> str:
-    sizes = len(calibration["sizes"])
-    text = f"calibrated with {count(calibration['samples'], 'sample')} of {calibration['source']}"
-    text += f" at {count(sizes, 'size')}, by {calibration['method']}"
-    text += ", channels equalised" if calibration["equalized"] else ""
-    text += ", biases corrected" if calibration["biases_corrected"] else ""
-    text += ", kept before" if calibration["cached"] else ""
-    errors = calibration["methods"]
-    tried = ", ".join(
-        f"{name} {_percent(errors[name])}" for name in sorted(errors, key=lambda name: float(errors[name]))
-    )
+def _calibration(calibration: Calibration) -> str:
+    sizes = len(calibration.sizes)
+    text = f"calibrated with {count(calibration.samples, 'sample')} of {calibration.source}"
+    text += f" at {count(sizes, 'size')}, by {calibration.method}"
+    text += ", channels equalised" if calibration.equalized else ""
+    text += ", biases corrected" if calibration.biases_corrected else ""
+    text += ", kept before" if calibration.cached else ""
+    errors = calibration.methods
+    tried = ", ".join(f"{name} {_percent(errors[name])}" for name in sorted(errors, key=lambda name: errors[name]))
     return clean(text) + (f"\nerror by method: {tried}" if tried else "")
 
 
-def _errors(report: Mapping[str, Any]) -> str:
+def _errors(report: QuantizeReport) -> str:
     rows = [
-        (clean(name), f"rms {_percent(each['rms'])}", f"cosine {each['cosine']:.6f}")
-        for name, each in report["error"].items()
+        (clean(name), f"rms {_percent(each.rms)}", f"cosine {each.cosine:.6f}") for name, each in report.error.items()
     ]
     return "\n".join(["error against the float model, on samples that calibration did not see:", *table(rows, "  ")])
 
 
-def _layers(layers: list[Mapping[str, Any]]) -> str:
+def _layers(layers: Sequence[LayerError]) -> str:
     if not layers:
         return ""
-    worst = sorted(layers, key=lambda each: -float(each["rms"]))[:_LISTED]
-    rows = [
-        (clean(each["node"]), each["op"], f"rms {_percent(each['rms'])}", f"cosine {each['cosine']:.6f}")
-        for each in worst
-    ]
+    worst = sorted(layers, key=lambda each: -each.rms)[:_LISTED]
+    rows = [(clean(each.node), each.op, f"rms {_percent(each.rms)}", f"cosine {each.cosine:.6f}") for each in worst]
     more = len(layers) - len(worst)
     lines = [f"{count(len(layers), 'layer')} in int8, by the error of their results, the largest first:"]
     return "\n".join([*lines, *table(rows, "  "), *([f"  ... and {more} more"] if more else [])])
 
 
-def _budget(budget: Mapping[str, Any]) -> str:
-    lines = [
-        f"budget: {_percent(budget['asked'])}; with every layer in int8 the error is {_percent(budget['error_of_all'])}"
-    ]
+def _budget(budget: BudgetRecord) -> str:
+    lines = [f"budget: {_percent(budget.asked)}; with every layer in int8 the error is {_percent(budget.error_of_all)}"]
     rows = [
-        (clean(step["node"]), f"to {_percent(step['error'])}", f"gains {_percent(step['gain'])}")
-        for step in budget["left_in_float"]
+        (clean(step.node), f"to {_percent(step.error)}", f"gains {_percent(step.gain)}")
+        for step in budget.left_in_float
     ]
     lines += table(rows, "  left in float: ") if rows else []
-    return "\n".join([*lines, *([] if budget["met"] else ["  the budget is not met by leaving out any more"])])
+    return "\n".join([*lines, *([] if budget.met else ["  the budget is not met by leaving out any more"])])
 
 
-def _left(layers: list[Mapping[str, str]]) -> str:
+def _left(layers: Sequence[Layerwise]) -> str:
     if not layers:
         return ""
-    rows = [(clean(each["node"]), each["op"], clean(each["reason"])) for each in layers]
+    rows = [(clean(each.node), each.op, clean(each.reason)) for each in layers]
     return "\n".join([f"{count(len(layers), 'layer')} in float:", *table(rows, "  ")])
 
 
-def _findings(findings: list[Mapping[str, Any]]) -> str:
+def _findings(findings: Sequence[Finding]) -> str:
     lines: list[str] = []
     for each in findings:
-        lines += indented(f"{each['severity']} {each['code']} {each['location']['node']}: {each['message']}", "  ")
+        lines += indented(f"{each.severity.value} {each.code} {each.location.node}: {each.message}", "  ")
     return "\n".join(["check says of the result:", *lines]) if lines else ""
 
 
-def _outcome(report: Mapping[str, Any]) -> str:
-    worst = max((float(each["rms"]) for each in report["error"].values()), default=0.0)
-    output = report["output"]
+def _outcome(report: QuantizeReport) -> str:
+    worst = max((each.rms for each in report.error.values()), default=0.0)
+    output = report.output
     if output:
-        return clean(f"wrote {output['path']}: {byte_size(output['bytes'])}, error {_percent(worst)}")
+        return clean(f"wrote {output.path}: {byte_size(output.bytes)}, error {_percent(worst)}")
     return (
-        f"NOT WRITTEN: the error of {_percent(worst)} is above the tolerance of {_percent(report['tolerance'])}.\n"
+        f"NOT WRITTEN: the error of {_percent(worst)} is above the tolerance of {_percent(report.tolerance)}.\n"
         "Give more samples, leave layers in float with --error-budget or --float, or allow more with --tolerance."
     )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from trtconv.core.dims import Shape
 from trtconv.core.documents.parts import FileIdentity
 from trtconv.core.documents.rewrite import Edit, Skip
 from trtconv.core.encode import Document
@@ -28,6 +30,89 @@ class Layerwise(Document):
 
 
 @frozen
+class Distance(Document):
+    """How far the values of a tensor are apart.
+
+    Args:
+        rms: Root of the mean squared difference over that of the float values; of integers and booleans the share
+            that differs.
+        cosine: Cosine similarity.
+    """
+
+    rms: float
+    cosine: float
+
+
+@frozen
+class LayerError(Document):
+    """How far the result of a quantised layer is from that of the float model; `rms` and `cosine` as in `Distance`."""
+
+    node: str
+    op: str
+    rms: float
+    cosine: float
+
+
+@frozen
+class Step(Document):
+    """A layer that was left in float.
+
+    Args:
+        node: Its name.
+        error: Error of the network without it, beside what was left out before.
+        gain: By how much the error fell.
+    """
+
+    node: str
+    error: float
+    gain: float
+
+
+@frozen
+class BudgetRecord(Document):
+    """What `--budget` came to.
+
+    Args:
+        asked: The error to meet.
+        met: Whether it is met.
+        error_of_all: With every layer quantised.
+        alone: Layer to the error where it alone is left in float.
+        left_in_float: The layers left in float, in the order in which they were.
+    """
+
+    asked: float
+    met: bool
+    error_of_all: float
+    alone: Mapping[str, float]
+    left_in_float: tuple[Step, ...]
+
+
+@frozen
+class Calibration(Document):
+    """How a model was calibrated.
+
+    Args:
+        samples: How many there were.
+        source: Where they come from.
+        sizes: Their different shapes.
+        method: By which the ranges were taken.
+        methods: Each that was tried to the error that it makes.
+        equalized: Whether channels were brought to one size before.
+        cached: Whether all that was kept by an earlier call.
+        biases_corrected: Whether biases were corrected.
+    """
+
+    samples: int
+    source: str
+    sizes: tuple[Mapping[str, Shape], ...]
+    method: str
+    methods: Mapping[str, float]
+    equalized: bool
+    cached: bool
+    biases_corrected: bool = False
+
+
+@frozen
 class QuantizeReport(
     Document,
     keys="schema model output target=target_name edits skipped quantized left_in_float notes error per_layer "
@@ -44,7 +129,7 @@ class QuantizeReport(
         quantized: Layers in int8.
         left_in_float: Layers with weights that stay in float, and why.
         notes: What is to be known of the engine's speed, in words.
-        error: Output to {"rms", "cosine"} against the float model, on samples that calibration did not see.
+        error: Output to how far it is from that of the float model, on samples that calibration did not see.
         per_layer: The same of the result of every quantised layer, in the order of the graph.
         calibration: Samples, their sizes, the method, and the error of each method that was tried.
         budget: What `--budget` came to; None where it was not asked for.
@@ -60,13 +145,13 @@ class QuantizeReport(
     quantized: tuple[Layerwise, ...]
     left_in_float: tuple[Layerwise, ...]
     notes: tuple[str, ...]
-    error: dict[str, dict[str, float]]
-    per_layer: tuple[dict[str, Any], ...]
-    calibration: dict[str, Any]
-    budget: dict[str, Any] | None
+    error: Mapping[str, Distance]
+    per_layer: tuple[LayerError, ...]
+    calibration: Calibration
+    budget: BudgetRecord | None
     findings: tuple[Finding, ...]
     tolerance: float
-    seconds: dict[str, float]
+    seconds: Mapping[str, float]
     exit_code: int = 0
 
     def to_json(self) -> dict[str, Any]:

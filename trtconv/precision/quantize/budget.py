@@ -3,33 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
+from trtconv.core.documents.quantize import Step
 from trtconv.core.frozen import frozen
 from trtconv.precision.quantize.layers import WeightedLayer
 
 Judge = Callable[[Sequence[WeightedLayer]], float]
 """Error of the network in which these layers are quantised."""
 Tell = Callable[[int, int], None]
-
-
-@frozen
-class Step:
-    """A layer that was left in float.
-
-    Args:
-        node: Its name.
-        error: Error of the network without it, beside what was left out before.
-        gain: By how much the error fell.
-    """
-
-    node: str
-    error: float
-    gain: float
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the step as plain JSON values."""
-        return {"node": self.node, "error": self.error, "gain": self.gain}
 
 
 @frozen

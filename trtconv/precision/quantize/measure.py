@@ -9,29 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trtconv.core.frozen import frozen
+from trtconv.core.documents.quantize import Distance
 from trtconv.graph.model import OnnxModel
 from trtconv.precision.quantize.sessions import Probe
 
 Feeds = Mapping[str, NDArray[Any]]
-
-
-@frozen
-class Distance:
-    """How far the values of a tensor are apart.
-
-    Args:
-        rms: Root of the mean squared difference over that of the float values; of integers and booleans the share
-            that differs.
-        cosine: Cosine similarity.
-    """
-
-    rms: float
-    cosine: float
-
-    def to_json(self) -> dict[str, float]:
-        """Returns both as plain JSON values."""
-        return {"rms": self.rms, "cosine": self.cosine}
 
 
 class _Squares:

@@ -92,11 +92,11 @@ class InputSamples(Sequence[Feeds]):
                 sha.update(np.ascontiguousarray(array).data)
         return sha.hexdigest()
 
-    def sizes(self) -> list[dict[str, list[int]]]:
+    def sizes(self) -> list[dict[str, tuple[int, ...]]]:
         """Returns the different shapes of the inputs, in the order of the samples."""
-        found: dict[tuple[Any, ...], dict[str, list[int]]] = {}
+        found: dict[tuple[Any, ...], dict[str, tuple[int, ...]]] = {}
         for feeds in self:
-            shapes = {name: list(array.shape) for name, array in feeds.items()}
+            shapes = {name: array.shape for name, array in feeds.items()}
             found.setdefault(tuple((name, *shape) for name, shape in shapes.items()), shapes)
         return list(found.values())
 
