@@ -35,7 +35,7 @@ def request(text: str, folder: Path, shapes: list[tuple[int, ...]], **more: obje
 
 
 def worst(report: QuantizeReport) -> float:
-    return max(each["rms"] for each in report.error.values())
+    return max(each.rms for each in report.error.values())
 
 
 @pytest.mark.parametrize(

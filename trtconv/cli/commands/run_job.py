@@ -42,6 +42,8 @@ def command(job: str, out: str, gpu: str | None, output_format: str) -> Outcome:
     there are jobs; trtconv collect takes them in where trtconv.toml is. A job that OUT has the engine of is done.
     """
     from trtconv.cli.formats.json import render
+    from trtconv.core.decode import decoded
+    from trtconv.core.documents.farm import Followed, JobResult
     from trtconv.engine.farm.job import BuildJob
     from trtconv.engine.farm.machines import choose
     from trtconv.engine.farm.running import JobRunner
@@ -73,12 +75,14 @@ def command(job: str, out: str, gpu: str | None, output_format: str) -> Outcome:
         runner.close()
     document = {**document, "worker": socket.gethostname()}
     keep(store, document, engine)
-    failed, codes = document["error"], [each["exit_code"] for each in document["then"].values()]
-    code = failed["exit_code"] if failed else max(document["report"]["exit_code"], *codes, 0)
+    result = decoded(JobResult, document)
+    failed = result.error
+    codes = [decoded(Followed, each).exit_code for each in (result.report or {}, *result.then.values()) if each]
+    code = max(codes, default=0) if failed is None else failed.exit_code
     if output_format == "json":
         return Outcome(render({**document, "exit_code": code}), code)
-    said = failed["message"] if failed else f"{'built' if engine else 'no engine for'} {made.target or 'auto'}"
+    said = failed.message if failed else f"{'built' if engine else 'no engine for'} {made.target or 'auto'}"
     lines = indented(f"{made.name}: {said}", "  ", "")
-    if failed and failed["hint"]:
-        lines = [*lines, *indented(f"hint: {failed['hint']}", "  ", "  ")]
+    if failed and failed.hint:
+        lines = [*lines, *indented(f"hint: {failed.hint}", "  ", "  ")]
     return Outcome("\n".join(lines), code)

@@ -7,7 +7,9 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from trtconv.core.decode import Fault, checked_schema, decoded
 from trtconv.core.documents.build import BuildReport
+from trtconv.core.documents.farm import ErrorRecord, Followed, JobResult
 from trtconv.core.documents.parts import FileIdentity, RuntimeIdentity
 from trtconv.core.documents.saved import saved
 from trtconv.core.errors import InputError
@@ -15,7 +17,6 @@ from trtconv.core.frozen import frozen
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.requests.farm import AFTERWARDS
 from trtconv.core.target import FAMILIES
-from trtconv.engine.farm.forms import fits
 from trtconv.engine.farm.job import BuildJob
 from trtconv.engine.farm.store import intact
 from trtconv.graph.model import OnnxModel
@@ -29,18 +30,7 @@ Fetch = Callable[[str, int], bytes | memoryview]
 HINT = "Build it again, or on another machine."
 _CODES = range(5)
 _MOST_SECONDS = 1e8
-_ERROR = {"type": str, "message": str, "hint": str, "exit_code": int}
-_FORM = {
-    "schema": int,
-    "job": str,
-    "report": ({str: object}, type(None)),
-    "error": (_ERROR, type(None)),
-    "then": {str: {"exit_code": int}},
-    "log": str,
-}
-_TOLD = {*_FORM, "worker"}
-_UNKNOWN = (KeyError, TypeError, ValueError, AttributeError, LookupError, ArithmeticError, RecursionError)
-"""What JSON of the wrong form makes go wrong."""
+_KEYS = {"schema", "job", "report", "error", "then", "log"}
 
 
 class Build(Protocol):
@@ -53,9 +43,9 @@ class Build(Protocol):
 
 @frozen
 class Broken:
-    """A job that came to nothing: the error, as JSON, and the end of the log."""
+    """A job that came to nothing: the error, and the end of the log."""
 
-    error: Mapping[str, Any]
+    error: ErrorRecord
     log: str
 
 
@@ -71,7 +61,7 @@ class Built:
 
     report: BuildReport
     engine: memoryview | None
-    then: Mapping[str, dict[str, Any]]
+    then: Mapping[str, Mapping[str, Any]]
 
 
 def accepted(build: Build, document: Any, fetch: Fetch, worker: str | None) -> Broken | Built:
@@ -86,15 +76,19 @@ def accepted(build: Build, document: Any, fetch: Fetch, worker: str | None) -> B
     Raises:
         InputError: It is not the result of this job, or says what cannot be.
     """
-    if not fits(document, _FORM) or not _FORM.keys() <= document.keys() <= _TOLD or document["job"] != build.job.name:
+    keys = document.keys() if isinstance(document, dict) else set()
+    if not _KEYS <= keys <= {*_KEYS, "worker"}:
         raise InputError(f"what came back for {build.request.model} is not its result", HINT)
     try:
-        _hold_together(document)
-        if document["error"] is not None:
-            return Broken(document["error"], document["log"])
-        return _built(build, document, fetch, worker)
-    except _UNKNOWN as error:
-        raise InputError(f"what came back for {build.request.model} is no result: {error!r}", HINT) from error
+        result = decoded(JobResult, checked_schema(document))
+        if result.job != build.job.name:
+            raise InputError(f"what came back for {build.request.model} is not its result", HINT)
+        if result.error is not None:
+            _check_error(result)
+            return Broken(result.error, result.log)
+        return _built(build, result, fetch, worker)
+    except (Fault, ValueError) as error:
+        raise InputError(f"what came back for {build.request.model} is no result: {error}", HINT) from error
 
 
 def as_told(request: BuildRequest, model: OnnxModel, report: BuildReport) -> BuildReport:
@@ -106,34 +100,39 @@ def as_told(request: BuildRequest, model: OnnxModel, report: BuildReport) -> Bui
     return planned(request, model, info, cast_by)
 
 
-def _hold_together(document: Mapping[str, Any]) -> None:
+def _check_error(result: JobResult) -> None:
+    """Raises ValueError where an error does not go with what else there is."""
+    assert result.error is not None
+    if result.report is not None or result.then:
+        raise ValueError("it is a report and an error")
+    if result.error.exit_code not in _CODES[1:]:
+        raise ValueError(f"an error has no exit code {result.error.exit_code}")
+
+
+def _check_parts(report: BuildReport, then: Mapping[str, Mapping[str, Any]]) -> None:
     """Raises ValueError where the parts of a result contradict each other."""
-    report, error, then = document["report"], document["error"], document["then"]
-    if (report is None) == (error is None):
-        raise ValueError("it is neither a report nor an error, or both")
-    if error is not None and error["exit_code"] not in _CODES[1:]:
-        raise ValueError(f"an error has no exit code {error['exit_code']}")
     if not then.keys() <= set(AFTERWARDS):
         raise ValueError("something else followed than verify and bench")
-    if any(found["exit_code"] not in _CODES for found in then.values()):
+    if any(decoded(Followed, found).exit_code not in _CODES for found in then.values()):
         raise ValueError("what followed has an exit code that there is not")
-    if report is None:
-        if then:
-            raise ValueError("nothing can follow what was not built")
-        return
     # As pipeline.build has it: 1 and no engine, or an engine and 0.
-    if (report["exit_code"], report["engine"] is None) not in ((0, False), (1, True)):
-        raise ValueError(f"exit code {report['exit_code']} does not go with {'no' * (not report['engine'])} engine")
-    if then and report["engine"] is None:
+    if (report.exit_code, report.engine is None) not in ((0, False), (1, True)):
+        raise ValueError(f"exit code {report.exit_code} does not go with {'no' * (report.engine is None)} engine")
+    if then and report.engine is None:
         raise ValueError("nothing can follow what was not built")
 
 
-def _built(build: Build, document: Mapping[str, Any], fetch: Fetch, worker: str | None) -> Built:
-    came = saved(build.request.report_path, document["report"])
+def _built(build: Build, result: JobResult, fetch: Fetch, worker: str | None) -> Built:
+    if result.report is None:
+        raise ValueError("it is neither a report nor an error")
+    came = saved(build.request.report_path, result.report)
     old = came.report
+    _check_parts(old, result.then)
     _check_runtime(build, old.runtime)
     asked = as_told(build.request, build.model, old)
-    if not came.is_intact or identity(old) != identity(asked):
+    # All that is in it is understood: both ends have the same trtconv.
+    whole = came.is_intact and old.to_json() == result.report
+    if not whole or identity(old) != identity(asked):
         raise InputError(f"what came back for {build.request.model} is of another build", HINT)
     _check_profiles(asked, old)
     if not all(0 <= each < _MOST_SECONDS for each in old.seconds.values()):
@@ -151,7 +150,7 @@ def _built(build: Build, document: Mapping[str, Any], fetch: Fetch, worker: str 
     report = dataclasses.replace(
         kept, engine=engine, worker=worker, seconds=old.seconds, exit_code=old.exit_code, up_to_date=False
     )
-    return Built(report, data, document["then"])
+    return Built(report, data, result.then)
 
 
 def _check_runtime(build: Build, runtime: RuntimeIdentity) -> None:

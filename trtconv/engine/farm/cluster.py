@@ -14,7 +14,7 @@ from collections.abc import Generator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any
 
-from trtconv.core.decode import json_of
+from trtconv.core.decode import Fault, decoded, json_of
 from trtconv.core.documents.build import BuildReport
 from trtconv.core.errors import EnvironmentMissing, InputError, TrtconvError
 from trtconv.core.reading import read_plain
@@ -145,8 +145,8 @@ class Farm:
         document = None if self._store is None else self._store.finished(waiting.job.name, self._then)
         if self._store is None or document is None:
             return None
-        with contextlib.suppress(InputError, KeyError, TypeError, AttributeError):
-            if not could_make(choice, document["report"], waiting.request):
+        with contextlib.suppress(InputError, Fault):
+            if not could_make(choice, decoded(BuildReport, document.get("report")), waiting.request):
                 return None
             found = waiting.take(document, self._store.get, _worker(document))
             return found if isinstance(found, BuildReport) and not found.exit_code else None

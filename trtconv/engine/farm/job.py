@@ -11,7 +11,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from trtconv.core.config import settings_fault
-from trtconv.core.encode import SCHEMA
+from trtconv.core.decode import Fault, decoded, json_of
+from trtconv.core.documents.farm import FileSum
+from trtconv.core.encode import Document
 from trtconv.core.errors import EnvironmentMissing, InputError
 from trtconv.core.files import source_checksum
 from trtconv.core.frozen import frozen
@@ -20,27 +22,15 @@ from trtconv.core.requests.build import BuildRequest
 from trtconv.core.requests.farm import AFTERWARDS
 from trtconv.core.target import Target
 from trtconv.core.version import __version__
-from trtconv.engine.farm.forms import fits
 from trtconv.engine.farm.store import intact
 from trtconv.graph.model import OnnxModel
 
-_FILE = {"sha256": str, "bytes": int}
-_FORM = {
-    "schema": int,
-    "trtconv": str,
-    "source": str,
-    "model": _FILE,
-    "data": {str: _FILE},
-    "build": {str: object},
-    "version": (str, type(None)),
-    "then": [str],
-}
 MOST_BYTES = 1 << 22
 """Length of a job, without its files."""
 
 
 @frozen
-class BuildJob:
+class BuildJob(Document, keys="schema trtconv source model data build version then"):
     """A build that any machine can do that has the GPU.
 
     Args:
@@ -53,12 +43,12 @@ class BuildJob:
         source: Checksum of its code.
     """
 
-    model: Mapping[str, Any]
-    data: Mapping[str, Mapping[str, Any]]
+    model: FileSum
+    data: Mapping[str, FileSum]
     build: Mapping[str, Any]
     version: str | None = None
     then: tuple[str, ...] = ()
-    trtconv: str = __version__
+    trtconv: str = __version__  # type: ignore[misc]
     source: str = dataclasses.field(default_factory=source_checksum)
 
     @classmethod
@@ -81,7 +71,7 @@ class BuildJob:
             )
         folder = model.path.parent
         data = {file.relative_to(folder).as_posix(): _file(file) for file in model.external_files}
-        own = {"sha256": model.digest(alone=True), "bytes": model.path.stat().st_size}
+        own = FileSum(model.digest(alone=True), model.path.stat().st_size)
         return cls(own, data, to_settings(request, BuildRequest), version, then)
 
     @classmethod
@@ -94,18 +84,15 @@ class BuildJob:
         """
         hint = "Take jobs as trtconv plan --write made them."
         try:
-            document: Any = json.loads(text) if len(text) <= MOST_BYTES else None
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"the job is no JSON: {str(error)[:200]}", hint) from error
-        if not fits(document, _FORM) or document.keys() != _FORM.keys() or not set(document["then"]) <= set(AFTERWARDS):
-            raise InputError("it is no job", hint)
-        if any({"sha256", "bytes"} - file.keys() for file in (document["model"], *document["data"].values())):
-            raise InputError("it is no job: it has a file without a name", hint)
-        if fault := settings_fault(document["build"]) or _path_fault(document["data"]):
+            if len(text) > MOST_BYTES:
+                raise Fault(f"it is longer than {MOST_BYTES} bytes")
+            made = decoded(cls, document := json_of(text))
+        except Fault as error:
+            raise InputError(f"it is no job: {error}", hint) from error
+        if document != made.to_json() or not set(made.then) <= set(AFTERWARDS):
+            raise InputError("it is no job: it has something else in it", hint)
+        if fault := settings_fault(made.build) or _path_fault(made.data):
             raise InputError(f"it is no job: {fault}", hint)
-        made = cls(
-            **{key: document[key] for key in _FORM if key not in ("schema", "then")}, then=tuple(document["then"])
-        )
         try:
             data = made.request(Path("engine")).data
         except (InputError, ValueError) as error:
@@ -121,10 +108,6 @@ class BuildJob:
             )
         return made
 
-    def to_json(self) -> dict[str, Any]:
-        """Returns the job as plain JSON values."""
-        return {"schema": SCHEMA, **{key: _plain(getattr(self, key)) for key in _FORM if key != "schema"}}
-
     @property
     def name(self) -> str:
         """SHA-256 of all that determines the engine and how it is judged."""
@@ -134,7 +117,7 @@ class BuildJob:
     @property
     def files(self) -> dict[str, int]:
         """SHA-256 of each file to its bytes."""
-        return {each["sha256"]: each["bytes"] for each in (self.model, *self.data.values())}
+        return {each.sha256: each.bytes for each in (self.model, *self.data.values())}
 
     @property
     def target(self) -> Target | None:
@@ -172,19 +155,19 @@ class BuildJob:
         for name, file in {**self.data, self.model_name: self.model}.items():
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(intact(fetch(file["sha256"], file["bytes"]), file["sha256"], "the job"))
+            path.write_bytes(intact(fetch(file.sha256, file.bytes), file.sha256, "the job"))
 
 
 def contents(job: BuildJob, model: OnnxModel) -> dict[str, Path]:
     """Returns the SHA-256 of each file of a job to where it lies here."""
-    found = {file["sha256"]: model.path.parent / name for name, file in job.data.items()}
-    return {**found, job.model["sha256"]: model.path}
+    found = {file.sha256: model.path.parent / name for name, file in job.data.items()}
+    return {**found, job.model.sha256: model.path}
 
 
-def _file(path: Path) -> dict[str, Any]:
+def _file(path: Path) -> FileSum:
     from trtconv.core.reading import sha256_of
 
-    return {"sha256": sha256_of(path), "bytes": path.stat().st_size}
+    return FileSum(sha256_of(path), path.stat().st_size)
 
 
 def _path_fault(names: Mapping[str, Any]) -> str:
@@ -197,7 +180,3 @@ def _path_fault(names: Mapping[str, Any]) -> str:
         except UnicodeEncodeError:
             return f"{name!r} is no name of a file"
     return ""
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value

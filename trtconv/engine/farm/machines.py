@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Sequence
 from typing import Any
 
+from trtconv.core.decode import Fault, decoded, json_of
+from trtconv.core.documents.farm import Offer, OfferedRuntime
 from trtconv.core.errors import EnvironmentMissing, InputError
 from trtconv.core.files import source_checksum
 from trtconv.core.frozen import frozen
@@ -15,19 +16,9 @@ from trtconv.core.process import Tell
 from trtconv.core.target import FAMILIES, Target
 from trtconv.core.text import clean
 from trtconv.core.version import __version__
-from trtconv.engine.farm.forms import fits
 from trtconv.runtimes import tensorrt
 from trtconv.runtimes.tensorrt import Capabilities, RuntimeInfo
 
-_RUNTIME = {"family": str, "version": str, "gpu": (str, type(None)), "capabilities": {str: object}}
-_FORM = {
-    "trtconv": str,
-    "source": str,
-    "runtimes": [_RUNTIME],
-    "labels": [str],
-    "driver": (str, type(None)),
-    "cast_by": {str: str},
-}
 MOST_LABELS = 20
 
 
@@ -55,9 +46,10 @@ class Machine:
 
     def to_json(self) -> dict[str, Any]:
         """Returns it as plain JSON values."""
-        runtimes = [{**info.identity.to_json(), "capabilities": vars(info.capabilities)} for info in self.runtimes]
-        told = {"runtimes": runtimes, "labels": list(self.labels), "cast_by": dict(self.cast_by or {})}
-        return {"trtconv": self.trtconv, "source": self.source, "driver": self.driver, **told}
+        runtimes = tuple(
+            OfferedRuntime(info.family, info.version, info.gpu, vars(info.capabilities)) for info in self.runtimes
+        )
+        return Offer(self.trtconv, self.source, self.driver, runtimes, self.labels, self.cast_by or {}).to_json()
 
     @property
     def resources(self) -> dict[str, float]:
@@ -74,22 +66,16 @@ def resource(source: str, family: str, version: str, gpu: str | None) -> str:
 def read_machine(text: Any, name: str) -> Machine | None:
     """Reads what a machine says of itself, as JSON; None where it is no worker of trtconv's."""
     try:
-        document = json.loads(text)
-    except (ValueError, TypeError, RecursionError):
+        offer = decoded(Offer, json_of(text))
+    except (Fault, TypeError):
         return None
-    if not fits(document, _FORM) or not document.keys() >= _FORM.keys():
-        return None
-    try:
-        runtimes = tuple(_runtime(each) for each in document["runtimes"])
-    except LookupError:
-        return None
-    said = {key: document[key] for key in ("driver", "cast_by", "trtconv", "source")}
-    return Machine(runtimes, tuple(document["labels"][:MOST_LABELS]), name=clean(name), **said)
+    runtimes, labels = tuple(map(_runtime, offer.runtimes)), offer.labels[:MOST_LABELS]
+    return Machine(runtimes, labels, offer.driver, offer.cast_by, offer.trtconv, offer.source, clean(name))
 
 
-def _runtime(told: dict[str, Any]) -> RuntimeInfo:
-    has = {field.name: told["capabilities"].get(field.name) is True for field in dataclasses.fields(Capabilities)}
-    return RuntimeInfo(told["family"], told["version"], told["gpu"], Capabilities(**has))
+def _runtime(offered: OfferedRuntime) -> RuntimeInfo:
+    has = {field.name: offered.capabilities.get(field.name) is True for field in dataclasses.fields(Capabilities)}
+    return RuntimeInfo(offered.family, offered.version, offered.gpu, Capabilities(**has))
 
 
 def this_machine(gpu: str | None = None) -> Machine:

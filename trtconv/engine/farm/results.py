@@ -6,11 +6,14 @@ import contextlib
 import dataclasses
 import json
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from trtconv.core.decode import decoded
 from trtconv.core.documents.build import BuildReport
 from trtconv.core.documents.check import FailedRun
+from trtconv.core.documents.farm import Followed
 from trtconv.core.errors import InputError
 from trtconv.core.files import atomic_write
 from trtconv.core.reading import read_plain
@@ -62,11 +65,11 @@ class Waiting:
         return self._broken(came, worker) if isinstance(came, Broken) else self._built(came, worker)
 
     def _broken(self, came: Broken, worker: str | None) -> FailedRun:
-        error, hint = came.error, came.error["hint"]
+        error, hint = came.error, came.error.hint
         if came.log:
             hint = f"{hint} {crash_folder(self, came.log)} has the log and all that is needed to repeat it.".strip()
-        failed = self.failed(error["message"], hint, worker, clean(error["type"]))
-        return dataclasses.replace(failed, exit_code=error["exit_code"])
+        failed = self.failed(error.message, hint, worker, clean(error.type))
+        return dataclasses.replace(failed, exit_code=error.exit_code)
 
     def _built(self, came: Built, worker: str | None) -> BuildReport | FailedRun:
         report = came.report
@@ -79,19 +82,17 @@ class Waiting:
             report = write_engine(self.request, report, blob, Stopwatch(None))
         for kind, text in after.items():
             atomic_write(beside[kind].path, text.encode(), through_links=False)
-        bad = {kind: found for kind, found in came.then.items() if found["exit_code"]}
+        done = {kind: decoded(Followed, found) for kind, found in came.then.items()}
+        bad = {kind: found for kind, found in done.items() if found.exit_code}
         if not bad:
             return report
         kind, found = next(iter(bad.items()))
-        # Where it ran and was not right, what is called so is a number.
-        error = found.get("error")
-        said = error.get("message") if isinstance(error, dict) else None
-        why = said if isinstance(said, str) else f"{beside[kind].path.name} says why"
+        why = found.why or f"{beside[kind].path.name} says why"
         failed = self.failed(f"built, but {kind} failed: {why}", "", worker, "EngineFailed")
-        return dataclasses.replace(failed, exit_code=worst_exit_code([each["exit_code"] for each in bad.values()]))
+        return dataclasses.replace(failed, exit_code=worst_exit_code([each.exit_code for each in bad.values()]))
 
 
-def _here(document: dict[str, Any], request: BuildRequest) -> dict[str, Any]:
+def _here(document: Mapping[str, Any], request: BuildRequest) -> Mapping[str, Any]:
     """Returns what verify or bench found, with the paths of this machine."""
     paths = {"model": str(request.model), "engine": str(request.engine_path)}
     for key, path in paths.items():

@@ -11,6 +11,7 @@ from typing import Any
 
 from trtconv.core.documents.build import BuildReport
 from trtconv.core.documents.check import FailedRun
+from trtconv.core.documents.farm import ErrorRecord
 from trtconv.core.encode import SCHEMA, strict
 from trtconv.core.errors import Bug, TrtconvError
 from trtconv.core.process import Lost, Process, Tell, WorkerBug
@@ -112,8 +113,7 @@ def build(task: dict[str, Any], tell: Tell) -> dict[str, Any]:
     request = job.request(_ENGINE, timing_folder=timing)
     result = run_request(request, ToldProgress(tell))
     if isinstance(result, FailedRun):
-        error = {"type": result.kind, "message": result.message, "hint": result.hint, "exit_code": result.exit_code}
-        return {"error": error}
+        return {"error": ErrorRecord(result.kind, result.message, result.hint, result.exit_code).to_json()}
     assert isinstance(result, BuildReport)
     follows = job.then if result.engine is not None and not result.exit_code else ()
     return {"report": result.to_json(), "then": {kind: _after(kind, request.model) for kind in follows}}
@@ -135,11 +135,10 @@ def _after(kind: str, model: Path) -> dict[str, Any]:
 
 def _crashed(message: str, hint: str, log: str, exit_code: int = 1) -> dict[str, Any]:
     system = f"trtconv {__version__}, Python {platform.python_version()}, {platform.platform()}"
-    error = {"type": "ProcessEnded", "message": message, "hint": hint, "exit_code": exit_code}
-    return {"error": error, "log": f"{system}\n{log}"}
+    return {"error": ErrorRecord("ProcessEnded", message, hint, exit_code).to_json(), "log": f"{system}\n{log}"}
 
 
 def _error(error: Exception) -> dict[str, Any]:
     """Returns an exception as the boundary's error document has it."""
     code, hint = getattr(error, "exit_code", 4), getattr(error, "hint", "")
-    return {"type": type(error).__name__, "message": str(error), "hint": hint, "exit_code": code}
+    return ErrorRecord(type(error).__name__, str(error), hint, code).to_json()

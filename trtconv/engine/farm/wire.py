@@ -14,8 +14,6 @@ import json
 from collections.abc import Sequence
 from typing import Any, get_type_hints
 
-from trtconv.engine.farm.forms import fits
-
 PROTOCOL = 1
 CLIENT, WORKER, SCHEDULER = "client", "worker", "scheduler"
 """What a member can be."""
@@ -233,7 +231,7 @@ def decode(data: bytes) -> tuple[Message, list[int]]:
         raise Gone(f"what came is no JSON: {type(error).__name__}") from error
     name = document.get("kind") if isinstance(document, dict) else None
     form = _FORMS.get(name) if isinstance(name, str) else None
-    if form is None or document.keys() != form.keys() or not fits(document, form):
+    if form is None or document.keys() != form.keys() or not _fits(document, form):
         raise Gone("what came is no message of a farm")
     sizes = document.pop("sizes")
     kind = _KINDS[document.pop("kind")]
@@ -243,3 +241,22 @@ def decode(data: bytes) -> tuple[Message, list[int]]:
     if len(sizes) != (len(message.files) if isinstance(message, Submit) else isinstance(message, Done)):
         raise Gone("what came has not the files that it should have")
     return message, sizes
+
+
+def _fits(value: Any, form: Any) -> bool:
+    """Whether a JSON value has a form.
+
+    Args:
+        value: The value.
+        form: A type; a tuple of forms, one of which it has; a list of one form, which all entries have; a dict of keys
+            to forms, or of `str` to the form of every entry.
+    """
+    if isinstance(form, tuple):
+        return any(_fits(value, each) for each in form)
+    if isinstance(form, list):
+        return isinstance(value, list) and all(_fits(each, form[0]) for each in value)
+    if isinstance(form, dict):
+        if not isinstance(value, dict):
+            return False
+        return all(_fits(each, form.get(key, form.get(str, object))) for key, each in value.items())
+    return isinstance(value, form) and (form is object or not isinstance(value, bool))
