@@ -297,7 +297,7 @@ def test_a_folder_has_samples_of_several_sizes(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", x=sample((2, 3, 8, 8), 0))
     samples = read_samples(prepared(UNET), str(tmp_path), (), 0, 0, None)
     assert [each["x"].shape for each in samples] == [(1, 3, 8, 8), (1, 3, 8, 8), (1, 3, 8, 12)]
-    assert samples.sizes() == [{"x": [1, 3, 8, 8]}, {"x": [1, 3, 8, 12]}]
+    assert samples.sizes() == [{"x": (1, 3, 8, 8)}, {"x": (1, 3, 8, 12)}]
 
 
 def test_a_function_is_called_at_each_size_in_turns(tmp_path: Path) -> None:

@@ -83,6 +83,5 @@ def command(job: str, out: str, gpu: str | None, output_format: str) -> Outcome:
         return Outcome(render({**document, "exit_code": code}), code)
     said = failed.message if failed else f"{'built' if engine else 'no engine for'} {made.target or 'auto'}"
     lines = indented(f"{made.name}: {said}", "  ", "")
-    if failed and failed.hint:
-        lines = [*lines, *indented(f"hint: {failed.hint}", "  ", "  ")]
-    return Outcome("\n".join(lines), code)
+    hint = indented(f"hint: {failed.hint}", "  ", "  ") if failed and failed.hint else []
+    return Outcome("\n".join([*lines, *hint]), code)

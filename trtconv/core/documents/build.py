@@ -10,7 +10,7 @@ from typing import Any
 from trtconv.core.decode import Fault, Measured, decoded, fields_of
 from trtconv.core.dims import InputRange, InputSpec, Range, ShapeProfile
 from trtconv.core.documents.lattice import LatticeRecord
-from trtconv.core.documents.mix import Mix
+from trtconv.core.documents.mix import Mix, require_types
 from trtconv.core.documents.parts import FileIdentity, RuntimeIdentity
 from trtconv.core.documents.proof import BuildProof
 from trtconv.core.documents.rewrite import Edit, Skip
@@ -23,7 +23,7 @@ from trtconv.core.findings import Finding, Ignored
 from trtconv.core.frozen import frozen
 from trtconv.core.options import options, reported
 from trtconv.core.requests.build import BuildSettings
-from trtconv.core.requests.common import NODE_PRECISIONS, PRECISIONS, Bounds
+from trtconv.core.requests.common import Bounds
 from trtconv.core.target import FAMILIES, Target
 from trtconv.core.version import __version__
 
@@ -80,11 +80,7 @@ class BuildPlan(BuildSettings):
         asked = decoded(_AskedProfiles, value)
         own = {name: value[key] for name, key in _KEYS.items() if key in value}
         plan = cls(**fields_of(cls, {**{key: value[key] for key in _OTHERS if key in value}, **own}))
-        if plan.precision not in PRECISIONS:
-            raise Fault(f"{plan.precision!r} is not one of {', '.join(PRECISIONS)}", ["precision"])
-        for node, kind in plan.node_precisions.items():
-            if kind not in NODE_PRECISIONS:
-                raise Fault(f"{kind!r} is not one of {', '.join(NODE_PRECISIONS)}", [node, "node_precisions"])
+        require_types(plan.precision, plan.node_precisions)
         values = asked.values or ({},) * len(asked.dims)
         if len(values) != len(asked.dims):
             raise Fault(f"it has not as many entries as 'dims' ({len(asked.dims)})", ["values"])

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
+from trtconv.core.decode import Fault, fields_of
 from trtconv.core.encode import Document
 from trtconv.core.frozen import frozen
+from trtconv.core.requests.common import NODE_PRECISIONS, PRECISIONS
 
 
 @frozen
@@ -60,3 +63,19 @@ class Mix(Document):
     samples: int
     source: str
     parts: tuple[TypedPart, ...]
+
+    @classmethod
+    def from_json(cls, value: Any) -> Mix:
+        """Reads what `to_json` makes."""
+        mix = cls(**fields_of(cls, value))
+        require_types(mix.precision, mix.node_precisions)
+        return mix
+
+
+def require_types(precision: str, nodes: Mapping[str, str]) -> None:
+    """Raises Fault where a precision, or that of a node, is none that there is."""
+    if precision not in PRECISIONS:
+        raise Fault(f"{precision!r} is not one of {', '.join(PRECISIONS)}", ["precision"])
+    for node, kind in nodes.items():
+        if kind not in NODE_PRECISIONS:
+            raise Fault(f"{kind!r} is not one of {', '.join(NODE_PRECISIONS)}", [node, "node_precisions"])
