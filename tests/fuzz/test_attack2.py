@@ -19,9 +19,9 @@ from typing import Any
 import onnx
 import pytest
 from onnx import helper
-from trtconv.core.documents.forms import checksum
 
 from support.paths import MODELS, ROOT
+from trtconv.core.documents.signed import checksum
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="POSIX files, shells and limits")
 

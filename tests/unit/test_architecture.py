@@ -184,6 +184,39 @@ def test_the_library_neither_prints_nor_exits_nor_reads_the_environment(path: Pa
             assert ast.unparse(node) not in FORBIDDEN, f"line {node.lineno}"
 
 
+READERS = {
+    "core/reading.py": "the door itself",
+    "core/leftovers.py": "/proc, and what others may have put there",
+    "core/scratch.py": "a folder of its own",
+    "core/files.py": "folders, and the package's own code",
+    "core/budget.py": "/proc",
+    "core/rations.py": "/proc",
+    "core/serving.py": "/proc",
+    "cli/formats/page/__init__.py": "the package's own style",
+    "cli/process/boundary.py": "/dev/null",
+    "cli/process/isolated.py": "stderr",
+    "cli/process/outcome.py": "/dev/null",
+    "cli/process/watching.py": "/proc",
+    "engine/farm/keys.py": "writes new files alone",
+    "engine/memory.py": "/proc",
+    "pipeline/batch.py": "/proc",
+}
+"""Files that read by themselves, and what; every other path goes through the door, `core/reading.py`."""
+OPENING = {"open", "os.open", "io.open", "shutil.copyfile", "shutil.copy", "shutil.copy2", "np.fromfile", "np.memmap"}
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_files_are_read_through_their_door(path: Path) -> None:
+    calls = [node.func for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call)]
+    names = [ast.unparse(call) for call in calls]
+    own = [
+        name
+        for name in names
+        if name in OPENING or name.endswith((".read_text", ".read_bytes")) or name.endswith(("path.open", "file.open"))
+    ]
+    assert not own or path.relative_to(PACKAGE).as_posix() in READERS, own
+
+
 def test_docs_have_the_same_table() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(\w+)(?:\.py|/)` \|[^|]*\|([^|]*)\|$", text, re.MULTILINE)

@@ -214,3 +214,17 @@ def test_nothing_names_a_package_that_is_not_published() -> None:
     texts = [*PAGES, *(ROOT / "trtconv").rglob("*.py"), ROOT / "action.yml", ROOT / ".pre-commit-hooks.yaml"]
     naming = re.compile(r"pip install[^\n`#]*[ '\"]trtconv\b")
     assert [path for path in texts if naming.search(path.read_text(encoding="utf-8"))] == []
+
+
+def test_promises_name_modules_and_tests_that_are_there() -> None:
+    rows = re.findall(
+        r"^\| .+ \| (`[^|]+`) \| (`tests/[^|]+`) \| (\d+) \|$",
+        (ROOT / "docs" / "security.md").read_text(encoding="utf-8"),
+        re.MULTILINE,
+    )
+    assert len(rows) >= 19
+    for modules, tests, _ in rows:
+        for name in re.findall("`([^`]+)`", modules):
+            assert (ROOT / "trtconv" / name).is_file(), name
+        for name in re.findall("`([^`]+)`", tests):
+            assert (ROOT / name).is_file(), name
