@@ -91,9 +91,21 @@ def make(number: int, root: Path, r: random.Random) -> Case:
     return case
 
 
+def put(path: Path, data: bytes) -> None:
+    """Writes a file in the place of whatever lies there, which may be a pipe that nobody reads.
+
+    Raises:
+        OSError: It is a folder.
+    """
+    path.unlink(missing_ok=True)
+    path.write_bytes(data)
+
+
 def write_model(r: random.Random, path: Path) -> None:
     """Writes one of a few small models; some are refused, or are worth a finding."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    path.with_name(f"{path.stem}.bin").unlink(missing_ok=True)
     weight = helper.make_tensor("w", TensorProto.FLOAT, [4, 4, 3, 3], [0.1 * (i % 7) for i in range(144)])
     kind = r.randrange(5)
     nodes = [
@@ -159,7 +171,7 @@ def _pickles(r: random.Random, case: Case) -> None:
         path = case.project / name
         path.parent.mkdir(exist_ok=True)
         if r.random() < 0.6:
-            path.write_bytes(data)
+            put(path, data)
 
 
 def _git(_: random.Random, case: Case) -> None:
@@ -215,9 +227,10 @@ def _jobs(r: random.Random, case: Case) -> None:
 
 def _reports(r: random.Random, case: Case) -> None:
     for name in ("a.engine", "r.engine", "x.engine"):
-        (case.project / name).write_bytes(b"nothing that an engine is")
-        (case.project / f"{name}.json").write_text(
-            r.choice(["{}", "null", '{"engine": {"path": 5}}', "[" * 5000, "\0"])
+        put(case.project / name, b"nothing that an engine is")
+        put(
+            case.project / f"{name}.json",
+            r.choice(["{}", "null", '{"engine": {"path": 5}}', "[" * 5000, "\0"]).encode(),
         )
 
 
@@ -259,7 +272,7 @@ def _flip(r: random.Random, _: Case, path: Path) -> None:
     data = bytearray(_regular(path))
     if data:
         data[r.randrange(len(data))] ^= 1 << r.randrange(8)
-    path.write_bytes(data)
+    put(path, bytes(data))
 
 
 def _replace(r: random.Random, case: Case, path: Path) -> None:
@@ -279,7 +292,7 @@ def _replace(r: random.Random, case: Case, path: Path) -> None:
 def _copy(r: random.Random, case: Case, path: Path) -> None:
     others = [each for each in sorted(case.project.rglob("*")) if each.is_file() and not each.is_symlink()]
     if others and not path.is_symlink():
-        path.write_bytes(_regular(r.choice(others)))
+        put(path, _regular(r.choice(others)))
 
 
 def _touch(r: random.Random, _: Case, path: Path) -> None:
@@ -295,7 +308,7 @@ def _configure(r: random.Random, case: Case, _: Path) -> None:
 
 _DISTURBANCES: dict[str, Callable[[random.Random, Case, Path], None]] = {
     "a flipped bit in": _flip,
-    "cut": lambda r, _, path: path.write_bytes(_regular(path)[: r.randrange(1 + path.stat().st_size)]),
+    "cut": lambda r, _, path: put(path, _regular(path)[: r.randrange(1 + path.stat().st_size)]),
     "another kind of file for": _replace,
     "a copy over": _copy,
     "another time of": _touch,

@@ -21,8 +21,8 @@ from trtconv.core.rations import Ration
 from trtconv.core.text import BAR, clean, guarded
 
 LOG_LINES = 500
-GRACE_SECONDS = 5.0
-"""How long a child that was asked to end may take over it."""
+GRACE_SECONDS = 0.7
+"""How long a child that was asked to end may take over it; one in a native call hears of nothing."""
 _WAIT_SECONDS = 0.03
 """In this time native code may take some fifty megabytes; the limit of memory must not come late."""
 _CHUNK = 1 << 16
