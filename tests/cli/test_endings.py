@@ -20,7 +20,7 @@ FAKE = """
 import signal, sys, threading, time, types
 signal.signal(signal.SIGINT, signal.default_int_handler)  # A background shell starts us with SIGINT ignored.
 from trtconv.core.findings import Finding, Severity
-from trtconv.core.requests.check import CheckReport, ParserVerdict
+from trtconv.core.documents.check import CheckReport, ParserVerdict
 from trtconv.core.target import Target
 fake = types.ModuleType("trtconv.pipeline")
 sys.modules["trtconv.pipeline"] = fake
