@@ -30,13 +30,16 @@ from trtconv.passes.restore_sizes import RestorePixelShuffle, RestoreReshapeTarg
 from trtconv.passes.shift_uint8 import ShiftUint8
 from trtconv.passes.spelling.arguments import FixArguments
 from trtconv.passes.spelling.bits import CombineBits, ShiftBits
+from trtconv.passes.spelling.branches import TakeDecidedBranches
 from trtconv.passes.spelling.cumulative import CumulativeProduct
+from trtconv.passes.spelling.determinant import DeterminantByMinors
 from trtconv.passes.spelling.float_mod import FloatMod
 from trtconv.passes.spelling.fourier import FourierByMatrix
 from trtconv.passes.spelling.functions import ExpandFunctions
 from trtconv.passes.spelling.one_hot import ComparePositions, CompressBySize
 from trtconv.passes.spelling.pooling import PoolByTaps
 from trtconv.passes.spelling.quantize import QuantizeInArithmetic
+from trtconv.passes.spelling.ranges import RangeBySize
 from trtconv.passes.spelling.resize import ResizeByMatrix
 from trtconv.passes.spelling.runtime_axes import ReduceByShape, ReshapeByShape
 from trtconv.passes.spelling.scatter import ScatterByPosition
@@ -50,6 +53,7 @@ from trtconv.passes.write_defaults import WriteDefaults
 PASSES: tuple[Pass, ...] = (
     InlineDeconvFunctions(),
     ExpandFunctions(),
+    TakeDecidedBranches(),
     FixArguments(),
     ReduceByShape(),
     ReshapeByShape(),
@@ -65,6 +69,8 @@ PASSES: tuple[Pass, ...] = (
     FourierByMatrix(),
     UnfoldColumns(),
     UnpoolByScatter(),
+    RangeBySize(),
+    DeterminantByMinors(),
     WriteDefaults(),
     TakeMagnitudesFirst(),
     OrderChannels(),
@@ -116,6 +122,7 @@ def passes_for(
     """
     half = precision in _IN_HALF
     told = {
+        ExpandFunctions: ExpandFunctions(in_half=half),
         MakeDeconvExplicit: MakeDeconvExplicit(in_half=half, choose=choose),
         OverlapAdd: OverlapAdd(in_half=half, kept=kept),
     }

@@ -11,7 +11,7 @@ from onnx.reference import ReferenceEvaluator
 
 from support.onnx_models import parse, wrap
 from trtconv.core.target import Target
-from trtconv.passes import PASSES, run_passes
+from trtconv.passes import PASSES, passes_for, run_passes
 
 RTX, EIGHT, TEN = Target("rtx", (1, 7)), Target("tensorrt", (8, 6)), Target("tensorrt", (10, 0))
 RANDOM = np.random.default_rng(0)
@@ -99,7 +99,8 @@ def test_what_a_target_lacks_is_written_as_onnx_defines_it(opset: int, body: str
         (17, "(float[2,3] x, float[3] s) => (float[2,3] y) { y = LayerNormalization (x, s) }", EIGHT),
         (
             23,
-            "(float[1,2,3,4] q, float[1,2,3,4] k) => (float[1,2,3,4] y) { y = Attention <is_causal = 1> (q, k, k) }",
+            """(float16[1,2,3,16] q, float16[1,2,3,16] k) => (float16[1,2,3,16] y)
+            { y = Attention <is_causal = 1> (q, k, k) }""",
             RTX,
         ),
     ],
@@ -109,3 +110,14 @@ def test_what_a_target_has_stays(opset: int, body: str, target: Target) -> None:
     before = model.proto.SerializeToString()
     assert not run_passes(model, PASSES, target).edits
     assert model.proto.SerializeToString() == before
+
+
+@pytest.mark.parametrize(
+    ("kind", "head", "stays"), [("float", 64, False), ("float16", 8, False), ("float16", 64, True)]
+)
+def test_attention_without_a_kernel_is_written_out(kind: str, head: int, stays: bool) -> None:
+    shape = f"{kind}[1,2,3,{head}]"
+    body = f"({shape} q, {shape} k, {shape} v) => ({shape} y) {{ y = Attention (q, k, v) }}"
+    model, cast = wrap(parse(text(23, body))), wrap(parse(text(23, body)))
+    assert bool(run_passes(model, passes_for("as-is"), RTX).edits) != stays
+    assert bool(run_passes(cast, passes_for("fp16"), RTX).edits) == (head < 16)

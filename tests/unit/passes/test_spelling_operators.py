@@ -267,3 +267,16 @@ def test_old_opsets_get_no_operators_that_they_lack(op: str, opset: int) -> None
     proto = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", opset)])
     # The runner holds the result to what ONNX's checker says of that opset.
     run_passes(wrap(proto), PASSES, RTX)
+
+
+@given(st.integers(1, 4), st.booleans())
+def test_determinants(size: int, batch: bool) -> None:
+    feeds = {"a": normal(*([2] if batch else []), size, size, dtype=np.float64)}
+    assert_same(model("Det", feeds, 11, shape=[2] if batch else []), feeds, "determinant-by-minors")
+
+
+@given(st.integers(1, 6), st.sampled_from((0.5, -1.25)))
+def test_ranges(count: int, delta: float) -> None:
+    feeds: Arrays = {"a": np.array(2.0, np.float32), "c": np.array(delta, np.float32)}
+    feeds["b"] = np.array(2.0 + delta * (count - 0.5), np.float32)
+    assert_same(model("Range", feeds, 11, shape=[count]), feeds, "range-by-size")

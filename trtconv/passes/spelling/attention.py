@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from onnx import helper
 
+from trtconv.core.target import Target
 from trtconv.graph.scope import Scope
 
 _PLAIN = frozenset({"is_causal", "scale", "q_num_heads", "kv_num_heads", "qk_matmul_output_mode"})
 _MASK = 3
+_LEAST_HEAD = 16
+"""Size of a head from which on TensorRT-RTX has kernels of attention."""
 _KEY, _VALUE = 1, 2
 
 
@@ -34,6 +37,30 @@ def is_plain(scope: Scope, index: int) -> bool:
         return key is None or value is None or None in (key[-1], value[-1])
     mask = shapes[_MASK] if has_mask else None
     return mask is None or None in (mask[-1], key[-2]) or len(key) == 3 or mask[-1] in (1, key[-2])
+
+
+def has_kernel(scope: Scope, index: int, target: Target, in_half: bool) -> bool:
+    """Whether the builder has a kernel for a node of Attention that the parser takes.
+
+    TensorRT-RTX has them in float16 and bfloat16, for heads of at least 16. Source: builds on 1.7.1.
+
+    Args:
+        scope: The graph of the node.
+        index: Its position.
+        target: What the model is meant for.
+        in_half: Whether the network is cast to a half type before it is built.
+    """
+    if target.family != "rtx":
+        return True
+    columns = scope.columns
+    query = columns.inputs[index][0]
+    if not in_half and scope.dtype(query) not in ("float16", "bfloat16", None):
+        return False
+    shape = scope.shape(query)
+    heads = next((a.i for a in columns.attributes[index] if a.name == "q_num_heads"), 1)
+    if shape is None or shape[-1] is None:
+        return True
+    return shape[-1] // (heads if len(shape) == 3 and heads else 1) >= _LEAST_HEAD
 
 
 def _is_off(name: str, value: object) -> bool:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
 from trtconv.core.target import Target
 from trtconv.graph.bodies import BODY_DOMAINS, body_of, written_out
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.operators import lacks_operator
 from trtconv.graph.scope import Scope
 from trtconv.passes.base import PassResult
-from trtconv.passes.spelling.attention import is_plain
+from trtconv.passes.spelling.attention import has_kernel, is_plain
 from trtconv.passes.spelling.base import Spelling
 from trtconv.passes.spelling.folded import fold_sizes
 from trtconv.passes.spelling.writer import Unwritable, Writer
@@ -39,7 +37,7 @@ class ExpandFunctions(Spelling):
 
     ops = frozenset(
         (
-            *("AffineGrid", "Attention", "Bernoulli", "BlackmanWindow", "CastLike", "CausalConvWithState"),
+            *("AffineGrid", "Attention", "Bernoulli", "BlackmanWindow", "CastLike", "CausalConvWithState", "Celu"),
             *("CenterCropPad", "DynamicQuantizeLinear", "FlexAttention", "Gelu", "GroupNormalization"),
             *("HammingWindow", "HannWindow", "LayerNormalization", "LinearAttention", "Mish"),
             *("NegativeLogLikelihoodLoss", "RMSNormalization", "RotaryEmbedding", "SoftmaxCrossEntropyLoss"),
@@ -48,10 +46,20 @@ class ExpandFunctions(Spelling):
     )
     domains = BODY_DOMAINS
 
+    def __init__(self, in_half: bool = False) -> None:
+        """Args: in_half: Whether the network is cast to a half type before it is built."""
+        self._in_half = in_half
+
     def lacks(self, scope: Scope, index: int, target: Target) -> bool:
         op = scope.columns.ops[index]
-        form = _FORMS.get(op)
-        return lacks_operator(op, target) or (form is not None and form(scope, index))
+        if lacks_operator(op, target):
+            return True
+        if op == "Attention":
+            return not (is_plain(scope, index) and has_kernel(scope, index, target, self._in_half))
+        if op == "Celu":
+            # The parser mistakes the rank of its numbers, of any type but float32.
+            return target.family == "rtx" and scope.dtype(scope.columns.inputs[index][0]) != "float32"
+        return op == "LayerNormalization" and sum(map(bool, scope.columns.outputs[index])) > 1
 
     def run(self, model: OnnxModel, target: Target) -> PassResult:
         total = PassResult()
@@ -70,13 +78,3 @@ class ExpandFunctions(Spelling):
             raise Unwritable(f"ONNX has no definition of {writer.node.op_type} at opset {writer.opset}")
         writer.nodes += written_out(function, writer.node, writer.model.fresh_name)
         return f"{writer.node.op_type} written as ONNX defines it, in {len(writer.nodes)} nodes"
-
-
-def _several_outputs(scope: Scope, index: int) -> bool:
-    return sum(map(bool, scope.columns.outputs[index])) > 1
-
-
-_FORMS: Mapping[str, Callable[[Scope, int], bool]] = {
-    "LayerNormalization": _several_outputs,
-    "Attention": lambda scope, index: not is_plain(scope, index),
-}
