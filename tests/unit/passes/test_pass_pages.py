@@ -35,8 +35,6 @@ SIZES = {
     "restore-resize-scales": {"h": 32, "w": 32},
 }
 """Sizes that the example takes before the pass too; of all others 5, an odd one, so that what rounds down shows."""
-VALUES = {"compare-positions": {"n": 3}}
-"""Inputs that must have one value, since a size depends on it."""
 MARKED = {"compute-wider"}
 """Passes that know their own nodes by metadata, which ONNX's text format does not have."""
 LIMITS = {"move-channel-scales": 0.01, "requantize-symmetric": 0.05}
@@ -62,8 +60,6 @@ def outputs(model: OnnxModel, each: Pass) -> list[Any]:
         spec.name: tuple(d if isinstance(d, int) else sizes.get(d, 5) for d in spec.dims) for spec in model.inputs
     }
     feeds = random_feeds(model.inputs, shapes)
-    for name, value in VALUES.get(each.name, {}).items():
-        feeds[name][...] = value
     loaded = session(model)
     return list((ReferenceEvaluator(model.proto) if isinstance(loaded, str) else loaded).run(None, feeds))
 

@@ -43,10 +43,12 @@ class TakeDecidedBranches(Pass):
 
 
 def _decided(model: OnnxModel) -> list[str]:
-    """Returns the nodes of the main graph whose condition is known."""
+    """Returns the nodes of the main graph whose condition is computed and known; TensorRT sees constants itself."""
     scope, opsets = model.main, model.proto.opset_import
     return [
         scope.columns.names[index] or str(scope.location(index))
         for index in scope.by_op.get("If", ())
-        if (found := resolved(scope, scope.columns.inputs[index][0], opsets)) is not None and found.size == 1
+        if scope.constant(name := scope.columns.inputs[index][0]) is None
+        and (found := resolved(scope, name, opsets)) is not None
+        and found.size == 1
     ]
