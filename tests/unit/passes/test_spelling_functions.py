@@ -121,3 +121,22 @@ def test_attention_without_a_kernel_is_written_out(kind: str, head: int, stays: 
     model, cast = wrap(parse(text(23, body))), wrap(parse(text(23, body)))
     assert bool(run_passes(model, passes_for("as-is"), RTX).edits) != stays
     assert bool(run_passes(cast, passes_for("fp16"), RTX).edits) == (head < 16)
+
+
+@pytest.mark.parametrize(
+    ("opset", "body"),
+    [
+        (
+            24,
+            """(float[1,2,1,4] q, float[1,2,3,4] k, float[1,2,3,4] v, int64[1] n) => (float[1,2,1,4] y)
+            { y = Attention <is_causal = 1> (q, k, v, , , , n) }""",
+        ),
+        (20, "(float[1,3,4] t, int64[5] s) => (float[a,b,c,d,e] y) { y = AffineGrid (t, s) }"),
+        (28, "(float[4] x, float[4] z) => (float[4] y) { y = Mod (x, z) }"),
+        (18, "(int32[4] x, int32[4] z) => (int32[4] y) { y = BitwiseAnd (x, z) }"),
+        (13, "(int32[4] x, int32[4] z) => (int32[4] y) { y = Mul (x, z) }"),
+    ],
+)
+def test_what_8_6_computes_wrongly_is_not_written_for_it(opset: int, body: str) -> None:
+    edits = run_passes(wrap(parse(text(opset, body))), PASSES, EIGHT).edits
+    assert {edit.pass_name for edit in edits} <= {"lower-opset"}

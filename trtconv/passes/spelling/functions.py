@@ -13,6 +13,8 @@ from trtconv.passes.spelling.base import Spelling
 from trtconv.passes.spelling.folded import fold_sizes
 from trtconv.passes.spelling.writer import Unwritable, Writer
 
+_LENGTHS = 6
+"""The input of Attention that says how many keys count."""
 _DEPTH = 4
 """How deep definitions are that use operators which have one themselves: a loss, its logarithm, its maximum."""
 
@@ -37,7 +39,7 @@ class ExpandFunctions(Spelling):
 
     ops = frozenset(
         (
-            *("AffineGrid", "Attention", "Bernoulli", "BlackmanWindow", "CastLike", "CausalConvWithState", "Celu"),
+            *("AffineGrid", "Attention", "BlackmanWindow", "CastLike", "CausalConvWithState", "Celu"),
             *("CenterCropPad", "DynamicQuantizeLinear", "FlexAttention", "Gelu", "GroupNormalization"),
             *("HammingWindow", "HannWindow", "LayerNormalization", "LinearAttention", "Mish"),
             *("NegativeLogLikelihoodLoss", "RMSNormalization", "RotaryEmbedding", "SoftmaxCrossEntropyLoss"),
@@ -52,6 +54,8 @@ class ExpandFunctions(Spelling):
 
     def lacks(self, scope: Scope, index: int, target: Target) -> bool:
         op = scope.columns.ops[index]
+        if target.before(9) and _fails_on_8(scope, index):
+            return False
         if lacks_operator(op, target):
             return True
         if op == "Attention":
@@ -78,3 +82,16 @@ class ExpandFunctions(Spelling):
             raise Unwritable(f"ONNX has no definition of {writer.node.op_type} at opset {writer.opset}")
         writer.nodes += written_out(function, writer.node, writer.model.fresh_name)
         return f"{writer.node.op_type} written as ONNX defines it, in {len(writer.nodes)} nodes"
+
+
+def _fails_on_8(scope: Scope, index: int) -> bool:
+    """Whether TensorRT 8.6 computes what ONNX defines a node by wrongly, or ends on it. Source: run on 8.6.0."""
+    columns = scope.columns
+    op, inputs = columns.ops[index], columns.inputs[index]
+    if op == "Attention":
+        causal = any(each.name == "is_causal" and each.i for each in columns.attributes[index])
+        return causal and len(inputs) > _LENGTHS and bool(inputs[_LENGTHS])
+    if op == "AffineGrid":
+        shape = scope.shape(inputs[0])
+        return shape is None or shape[-2] != 2
+    return False

@@ -21,7 +21,8 @@ def holder(dtype: np.dtype[Any], target: Target) -> np.dtype[Any]:
     """
     if dtype in _NARROW:
         return _NARROW[dtype]
-    if dtype == np.int32 or (dtype == np.int64 and not target.before(9)):
+    # 8.6 divides int32 as floats, which is exact for narrow types alone.
+    if dtype in (np.int32, np.int64) and not target.before(9):
         return dtype
     if dtype == np.uint32 and not target.before(9):
         return _WIDE
