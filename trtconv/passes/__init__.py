@@ -36,6 +36,7 @@ from trtconv.passes.spelling.determinant import DeterminantByMinors
 from trtconv.passes.spelling.float_mod import FloatMod
 from trtconv.passes.spelling.fourier import FourierByMatrix
 from trtconv.passes.spelling.functions import ExpandFunctions
+from trtconv.passes.spelling.integer_products import MultiplyInFloat
 from trtconv.passes.spelling.one_hot import ComparePositions, CompressBySize
 from trtconv.passes.spelling.pooling import PoolByTaps
 from trtconv.passes.spelling.quantize import QuantizeInArithmetic
@@ -102,6 +103,7 @@ PASSES: tuple[Pass, ...] = (
     RestoreReshapeTarget(),
     RestoreResizeScales(),
     QuantizeInArithmetic(),
+    MultiplyInFloat(),
     ComputeWider(),
     LowerOpset(),
 )

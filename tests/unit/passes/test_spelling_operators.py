@@ -280,3 +280,18 @@ def test_ranges(count: int, delta: float) -> None:
     feeds: Arrays = {"a": np.array(2.0, np.float32), "c": np.array(delta, np.float32)}
     feeds["b"] = np.array(2.0 + delta * (count - 0.5), np.float32)
     assert_same(model("Range", feeds, 11, shape=[count]), feeds, "range-by-size")
+
+
+@given(st.booleans(), st.sampled_from((np.uint8, np.int8)), st.booleans())
+def test_products_of_integers(conv: bool, dtype: Any, points: bool) -> None:
+    random, limits = np.random.default_rng(0), np.iinfo(dtype)
+    shapes = [(1, 2, 4, 4), (3, 2, 2, 2)] if conv else [(2, 3, 5), (5, 4)]
+    feeds = {
+        name: random.integers(limits.min, limits.max, s).astype(dtype) for name, s in zip("ab", shapes, strict=True)
+    }
+    if points:
+        feeds |= {name: np.array(7, dtype) for name in "cd"}
+    op = "ConvInteger" if conv else "MatMulInteger"
+    proto = model(op, feeds, 13, shape=[None] * (4 if conv else 3), **({"pads": [1] * 4} if conv else {}))
+    proto.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.INT32
+    assert_same(proto, feeds, "multiply-in-float")
