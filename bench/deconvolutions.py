@@ -57,12 +57,12 @@ def judge(path: Path) -> dict[str, Any]:
     between = time.perf_counter()
     report = trtconv.check(trtconv.CheckRequest(path))
     ended = time.perf_counter()
-    error = rewritten.verified["max_relative_error"]
+    error = rewritten.verified.max_relative_error
     return {
         "rewrite": rewritten.exit_code == 0 and (error is not None or not rewritten.edits),
         "check": bool(report.proof and report.proof.agrees),
         "seconds": [round(between - started, 2), round(ended - between, 2)],
-        "why": [rewritten.verified["why"], report.proof and report.proof.why],
+        "why": [rewritten.verified.why, report.proof and report.proof.why],
     }
 
 
