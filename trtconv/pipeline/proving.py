@@ -162,11 +162,14 @@ class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
             parsed=subject.parsed,
             edited=None if subject.parsed_as_is else subject.parsed.serialize(),
             batch=_largest_batch(profiles),
+            typical={name: tuple(each.opt) for name, each in profiles[0].inputs.items()} if profiles else {},
             rewritten_error=max(allowed_error(model, acted(subject.edits)), _MULTIPLIED),
         )
         sizes = list(_sizes(model, profiles, level, subject.sample or {}))
-        self._prover = Prover(network.read_back, meaning, sizes, MOST_SECONDS, one_is_enough=not profiles)
-        self._weighing = Weighing(self._prover.network, subject.parsed, subject.claimed)
+        read = network.read_back()
+        thorough = level != "quick"
+        self._prover = Prover(read, meaning, sizes, MOST_SECONDS, thorough=thorough, one_is_enough=not profiles)
+        self._weighing = Weighing(read, subject.parsed, subject.claimed)
 
     def __exit__(self, *_: object) -> None:
         if self._weighing is not None:

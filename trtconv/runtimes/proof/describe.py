@@ -13,7 +13,7 @@ from trtconv.core.frozen import frozen
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.walk import all_nodes
 from trtconv.runtimes.proof.cut import Piece
-from trtconv.runtimes.proof.feeds import Role, Source
+from trtconv.runtimes.proof.feeds import InputKind, Role, Source
 from trtconv.runtimes.proof.tolerance import eps_of
 from trtconv.runtimes.tensorrt.readback.records import ReadLayer, ReadNetwork
 
@@ -25,6 +25,8 @@ _INDEXED = frozenset(
         "Gather GatherElements GatherND Scatter ScatterElements ScatterND TensorScatter Compress"
     ).split()
 )
+_MASKING = frozenset("Cast Not And Or Where Equal Unsqueeze Expand".split())  # noqa: SIM905
+"""What reads an integer input that says where, and not how much."""
 _HANDED_ON = frozenset(
     (  # noqa: SIM905
         "Cast Reshape Unsqueeze Squeeze Flatten Transpose Identity Slice Concat Expand Tile"
@@ -32,6 +34,7 @@ _HANDED_ON = frozenset(
 )
 _APPROXIMATED = frozenset(
     (  # noqa: SIM905
+        "BlackmanWindow HannWindow HammingWindow DFT STFT "
         "Exp Log Erf Gelu Tanh Sigmoid Softmax LogSoftmax Softplus Mish Elu Selu Celu HardSwish Swish Sin Cos Tan "
         "Asin Acos Atan Sinh Cosh Asinh Acosh Atanh Pow LSTM GRU RNN Attention MultiHeadAttention "
         "InstanceNormalization LayerNormalization GroupNormalization RMSNormalization ReduceLogSum ReduceLogSumExp "
@@ -39,6 +42,18 @@ _APPROXIMATED = frozenset(
     ).split()
 )
 _QUANTIZED = (-128.5, -127.5, -128.0, 127.5, 126.5, 127.0, 255.0, 0.5, 1.5, 2.5, -0.5)
+_LINEAR = frozenset("Conv ConvTranspose Gemm MatMul Add Sub Constant".split())  # noqa: SIM905
+_LINEAR_KINDS = (InputKind.ORDINARY, InputKind.ZEROS, InputKind.LARGE)
+"""What tells a sum of products from another: its factors, and what it adds."""
+_OF_ANY_SIZE = frozenset(
+    (  # noqa: SIM905
+        "ACTIVATION CAST CONCATENATION CONVOLUTION DECONVOLUTION DEQUANTIZE ELEMENTWISE IDENTITY NORMALIZATION "
+        "PARAMETRIC_RELU QUANTIZE SCALE SELECT SOFTMAX UNARY"
+    ).split()
+)
+"""Kinds of layer that hold no sizes of what they compute."""
+_ROUGH = {"Selu": 1e-4}
+"""Operators whose defaults TensorRT's parser has to four digits only (1.6732 and 1.0507 for Selu)."""
 _OF_CONSTANTS = (1.0, -1.0, *_QUANTIZED)
 
 
@@ -53,6 +68,10 @@ class Description:
         approximated: Whether it holds functions that libraries approximate.
         narrow: Whether its type is one that NumPy alone has not.
         largest: The scale of inputs that are large for it: those of an exponential must not all be beyond its range.
+        rough: By how much of a value TensorRT's parser rounds constants of its own.
+        kinds: The inputs that tell something of it.
+        bound: Sizes that its constants have.
+        any_size: Whether nothing in its layers depends on the sizes that it was parsed for.
         extent: Its largest window.
         free_batch: Whether the first axis of all sources may have any size.
         ranks: Of the sources, as the network has them.
@@ -64,6 +83,10 @@ class Description:
     approximated: bool
     narrow: bool
     largest: float
+    rough: float
+    kinds: tuple[InputKind, ...]
+    bound: frozenset[int]
+    any_size: bool
     extent: int
     free_batch: bool
     known: Mapping[str, tuple[int, ...]]
@@ -102,10 +125,19 @@ class Description:
             approximated,
             _is_narrow(model.main.dtype(piece.target)),
             8.0 if approximated else 30.0 if eps > eps_of(()) else 300.0,
+            max((_ROUGH.get(node.op_type, 0.0) for node in nodes), default=0.0),
+            _LINEAR_KINDS if all(node.op_type in _LINEAR for node in nodes) else tuple(InputKind),
+            _sizes_of_constants(model, nodes),
+            all(layer.kind in _OF_ANY_SIZE for layer in layers),
             _extent(layers, nodes),
             bool(sources) and all(_is_free(known.get(name), shapes.get(name)) for name in piece.sources),
             known,
         )
+
+
+def _sizes_of_constants(model: OnnxModel, nodes: list[onnx.NodeProto]) -> frozenset[int]:
+    tensors = (model.main.constant(name) for node in nodes for name in node.input if name)
+    return frozenset(size for tensor in tensors if tensor is not None for size in tensor.dims if size > 1)
 
 
 def _is_narrow(dtype: str | None) -> bool:
@@ -133,6 +165,22 @@ def _source(
     own = model.main.dtype(name) or dtype
     role, bound = _role(model, nodes, name, shapes)
     return Source(name, own, role, bound)
+
+
+def integers_of(model: OnnxModel) -> dict[str, int]:
+    """Returns for each integer input of a model below which its values should be: rows of the table that it looks
+    things up in, or 2 for a mask; others are left out."""
+    nodes = model.main.columns.nodes
+    found = {}
+    for spec in model.inputs:
+        if not spec.dtype.startswith(("int", "uint")):
+            continue
+        role, bound = _role(model, nodes, spec.name, {})
+        if role is Role.INDEX and bound:
+            found[spec.name] = bound
+        elif any(spec.name in node.input and node.op_type in _MASKING for node in nodes):
+            found[spec.name] = 2
+    return found
 
 
 def _role(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import math
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ Shape = tuple[int, ...]
 SMALL_ELEMENTS = 1 << 14
 """Pieces whose sources have no more elements than this run at their own sizes; others are made smaller."""
 _STEP = 8
+_PERIOD = 1_000_003
 _UNKNOWN = 5
 """Size of an axis that only values decide, such as how many boxes there are."""
 
@@ -62,32 +63,39 @@ class Source:
     bound: int = 0
 
 
-def schemes(shapes: Mapping[str, Sequence[int | None]], batch: int, extent: int) -> Iterator[dict[str, Shape]]:
+def schemes(
+    shapes: Mapping[str, Sequence[int | None]], batch: int, extent: int, bound: Collection[int]
+) -> Iterator[dict[str, Shape]]:
     """Yields shapes for the sources of a piece, cheap ones first; last those that they have in the whole network.
 
     Args:
         shapes: Those in the whole network.
         batch: Another size that the first axis of all of them may have; 0: none.
         extent: The largest window, with its dilation, that is moved over the axes.
+        bound: Sizes that constants of the piece have, to which those of its sources may be bound.
     """
     real = {name: tuple(_UNKNOWN if n is None else n for n in shape) for name, shape in shapes.items()}
     tried: list[dict[str, Shape]] = []
-    for small in (_shrunk(real, range(2, 9), extent), _shrunk(real, range(1, 9), extent), real):
+    # Of sequences the second axis counts places, of images the third and those behind.
+    first = 1 if max(map(len, real.values()), default=0) <= 3 else 2
+    free, all_ = _shrunk(real, range(first, 9), extent, bound), _shrunk(real, range(2, 9), extent, ())
+    for small in (free, all_, real):
         for found in (_batched(small, batch), small) if batch else (small,):
             if found not in tried:
                 tried.append(found)
                 yield found
 
 
-def _shrunk(real: Mapping[str, Shape], axes: range, extent: int) -> dict[str, Shape]:
-    """Returns shapes with fewer elements: large sizes become small ones that leave the same rest.
+def _shrunk(real: Mapping[str, Shape], axes: range, extent: int, bound: Collection[int]) -> dict[str, Shape]:
+    """Returns shapes with fewer elements: large sizes that nothing binds become small ones that leave the same rest.
 
     Sizes that are multiples of one another stay so where all of them can be divided by one factor.
     """
     if sum(math.prod(shape) for shape in real.values()) <= SMALL_ELEMENTS:
         return dict(real)
     least = _STEP * max(1, -(-extent // _STEP))
-    sizes = {n for shape in real.values() for axis, n in enumerate(shape) if axis in axes and n > least}
+    found = {n for shape in real.values() for axis, n in enumerate(shape) if axis in axes and n > least}
+    sizes = found.difference(bound)
     factor = math.gcd(*sizes) // least if sizes else 1
     together = factor > 1 and all(n % factor == 0 for n in sizes)
     ratio = max(sizes, default=1) // max(1, min(sizes, default=1))
@@ -167,7 +175,9 @@ def _indices(bound: int, shape: Shape, kind: InputKind, random: np.random.Genera
 def _floats(
     shape: Shape, kind: InputKind, limits: Sequence[float], largest: float, random: np.random.Generator
 ) -> Array:
-    normal = random.standard_normal(shape)
+    # Drawing many numbers takes long. A prime period keeps places apart.
+    count = math.prod(shape)
+    normal = np.resize(random.standard_normal(min(count, _PERIOD)), shape)
     if kind is InputKind.LARGE:
         return normal * largest
     if kind is InputKind.SMALL:

@@ -11,7 +11,7 @@ import contextlib
 import dataclasses
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,17 +25,20 @@ from trtconv.core.frozen import frozen
 from trtconv.core.scratch import Scratch
 from trtconv.graph.extract import shapes_with
 from trtconv.graph.model import OnnxModel
-from trtconv.runtimes.proof import SERVE, cut, describe, feeds, models, tolerance
-from trtconv.runtimes.proof.feeds import InputKind, Shape, Source
+from trtconv.runtimes.proof import SERVE, cut, describe, feeds, models, structure, tolerance
+from trtconv.runtimes.proof.feeds import InputKind, Shape
+from trtconv.runtimes.proof.part import part_of
 from trtconv.runtimes.proof.result import Divergence
 from trtconv.runtimes.proof.watch import in_order
 from trtconv.runtimes.tensorrt.readback.execute import Run
-from trtconv.runtimes.tensorrt.readback.records import NotProven, ReadNetwork
+from trtconv.runtimes.tensorrt.readback.records import NotProven, OutOfTime, ReadNetwork
 
 Array = NDArray[Any]
 
 _MOST_ELEMENTS = 1 << 24
 """Of the sources of a piece together, beyond which it is not run at its own sizes."""
+_FEW_ELEMENTS = 1 << 20
+"""Beyond, inputs of one kind must do."""
 _MOST_WIDER = 4
 _TELLING = 0.1
 """Share of the elements that must not be NaN for a kind of inputs to show something."""
@@ -64,21 +67,18 @@ class _Trial:
     """A piece under way: which sizes are left to try, and what has come of it so far."""
 
     piece: cut.Piece
-    sources: tuple[Source, ...]
+    of: describe.Description
     schemes: list[dict[str, Shape]]
     real: list[bool]
-    limits: tuple[float, ...]
-    largest: float
-    eps: float
-    approximated: bool
-    narrow: bool
+    kinds: tuple[InputKind, ...]
     at: int = 0
     wider: int = 0
     closely: bool = False
-    kinds: tuple[InputKind, ...] = tuple(InputKind)
     shown: int = 0
     lack: Unshown | None = None
     done: bool = False
+    alike: int = 1
+    """How many pieces are like it, itself included."""
 
 
 class Pieces:
@@ -120,12 +120,18 @@ class Pieces:
         self._divergence: Divergence | None = None
         self._trials: list[_Trial] = []
 
+    def stop(self) -> None:
+        """Gives up what is not done; `run` returns soon."""
+        self.deadline = -math.inf
+        if self._runner is not None:
+            self._runner.close()
+
     def run(self) -> PiecesResult:
         """Runs all pieces, as far as there is time."""
-        open_ = [self._trial(piece) for piece in self._seams.pieces()]
+        open_ = self._unlike()
         self._trials = open_
         with Scratch("proof") as folder, contextlib.ExitStack() as stack:
-            runner = self._runner or stack.enter_context(process.Process(SERVE, self._megabytes))
+            runner = self._runner = self._runner or stack.enter_context(process.Process(SERVE, self._megabytes))
             while open_ and self._divergence is None:
                 left = self.deadline - time.monotonic()
                 if left <= 0:
@@ -135,18 +141,25 @@ class Pieces:
         for trial in open_:
             trial.lack = trial.lack or self._lack(trial, Lack.TIME, "there was no time left for it")
         missing = tuple(trial.lack for trial in self._trials if trial.lack is not None)
-        proven = sum(trial.done and trial.lack is None for trial in self._trials)
-        return PiecesResult(proven, len(self._trials), missing, self._divergence)
+        proven = sum(trial.alike for trial in self._trials if trial.done and trial.lack is None)
+        return PiecesResult(proven, sum(trial.alike for trial in self._trials), missing, self._divergence)
+
+    def _unlike(self) -> list[_Trial]:
+        """Returns a piece of each structure."""
+        found: dict[Hashable, _Trial] = {}
+        for piece in self._seams.pieces():
+            trial = self._trial(piece)
+            first = found.setdefault(structure.key_of(self._network, self._model, piece, trial.schemes), trial)
+            first.alike += first is not trial
+        return list(found.values())
 
     def _trial(self, piece: cut.Piece, wider: int = 0) -> _Trial:
         of = describe.Description.of(self._network, self._model, piece, self._shapes)
         free = self._batch > 1 and of.free_batch
         shapes = {name: self._shapes.get(name) or of.shape(name) for name in piece.sources}
-        schemes = list(feeds.schemes(shapes, min(self._batch, _BATCH) if free else 0, of.extent))
+        schemes = list(feeds.schemes(shapes, min(self._batch, _BATCH) if free else 0, of.extent, of.bound))
         real = [all(self._is_real(name, shape) for name, shape in scheme.items()) for scheme in schemes]
-        return _Trial(
-            piece, of.sources, schemes, real, of.limits, of.largest, of.eps, of.approximated, of.narrow, wider=wider
-        )
+        return _Trial(piece, of, schemes, real, of.kinds, wider=wider)
 
     def _is_real(self, name: str, shape: Shape) -> bool:
         own = self._shapes.get(name)
@@ -172,7 +185,7 @@ class Pieces:
         except _Enough:
             return
         except process.Lost as lost:
-            if lost.cause != "time" and begun >= 0:
+            if time.monotonic() < self.deadline and lost.cause != "time" and begun >= 0:
                 self._give_up(trials[begun], Lack.REFERENCE, f"ONNX Runtime broke down on it ({lost.why})")
         except (process.WorkerBug, TrtconvError) as error:
             for trial in trials:
@@ -184,14 +197,14 @@ class Pieces:
         return models.Task(
             number,
             piece.nodes,
-            trial.sources,
+            trial.of.sources,
             piece.target,
             shapes,
-            trial.limits,
-            trial.largest,
+            trial.of.limits,
+            trial.of.largest,
             trial.kinds,
-            trial.eps,
-            trial.narrow,
+            trial.of.eps,
+            trial.of.narrow,
             trial.closely,
         )
 
@@ -201,23 +214,24 @@ class Pieces:
             self._next(trial, Lack.REFERENCE, event["why"])
             return
         arrays = _loaded(event)
-        try:
-            network = self._part(trial)
-            verdicts = {
-                kind: self._compare(trial, network, kind, event["calm"], arrays)
-                for kind in trial.kinds
-                if str(int(kind)) in event["calm"]
-            }
-        except NotProven as error:
-            self._next(trial, Lack.KIND, error.reason)
-            return
+        network = part_of(self._network, trial.piece, self._seams.numbers, trial.schemes[trial.at], self._shapes)
+        verdicts: dict[InputKind, tolerance.Judgement] = {}
+        unable = "its values are not numbers on any inputs"
+        for kind in (each for each in trial.kinds if str(int(each)) in event["calm"]):
+            try:
+                verdicts[kind] = self._compare(trial, network, kind, event["calm"], arrays)
+            except OutOfTime as error:
+                self._give_up(trial, Lack.TIME, error.reason)
+                return
+            except NotProven as error:
+                unable = error.reason
         wrong = {kind: each for kind, each in verdicts.items() if each.verdict.refutes}
         trial.shown += sum(not each.verdict.refutes and each.telling >= _TELLING for each in verdicts.values())
         if not wrong:
             if trial.shown:
                 trial.done, trial.lack = True, None
             else:
-                self._next(trial, Lack.REFERENCE, "its values are not numbers on any inputs")
+                self._next(trial, Lack.REFERENCE if verdicts else Lack.KIND, unable)
         elif not trial.closely:
             trial.closely, trial.kinds = True, tuple(wrong)
         else:
@@ -225,27 +239,33 @@ class Pieces:
 
     def _differs(self, trial: _Trial, judgement: tolerance.Judgement) -> None:
         real = next((i for i in range(trial.at + 1, len(trial.schemes)) if trial.real[i]), None)
-        if not trial.real[trial.at] and real is not None:
+        telling = trial.real[trial.at] or trial.of.any_size
+        if not telling and real is not None:
             self._restart(trial, real)
         elif (not trial.piece.even or self._seams.is_restricted(trial.piece)) and self._widen(trial):
             pass
-        elif trial.real[trial.at]:
+        elif telling:
             trial.done = True
             self._divergence = self._diverged(trial, judgement.why)
         else:
             self._give_up(trial, Lack.SIZE, f"it differs at small sizes only: {judgement.why}")
 
     def _restart(self, trial: _Trial, at: int) -> None:
-        trial.at, trial.closely, trial.kinds, trial.shown = at, False, tuple(InputKind), 0
+        large = sum(math.prod(shape) for shape in trial.schemes[at].values()) > _FEW_ELEMENTS
+        kinds = trial.of.kinds[:1] if large else trial.of.kinds
+        trial.at, trial.closely, trial.kinds, trial.shown = at, False, kinds, 0
 
     def _next(self, trial: _Trial, lack: Lack, reason: str) -> None:
         """Tries the next sizes, then a wider piece; where there is neither, says what is not shown."""
         trial.lack = self._lack(trial, lack, reason)
-        for at in range(trial.at + 1, len(trial.schemes)):
-            if sum(math.prod(shape) for shape in trial.schemes[at].values()) <= _MOST_ELEMENTS:
-                self._restart(trial, at)
-                return
-        if not self._widen(trial):
+        if trial.at + 1 < len(trial.schemes):
+            elements = sum(math.prod(shape) for shape in trial.schemes[trial.at + 1].values())
+            if elements > _MOST_ELEMENTS:
+                # Wider ones are no smaller.
+                trial.done = True
+            else:
+                self._restart(trial, trial.at + 1)
+        elif not self._widen(trial):
             trial.done = True
 
     def _widen(self, trial: _Trial) -> bool:
@@ -253,9 +273,8 @@ class Pieces:
         if wide is None:
             return False
         new = self._trial(wide, trial.wider + 1)
-        lack = trial.lack
+        new.lack, new.alike = trial.lack, trial.alike
         trial.__dict__.update(new.__dict__)
-        trial.lack = lack
         return True
 
     def _give_up(self, trial: _Trial, lack: Lack, reason: str) -> None:
@@ -263,26 +282,6 @@ class Pieces:
 
     def _lack(self, trial: _Trial, lack: Lack, reason: str) -> Unshown:
         return Unshown(lack, trial.piece.target, reason)
-
-    def _part(self, trial: _Trial) -> ReadNetwork:
-        """Returns the layers of a piece as a network; where sizes are not its own, TensorRT's do not count."""
-        numbers = {name: self._seams.numbers.get(name) for name in trial.piece.sources}
-        fed = trial.schemes[trial.at]
-        tensors = self._network.tensors
-        if not trial.real[trial.at] or any(
-            not _fits(tensors[number].shape, fed[name]) for name, number in numbers.items() if number is not None
-        ):
-            given = {number: fed[name] for name, number in numbers.items() if number is not None}
-            tensors = tuple(
-                dataclasses.replace(each, shape=given.get(each.index, each.shape and (-1,) * len(each.shape)))
-                for each in tensors
-            )
-        return ReadNetwork(
-            tensors,
-            tuple(self._network.layers[index] for index in trial.piece.layers),
-            tuple(number for number in numbers.values() if number is not None),
-            (self._seams.numbers[trial.piece.target],),
-        )
 
     def _compare(
         self,
@@ -298,7 +297,7 @@ class Pieces:
             NotProven: They cannot be run.
         """
         fed = feeds.make(
-            trial.sources, trial.schemes[trial.at], kind, trial.limits, trial.largest, calm[str(int(kind))]
+            trial.of.sources, trial.schemes[trial.at], kind, trial.of.limits, trial.of.largest, calm[str(int(kind))]
         )
         run = Run(network, fed, deadline=self.deadline, megabytes=self._megabytes)
         found = run.outputs()
@@ -314,7 +313,9 @@ class Pieces:
             [each for name, each in arrays.items() if name.startswith(f"moved {int(kind)} ")],
             [each for name, each in arrays.items() if name.startswith(f"beside {int(kind)} ")],
         )
-        return tolerance.judge(reference, got, trial.eps, tolerance.magnitude(fed), trial.approximated)
+        return tolerance.judge(
+            reference, got, trial.of.eps, tolerance.magnitude(fed), trial.of.approximated, trial.of.rough
+        )
 
     def _diverged(self, trial: _Trial, why: str) -> Divergence:
         target = trial.piece.target
@@ -328,12 +329,6 @@ class Pieces:
 
 class _Enough(Exception):
     """Nothing more needs to be run."""
-
-
-def _fits(known: Sequence[int] | None, shape: Shape) -> bool:
-    if known is None:
-        return True
-    return len(known) == len(shape) and all(a in (-1, b) for a, b in zip(known, shape, strict=True))
 
 
 def _loaded(event: Mapping[str, Any]) -> dict[str, Array]:

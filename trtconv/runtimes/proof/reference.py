@@ -39,6 +39,7 @@ class Wanted:
         values: Inputs whose elements are given, for each run.
         inner: Names of tensors that are wanted beside the outputs.
         plain: Only fill integer inputs with ones.
+        below: For integer inputs of which that is known, below which number their values make sense.
         first: Stop at the first shapes that the model takes.
     """
 
@@ -49,6 +50,7 @@ class Wanted:
     values: tuple[Mapping[str, Any], ...] = ()
     inner: tuple[str, ...] = ()
     plain: bool = False
+    below: Mapping[str, int] = dataclasses.field(default_factory=dict)
     first: bool = False
 
 
@@ -84,7 +86,7 @@ def feeds_of(wanted: Wanted, number: int, inputs: Sequence[InputSpec]) -> dict[s
         if dtype.kind == "b":
             feeds[spec.name] = random.integers(0, 2, shape).astype(bool)
         elif dtype.kind in "iu":
-            high = 256 if dtype == np.uint8 else 4
+            high = wanted.below.get(spec.name, 256 if dtype == np.uint8 else 4)
             feeds[spec.name] = np.ones(shape, dtype) if wanted.plain else random.integers(0, high, shape).astype(dtype)
         else:
             feeds[spec.name] = random.standard_normal(shape).astype(dtype)

@@ -69,7 +69,7 @@ class Judgement:
     telling: float = 1.0
 
 
-def judge(reference: Computed, got: Array, eps: float, amplitude: float, approximated: bool) -> Judgement:
+def judge(reference: Computed, got: Array, eps: float, amplitude: float, approximated: bool, rough: float) -> Judgement:
     """Compares a result with its reference, element by element.
 
     Args:
@@ -78,17 +78,20 @@ def judge(reference: Computed, got: Array, eps: float, amplitude: float, approxi
         eps: The unit of rounding of the piece.
         amplitude: The largest magnitude of its inputs.
         approximated: Whether it holds functions that libraries approximate.
+        rough: By how much of a value it may be off besides.
     """
     value = reference.value
     if got.shape != value.shape:
         return Judgement(Verdict.SHAPE, f"its shape is {times(got.shape)} instead of {times(value.shape)}")
     if not value.size:
-        return Judgement(Verdict.PASSED, telling=0.0)
+        return Judgement(Verdict.PASSED)
     expected, actual = _wide(value), _wide(got)
     exact = value.dtype.kind in "iub"
     slack = _APPROXIMATED * max(1.0, amplitude) * (eps / _EPS["float32"]) if approximated else 0.0
     with np.errstate(all="ignore"):
-        allowed = 0.0 if exact else _allowed(reference, expected, eps, slack, str(value.dtype))
+        allowed = (
+            0.0 if exact else _allowed(reference, expected, eps, slack, str(value.dtype)) + rough * np.abs(expected)
+        )
         fits = _fits(expected, actual, allowed)
         for other in reference.beside:
             if other.shape == value.shape:

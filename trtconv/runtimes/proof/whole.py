@@ -54,6 +54,7 @@ class Meaning:
         parsed: The model as the parser was given it; must not change.
         edited: The same, serialized; None where it is the file.
         batch: The largest batch that inputs may have whose first axis is dynamic.
+        typical: Shapes of the inputs at which sizes can be told apart; empty where none are known.
     """
 
     path: str
@@ -68,6 +69,7 @@ class Meaning:
     steps: Mapping[str, float] = dataclasses.field(default_factory=dict)
     rewritten_error: float = math.inf
     batch: int = 1
+    typical: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
 
 
 @frozen
@@ -171,7 +173,9 @@ def _one_size(
     ]
     lacking = [name for name in expected.tensors if name not in got]
     if not lacking and not any(each.verdict.refutes for each in differences):
-        return dataclasses.replace(_told(network, run, differences, size), agrees=True if differences else None)
+        shown = any(each.passed for each in differences)
+        why = "" if shown else "the model returns nothing but NaN and infinities"
+        return dataclasses.replace(_told(network, run, differences, size), agrees=shown or None, why=why)
     return _tensor_by_tensor(network, meaning, size, wanted, (run, differences, expected), deadline)
 
 

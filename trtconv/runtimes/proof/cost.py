@@ -1,0 +1,49 @@
+"""What a run of a whole network costs, estimated before it is begun."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from trtconv.runtimes.tensorrt.readback.records import ReadLayer, ReadNetwork
+
+Shapes = Mapping[str, Sequence[int | None]]
+
+
+def products(network: ReadNetwork, shapes: Shapes) -> float:
+    """Returns how many numbers a run multiplies; layers whose sizes are not known count nothing.
+
+    Args:
+        network: The network.
+        shapes: Of its tensors, as far as they are known.
+    """
+    return sum(_products(network, layer, shapes) for layer in network.layers)
+
+
+def _products(network: ReadNetwork, layer: ReadLayer, shapes: Shapes) -> float:
+    if layer.kind in ("CONVOLUTION", "DECONVOLUTION"):
+        maps = layer.values["num_output_maps"]
+        source = _shape(network, layer.inputs[0], shapes)
+        result = _shape(network, layer.outputs[0], shapes)
+        channels = source[1] if len(source) > 1 else 1
+        window = math.prod(layer.values["kernel_size_nd"])
+        per_group = channels * maps * window / max(1, layer.values["num_groups"])
+        places = math.prod(result[2:]) * result[0] if layer.kind == "CONVOLUTION" and result else 0
+        places = math.prod(source[2:]) * source[0] if layer.kind == "DECONVOLUTION" and source else places
+        return float(places * per_group)
+    if layer.kind == "MATRIX_MULTIPLY":
+        source = _shape(network, layer.inputs[0], shapes)
+        common = source[-2 if layer.values["op0"] == "TRANSPOSE" else -1] if len(source) > 1 else 1
+        return float(math.prod(_shape(network, layer.outputs[0], shapes)) * common)
+    return 0.0
+
+
+def _shape(network: ReadNetwork, number: int | None, shapes: Shapes) -> tuple[int, ...]:
+    """Returns the shape of a tensor; an empty one where it is not known."""
+    if number is None:
+        return ()
+    tensor = network.tensors[number]
+    if tensor.shape is not None and min(tensor.shape, default=0) >= 0:
+        return tensor.shape
+    known = shapes.get(tensor.name)
+    return tuple(known) if known is not None and all(known) else ()  # type: ignore[arg-type]
