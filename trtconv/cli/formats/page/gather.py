@@ -151,7 +151,7 @@ def gather_all(folder: Path) -> Folder:
             found.append(with_measured(path, saved(path, document).report))
         except (Fault, InputError) as error:
             left_out[str(path)] = str(error)
-    if not found:
+    if not found and not left_out:
         raise InputError(f"{folder} has no report of a build", "Build a model into it: trtconv build MODEL -o ENGINE.")
     return Folder(tuple(found), others, left_out)
 
