@@ -295,3 +295,22 @@ def test_products_of_integers(conv: bool, dtype: Any, points: bool) -> None:
     proto = model(op, feeds, 13, shape=[None] * (4 if conv else 3), **({"pads": [1] * 4} if conv else {}))
     proto.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.INT32
     assert_same(proto, feeds, "multiply-in-float")
+
+
+@given(st.integers(2, 4), st.sampled_from((0.5, 0.9)))
+def test_normalization_in_training(rank: int, momentum: float) -> None:
+    feeds: Arrays = {"a": normal(4, 3, 2, 2)[(..., *[0] * (4 - rank))]}
+    feeds |= {name: np.abs(normal(3)) + number for number, name in enumerate("bcde")}
+    made = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in "xyz"]
+    node = helper.make_node("BatchNormalization", list("abcde"), list("xyz"), training_mode=1, momentum=momentum)
+    given_ = [helper.make_tensor_value_info(k, onnx.TensorProto.FLOAT, v.shape) for k, v in feeds.items()]
+    graph = helper.make_graph([node], "g", given_, made)
+    proto = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 15)])
+    assert_same(proto, feeds, "normalize-by-batch")
+
+
+@pytest.mark.parametrize(("ratio", "written"), [(0.0, True), (0.5, False)])
+def test_only_a_dropout_that_drops_nothing_is_written(ratio: float, written: bool) -> None:
+    constant: Arrays = {"b": np.array(ratio, np.float32), "c": np.array(True)}
+    rewritten = wrap(model("Dropout", {"a": normal(2, 3)}, 13, constant=constant, shape=[2, 3]))
+    assert bool(run_passes(rewritten, PASSES, RTX).edits) == written
