@@ -15,12 +15,17 @@ from trtconv.passes.base import NodePass
 _NOT_PLAIN = ("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare")
 """Reductions that compute something where they reduce nothing."""
 
+_SELU = {"alpha": 1.67326319217681884765625, "gamma": 1.05070102214813232421875}
+_EXACT_SELU = 6
+"""Opset from which on Selu has these defaults; before, 1.6732 and 1.0507, as TensorRT's parser has them."""
+
 
 class WriteDefaults(NodePass):
-    """Writes what Trilu, NonMaxSuppression and reductions over nothing leave unsaid.
+    """Writes what Trilu, NonMaxSuppression, Selu and reductions over nothing leave unsaid.
 
     The parser reads a Trilu without upper as one of the lower triangle, takes other limits than ONNX where a
-    NonMaxSuppression names none, and hands on the input of a ReduceL1 over no axes.
+    NonMaxSuppression names none, hands on the input of a ReduceL1 over no axes, and knows the constants of a Selu to
+    five digits only.
 
     Before:
         <ir_version: 8, opset_import: ["": 18]>
@@ -36,7 +41,7 @@ class WriteDefaults(NodePass):
 
     name = "write-defaults"
     fixes = ("TC601", "TC605", "TC609")
-    ops = frozenset({"Trilu", "NonMaxSuppression", *_NOT_PLAIN})
+    ops = frozenset({"Trilu", "NonMaxSuppression", "Selu", *_NOT_PLAIN})
     looks_around = False
 
     def visit(self, field: Field, node: gs.Node, target: Target) -> str | None:
@@ -44,6 +49,8 @@ class WriteDefaults(NodePass):
             done = _write_upper(node)
         elif node.op == "NonMaxSuppression":
             done = _write_limits(field, node)
+        elif node.op == "Selu":
+            done = _write_constants(field, node)
         else:
             done = _write_axes(field, node)
         if done:
@@ -56,6 +63,14 @@ def _write_upper(node: gs.Node) -> str | None:
         return None
     node.attrs["upper"] = 1
     return "upper = 1 written"
+
+
+def _write_constants(field: Field, node: gs.Node) -> str | None:
+    lacking = [name for name in _SELU if name not in node.attrs]
+    if not lacking or field.model.opset < _EXACT_SELU:
+        return None
+    node.attrs.update({name: _SELU[name] for name in lacking})
+    return f"{', '.join(lacking)} written"
 
 
 def _write_limits(field: Field, node: gs.Node) -> str | None:

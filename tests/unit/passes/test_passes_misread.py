@@ -193,3 +193,19 @@ def test_every_advisory_names_a_report_and_what_to_do() -> None:
     codes = [f.code for f in run_rules(wrap(model(sums)), Target("tensorrt", (10, 9)))]
     assert codes == ["TC616", "TC616"]
     assert run_rules(wrap(model(sums)), Target("tensorrt", (10, 7))) == ()
+
+
+@pytest.mark.parametrize(("opset", "attributes", "written"), [(17, "", 2), (17, "<gamma = 1.05>", 1), (5, "", 0)])
+def test_the_constants_of_a_selu_are_written_where_they_are_the_exact_ones(
+    opset: int, attributes: str, written: int
+) -> None:
+    text = (
+        f'<ir_version: 8, opset_import: ["": {opset}]> g (float[4] x) => (float[4] y) {{ y = Selu {attributes} (x) }}'
+    )
+    model = wrap(parser.parse_model(text))
+    before = {each.name for each in model.proto.graph.node[0].attribute}
+    run_passes(model, PASSES, RTX)
+    after = {each.name: each.f for each in model.proto.graph.node[0].attribute}
+    assert len(after.keys() - before) == written
+    if "alpha" in after:
+        assert after["alpha"] == np.float32(1.67326319217681884765625)
