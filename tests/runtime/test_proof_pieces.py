@@ -1,0 +1,140 @@
+"""Pieces of a network, run by themselves: what one run of the whole on ordinary inputs does not see."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper, parser
+
+import trtconv
+from trtconv.core.findings import Severity
+from trtconv.runtimes.tensorrt.network import Network
+from trtconv.runtimes.tensorrt.readback.records import ReadLayer, ReadNetwork
+
+HEADER = '<ir_version: 8, opset_import: ["": 17]>\n'
+Change = Callable[[ReadLayer], ReadLayer]
+
+LIMITED = (
+    HEADER
+    + """g (float[1,4,8,8] x) => (float[1,4,8,8] y) <float low = {0}, float high = {60}>
+    { y = Clip (x, low, high) }"""
+)
+BRANCHES = (
+    HEADER
+    + """g (float[4] x, bool take) => (float[4] y)
+    { y = If (take) <then_branch = a () => (float[4] p) { p = Mul (x, x) },
+                     else_branch = b () => (float[4] q) { q = Abs (x) }> }"""
+)
+MEAN = HEADER + "g (float[n,4,8,8] x) => (float[n,4,1,1] y) { y = ReduceMean <axes = [2, 3]> (x) }"
+NORM = (
+    HEADER
+    + """g (float[1,4,16] x, float[16] s, float[16] b) => (float[1,4,16] y)
+    { y = LayerNormalization <axis = -1, epsilon = 1e-12> (x, s, b) }"""
+)
+SATURATED = (
+    HEADER
+    + """g (float[1,4,8] x) => (float[1,4,8] y) <float far = {100}>
+    { f = Mul (x, far)  a = LeakyRelu <alpha = 0.1> (f)  y = Softmax <axis = 2> (a) }"""
+)
+NEVER_FINITE = (
+    HEADER
+    + """g (float[1,4,8] x) => (float[1,4,8] y) <float far = {50}>
+    { f = Sub (x, far)  r = Sqrt (f)  n = Neg (r)
+      y = LeakyRelu <alpha = 0.1> (n) }"""
+)
+FROM_ABSOLUTES = HEADER + "g (float[1,2,4,4] x) => (float[1,2,1,1] y) { y = GlobalLpPool <p = 1> (x) }"
+NOT_A_NUMBER = HEADER + "g (float[1,2,4,4] x) => (float[1,2,4,4] y) { y = MeanVarianceNormalization (x) }"
+RANDOM = (
+    HEADER
+    + """g (float[4] x) => (float[4] y)
+    { r = RandomUniform <shape = [4]> ()  y = Add (x, r) }"""
+)
+
+
+def check(
+    folder: Path, text: str, monkeypatch: pytest.MonkeyPatch, change: Change | None = None, **more: Any
+) -> trtconv.CheckReport:
+    """Checks a model whose parsed network has other layers."""
+    path = folder / "m.onnx"
+    onnx.save(parser.parse_model(text), path)
+    read = Network.read_back
+
+    def changed(network: Network) -> ReadNetwork:
+        found = read(network)
+        return found if change is None else dataclasses.replace(found, layers=tuple(map(change, found.layers)))
+
+    monkeypatch.setattr(Network, "read_back", changed)
+    return trtconv.check(trtconv.CheckRequest(path, **more))
+
+
+def setting(kind: str, **values: Any) -> Change:
+    """Returns what sets attributes of all layers of a kind."""
+
+    def change(layer: ReadLayer) -> ReadLayer:
+        return dataclasses.replace(layer, values={**layer.values, **values}) if layer.kind == kind else layer
+
+    return change
+
+
+CHANGES = {
+    "a limit that ordinary inputs do not reach": (LIMITED, setting("ACTIVATION", beta=1e4)),
+    "a branch that is not taken": (BRANCHES, setting("UNARY", op="NEG")),
+    "the other branch": (BRANCHES, setting("ELEMENTWISE", op="SUM")),
+    "what shows at batches above one": (MEAN, setting("REDUCE", axes=13)),
+    "an epsilon that small inputs alone show": (NORM, setting("NORMALIZATION", epsilon=1e-6)),
+    "what comes before a softmax that is saturated": (SATURATED, setting("ACTIVATION", alpha=0.15)),
+    "what comes behind NaN": (NEVER_FINITE, setting("ACTIVATION", alpha=0.5)),
+}
+
+
+@pytest.mark.parametrize(("text", "change"), CHANGES.values(), ids=CHANGES)
+def test_a_change_is_seen(text: str, change: Change, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = check(tmp_path, text, monkeypatch, change)
+    assert report.proof is not None
+    assert report.proof.agrees is False
+    assert "TC402" in [each.code for each in report.findings]
+
+
+@pytest.mark.parametrize("text", [*dict.fromkeys(text for text, _ in CHANGES.values()), FROM_ABSOLUTES, NOT_A_NUMBER])
+def test_what_is_right_is_proven_in_all_its_pieces(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = check(tmp_path, text, monkeypatch)
+    assert report.proof is not None
+    assert report.proof.agrees is True
+    assert report.proof.missing == ()
+    assert report.proof.pieces.proven == report.proof.pieces.of > 0
+
+
+def test_what_is_not_shown_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = check(tmp_path, RANDOM, monkeypatch)
+    (finding,) = [each for each in report.findings if each.code == "TC410"]
+    assert finding.severity is Severity.INFO
+    assert report.exit_code == 0
+    assert report.proof is not None
+    assert report.proof.missing
+
+
+def test_what_must_be_shown_and_is_not_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert check(tmp_path, RANDOM, monkeypatch, prove="required").exit_code == 1
+    assert check(tmp_path, LIMITED, monkeypatch, prove="required").exit_code == 0
+
+
+def test_a_large_network_is_proven_by_its_pieces_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (
+        HEADER
+        + """g (float[1,64,2048,2048] x) => (float[1,64,2048,2048] y)
+        { y = Conv <pads = [1, 1, 1, 1]> (x, w) }"""
+    )
+    model = parser.parse_model(text)
+    weight = np.random.default_rng(0).standard_normal((64, 64, 3, 3)).astype(np.float32)
+    model.graph.initializer.append(numpy_helper.from_array(weight, "w"))
+    path = tmp_path / "m.onnx"
+    onnx.save(model, path)
+    report = trtconv.check(trtconv.CheckRequest(path))
+    assert report.proof is not None
+    assert (report.proof.agrees, report.proof.sizes, report.proof.pieces.proven) == (True, 0, 1)
