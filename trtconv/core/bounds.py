@@ -201,7 +201,7 @@ def _missing_bounds(inputs: Sequence[InputSpec], missing: Sequence[str], ranges:
             wanted.append(name)
     # What follows from a symbol that is asked for need not be given.
     wanted = [name for name in dict.fromkeys(wanted) if not set(_symbols(expressions, name)) & set(wanted)]
-    return InputError("\n".join(lines), f"Add: {_flags(wanted)}")
+    return InputError("\n".join(lines), f"Add: {_flags(wanted)}", lacks_bounds=True)
 
 
 def _symbols(expressions: Mapping[str, Expression], name: str) -> tuple[str, ...]:

@@ -2,9 +2,27 @@
 
 from __future__ import annotations
 
+import enum
 from typing import NamedTuple
 
 from trtconv.core.findings import Finding, Location, Severity
+
+
+class CodeFamily(enum.Enum):
+    """What the findings of one hundred of codes are about."""
+
+    MODEL = 0
+    DECONVOLUTION = 1
+    SIZES = 2
+    QUANTIZATION = 3
+    TENSORRT = 4
+    PRECISION = 5
+    OPERATORS = 6
+
+    @classmethod
+    def of(cls, code: str) -> CodeFamily:
+        """Returns the family of a code, "TCnnn"."""
+        return cls(int(code[2]))
 
 
 class Code(NamedTuple):
@@ -39,3 +57,18 @@ PROOF_INCOMPLETE = Code("TC410", "proof-incomplete")
 CAST_NOT_VERIFIED = Code("TC511", "cast-not-verified")
 CAST_NOT_FINITE = Code("TC512", "cast-not-finite")
 CAST_INACCURATE = Code("TC513", "cast-inaccurate")
+OF_TENSORRT = frozenset(
+    each.code
+    for each in (
+        PARSER_REFUSED,
+        NETWORK_DIFFERS,
+        BUILDER_REFUSED,
+        PROFILE_INCONSISTENT,
+        OPTION_MISSING,
+        GPU_LIMIT,
+        TIMING_CACHE_UNUSED,
+        OUTPUT_MISDECLARED,
+        PROOF_INCOMPLETE,
+    )
+)
+"""Codes behind which are many reasons: what TensorRT says."""

@@ -121,17 +121,6 @@ def fields_of(kind: type[Any], value: Any) -> dict[str, Any]:
     return found
 
 
-def _hints(kind: type[Any]) -> dict[str, Any]:
-    """Returns the types of a class's fields; Python 3.10 takes KW_ONLY, which stands among them, for a wrong type."""
-    hints: dict[str, Any] = {}
-    names = {field.name for field in dataclasses.fields(kind)}
-    for base in reversed(kind.__mro__):
-        written = {name: text for name, text in vars(base).get("__annotations__", {}).items() if name in names}
-        holder = type(base.__name__, (), {"__annotations__": written, "__module__": base.__module__})
-        hints |= typing.get_type_hints(holder, include_extras=True)
-    return hints
-
-
 @functools.cache
 def _plan(kind: type[Any]) -> list[tuple[str, str, Reader, bool, bool]]:
     """Returns for each field its name and key, what reads it, whether it must be there, and whether null is empty."""
@@ -139,7 +128,7 @@ def _plan(kind: type[Any]) -> list[tuple[str, str, Reader, bool, bool]]:
     for each in getattr(kind, "_keys", ()):
         key, _, name = each.rstrip("?-").partition("=")
         spelled[name or key] = key, each[-1] in "?-"
-    hints = _hints(kind)
+    hints = typing.get_type_hints(kind, include_extras=True)
     missing = dataclasses.MISSING
     found = []
     for field in dataclasses.fields(kind):

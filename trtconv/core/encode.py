@@ -42,9 +42,6 @@ class Document:
                 continue
             value = plain(value() if callable(value) else value)
             found[key] = None if each.endswith("?") and not value else value
-        if "seconds" in found:
-            # More would only tell how the clock is built.
-            found["seconds"] = {stage: round(value, 4) for stage, value in found["seconds"].items()}
         return found
 
 

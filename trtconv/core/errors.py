@@ -36,10 +36,18 @@ class TrtconvError(Exception):
 
 
 class InputError(TrtconvError):
-    """A bad call, or an input file that cannot be read."""
+    """A bad call, or an input file that cannot be read.
+
+    Args:
+        lacks_bounds: Whether it is bounds of dynamic dimensions that the call lacks.
+    """
 
     exit_code = 2
     usual_hint = "Check the path, the file and the options; --help after a command lists what it takes."
+
+    def __init__(self, message: str, hint: str = "", *, lacks_bounds: bool = False) -> None:
+        super().__init__(message, hint)
+        self.lacks_bounds = lacks_bounds
 
 
 class EnvironmentMissing(TrtconvError):

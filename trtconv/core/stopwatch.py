@@ -20,6 +20,7 @@ class Stopwatch:
     def __init__(self, progress: Progress | None) -> None:
         self.progress = progress or NullProgress()
         self.seconds: dict[str, float] = {}
+        """Of each stage so far, by its name; more digits would tell how the clock is built."""
         self._attempt = ""
 
     @contextlib.contextmanager
@@ -39,7 +40,7 @@ class Stopwatch:
             with self.progress.stage(stage.value + self._attempt):
                 yield
         finally:
-            self.seconds[stage.value] = self.spent(stage) + time.perf_counter() - started
+            self.seconds[stage.value] = round(self.spent(stage) + time.perf_counter() - started, 4)
 
     def spent(self, stage: Stage) -> float:
         """Returns the seconds that a stage has taken so far."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from trtconv.core.codes import CodeFamily
 from trtconv.core.documents.explain import Axis, ExplainReport, Explanation, Layers, Listed, Parser
 from trtconv.core.errors import EnvironmentMissing
 from trtconv.core.findings import Finding, Severity
@@ -120,7 +121,7 @@ def _explain(model: OnnxModel, node: Deconv, target: Target, engine: Runtime | N
         parts=() if sound is None else describe_node(sound, weight, bool(node.bias)),
         parser=_parser(fault, findings, layers, why_not),
         rewrite=rewrite_of(node, done, made, left, new_layers),
-        quantization=quantization_of(node, findings, made, left),
+        quantization=quantization_of(node, findings, made),
         advice=(*advice, *joint_advice(axes)),
     )
 
@@ -144,7 +145,7 @@ def _by_text(axes: Sequence[Axis]) -> dict[str, list[str]]:
 
 
 def _parser(fault: str, found: Sequence[Finding], layers: Layers | None, why_not: str) -> Parser:
-    findings = tuple(f for f in found if f.code.startswith("TC1"))
+    findings = tuple(f for f in found if CodeFamily.of(f.code) is CodeFamily.DECONVOLUTION)
     if fault:
         expected = "reads the node as something, or fails"
     elif findings:
@@ -158,5 +159,6 @@ def _parser(fault: str, found: Sequence[Finding], layers: Layers | None, why_not
 
 def _but_quantizers(findings: Sequence[Finding]) -> str:
     """Returns what qualifies a right reading of the node itself: that its quantisers are misread or refused."""
-    codes = sorted({f.code for f in findings if f.code.startswith("TC3") and f.severity is not Severity.INFO})
+    serious = (f.code for f in findings if f.severity is not Severity.INFO)
+    codes = sorted({code for code in serious if CodeFamily.of(code) is CodeFamily.QUANTIZATION})
     return f"; not so what quantises it, see {', '.join(codes)} below" if codes else ""

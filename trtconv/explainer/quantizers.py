@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from trtconv.core.codes import CodeFamily
 from trtconv.core.documents.explain import Quantization
 from trtconv.core.findings import Finding
 from trtconv.graph.views import Deconv, Linear
+from trtconv.rules.deconv_not_int8 import why_in_float
 
 
-def quantization_of(
-    node: Deconv, findings: Sequence[Finding], made: Deconv | None, left: Sequence[Finding]
-) -> Quantization | None:
+def quantization_of(node: Deconv, findings: Sequence[Finding], made: Deconv | None) -> Quantization | None:
     """Says what is quantised, and what the passes did to it.
 
     Args:
         node: The node as it is.
         findings: What the rules have against it and its quantisers.
         made: The node after the passes; None where it is gone.
-        left: What the rules have against that.
 
     Returns:
         None where neither weight nor input is quantised.
@@ -27,7 +26,7 @@ def quantization_of(
     if weight is None and given is None:
         return None
     scales, axis = _scales(node, weight)
-    why_not = _why_not(weight, findings, made, left)
+    why_not = _why_not(node, weight, made)
     return Quantization(
         layout=_layout(node),
         scales=scales,
@@ -37,7 +36,7 @@ def quantization_of(
         output="goes to a QuantizeLinear" if node.is_quantized_behind else "not quantised",
         int8=not why_not,
         why_not=why_not,
-        findings=tuple(each for each in findings if each.code.startswith("TC3")),
+        findings=tuple(each for each in findings if CodeFamily.of(each.code) is CodeFamily.QUANTIZATION),
     )
 
 
@@ -80,17 +79,12 @@ def _zero_point(linear: Linear) -> str:
     return f"{values.dtype} with zero point {low if low == high else f'{low} to {high}'}"
 
 
-def _why_not(weight: Linear | None, findings: Sequence[Finding], made: Deconv | None, left: Sequence[Finding]) -> str:
+def _why_not(node: Deconv, weight: Linear | None, made: Deconv | None) -> str:
     """Returns why the node will not run in int8, or an empty string."""
-    reasons = _in_float(findings)
+    reasons = why_in_float(node)
     if made is not None and made.dequantizer(1) is not None:
         # The passes may have taken the traces of the reason away: what they compute in float is no longer a quantiser.
-        return _in_float(left) and (reasons or _in_float(left))
+        return why_in_float(made) and (reasons or why_in_float(made))
     if weight is not None:
         return "; ".join(filter(None, [reasons, "the passes compute its weight in float"]))
     return "its weight is not quantised"
-
-
-def _in_float(findings: Sequence[Finding]) -> str:
-    """Returns why a deconvolution runs in float, or an empty string."""
-    return next((f.message.partition(": ")[2] for f in findings if f.code == "TC311"), "")

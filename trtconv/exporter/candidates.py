@@ -22,7 +22,7 @@ from trtconv.exporter.judging import judged, labelled
 from trtconv.exporter.sizes import with_tied
 from trtconv.exporter.torch_module import Subject
 from trtconv.exporter.torch_quiet import quiet_torch
-from trtconv.exporter.validate import UNTOLD, Objection, Validated, export_program, told
+from trtconv.exporter.validate import Objection, Validated, export_program, told
 from trtconv.exporter.values import depends_on_values, draws_random
 
 _ROOM = 4
@@ -274,7 +274,7 @@ def _refuse_random(job: Job) -> None:
 
 def _failure(job: Job) -> TrtconvError:
     """Returns the error for a module that no exporter takes: torch.export's objection says it best, with its line."""
-    if job.objection is not None and job.objection.kind in _HINTS and not job.objection.message.endswith(UNTOLD):
+    if job.objection is not None and job.objection.kind in _HINTS and job.objection.located:
         return ExportFailed(job.objection.message, _HINTS[job.objection.kind])
     tried = "\n".join(f"  {attempt.exporter}: {attempt.outcome}" for attempt in job.attempts)
     return ExportFailed(f"no exporter of torch takes the module\n{tried}", "Replace what they name, or try --static.")

@@ -27,7 +27,7 @@ from trtconv.exporter.torch_module import Adapter, Subject, WithoutFakeQuantize,
 
 SECONDS = 60.0
 """Processor time that torch.export may take; the trace comes after."""
-UNTOLD = "at a line that torch does not tell"
+_UNTOLD = "at a line that torch does not tell"
 
 
 @frozen
@@ -38,10 +38,12 @@ class Objection:
         kind: "data" (a branch on values), "specialized" (a size became a constant), "narrowed" (other code runs for
             some sizes in the bounds), "time", or "other".
         message: In words, with the line of Python where it is known.
+        located: Whether that is known.
     """
 
     kind: str
     message: str
+    located: bool = True
 
 
 @frozen
@@ -143,23 +145,26 @@ def _dynamic_shapes(subject: Subject, axes: Axes, rules: Sequence[SizeRule]) -> 
 def _specialized(found: Validated, axes: Axes, rules: Sequence[SizeRule]) -> Objection | None:
     """Returns the objection to a program in which a size became a constant."""
     shapes = symbolic_inputs(found.program)
-    said = []
+    said, blames = [], []
     for rule in rules:
         fixed = [n for i, axis in axes.places[rule.name] if (n := constant(shapes[i][axis])) is not None]
         if fixed and not rule.baked:
-            said.append(f"{rule.name} becomes a constant: {_from(found.guards.fixing(fixed[0]))}")
-    return Objection("specialized", "; ".join(said)) if said else None
+            blames.append(found.guards.fixing(fixed[0]))
+            said.append(f"{rule.name} becomes a constant: {_from(blames[-1])}")
+    return Objection("specialized", "; ".join(said), blames[-1] is not None) if said else None
 
 
 def _objection(error: Exception) -> Objection:
     text = str(error)
     if "data-dependent" in text or "DataDependent" in type(error).__name__:
-        return Objection("data", f"a branch or size depends on the values of a tensor, {_from(blame_exception(error))}")
+        blame = blame_exception(error)
+        said = f"a branch or size depends on the values of a tensor, {_from(blame)}"
+        return Objection("data", said, blame is not None)
     return Objection("other", told(error))
 
 
 def _from(blame: Blame | None) -> str:
-    return f"from {blame}" if blame is not None else UNTOLD
+    return f"from {blame}" if blame is not None else _UNTOLD
 
 
 def told(error: BaseException) -> str:

@@ -164,9 +164,8 @@ class Worker:
         except BudgetExceeded as error:
             return failed_run(request, error)
         except Lost as lost:
-            return failed_run(
-                request, BuildFailed(LOST[lost.cause], "Run it by itself, and report the model to NVIDIA.")
-            )
+            ended = BuildFailed(LOST[lost.cause], "Run it by itself, and report the model to NVIDIA.")
+            return dataclasses.replace(failed_run(request, ended), lost=lost.cause)
 
     def close(self) -> None:
         """Ends the process, in the middle of a request too."""

@@ -10,7 +10,7 @@ from trtconv.graph.model import OnnxModel
 from trtconv.passes import Pass, PassResult
 from trtconv.rules import CHECKS
 from trtconv.rules.base import ModelView
-from trtconv.rules.deconv_not_int8 import FLOAT_INPUT, LEFT_IN_FLOAT, DeconvNotInt8, is_quantized
+from trtconv.rules.deconv_not_int8 import DeconvNotInt8, is_quantized, may_be_computed
 
 
 def compared(
@@ -67,20 +67,18 @@ def _reason(said: Sequence[Mapping[str, set[str]]], node: str) -> str:
     return f" trtconv leaves it as it is: {reasons.pop()}." if len(reasons) == 1 else " trtconv leaves it as it is."
 
 
-_TRACES = (FLOAT_INPUT, LEFT_IN_FLOAT)
-"""What is said of a deconvolution whose quantisers a pass computes in float."""
-
-
 def _with_first_reasons(before: Sequence[Finding], after: Sequence[Finding], model: OnnxModel) -> tuple[Finding, ...]:
     """Returns what is left after the passes, with why a deconvolution runs in float told of the model as it was.
 
     A pass that computes quantisers or weights in float takes the traces of the reason away, but not the reason.
     """
     code = DeconvNotInt8.code
-    quantized = {node.node.name for node in ModelView(model).deconvs if is_quantized(node)}
+    deconvs = ModelView(model).deconvs
+    quantized = {node.node.name for node in deconvs if is_quantized(node)}
+    computed = {node.node.name for node in deconvs if may_be_computed(node)}
     given = {_fault(f): f for f in before if f.code == code}
     left = {_fault(f): f for f in after if f.code == code}
-    kept = [given.get(key, f) if any(trace in f.message for trace in _TRACES) else f for key, f in left.items()]
+    kept = [given.get(key, f) if f.location.node in computed else f for key, f in left.items()]
     folded = [f for key, f in given.items() if key not in left and f.location.node not in quantized]
     return (*(f for f in after if f.code != code), *kept, *folded)
 

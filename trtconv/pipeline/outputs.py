@@ -95,7 +95,7 @@ def asked_profiles(model: OnnxModel, request: BuildRequest | CheckRequest) -> tu
         try:
             profiles.append(make_profile(model.inputs, {**rest, **given}, request.values))
         except InputError as error:
-            example = propose(model, {**rest, **given}) if error.hint.startswith("Add: ") else ""
+            example = propose(model, {**rest, **given}) if error.lacks_bounds else ""
             raise InputError(error.message, f"{error.hint}, {example}" if example else error.hint) from error
     return tuple(profiles)
 

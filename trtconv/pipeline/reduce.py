@@ -16,6 +16,7 @@ from pathlib import Path
 import onnx
 
 from trtconv.core.bounds import make_profile
+from trtconv.core.codes import OF_TENSORRT, CodeFamily
 from trtconv.core.dims import ShapeProfile, dynamic_dims
 from trtconv.core.documents.build import BuildReport
 from trtconv.core.documents.check import FailedRun
@@ -35,7 +36,7 @@ from trtconv.core.stages import Stage
 from trtconv.graph.external_data import data_path
 from trtconv.graph.extract import Cutter
 from trtconv.graph.model import OnnxModel
-from trtconv.pipeline.batch import LOST, Worker
+from trtconv.pipeline.batch import Worker
 from trtconv.pipeline.outputs import protect_data
 
 # What differs between the same refusal of two models: names, shapes and numbers.
@@ -216,7 +217,7 @@ def _ever_smaller(kept: list[int], fails: Callable[[Sequence[int]], bool]) -> It
 def _worst_first(findings: Sequence[Finding]) -> list[Finding]:
     """Returns the errors, those that TensorRT itself reports first."""
     errors = [finding for finding in findings if finding.severity is Severity.ERROR]
-    return sorted(errors, key=lambda finding: not finding.code.startswith("TC4"))
+    return sorted(errors, key=lambda finding: CodeFamily.of(finding.code) is not CodeFamily.TENSORRT)
 
 
 def _of_finding(finding: Finding) -> Failure:
@@ -224,8 +225,8 @@ def _of_finding(finding: Finding) -> Failure:
 
 
 def _of_run(run: FailedRun) -> Failure:
-    kinds = {LOST["crash"]: "crash", LOST["time"]: "timeout", LOST["memory"]: "memory"}
-    return Failure(kinds.get(run.message, run.kind), run.kind, run.message)
+    code = {"crash": "crash", "time": "timeout", "memory": "memory", None: run.kind}[run.lost]
+    return Failure(code, run.kind, run.message)
 
 
 def _raise_unless_of_model(run: FailedRun) -> None:
@@ -242,7 +243,7 @@ def _same(found: Failure, wanted: Failure) -> bool:
     if (found.code, found.op) != (wanted.code, wanted.op):
         return False
     # The code of a rule says it all; behind those of TensorRT's verdicts are many reasons.
-    return not wanted.code.startswith("TC4") or _gist(found.message) == _gist(wanted.message)
+    return wanted.code not in OF_TENSORRT or _gist(found.message) == _gist(wanted.message)
 
 
 def _gist(message: str) -> str:

@@ -167,10 +167,11 @@ def _cast(model: OnnxModel, types: Types, ranges: Ranges, referee: Referee, inte
         why = why or f"ONNX casts to bfloat16 since opset {BFLOAT_SINCE} only, and the model has {model.opset}"
     uncast = None if why else model.copy()
     done = cast(model)
-    refuse_kept(types.nodes, done.refused, "random inputs of the optimal sizes")
+    refuse_kept(types.nodes, done.refused, "random inputs of the optimal sizes", sampled=False)
     verified = CastCheck(why=why) if uncast is None else _verify(uncast, referee, emulate)
     _cast_ends(model, types, interface)
-    report = CastRecord(kind.name, done.cast, dict(sorted(done.kept.items())), tuple(done.hot), verified)
+    kept = {why.value: count for why, count in _kept(done)}
+    report = CastRecord(kind.name, done.cast, kept, tuple(done.hot), verified)
     inputs = "random" if types.sample is None else "the first of those that the types were chosen on"
     return Applied(
         _edits(done, kind, interface, verified.max_relative_error),
@@ -244,7 +245,7 @@ def _hot(model: OnnxModel, ranges: Ranges, kind: Kind) -> frozenset[str]:
 def _edits(done: casting.Casting, kind: Kind, interface: bool, error: float | None) -> tuple[Edit, ...]:
     if not done.cast:
         return ()
-    kept = ", ".join(f"{count} {why}" for why, count in sorted(done.kept.items()))
+    kept = ", ".join(f"{count} {why.value}" for why, count in _kept(done))
     what = (
         f"{done.cast} nodes cast to {kind.name}, {'inputs and outputs too' if interface else 'inputs and outputs kept'}"
     )
@@ -256,7 +257,7 @@ def _edits(done: casting.Casting, kind: Kind, interface: bool, error: float | No
 def _findings(done: casting.Casting, verified: CastCheck, kind: str, inputs: str) -> list[Finding]:
     error, allowed = verified.max_relative_error, TOLERANCES[kind].relative
     found = []
-    unable = [why for why in (casting.FOREIGN, casting.UNDEFINED, casting.UNKNOWN) if why in done.kept]
+    unable = [why.value for why in casting.UNABLE if why in done.kept]
     if not done.cast and unable:
         text = f"no node could be cast ({', '.join(unable)}): the engine computes in the types of the model"
         fix = "Export the model in a newer opset, or cast it where it is made."
@@ -274,6 +275,10 @@ def _findings(done: casting.Casting, verified: CastCheck, kind: str, inputs: str
         fix = f"Compare it on real data: the inputs here were {inputs}. Build as-is where it matters."
         found.append(codes.CAST_INACCURATE.finding(text, Severity.WARNING, fix=fix))
     return found
+
+
+def _kept(done: casting.Casting) -> list[tuple[casting.WhyKept, int]]:
+    return sorted(done.kept.items(), key=lambda each: each[0].value)
 
 
 def _not_verified(why: str) -> Finding:

@@ -21,6 +21,7 @@ What is not cast:
 from __future__ import annotations
 
 import dataclasses
+import enum
 from collections.abc import Callable, Mapping, Sequence
 
 import onnx
@@ -53,6 +54,38 @@ _EXACT = frozenset({TensorProto.BOOL, TensorProto.INT8, TensorProto.UINT8, Tenso
 _STANDARD = ("", "ai.onnx")
 
 
+class WhyKept(enum.Enum):
+    """Why a node stays in float32, as reports say it."""
+
+    OPERATOR = "operators that are kept"
+    OTHER_TYPE = "of another type by name"
+    IN_LOOP = "in a loop"
+    INT8 = "computed in int8"
+    INDEPENDENT = "independent of the inputs' values"
+    INTEGERS = "converted integers"
+    TOO_LARGE = "values that do not fit"
+    FOREIGN = "no operators of ONNX"
+    UNDEFINED = "defined in float32 alone"
+    UNKNOWN = "types not known"
+
+
+UNABLE = (WhyKept.FOREIGN, WhyKept.UNDEFINED, WhyKept.UNKNOWN)
+"""Reasons for which a node cannot be cast whatever its values are."""
+
+
+@frozen
+class CastRefusal:
+    """Why a node that was to be cast was not.
+
+    Args:
+        why: Of what kind.
+        text: In words.
+    """
+
+    why: WhyKept
+    text: str
+
+
 @frozen
 class Casting:
     """What was done to a model.
@@ -66,10 +99,10 @@ class Casting:
     """
 
     cast: int
-    kept: Mapping[str, int]
+    kept: Mapping[WhyKept, int]
     hot: tuple[str, ...]
     lowered: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    refused: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    refused: Mapping[str, CastRefusal] = dataclasses.field(default_factory=dict)
 
 
 def cast(
@@ -123,8 +156,8 @@ class _Caster:
         self.data = data_names(model)
         self.quantized = quantized_nodes(model)
         self.cast = 0
-        self.kept: dict[str, int] = {}
-        self.refused: dict[str, str] = {}
+        self.kept: dict[WhyKept, int] = {}
+        self.refused: dict[str, CastRefusal] = {}
         self.hot_nodes: list[str] = []
 
     def run(self) -> Casting:
@@ -149,23 +182,23 @@ class _Caster:
                 self.kept[why] = self.kept.get(why, 0) + 1
                 if self.chosen(node.name):
                     kept = f"no {node.op_type} is cast to {self.lowering.kind.name}"
-                    self.refused[node.name] = kept if why == _KEPT else why
-                if why == TOO_LARGE:
+                    self.refused[node.name] = CastRefusal(why, kept if why is WhyKept.OPERATOR else why.value)
+                if why is WhyKept.TOO_LARGE:
                     self.hot_nodes.append(node.name or next(iter(node.output), ""))
 
-    def _cast_node(self, graph: LoweredGraph, index: int, node: onnx.NodeProto) -> str:
+    def _cast_node(self, graph: LoweredGraph, index: int, node: onnx.NodeProto) -> WhyKept | None:
         """Casts a node if it can be. Returns why not, for a node with a float32 output."""
         slots = slots_of(node.op_type, self.opset, self.lowering.kind) if node.domain in _STANDARD else None
         outputs = [i for i, name in enumerate(node.output) if name and graph.element(name) == FLOAT]
         if slots is None:
-            return FOREIGN if outputs else ""
+            return WhyKept.FOREIGN if outputs else None
         if not outputs:
             self._lower_inputs(graph, node, slots)
-            return ""
+            return None
         why = self._refusal(graph, index, node)
         cast = [i for i in outputs if slots.output(i)]
         if why or not cast:
-            return why or UNDEFINED
+            return why or WhyKept.UNDEFINED
         if node.op_type == "Cast":
             _set_to(node, self.lowering.kind.code)
         # Emulated, a Cast to the type is one to float32 that is rounded behind.
@@ -177,27 +210,27 @@ class _Caster:
         for i in cast:
             graph.write_lower(index, node, i)
         self.cast += 1
-        return ""
+        return None
 
-    def _refusal(self, graph: LoweredGraph, index: int, node: onnx.NodeProto) -> str:
+    def _refusal(self, graph: LoweredGraph, index: int, node: onnx.NodeProto) -> WhyKept | None:
         names = [name for name in (*node.input, *node.output) if name]
         if node.op_type in self.kept_ops or node.op_type == "Constant" or _accumulates(node):
-            return _KEPT
+            return WhyKept.OPERATOR
         if not self.chosen(node.name):
-            return "of another type by name"
+            return WhyKept.OTHER_TYPE
         if graph.repeated:
-            return "in a loop"
+            return WhyKept.IN_LOOP
         if (graph.scope.position, index) in self.quantized:
-            return "computed in int8"
+            return WhyKept.INT8
         if not any((graph.scope.position, name) in self.data for name in node.output):
-            return "independent of the inputs' values"
+            return WhyKept.INDEPENDENT
         if node.op_type == "Cast" and graph.element(node.input[0]) not in (*_EXACT, FLOAT, TensorProto.DOUBLE):
-            return "converted integers"
+            return WhyKept.INTEGERS
         if graph.scope.parent is None and not self.hot.isdisjoint(names):
-            return TOO_LARGE
+            return WhyKept.TOO_LARGE
         if any(graph.overflows(name) for name in node.input):
-            return TOO_LARGE
-        return "" if all(graph.element(name) for name in names) else UNKNOWN
+            return WhyKept.TOO_LARGE
+        return None if all(graph.element(name) for name in names) else WhyKept.UNKNOWN
 
     def _lower_inputs(self, graph: LoweredGraph, node: onnx.NodeProto, slots: Slots) -> None:
         """Lets a node without float32 outputs (a comparison, a Shape) read the lower precision where that is there."""
@@ -208,12 +241,6 @@ class _Caster:
         if computed and ready and fits and node.op_type not in self.kept_ops:
             for i in floats:
                 node.input[i] = graph.lower(node.input[i])
-
-
-_KEPT = "operators that are kept"
-TOO_LARGE = "values that do not fit"
-FOREIGN, UNDEFINED, UNKNOWN = "no operators of ONNX", "defined in float32 alone", "types not known"
-"""Reasons for which a node cannot be cast whatever its values are."""
 
 
 def _accumulates(node: onnx.NodeProto) -> bool:

@@ -190,7 +190,7 @@ class Mixer:
         """Returns the types that are no matter of choice: those given, and those of nodes whose values do not fit."""
         cast = self._cast(self._fixed)[1]
         if not self._by_flags:
-            refuse_kept(self._fixed, cast.refused, source)
+            refuse_kept(self._fixed, cast.refused, source, sampled=True)
         floats = {**dict.fromkeys(cast.hot, "fp32"), **self._fixed}
         # The graph has bfloat16 where it says the types.
         if self._by_flags or self._model.opset < BFLOAT_SINCE or not cast.hot:

@@ -10,7 +10,7 @@ from trtconv.core.errors import InputError
 from trtconv.core.text import clean
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.types import dtype_name
-from trtconv.precision.casting import TOO_LARGE
+from trtconv.precision.casting import CastRefusal, WhyKept
 from trtconv.precision.regions import quantized_nodes
 from trtconv.precision.schemas import BFLOAT, FLOAT, HALF
 
@@ -65,13 +65,14 @@ def refuse_idle(model: OnnxModel, nodes: Mapping[str, str], *, by_flags: bool = 
                 _refuse(node.name, kind, f"the model computes it in {dtype_name(max(made & _FLOATS))}")
 
 
-def refuse_kept(nodes: Mapping[str, str], refused: Mapping[str, str], inputs: str) -> None:
+def refuse_kept(nodes: Mapping[str, str], refused: Mapping[str, CastRefusal], inputs: str, *, sampled: bool) -> None:
     """Refuses types of single nodes that a cast left in float32.
 
     Args:
         nodes: Names of nodes to the types that are asked for.
         refused: Nodes that were to be cast and were not, and why.
         inputs: What showed which values fit, in words.
+        sampled: Whether the user's samples did.
 
     Raises:
         InputError: There is one.
@@ -79,11 +80,11 @@ def refuse_kept(nodes: Mapping[str, str], refused: Mapping[str, str], inputs: st
     for name, kind in nodes.items():
         if kind == "fp32" or name not in refused:
             continue
-        why = f"it stays in float32: {refused[name]}"
-        if refused[name] != TOO_LARGE:
+        why = f"it stays in float32: {refused[name].text}"
+        if refused[name].why is not WhyKept.TOO_LARGE:
             _refuse(name, kind, why)
         wider = ", or name bf16" if kind == HALF.name else ""
-        samples = "; --precision auto --data DIR judges by samples" if inputs.startswith("random ") else ""
+        samples = "" if sampled else "; --precision auto --data DIR judges by samples"
         _refuse(name, kind, f"{why} (weights, or on {inputs})", f"Leave it out{wider}{samples}.")
 
 

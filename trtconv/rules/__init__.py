@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from trtconv.core.codes import CodeFamily
 from trtconv.core.findings import Finding
 from trtconv.core.target import Target
 from trtconv.graph.model import OnnxModel
@@ -145,7 +146,7 @@ _VERDICTS = (
 RULES: tuple[Page, ...] = tuple(sorted((*CHECKS, *SIZE_CHECKS, *_VERDICTS), key=lambda rule: rule.code))
 
 
-STANDING = frozenset(rule.code for rule in CHECKS if rule.code.startswith("TC3"))
+STANDING = frozenset(rule.code for rule in CHECKS if CodeFamily.of(rule.code) is CodeFamily.QUANTIZATION)
 """Codes that `check` keeps at full severity although `build` mends them: quantisation spelled so is misread or refused
 by every other tool, and some of the mends change numbers, so it belongs mended in the file itself."""
 

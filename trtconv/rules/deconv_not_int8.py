@@ -12,9 +12,6 @@ from trtconv.graph.scope import Scope
 from trtconv.graph.views import Deconv
 from trtconv.rules.base import DeconvRule
 
-FLOAT_INPUT = "its input is not dequantised"
-"""What is also said where a pass computes in float what quantised the input: then the reason is another."""
-LEFT_IN_FLOAT = "its weight is not quantised, in a network whose layers are: it runs in float"
 _DEQUANTIZERS = ("DequantizeLinear",)
 _FLOAT8 = "TRT_FP8DequantizeLinear"
 """TensorRT's own operator, which ModelOpt writes."""
@@ -53,15 +50,37 @@ class DeconvNotInt8(DeconvRule):
     fix = "Give the layer what the message names, or leave it in float."
 
     def fault(self, deconv: Deconv, geometry: Geometry, target: Target) -> str | None:
-        kind = weight_type(deconv)
+        kind, why = weight_type(deconv), why_in_float(deconv)
+        if not why:
+            return None
         if kind is None:
-            return LEFT_IN_FLOAT if _among_quantized(deconv) else None
-        if kind.startswith("float8"):
-            return (
-                f"its weight is {kind}: TensorRT has no float8 deconvolution that was ever measured, and may run float"
-            )
-        reasons = _reasons(deconv, geometry)
-        return f"will not run in int8: {'; '.join(reasons)}" if reasons else None
+            return f"its weight is not quantised, in a network whose layers are: {why}"
+        return f"its weight is {kind}: {why}" if _is_float8(kind) else f"will not run in int8: {why}"
+
+
+def why_in_float(deconv: Deconv) -> str:
+    """Returns why a deconvolution among quantised layers runs in float; empty where it does not, or is not known to."""
+    kind = weight_type(deconv)
+    if not isinstance(deconv.geometry, Geometry):
+        return ""
+    if kind is None:
+        return "it runs in float" if _among_quantized(deconv) else ""
+    if _is_float8(kind):
+        return "TensorRT has no float8 deconvolution that was ever measured, and may run float"
+    return "; ".join(_reasons(deconv, deconv.geometry))
+
+
+def may_be_computed(deconv: Deconv) -> bool:
+    """Whether what quantised a deconvolution may have been computed in float by a pass: then the reason for which it
+    runs in float is another than the one that is seen now."""
+    kind = weight_type(deconv)
+    if kind is None:
+        return _among_quantized(deconv)
+    return not _is_float8(kind) and deconv.dequantizer(0) is None
+
+
+def _is_float8(kind: str) -> bool:
+    return kind.startswith("float8")
 
 
 def is_quantized(deconv: Deconv) -> bool:
@@ -102,7 +121,7 @@ def _reasons(deconv: Deconv, geometry: Geometry) -> list[str]:
         if source is not None and source.op_type == "DequantizeLinear":
             reasons += _foreign(scope, source, what)
         elif what == "input":
-            reasons.append(FLOAT_INPUT)
+            reasons.append("its input is not dequantised")
     shape = deconv.weight_shape
     if shape is not None and shape[0] is not None and shape[1] is not None:
         ins, outs = shape[0] // geometry.group, shape[1]

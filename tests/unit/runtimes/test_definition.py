@@ -145,21 +145,3 @@ def test_layers_far_from_zero_are_normalised(offset: float, axis: int) -> None:
     normal = left / np.sqrt(np.square(left).mean(axes, keepdims=True) + 0.001)
     expected = normal * np.array([2, 1, 0.5, 3, -1]) + np.array([0, 1, -1, 2, 0])
     np.testing.assert_allclose(got, expected, rtol=1e-6, atol=1e-6)
-
-
-@pytest.mark.parametrize("dtype", ["float", "float16"])
-@pytest.mark.parametrize("pads", [(0, 0), (0, 1), (1, 0), (1, 1)])
-@pytest.mark.parametrize("stride", [1, 2, 3])
-def test_averages_that_count_the_padding(dtype: str, pads: tuple[int, int], stride: int) -> None:
-    kernel, (begin, end) = 2, pads
-    text = f"""g ({dtype}[1,1,n] x) => ({dtype}[1,1,k] y)
-        {{ y = AveragePool <kernel_shape=[{kernel}], strides=[{stride}], pads=[{begin},{end}], ceil_mode=1,
-          count_include_pad=1> (x) }}"""
-    proto = parse(text).proto
-    for size in range(3, 9):
-        values = np.arange(1, size + 1)
-        padded = np.concatenate([np.zeros(begin), values, np.zeros(end)])
-        starts = [n for n in range(0, size + begin, stride) if n < len(padded) - kernel + stride]
-        (y,) = run(proto, {"x": values.reshape(1, 1, -1).astype({"float": np.float32, "float16": np.float16}[dtype])})
-        expected = [padded[n : n + kernel].mean() for n in starts]
-        np.testing.assert_allclose(y.reshape(-1), expected, rtol=1e-2 if dtype == "float16" else 1e-6)

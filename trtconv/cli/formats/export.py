@@ -47,7 +47,7 @@ def _sizes(report: ExportReport) -> list[str]:
 
 def _attempts(report: ExportReport) -> list[str]:
     """Says which exporter was used, and why no other."""
-    failed = [a for a in report.attempts if a.outcome != "used"]
+    failed = [a for a in report.attempts if not a.used]
     return [clean(f"exporter {a.exporter}: {a.outcome}") for a in failed]
 
 

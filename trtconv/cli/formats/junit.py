@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 from trtconv.cli.formats.text import findings_text, ignored_lines
+from trtconv.core.codes import CodeFamily
 from trtconv.core.documents.check import CheckReport, FailedRun
 from trtconv.core.findings import Finding, Severity
 from trtconv.core.text import clean, indented, leading
@@ -93,7 +94,7 @@ def _was_asked(report: CheckReport, code: str) -> bool:
         return not report.unbounded
     if code in _FROM_BUILDER:
         return report.parser.built is not None
-    return not code.startswith("TC4") or report.parser.accepted is not None
+    return CodeFamily.of(code) is not CodeFamily.TENSORRT or report.parser.accepted is not None
 
 
 def _plain(text: str) -> str:

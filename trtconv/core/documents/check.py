@@ -77,6 +77,7 @@ class FailedRun:
 
     Args:
         worker: Name of the machine of a farm where that was; None for this one.
+        lost: "crash", "time" or "memory" where its process did not come to an end; not part of the document.
     """
 
     model: str
@@ -86,6 +87,7 @@ class FailedRun:
     hint: str
     exit_code: int
     worker: str | None = None
+    lost: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Returns the failure as plain JSON values."""

@@ -175,6 +175,10 @@ class Proof(Document, keys="max_relative_error=worst tolerance why? runs"):
         return not all(run.passes(self.tolerance) for run in self.runs)
 
 
+USED = "used"
+"""Outcome of the exporter whose file is written."""
+
+
 @frozen
 class Attempt:
     """One exporter's try.
@@ -186,6 +190,11 @@ class Attempt:
 
     exporter: str
     outcome: str
+
+    @property
+    def used(self) -> bool:
+        """Whether its file is the one that was written."""
+        return self.outcome == USED
 
 
 @frozen

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import typing
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -37,10 +39,21 @@ class Paths:
     """A dataclass whose paths may be given as text, which callers of the Python API like to write."""
 
     def __post_init__(self) -> None:
+        hints = _hints_of(type(self))  # type: ignore[arg-type]
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
             value = getattr(self, field.name)
-            if isinstance(value, str) and field.type in ("Path", "Path | None"):
+            if isinstance(value, str) and Path in _members(hints[field.name]):
                 object.__setattr__(self, field.name, Path(value))
+
+
+@functools.cache
+def _hints_of(kind: type) -> dict[str, Any]:
+    return typing.get_type_hints(kind)
+
+
+def _members(hint: Any) -> tuple[Any, ...]:
+    """Returns the types that a union allows, or the one that is asked for."""
+    return typing.get_args(hint) or (hint,)
 
 
 def _bounds(dims: Mapping[str, str | int]) -> Bounds:

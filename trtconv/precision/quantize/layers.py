@@ -26,11 +26,13 @@ class WeightedLayer:
         index: Its position in the main graph.
         node: The node.
         reason: Why it stays in float; empty where it can be quantised.
+        lacks_kernel: Whether that is because TensorRT has no int8 kernel for it.
     """
 
     index: int
     node: onnx.NodeProto
     reason: str
+    lacks_kernel: bool = False
 
     @property
     def name(self) -> str:
@@ -48,9 +50,13 @@ def find_layers(scope: Scope, in_float: Iterable[str] = ()) -> tuple[WeightedLay
     asked = frozenset(in_float)
     ops = (*QUANTIZED, *_WEIGHTED)
     found = sorted(index for op in ops for index in scope.by_op.get(op, ()))
-    return tuple(
-        WeightedLayer(index, node, _reason(scope, node, asked)) for index in found if (node := _at(scope, index))
-    )
+    return tuple(_layer(scope, index, node, asked) for index in found if (node := _at(scope, index)))
+
+
+def _layer(scope: Scope, index: int, node: onnx.NodeProto, asked: frozenset[str]) -> WeightedLayer:
+    reason = _reason(scope, node, asked)
+    unsupported = _unsupported(scope, node) if node.op_type == "ConvTranspose" and not reason else ""
+    return WeightedLayer(index, node, reason or unsupported, bool(unsupported))
 
 
 def _at(scope: Scope, index: int) -> onnx.NodeProto:
@@ -67,7 +73,7 @@ def _reason(scope: Scope, node: onnx.NodeProto, asked: frozenset[str]) -> str:
     kind = scope.dtype(node.input[1])
     if kind != "float32":
         return f"its weight is {kind}, not float32"
-    return _unsupported(scope, node) if node.op_type == "ConvTranspose" else ""
+    return ""
 
 
 def _unsupported(scope: Scope, node: onnx.NodeProto) -> str:
@@ -91,7 +97,7 @@ def slows_down(layers: Iterable[WeightedLayer]) -> str:
 
     Source: bench/results/gpu-quantize-8.6.json. The U-Net, whose layers all have a kernel, took 0.86 of float16's time.
     """
-    names = [each.name for each in layers if each.reason.startswith(_NO_KERNEL)]
+    names = [each.name for each in layers if each.lacks_kernel]
     if not names:
         return ""
     return (

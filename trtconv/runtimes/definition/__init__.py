@@ -1,7 +1,7 @@
 """Models written so that every version of ONNX Runtime computes what ONNX defines.
 
 Which version is installed must not decide what is right. Each module writes out one kind of node that some version
-computes otherwise or refuses (measured with 1.21, 1.23 and 1.32), in operators that all of them agree on.
+computes otherwise or refuses (measured with 1.20, 1.23 and 1.32), in operators that all of them agree on.
 """
 
 from __future__ import annotations
@@ -18,12 +18,10 @@ from trtconv.graph.walk import all_nodes, inner_graphs
 from trtconv.runtimes.definition.bodies import copy_results
 from trtconv.runtimes.definition.deconvolution import write_deconvolution
 from trtconv.runtimes.definition.normalization import write_instance_normalization, write_layer_normalization
-from trtconv.runtimes.definition.pooling import write_pooling
 from trtconv.runtimes.definition.reduction import REDUCTIONS, write_reduction
 from trtconv.runtimes.definition.writing import Writing
 
 WRITERS: dict[str, Callable[[Scope, int, Writing], bool]] = {
-    "AveragePool": write_pooling,
     "ConvTranspose": write_deconvolution,
     "InstanceNormalization": write_instance_normalization,
     "LayerNormalization": write_layer_normalization,

@@ -2,7 +2,7 @@
 
 ONNX Runtime computes some of them wrongly, or refuses them, by version (measured; CPU):
 
-| what the node has | to 1.23 | 1.32 |
+| what the node has | 1.20, 1.23 | 1.32 |
 |---|---|---|
 | output_padding not below the stride, which dilation makes legal | wrong | refused |
 | output_shape beyond the full result by a stride or more | wrong, two axes and more | refused |

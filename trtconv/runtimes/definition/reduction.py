@@ -1,7 +1,7 @@
 """Reductions over no axes, and sums of integers.
 
 With `noop_with_empty_axes` and no axes, a reduction still takes magnitudes, squares or logarithms of each element. ONNX
-Runtime before 1.32 hands the input on, and refuses a node without the input `axes` (measured, to 1.23). As a sum
+Runtime before 1.32 hands the input on, and refuses a node without the input `axes` (measured, 1.20 and 1.23). As a sum
 around element-wise operators it is the same for any axes, even those that only the run time knows.
 
 Source: ONNX operators ReduceL1, ReduceL2, ReduceLogSum, ReduceSumSquare and the others, opset 18.
