@@ -167,13 +167,13 @@ def test_constants_go_along_and_the_same_sizes_have_one_name(tmp_path: Path) -> 
 class Scripted:
     """A worker that ends as it is told where a node is in the model."""
 
-    def __init__(self, message: str, node: str) -> None:
-        self.message, self.node, self.limits = message, node, set[float]()
+    def __init__(self, cause: Cause, node: str) -> None:
+        self.cause, self.node, self.limits = cause, node, set[float]()
 
     def run(self, request: BuildRequest, limit_s: float) -> FailedRun | BuildReport:
         self.limits.add(limit_s)
         if any(node.name == self.node for node in onnx.load(request.model).graph.node):
-            return FailedRun(str(request.model), "rtx", "BuildFailed", self.message, "", 1)
+            return FailedRun(str(request.model), "rtx", "BuildFailed", "it ended", "", 1, lost=self.cause)
         return BuildReport({}, None, {})  # type: ignore[arg-type]
 
     def close(self) -> None:
@@ -184,9 +184,7 @@ class Scripted:
 def test_crashes_and_hangs_are_reduced_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cause: Cause, code: str
 ) -> None:
-    from trtconv.pipeline import batch
-
-    worker = Scripted(batch.LOST[cause], "relu3")
+    worker = Scripted(cause, "relu3")
     monkeypatch.setattr("trtconv.pipeline.reduce.Worker", lambda: worker)
     path = saved(tmp_path, chain(8, 5, "Abs"))
     dims = {**SIZES, "w": Range(16, 16, 16)}
