@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
-import inspect
 import json
 import math
 import sys
@@ -137,19 +136,6 @@ def _plan(kind: type[Any]) -> list[tuple[str, str, Reader, bool, bool]]:
         required = field.default is missing and field.default_factory is missing
         found.append((field.name, key, _reader(hints[field.name]), required, empty))
     return found
-
-
-def _hints(kind: type[Any]) -> dict[str, Any]:
-    """Returns the types of a class's fields.
-
-    The marker of keyword-only fields is left out: `typing.get_type_hints` of Python 3.10 refuses it.
-    """
-    hints: dict[str, Any] = {}
-    for base in reversed(kind.__mro__):
-        marked = {name: hint for name, hint in inspect.get_annotations(base).items() if name != "_"}
-        fields = type(base.__name__, (), {"__annotations__": marked, "__module__": base.__module__})
-        hints |= typing.get_type_hints(fields, include_extras=True)
-    return hints
 
 
 @functools.cache

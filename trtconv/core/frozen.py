@@ -34,6 +34,8 @@ def frozen(cls: type[T]) -> type[T]:
     # Of a class without one, dataclasses would make it of a signature, which takes longer than all the rest.
     cls.__doc__ = cls.__doc__ or cls.__name__
     made = dataclasses.dataclass(init=False, eq=False, repr=False)(cls)
+    # The marker of keyword-only fields is no field, and `typing.get_type_hints` of Python 3.10 refuses it.
+    vars(cls).get("__annotations__", {}).pop("_", None)
     fields = dataclasses.fields(made)  # type: ignore[arg-type]
     compared = [field.name for field in fields if field.compare]
     shown = [field.name for field in fields if field.repr]

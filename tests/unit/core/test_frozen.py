@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import functools
 import pickle
+import typing
 from typing import Any, ClassVar
 
 import pytest
@@ -107,6 +108,7 @@ def test_fields_by_keyword_alone_and_made_anew() -> None:
     assert (one.notes, other.notes, Asked("d").notes) == (["a"], ["c", "b"], ["d"])
     with pytest.raises(TypeError, match=r"has the fields path, notes, and was given 2 values and no names"):
         Asked("a", [])  # type: ignore[misc]
+    assert typing.get_type_hints(Asked) == {"path": str, "notes": list[str]}
 
 
 def test_what_a_class_defines_itself_stays() -> None:
