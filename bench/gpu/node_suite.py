@@ -23,6 +23,8 @@ from __future__ import annotations
 import argparse
 import collections
 import contextlib
+import datetime
+import importlib.metadata
 import json
 import os
 import pickle
@@ -359,6 +361,9 @@ def summarize(rows: list[Row], family: str) -> Row:
     differs = [row for row in by_way["raw"] if row.get("interpreter") == "differs"]
     codes = collections.Counter(code for row in by_way["trtconv"] for code in row.get("codes", ()))
     return {
+        "date": datetime.date.today().isoformat(),
+        "gpu": gpu(),
+        "versions": {name: importlib.metadata.version(name) for name in ("onnx", "onnxruntime", "numpy")},
         "family": family,
         "tests": len({row["test"] for row in rows}),
         **counts,
@@ -371,6 +376,15 @@ def summarize(rows: list[Row], family: str) -> Row:
         "interpreter_differs": [{key: row.get(key) for key in ("test", "difference", "verdict")} for row in differs],
         "rows": sorted(rows, key=lambda row: (row["test"], row["way"])),
     }
+
+
+def gpu() -> str | None:
+    """Returns the name of the GPU and the version of its driver; None where there is none."""
+    command = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        lines = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout.splitlines()
+        return lines[0] if lines else None
+    return None
 
 
 def _is_wrong(row: Row) -> bool:
