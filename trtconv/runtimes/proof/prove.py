@@ -146,6 +146,7 @@ class Prover:
         self._large = not thorough and products > MOST_PRODUCTS
         self._whole = None if self._large else self._start()
         self._pieces: Pieces | None = None
+        self._closed = False
         self._shown: PiecesResult | None = None
         guessed = one_is_enough and len(sizes) > 1
         # The limits on what a model may ask for are this thread's.
@@ -169,12 +170,16 @@ class Prover:
                 meaning.megabytes,
                 None if self._whole is None else self._whole.free_runner(),
             )
+            # Closed while they were prepared: `close` had nothing to stop.
+            if self._closed:
+                self._pieces.stop()
             self._shown = self._pieces.run()
         except Exception as error:  # Nobody hears a thread: `finish` tells.
             self._bug = error
 
     def close(self) -> None:
         """Ends the processes, and removes what they wrote."""
+        self._closed = True
         if self._pieces is not None:
             self._pieces.stop()
         if self._whole is not None:
