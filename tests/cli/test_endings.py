@@ -21,6 +21,7 @@ import signal, sys, threading, time, types
 signal.signal(signal.SIGINT, signal.default_int_handler)  # A background shell starts us with SIGINT ignored.
 from trtconv.core.findings import Finding, Severity
 from trtconv.core.documents.check import CheckReport, ParserVerdict
+from trtconv.core.documents.parts import FileIdentity
 from trtconv.core.target import Target
 fake = types.ModuleType("trtconv.pipeline")
 sys.modules["trtconv.pipeline"] = fake
@@ -35,7 +36,7 @@ def build(request, progress):
 def check(request, progress):
     message = "caf\\u00e9 \\u4e2d " + "x" * 100
     findings = [Finding("TC101", "n", message, Severity.WARNING) for _ in range(int(str(request.model)))]
-    return CheckReport({"path": "m\\udcff.onnx"}, Target("rtx"), tuple(findings), ParserVerdict(accepted=True), 0)
+    return CheckReport(FileIdentity("m\\udcff.onnx"), Target("rtx"), tuple(findings), ParserVerdict(accepted=True), 0)
 
 fake.build, fake.check = build, check
 from trtconv.cli import main

@@ -145,8 +145,8 @@ def test_a_model_where_an_engine_is_wanted(call: Callable[..., Any]) -> None:
         ("empty", "is empty"),
         ("without report", "runs code that is in it"),
         ("missing", "fp16.engine"),
-        ("another report", "altered, cut short or replaced"),
-        ("broken report", "is no JSON"),
+        ("another report", "is not the report of a build"),
+        ("broken report", "is not the report of a build"),
     ],
 )
 def test_files_that_do_not_belong_together(

@@ -87,8 +87,15 @@ def files_below(folder: Path, ending: str = "") -> list[Path]:
 
 
 def real_path(path: Path) -> Path:
-    """Returns what a path leads to. Unlike `Path.resolve`, it takes links that lead in a circle."""
-    return Path(os.path.realpath(path))
+    """Returns what a path leads to. Unlike `Path.resolve`, it takes links that lead in a circle.
+
+    Raises:
+        InputError: No file can have that path: it has a null character.
+    """
+    try:
+        return Path(os.path.realpath(path))
+    except ValueError as error:
+        raise InputError(f"{str(path)!r} is not a path: {error}", "Choose another path.") from error
 
 
 def atomic_write(path: Path, data: bytes | memoryview, *, through_links: bool = True) -> None:

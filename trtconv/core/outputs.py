@@ -110,11 +110,12 @@ def file_id(path: Path) -> FileId:
         return status.st_dev, status.st_ino
     except (OSError, ValueError):
         pass
-    real = real_path(path)
+    real = path
     try:
+        real = real_path(path)
         folder = real.parent.stat()
         return folder.st_dev, folder.st_ino, real.name
-    except (OSError, ValueError):
+    except (OSError, ValueError):  # A path with a null character is no file's.
         return (str(real),)
 
 

@@ -30,6 +30,15 @@ class Spelling(Pass):
         return any(self._wanted(scope, target) for scope in model.scopes)
 
     def run(self, model: OnnxModel, target: Target) -> PassResult:
+        done = self._round(model, target)
+        edits, more = done.edits, done
+        # What a node makes may say the shape that a node behind it was left out for.
+        while more.edits and more.skipped:
+            more = self._round(model, target)
+            edits += more.edits
+        return PassResult(edits, more.skipped)
+
+    def _round(self, model: OnnxModel, target: Target) -> PassResult:
         edits: list[Edit] = []
         skips: list[Skip] = []
         patches: list[Patch] = []
