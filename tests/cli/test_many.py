@@ -144,7 +144,7 @@ def test_hints_are_kept(call, project: Path) -> None:
     (project / "trtconv.toml").write_text(CONFIG.replace("batch", "bacth"))
     ended = call("check", "-q")
     assert ended.code == 2
-    assert "        hint: It has: batch (x:0), height (x:2), width (x:3)." in ended.out
+    assert "        hint: Did you mean batch? It has: batch (x:0), height (x:2), width (x:3)." in ended.out
 
 
 def test_no_configuration(call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
