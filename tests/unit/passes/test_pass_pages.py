@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import pkgutil
 import re
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 
 from support.paths import ROOT
+from support.registries import not_entered
 from trtconv import passes
 from trtconv.cli.formats.pages import sections
 from trtconv.core.target import Target
@@ -89,13 +89,7 @@ def test_page(each: Pass) -> None:
 
 def test_every_pass_is_in_the_registry() -> None:
     """A pass that is written and not entered would never run."""
-    for module in pkgutil.walk_packages(passes.__path__, "trtconv.passes."):
-        importlib.import_module(module.name)
-    written, queue = set(), [Pass]
-    while queue:
-        queue += (subclasses := queue.pop().__subclasses__())
-        written |= {each for each in subclasses if "name" in vars(each) and each.__module__.startswith("trtconv.")}
-    missing = sorted(f"{each.__name__} ({each.__module__})" for each in written - {type(each) for each in PASSES})
+    missing = not_entered(passes, Pass, "name", PASSES)
     assert not missing, f"enter into PASSES of trtconv/passes/__init__.py, where it has to run: {', '.join(missing)}"
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 import re
 from pathlib import Path
 
@@ -11,6 +9,7 @@ import onnx
 import onnx.parser
 import pytest
 
+from support.registries import not_entered
 from trtconv import rules
 from trtconv.cli.formats.pages import sections
 from trtconv.core.target import Target
@@ -55,11 +54,5 @@ def test_example(rule: Rule, title: str, text: str) -> None:
 
 def test_every_rule_is_in_the_registry() -> None:
     """A rule that is written and not entered would never run."""
-    for module in pkgutil.iter_modules(rules.__path__, "trtconv.rules."):
-        importlib.import_module(module.name)
-    written, queue = set(), [Rule]
-    while queue:
-        queue += (subclasses := queue.pop().__subclasses__())
-        written |= {each for each in subclasses if "code" in vars(each) and each.__module__.startswith("trtconv.")}
-    missing = sorted(f"{each.__name__} ({each.__module__})" for each in written - {type(rule) for rule in CHECKS})
+    missing = not_entered(rules, Rule, "code", CHECKS)
     assert not missing, f"enter into CHECKS of trtconv/rules/__init__.py: {', '.join(missing)}"
