@@ -14,7 +14,7 @@ from support.gpu import FakeDriver
 from trtconv.cli.formats.inspection import inspect_text
 from trtconv.core.dims import InputSpec
 from trtconv.core.documents.build import InputProfile
-from trtconv.core.documents.inspect import Quantizers
+from trtconv.core.documents.inspect import LayerSummary, Quantizers
 from trtconv.core.documents.tensors import TensorInfo
 from trtconv.core.errors import EnvironmentMissing, InputError
 from trtconv.core.requests.engine import InspectRequest
@@ -90,12 +90,12 @@ def test_versions_are_read_alike(information: dict[str, Any]) -> None:
     assert [layer.is_quantizer for layer in layers] == [False, True, False]
     assert layers[2].nodes == ("/w/QuantizeLinear", "/up/ConvTranspose")
     assert [tensor.dtype for layer in layers for tensor in layer.outputs] == ["float16", "int8", "float32"]
-    assert summary(layers) == {
-        "layers": 3,
-        "reformats": 1,
-        "precisions": {"float16": 1, "int8": 1},
-        "quantizers": {"fused": ["/w/QuantizeLinear"], "alone": ["/in/QuantizeLinear"]},
-    }
+    assert summary(layers) == LayerSummary(
+        layers=3,
+        reformats=1,
+        precisions={"float16": 1, "int8": 1},
+        quantizers=Quantizers(fused=("/w/QuantizeLinear",), alone=("/in/QuantizeLinear",)),
+    )
 
 
 def test_names_alone_tell_what_they_can() -> None:

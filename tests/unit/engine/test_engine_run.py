@@ -83,7 +83,7 @@ def test_the_example_of_the_page_runs(gpu: FakeDriver, tmp_path: Path, monkeypat
     page = (ROOT / "docs" / "running.md").read_text(encoding="utf-8")
     example, _ = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     exec(compile(example, "running.md", "exec"), {})
-    assert capsys.readouterr().out == "0 [1, 3, 8, 8]\n"
+    assert capsys.readouterr().out == "0 (1, 3, 8, 8)\n"
 
 
 @pytest.mark.parametrize("surface", ["tensorrt-8.6.0", "tensorrt-10.16.1", "tensorrt-11.4.0", "tensorrt-rtx-1.7.1"])

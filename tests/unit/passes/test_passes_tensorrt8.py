@@ -91,7 +91,7 @@ def test_weights_of_float_layers_are_folded_to_what_onnx_means(
     assert "fold-weight-quantizers" in edits
     assert "move-channel-scales" not in edits
     assert model.main.initializer(next(n for n in model.proto.graph.node if n.name == "up").input[1]) is not None
-    assert compare_models(OnnxModel(proto, Path("m.onnx")), model)["max_relative_error"] == 0.0
+    assert compare_models(OnnxModel(proto, Path("m.onnx")), model).max_relative_error == 0.0
 
 
 @pytest.mark.parametrize("changes", [{}, {"rank": 3, "output": True}, {"folded": True}])
@@ -110,7 +110,7 @@ def test_kernel_shape_is_written_where_the_weight_is_no_initializer() -> None:
     assert edits == ["write-kernel-shape"]
     node = next(n for n in model.proto.graph.node if n.name == "up")
     assert [list(a.ints) for a in node.attribute if a.name == "kernel_shape"] == [[3, 3]]
-    assert compare_models(OnnxModel(network(), Path("m.onnx")), model)["max_relative_error"] == 0.0
+    assert compare_models(OnnxModel(network(), Path("m.onnx")), model).max_relative_error == 0.0
 
 
 def test_kernel_shape_is_not_written_for_rtx_or_twice() -> None:

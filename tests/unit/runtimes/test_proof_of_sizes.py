@@ -6,12 +6,12 @@ import itertools
 
 import pytest
 
-from trtconv.runtimes.proof.prove import _joined
+from trtconv.core.documents.proof import WorstOutput
 from trtconv.runtimes.proof.result import ProofResult
 
 
 def _proof(error: float | None, agrees: bool | None, name: str) -> ProofResult:
-    worst = None if error is None else {"output": name, "size": {}}
+    worst = None if error is None else WorstOutput(name, "")
     return ProofResult("network", sizes=1, layers=3, error=error, worst=worst, agrees=agrees)
 
 
@@ -19,8 +19,8 @@ def _proof(error: float | None, agrees: bool | None, name: str) -> ProofResult:
 def test_the_largest_error_stays(errors: tuple[float, ...]) -> None:
     first, *others = (_proof(error, True, f"y{error}") for error in errors)
     for other in others:
-        first = _joined(first, other)
-    assert (first.sizes, first.error, first.worst) == (3, 0.3, {"output": "y0.3", "size": {}})
+        first = first.joined(other)
+    assert (first.sizes, first.error, first.worst) == (3, 0.3, WorstOutput("y0.3", ""))
 
 
 @pytest.mark.parametrize(
@@ -29,4 +29,4 @@ def test_the_largest_error_stays(errors: tuple[float, ...]) -> None:
 )
 def test_one_size_that_differs_is_enough(verdicts: tuple[bool | None, bool | None], together: bool | None) -> None:
     one, other = (_proof(None, verdict, "y") for verdict in verdicts)
-    assert _joined(one, other).agrees is together
+    assert one.joined(other).agrees is together

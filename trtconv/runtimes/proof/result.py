@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from trtconv.core.documents.parts import UnprovenLayer
 from trtconv.core.documents.proof import BuildProof, PieceCounts, Unshown, WeightCounts, WorstOutput
 from trtconv.core.frozen import frozen
@@ -59,6 +61,22 @@ class ProofResult:
     divergence: Divergence | None = None
     pieces: tuple[int, int] = (0, 0)
     missing: tuple[Unshown, ...] = ()
+
+    def joined(self, other: ProofResult) -> ProofResult:
+        """Returns what this proof and that of another size say together."""
+        worse = other.error is not None and (self.error is None or other.error > self.error)
+        verdicts = {self.agrees, other.agrees}
+        return dataclasses.replace(
+            self,
+            sizes=self.sizes + other.sizes,
+            layers=max(self.layers, other.layers),
+            unproven=tuple(dict.fromkeys((*self.unproven, *other.unproven))),
+            error=other.error if worse else self.error,
+            worst=other.worst if worse else self.worst,
+            agrees=False if False in verdicts else True if True in verdicts else None,
+            why=self.why or other.why,
+            divergence=self.divergence or other.divergence,
+        )
 
     def record(self, weights: WeightCounts | None, level: str) -> BuildProof:
         """Returns what a document says of it, and of the weights; `level` is how much was to be proven."""

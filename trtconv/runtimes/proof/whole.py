@@ -121,7 +121,7 @@ def all_sizes(
             one = ProofResult("network", why=error.reason)
         else:
             one = _one_size(network, meaning, size, expected, only(wanted, number), deadline, ran)
-        proof = _joined(proof, one)
+        proof = proof.joined(one)
         if proof.agrees is False:
             break
     left = len(sizes) - proof.sizes
@@ -137,24 +137,6 @@ def only(wanted: Wanted, number: int) -> Wanted:
         shapes=(wanted.shapes[number],),
         values=(wanted.values[number],),
         seed=wanted.seed + number,
-    )
-
-
-def _joined(proof: ProofResult, one: ProofResult) -> ProofResult:
-    """Returns what two proofs say together."""
-    worse = one.error is not None and (proof.error is None or one.error > proof.error)
-    told = dict.fromkeys((*proof.unproven, *one.unproven))
-    verdicts = {proof.agrees, one.agrees}
-    return dataclasses.replace(
-        proof,
-        sizes=proof.sizes + one.sizes,
-        layers=max(proof.layers, one.layers),
-        unproven=tuple(told),
-        error=one.error if worse else proof.error,
-        worst=one.worst if worse else proof.worst,
-        agrees=False if False in verdicts else True if True in verdicts else None,
-        why=proof.why or one.why,
-        divergence=proof.divergence or one.divergence,
     )
 
 
