@@ -32,11 +32,14 @@ def test_a_model_that_cannot_be_read_has_a_document_in_every_format(call, tmp_pa
     jsonschema.validate(log, SARIF)
     (invocation,) = log["runs"][0]["invocations"]
     assert (invocation["executionSuccessful"], invocation["exitCode"]) == (False, 2)
-    assert path in invocation["toolExecutionNotifications"][0]["message"]["text"]
+    message = invocation["toolExecutionNotifications"][0]["message"]["text"]
+    assert path in message and "\nhint: " in message
     junit = call("check", path, "--target", "rtx", "--format", "junit", "-q")
     assert (junit.code, ElementTree.fromstring(junit.out).get("errors")) == (2, "1")
+    assert "".join(error.text or "" for error in ElementTree.fromstring(junit.out).iter("error")).startswith("hint: ")
     github = call("check", path, "--target", "rtx", "--format", "github", "-q")
     assert (github.code, github.out.startswith("::error file=")) == (2, True)
+    assert "hint: " in github.out
     assert call("check", path, "--target", "rtx", "-q").out == ""
 
 

@@ -29,7 +29,8 @@ def check_github(reports: Sequence[CheckReport], root: Path | None = None, failu
     lines = list(dict.fromkeys(_annotation(report, finding, root) for report in reports for finding in report.findings))
     for failure in failures:
         file = relative_path(failure.model, root) or failure.model
-        lines.append(annotation("error", {"file": file, "title": f"trtconv {failure.kind}"}, failure.message))
+        text = f"{failure.message}\n{failure.advice}".strip()
+        lines.append(annotation("error", {"file": file, "title": f"trtconv {failure.kind}"}, text))
     for report in reports:
         # In one line: what a reason says in another could be read as a command.
         ignored = " ".join(line.strip() for line in ignored_lines(report.ignored))

@@ -61,7 +61,7 @@ def _failed_suite(failure: FailedRun) -> ElementTree.Element:
     suite = ElementTree.Element("testsuite", name=f"{path} for {failure.target}", tests="1", failures="0", errors="1")
     case = ElementTree.SubElement(suite, "testcase", classname=path, name="load")
     error = ElementTree.SubElement(case, "error", message=_plain(failure.message), type=failure.kind)
-    error.text = "\n".join(indented(_NOT_XML.sub("\ufffd", failure.hint), ""))
+    error.text = "\n".join(indented(_NOT_XML.sub("\ufffd", failure.advice), ""))
     return suite
 
 

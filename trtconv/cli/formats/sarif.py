@@ -70,7 +70,7 @@ def check_sarif(
 
 def _notification(failure: FailedRun, root: Path | None) -> dict[str, Any]:
     place = {"physicalLocation": {"artifactLocation": _artifact(failure.model, root)}}
-    return {"level": "error", "message": {"text": f"{failure.message}\n{failure.hint}".strip()}, "locations": [place]}
+    return {"level": "error", "message": {"text": f"{failure.message}\n{failure.advice}".strip()}, "locations": [place]}
 
 
 def _items(report: CheckReport) -> list[Finding | Ignored]:

@@ -89,6 +89,11 @@ class FailedRun:
     worker: str | None = None
     lost: str | None = None
 
+    @property
+    def advice(self) -> str:
+        """What to do, as a line of its own; empty where nobody knows."""
+        return f"hint: {self.hint}" if self.hint else ""
+
     def to_json(self) -> dict[str, Any]:
         """Returns the failure as plain JSON values."""
         error = {"type": self.kind, "message": self.message, "hint": self.hint}
