@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from trtconv.core.agreement import CodeFile
 from trtconv.core.errors import InputError
 from trtconv.core.files import real_path, with_ending
 from trtconv.core.frozen import frozen
@@ -229,10 +230,10 @@ def _entries(defaults: Mapping[str, Any], own: Mapping[str, Any], file: Path) ->
     try:
         targets = [Target.asked(text) for text in model.get("targets", ["auto"])]
         for target in targets:
-            build = _build_request(model, file.parent, target, several=len(targets) > 1)
-            yield Entry(_check_request(model, file.parent, target), build, inherited)
+            build = _build_request(model, file, target, several=len(targets) > 1)
+            yield Entry(_check_request(model, file, target), build, inherited)
         for text in model.get("check-targets", ()):
-            yield Entry(_check_request(model, file.parent, Target.asked(text)), None, inherited)
+            yield Entry(_check_request(model, file, Target.asked(text)), None, inherited)
     except InputError as error:
         raise InputError(f"{file}: {model['path']}: {error.message}", error.hint) from error
     except ValueError as error:
@@ -241,12 +242,13 @@ def _entries(defaults: Mapping[str, Any], own: Mapping[str, Any], file: Path) ->
         ) from error
 
 
-def _build_request(model: Mapping[str, Any], folder: Path, target: Target | None, several: bool) -> BuildRequest:
+def _build_request(model: Mapping[str, Any], file: Path, target: Target | None, several: bool) -> BuildRequest:
+    folder = file.parent
     path = folder / model["path"]
     engine = folder / model["engine"] if "engine" in model else with_ending(path, ".engine")
     if several:
         engine = with_ending(engine, f".{target or 'auto'}{engine.suffix}")
-    settings = of_settings(BuildRequest, _for_target(model, target))
+    settings = _settings(BuildRequest, model, file, target)
     build = BuildRequest(path, engine, within=folder, **settings)
     if build.data is not None:
         if ".py:" in build.data or build.data.endswith(".py"):
@@ -256,12 +258,19 @@ def _build_request(model: Mapping[str, Any], folder: Path, target: Target | None
     return build
 
 
-def _check_request(model: Mapping[str, Any], folder: Path, target: Target | None) -> CheckRequest:
-    return CheckRequest(folder / model["path"], **of_settings(CheckRequest, _for_target(model, target)))
+def _check_request(model: Mapping[str, Any], file: Path, target: Target | None) -> CheckRequest:
+    return CheckRequest(file.parent / model["path"], **_settings(CheckRequest, model, file, target))
 
 
-def _for_target(model: Mapping[str, Any], target: Target | None) -> dict[str, Any]:
-    return {**model, "targets": [str(target or "auto")]}
+def _settings(kind: type, model: Mapping[str, Any], file: Path, target: Target | None) -> dict[str, Any]:
+    """Returns the fields of a request; code among them is marked as what this file names."""
+    found = of_settings(kind, {**model, "targets": [str(target or "auto")]})
+    return {name: _code_of(value, file) for name, value in found.items()}
+
+
+def _code_of(value: Any, file: Path) -> Any:
+    names_code = isinstance(value, tuple) and any(isinstance(each, CodeFile) for each in value)
+    return tuple(each.of(file) for each in value) if names_code else value
 
 
 _TYPES: dict[str, type | tuple[type, ...]] = {
