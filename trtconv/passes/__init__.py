@@ -44,6 +44,7 @@ from trtconv.passes.spelling.ranges import RangeBySize
 from trtconv.passes.spelling.resize import ResizeByMatrix
 from trtconv.passes.spelling.runtime_axes import ReduceByShape, ReshapeByShape
 from trtconv.passes.spelling.scatter import ScatterByPosition
+from trtconv.passes.spelling.shapes import ScalarRange, TakeFromShape
 from trtconv.passes.spelling.training import DropNothing, NormalizeByBatch
 from trtconv.passes.spelling.unpooling import UnfoldColumns, UnpoolByScatter
 from trtconv.passes.spelling.wider import ComputeWider
@@ -72,6 +73,8 @@ PASSES: tuple[Pass, ...] = (
     UnfoldColumns(),
     UnpoolByScatter(),
     RangeBySize(),
+    TakeFromShape(),
+    ScalarRange(),
     NormalizeByBatch(),
     DropNothing(),
     DeterminantByMinors(),

@@ -1,0 +1,65 @@
+"""Shapes of some axes, and ranges up to one of them, as TensorRT 8.6 reads them."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from onnx import helper
+from onnx.reference import ReferenceEvaluator
+
+from support.onnx_models import parse, wrap
+from trtconv.core.target import Target
+from trtconv.passes import PASSES, run_passes
+
+EIGHT, TEN = Target("tensorrt", (8, 6)), Target("tensorrt", (10, 0))
+
+
+@given(
+    st.lists(st.integers(1, 4), max_size=4),
+    st.integers(-5, 5) | st.none(),
+    st.integers(-5, 5) | st.none(),
+    st.booleans(),
+)
+def test_a_shape_of_some_axes_is_taken_from_the_whole(
+    shape: list[int], start: int | None, end: int | None, dynamic: bool
+) -> None:
+    attributes = {name: value for name, value in (("start", start), ("end", end)) if value is not None}
+    node = helper.make_node("Shape", ["x"], ["y"], **attributes)
+    sizes = [f"d{axis}" for axis in range(len(shape))] if dynamic else shape
+    x = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, sizes)
+    y = helper.make_tensor_value_info("y", onnx.TensorProto.INT64, None)
+    graph = helper.make_graph([node], "g", [x], [y])
+    proto = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 15)])
+    model = wrap(proto)
+    run_passes(model, PASSES, EIGHT)
+    assert not any(node.attribute for node in model.proto.graph.node if node.op_type == "Shape")
+    feeds = {"x": np.zeros(shape, np.float32)}
+    (want,), (got,) = (ReferenceEvaluator(each).run(None, feeds) for each in (proto, model.proto))
+    assert got.dtype == want.dtype and np.array_equal(got, want)
+
+
+RANGE = """<ir_version: 8, opset_import: ["": 15]>
+g (float[n,m] x) => (int64[k] y) <int64 zero = {0}, int64[1] one = {1}>
+{ n = Shape <start = %s, end = %s> (x)  y = Range (zero, n, one) }"""
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_limits_of_a_range_are_scalars(axis: int) -> None:
+    proto = parse(RANGE % (axis, axis + 1))
+    model = wrap(proto)
+    run_passes(model, PASSES, EIGHT)
+    inferred = onnx.shape_inference.infer_shapes(model.proto)
+    ranks = {each.name: len(each.type.tensor_type.shape.dim) for each in inferred.graph.value_info}
+    ranks |= {each.name: len(each.dims) for each in inferred.graph.initializer}
+    (node,) = [each for each in inferred.graph.node if each.op_type == "Range"]
+    assert [ranks[name] for name in node.input] == [0, 0, 0]
+    feeds = {"x": np.zeros((3, 5), np.float32)}
+    assert ReferenceEvaluator(model.proto).run(None, feeds)[0].tolist() == list(range((3, 5)[axis]))
+
+
+def test_what_a_newer_parser_reads_stays() -> None:
+    model = wrap(parse(RANGE % (0, 1)))
+    assert not run_passes(model, PASSES, TEN).edits
