@@ -58,6 +58,7 @@ DOORS = {
         "rules/*",
         "runtimes/assumed.py",
         "runtimes/definition/*",
+        "runtimes/observed.py",
         "runtimes/onnxruntime.py",
         "runtimes/proof/*",
         "runtimes/tensorrt/readback/heavy.py",

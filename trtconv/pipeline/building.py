@@ -74,22 +74,39 @@ def build(request: BuildRequest, progress: Progress | None = None) -> BuildRepor
         protect_data(model, request.engine_path, request.report_path, *named_cache(request))
     with clock.stage(Stage.RUNTIME):
         engine = tensorrt.load(request.target)
-        _require_gpu(request.target)
+        require_gpu(request.target)
     # MEASURE has no time limit: the user's samples may be slow.
     with clock.stage(Stage.PLAN if request.data is None else Stage.MEASURE):
         asked = planned(request, model, engine.info)
         kept = None if request.force else up_to_date(request, asked)
     if kept is not None:
         return kept
-    report, blob = _Work(request, engine, clock).run(model, asked)
-    shown, ignored = request.selection.divide(report.findings)
-    report = dataclasses.replace(
-        report, findings=shown, ignored=ignored, seconds=clock.seconds, exit_code=1 if blob is None else 0
-    )
+    report, blob = build_model(request, model, asked, engine, clock)
     weights.require()
     if blob is not None or request.report is not None:
         report = write_engine(request, report, blob, clock)
     return report
+
+
+def build_model(
+    request: BuildRequest, model: OnnxModel, asked: BuildReport, engine: Runtime, clock: Stopwatch
+) -> tuple[BuildReport, EngineBlob | None]:
+    """Takes a model through the stages of a build, and writes nothing.
+
+    Args:
+        request: What was asked.
+        model: The model, which the stages change.
+        asked: The report that the build begins with; see `planned`.
+        engine: The TensorRT that builds.
+        clock: Times the stages.
+
+    Returns:
+        The report; and the engine, None where the model failed.
+    """
+    report, blob = _Work(request, engine, clock).run(model, asked)
+    shown, ignored = request.selection.divide(report.findings)
+    code = 1 if blob is None else 0
+    return dataclasses.replace(report, findings=shown, ignored=ignored, seconds=clock.seconds, exit_code=code), blob
 
 
 def planned(
@@ -125,7 +142,7 @@ def planned(
     return BuildReport(model_identity(model), plan, info.identity, inputs=model.inputs)
 
 
-def _require_gpu(target: Target | None) -> None:
+def require_gpu(target: Target | None) -> None:
     """Raises EnvironmentMissing where the GPU here is not the one that is asked for."""
     if target is None or target.gpu is None:
         return

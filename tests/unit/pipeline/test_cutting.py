@@ -1,0 +1,231 @@
+"""A model that is cut computes what it computed, whatever is refused and wherever it stands."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.partition_nets import BOUNDS, NETS, graphs
+from support.session import Array, run
+from trtconv.core import codes
+from trtconv.core.bounds import make_profile
+from trtconv.core.dims import Range, Shape, ShapeProfile
+from trtconv.core.errors import InputError
+from trtconv.core.findings import Location
+from trtconv.graph.cut_shapes import Run
+from trtconv.graph.model import OnnxModel
+from trtconv.graph.partition import Links, crossings, cut
+from trtconv.pipeline.cutting import Cutting
+from trtconv.pipeline.refusals import at_nodes, matching, selections
+from trtconv.runtimes import observed
+
+
+@st.composite
+def dags(draw: st.DrawFn) -> dict[int, Links]:
+    nodes = {}
+    for index in range(draw(st.integers(1, 25))):
+        before = draw(st.sets(st.integers(0, index - 1), max_size=3)) if index else set()
+        nodes[index] = Links(frozenset({"x", *(f"t{each}" for each in before)}), (f"t{index}",))
+    return nodes
+
+
+@given(dags(), st.sets(st.integers(0, 24)), st.integers(1, 5))
+def test_every_node_runs_once_and_after_what_it_reads(nodes: dict[int, Links], refused: set[int], least: int) -> None:
+    parts = cut(nodes, refused & nodes.keys(), lambda held: len(held) >= least)
+    assert sorted(index for part in parts for index in part.nodes) == sorted(nodes)
+    ready = {"x"}
+    for part in parts:
+        own = {name for index in part.nodes for name in nodes[index].makes}
+        assert all(nodes[index].reads <= ready | own for index in part.nodes)
+        ready |= own
+        if part.is_engine and refused & nodes.keys():
+            assert not refused & set(part.nodes)
+            assert len(part.nodes) >= least
+    assert all(before.is_engine != after.is_engine for before, after in itertools.pairwise(parts))
+
+
+def test_what_nothing_refuses_is_one_part() -> None:
+    nodes = {0: Links(frozenset({"x"}), ("a",)), 1: Links(frozenset({"a"}), ("b",))}
+    (part,) = cut(nodes, (), lambda _: False)
+    assert part.is_engine
+    assert part.nodes == (0, 1)
+
+
+def test_a_node_stands_where_least_crosses() -> None:
+    # 3 makes a small tensor of two large ones: they need not cross.
+    nodes = {
+        0: Links(frozenset({"x"}), ("a",)),
+        1: Links(frozenset({"x"}), ("b",)),
+        2: Links(frozenset({"a"}), ("refused",)),
+        3: Links(frozenset({"a", "b"}), ("c",)),
+        4: Links(frozenset({"c", "refused"}), ("y",)),
+    }
+    parts = cut(nodes, {2}, lambda _: True)
+    assert [part.nodes for part in parts] == [(0, 1, 3), (2,), (4,)]
+    assert crossings(nodes, parts) == 3
+
+
+def test_what_waits_for_nothing_runs_later_where_that_saves_a_part() -> None:
+    nodes = {
+        0: Links(frozenset({"x"}), ("early",)),
+        1: Links(frozenset({"x"}), ("a",)),
+        2: Links(frozenset({"a", "early"}), ("y",)),
+    }
+    assert [part.nodes for part in cut(nodes, {0, 2}, lambda _: True)] == [(1,), (0, 2)]
+
+
+def joined(whole: OnnxModel, cutting: Cutting, feeds: Mapping[str, Array]) -> list[Array]:
+    """Runs the parts, one after the other, with nothing but what the cut says that crosses."""
+    tensors = dict(feeds)
+    for part in cutting.slices:
+        model = cutting.model_of(part).proto
+        onnx.checker.check_model(model)
+        given = {each.name: tensors[each.name] for each in part.inputs}
+        made = run(model, given)
+        assert [value.name for value in model.graph.output] == [each.name for each in part.outputs]
+        tensors.update(zip((each.name for each in part.outputs), made, strict=True))
+    return [tensors[name] for name in whole.outputs]
+
+
+def watching(model: OnnxModel) -> Run:
+    """Returns what runs a model, in this process."""
+
+    def look(names: Sequence[str], points: Sequence[Mapping[str, Shape]]) -> list[observed.Seen]:
+        task = (model.serialize(), str(model.path), list(names), [dict(each) for each in points])
+        found = observed.serve(task, lambda _: None)
+        return [{name: (code, tuple(shape)) for name, (code, shape) in each.items()} for each in found]
+
+    return look
+
+
+def profiles_of(model: OnnxModel, bounds: Mapping[str, str]) -> list[ShapeProfile]:
+    return [make_profile(model.inputs, {name: Range.parse(text) for name, text in bounds.items()})]
+
+
+@given(graphs(), st.data())
+def test_a_cut_model_computes_what_it_did(proto: onnx.ModelProto, data: st.DataObject) -> None:
+    model = OnnxModel(proto, Path("g.onnx"))
+    refused = data.draw(st.sets(st.integers(0, len(proto.graph.node) - 1)))
+    is_dynamic = any(isinstance(size, str) for size in model.inputs[0].dims)
+    cutting = Cutting(
+        model,
+        dict.fromkeys(refused, "as the test has it"),
+        profiles_of(model, {"rows": "1:3:5"} if is_dynamic else {}),
+        {},
+        watching(model),
+    )
+    random = np.random.default_rng(0)
+    feeds = {name: random.standard_normal((3, 4)).astype(np.float32) for name in ("a", "b")}
+    for expected, got in zip(run(proto, feeds), joined(model, cutting, feeds), strict=True):
+        np.testing.assert_array_equal(expected, got)
+    for part in cutting.slices:
+        if part.is_engine and refused:
+            assert refused.isdisjoint(cutting.origin(part))
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_a_network_is_cut_where_it_must_be(name: str) -> None:
+    model = OnnxModel(NETS[name](), Path("net.onnx"))
+    ops = {"detector": "NonMaxSuppression", "packer": "NonZero", "matcher": "CDist"}
+    refused = matching(model, [f"type:{ops[name]}"])
+    cutting = Cutting(
+        model,
+        dict.fromkeys(refused, "as the test has it"),
+        profiles_of(model, BOUNDS[name]),
+        {},
+        watching(model),
+    )
+    kinds = [part.is_engine for part in cutting.slices]
+    assert kinds == {"detector": [True, False], "packer": [True, False], "matcher": [True, False, True]}[name]
+    random = np.random.default_rng(1)
+    for size in range(10):
+        feeds = {
+            "detector": {"images": (1, 3, 32 + 16 * (size % 4), 48)},
+            "packer": {"embeddings": (2, 4 + size, 32), "mask": (2, 4 + size)},
+            "matcher": {"x": (1, 3, 8 + size, 9)},
+        }[name]
+        arrays = {key: random.standard_normal(shape).astype(np.float32) for key, shape in feeds.items()}
+        if "mask" in arrays:
+            arrays["mask"] = arrays["mask"] > 0
+        for expected, got in zip(run(model.proto, arrays), joined(model, cutting, arrays), strict=True):
+            np.testing.assert_array_equal(expected, got)
+
+
+def test_what_is_seen_is_seen_in_a_process_of_its_own() -> None:
+    model = OnnxModel(NETS["matcher"](), Path("net.onnx"))
+    points = [{"x": (1, 3, 4, size)} for size in (4, 6)]
+    assert observed.observe(model, ["distances"], points) == watching(model)(["distances"], points)
+    # What depends on values is not the same twice.
+    packer = OnnxModel(NETS["packer"](), Path("net.onnx"))
+    shapes = {"embeddings": (2, 40, 32), "mask": (2, 40)}
+    assert watching(packer)(["packed", "mixed"], [shapes]) == [{"mixed": (onnx.TensorProto.FLOAT, (2, 40, 32))}]
+
+
+def test_sizes_behind_an_unknown_operator_are_seen_and_bounded() -> None:
+    model = OnnxModel(NETS["matcher"](), Path("net.onnx"))
+    cutting = Cutting(
+        model,
+        dict.fromkeys(matching(model, ["distances"]), "as the test has it"),
+        profiles_of(model, BOUNDS["matcher"]),
+        {},
+        watching(model),
+    )
+    (dims,) = cutting.slices[2].dims
+    assert list(dims.values()) == [Range(64, 256, 1024)]
+    # One name for one size: the engine behind has the rows of the one in front.
+    assert cutting.slices[0].outputs[0].shape == (*dims, 8)
+
+
+def test_what_only_values_tell_is_an_engine_where_it_has_bounds() -> None:
+    model = OnnxModel(NETS["packer"](), Path("net.onnx"))
+
+    def cutting(bounds: Mapping[str, Range]) -> Cutting:
+        refused = dict.fromkeys(matching(model, ["type:NonZero"]), "as the test has it")
+        profiles = profiles_of(model, BOUNDS["packer"])
+        return Cutting(model, refused, profiles, bounds, watching(model))
+
+    assert [part.is_engine for part in cutting({}).slices] == [True, False]
+    bounded = cutting({"packed:0": Range(1, 16, 128), "nonsense": Range(1, 1, 1)})
+    assert [part.is_engine for part in bounded.slices] == [True, False, True]
+    assert bounded.slices[2].dims == ({"packed:0": Range(1, 16, 128)},)
+    assert bounded.unused == ["nonsense"]
+
+
+def test_a_fault_inside_a_branch_refuses_the_whole_if() -> None:
+    text = """
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[4] x, bool c) => (float[4] y)
+        {
+            a = Relu (x)
+            [choice] y = If (c) <
+                then_branch = t () => (float[4] u) { u = Tanh (a) },
+                else_branch = e () => (float[4] v) {
+                    [inner] v = If (c) <
+                        then_branch = tt () => (float[4] w) { [deep] w = Exp (a) },
+                        else_branch = ee () => (float[4] z) { z = Log (a) }
+                    >
+                }
+            >
+        }
+    """
+    model = OnnxModel(onnx.parser.parse_model(text), Path("g.onnx"))
+    deep = next(scope for scope in model.scopes if "Exp" in scope.by_op)
+    finding = codes.PARSER_REFUSED.finding("no Exp", place=deep.location(0))
+    assert at_nodes(model, [finding]) == {1: "no Exp"}
+    assert at_nodes(model, [codes.PARSER_REFUSED.finding("no Relu", place=Location(node="choice"))]) == {1: "no Relu"}
+
+
+def test_patterns_mean_names_and_operators() -> None:
+    model = OnnxModel(NETS["detector"](), Path("net.onnx"))
+    assert matching(model, ["type:NonMaxSuppression"]) == matching(model, ["selected"])
+    assert len(matching(model, ["*_act"])) == 5
+    assert selections(model, range(len(model.main.columns))) == matching(model, ["selected"])
+    with pytest.raises(InputError):
+        matching(model, ["type:NonMaximumSuppression"])

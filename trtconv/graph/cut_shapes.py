@@ -1,0 +1,263 @@
+"""Types and shapes of the tensors at which a model is cut, at every size of its profiles.
+
+What ONNX's inference does not tell, behind an operator that it does not know, is seen by running the model. Sizes that
+only the values of the inputs tell have no bounds, unless somebody gives them.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+
+import onnx
+from onnx import helper
+
+from trtconv.core.bounds import make_profile
+from trtconv.core.dims import InputRange, InputSpec, Range, Shape, ShapeProfile
+from trtconv.core.documents.pipeline import PartTensor
+from trtconv.core.errors import InputError
+from trtconv.core.frozen import frozen
+from trtconv.graph.divisible import Divisible
+from trtconv.graph.extract import shapes_with
+from trtconv.graph.types import ONNX_DOMAINS, dtype_name
+
+_PICKS = ("min", "opt", "max")
+BY_VALUES = "?"
+"""Stands for a size that only values tell."""
+SELECTIONS = ("NonZero", "NonMaxSuppression", "Unique", "Compress")
+"""Operators that return as much as they find."""
+_SHAPED_BY: Mapping[str, tuple[int, ...]] = {
+    **dict.fromkeys(SELECTIONS, ()),
+    **dict.fromkeys(("Reshape", "Expand", "Tile", "TopK", "Pad", "OneHot", "Split", "Squeeze", "Unsqueeze"), (1,)),
+    **dict.fromkeys(("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "AffineGrid"), (1,)),
+    **dict.fromkeys(("ConstantOfShape", "BlackmanWindow", "HammingWindow", "HannWindow", "EyeLike"), (0,)),
+    **dict.fromkeys(("If", "Loop", "Scan"), ()),
+    "CenterCropPad": (1,),
+    "Range": (0, 1, 2),
+    "Slice": (1, 2, 3, 4),
+    "Resize": (2, 3),
+    "Upsample": (1,),
+    "Col2Im": (1, 2),
+    "MaxUnpool": (2,),
+}
+"""Operator to the inputs whose values make its result's shape; without any, it depends on values always."""
+
+Seen = Mapping[str, tuple[int, Shape]]
+"""Tensor name to its ONNX element type and its shape, as a run of the model had them."""
+Run = Callable[[Sequence[str], Sequence[Mapping[str, Shape]]], Sequence[Seen]]
+"""Runs the model at some shapes of its inputs, and returns what the named tensors were at each; empty where it
+cannot be run."""
+
+
+@frozen
+class _Point:
+    """One size of the inputs.
+
+    Args:
+        inputs: Their shapes.
+        shapes: Those of all tensors that inference tells.
+    """
+
+    inputs: Mapping[str, Shape]
+    shapes: Mapping[str, tuple[int | None, ...]]
+
+
+class CutShapes:
+    """What is known of the tensors at which a model may be cut.
+
+    Args:
+        divisible: The model.
+        profiles: Sizes of its inputs; at least one.
+        bounds: Bounds of sizes that only values tell, by their names.
+        run: Runs the model.
+    """
+
+    def __init__(
+        self, divisible: Divisible, profiles: Sequence[ShapeProfile], bounds: Mapping[str, Range], run: Run
+    ) -> None:
+        self._divisible = divisible
+        self._model = divisible.model
+        self._profiles = tuple(profiles)
+        self._bounds = bounds
+        self._run = run
+        self._given = {value.name: value for value in self._model.proto.graph.input}
+        self._results = {value.name: value for value in self._model.proto.graph.output}
+        declared = (*self._model.proto.graph.value_info, *self._model.proto.graph.output)
+        self._declared = {value.name: value.type.tensor_type for value in declared}
+        self._seen: dict[str, tuple[tuple[int, Shape], ...]] = {}
+        self._symbols: dict[tuple[int, ...], str] = {}
+        self.ranges: tuple[dict[str, Range], ...] = tuple({} for _ in profiles)
+        """The range of every name that stands in a shape, one mapping a profile."""
+        for name in self._profiles[0].dims:
+            for ranges, profile in zip(self.ranges, self._profiles, strict=True):
+                ranges[name] = profile.dims[name]
+
+    @functools.cached_property
+    def _points(self) -> list[_Point]:
+        """The sizes: min, opt and max of each profile; and mixtures of them, which tell equal ranges apart."""
+        shapes = [
+            {name: getattr(bounds, pick) for name, bounds in profile.inputs.items()}
+            for profile in self._profiles
+            for pick in _PICKS
+        ]
+        shapes += [mixed for shift in range(2) if (mixed := _mixture(self._model.inputs, self._profiles[0], shift))]
+        return [_Point(each, shapes_with(self._model, each)) for each in shapes]
+
+    @functools.cached_property
+    def _by_values(self) -> frozenset[str]:
+        """Tensors with a size that only values tell."""
+        columns, known = self._model.main.columns, self._points[1].shapes
+        found: set[str] = set()
+        for index, node in enumerate(columns.nodes):
+            read = self._divisible.links[index].reads if index in self._divisible.links else frozenset(node.input)
+            if self._is_shaped_by_values(node) or not found.isdisjoint(read):
+                found.update(name for name in node.output if name and None in known.get(name, (None,)))
+        return frozenset(found)
+
+    def _is_shaped_by_values(self, node: onnx.NodeProto) -> bool:
+        if node.domain not in ONNX_DOMAINS or node.op_type not in _SHAPED_BY:
+            return False
+        places = _SHAPED_BY[node.op_type]
+        given = [node.input[place] for place in places if place < len(node.input) and node.input[place]]
+        return not places or not all(self._divisible.is_free(name) for name in given)
+
+    def observe(self, names: Sequence[str]) -> None:
+        """Runs the model where inference does not tell of tensors, so that `tensor` knows them."""
+        unknown = [name for name in names if name not in self._given and name not in self._seen]
+        unknown = [name for name in unknown if not self._is_inferred(name) and not self._told(name)]
+        if not unknown:
+            return
+        runs = self._run(unknown, [point.inputs for point in self._points])
+        for name in unknown:
+            everywhere = runs and all(name in seen for seen in runs[: 3 * len(self._profiles)])
+            self._seen[name] = tuple(seen[name] for seen in runs if name in seen) if everywhere else ()
+
+    def _told(self, name: str) -> bool:
+        """Whether a tensor's type is known and its shape cannot be."""
+        return name in self._by_values and bool(self._element(name))
+
+    def _is_inferred(self, name: str) -> bool:
+        shapes = [point.shapes.get(name, (None,)) for point in self._points[: 3 * len(self._profiles)]]
+        return bool(self._element(name)) and not any(None in shape for shape in shapes)
+
+    def _element(self, name: str) -> int:
+        """Returns the ONNX type of a tensor's elements; 0 where it is not known."""
+        seen = self._seen.get(name)
+        declared = self._declared.get(name)
+        return int(
+            self._model.main.types.get(name, 0)
+            or (seen[0][0] if seen else 0)
+            or (declared.elem_type if declared else 0)
+        )
+
+    def axes(self, name: str) -> tuple[int | str, ...] | None:
+        """Returns the sizes of a tensor and the names of dynamic ones; None where the rank is not known."""
+        if name in self._given:
+            specs = {spec.name: spec.dims for spec in self._model.inputs}
+            return specs.get(name)
+        shapes: list[tuple[int | None, ...]] = []
+        if self._is_inferred(name):
+            shapes = [point.shapes[name] for point in self._points if name in point.shapes]
+        elif name not in self._by_values and name in self._seen:
+            shapes = [shape for _, shape in self._seen[name]]
+        if not shapes:
+            return self._unsettled(name)
+        return tuple(self._size(tuple(n or 0 for n in axis)) for axis in zip(*shapes, strict=True))
+
+    def _size(self, sizes: tuple[int, ...]) -> int | str:
+        """Returns a size, or a name for one that has these values at all points."""
+        picked = sizes[: 3 * len(self._profiles)]
+        if len(set(picked)) == 1:
+            return picked[0]
+        if sizes not in self._symbols:
+            taken = {*self.ranges[0], *self._symbols.values()}
+            numbered = (f"size{number}" for number in itertools.count())
+            self._symbols[sizes] = self._named(sizes) or next(name for name in numbered if name not in taken)
+            for number, ranges in enumerate(self.ranges):
+                ranges.setdefault(self._symbols[sizes], Range(*sorted(picked[3 * number : 3 * number + 3])))
+        return self._symbols[sizes]
+
+    def _named(self, sizes: tuple[int, ...]) -> str:
+        """Returns the name of a dimension of the inputs that has these sizes; empty where none has."""
+        for spec in self._model.inputs:
+            for axis, dim in enumerate(spec.dims):
+                own = tuple(point.inputs[spec.name][axis] for point in self._points)[: len(sizes)]
+                if isinstance(dim, str) and own == sizes:
+                    return dim
+        return ""
+
+    def _unsettled(self, name: str) -> tuple[int | str, ...] | None:
+        """Returns the shape of a tensor that has sizes by values: under their names, where they have bounds."""
+        shape = self._points[1].shapes.get(name)
+        if shape is None:
+            return None
+        return tuple(self._bounded(f"{name}:{axis}", name, axis) if n is None else n for axis, n in enumerate(shape))
+
+    def _bounded(self, place: str, name: str, axis: int) -> str:
+        dims = self._declared[name].shape.dim if name in self._declared else ()
+        label = dims[axis].dim_param if axis < len(dims) else ""
+        found = next((each for each in (label, place) if each in self._bounds), None)
+        if found is None:
+            return BY_VALUES
+        for ranges in self.ranges:
+            ranges[found] = self._bounds[found]
+        return found
+
+    def is_settled(self, name: str) -> bool:
+        """Whether an engine can take a tensor: its type is known, and its sizes have bounds."""
+        axes = self.axes(name)
+        known = name in self._given or bool(self._element(name))
+        return known and axes is not None and BY_VALUES not in axes
+
+    def behind(self, names: Sequence[str], nodes: Sequence[int]) -> set[int]:
+        """Returns those of some nodes that read tensors which cannot go into an engine, or what follows from them."""
+        found: set[int] = set()
+        lost = set(names)
+        for index in nodes:
+            links = self._divisible.links[index]
+            if not lost.isdisjoint(links.reads):
+                found.add(index)
+                lost.update(name for name in links.makes if name in self._by_values and not self.is_settled(name))
+        return found
+
+    def tensor(self, name: str) -> PartTensor:
+        """Returns a tensor as documents describe it."""
+        spec = next((spec for spec in self._model.inputs if spec.name == name), None)
+        if spec is not None:
+            return PartTensor(name, spec.dtype, tuple(spec.dims))
+        element = self._element(name)
+        return PartTensor(name, dtype_name(element) if element else "", self.axes(name))
+
+    def value(self, name: str) -> onnx.ValueInfoProto:
+        """Returns a tensor as ONNX describes it, as far as it is known."""
+        if name in self._given:
+            return self._given[name]
+        value = onnx.ValueInfoProto(name=name)
+        element, axes = self._element(name), self.axes(name)
+        if element:
+            sizes = None if axes is None else [None if size == BY_VALUES else size for size in axes]
+            value = helper.make_tensor_value_info(name, element, sizes)
+        return value
+
+    def result(self, name: str) -> onnx.ValueInfoProto:
+        """Returns a tensor that a part makes, as ONNX describes it; those of the model as it declares them."""
+        own = self._results.get(name)
+        return self.value(name) if own is None else own
+
+
+def _mixture(inputs: Sequence[InputSpec], profile: ShapeProfile, shift: int) -> dict[str, Shape] | None:
+    """Returns shapes at which dimensions of equal ranges have different sizes; None where none range."""
+    ranging = [name for name, bound in profile.dims.items() if bound.min < bound.max]
+    if len(ranging) < 2:
+        return None
+    sizes = {
+        name: getattr(bound, _PICKS[(ranging.index(name) + shift) % 3]) if name in ranging else bound.opt
+        for name, bound in profile.dims.items()
+    }
+    try:
+        mixed = make_profile(inputs, {name: Range(n, n, n) for name, n in sizes.items()}, profile.values)
+    except InputError:
+        return None
+    shapes: Mapping[str, InputRange] = mixed.inputs
+    return {name: bounds.opt for name, bounds in shapes.items()}

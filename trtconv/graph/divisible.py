@@ -1,0 +1,173 @@
+"""A model that is to be cut: what each node needs, what is copied into every part, and the parts as models."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+import onnx
+
+from trtconv.graph.model import OnnxModel
+from trtconv.graph.partition import Links
+from trtconv.graph.types import ONNX_DOMAINS
+from trtconv.graph.walk import all_nodes, reads
+
+_OF_SHAPES = ("Shape", "Size")
+_RANDOM = frozenset(
+    ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
+)
+_MOVES = frozenset(
+    (
+        *("Cast", "Concat", "Dropout", "Expand", "Flatten", "Gather", "Identity", "Reshape", "Slice", "Split"),
+        *("Squeeze", "Transpose", "Unsqueeze"),
+    )
+)
+"""Operators that compute nothing: no engine is built for their sake."""
+_HEAVY = frozenset(
+    (
+        *("Attention", "Conv", "ConvTranspose", "DeformConv", "Einsum", "GRU", "Gemm", "LSTM", "MatMul", "RNN"),
+        *("ConvInteger", "MatMulInteger", "QLinearConv", "QLinearMatMul", "If", "Loop", "Scan"),
+    )
+)
+_HEAVY_WORK = 4
+_LEAST_WORK = 6
+"""What an engine must have to do: a Conv and a Relu are not enough, two of each are."""
+
+
+class Divisible:
+    """The main graph of a model, as the cut sees it.
+
+    What follows from shapes and constants alone is copied into every part that needs it: it would otherwise cross as
+    the content of a shape, which an engine needs bounds for.
+
+    Args:
+        model: The model, its nodes in topological order; must not change meanwhile.
+        refused: Positions of the nodes that no engine takes.
+    """
+
+    def __init__(self, model: OnnxModel, refused: Collection[int]) -> None:
+        self.model = model
+        self._columns = model.main.columns
+        self._reads = [reads(node) for node in self._columns.nodes]
+        self._constants = {tensor.name for tensor in model.proto.graph.initializer}
+        self._constants.update(tensor.values.name for tensor in model.proto.graph.sparse_initializer)
+        self._outputs = {value.name for value in model.proto.graph.output}
+        self._free: dict[str, int] = {}
+        for index in range(len(self._columns)):
+            if index not in refused and self._is_free(index):
+                self._free.update(dict.fromkeys(self._made(index), index))
+
+    def _is_free(self, index: int) -> bool:
+        """Whether a node is copied: its results follow from shapes and constants, and are none of the model's."""
+        node = self._columns.nodes[index]
+        if not self._outputs.isdisjoint(node.output):
+            return False
+        if node.op_type in _OF_SHAPES and node.domain in ONNX_DOMAINS:
+            return True
+        if any(each.op_type in _RANDOM for each in all_nodes([node])):
+            return False
+        return all(self.is_free(name) for name in self._reads[index])
+
+    def is_free(self, name: str) -> bool:
+        """Whether a tensor follows from shapes and constants alone."""
+        return name in self._constants or name in self._free
+
+    def _made(self, index: int) -> tuple[str, ...]:
+        return tuple(name for name in self._columns.outputs[index] if name)
+
+    @functools.cached_property
+    def links(self) -> dict[int, Links]:
+        """The nodes that results of the model depend on and that are not copied, by position."""
+        copied = set(self._free.values())
+        wanted = set(self._outputs)
+        found: dict[int, Links] = {}
+        for index in reversed(range(len(self._columns))):
+            if wanted.isdisjoint(self._made(index)):
+                continue
+            wanted |= self._reads[index]
+            if index not in copied:
+                found[index] = Links(frozenset(self._needs(self._reads[index])), self._made(index))
+        return dict(reversed(found.items()))
+
+    def _needs(self, names: Iterable[str]) -> set[str]:
+        """Returns the tensors that have to be there for some others: themselves, or what copied ones start from."""
+        found, copied = self._trace(names)
+        return found.union(*(self._reads[index] for index in copied)) - self._constants - self._free.keys()
+
+    def _trace(self, names: Iterable[str]) -> tuple[set[str], set[int]]:
+        """Returns tensors that are not copied, and the copied nodes behind the others."""
+        copied: set[int] = set()
+        found: set[str] = set()
+        open_ = list(names)
+        while open_:
+            name = open_.pop()
+            index = self._free.get(name)
+            if index is None:
+                found.add(name)
+            elif index not in copied:
+                copied.add(index)
+                open_ += self._reads[index]
+        return found, copied
+
+    def is_worth_it(self, nodes: Sequence[int]) -> bool:
+        """Whether nodes are work enough for an engine."""
+        return sum(map(self._work, nodes)) >= _LEAST_WORK
+
+    def _work(self, index: int) -> int:
+        op = self._columns.ops[index]
+        return 0 if op in _MOVES else _HEAVY_WORK if op in _HEAVY else 1
+
+    def with_copies(self, nodes: Sequence[int]) -> list[int]:
+        """Returns the positions of nodes and of what is copied for them, in order."""
+        _, copied = self._trace(name for index in nodes for name in self._reads[index])
+        return sorted({*nodes, *copied})
+
+    def inputs(self, nodes: Sequence[int]) -> list[str]:
+        """Returns the tensors that nodes need from elsewhere, in the order in which they are first read."""
+        made = {name for index in nodes for name in self._made(index)}
+        return list(dict.fromkeys(name for index in nodes for name in sorted(self.links[index].reads - made)))
+
+    def outputs(self, nodes: Sequence[int]) -> list[str]:
+        """Returns the tensors of nodes that are results of the model, or read by other nodes."""
+        inside = set(nodes)
+        wanted = self._outputs.union(*(link.reads for index, link in self.links.items() if index not in inside))
+        return [name for index in nodes for name in self._made(index) if name in wanted]
+
+    def part(
+        self, nodes: Sequence[int], inputs: Iterable[onnx.ValueInfoProto], outputs: Iterable[onnx.ValueInfoProto]
+    ) -> onnx.ModelProto:
+        """Returns nodes as a model of its own, with what is copied for them and their weights.
+
+        Args:
+            nodes: Their positions.
+            inputs: What they read.
+            outputs: What they make.
+        """
+        whole, kept = self.model.proto, self.with_copies(nodes)
+        part = onnx.ModelProto(ir_version=whole.ir_version, producer_name=whole.producer_name)
+        part.opset_import.extend(whole.opset_import)
+        used = {(node.domain, node.op_type) for index in kept for node in all_nodes([self._columns.nodes[index]])}
+        part.functions.extend(_called(whole.functions, used))
+        part.graph.name = whole.graph.name or "part"
+        part.graph.node.extend(self._columns.nodes[index] for index in kept)
+        part.graph.input.extend(inputs)
+        part.graph.output.extend(outputs)
+        read: set[str] = set().union(*(self._reads[index] for index in kept))
+        part.graph.initializer.extend(tensor for tensor in whole.graph.initializer if tensor.name in read)
+        sparse = whole.graph.sparse_initializer
+        part.graph.sparse_initializer.extend(tensor for tensor in sparse if tensor.values.name in read)
+        return part
+
+
+def _called(functions: Sequence[onnx.FunctionProto], used: Collection[tuple[str, str]]) -> Iterator[onnx.FunctionProto]:
+    """Yields the functions that some operators are, and those that they call in turn."""
+    needed = set(used)
+    while True:
+        inside = (
+            each for function in functions if (function.domain, function.name) in needed for each in function.node
+        )
+        more = {(node.domain, node.op_type) for node in all_nodes(inside)} - needed
+        if not more:
+            break
+        needed |= more
+    yield from (function for function in functions if (function.domain, function.name) in needed)

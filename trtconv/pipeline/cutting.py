@@ -1,0 +1,99 @@
+"""A prepared model divided into parts: which nodes run together, and what crosses between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from trtconv.core.dims import Range, ShapeProfile
+from trtconv.core.documents.pipeline import PartTensor
+from trtconv.core.frozen import frozen
+from trtconv.graph.cut_shapes import CutShapes, Run
+from trtconv.graph.divisible import Divisible
+from trtconv.graph.model import OnnxModel
+from trtconv.graph.partition import cut
+from trtconv.pipeline.refusals import Reasons
+
+_UNBOUNDED = "a tensor that it reads has a size that only values tell, and no bounds"
+
+
+@frozen
+class Slice:
+    """One part of a model.
+
+    Args:
+        is_engine: Whether an engine is to run it.
+        nodes: Positions of its nodes in the model's main graph; those that are copied into it are not among them.
+        inputs: What it reads.
+        outputs: What it makes.
+        dims: The range of every dynamic dimension of its inputs, one mapping a profile; empty without an engine.
+    """
+
+    is_engine: bool
+    nodes: tuple[int, ...]
+    inputs: tuple[PartTensor, ...]
+    outputs: tuple[PartTensor, ...]
+    dims: tuple[Mapping[str, Range], ...] = ()
+
+
+class Cutting:
+    """A model, cut.
+
+    Args:
+        model: The model after the passes, its nodes in order.
+        reasons: Which nodes no engine takes, and why; nodes behind sizes without bounds are added.
+        profiles: Sizes of the model's inputs.
+        bounds: Bounds of sizes that only values tell.
+        run: Runs the model; see `trtconv.graph.cut_shapes.Run`.
+
+    Attributes:
+        slices: The parts, in the order in which they run.
+    """
+
+    def __init__(
+        self,
+        model: OnnxModel,
+        reasons: Reasons,
+        profiles: Sequence[ShapeProfile],
+        bounds: Mapping[str, Range],
+        run: Run,
+    ) -> None:
+        self._divisible = Divisible(model, reasons)
+        self._shapes = CutShapes(self._divisible, profiles, bounds, run)
+        self.slices = self._slices(reasons)
+        self.unused = sorted(bounds.keys() - self._shapes.ranges[0].keys())
+        """Names of bounds that are no size of a tensor which crosses."""
+
+    def _slices(self, reasons: Reasons) -> tuple[Slice, ...]:
+        divisible, shapes = self._divisible, self._shapes
+        while True:
+            parts = cut(divisible.links, reasons, divisible.is_worth_it)
+            crossing = [name for part in parts for name in divisible.inputs(part.nodes)]
+            shapes.observe(list(dict.fromkeys(crossing)))
+            lost: set[int] = set()
+            for part in parts:
+                names = [name for name in divisible.inputs(part.nodes) if not shapes.is_settled(name)]
+                if part.is_engine and names:
+                    lost |= shapes.behind(names, part.nodes)
+            if not lost:
+                return tuple(self._slice(part.is_engine, part.nodes) for part in parts)
+            reasons.update((index, _UNBOUNDED) for index in sorted(lost))
+
+    def _slice(self, is_engine: bool, nodes: tuple[int, ...]) -> Slice:
+        inputs = tuple(self._shapes.tensor(name) for name in self._divisible.inputs(nodes))
+        outputs = tuple(self._shapes.tensor(name) for name in self._divisible.outputs(nodes))
+        names = {size for tensor in inputs for size in tensor.shape or () if isinstance(size, str)}
+        dims = [{name: ranges[name] for name in sorted(names)} for ranges in self._shapes.ranges] if is_engine else []
+        return Slice(is_engine, nodes, inputs, outputs, tuple(dims))
+
+    def model_of(self, part: Slice) -> OnnxModel:
+        """Returns a part as a model with its weights inside."""
+        inputs = [self._shapes.value(each.name) for each in part.inputs]
+        outputs = [self._shapes.result(each.name) for each in part.outputs]
+        proto = self._divisible.part(part.nodes, inputs, outputs)
+        model = OnnxModel(proto, self._divisible.model.path)
+        model.embed()
+        return model
+
+    def origin(self, part: Slice) -> Sequence[int]:
+        """Returns where the nodes of a part's model are in the whole model."""
+        return self._divisible.with_copies(part.nodes)

@@ -1,0 +1,151 @@
+"""Which nodes no engine takes: by TensorRT's parser, by the rules, and by what its user asks."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from trtconv.core import codes
+from trtconv.core.codes import CodeFamily
+from trtconv.core.documents.pipeline import LeftNode
+from trtconv.core.errors import InputError
+from trtconv.core.findings import Finding, Severity
+from trtconv.core.stopwatch import Stopwatch
+from trtconv.core.suggest import did_you_mean
+from trtconv.core.target import Target
+from trtconv.graph.cut_shapes import SELECTIONS
+from trtconv.graph.model import OnnxModel
+from trtconv.graph.operators import lacks_operator
+from trtconv.graph.scope import Scope
+from trtconv.graph.types import ONNX_DOMAINS
+from trtconv.graph.walk import all_nodes
+from trtconv.pipeline.parse import parse_model
+from trtconv.rules import run_rules
+from trtconv.runtimes.tensorrt import Runtime
+
+_OF_NODES = (CodeFamily.DECONVOLUTION, CodeFamily.QUANTIZATION, CodeFamily.OPERATORS)
+"""Families of codes whose faults go where the node goes; sizes that a model does not take do not."""
+CURABLE = frozenset(
+    code.code
+    for code in (
+        codes.PARSER_REFUSED,
+        codes.NETWORK_DIFFERS,
+        codes.BUILDER_REFUSED,
+        codes.SHAPE_TENSOR_INPUT,
+        codes.GPU_LIMIT,
+    )
+)
+"""What TensorRT says that is about nodes."""
+_BY_USER = "it was asked to be left to ONNX Runtime"
+
+Reasons = dict[int, str]
+"""Position of a node of the main graph to why no engine takes it."""
+
+
+def refused_nodes(
+    model: OnnxModel, target: Target, engine: Runtime | None, leave: Sequence[str], clock: Stopwatch
+) -> Reasons:
+    """Returns the nodes of the main graph that no engine takes; one with a graph inside counts as a whole.
+
+    Args:
+        model: The model after the passes; its functions may be inlined, and its nodes get names.
+        target: What the engines are for.
+        engine: The TensorRT whose parser is asked; None: rules alone judge.
+        leave: Patterns of nodes that are to be left besides; see `matching`.
+        clock: Times it.
+    """
+    found: Reasons = {}
+    if engine is not None:
+        _, faults = parse_model(model, engine, clock)
+        found.update(at_nodes(model, faults))
+    else:
+        found.update(_without_importer(model, target))
+    judged = [finding for finding in run_rules(model, target) if CodeFamily.of(finding.code) in _OF_NODES]
+    for index, reason in at_nodes(model, judged).items():
+        found.setdefault(index, reason)
+    if target.family == "rtx":
+        # Its parser takes a NonMaxSuppression, and its builder has no kernel for it.
+        for index in selections(model, range(len(model.main.columns))):
+            found.setdefault(index, "TensorRT-RTX has no kernel for what returns as much as it finds")
+    found.update(dict.fromkeys(matching(model, leave), _BY_USER))
+    return found
+
+
+def at_nodes(model: OnnxModel, findings: Iterable[Finding]) -> Reasons:
+    """Returns the nodes of the main graph that errors are about, or that hold the graph that they are about."""
+    outer = dict(_holders(model))
+    found: Reasons = {}
+    for finding in findings:
+        place = finding.location
+        if finding.severity is not Severity.ERROR:
+            continue
+        index = place.index if not place.graph else outer.get(place.graph)
+        if index is None and place.node:
+            index = next((i for i, name in enumerate(model.main.columns.names) if name == place.node), None)
+        if index is not None:
+            found.setdefault(index, finding.message)
+    return found
+
+
+def _holders(model: OnnxModel) -> Iterator[tuple[str, int]]:
+    """Yields the path of each inner graph, and the node of the main graph that it is in."""
+    main = model.main
+    # The graphs inside the nodes of one graph come in the order of these nodes.
+    first = [scope for scope in model.scopes if scope.parent is main]
+    holders = {scope.path: index for scope, (index, _, _) in zip(first, main.columns.bodies(), strict=True)}
+    for scope in model.scopes[1:]:
+        outer = scope
+        while outer.parent is not None and outer.parent is not main:
+            outer = outer.parent
+        yield scope.path, holders[outer.path]
+
+
+def _without_importer(model: OnnxModel, target: Target) -> Iterator[tuple[int, str]]:
+    functions = {(function.domain, function.name) for function in model.proto.functions}
+    for index, outer in enumerate(model.main.columns.nodes):
+        for node in all_nodes([outer]):
+            foreign = node.domain not in ONNX_DOMAINS and (node.domain, node.op_type) not in functions
+            if foreign or (node.domain in ONNX_DOMAINS and lacks_operator(node.op_type, target)):
+                yield index, f"{target} has no {node.op_type}"
+
+
+def selections(model: OnnxModel, nodes: Iterable[int]) -> list[int]:
+    """Returns those of some nodes of the main graph that return as much as they find."""
+    return [
+        index
+        for index in nodes
+        if any(each.op_type in SELECTIONS for each in all_nodes([model.main.columns.nodes[index]]))
+    ]
+
+
+def matching(model: OnnxModel, patterns: Sequence[str]) -> list[int]:
+    """Returns the nodes of the main graph that patterns mean.
+
+    Args:
+        model: The model.
+        patterns: Each is a node's name, or "type:" and an operator, with * and ? for any letters.
+
+    Raises:
+        InputError: A pattern means none.
+    """
+    columns = model.main.columns
+    found: list[int] = []
+    for pattern in patterns:
+        names, wanted = (columns.ops, pattern[5:]) if pattern.startswith("type:") else (columns.names, pattern)
+        own = [index for index, name in enumerate(names) if fnmatch.fnmatchcase(name, wanted)]
+        if not own:
+            raise InputError(
+                f"--leave {pattern}: no node of {model.path} is meant",
+                did_you_mean(wanted, set(names)) or "Give a node's name, or type:OPERATOR.",
+            )
+        found += own
+    return found
+
+
+def told(model: OnnxModel, reasons: Mapping[int, str]) -> tuple[LeftNode, ...]:
+    """Returns nodes and why no engine takes them, as documents have them."""
+    scope: Scope = model.main
+    return tuple(
+        LeftNode(scope.columns.names[index], scope.columns.ops[index], reason.splitlines()[0])
+        for index, reason in sorted(reasons.items())
+    )

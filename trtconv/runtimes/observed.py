@@ -1,0 +1,72 @@
+"""Types and shapes of tensors inside a model, as a run on ONNX Runtime has them, where inference does not tell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import onnx
+
+from trtconv.core import budget, process
+from trtconv.core.dims import Shape
+from trtconv.graph.model import OnnxModel
+from trtconv.runtimes.onnxruntime import raise_if_starved, random_feeds, session
+
+_SEEDS = (0, 1)
+Seen = dict[str, tuple[int, Shape]]
+
+
+def observe(model: OnnxModel, names: Sequence[str], sizes: Sequence[Mapping[str, Shape]]) -> list[Seen]:
+    """Runs a model, in a process of its own, and looks at tensors inside it.
+
+    Args:
+        model: The model.
+        names: Tensors of its main graph.
+        sizes: Shapes of its inputs.
+
+    Returns:
+        For each size, name to ONNX element type and shape; a tensor whose shape is not the same for other values of
+        the inputs is left out, and so are all where the model does not run. Empty where it is not even loaded.
+    """
+    task = (model.serialize(), str(model.path), list(names), [dict(each) for each in sizes])
+    seconds, megabytes = budget.allowance(model.nbytes)
+    try:
+        told = process.call("trtconv.runtimes.observed:serve", task, seconds, megabytes=megabytes)
+    except (process.Lost, process.WorkerBug):
+        return []
+    return [{name: (code, tuple(shape)) for name, (code, shape) in each.items()} for each in told]
+
+
+def serve(
+    task: tuple[bytes, str, list[str], list[dict[str, Shape]]], _: process.Tell
+) -> list[dict[str, tuple[int, list[int]]]]:
+    """Does the work of `observe`, in a process of its own."""
+    data, path, names, sizes = task
+    model = OnnxModel(onnx.load_model_from_string(data), Path(path))
+    outputs = set(model.outputs)
+    model.proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names if name not in outputs)
+    runs = session(model)
+    if isinstance(runs, str):
+        return []
+    found = []
+    for shapes in sizes:
+        looks = [_look(runs, model, names, shapes, seed) for seed in _SEEDS]
+        same = {name: each for name, each in looks[0].items() if all(look.get(name) == each for look in looks)}
+        found.append({name: each for name, each in same.items() if each is not None})
+    return found
+
+
+def _look(runs: Any, model: OnnxModel, names: list[str], shapes: Mapping[str, Shape], seed: int) -> Any:
+    try:
+        values = runs.run(names, random_feeds(model.inputs, shapes, seed))
+    except Exception as error:
+        raise_if_starved(error)
+        return {}
+    codes = onnx.helper.np_dtype_to_tensor_dtype
+    arrays = dict(zip(names, values, strict=True))
+    # Sequences have no shape.
+    return {
+        name: (codes(array.dtype), list(array.shape)) if hasattr(array, "dtype") else None
+        for name, array in arrays.items()
+    }
