@@ -8,6 +8,8 @@
 # make wheel   the wheel and the source distribution, checked, in dist/
 # make fuzz    ten minutes of hostile files, and of sequences of commands over hostile folders, against every command:
 #              make fuzz MINUTES=60 SEED=1
+# make mutants ROOM=graph   whether the tests of a room notice changes of its code (docs/mutation.md); a sample, drawn with
+#              a seed: make mutants ROOM=passes NUMBER=100 SEED=2
 # make venv    just the virtual environment, with everything that developers need
 # make clean   removes what the others made, the virtual environment too
 #
@@ -34,7 +36,7 @@ SIZES := --dim batch=1:1:4 --dim height=64:256:512 --dim width=64:256:512
 PACKAGES := timm segmentation-models-pytorch monai diffusers transformers spandrel torchvision
 NEEDED := einops safetensors huggingface_hub tokenizers regex pyyaml requests pillow scipy importlib_metadata
 
-.PHONY: demo test test-oldest test-export test-architectures check lint types bench bench-gpu suite-gpu test-gpu docs wheel fuzz venv clean
+.PHONY: demo test test-oldest test-export test-architectures check lint types bench bench-gpu suite-gpu test-gpu docs wheel fuzz mutants venv clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/run.stamp
@@ -95,6 +97,11 @@ SEED ?= $(shell date +%s)
 fuzz: $(VENV)/dev.stamp
 	$(BIN)/python tests/fuzz/fuzz.py --minutes $(MINUTES) --seed $(SEED) & \
 	$(BIN)/python tests/fuzz/sequences.py --minutes $(MINUTES) --seed $(SEED); one=$$?; wait $$! && exit $$one
+
+NUMBER ?= 40
+
+mutants: $(VENV)/dev.stamp
+	$(BIN)/python tests/mutation/mutants.py $(ROOM) --number $(NUMBER) --seed $(if $(filter command line,$(origin SEED)),$(SEED),1)
 
 venv: $(VENV)/dev.stamp
 

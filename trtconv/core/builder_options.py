@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import Any
 
 from trtconv.core.errors import InputError
 from trtconv.core.frozen import frozen
@@ -145,7 +144,7 @@ class BuilderOptions:
                 hint = f"Did you mean {known[1]}.{known[2]}?" if known else "Write it as in 7.5 or 12.0."
                 raise InputError(f"compute capability {text!r} is none", hint)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Returns what differs from TensorRT's defaults, as plain JSON values."""
         kept = {}
         for field in dataclasses.fields(self):

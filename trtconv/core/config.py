@@ -33,12 +33,12 @@ else:
 FILE = "trtconv.toml"
 PYPROJECT = "pyproject.toml"
 
-_SETTINGS: dict[str, Any] = {**schemas(BuildRequest), **schemas(CheckRequest)}
+_SETTINGS = {**schemas(BuildRequest), **schemas(CheckRequest)}
 _SETTINGS["check-targets"] = {
     **{key: value for key, value in _SETTINGS["targets"].items() if key != "minItems"},
     "description": "What to check against besides; build leaves these out, so they need not be installed.",
 }
-SCHEMA: dict[str, Any] = {
+SCHEMA: dict[str, object] = {
     "$schema": "http://json-schema.org/draft-07/schema#",
     "title": "trtconv.toml",
     "description": "Models that trtconv checks and builds. All settings but models are defaults for every model.",
@@ -168,7 +168,7 @@ def load(path: Path) -> Config:
     Raises:
         InputError: It is missing, no TOML, or says something that trtconv does not know; the message names the key.
     """
-    document = _tools(path).get("trtconv", {}) if path.name == PYPROJECT else _read(path)
+    document: Mapping[str, Any] = _tools(path).get("trtconv", {}) if path.name == PYPROJECT else _read(path)
     for fault in _faults(document, SCHEMA, ""):
         raise InputError(
             f"{path}: {fault}", "docs/config.md describes the file; docs/trtconv.schema.json is its schema."
@@ -199,14 +199,14 @@ def settings_fault(table: Mapping[str, Any]) -> str:
     return next(_faults(table, {"type": "object", "properties": _SETTINGS}, ""), "")
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> Mapping[str, Any]:
     try:
         # Editors on Windows begin a file with a byte order mark.
         text = read_plain(path, _LONGEST).decode("utf-8-sig")
         # Some of what TOML allows takes its reader a time that is quadratic in its length.
         if any(line.count(".") > _MOST_PARTS for line in text.splitlines()):
             raise InputError(f"{path} has a key of too many parts", "Write it by hand.")
-        document: dict[str, Any] = tomllib.loads(text)
+        document: Mapping[str, Any] = tomllib.loads(text)
         return document
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}", "Check the path of the configuration.") from error
@@ -215,13 +215,13 @@ def _read(path: Path) -> dict[str, Any]:
         raise InputError(f"{path} is no TOML: {str(error)[:300]}", hint) from error
 
 
-def _tools(pyproject: Path) -> dict[str, Any]:
+def _tools(pyproject: Path) -> Mapping[str, Any]:
     """Returns the tables under [tool] of a pyproject.toml."""
     tools = _read(pyproject).get("tool", {})
     return tools if isinstance(tools, dict) else {}
 
 
-def _defaults(document: Mapping[str, Any]) -> dict[str, Any]:
+def _defaults(document: Mapping[str, Any]) -> dict[str, object]:
     return {key: value for key, value in document.items() if key not in ("models", "farm")}
 
 

@@ -276,7 +276,7 @@ def _row(readers: Sequence[Reader], value: Any) -> tuple[Any, ...]:
     return tuple(_inside(index, reader, item) for index, (reader, item) in enumerate(zip(readers, value, strict=True)))
 
 
-def _mapping(reader: Reader, value: Any) -> dict[str, Any]:
+def _mapping(reader: Reader, value: Any) -> dict[str, object]:
     if not isinstance(value, dict):
         raise Fault(f"{_shown(value)} is not an object")
     return {key: _inside(key, reader, item) for key, item in value.items()}

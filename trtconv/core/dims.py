@@ -120,9 +120,9 @@ class ShapeProfile:
     dims: Mapping[str, Range]
     values: Mapping[str, InputRange] = dataclasses.field(default_factory=dict)
 
-    def to_json(self) -> dict[str, dict[str, Any]]:
+    def to_json(self) -> dict[str, dict[str, object]]:
         """Returns input name to its shapes, and to its "values" where they are bounded."""
-        found: dict[str, dict[str, Any]] = plain(self.inputs)
+        found: dict[str, dict[str, object]] = plain(self.inputs)
         for name, values in self.values.items():
             found[name]["values"] = values.to_json()
         return found

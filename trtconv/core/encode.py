@@ -32,9 +32,9 @@ class Document:
     def __init_subclass__(cls, keys: str = "") -> None:
         cls._keys = tuple(keys.split())
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Returns the object as plain JSON values."""
-        found: dict[str, Any] = {}
+        found: dict[str, object] = {}
         for each in self._keys or [field.name for field in dataclasses.fields(self)]:  # type: ignore[arg-type]
             key, _, name = each.rstrip("?-").partition("=")
             value = getattr(self, name or key)

@@ -94,7 +94,7 @@ class Ignored:
     finding: Finding
     reason: str = ""
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Returns the finding as plain JSON values, with the reason."""
         return {**self.finding.to_json(), "reason": self.reason}
 

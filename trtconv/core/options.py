@@ -15,6 +15,8 @@ from trtconv.core.errors import InputError
 from trtconv.core.suggest import TYPES, did_you_mean
 
 Request = TypeVar("Request")
+Schema = Mapping[str, Any]
+"""A JSON schema."""
 
 
 class Flag(NamedTuple):
@@ -164,7 +166,7 @@ def flags(kind: type) -> Iterator[Flag]:
         yield from each.flags if each.group is None else flags(each.group)
 
 
-def schemas(kind: type) -> dict[str, Any]:
+def schemas(kind: type) -> dict[str, Schema]:
     """Returns the keys of trtconv.toml that say what a class holds, each with its JSON schema."""
     return {key: schema for _, each in options(kind) for key, schema in each.settings.items()}
 
@@ -198,7 +200,7 @@ def to_settings(held: object, kind: type) -> dict[str, Any]:
         held: An object that has the options of a class.
         kind: The class.
     """
-    table: dict[str, Any] = {}
+    table: dict[str, object] = {}
     for name, each in options(kind):
         value = getattr(held, name)
         if not each.settings or value == each.default:
@@ -271,7 +273,7 @@ def shared(request: object, kind: type) -> dict[str, Any]:
 
 def reported(held: object, kind: type) -> dict[str, Any]:
     """Returns what an object has for the settings of a class, each under its key of trtconv.toml, for a report."""
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for name, each in options(kind):
         for key in each.settings:
             found[key.replace("-", "_")] = plain(getattr(held, name))
@@ -294,7 +296,7 @@ def _absent(default: Any, takes: Any) -> Any:
     return False if takes is bool and isinstance(default, bool) else default
 
 
-def _schema(flag: Flag) -> dict[str, Any]:
+def _schema(flag: Flag) -> Schema:
     if isinstance(flag.takes, tuple):
         return {"type": "string", "enum": list(flag.takes)}
     if flag.takes is int and flag.most is not None:

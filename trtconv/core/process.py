@@ -17,13 +17,14 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 from trtconv.core import budget, errors
+from trtconv.core.decode import decoded
 from trtconv.core.errors import TrtconvError
-from trtconv.core.serving import LENGTH_BYTES, end_group
+from trtconv.core.serving import LENGTH_BYTES, CallResult, Ending, end_group
 from trtconv.core.serving import Tell as Tell
 
 Watch = Callable[[int], None]
@@ -176,10 +177,10 @@ class Process(contextlib.AbstractContextManager["Process"]):
         try:
             running = self._start()
             running.send(request)
-            while (event := running.hear(deadline, watch))["event"] not in _ENDINGS:
+            while not isinstance(event := running.hear(deadline, watch), Ending):
                 if tell is not None:
                     tell(event)
-            healthy = event["event"] != "memory"
+            healthy = event.event != CallResult.MEMORY
             return _value(event)
         except TimeoutError:
             raise Lost(f"it took longer than {seconds:g} s", "time") from None
@@ -258,7 +259,7 @@ class _Running:
             self._requests.write(len(data).to_bytes(LENGTH_BYTES, "big") + data)
             self._requests.flush()
 
-    def hear(self, deadline: float, watch: Watch | None) -> dict[str, Any]:
+    def hear(self, deadline: float, watch: Watch | None) -> Mapping[str, Any] | Ending:
         """Returns what the process tells next.
 
         Raises:
@@ -276,8 +277,8 @@ class _Running:
                 line = self._lines.get(timeout=_POLL_SECONDS)
         if not line:
             raise self._lost(self._process.wait())
-        event: dict[str, Any] = json.loads(line)
-        return event
+        event: Mapping[str, Any] = json.loads(line)
+        return decoded(Ending, event) if event["event"] in _ENDINGS else event
 
     def _lost(self, code: int) -> Lost:
         said = ""
@@ -303,20 +304,19 @@ class _Running:
 
 
 _OUT_OF_MEMORY = "it ran out of memory"
-_ENDINGS = ("result", "error", "bug", "memory")
-"""Events that end a call; all others are told."""
+_ENDINGS = frozenset(outcome.value for outcome in CallResult)
 
 
-def _value(event: dict[str, Any]) -> Any:
+def _value(ending: Ending) -> Any:
     """Returns what a function returned, or raises what became of it instead."""
-    if event["event"] == "result":
-        return event["value"]
-    if event["event"] == "memory":
+    if ending.event is CallResult.RESULT:
+        return ending.value
+    if ending.event is CallResult.MEMORY:
         raise Lost(_OUT_OF_MEMORY, "memory")
-    if event["event"] == "bug":
-        raise WorkerBug(event["message"])
-    known: type[TrtconvError] = getattr(errors, event["type"])
-    raise known(event["message"], event["hint"])
+    if ending.event is CallResult.BUG:
+        raise WorkerBug(ending.message)
+    kind: type[TrtconvError] = getattr(errors, ending.type)
+    raise kind(ending.message, ending.hint)
 
 
 def address_space() -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import enum
 import importlib
 import json
 import os
@@ -11,15 +12,46 @@ import queue
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from trtconv.core import budget, errors
+from trtconv.core.encode import Document
 from trtconv.core.errors import TrtconvError
+from trtconv.core.frozen import frozen
 
-Tell = Callable[[dict[str, Any]], None]
+Tell = Callable[[Mapping[str, Any]], None]
 """Tells the caller of something that happened, as plain JSON values."""
+
+
+class CallResult(str, enum.Enum):
+    """What became of a call."""
+
+    RESULT = "result"
+    ERROR = "error"
+    BUG = "bug"
+    MEMORY = "memory"
+
+
+@frozen
+class Ending(Document):
+    """What ends a call; all other events are told while it goes on.
+
+    Args:
+        event: What became of it.
+        value: What the function returned, as plain JSON values.
+        message: The error's message, or the traceback of a bug.
+        hint: The error's hint.
+        type: Name of its class in `core.errors`.
+    """
+
+    event: CallResult
+    value: Any = None
+    message: str = ""
+    hint: str = ""
+    type: str = ""
+
 
 LENGTH_BYTES = 8
 """Of the length that goes before each request."""
@@ -42,7 +74,7 @@ def serve() -> None:
     _limit_memory(megabytes)
     function: Callable[[object, Tell], Any] | None = None
 
-    def tell(event: dict[str, Any]) -> None:
+    def tell(event: Mapping[str, Any]) -> None:
         answers.write(json.dumps(event) + "\n")
         answers.flush()
 
@@ -53,7 +85,7 @@ def serve() -> None:
 
     with budget.allowed(allowed):
         while True:
-            tell(_outcome(answer, requests.get()))
+            tell(_outcome(answer, requests.get()).to_json())
 
 
 def _receive(requests: queue.SimpleQueue[bytes]) -> None:
@@ -93,26 +125,26 @@ def function_of(task: str) -> Callable[[object, Tell], Any]:
     return function
 
 
-def _outcome(answer: Callable[[bytes], Any], request: bytes) -> dict[str, Any]:
+def _outcome(answer: Callable[[bytes], Any], request: bytes) -> Ending:
     try:
-        return {"event": "result", "value": answer(request)}
+        return Ending(CallResult.RESULT, answer(request))
     except TrtconvError as error:
         return _failure(error)
     except MemoryError:
-        return {"event": "memory"}
+        return Ending(CallResult.MEMORY)
     except Exception as error:
         unusable = errors.unusable_path(error)
         if unusable is not None:
             return _failure(unusable)
         import traceback
 
-        return {"event": "bug", "message": traceback.format_exc()}
+        return Ending(CallResult.BUG, message=traceback.format_exc())
 
 
-def _failure(error: TrtconvError) -> dict[str, Any]:
+def _failure(error: TrtconvError) -> Ending:
     # A subclass of its own is told as what it is one of.
     known = next(base.__name__ for base in type(error).__mro__ if hasattr(errors, base.__name__))
-    return {"event": "error", "type": known, "message": error.message, "hint": error.hint}
+    return Ending(CallResult.ERROR, None, error.message, error.hint, known)
 
 
 def end_group(leader: int, name: str) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trtconv.core.builder_options import BuilderOptions
 from trtconv.core.dims import InputRange, ShapeProfile
@@ -43,11 +44,11 @@ from trtconv.runtimes.tensorrt import ParsedNetwork, Runtime, load
 
 _COMPUTING = ("tf32", "sparsity", "optimization_level", "workspace_bytes")
 
-Outputs = Callable[[Sequence[str]], dict[str, Any]]
+Outputs = Callable[[Sequence[str]], dict[str, NDArray[Any]]]
 """Runs something with further tensors as outputs, and returns all outputs."""
 
 
-def serve(asked: tuple[VerifyRequest, str, VerifyCase, Tolerance], tell: Tell) -> dict[str, Any]:
+def serve(asked: tuple[VerifyRequest, str, VerifyCase, Tolerance], tell: Tell) -> dict[str, object]:
     """Looks for the first tensor that diverges.
 
     Args:
@@ -90,7 +91,7 @@ def _case(request: VerifyRequest, model: OnnxModel, report: SavedReport | None, 
     return Case(failed.profile, failed.size, failed.shapes, failed.seed, values)
 
 
-def _reference(model: OnnxModel, feeds: Feeds) -> dict[str, Any]:
+def _reference(model: OnnxModel, feeds: Feeds) -> dict[str, NDArray[Any]]:
     """Returns the tensors of the main graph that hold floats, in the order of the graph."""
     constant = set(model.main.initializers)
     names = []
@@ -132,7 +133,7 @@ def marked(model: OnnxModel, names: Sequence[str]) -> OnnxModel:
 def _rewritten(model: OnnxModel, lowered: Mapping[str, str], feeds: Feeds) -> tuple[set[str], Outputs]:
     """Returns the tensors of the rewritten model, and what runs it."""
 
-    def run(names: Sequence[str]) -> dict[str, Any]:
+    def run(names: Sequence[str]) -> dict[str, NDArray[Any]]:
         try:
             return OnnxRuns(marked(model, names)).run(0, feeds)
         except CannotRun as error:
@@ -159,7 +160,7 @@ def _engine(model: OnnxModel, report: SavedReport | None, feeds: Feeds) -> tuple
     )
     engines: list[Any] = []
 
-    def run(names: Sequence[str]) -> dict[str, Any]:
+    def run(names: Sequence[str]) -> dict[str, NDArray[Any]]:
         network = _parsed(runtime, marked(built, names))
         blob = network.build(asked)
         if not engines:
@@ -167,7 +168,7 @@ def _engine(model: OnnxModel, report: SavedReport | None, feeds: Feeds) -> tuple
         execution = engines[0].load(bytes(blob.data)).open()
         try:
             execution.feed(feeds)
-            found: dict[str, Any] = execution.run()
+            found: dict[str, NDArray[Any]] = execution.run()
         finally:
             execution.close()
         return found
@@ -198,7 +199,7 @@ def _by_old_names(model: OnnxModel, lowered: Mapping[str, str], run: Outputs) ->
     there = {name for node in model.proto.graph.node for name in node.output if name}
     now = {**dict(zip(there, there, strict=True)), **{old: new for old, new in lowered.items() if new in there}}
 
-    def run_by_old_names(names: Sequence[str]) -> dict[str, Any]:
+    def run_by_old_names(names: Sequence[str]) -> dict[str, NDArray[Any]]:
         found = run([now[name] for name in names])
         return {**found, **{name: found[now[name]] for name in names}}
 

@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
 from trtconv.core.decode import decoded
 from trtconv.core.encode import plain
+from trtconv.core.frozen import frozen
 from trtconv.core.progress import NullProgress, Progress
 
 R = TypeVar("R")
 
 
-def part(report: Any) -> dict[str, Any]:
+@frozen
+class Told:
+    """What a process tells: that it is at the stage `name`, or a part of its report as `value`."""
+
+    event: str
+    name: str = ""
+    value: Any = None
+
+
+def part(report: Any) -> dict[str, object]:
     """Returns what to tell of a part of a report: one with the same class, whose other fields are empty."""
     fields = dataclasses.fields(report)
     return {"event": "part", "value": {field.name: plain(getattr(report, field.name)) for field in fields}}
@@ -37,14 +47,15 @@ class Hearing(Generic[R]):
         self._look = look
         self._stage = contextlib.ExitStack()
 
-    def __call__(self, event: dict[str, Any]) -> None:
+    def __call__(self, event: Mapping[str, Any]) -> None:
         """Takes what the process tells: a stage, or a part of the report."""
-        if event["event"] == "stage":
-            self.doing = event["name"]
+        told = decoded(Told, event)
+        if told.event == "stage":
+            self.doing = told.name
             self._stage.close()
             self._stage.enter_context(self._progress.stage(self.doing))
         else:
-            heard = decoded(self._kind, event["value"])
+            heard = decoded(self._kind, told.value)
             self.report = heard if self.report is None else _joined(self.report, heard)
             self._look(self.report)
 

@@ -28,7 +28,7 @@ from trtconv.graph.types import dtype_name
 from trtconv.runtimes.tensorrt import Engine, load_engines
 
 
-def serve(request: InspectRequest, tell: Tell) -> dict[str, Any]:
+def serve(request: InspectRequest, tell: Tell) -> dict[str, object]:
     """Looks into a file; returns the JSON of an inspection."""
     clock = Stopwatch(ToldProgress(tell))
     path = request.path
@@ -131,7 +131,7 @@ def _rounded(us: float | None) -> float | None:
     return None if us is None else round(us, 3)
 
 
-def _run(subject: EngineFile, engine: Engine) -> tuple[LayerTime, dict[str, float], dict[str, Any]]:
+def _run(subject: EngineFile, engine: Engine) -> tuple[LayerTime, dict[str, float], dict[str, object]]:
     profiles = profiles_of(subject, engine, inputs_of(subject, engine))
     shapes = shapes_at(profiles[0], "opt")
     values = {name: bounds.opt for name, bounds in profiles[0].values.items()}

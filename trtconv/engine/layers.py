@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from trtconv.core.decode import decoded
 from trtconv.core.documents.inspect import (
     REFORMAT_NAME,
     Layer,
@@ -19,6 +20,8 @@ from trtconv.core.documents.inspect import (
     Quantizers,
     is_quantizer,
 )
+from trtconv.core.encode import Document
+from trtconv.core.frozen import frozen
 
 _TYPES = {
     "fp32": "float32",
@@ -43,32 +46,79 @@ _NARROW = ("int4", "float4", "int8", "float8", "float16", "bfloat16", "float32")
 """Types that a layer may compute in, the narrowest first."""
 
 
+@frozen
+class _Information(Document, keys="Layers=layers?"):
+    """The document of an inspector; a layer is its name, or an object."""
+
+    layers: tuple[Any, ...] = ()
+
+
+@frozen
+class _InspectedLayer(
+    Document,
+    keys="Name=name LayerType=type Inputs=inputs Outputs=outputs Metadata=metadata TacticName=tactic Origin=origin"
+    " Weights=weights",
+):
+    """A layer of an engine that was built with details. Other versions of TensorRT may write anything anywhere."""
+
+    name: object = ""
+    type: object = ""
+    inputs: object = None
+    outputs: object = None
+    metadata: object = ""
+    tactic: object = ""
+    origin: object = ""
+    weights: object = None
+
+
+@frozen
+class _InspectedTensor(
+    Document,
+    keys="Name=name Dimensions=sizes Format/Datatype=form_and_type Format=form DataType=type Datatype=type_of_layer",
+):
+    """An input or output of a layer; 8.6 and 10 write its memory format and its type as one text."""
+
+    name: object = ""
+    sizes: object = None
+    form_and_type: object = None
+    form: object = None
+    type: object = None
+    type_of_layer: object = None
+
+
+@frozen
+class _InspectedWeights(Document, keys="Type=type"):
+    """The weights of a layer."""
+
+    type: object = ""
+
+
 def read_layers(information: Mapping[str, Any]) -> tuple[Layer, ...]:
     """Reads the document of an EngineInspector; what it does not know of a layer is left empty."""
-    entries = information.get("Layers") or ()
-    return tuple(_layer(entry) for entry in entries)
+    return tuple(_layer(entry) for entry in decoded(_Information, information).layers)
 
 
 def has_details(information: Mapping[str, Any]) -> bool:
     """Whether an engine tells more of its layers than their names."""
-    return any(isinstance(entry, Mapping) for entry in information.get("Layers") or ())
+    return any(isinstance(entry, Mapping) for entry in decoded(_Information, information).layers)
 
 
 def _layer(entry: Any) -> Layer:
     if not isinstance(entry, Mapping):
         return Layer(str(entry), nodes=_nodes("", str(entry)))
-    name = str(entry.get("Name", ""))
-    inputs = tuple(_tensor(each) for each in _listed(entry.get("Inputs")))
-    outputs = tuple(_tensor(each) for each in _listed(entry.get("Outputs")))
+    detailed = decoded(_InspectedLayer, entry)
+    name = str(detailed.name)
+    inputs = tuple(_tensor(each) for each in _listed(detailed.inputs))
+    outputs = tuple(_tensor(each) for each in _listed(detailed.outputs))
     return Layer(
         name=name,
-        type=str(entry.get("LayerType", "")),
-        precision=_precision(entry, inputs, outputs),
+        type=str(detailed.type),
+        precision=_precision(detailed.weights, inputs, outputs),
         inputs=inputs,
         outputs=outputs,
-        nodes=_nodes(str(entry.get("Metadata", "")), name),
-        tactic=str(entry.get("TacticName", "")),
-        origin=str(entry.get("Origin", "")),
+        nodes=_nodes(str(detailed.metadata), name),
+        tactic=str(detailed.tactic),
+        origin=str(detailed.origin),
     )
 
 
@@ -77,11 +127,11 @@ def _listed(value: Any) -> list[Mapping[str, Any]]:
 
 
 def _tensor(entry: Mapping[str, Any]) -> LayerTensor:
-    form = str(entry.get("Format/Datatype") or entry.get("Format") or "")
-    dtype = type_in(str(entry.get("DataType") or entry.get("Datatype") or form))
-    shape = entry.get("Dimensions")
-    sizes = tuple(shape) if isinstance(shape, list) else None
-    return LayerTensor(str(entry.get("Name", "")), sizes, dtype, form)
+    tensor = decoded(_InspectedTensor, entry)
+    form = str(tensor.form_and_type or tensor.form or "")
+    dtype = type_in(str(tensor.type or tensor.type_of_layer or form))
+    sizes = tuple(tensor.sizes) if isinstance(tensor.sizes, list) else None
+    return LayerTensor(str(tensor.name), sizes, dtype, form)
 
 
 def type_in(text: str) -> str | None:
@@ -90,9 +140,8 @@ def type_in(text: str) -> str | None:
     return _TYPES[found[1].lower()] if found else None
 
 
-def _precision(entry: Mapping[str, Any], inputs: Sequence[LayerTensor], outputs: Sequence[LayerTensor]) -> str | None:
-    weights = entry.get("Weights")
-    told = [type_in(str(weights.get("Type", "")))] if isinstance(weights, Mapping) else []
+def _precision(weights: object, inputs: Sequence[LayerTensor], outputs: Sequence[LayerTensor]) -> str | None:
+    told = [type_in(str(decoded(_InspectedWeights, weights).type))] if isinstance(weights, dict) else []
     types = [*told, *(each.dtype for each in inputs)]
     found = next((each for each in _NARROW if each in types), None)
     return found or next((each.dtype for each in (*outputs, *inputs) if each.dtype), None)

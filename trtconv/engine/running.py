@@ -27,7 +27,7 @@ from trtconv.runtimes.onnxruntime import numpy_type
 from trtconv.runtimes.tensorrt import load_engines
 
 
-def serve(request: RunRequest, tell: Tell) -> dict[str, Any]:
+def serve(request: RunRequest, tell: Tell) -> dict[str, object]:
     """Runs the engine and writes its outputs; returns the JSON of a `RunReport`."""
     clock = Stopwatch(ToldProgress(tell))
     with clock.stage(Stage.LOAD):

@@ -26,7 +26,7 @@ class CannotRun(Exception):
 class Runs(Protocol):
     """Something that takes the model's inputs and returns its outputs."""
 
-    def run(self, profile: int, feeds: Feeds) -> dict[str, Any]:
+    def run(self, profile: int, feeds: Feeds) -> dict[str, NDArray[Any]]:
         """Runs it once.
 
         Raises:
@@ -49,7 +49,7 @@ class OnnxRuns:
             raise CannotRun(f"ONNX Runtime does not load the model: {loaded}")
         self._session: Any = loaded
 
-    def run(self, profile: int, feeds: Feeds) -> dict[str, Any]:
+    def run(self, profile: int, feeds: Feeds) -> dict[str, NDArray[Any]]:
         """Runs it once; see `Runs`."""
         try:
             return dict(zip(self._outputs, self._session.run(self._outputs, feeds), strict=True))
@@ -83,7 +83,7 @@ class NetworkRuns:
         self._network = parsed.read_back()
         self._boxes = {number for layer in self._network.layers if layer.kind == "NMS" for number in layer.outputs}
 
-    def run(self, profile: int, feeds: Feeds) -> dict[str, Any]:
+    def run(self, profile: int, feeds: Feeds) -> dict[str, NDArray[Any]]:
         """Runs it once, and returns those outputs that are proven; see `Runs`."""
         run = Run(self._network, feeds, seen=self._by_class)
         results = run.outputs()
@@ -111,7 +111,7 @@ class EngineRuns:
         self._engine = engine
         self._opened: tuple[int, Execution] | None = None
 
-    def run(self, profile: int, feeds: Feeds) -> dict[str, Any]:
+    def run(self, profile: int, feeds: Feeds) -> dict[str, NDArray[Any]]:
         """Runs it once; see `Runs`."""
         if self._opened is None or self._opened[0] != profile:
             if self._opened is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import Any
 
 from trtconv.core.findings import Finding
 from trtconv.core.target import Target
@@ -56,9 +55,9 @@ def findings_at(model: OnnxModel, target: Target, node: Deconv, indices: Collect
     )
 
 
-def attributes_of(geometry: Geometry) -> dict[str, Any]:
+def attributes_of(geometry: Geometry) -> dict[str, object]:
     """Returns a node's attributes, those that say nothing left out."""
-    found: dict[str, Any] = {
+    found: dict[str, object] = {
         "kernel_shape": list(geometry.kernel),
         "strides": list(geometry.strides),
         "dilations": list(geometry.dilations),

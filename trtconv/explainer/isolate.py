@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from onnx import ModelProto, NodeProto, TensorProto, helper
 
@@ -47,7 +46,7 @@ def parse_alone(model: OnnxModel, node: Deconv, engine: Runtime) -> Layers | Non
 
 
 def _layers(name: str, parsed: ParsedNetwork, differences: tuple[str, ...]) -> Layers:
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for layer in parsed.deconvolutions:
         found = {
             "kernel": layer.kernel,

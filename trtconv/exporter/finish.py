@@ -71,7 +71,7 @@ def label(
     onnx.helper.set_model_props(proto, {"trtconv": __version__, DIMS_KEY: json.dumps(known), **facts})
 
 
-def _kept(rule: SizeRule) -> dict[str, Any]:
+def _kept(rule: SizeRule) -> dict[str, object]:
     """Returns what a model keeps of a rule: with the bounds to build for, where they were asked for and are valid."""
     kept = {key: value for key, value in rule.to_json().items() if key != "from"}
     if rule.asked is not None and rule.max is not None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from trtconv.core.dims import Range
 from trtconv.core.documents.export import ExportReport, SizeRule
+from trtconv.core.documents.parts import FileIdentity
 from trtconv.core.errors import EnvironmentMissing
 from trtconv.core.findings import worst
 from trtconv.core.reading import sha256_of
@@ -65,9 +65,9 @@ def _range_note(rule: SizeRule) -> str:
     return f"valid from {rule.min} to {rule.max} of {asked.min}:{asked.max}{why}"
 
 
-def model_identity(path: Path) -> dict[str, Any]:
+def model_identity(path: Path) -> FileIdentity:
     """Returns path, SHA-256 and size of the written file."""
-    return {"path": str(path), "sha256": sha256_of(path), "bytes": path.stat().st_size}
+    return FileIdentity(str(path), sha256_of(path), path.stat().st_size)
 
 
 def checked_export(report: ExportReport, output: Path, options: ExportOptions, clock: Stopwatch) -> ExportReport:

@@ -48,7 +48,7 @@ def versions(module: torch.nn.Module) -> dict[str, tuple[int, int]]:
     return {name: (id(buffer), buffer._version) for name, buffer in module.named_buffers()}
 
 
-def _held(module: torch.nn.Module) -> list[dict[str, Any]]:
+def _held(module: torch.nn.Module) -> list[dict[str, object]]:
     """Returns copies of the three that hold what a module is made of."""
     attributes = vars(module)
     return [dict(attributes[kind]) for kind in _HELD]
@@ -61,12 +61,12 @@ def _contents(module: torch.nn.Module) -> list[tuple[Any, Any]]:
     return [(value, value.copy() if value else ()) for value in found]
 
 
-def _same(old: dict[str, Any], new: dict[str, Any]) -> bool:
+def _same(old: dict[str, object], new: dict[str, object]) -> bool:
     """Whether two dictionaries hold the very same objects, in the same order."""
     return len(old) == len(new) and all(map(operator.is_, old.values(), new.values())) and [*old] == [*new]
 
 
-def _put_back(attributes: dict[str, Any], before: dict[str, Any], contents: list[tuple[Any, Any]]) -> None:
+def _put_back(attributes: dict[str, object], before: dict[str, object], contents: list[tuple[Any, Any]]) -> None:
     if not _same(before, attributes):
         for name in [name for name in attributes if name not in before and name not in _HELD]:
             del attributes[name]

@@ -11,7 +11,7 @@ import functools
 import graphlib
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import onnx
@@ -242,7 +242,7 @@ def _shape_of_node(node: onnx.NodeProto, least: int) -> str:
 
 
 def _attribute_faults(
-    attribute: onnx.AttributeProto, label: str, types: dict[str, Any], in_function: bool
+    attribute: onnx.AttributeProto, label: str, types: Mapping[str, int], in_function: bool
 ) -> Iterator[str]:
     kind = attribute.type
     if attribute.ref_attr_name:

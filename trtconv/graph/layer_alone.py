@@ -53,9 +53,9 @@ class LayerAlone:
     is_last: bool
 
     @property
-    def key(self) -> dict[str, Any]:
+    def key(self) -> Mapping[str, object]:
         """Everything of it as plain JSON values."""
-        known: dict[str, Any] = json.loads(json.dumps(plain(dataclasses.asdict(self)), sort_keys=True))
+        known: Mapping[str, object] = json.loads(json.dumps(plain(dataclasses.asdict(self)), sort_keys=True))
         return known
 
     @property

@@ -99,7 +99,7 @@ class RestorePixelShuffle(_BakedPass):
         first, turn, last = (nodes[index] for index in what.nodes)
         source, output, name = first.inputs[0], last.outputs[0], last.name or what.op
         last.outputs.clear()
-        attrs: dict[str, Any] = {"blocksize": what.block}
+        attrs: dict[str, object] = {"blocksize": what.block}
         if what.mode in ("CRD", "DCR") and field.model.opset >= 11:
             attrs["mode"] = what.mode
         if what.mode == "torch":

@@ -211,7 +211,7 @@ def worst_exit_code(codes: Sequence[int]) -> int:
     return next((code for code in (3, 2, 4, 1) if code in codes), 0)
 
 
-def summarize_runs(results: Sequence[Result]) -> dict[str, Any]:
+def summarize_runs(results: Sequence[Result]) -> dict[str, object]:
     """Counts results: {"runs", "ok", "up_to_date", "failed", "exit_code"}."""
     codes = [result.exit_code for result in results]
     kept = sum(isinstance(result, BuildReport) and result.up_to_date for result in results)

@@ -232,7 +232,7 @@ def _sizes(model: OnnxModel, profiles: Sequence[ShapeProfile], level: str, sampl
     if not profiles:
         yield from _guessed(model)
         return
-    told: list[tuple[dict[str, Any], dict[str, Any]]] = []
+    told: list[tuple[dict[str, object], dict[str, object]]] = []
     for number, profile in enumerate(profiles[:1] if level == "quick" else profiles):
         for pick in ("min",) if level == "quick" else ("min", "opt", "max"):
             name = pick if len(profiles) == 1 else f"{pick} of profile {number}"

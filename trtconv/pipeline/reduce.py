@@ -20,6 +20,7 @@ from trtconv.core.codes import OF_TENSORRT, CodeFamily
 from trtconv.core.dims import ShapeProfile, dynamic_dims
 from trtconv.core.documents.build import BuildReport
 from trtconv.core.documents.check import FailedRun
+from trtconv.core.documents.parts import FileIdentity
 from trtconv.core.documents.reduce import Failure, ReduceReport
 from trtconv.core.errors import EnvironmentMissing, InputError, TrtconvError
 from trtconv.core.files import with_ending
@@ -79,9 +80,9 @@ def reduce(request: ReduceRequest, progress: Progress | None = None) -> ReduceRe
     part = trials.cutter.cut(kept) if len(kept) < len(trials.cutter) else None
     asked = trials.request_for(part, request.output)
     (model if part is None else OnnxModel(part, model.path)).save(request.output)
-    output = {"path": str(request.output), "sha256": sha256_of(request.output), "bytes": request.output.stat().st_size}
+    output = FileIdentity(str(request.output), sha256_of(request.output), request.output.stat().st_size)
     return ReduceReport(
-        model={"path": str(model.path), "sha256": model.digest()},
+        model=FileIdentity(str(model.path), model.digest()),
         output=output,
         failure=failure,
         nodes_before=len(trials.cutter),

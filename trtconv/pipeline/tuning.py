@@ -8,7 +8,6 @@ import json
 import statistics
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from trtconv.core.bounds import make_profile
 from trtconv.core.decode import Fault, decoded, json_of
@@ -224,7 +223,7 @@ class _Race:
         refused = set()
         with contextlib.ExitStack() as stack:
             running: dict[str, Execution] = {}
-            outputs: dict[str, Any] = {}
+            outputs: dict[str, object] = {}
             for form in forms:
                 with contextlib.suppress(BuildFailed, EngineFailed):
                     data = self._build(layer, form)

@@ -77,7 +77,7 @@ class Referee(contextlib.AbstractContextManager["Referee"]):
         if isinstance(inputs, ShapeProfile):
             ranges = inputs.inputs, inputs.values
             asked = tuple({name: bounds.opt for name, bounds in each.items()} for each in ranges)
-        return Ranges(**self._ask(model, asked, lambda why: {"largest": {}, "why": why}))
+        return decoded(Ranges, self._ask(model, asked, lambda why: {"largest": {}, "why": why}))
 
     def compare(self, cast: OnnxModel) -> CastCheck:
         """Runs the cast on the inputs of `measure`.
@@ -93,9 +93,9 @@ class Referee(contextlib.AbstractContextManager["Referee"]):
         """
         return decoded(CastCheck, self._ask(cast, None, lambda why: CastCheck(why=why).to_json()))
 
-    def _ask(self, model: OnnxModel, inputs: Any, unanswered: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
+    def _ask(self, model: OnnxModel, inputs: Any, unanswered: Callable[[str], dict[str, object]]) -> dict[str, object]:
         try:
-            answer: dict[str, Any] = self._process.call((model.serialize(), str(model.path), inputs), self._seconds)
+            answer: dict[str, object] = self._process.call((model.serialize(), str(model.path), inputs), self._seconds)
         except Lost as lost:
             onnxruntime.blame_file(lost, model, self._seconds, self._megabytes, fixed=not dynamic_dims(model.inputs))
             why = {
@@ -114,10 +114,10 @@ class OriginalAndCast:
 
     def __init__(self) -> None:
         self._feeds: dict[str, NDArray[Any]] = {}
-        self._expected: dict[str, Any] = {}
+        self._expected: dict[str, NDArray[Any]] = {}
         self._why = "the original was not run"
 
-    def __call__(self, task: tuple[bytes, str, Any], _: Tell) -> dict[str, Any]:
+    def __call__(self, task: tuple[bytes, str, Any], _: Tell) -> dict[str, object]:
         """Answers as `measure` or, without inputs or their sizes, as `compare`."""
         data, path, inputs = task
         model = OnnxModel(onnx.load_model_from_string(data), Path(path))
@@ -156,7 +156,7 @@ def survey(model: OnnxModel, samples: Sequence[Feeds]) -> Ranges:
     return _measure(model, samples)[0]
 
 
-def _measure(model: OnnxModel, samples: Sequence[Feeds]) -> tuple[Ranges, dict[str, Any]]:
+def _measure(model: OnnxModel, samples: Sequence[Feeds]) -> tuple[Ranges, dict[str, NDArray[Any]]]:
     """Runs the model with the largest magnitude and the size of every tensor as further outputs, which take no memory.
 
     Also returns the outputs of the last sample.
@@ -218,7 +218,7 @@ def _with_ranges(model: OnnxModel, names: list[str], padded: bool) -> OnnxModel:
     return OnnxModel(proto, model.path)
 
 
-def _compare(cast: OnnxModel, feeds: dict[str, NDArray[Any]], expected: dict[str, Any]) -> CastCheck:
+def _compare(cast: OnnxModel, feeds: dict[str, NDArray[Any]], expected: dict[str, NDArray[Any]]) -> CastCheck:
     session = onnxruntime.session(cast)
     if isinstance(session, str):
         return CastCheck(why=f"ONNX Runtime does not load the cast model: {session}")

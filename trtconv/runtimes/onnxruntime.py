@@ -226,7 +226,7 @@ def blame_file(lost: process.Lost, model: OnnxModel, seconds: float, megabytes: 
         raise budget.exceeded("seconds", f"running it on ONNX Runtime takes longer than {seconds:.0f} s", loop)
 
 
-def serve(task: tuple[str, dict[str, Any], bytes, bytes], _: process.Tell) -> dict[str, Any]:
+def serve(task: tuple[str, dict[str, Any], bytes, bytes], _: process.Tell) -> dict[str, object]:
     """Compares the models of `compare_safely`, in a process of its own."""
     path, options, *models = task
     original, rewritten = (OnnxModel(onnx.load_model_from_string(data), Path(path)) for data in models)

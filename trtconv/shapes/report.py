@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from trtconv.core.bounds import bounds_by_name
 from trtconv.core.dims import Range, dynamic_dims
@@ -58,7 +57,7 @@ class SizesReport(Document):
     exit_code: int
     memory: MemoryRecord | None = None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Returns the report as plain JSON values, those of the lattice among them."""
         head = {"schema": self.schema, "model": self.model.to_json(), **self.lattice.record().to_json()}
         rest = ("memory", "nearest", "unasked", "exit_code")

@@ -55,8 +55,8 @@ def command(folders: tuple[str, ...], **many: Any) -> Outcome:
 
 
 def _take(request: BuildRequest, stores: Sequence[Store]) -> Result:
+    from trtconv.core.documents.farm import worker_of
     from trtconv.core.errors import EnvironmentMissing, TrtconvError
-    from trtconv.core.text import clean
     from trtconv.engine.farm.planning import prepare
     from trtconv.pipeline.batch import failed_run
 
@@ -68,8 +68,7 @@ def _take(request: BuildRequest, stores: Sequence[Store]) -> Result:
         for store in stores:
             document = store.result(waiting.job.name)
             if document is not None:
-                worker = document.get("worker") if isinstance(document, dict) else None
-                return waiting.take(document, store.get, clean(str(worker)) if worker else None)
+                return waiting.take(document, store.get, worker_of(document))
         raise EnvironmentMissing(f"there is no result of job {waiting.job.name}", "trtconv run-job makes it.")
     except TrtconvError as error:
         return failed_run(request, error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -50,7 +50,7 @@ def command(output_format: str) -> Outcome:
     return Outcome(_text(statuses, gpu_name()), exit_code)
 
 
-def _document(statuses: Sequence[RuntimeStatus], gpu: str | None, exit_code: int) -> dict[str, Any]:
+def _document(statuses: Sequence[RuntimeStatus], gpu: str | None, exit_code: int) -> dict[str, object]:
     from trtconv.core.encode import SCHEMA
 
     return {

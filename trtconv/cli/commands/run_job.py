@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import socket
 from pathlib import Path
 
@@ -43,7 +44,7 @@ def command(job: str, out: str, gpu: str | None, output_format: str) -> Outcome:
     """
     from trtconv.cli.formats.json import render
     from trtconv.core.decode import decoded
-    from trtconv.core.documents.farm import Followed, JobResult
+    from trtconv.core.documents.farm import Followed
     from trtconv.engine.farm.job import BuildJob
     from trtconv.engine.farm.machines import choose
     from trtconv.engine.farm.running import JobRunner
@@ -61,7 +62,7 @@ def command(job: str, out: str, gpu: str | None, output_format: str) -> Outcome:
     before = store.kept(made.name, made.then)
     if before is not None:
         said = clean(f"{out} has the result of {made.name}")
-        return Outcome(render({**before, "exit_code": 0}) if output_format == "json" else said)
+        return Outcome(render({**before.to_json(), "exit_code": 0}) if output_format == "json" else said)
     machine = look(gpu)
     choice = choose(made.target, [machine])
     if choice is None or made.version not in (None, choice.version):
@@ -70,17 +71,16 @@ def command(job: str, out: str, gpu: str | None, output_format: str) -> Outcome:
         )
     runner = JobRunner(timing_folder())
     try:
-        document, engine = runner.run(made, Store(path.parent).get)
+        result, engine = runner.run(made, Store(path.parent).get)
     finally:
         runner.close()
-    document = {**document, "worker": socket.gethostname()}
-    keep(store, document, engine)
-    result = decoded(JobResult, document)
+    result = dataclasses.replace(result, worker=socket.gethostname())
+    keep(store, result, engine)
     failed = result.error
     codes = [decoded(Followed, each).exit_code for each in (result.report or {}, *result.then.values()) if each]
     code = max(codes, default=0) if failed is None else failed.exit_code
     if output_format == "json":
-        return Outcome(render({**document, "exit_code": code}), code)
+        return Outcome(render({**result.to_json(), "exit_code": code}), code)
     said = failed.message if failed else f"{'built' if engine else 'no engine for'} {made.target or 'auto'}"
     lines = indented(f"{made.name}: {said}", "  ", "")
     hint = indented(f"hint: {failed.hint}", "  ", "  ") if failed and failed.hint else []

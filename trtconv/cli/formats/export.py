@@ -67,5 +67,5 @@ def _proof(proof: Proof) -> list[str]:
 def _verdict(report: ExportReport) -> str:
     if report.output is None:
         return clean(f"{report.spec}: not written, the file would differ from PyTorch")
-    path, size = clean(str(report.output["path"])), byte_size(report.output["bytes"])
+    path, size = clean(str(report.output.path)), byte_size(report.output.bytes)
     return f"wrote {path} ({size}): opset {report.opset}, IR version {report.ir_version}, by {report.exporter}"

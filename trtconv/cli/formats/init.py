@@ -72,11 +72,11 @@ def _bounds(path: Path, inputs: Sequence[InputSpec]) -> Iterator[tuple[str, str,
     names = dict.fromkeys(name for spec in inputs for name in spec.dims if isinstance(name, str))
     if not names:
         return
-    told = sizes(SizesRequest(path)).to_json()["dims"]
+    dims = sizes(SizesRequest(path)).lattice.record().dims
     for name in names:
-        dim = told.get(name) or {"valid": None, "accepted": "not known", "min": 1}
+        valid, accepted = (dims[name].valid, dims[name].accepted) if name in dims else (None, "not known")
         low, best, high = _BATCH if name in first else _SIZE
-        yield name, ":".join(str(_near(size, dim["valid"])) for size in (low, best, high)), dim["accepted"]
+        yield name, ":".join(str(_near(size, valid)) for size in (low, best, high)), accepted
 
 
 def _near(size: int, valid: Sequence[int] | None) -> int:

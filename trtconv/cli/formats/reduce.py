@@ -12,9 +12,9 @@ def reduce_text(report: ReduceReport) -> str:
     place = f" {failure.op}" * bool(failure.op) + f' "{failure.node}"' * bool(failure.node)
     state = "no node of it can be left out" if report.minimal else "--trials ended the search: more may do it"
     lines = [
-        f"{leading(str(report.model['path']))} fails: {clean(f'{failure.code} {failure.name}{place}')}",
+        f"{leading(str(report.model.path))} fails: {clean(f'{failure.code} {failure.name}{place}')}",
         *indented(failure.message, "    "),
-        f"wrote {clean(str(report.output['path']))}:"
+        f"wrote {clean(str(report.output.path))}:"
         f" {report.nodes} of {report.nodes_before} nodes fail the same way; {state}"
         f" ({report.trials} parts tried)",
         "",

@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from trtconv.cli.formats.json import safe
@@ -68,7 +68,7 @@ def check_sarif(
     return safe(json.dumps({"$schema": SCHEMA_URI, "version": "2.1.0", "runs": [run]}, indent=2))
 
 
-def _notification(failure: FailedRun, root: Path | None) -> dict[str, Any]:
+def _notification(failure: FailedRun, root: Path | None) -> dict[str, object]:
     place = {"physicalLocation": {"artifactLocation": _artifact(failure.model, root)}}
     return {"level": "error", "message": {"text": f"{failure.message}\n{failure.advice}".strip()}, "locations": [place]}
 
@@ -77,7 +77,7 @@ def _items(report: CheckReport) -> list[Finding | Ignored]:
     return [*report.findings, *report.ignored]
 
 
-def _rule(page: Page) -> dict[str, Any]:
+def _rule(page: Page) -> dict[str, object]:
     text = page.page.strip()
     return {
         "id": page.code,
@@ -89,12 +89,14 @@ def _rule(page: Page) -> dict[str, Any]:
     }
 
 
-def _result(report: CheckReport, item: Finding | Ignored, rules: dict[str, int], root: Path | None) -> dict[str, Any]:
+def _result(
+    report: CheckReport, item: Finding | Ignored, rules: dict[str, int], root: Path | None
+) -> dict[str, object]:
     finding = item.finding if isinstance(item, Ignored) else item
     model = _artifact(report.model.path, root)
     place = finding.location
     fix = f"\n{finding.fix}" if finding.fix else ""
-    result: dict[str, Any] = {
+    result: dict[str, object] = {
         "ruleId": finding.code,
         "level": _LEVELS[finding.severity],
         "message": {"text": f"{place}: {finding.message}{fix}"},
@@ -105,7 +107,10 @@ def _result(report: CheckReport, item: Finding | Ignored, rules: dict[str, int],
     # Version 2.1.0 wants ruleIndex to be there only where it is known.
     if finding.code in rules:
         result["ruleIndex"] = rules[finding.code]
-    location: dict[str, Any] = {"physicalLocation": {"artifactLocation": model}, "logicalLocations": [_logical(place)]}
+    location: dict[str, object] = {
+        "physicalLocation": {"artifactLocation": model},
+        "logicalLocations": [_logical(place)],
+    }
     line = _line(place, root)
     if line is not None:
         result["relatedLocations"] = [{**location, "message": {"text": "the model"}}]
@@ -132,7 +137,7 @@ def _logical(place: Location) -> dict[str, str]:
     return {"name": name, "fullyQualifiedName": path, "kind": kind}
 
 
-def _line(place: Location, root: Path | None) -> dict[str, Any] | None:
+def _line(place: Location, root: Path | None) -> dict[str, object] | None:
     file, _, line = place.source.rpartition(":")
     if not file or not line.isdigit() or int(line) < 1:
         return None

@@ -7,13 +7,14 @@ import platform
 import shlex
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from trtconv.cli.versions import versions
 from trtconv.core import process
 from trtconv.core.errors import TrtconvError
+from trtconv.core.frozen import frozen
 from trtconv.core.reading import read_plain, sha256_of
 from trtconv.core.requests.rewrite import RewriteRequest
 from trtconv.core.target import Target
@@ -27,7 +28,7 @@ _SIZES = frozenset(("--dim", "--input", "--profile", "--minShapes", "--optShapes
 _LEFT_OUT = ("-o", "--output", "--report", "--config")
 
 
-def save(what: str, log: Sequence[str], arguments: Sequence[str], params: dict[str, Any]) -> str:
+def save(what: str, log: Sequence[str], arguments: Sequence[str], params: Mapping[str, Any]) -> str:
     """Writes a reproduction folder into the user's temporary folder.
 
     Args:
@@ -66,7 +67,7 @@ def _write(path: Path, text: str) -> None:
 
 def _keep_model(source: Path, folder: Path) -> str:
     """Copies the model and its external data, or writes down which it was. Returns how to name it from the folder."""
-    task = {"source": str(source), "target": str(folder / MODEL), "most_bytes": COPIED_BYTES}
+    task = CopyTask(source, folder / MODEL, COPIED_BYTES)
     try:
         # In a process of its own: the model has just ended one.
         files = process.call("trtconv.cli.process.reproduction:copy_model", task, REWRITE_SECONDS)
@@ -79,11 +80,26 @@ def _keep_model(source: Path, folder: Path) -> str:
     return str(source.absolute())
 
 
-def copy_model(task: dict[str, Any], tell: process.Tell) -> list[str]:
+@frozen
+class CopyTask:
+    """A model to copy.
+
+    Args:
+        source: Its file.
+        target: Where it goes.
+        most_bytes: How many bytes it may have, with its external data.
+    """
+
+    source: Path
+    target: Path
+    most_bytes: int
+
+
+def copy_model(task: CopyTask, tell: process.Tell) -> list[str]:
     """Copies a model with its external data inside: files of their own would have names that a stranger chose.
 
     Args:
-        task: The paths "source" and "target", and how many bytes the model may have, with its data, as "most_bytes".
+        task: What to copy, and where to.
         tell: Not used.
 
     Returns:
@@ -91,10 +107,10 @@ def copy_model(task: dict[str, Any], tell: process.Tell) -> list[str]:
     """
     from trtconv.graph.model import OnnxModel
 
-    source, target = Path(task["source"]), Path(task["target"])
+    source, target = task.source, task.target
     model = OnnxModel.load(source)
     files = [source, *model.external_files]
-    if sum(file.stat().st_size for file in files) > task["most_bytes"]:
+    if sum(file.stat().st_size for file in files) > task.most_bytes:
         return [str(file.absolute()) for file in files]
     if model.external_files:
         model.save(target)
@@ -125,7 +141,7 @@ def _again(arguments: Sequence[str], named: str, model: str, builds: bool) -> li
     return [*kept, "--force", "-o", "again.engine"] if builds else kept
 
 
-def _configured(arguments: Sequence[str], source: Path, params: dict[str, Any]) -> list[str]:
+def _configured(arguments: Sequence[str], source: Path, params: Mapping[str, Any]) -> list[str]:
     """Returns the flags that stand for what a configuration says of the model, and the command line does not."""
     from trtconv.cli.commands.many import ManyFlags, configured, for_target
     from trtconv.core.options import command_line
@@ -150,7 +166,7 @@ def _configured(arguments: Sequence[str], source: Path, params: dict[str, Any]) 
     return kept
 
 
-def _rewrite(folder: Path, model: str, params: dict[str, Any]) -> None:
+def _rewrite(folder: Path, model: str, params: Mapping[str, Any]) -> None:
     """Adds what the passes make of the model, which is what TensorRT was given, and their report."""
     if params.get("no_rewrite") or Path(model).is_absolute():
         return

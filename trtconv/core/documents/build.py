@@ -62,7 +62,7 @@ class BuildPlan(BuildSettings):
     timing_cache: Path | None = None
     sampled: str = ""
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Returns the plan as plain JSON values."""
         asked = self.profiles if self.asked is None else self.asked
         return {
@@ -219,7 +219,7 @@ class BuildReport(
         """The forms that `--tune` chose, by node."""
         return {each.node: each.form for each in self.tuned}
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Returns the report as plain JSON values, with the checksum of all of them."""
         # To read all of the code takes a while, which a build has while TensorRT builds.
         document = strict({**Document.to_json(self), "source": self.source or source_checksum()})

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from trtconv.core.documents.memory import MemoryRecord
 from trtconv.core.documents.parts import FileIdentity
 from trtconv.core.documents.proof import BuildProof
@@ -62,7 +60,7 @@ class CheckReport(
     proof: BuildProof | None = None
     memory: MemoryRecord | None = None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Returns the report as plain JSON values."""
         return {**super().to_json(), "fail_on": "never" if self.fail_on is None else self.fail_on.value}
 
@@ -94,7 +92,7 @@ class FailedRun:
         """What to do, as a line of its own; empty where nobody knows."""
         return f"hint: {self.hint}" if self.hint else ""
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Returns the failure as plain JSON values."""
         error = {"type": self.kind, "message": self.message, "hint": self.hint}
         return {

@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from trtconv.core.dims import Range, Shape
 from trtconv.core.documents.build import BuildReport
 from trtconv.core.documents.check import CheckReport
+from trtconv.core.documents.parts import FileIdentity
 from trtconv.core.encode import Document
 from trtconv.core.frozen import frozen
 
@@ -224,7 +224,7 @@ class ExportReport(
     """
 
     spec: str
-    output: dict[str, Any] | None
+    output: FileIdentity | None
     exporter: str
     opset: int
     ir_version: int

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import field
 from typing import Any
 
+from trtconv.core.decode import Fault, decoded
+from trtconv.core.documents.parts import FileIdentity
 from trtconv.core.encode import Document
 from trtconv.core.frozen import frozen
+from trtconv.core.text import clean
 
 
 @frozen
@@ -42,8 +46,17 @@ class Followed(Document, keys="exit_code error-"):
     @property
     def why(self) -> str:
         """The exception's message; empty where there was none."""
-        message = self.error.get("message") if isinstance(self.error, dict) else None
-        return message if isinstance(message, str) else ""
+        try:
+            return decoded(_Message, self.error).message
+        except Fault:
+            return ""
+
+
+@frozen
+class _Message:
+    """What of an exception is for people."""
+
+    message: str
 
 
 @frozen
@@ -60,11 +73,43 @@ class JobResult(Document, keys="schema job report error then log worker-"):
     """
 
     job: str
-    report: Mapping[str, Any] | None
-    error: ErrorRecord | None
-    then: Mapping[str, Mapping[str, Any]]
-    log: str
+    report: Mapping[str, Any] | None = None
+    error: ErrorRecord | None = None
+    then: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    log: str = ""
     worker: str | None = None
+
+    @property
+    def engine(self) -> FileIdentity | None:
+        """The engine that the report tells of; None where there is none.
+
+        Raises:
+            Fault: The report tells of it as no report does.
+        """
+        return None if self.report is None else decoded(_Built, self.report).engine
+
+
+@frozen
+class _Built:
+    """What of the report of a build says whether there is an engine."""
+
+    engine: FileIdentity | None = None
+
+
+@frozen
+class _Signed:
+    """What of a result says who did the job."""
+
+    worker: str | None = None
+
+
+def worker_of(document: object) -> str | None:
+    """Returns who did a job, as the JSON of a result says, whatever else is wrong with it; None where nobody does."""
+    try:
+        name = decoded(_Signed, document).worker
+    except Fault:
+        return None
+    return None if name is None else clean(name)
 
 
 @frozen

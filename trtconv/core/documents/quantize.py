@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from trtconv.core.dims import Shape
 from trtconv.core.documents.parts import FileIdentity
@@ -154,7 +153,7 @@ class QuantizeReport(
     seconds: Mapping[str, float]
     exit_code: int = 0
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Returns the report as plain JSON values; `output` is empty where nothing was written."""
         return {**super().to_json(), "output": {} if self.output is None else self.output.to_json()}
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from trtconv.core.documents.parts import FileIdentity
 from trtconv.core.encode import Document
 from trtconv.core.frozen import frozen
 
@@ -43,8 +42,8 @@ class ReduceReport(Document, keys="schema model output failure nodes=counts tria
         command: What shows the failure of the part.
     """
 
-    model: dict[str, Any]
-    output: dict[str, Any]
+    model: FileIdentity
+    output: FileIdentity
     failure: Failure
     nodes_before: int
     nodes: int

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
 from trtconv.core.decode import Measured
 from trtconv.core.dims import Shape
@@ -74,7 +73,7 @@ class RewriteReport(
     verified: Comparison
     exit_code: int = 0
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Returns the report as plain JSON values; `output` is empty where nothing was written."""
         return {**super().to_json(), "output": {} if self.output is None else self.output.to_json()}
 

@@ -47,7 +47,7 @@ class Paths:
 
 
 @functools.cache
-def _hints_of(kind: type) -> dict[str, Any]:
+def _hints_of(kind: type) -> dict[str, object]:
     return typing.get_type_hints(kind)
 
 

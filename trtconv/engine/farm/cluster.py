@@ -16,6 +16,7 @@ from typing import Any
 
 from trtconv.core.decode import Fault, decoded, json_of
 from trtconv.core.documents.build import BuildReport
+from trtconv.core.documents.farm import JobResult, worker_of
 from trtconv.core.errors import EnvironmentMissing, InputError, TrtconvError
 from trtconv.core.reading import read_plain
 from trtconv.core.requests.build import BuildRequest
@@ -142,13 +143,13 @@ class Farm:
 
     def _stored(self, waiting: Waiting, choice: Choice) -> Result | None:
         """Takes what was built before out of the store; what is no good there is built again."""
-        document = None if self._store is None else self._store.finished(waiting.job.name, self._then)
-        if self._store is None or document is None:
+        result = None if self._store is None else self._store.finished(waiting.job.name, self._then)
+        if self._store is None or result is None:
             return None
         with contextlib.suppress(InputError, Fault):
-            if not could_make(choice, decoded(BuildReport, document.get("report")), waiting.request):
+            if not could_make(choice, decoded(BuildReport, result.report), waiting.request):
                 return None
-            found = waiting.take(document, self._store.get, _worker(document))
+            found = waiting.take(self._store.result(result.job), self._store.get, worker_of(result))
             return found if isinstance(found, BuildReport) and not found.exit_code else None
         return None
 
@@ -212,13 +213,13 @@ class Farm:
         document, engine = outcome
         try:
             result = waiting.take(
-                document, lambda sha, size: engine or self._out_of_store(sha, size), _worker(document)
+                document, lambda sha, size: engine or self._out_of_store(sha, size), worker_of(document)
             )
             if self._store is not None and engine and isinstance(result, BuildReport):
-                keep(self._store, document, engine)
+                keep(self._store, decoded(JobResult, document), engine)
             return result
         except TrtconvError as error:
-            return dataclasses.replace(failed_run(waiting.request, error), worker=_worker(document))
+            return dataclasses.replace(failed_run(waiting.request, error), worker=worker_of(document))
 
     def _out_of_store(self, sha: str, size: int) -> memoryview:
         if self._store is None:
@@ -260,9 +261,3 @@ def refuse_nobody(lacking: Sequence[BuildRequest], machines: Sequence[Machine]) 
         raise EnvironmentMissing(
             f"nobody in the farm can build for {targets}; there is {there}", "Start trtconv worker where that GPU is."
         )
-
-
-def _worker(document: Any) -> str | None:
-    """Returns who did a job, as the result says."""
-    name = document.get("worker") if isinstance(document, dict) else None
-    return clean(name) if isinstance(name, str) else None

@@ -44,7 +44,7 @@ class Machine:
     source: str = ""
     name: str = ""
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Returns it as plain JSON values."""
         runtimes = tuple(
             OfferedRuntime(info.family, info.version, info.gpu, vars(info.capabilities)) for info in self.runtimes
@@ -95,7 +95,7 @@ def this_machine(gpu: str | None = None) -> Machine:
     return Machine(tuple(infos), labels, driver, apply.tools(), source=source_checksum())
 
 
-def describe(gpu: str | None, _: Tell) -> dict[str, Any]:
+def describe(gpu: str | None, _: Tell) -> dict[str, object]:
     """Returns what this machine offers as JSON; for a process of its own, which TensorRT does not stay in."""
     return this_machine(gpu).to_json()
 

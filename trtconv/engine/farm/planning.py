@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from typing import Any
 
 from trtconv.core.documents.build import BuildReport
 from trtconv.core.documents.saved import load_report
@@ -49,7 +48,7 @@ class Planned:
             return self.error.exit_code
         return EnvironmentMissing.exit_code if self.state == NOBODY else 0
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Returns it as plain JSON values."""
         request = self.request
         told = {"model": str(request.model), "target": str(request.target or "auto"), "state": self.state}

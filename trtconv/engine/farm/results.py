@@ -95,13 +95,13 @@ class Waiting:
 def _here(document: Mapping[str, Any], request: BuildRequest) -> Mapping[str, Any]:
     """Returns what verify or bench found, with the paths of this machine."""
     paths = {"model": str(request.model), "engine": str(request.engine_path)}
-    for key, path in paths.items():
-        if isinstance(document.get(key), dict):
-            document = {**document, key: {**document[key], "path": path}}
-    if isinstance(document.get("engines"), list):
-        engines = [{**each, "path": paths["engine"]} for each in document["engines"] if isinstance(each, dict)]
-        document = {**document, "engines": engines}
-    return document
+    moved = dict(document)
+    for key, value in document.items():
+        if key in paths and isinstance(value, dict):
+            moved[key] = {**value, "path": paths[key]}
+        elif key == "engines" and isinstance(value, list):
+            moved[key] = [{**each, "path": paths["engine"]} for each in value if isinstance(each, dict)]
+    return moved
 
 
 def crash_folder(waiting: Waiting, log: str) -> str:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
+from trtconv.core.decode import decoded
 from trtconv.core.documents.build import BuildReport
 from trtconv.core.documents.check import FailedRun
-from trtconv.core.documents.farm import ErrorRecord
-from trtconv.core.encode import SCHEMA, strict
+from trtconv.core.documents.farm import ErrorRecord, JobResult
+from trtconv.core.encode import strict
 from trtconv.core.errors import Bug, TrtconvError
+from trtconv.core.frozen import frozen
 from trtconv.core.process import Lost, Process, Tell, WorkerBug
 from trtconv.core.rations import RationGuard
 from trtconv.core.reading import read_plain
@@ -37,12 +39,12 @@ class JobRunner:
     """
 
     def __init__(self, timing_folder: Path | None = None) -> None:
-        self._timing = None if timing_folder is None else str(timing_folder)
+        self._timing = timing_folder
         self._process = Process("trtconv.engine.farm.running:build")
 
     def run(
         self, job: BuildJob, fetch: Callable[[str, int], bytes], unwanted: Callable[[], bool] | None = None
-    ) -> tuple[dict[str, Any], bytes]:
+    ) -> tuple[JobResult, bytes]:
         """Does a job.
 
         Args:
@@ -51,7 +53,7 @@ class JobRunner:
             unwanted: Whether nobody waits for it any more; the job is then ended.
 
         Returns:
-            The result as JSON, whatever happened, and the engine, empty where there is none.
+            The result, whatever happened, and the engine, empty where there is none.
         """
         with Scratch("job") as scratch:
             folder = scratch.path
@@ -60,22 +62,22 @@ class JobRunner:
                 job.unpack(folder / _INSIDE, fetch)
                 found = self._call(job, folder / _INSIDE, unwanted or (lambda: False))
             except (TrtconvError, OSError) as error:
-                found = {"error": _error(error)}
+                found = JobResult(job.name, error=_error(error))
             except Lost as lost:
-                found = _crashed(LOST[lost.cause], f"It ended with {lost.why}. Report the model to NVIDIA.", lost.said)
+                hint = f"It ended with {lost.why}. Report the model to NVIDIA."
+                found = _crashed(job, LOST[lost.cause], hint, lost.said)
             except WorkerBug as bug:
-                found = _crashed(f"internal error: {bug.summary}", "This is a bug in trtconv.", str(bug), Bug.exit_code)
+                why = f"internal error: {bug.summary}"
+                found = _crashed(job, why, "This is a bug in trtconv.", str(bug), Bug.exit_code)
             engine = folder / _INSIDE / _ENGINE
-            built = read_plain(engine) if (found.get("report") or {}).get("engine") else b""
-        empty: dict[str, Any] = {"report": None, "error": None, "then": {}, "log": ""}
-        return {"schema": SCHEMA, "job": job.name, **empty, **found}, built
+            return found, read_plain(engine) if found.engine is not None else b""
 
     def close(self) -> None:
         """Ends the process."""
         self._process.close()
 
-    def _call(self, job: BuildJob, folder: Path, unwanted: Callable[[], bool]) -> dict[str, Any]:
-        task = {"folder": str(folder), "job": job.to_json(), "timing": self._timing}
+    def _call(self, job: BuildJob, folder: Path, unwanted: Callable[[], bool]) -> JobResult:
+        task = BuildTask(folder, json.dumps(job.to_json()), self._timing)
         process, done = self._process, threading.Event()
         guard = RationGuard([folder / name for name in (job.model_name, *job.data)])
 
@@ -89,37 +91,43 @@ class JobRunner:
         watching = threading.Thread(target=watch, daemon=True)
         watching.start()
         try:
-            found: dict[str, Any] = process.call(task, None, guard.hear, guard.watch)
-            return found
+            return decoded(JobResult, process.call(task, None, guard.hear, guard.watch))
         finally:
             done.set()
             watching.join()
 
 
-def build(task: dict[str, Any], tell: Tell) -> dict[str, Any]:
-    """Builds in the process of a `JobRunner`, and does what follows.
+@frozen
+class BuildTask:
+    """What the process of a `JobRunner` is to do.
 
     Args:
-        task: The "folder" of the files, the "job" as JSON, and the folder for "timing" caches.
-
-    Returns:
-        "report" or "error", and "then".
+        folder: Where the job's files lie.
+        job: The job, as JSON.
+        timing: Where timing caches lie; None: there are none.
     """
-    import json
 
-    os.chdir(task["folder"])
-    job = BuildJob.read(json.dumps(task["job"]))
-    timing = task["timing"] and Path(task["timing"])
-    request = job.request(_ENGINE, timing_folder=timing)
+    folder: Path
+    job: str
+    timing: Path | None
+
+
+def build(task: BuildTask, tell: Tell) -> dict[str, object]:
+    """Builds in the process of a `JobRunner`, and does what follows; returns the JSON of a `JobResult`."""
+    os.chdir(task.folder)
+    job = BuildJob.read(task.job)
+    request = job.request(_ENGINE, timing_folder=task.timing)
     result = run_request(request, ToldProgress(tell))
     if isinstance(result, FailedRun):
-        return {"error": ErrorRecord(result.kind, result.message, result.hint, result.exit_code).to_json()}
+        error = ErrorRecord(result.kind, result.message, result.hint, result.exit_code)
+        return JobResult(job.name, error=error).to_json()
     assert isinstance(result, BuildReport)
     follows = job.then if result.engine is not None and not result.exit_code else ()
-    return {"report": result.to_json(), "then": {kind: _after(kind, request.model) for kind in follows}}
+    then = {kind: _after(kind, request.model) for kind in follows}
+    return JobResult(job.name, result.to_json(), then=then).to_json()
 
 
-def _after(kind: str, model: Path) -> dict[str, Any]:
+def _after(kind: str, model: Path) -> dict[str, object]:
     """Verifies or times the engine that was built."""
     from trtconv import engine
 
@@ -130,15 +138,16 @@ def _after(kind: str, model: Path) -> dict[str, Any]:
             found = engine.bench(BenchRequest(_ENGINE)).to_json()
         return dict(strict(found))
     except TrtconvError as error:
-        return {"error": _error(error), "exit_code": error.exit_code}
+        return {"error": _error(error).to_json(), "exit_code": error.exit_code}
 
 
-def _crashed(message: str, hint: str, log: str, exit_code: int = 1) -> dict[str, Any]:
+def _crashed(job: BuildJob, message: str, hint: str, log: str, exit_code: int = 1) -> JobResult:
     system = f"trtconv {__version__}, Python {platform.python_version()}, {platform.platform()}"
-    return {"error": ErrorRecord("ProcessEnded", message, hint, exit_code).to_json(), "log": f"{system}\n{log}"}
+    error = ErrorRecord("ProcessEnded", message, hint, exit_code)
+    return JobResult(job.name, error=error, log=f"{system}\n{log}")
 
 
-def _error(error: Exception) -> dict[str, Any]:
+def _error(error: Exception) -> ErrorRecord:
     """Returns an exception as the boundary's error document has it."""
     code, hint = getattr(error, "exit_code", 4), getattr(error, "hint", "")
-    return ErrorRecord(type(error).__name__, str(error), hint, code).to_json()
+    return ErrorRecord(type(error).__name__, str(error), hint, code)

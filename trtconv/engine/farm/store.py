@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from trtconv.core.decode import json_of
+from trtconv.core.decode import Fault, checked_schema, decoded, json_of
+from trtconv.core.documents.farm import JobResult
 from trtconv.core.errors import InputError
 from trtconv.core.files import atomic_stream, atomic_write
 from trtconv.core.reading import open_plain, sha256_of
@@ -87,13 +88,13 @@ class Store:
         except OSError:
             return False
 
-    def put_job(self, name: str, document: dict[str, Any]) -> Path:
+    def put_job(self, name: str, document: dict[str, object]) -> Path:
         """Keeps a job under its name; returns its file."""
         return self._write(self.root / f"{_checked(name)}.json", document)
 
-    def put_result(self, name: str, document: dict[str, Any]) -> None:
+    def put_result(self, result: JobResult) -> None:
         """Keeps the result of a job, in the place of an earlier one."""
-        self._write(self.root / f"{_checked(name)}{_RESULT}", document)
+        self._write(self.root / f"{_checked(result.job)}{_RESULT}", result.to_json())
 
     def result(self, name: str) -> Any:
         """Returns the result of a job as JSON; None where there is none that can be read."""
@@ -105,21 +106,21 @@ class Store:
         except (OSError, ValueError, RecursionError):
             return None
 
-    def finished(self, name: str, then: Iterable[str]) -> dict[str, Any] | None:
+    def finished(self, name: str, then: Iterable[str]) -> JobResult | None:
         """Returns the result of a job that ended well, and did all that was to follow; None where there is none."""
-        found = self.result(name)
-        if not isinstance(found, dict) or found.get("error") is not None:
+        try:
+            found = decoded(JobResult, checked_schema(self.result(name)))
+        except Fault:
             return None
-        done = found.get("then") or {}
-        return found if isinstance(done, dict) and done.keys() >= set(then) else None
+        return found if found.error is None and found.then.keys() >= set(then) else None
 
-    def kept(self, name: str, then: Iterable[str]) -> dict[str, Any] | None:
+    def kept(self, name: str, then: Iterable[str]) -> JobResult | None:
         """Returns what `finished` does, where its engine is there too, and is not another one."""
         found = self.finished(name, then)
         try:
-            engine = None if found is None else found["report"]["engine"]
-            return found if engine is None or self.has(engine["sha256"]) else None
-        except (LookupError, TypeError, InputError):
+            engine = None if found is None else found.engine
+            return found if engine is None or self.has(engine.sha256 or "") else None
+        except (Fault, InputError):
             return None
 
     def results(self) -> Iterator[str]:
@@ -130,7 +131,7 @@ class Store:
     def _path(self, sha: str) -> Path:
         return self.root / "sha256" / _checked(sha)[:2] / sha
 
-    def _write(self, path: Path, document: dict[str, Any]) -> Path:
+    def _write(self, path: Path, document: dict[str, object]) -> Path:
         atomic_write(path, (json.dumps(document, indent=2) + "\n").encode(), through_links=False)
         return path
 

@@ -12,7 +12,9 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Sequence
-from typing import Any, get_type_hints
+from typing import Any
+
+from trtconv.core.decode import Fault, decoded, json_of
 
 PROTOCOL = 1
 CLIENT, WORKER, SCHEDULER = "client", "worker", "scheduler"
@@ -126,9 +128,14 @@ Message = Join | Welcome | Refused | Machines | Submit | Drop | Begun | Done | F
 _KINDS: dict[str, type[Any]] = {
     kind.__name__: kind for kind in (Join, Welcome, Refused, Machines, Submit, Drop, Begun, Done, Failed, Died, End)
 }
-_FORMS = {name: {**get_type_hints(kind), "kind": str, "sizes": [int]} for name, kind in _KINDS.items()}
-_FORMS["Machines"]["workers"] = [[str]]
-_FORMS["Submit"].update(files=[str], stored=object)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Head:
+    """What every message has: the name of its class, and how many bytes each file with it has."""
+
+    kind: str
+    sizes: tuple[int, ...]
 
 
 class Gone(Exception):
@@ -226,37 +233,18 @@ def decode(data: bytes) -> tuple[Message, list[int]]:
         Gone: It is none.
     """
     try:
-        document: Any = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise Gone(f"what came is no JSON: {type(error).__name__}") from error
-    name = document.get("kind") if isinstance(document, dict) else None
-    form = _FORMS.get(name) if isinstance(name, str) else None
-    if form is None or document.keys() != form.keys() or not _fits(document, form):
+        document = json_of(data)
+    except Fault as fault:
+        raise Gone(f"what came is no JSON: {fault}") from fault
+    try:
+        head = decoded(_Head, document)
+        kind = _KINDS[head.kind]
+        message: Message = decoded(kind, document)
+    except (Fault, KeyError) as error:
+        raise Gone("what came is no message of a farm") from error
+    # Both ends have the same trtconv: whatever else is there was not said by it.
+    if document.keys() != {"kind", "sizes", *vars(message)} or min(head.sizes, default=0) < 0:
         raise Gone("what came is no message of a farm")
-    sizes = document.pop("sizes")
-    kind = _KINDS[document.pop("kind")]
-    if min(sizes, default=0) < 0 or (kind is Submit and (type(document["stored"]) is not bool)):
-        raise Gone("what came is no message of a farm")
-    message: Message = kind(**document)
-    if len(sizes) != (len(message.files) if isinstance(message, Submit) else isinstance(message, Done)):
+    if len(head.sizes) != (len(message.files) if isinstance(message, Submit) else isinstance(message, Done)):
         raise Gone("what came has not the files that it should have")
-    return message, sizes
-
-
-def _fits(value: Any, form: Any) -> bool:
-    """Whether a JSON value has a form.
-
-    Args:
-        value: The value.
-        form: A type; a tuple of forms, one of which it has; a list of one form, which all entries have; a dict of keys
-            to forms, or of `str` to the form of every entry.
-    """
-    if isinstance(form, tuple):
-        return any(_fits(value, each) for each in form)
-    if isinstance(form, list):
-        return isinstance(value, list) and all(_fits(each, form[0]) for each in value)
-    if isinstance(form, dict):
-        if not isinstance(value, dict):
-            return False
-        return all(_fits(each, form.get(key, form.get(str, object))) for key, each in value.items())
-    return isinstance(value, form) and (form is object or not isinstance(value, bool))
+    return message, list(head.sizes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import json
 import threading
 import traceback
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from trtconv.core.documents.farm import JobResult
 from trtconv.core.errors import EnvironmentMissing, TrtconvError
 from trtconv.core.process import Lost, WorkerBug, call
 from trtconv.core.requests.farm import FarmAccess
@@ -59,12 +61,12 @@ class Workbench(NamedTuple):
                 raise EnvironmentMissing("the worker has no store", "Start it with --store, on a folder that both see.")
             return self.store.get(sha, size)
 
-        document, engine = self.runner.run(BuildJob.read(order.submit.job), fetch, order.dropped.is_set)
-        document = {**document, "worker": self.name}
-        if self.store is not None and document["error"] is None:
-            keep(self.store, document, engine)
+        result, engine = self.runner.run(BuildJob.read(order.submit.job), fetch, order.dropped.is_set)
+        result = dataclasses.replace(result, worker=self.name)
+        if self.store is not None and result.error is None:
+            keep(self.store, result, engine)
             engine = b"" if order.submit.stored else engine
-        return json.dumps(document), engine
+        return json.dumps(result.to_json()), engine
 
 
 class Order:
@@ -75,11 +77,11 @@ class Order:
         self.dropped = threading.Event()
 
 
-def keep(store: Store, document: dict[str, Any], engine: bytes | memoryview) -> None:
+def keep(store: Store, result: JobResult, engine: bytes | memoryview) -> None:
     """Puts a result into a store, the engine first."""
     if engine:
         store.put(engine)
-    store.put_result(document["job"], document)
+    store.put_result(result)
 
 
 def look(gpu: str | None) -> Machine:

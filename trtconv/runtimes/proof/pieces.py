@@ -173,7 +173,7 @@ class Pieces:
         tasks = [self._task(number, trial) for number, trial in enumerate(trials)]
         begun = -1
 
-        def hear(event: dict[str, Any]) -> None:
+        def hear(event: Mapping[str, Any]) -> None:
             nonlocal begun
             if event["event"] == "begin":
                 begun = event["number"]

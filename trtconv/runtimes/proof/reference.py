@@ -121,7 +121,7 @@ def _attempt(
 ) -> str:
     """Adds what came of each run; returns why not all of them could be done."""
 
-    def hear(event: dict[str, Any]) -> None:
+    def hear(event: Mapping[str, Any]) -> None:
         if event["event"] == "loaded":
             loaded.append(time.monotonic())
         else:

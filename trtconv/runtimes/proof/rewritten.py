@@ -213,7 +213,7 @@ def _ran(runner: process.Process, pieces: Sequence[Any], path: Path, deadline: f
     """Returns for each piece how far it is off, or why it was not run."""
     answers: dict[str, float | str] = {}
 
-    def hear(event: dict[str, Any]) -> None:
+    def hear(event: Mapping[str, Any]) -> None:
         answers[event["target"]] = event["why"] or float(event["error"])
 
     left = max(deadline - time.monotonic(), 0.0)

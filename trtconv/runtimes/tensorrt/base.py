@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from trtconv.core.dims import InputRange
 from trtconv.core.documents.build import BuildPlan
@@ -15,6 +15,9 @@ from trtconv.core.findings import Finding
 from trtconv.core.frozen import frozen
 from trtconv.core.target import Target
 from trtconv.runtimes.tensorrt.readback.records import ReadNetwork
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 BuildMonitor = Callable[[str, int, int], bool]
 """Called as (phase, step, steps) while TensorRT builds, from TensorRT's own thread; False asks it to stop."""
@@ -257,7 +260,7 @@ class Execution(Protocol):
             EnvironmentMissing: The GPU's memory does not suffice.
         """
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> dict[str, NDArray[Any]]:
         """Runs once, and returns the outputs by name.
 
         Raises:
@@ -278,7 +281,7 @@ class Execution(Protocol):
     def layer_times(self, times: int = 10) -> list[tuple[str, float]]:
         """Returns each layer's name and time in microseconds, the mean of some runs."""
 
-    def information(self) -> dict[str, Any]:
+    def information(self) -> dict[str, object]:
         """Returns what TensorRT's inspector says of the engine at the shapes that were fed, in its own words."""
 
     def runtime_cache(self) -> bytes | None:
@@ -311,7 +314,7 @@ class Engine(Protocol):
     def profile_memory_bytes(self) -> Sequence[int]:
         """The same with each optimization profile; empty where this TensorRT does not say."""
 
-    def information(self) -> dict[str, Any]:
+    def information(self) -> dict[str, object]:
         """Returns what TensorRT's inspector says, in its own words."""
 
     def open(self, profile: int = 0, cache: bytes | None = None) -> Execution:

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 from trtconv.runtimes.tensorrt.device import Buffer, Stream
 
 
-def make_allocator(trt: Any, stream: Stream) -> Any:
+class Allocator(Protocol):
+    """Memory for an output whose size the engine tells while it runs."""
+
+    buffer: Buffer | None
+    shape: tuple[int, ...]
+
+    def close(self) -> None:
+        """Gives the memory back."""
+
+
+def make_allocator(trt: Any, stream: Stream) -> Allocator:
     """Makes an IOutputAllocator; a class made here, since its base exists only where TensorRT is installed."""
 
-    class Allocator(trt.IOutputAllocator):  # type: ignore[misc]
+    class OutputAllocator(trt.IOutputAllocator):  # type: ignore[misc]
         def __init__(self) -> None:
             trt.IOutputAllocator.__init__(self)
             self.buffer: Buffer | None = None
@@ -33,7 +43,7 @@ def make_allocator(trt: Any, stream: Stream) -> Any:
                 self.buffer.close()
                 self.buffer = None
 
-    return Allocator()
+    return OutputAllocator()
 
 
 def make_profiler(trt: Any) -> Any:

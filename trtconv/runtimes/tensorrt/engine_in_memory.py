@@ -106,7 +106,7 @@ class EngineInMemory:
                 return tuple(int(getattr(self.handle, name)(index)) for index in range(len(self.profiles)))
         return ()
 
-    def information(self, context: Any = None) -> dict[str, Any]:
+    def information(self, context: Any = None) -> dict[str, object]:
         """Returns what TensorRT's inspector says of the engine, in its own words.
 
         Args:

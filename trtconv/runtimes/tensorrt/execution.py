@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from trtconv.core.errors import EngineFailed, EnvironmentMissing, InputError
 from trtconv.runtimes.tensorrt.base import Launch
-from trtconv.runtimes.tensorrt.callbacks import make_allocator, make_profiler
+from trtconv.runtimes.tensorrt.callbacks import Allocator, make_allocator, make_profiler
 from trtconv.runtimes.tensorrt.device import Buffer, Stream, pinned
 from trtconv.runtimes.tensorrt.engine_in_memory import EngineInMemory
 from trtconv.runtimes.tensorrt.logger import logged_errors
@@ -40,7 +40,7 @@ class ExecutionContext:
         self._buffers: dict[str, Buffer] = {}
         self._hosts: dict[str, Array] = {}
         self._pinned: dict[str, int] = {}
-        self._allocators: dict[str, Any] = {}
+        self._allocators: dict[str, Allocator] = {}
         self.stream = Stream(engine.gpu)
         with engine.log.session() as session:
             self._context = self._make_context(cache)
@@ -157,7 +157,9 @@ class ExecutionContext:
         return {t.name: self._read(t.name) for t in self._engine.tensors if t.kind == "output"}
 
     def _read(self, name: str) -> Array:
-        buffer = self._allocators[name].buffer if name in self._allocators else self._buffers[name]
+        allocator = self._allocators.get(name)
+        buffer = self._buffers[name] if allocator is None else allocator.buffer
+        assert buffer is not None, "an engine that has run has told where its output lies"
         values: Array = buffer.read(self._shape(name), self._engine.numpy_type(name))
         return values
 
@@ -220,7 +222,7 @@ class ExecutionContext:
                 self.stream.wait()
         return [(name, 1000 * spent / times) for name, spent in profiler.milliseconds.items()]
 
-    def information(self) -> dict[str, Any]:
+    def information(self) -> dict[str, object]:
         """Returns what TensorRT's inspector says of the engine at the shapes that were fed."""
         return self._engine.information(self._context)
 

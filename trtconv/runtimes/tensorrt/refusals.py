@@ -16,12 +16,15 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trtconv.core.frozen import frozen
 from trtconv.graph.propagation import data_can_be_propagated
 from trtconv.graph.walk import bodies, reads
 from trtconv.runtimes.tensorrt.base import ParserIssue
+
+if TYPE_CHECKING:
+    import onnx
 
 _ROUNDS = 50
 _PROBE = "trtconv.probe"
@@ -208,7 +211,7 @@ def _inner_nodes(node: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
                 yield inside + deeper, innermost
 
 
-def _types(model: Any) -> dict[str, Any]:
+def _types(model: onnx.ModelProto) -> dict[str, onnx.TypeProto]:
     """Returns the types of the tensors of the main graph whose shape is known but for named dimensions."""
     import onnx
 

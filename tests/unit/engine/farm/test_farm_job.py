@@ -14,6 +14,7 @@ import pytest
 
 from support.onnx_models import parse
 from trtconv.core.dims import Range
+from trtconv.core.documents.farm import JobResult
 from trtconv.core.errors import EnvironmentMissing, InputError
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.target import Target
@@ -126,9 +127,8 @@ def test_a_result_without_all_its_parts_is_none(model: Path, missing: str) -> No
     "result", [[], 5, {"then": 5}, {"then": ["verify"]}, {"error": {}}, {"error": None, "then": {}}]
 )
 def test_a_store_knows_what_is_not_finished(tmp_path: Path, result: Any) -> None:
-    store = Store(tmp_path)
-    store.put_result("0" * 64, result)
-    assert store.finished("0" * 64, ("verify",)) is None
+    (tmp_path / f"{'0' * 64}.result.json").write_text(json.dumps(result))
+    assert Store(tmp_path).finished("0" * 64, ("verify",)) is None
 
 
 def test_an_error_without_its_parts_is_no_result(model: Path) -> None:
@@ -168,9 +168,9 @@ def test_a_store_leaves_its_folder_for_nobody(tmp_path: Path) -> None:
         with pytest.raises(InputError):
             store.get(name, 1)
         with pytest.raises(InputError):
-            store.put_result(name, {})
+            store.put_result(JobResult(name))
     assert store.result("0" * 64) is None
-    store.put_result("0" * 64, {"job": "x"})
-    assert store.result("0" * 64) == {"job": "x"}
+    store.put_result(JobResult("0" * 64, log="x"))
+    assert store.finished("0" * 64, ()) == JobResult("0" * 64, log="x")
     with pytest.raises(InputError):
         intact(b"a", "0" * 64, "test")

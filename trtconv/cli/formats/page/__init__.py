@@ -70,7 +70,7 @@ def _shown(value: Any) -> Any:
     return clean(value) if type(value) is str else value
 
 
-def _render(environment: Any, template: str, values: dict[str, Any]) -> bytes:
+def _render(environment: Any, template: str, values: dict[str, object]) -> bytes:
     from markupsafe import Markup
 
     style = (_TEMPLATES / "style.css").read_text(encoding="utf-8").strip()

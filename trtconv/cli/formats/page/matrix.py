@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from trtconv.cli.formats.page.gather import PageSubject
-from trtconv.cli.formats.page.views import summarized
+from trtconv.cli.formats.page.views import model_name, proof_of, summarized, verdict
 
 
-def matrix(subjects: Sequence[PageSubject]) -> dict[str, Any]:
+def matrix(subjects: Sequence[PageSubject]) -> dict[str, object]:
     """Returns models by rows and targets by columns, and the engines one by one."""
     engines = [{**summarized(each), "number": number, "report": each.path.name} for number, each in enumerate(subjects)]
-    columns = list(dict.fromkeys(map(_column, engines)))
-    rows = list(dict.fromkeys(engine["model"] for engine in engines))
+    places = [(model_name(each), _column(each)) for each in subjects]
+    columns = list(dict.fromkeys(column for _, column in places))
     cells = {
-        row: [[e for e in engines if e["model"] == row and _column(e) == column] for column in columns] for row in rows
+        row: [[engine for engine, at in zip(engines, places, strict=True) if at == (row, column)] for column in columns]
+        for row, _ in places
     }
-    built = sum(engine["verdict"].kind == "ok" for engine in engines)
-    proven = sum(engine["proof"].kind == "ok" for engine in engines)
+    built = sum(verdict(each.report).kind == "ok" for each in subjects)
+    proven = sum(proof_of(each).kind == "ok" for each in subjects)
     return {"columns": columns, "rows": cells, "engines": engines, "built": built, "proven": proven}
 
 
-def _column(engine: dict[str, Any]) -> tuple[str, str, str]:
-    return engine["target"], engine["precision"], engine["runtime"].gpu or ""
+def _column(subject: PageSubject) -> tuple[str, str, str]:
+    plan = subject.report.plan
+    return str(plan.target), plan.precision, subject.report.runtime.gpu or ""

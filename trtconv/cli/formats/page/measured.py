@@ -6,7 +6,6 @@ import dataclasses
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from markupsafe import Markup
 
@@ -27,7 +26,7 @@ _MOST_CASES = 200
 _BYTES = {"float64": 8, "int64": 8, "float32": 4, "float": 4, "int32": 4, "float16": 2, "bfloat16": 2}
 
 
-def numerics(verify: VerifyReport | None) -> dict[str, Any] | None:
+def numerics(verify: VerifyReport | None) -> dict[str, object] | None:
     """Returns what `verify` found, by output; None where it was not run."""
     if verify is None:
         return None
@@ -75,7 +74,7 @@ class Latency:
     runtime: GpuRuntime
     way: str
     chart: Markup
-    rows: list[dict[str, Any]]
+    rows: Sequence[Mapping[str, object]]
     headline: str | None
     headline_place: str | None
 
@@ -115,7 +114,7 @@ def _microseconds(value: float | None) -> str:
     return "-" if value is None else f"{value:,.1f}"
 
 
-def layers(inspect: EngineInspection | None) -> dict[str, Any] | None:
+def layers(inspect: EngineInspection | None) -> dict[str, object] | None:
     """Returns what `inspect` read of the layers; None where it was not run, or did not load the engine."""
     if inspect is None or not inspect.layers:
         return None
@@ -146,7 +145,7 @@ def layers(inspect: EngineInspection | None) -> dict[str, Any] | None:
     }
 
 
-def _kinds(listed: Sequence[Layer], timed: Sequence[float], total: float) -> list[dict[str, Any]]:
+def _kinds(listed: Sequence[Layer], timed: Sequence[float], total: float) -> list[dict[str, object]]:
     """Returns how many layers there are of each type and precision, and what share of the time is theirs."""
     numbers: Counter[tuple[str, str]] = Counter()
     times: Counter[tuple[str, str]] = Counter()
@@ -184,7 +183,7 @@ def _format(tensors: Sequence[LayerTensor]) -> str:
     return tensors[0].format or "-" if tensors else "-"
 
 
-def memory(subject: PageSubject) -> dict[str, Any]:
+def memory(subject: PageSubject) -> dict[str, object]:
     """Returns what the engine takes: its file, its weights and activations, the inputs of each profile."""
     engine, inspect = subject.report.engine, subject.inspect
     rows = [("engine file", byte_size(engine.bytes))] if engine is not None else []

@@ -17,7 +17,7 @@ MOST_DRAWN = 10
 _MOST_NAMES = 12
 
 
-def rewrites(subject: PageSubject) -> dict[str, Any]:
+def rewrites(subject: PageSubject) -> dict[str, object]:
     """Returns the rewrites, those that are alike together."""
     listed = subject.report.edits
     skipped = [each.to_json() for each in subject.report.skipped[:100]]
@@ -64,7 +64,7 @@ def _alike(drawn: Sequence[Change]) -> list[list[Change]]:
     return list(groups.values())
 
 
-def _group(members: Sequence[Change]) -> dict[str, Any]:
+def _group(members: Sequence[Change]) -> dict[str, object]:
     first = members[0]
     names = [change.before[0].name or ", ".join(change.before[0].outputs) for change in members]
     return {
@@ -85,8 +85,8 @@ def _ops(nodes: Sequence[DrawnNode]) -> str:
     return ", ".join(node.op for node in nodes)
 
 
-def _taps(change: Change) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+def _taps(change: Change) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = []
     for names, axis in alike(change.axes):
         picture = taps_drawing(axis)
         if picture:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from trtconv.cli.formats.page.charts import share_bar, sizes_chart
 from trtconv.cli.formats.page.gather import PageSubject
@@ -23,7 +22,7 @@ _ORDER = (Severity.ERROR, Severity.WARNING, Severity.INFO)
 _MOST_FINDINGS = 200
 
 
-def view(subject: PageSubject) -> dict[str, Any]:
+def view(subject: PageSubject) -> dict[str, object]:
     """Returns everything that the page of an engine shows."""
     return {
         **summarized(subject),
@@ -38,18 +37,23 @@ def view(subject: PageSubject) -> dict[str, Any]:
     }
 
 
-def summarized(subject: PageSubject) -> dict[str, Any]:
+def model_name(subject: PageSubject) -> str:
+    """Returns the name of the model's file."""
+    return Path(subject.report.model.path).name
+
+
+def summarized(subject: PageSubject) -> dict[str, object]:
     """Returns what the head of a page, and a folder's matrix, show of an engine."""
     report = subject.report
     findings = sorted(report.findings, key=lambda each: _ORDER.index(each.severity))
     timed = latency(subject.bench)
     return {
-        "model": Path(report.model.path).name,
+        "model": model_name(subject),
         "engine_name": "" if report.engine is None else Path(report.engine.path).name,
         "target": str(report.plan.target),
         "precision": report.plan.precision,
         "runtime": report.runtime,
-        "verdict": _verdict(report),
+        "verdict": verdict(report),
         "proof": proof_of(subject),
         "findings": [each.to_json() for each in findings[:_MOST_FINDINGS]],
         "more_findings": max(0, len(findings) - _MOST_FINDINGS),
@@ -82,7 +86,8 @@ class Badge:
     rows: tuple[tuple[str, str], ...] = ()
 
 
-def _verdict(report: BuildReport) -> Badge:
+def verdict(report: BuildReport) -> Badge:
+    """Returns what became of a build."""
     if report.exit_code:
         return Badge("bad", "Failed", "a finding is as bad as was asked to fail")
     if report.engine is None:
@@ -161,7 +166,7 @@ def _identity(report: BuildReport) -> Iterator[tuple[str, str]]:
         yield "SHA-256 of the engine", str(report.engine.sha256)
 
 
-def _profiles(report: BuildReport) -> list[dict[str, Any]]:
+def _profiles(report: BuildReport) -> list[dict[str, object]]:
     return [
         {"number": number, "input": name, **{pick: shape_text(getattr(shapes, pick)) for pick in PICKS}}
         for number, profile in enumerate(report.profiles)
@@ -176,7 +181,7 @@ def _shape(tensor: TensorInfo, report: BuildReport) -> str:
     return " x ".join("?" if dim == -1 else str(dim) for dim in dims) or "scalar"
 
 
-def _sizes(report: BuildReport) -> dict[str, Any]:
+def _sizes(report: BuildReport) -> dict[str, object]:
     lattice = report.lattice or LatticeRecord()
     return {
         "chart": sizes_chart(lattice.dims, report.dims),
@@ -187,7 +192,7 @@ def _sizes(report: BuildReport) -> dict[str, Any]:
     }
 
 
-def _stages(seconds: Mapping[str, float]) -> list[dict[str, Any]]:
+def _stages(seconds: Mapping[str, float]) -> list[dict[str, object]]:
     longest = max(seconds.values(), default=0) or 1
     return [
         {"stage": name, "seconds": f"{value:.2f}", "bar": share_bar(value / longest)} for name, value in seconds.items()

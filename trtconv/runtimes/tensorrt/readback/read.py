@@ -83,7 +83,7 @@ class _Reader:
             inside=inside,
         )
 
-    def _values(self, layer: Any, surface: Surface) -> dict[str, Any]:
+    def _values(self, layer: Any, surface: Surface) -> dict[str, object]:
         # get_layer returns a plain ILayer; NVIDIA's own tools go down to the class of the layer in this way.
         layer.__class__ = getattr(self.trt, surface.interface)
         names = (*surface.attributes, *(name for name in surface.newer if hasattr(type(layer), name)))

@@ -1,0 +1,197 @@
+"""`make mutants ROOM=graph`: whether the tests of a room notice changes of its code.
+
+A copy of the repository runs the tests that concern the room once, under coverage. Then each mutant of a sample is run
+with tests that reach the changed line, the quick ones first: one that fails has killed it. What survives is a test that
+is missing, or is equivalent and stands, with its reason, in equivalent.toml.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from xml.etree import ElementTree
+
+import coverage
+from cosmic_ray.testing import run_tests
+from cosmic_ray.work_item import TestOutcome
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(Path(__file__).parent))
+from sample import Mutant, mutants  # noqa: E402
+
+try:
+    import tomllib
+except ModuleNotFoundError:
+    import tomli as tomllib
+
+_UNIT = "tests/unit/"
+ROOMS = {
+    "graph": [
+        "graph",
+        "rules",
+        "passes",
+        "shapes/test_traced.py",
+        "shapes/test_lattice.py",
+        "precision/test_regions.py",
+    ],
+    "passes": ["passes"],
+    "rules": ["rules"],
+    "shapes": ["shapes"],
+    "runtimes/proof": ["runtimes/test_proof*.py", "runtimes/test_readback_kinds.py", "runtimes/proof"],
+    "runtimes/compare": ["runtimes/test_compare.py", "engine/test_engine_verify.py", "precision/test_precision.py"],
+    "precision/quantize": ["precision/test_quantize.py", "precision/test_hostile_samples.py"],
+}
+"""Rooms of trtconv/ to the tests that concern each, in tests/unit/."""
+_SECONDS = 40.0
+"""How long the tests of one mutant take together, as they were measured: at most."""
+_PATIENCE = 8.0
+"""How many times as long they may take before the mutant counts as one that never ends."""
+
+
+def main() -> None:
+    """Prints what survives, and the room's score."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("room", choices=ROOMS)
+    parser.add_argument("--number", type=int, default=40, help="how many mutants")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--folder", type=Path, default=ROOT / ".mutants", help="where the copy and the results go")
+    asked = parser.parse_args()
+    folder = asked.folder / asked.room.replace("/", "-")
+    copy = _copied(folder / "copy")
+    os.chdir(copy)
+    reaching = Reaching(folder, asked.room)
+    drawn = mutants(_files(asked.room), asked.number, asked.seed)
+    results = [_tried(mutant, reaching) for mutant in drawn]
+    (folder / f"seed-{asked.seed}.json").write_text(json.dumps(results, indent=1) + "\n", "utf-8")
+    _print_score(asked.room, results)
+
+
+class Reaching:
+    """Which tests reach a line, and how long each takes.
+
+    Args:
+        folder: Where the measurement goes.
+        room: The room.
+    """
+
+    def __init__(self, folder: Path, room: str) -> None:
+        tests = [str(path) for each in ROOMS[room] for path in sorted(Path().glob(_UNIT + each))]
+        data, times = folder / "coverage", folder / "times.xml"
+        how = ["-m", "pytest", "-q", "-p", "contexts", "-p", "no:cacheprovider", f"--junitxml={times}", *tests]
+        source = f"--source=trtconv/{room}" if Path("trtconv", room).is_dir() else "--include=trtconv/" + room + ".py"
+        command = [sys.executable, "-m", "coverage", "run", f"--data-file={data}", source, *how]
+        subprocess.run(command, check=True, env=_environment())
+        self._data = coverage.CoverageData(str(data))
+        self._data.read()
+        self._seconds = dict(_durations(times))
+
+    def tests(self, mutant: Mutant) -> list[str]:
+        """Returns the tests for a mutant: of each test function one case first, the quick ones first."""
+        lines = self._data.contexts_by_lineno(str(mutant.path.resolve()))
+        reaching = {test for test in lines.get(mutant.line, ()) if test}
+        # What runs on import, or in another process, is reached by whatever tests reach the file, or else by any.
+        reaching = reaching or {test for tests in lines.values() for test in tests if test} or set(self._seconds)
+        number: dict[str, int] = {}
+        ranked = []
+        for test in sorted(reaching, key=self._time):
+            function = test.partition("[")[0]
+            ranked.append((number.setdefault(function, 0), self._time(test), test))
+            number[function] += 1
+        chosen, seconds = [], 0.0
+        for _, took, test in sorted(ranked):
+            if chosen and seconds + took > _SECONDS:
+                break
+            chosen.append(test)
+            seconds += took
+        return chosen
+
+    def seconds(self, tests: list[str]) -> float:
+        """Returns how long some tests took together."""
+        return sum(map(self._time, tests))
+
+    def _time(self, test: str) -> float:
+        return self._seconds.get(test, 1.0)
+
+
+def _durations(times: Path) -> Iterator[tuple[str, float]]:
+    """Yields the name of each test that passed, as pytest takes it, and its seconds."""
+    for case in ElementTree.parse(times).iter("testcase"):
+        file = case.attrib["classname"].replace(".", "/") + ".py"
+        yield f"{file}::{case.attrib['name']}", float(case.attrib["time"])
+
+
+def _tried(mutant: Mutant, reaching: Reaching) -> dict[str, object]:
+    tests = reaching.tests(mutant)
+    began, original = time.monotonic(), mutant.path.read_text("utf-8")
+    mutant.path.write_text(mutant.code, "utf-8")
+    os.environ.update(_environment())
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--no-header", *tests]
+    try:
+        outcome, output = run_tests(shlex.join(command), 60 + _PATIENCE * reaching.seconds(tests))
+    finally:
+        mutant.path.write_text(original, "utf-8")
+    killed = outcome == TestOutcome.KILLED
+    why = None if killed else equivalent(mutant)
+    found = {
+        "place": f"{mutant.path}:{mutant.line}",
+        "operator": mutant.operator,
+        "before": mutant.before,
+        "after": mutant.after,
+        "outcome": "killed" if killed else "equivalent" if why else "survived",
+        "by": next((line for line in output.splitlines() if line.startswith("FAILED")), "")[:200],
+        "tests": len(tests),
+        "seconds": round(time.monotonic() - began, 1),
+    }
+    print(f"{found['outcome']:10} {found['place']} {mutant.operator} ({len(tests)} tests, {found['seconds']} s)")
+    if not killed:
+        print(f"    - {mutant.before}\n    + {mutant.after}" + (f"\n    {why}" if why else ""), flush=True)
+    return found
+
+
+def equivalent(mutant: Mutant) -> str | None:
+    """Returns why a mutant does what the code does; None where nobody has said that it does."""
+    listed = tomllib.loads((ROOT / "tests/mutation/equivalent.toml").read_text("utf-8")).get("mutant", [])
+    said = (str(mutant.path), mutant.before, mutant.after)
+    return next((each["why"] for each in listed if (each["file"], each["before"], each["after"]) == said), None)
+
+
+def _print_score(room: str, results: list[dict[str, object]]) -> None:
+    outcomes = [result["outcome"] for result in results]
+    telling = len(outcomes) - outcomes.count("equivalent")
+    killed = outcomes.count("killed")
+    score = f"{100 * killed / telling:.0f} %" if telling else "-"
+    print(f"{room}: {killed} of {telling} killed ({score}), {outcomes.count('equivalent')} equivalent")
+
+
+def _files(room: str) -> list[Path]:
+    place = Path("trtconv", room)
+    return sorted(place.rglob("*.py")) if place.is_dir() else [place.with_suffix(".py")]
+
+
+def _copied(copy: Path) -> Path:
+    """Copies what git has or would have: the working tree is never changed, whatever ends this."""
+    shutil.rmtree(copy, ignore_errors=True)
+    listing = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(listing, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    for name in filter(None, names.split("\0")):
+        if (ROOT / name).is_file():
+            (copy / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, copy / name)
+    return copy
+
+
+def _environment() -> dict[str, str]:
+    places = os.pathsep.join([str(Path.cwd()), str(Path("tests/mutation").resolve())])
+    return {**os.environ, "PYTHONPATH": places, "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+if __name__ == "__main__":
+    main()
