@@ -9,7 +9,6 @@ import difflib
 import itertools
 import os
 import re
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,15 +19,11 @@ from trtconv.core.files import real_path, with_ending
 from trtconv.core.frozen import frozen
 from trtconv.core.options import of_settings, schemas, without_unmet
 from trtconv.core.outputs import check_all
-from trtconv.core.reading import read_plain
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.requests.check import CheckRequest
+from trtconv.core.rewrite_rules import KEY, gathered
 from trtconv.core.target import Target
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from trtconv.core.toml import read_toml
 
 FILE = "trtconv.toml"
 PYPROJECT = "pyproject.toml"
@@ -130,10 +125,8 @@ class Config:
         return tuple(entry for entry in self.entries if real_path(entry.check.model) == real)
 
 
-_LONGEST = 1 << 20
 _MOST_ENTRIES = 10_000
 _LARGEST_NUMBER = 1 << 63
-_MOST_PARTS = 1000
 
 
 def find(folder: Path) -> Path | None:
@@ -168,7 +161,7 @@ def load(path: Path) -> Config:
     Raises:
         InputError: It is missing, no TOML, or says something that trtconv does not know; the message names the key.
     """
-    document: Mapping[str, Any] = _tools(path).get("trtconv", {}) if path.name == PYPROJECT else _read(path)
+    document: Mapping[str, Any] = _tools(path).get("trtconv", {}) if path.name == PYPROJECT else read_toml(path)
     for fault in _faults(document, SCHEMA, ""):
         raise InputError(
             f"{path}: {fault}", "docs/config.md describes the file; docs/trtconv.schema.json is its schema."
@@ -199,25 +192,9 @@ def settings_fault(table: Mapping[str, Any]) -> str:
     return next(_faults(table, {"type": "object", "properties": _SETTINGS}, ""), "")
 
 
-def _read(path: Path) -> Mapping[str, Any]:
-    try:
-        # Editors on Windows begin a file with a byte order mark.
-        text = read_plain(path, _LONGEST).decode("utf-8-sig")
-        # Some of what TOML allows takes its reader a time that is quadratic in its length.
-        if any(line.count(".") > _MOST_PARTS for line in text.splitlines()):
-            raise InputError(f"{path} has a key of too many parts", "Write it by hand.")
-        document: Mapping[str, Any] = tomllib.loads(text)
-        return document
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}", "Check the path of the configuration.") from error
-    except (ValueError, RecursionError) as error:
-        hint = "Write [[models]], in double brackets." if "('models',)" in str(error) else "Correct the file."
-        raise InputError(f"{path} is no TOML: {str(error)[:300]}", hint) from error
-
-
 def _tools(pyproject: Path) -> Mapping[str, Any]:
     """Returns the tables under [tool] of a pyproject.toml."""
-    tools = _read(pyproject).get("tool", {})
+    tools = read_toml(pyproject).get("tool", {})
     return tools if isinstance(tools, dict) else {}
 
 
@@ -228,6 +205,8 @@ def _defaults(document: Mapping[str, Any]) -> dict[str, object]:
 def _entries(defaults: Mapping[str, Any], own: Mapping[str, Any], file: Path) -> Iterator[Entry]:
     model, inherited = {**defaults, **own}, frozenset(defaults.keys() - own.keys())
     try:
+        if KEY in model:
+            model[KEY] = gathered(model[KEY], file.parent)
         targets = [Target.asked(text) for text in model.get("targets", ["auto"])]
         for target in targets:
             build = _build_request(model, file, target, several=len(targets) > 1)

@@ -226,7 +226,8 @@ class _Work:
         preparation = Preparation(model, self.engine.info.target, self.clock)
         tuned = self._tune(model, asked.plan) if request.tune else ()
         choose = chosen({choice.node: choice.form for choice in tuned}) if request.tune else None
-        judged = preparation.judge(passes_of(asked.plan, choose))
+        passes = passes_of(asked.plan, choose)
+        judged = preparation.judge(passes)
         covered = request.dims if request.profiles else None
         sized = preparation.size(asked.profiles, rounded=request.rounded, split=request.split, covered=covered)
         plan, edits = dataclasses.replace(asked.plan, profiles=sized.profiles), judged.done.edits
@@ -251,7 +252,7 @@ class _Work:
         )
         if self._fails(report):
             return report, None
-        subject = ProofSubject(edits, uncast, model, types.precision if is_cast else "as-is", types.sample)
+        subject = ProofSubject(edits, uncast, model, types.precision if is_cast else "as-is", types.sample, passes)
         return report, _Prepared(judged.origin, sized, types, subject)
 
     def _fails(self, report: BuildReport) -> bool:

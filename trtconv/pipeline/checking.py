@@ -67,7 +67,7 @@ def check(request: CheckRequest, progress: Progress | None = None) -> CheckRepor
         target, engine = target_and_runtime(request.target)
     plan = BuildPlan(target, profiles, **shared(request, BuildSettings))
     preparation = Preparation(model, target, clock)
-    judged = preparation.judge(passes_of(plan), STANDING)
+    judged = preparation.judge(passes := passes_of(plan), STANDING)
     findings = judged.findings
     # Sizes that do not fit in a static model are the parser's to find, which is faster.
     memory: MemoryRecord | None = None
@@ -81,7 +81,7 @@ def check(request: CheckRequest, progress: Progress | None = None) -> CheckRepor
     if isinstance(engine, str):
         parser = ParserVerdict(why=engine)
     else:
-        subject = ProofSubject(judged.done.edits, model, model)
+        subject = ProofSubject(judged.done.edits, model, model, passes=passes)
         told, parser, proof = _try_out(subject, engine, plan, request, clock)
         findings += _not_told_yet(judged.origin.place(told, model), findings)
     kept, ignored = request.selection.divide(sorted(findings, key=_worst_first))

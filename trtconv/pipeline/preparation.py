@@ -33,6 +33,7 @@ from trtconv.graph.model import OnnxModel
 from trtconv.graph.provenance import Origin
 from trtconv.graph.types import CONCERNED
 from trtconv.passes import Chooser, Pass, PassResult, passes_for, run_passes
+from trtconv.pipeline.extending.added import added_passes
 from trtconv.pipeline.mended import compared, declined
 from trtconv.pipeline.profiles import Sized, settle
 from trtconv.precision import Applied, Types
@@ -190,7 +191,8 @@ def passes_of(plan: BuildPlan, choose: Chooser | None = None) -> tuple[Pass, ...
     """
     if not plan.rewrite:
         return ()
-    return passes_for(plan.precision, requantize=plan.requantize, choose=choose, kept=plan.node_precisions)
+    usual = passes_for(plan.precision, requantize=plan.requantize, choose=choose, kept=plan.node_precisions)
+    return (*added_passes(plan), *usual)
 
 
 def handed_over(model: OnnxModel) -> bytes:

@@ -58,6 +58,7 @@ class ProofSubject:
         parsed: The model as the parser was given it.
         precision: What the graph was cast to; "as-is" where it was not.
         sample: Inputs, by name, whose values fit the types that it was cast to; None: random ones do.
+        passes: All passes that ran.
     """
 
     edits: Sequence[Edit]
@@ -65,6 +66,12 @@ class ProofSubject:
     parsed: OnnxModel
     precision: str = "as-is"
     sample: Mapping[str, Any] | None = None
+    passes: Sequence[Pass] = PASSES
+
+    @property
+    def acted(self) -> list[Pass]:
+        """The passes that made edits."""
+        return acted(self.edits, self.passes)
 
     @property
     def parsed_as_is(self) -> bool:
@@ -75,14 +82,14 @@ class ProofSubject:
     def original(self) -> bool:
         """Whether the model as it is in its file counts, and not `rewritten`: no sizes were freed in that, and no
         numbers asked to change."""
-        return not any(each.frees_sizes or each.on_request for each in acted(self.edits))
+        return not any(each.frees_sizes or each.on_request for each in self.acted)
 
     @property
     def claimed(self) -> tuple[OnnxModel, Claim] | None:
         """What the passes made, and what they claim of it; None where they were asked for something else."""
         from trtconv.runtimes.proof.rewritten import Claim
 
-        passes = acted(self.edits)
+        passes = self.acted
         if not self.original:
             return None
         return self.rewritten, Claim(
@@ -90,7 +97,7 @@ class ProofSubject:
         )
 
 
-def acted(edits: Sequence[Edit], passes: Sequence[Pass] = PASSES) -> list[Pass]:
+def acted(edits: Sequence[Edit], passes: Sequence[Pass]) -> list[Pass]:
     """Returns the passes that made edits."""
     names = {edit.pass_name for edit in edits}
     return [each for each in passes if each.name in names]
@@ -163,7 +170,7 @@ class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
             edited=None if subject.parsed_as_is else subject.parsed.serialize(),
             batch=_largest_batch(profiles),
             typical={name: tuple(each.opt) for name, each in profiles[0].inputs.items()} if profiles else {},
-            rewritten_error=max(allowed_error(model, acted(subject.edits)), _MULTIPLIED),
+            rewritten_error=max(allowed_error(model, subject.acted), _MULTIPLIED),
         )
         sizes = list(_sizes(model, profiles, level, subject.sample or {}))
         read = network.read_back()

@@ -19,6 +19,7 @@ from trtconv.graph.external_data import data_path
 from trtconv.graph.model import OnnxModel
 from trtconv.passes import PASSES, Pass, select
 from trtconv.pipeline.checking import target_and_runtime
+from trtconv.pipeline.extending.equality import shown
 from trtconv.pipeline.outputs import model_identity, protect_data
 from trtconv.pipeline.preparation import Preparation
 from trtconv.pipeline.proving import acted, allowed_error
@@ -84,6 +85,7 @@ def _shapes_at(model: OnnxModel, point: Mapping[str, int]) -> Mapping[str, Shape
 
 
 def _selected(request: RewriteRequest) -> tuple[Pass, ...]:
-    chosen = select(PASSES, request.only, request.skip)
-    asked = [each for each in PASSES if each.flag and getattr(request, each.flag) and each.name not in request.skip]
-    return tuple(each for each in PASSES if each in chosen or each in asked)
+    passes = (*shown(request.rewrite_rules), *PASSES)
+    chosen = select(passes, request.only, request.skip)
+    asked = [each for each in passes if each.flag and getattr(request, each.flag) and each.name not in request.skip]
+    return tuple(each for each in passes if each in chosen or each in asked)

@@ -341,8 +341,12 @@ def numpy_type(spec: InputSpec) -> np.dtype[Any]:
         InputError: There is no such type.
     """
     try:
-        code = onnx.TensorProto.DataType.Value(spec.dtype.upper())
-        dtype: np.dtype[Any] = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(code))
+        return dtype_of(spec.dtype)
     except (KeyError, ValueError) as error:
         raise InputError(f"input {spec.name!r} has no known type: {spec.dtype}", "Export the model again.") from error
-    return dtype
+
+
+def dtype_of(name: str) -> np.dtype[Any]:
+    """Returns the NumPy type of an element type that ONNX calls so; raises ValueError or KeyError for none."""
+    found: np.dtype[Any] = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(onnx.TensorProto.DataType.Value(name.upper())))
+    return found

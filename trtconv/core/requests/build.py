@@ -27,6 +27,7 @@ from trtconv.core.requests.common import (
     PROVE_TIME,
     REQUANTIZE,
     REWRITE,
+    REWRITE_RULES,
     REWRITTEN,
     SELECTION,
     TARGET,
@@ -35,6 +36,7 @@ from trtconv.core.requests.common import (
     Paths,
     error_budget,
 )
+from trtconv.core.rewrite_rules import RewriteRule
 from trtconv.core.selection import Selection
 from trtconv.core.target import Target
 
@@ -118,6 +120,7 @@ class BuildSettings:
     preprocess: str | None = PREPROCESS
     rewrite: bool = REWRITE
     requantize: bool = REQUANTIZE
+    rewrite_rules: tuple[RewriteRule, ...] = REWRITE_RULES
     rounded: bool = option(
         "--round",
         "Move min, opt and max to sizes that the network accepts: min down, max up, opt to the nearest.",

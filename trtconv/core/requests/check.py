@@ -18,12 +18,14 @@ from trtconv.core.requests.common import (
     PROVE_TIME,
     REQUANTIZE,
     REWRITE,
+    REWRITE_RULES,
     SELECTION,
     TARGET,
     VALUES,
     Bounds,
     Paths,
 )
+from trtconv.core.rewrite_rules import RewriteRule
 from trtconv.core.selection import Selection
 from trtconv.core.target import Target
 
@@ -39,6 +41,7 @@ class CheckRequest(Paths):
     target: Target | None = TARGET
     rewrite: bool = REWRITE
     requantize: bool = REQUANTIZE
+    rewrite_rules: tuple[RewriteRule, ...] = REWRITE_RULES
     fail_on: Severity | None = FAIL_ON
     selection: Selection = SELECTION
     prove: str = PROVE

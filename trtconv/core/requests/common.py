@@ -20,6 +20,7 @@ from trtconv.core.dims import Range
 from trtconv.core.encode import plain
 from trtconv.core.findings import Severity
 from trtconv.core.options import Flag, Option, Requirement, option
+from trtconv.core.rewrite_rules import KEY, RULE_SCHEMA, read_files, rules_of
 from trtconv.core.selection import Selection
 from trtconv.core.target import Target
 
@@ -280,6 +281,24 @@ REQUANTIZE: Any = option(
     requires=REWRITTEN,
 )
 """Whether asymmetric tensors are requantised symmetrically in int8, which changes numbers."""
+
+REWRITE_RULES: Any = option(
+    "--rewrite-rules",
+    "Rewrite the model by these rules too, before the passes: TOML with ONNX texts, which is no code. Each is shown to "
+    "keep the numbers before it is used. Repeatable.",
+    metavar="FILE.toml",
+    many=True,
+    default=(),
+    read=read_files,
+    write=lambda rules: [],
+    key=KEY,
+    about="Rules of rewriting: tables as docs/extending.md shows them, or files that hold such tables.",
+    schema={"type": "array", "items": RULE_SCHEMA},
+    load=rules_of,
+    save=lambda rules: ([rule.to_json() for rule in rules],),
+    requires=REWRITTEN,
+)
+"""Rules of rewriting without code."""
 
 FAIL_ON: Any = option(
     "--fail-on",

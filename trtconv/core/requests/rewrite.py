@@ -6,7 +6,8 @@ from pathlib import Path
 
 from trtconv.core.frozen import frozen
 from trtconv.core.options import option
-from trtconv.core.requests.common import REQUANTIZE, TARGET, Paths
+from trtconv.core.requests.common import REQUANTIZE, REWRITE_RULES, TARGET, Paths
+from trtconv.core.rewrite_rules import RewriteRule
 from trtconv.core.target import Target
 
 
@@ -29,3 +30,4 @@ class RewriteRequest(Paths):
     skip: tuple[str, ...] = option("--skip", "Leave this pass out. Repeatable.", metavar="PASS", many=True, default=())
     target: Target | None = TARGET
     requantize: bool = REQUANTIZE
+    rewrite_rules: tuple[RewriteRule, ...] = REWRITE_RULES

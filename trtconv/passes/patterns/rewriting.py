@@ -1,0 +1,142 @@
+"""The pass that a rule of rewriting is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from trtconv.core.documents.rewrite import Edit
+from trtconv.core.errors import InputError
+from trtconv.core.target import Target
+from trtconv.graph import order
+from trtconv.graph.folding import evaluate
+from trtconv.graph.model import OnnxModel
+from trtconv.graph.patch import Patch, close_patches
+from trtconv.graph.scope import Scope
+from trtconv.graph.walk import constant_of
+from trtconv.passes.base import Pass, PassResult
+from trtconv.passes.patterns.match import Binding, Instance, Matcher
+from trtconv.passes.patterns.text import Texts
+
+_MOST_ROUNDS = 1000
+Elsewhere = Callable[[int], Collection[Instance]]
+
+
+class RewritingPass(Pass):
+    """Rewrites by a rule of two ONNX texts.
+
+    Args:
+        texts: The rule.
+        shown: For what its texts were shown to be equal; nothing else is rewritten.
+        elsewhere: Returns for what they are equal with the operators of another opset; None: that is not asked.
+    """
+
+    def __init__(self, texts: Texts, shown: Collection[Instance], elsewhere: Elsewhere | None = None) -> None:
+        self.name = texts.rule.name  # type: ignore[misc]
+        self._texts = texts
+        self._shown = {texts.rule.opset: frozenset(shown)}
+        self._elsewhere = elsewhere
+        self._ops = {node.op_type for node in texts.pattern.node if constant_of(node) is None}
+
+    @property
+    def page(self) -> str:
+        """What the rule is for, and its two texts."""
+        rule = self._texts.rule
+        texts = f"Pattern:\n    {rule.pattern.strip()}\nReplacement:\n    {rule.replacement.strip()}"
+        return f"{rule.about or 'Rewrites by a rule.'}\n\n{texts}"
+
+    def may_act(self, model: OnnxModel, target: Target) -> bool:
+        return any(self._ops <= scope.by_op.keys() for scope in model.scopes) and bool(self._shown_at(model.opset))
+
+    def _shown_at(self, opset: int) -> frozenset[Instance]:
+        """Returns for what the texts are equal with the operators of an opset."""
+        own = self._texts.rule.opset
+        if opset not in self._shown and self._texts.means_the_same(opset):
+            self._shown[opset] = self._shown[own]
+        elif opset not in self._shown:
+            self._shown[opset] = frozenset() if self._elsewhere is None else frozenset(self._elsewhere(opset))
+        return self._shown[opset]
+
+    def run(self, model: OnnxModel, target: Target) -> PassResult:
+        edits: list[Edit] = []
+        most = 2 * sum(len(scope.columns) for scope in model.scopes) + _MOST_ROUNDS
+        while self.may_act(model, target) and (more := self._round(model)):
+            edits += more
+            if len(edits) > most:
+                raise InputError(
+                    f"rule of rewriting {self.name!r} never ends: it matches what it makes", "Narrow its pattern."
+                )
+        return PassResult(tuple(edits))
+
+    def _round(self, model: OnnxModel) -> list[Edit]:
+        """Rewrites what matches now, each node once."""
+        patches, edits = [], []
+        for scope in model.scopes:
+            patch, taken = Patch(model, scope), set[int]()
+            for matcher, bound, instance in self._matches(scope, model.opset):
+                if taken.isdisjoint(bound.nodes.values()):
+                    taken.update(bound.nodes.values())
+                    edits.append(self._replace(patch, matcher, bound, instance))
+            patches.append(patch)
+        close_patches(patches)
+        if edits:
+            order.sort(model)
+        return edits
+
+    def _matches(self, scope: Scope, opset: int) -> Iterator[tuple[Matcher, Binding, Instance]]:
+        shown = self._shown_at(opset)
+        for kind in dict.fromkeys(each.kind for each in sorted(shown, key=repr)):
+            matcher = Matcher(self._texts, kind, scope, opset)
+            for bound in matcher.matches():
+                instance = matcher.instance(bound)
+                if instance is not None and instance in shown:
+                    yield matcher, bound, instance
+
+    def _replace(self, patch: Patch, matcher: Matcher, bound: Binding, instance: Instance) -> Edit:
+        scope, model = patch.scope, patch.model
+        last = max(bound.nodes.values())
+        place = scope.columns.names[last] or str(scope.location(last))
+        names = {name: bound.tensors[name] for name in (*self._texts.inputs, *self._texts.outputs)}
+        nodes: list[onnx.NodeProto] = []
+        for node in self._texts.nodes(self._texts.replacement, instance.kind, bound.attributes):
+            for name in node.output:
+                if name and name not in names:
+                    names[name] = model.fresh_name(f"{self.name}/{name}")
+            made = onnx.NodeProto()
+            made.CopyFrom(node)
+            made.name = model.fresh_name(f"{self.name}/{node.op_type}")
+            made.input[:] = [names.get(name, name) for name in node.input]
+            made.output[:] = [names.get(name, name) for name in node.output]
+            nodes.append(made)
+        nodes, initializers = _folded(scope, nodes, {names[name] for name in self._texts.outputs}, model)
+        for index in bound.nodes.values():
+            patch.replace(index, nodes if index == last else [], initializers if index == last else [])
+        was = ", ".join(scope.columns.ops[index] for index in sorted(bound.nodes.values()))
+        return Edit(self.name, place, f"{was} written as {', '.join(node.op_type for node in nodes)}")
+
+
+def _folded(
+    scope: Scope, nodes: list[onnx.NodeProto], outputs: Collection[str], model: OnnxModel
+) -> tuple[list[onnx.NodeProto], list[onnx.TensorProto]]:
+    """Returns nodes without those that have nothing but constants to work on, and what these make."""
+    left: list[onnx.NodeProto] = []
+    known: dict[str, np.ndarray] = {}
+    for node in nodes:
+        constant = constant_of(node)
+        feeds = {name: values for name in node.input if name and (values := _values(scope, name, known)) is not None}
+        values = numpy_helper.to_array(constant) if constant is not None else None
+        if constant is None and len(feeds) == len([name for name in node.input if name]) and len(node.output) == 1:
+            values = evaluate([node], feeds, node.output[0], model.proto.opset_import)
+        if values is None or node.output[0] in outputs:
+            left.append(node)
+        else:
+            known[node.output[0]] = values
+    taken = {name for node in left for name in node.input}
+    return left, [numpy_helper.from_array(values, name) for name, values in known.items() if name in taken]
+
+
+def _values(scope: Scope, name: str, known: dict[str, np.ndarray]) -> np.ndarray | None:
+    return known[name] if name in known else scope.values(name)

@@ -1,0 +1,105 @@
+"""Random inputs at which the two texts of a rule of rewriting are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from trtconv.core.rewrite_rules import InputCondition
+from trtconv.passes.patterns.match import Instance
+from trtconv.passes.patterns.text import TYPE, Texts
+from trtconv.runtimes.onnxruntime import dtype_of
+
+_SIZES = (1, 2, 3, 4, 6)
+_ONES = 0.25
+"""Share of axes that are broadcast."""
+_LARGE = {"float16": 1e3}
+_USUAL_LARGE = 1e4
+
+Values = Callable[[Generator, tuple[int, ...], float], NDArray[Any]]
+
+
+def _wide(random: Generator, shape: tuple[int, ...], large: float) -> NDArray[Any]:
+    drawn: NDArray[Any] = np.exp(random.uniform(-np.log(large), np.log(large), shape)) * random.choice((-1, 1), shape)
+    return drawn
+
+
+KINDS: tuple[Values, ...] = (
+    lambda random, shape, large: random.standard_normal(shape),
+    lambda random, shape, large: random.integers(-3, 4, shape),
+    lambda random, shape, large: np.zeros(shape),
+    lambda random, shape, large: -random.uniform(0.1, 5, shape),
+    lambda random, shape, large: random.uniform(-large, large, shape),
+    lambda random, shape, large: random.standard_normal(shape) * 1e-3,
+    _wide,
+    lambda random, shape, large: random.uniform(0.1, 5, shape),
+    lambda random, shape, large: random.integers(0, 2, shape),
+)
+"""Usual values, small whole ones, zeros, negative ones, large ones, small ones, all of these, positive ones, bits."""
+
+
+def draw_attributes(texts: Texts, random: Generator, number: int) -> dict[str, Any]:
+    """Returns values of the attributes that may be any number in a range; its ends and zero come first."""
+    listed = {name for choice in texts.choices() for name in choice}
+    found = {}
+    for name in texts.kinds:
+        if name == TYPE or name in listed:
+            continue
+        least, most = texts.range(name)
+        ends = [value for value in (0.5, 0.0, least, most, 1.0, -1.0, 2.0) if least <= value <= most]
+        drawn = ends[number] if number < len(ends) else random.uniform(least, most)
+        found[name] = float(np.float32(drawn))
+    return found
+
+
+def draw_shapes(texts: Texts, instance: Instance, random: Generator, number: int) -> dict[str, tuple[int, ...]]:
+    """Returns the shape of each input: sizes of one name are the same, free ones broadcast to each other."""
+    base = [int(random.choice(_SIZES)) for _ in range(max(instance.ranks, default=0))]
+    if number == 1:
+        base = [3] * len(base)
+    names: dict[str, int] = {}
+    found = {}
+    for name, rank in zip(texts.inputs, instance.ranks, strict=True):
+        condition = texts.rule.inputs.get(name)
+        if condition is not None and condition.shape:
+            found[name] = tuple(_size(each, names, random) for each in condition.shape)
+        else:
+            sizes = base[len(base) - rank :]
+            found[name] = tuple(1 if number > 1 and random.random() < _ONES else size for size in sizes)
+    return found
+
+
+def _size(size: str | int, names: dict[str, int], random: Generator) -> int:
+    return size if isinstance(size, int) else names.setdefault(size, int(random.choice(_SIZES)))
+
+
+def draw_values(
+    texts: Texts, instance: Instance, shapes: Mapping[str, tuple[int, ...]], random: Generator, number: int
+) -> dict[str, NDArray[Any]]:
+    """Returns the inputs: of one kind of values at first, then of kinds that differ."""
+    found = {}
+    for name, kind in zip(texts.inputs, instance.types, strict=True):
+        values = KINDS[number if number < len(KINDS) else int(random.integers(len(KINDS)))]
+        drawn = np.asarray(values(random, shapes[name], _LARGE.get(kind, _USUAL_LARGE)), np.float64)
+        found[name] = _of_type(_within(drawn, texts.rule.inputs.get(name)), kind)
+    return found
+
+
+def _within(values: NDArray[Any], condition: InputCondition | None) -> NDArray[Any]:
+    if condition is None or (condition.least is None and condition.most is None):
+        return values
+    within: NDArray[Any] = np.clip(values, condition.least, condition.most)
+    return within
+
+
+def _of_type(values: NDArray[Any], kind: str) -> NDArray[Any]:
+    dtype = dtype_of(kind)
+    if dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        values = np.clip(np.rint(values), info.min, info.max)
+    typed: NDArray[Any] = np.asarray(values > 0 if kind == "bool" else values).astype(dtype)
+    return typed
