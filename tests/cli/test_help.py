@@ -17,6 +17,7 @@ HEAVY = ("onnx", "torch", "tensorrt", "tensorrt_rtx", "numpy", "onnxruntime", "p
 FLAGS = {
     "build": "-o --output --dim --input --profile --minShapes --optShapes --maxShapes --value --split --round --target "
     "--precision --prove --prove-time --report --format --no-rewrite --requantize --fail-on --force --config --jobs -q "
+    "--rewrite-rules "
     "--quiet "
     "-v --verbose --workspace --optimization-level --timing-cache --version-compatible --hardware-compatibility "
     "--strip-weights "
@@ -24,6 +25,7 @@ FLAGS = {
     "--cast-io --node-precision --tune --data --preprocess --error-budget --tolerance --page --sign --on --keys "
     "--insecure --store --then --budget --follow-links",
     "check": "--dim --input --profile --minShapes --optShapes --maxShapes --value --target --no-rewrite --requantize "
+    "--rewrite-rules "
     "--prove --prove-time --format --fail-on --select --ignore --thorough --gpu-memory --config --jobs -q --quiet "
     "-v --verbose "
     "--budget --follow-links",
@@ -37,7 +39,8 @@ FLAGS = {
     "run": "-o --output --inputs --preprocess --report --trust --key --time-limit --format -q --quiet",
     "report": "-o --output --with --format -q --quiet --budget --follow-links",
     "diff": "--tolerance --format -q --quiet",
-    "rewrite": "-o --output --only --skip --requantize --target --format -q --quiet --budget --follow-links",
+    "rewrite": "-o --output --only --skip --rewrite-rules --requantize --target --format -q --quiet --budget "
+    "--follow-links",
     "quantize": "-o --output --data --random --preprocess --samples --held-out --method --percentile --float --budget "
     "--error-budget --tolerance --seed --no-cache --dim --target --format -q --quiet --resources --follow-links",
     "reduce": "-o --output --dim --input --profile --minShapes --optShapes --maxShapes --value --precision "

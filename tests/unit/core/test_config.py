@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 
 from support.paths import ROOT
-from trtconv.core import config
+from trtconv.core import config, toml
 from trtconv.core.dims import Range
 from trtconv.core.errors import InputError
 from trtconv.core.findings import Severity
@@ -137,7 +137,7 @@ def test_schema_for_editors_is_up_to_date_and_agrees() -> None:
     schema = json.loads(path.read_text(encoding="utf-8"))
     assert schema == config.SCHEMA, "run `make docs`"
     jsonschema.Draft7Validator.check_schema(schema)
-    jsonschema.validate(config.tomllib.loads(FULL), schema)
+    jsonschema.validate(toml.tomllib.loads(FULL), schema)
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({"models": [{"path": "a", "dim": {}}]}, schema)
 
