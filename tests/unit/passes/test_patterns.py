@@ -100,7 +100,7 @@ def test_inputs_of_commutative_nodes_come_in_any_order(product: str) -> None:
 
 
 def test_a_tensor_that_occurs_twice_is_one() -> None:
-    model, edits = rewrite(TWICE, "g (float[4] x, float[4] z) => (float[4] y) { t = Mul (x, z) y = Mul (t, x) }")
+    _, edits = rewrite(TWICE, "g (float[4] x, float[4] z) => (float[4] y) { t = Mul (x, z) y = Mul (t, x) }")
     assert edits == 0
 
 

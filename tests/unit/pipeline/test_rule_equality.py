@@ -67,7 +67,7 @@ WRONG = {
 
 @pytest.mark.parametrize("table", WRONG.values(), ids=WRONG)
 def test_a_wrong_rule_is_refused_with_inputs_that_show_it(table: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match="should be|is not valid|does not run") as refused:
+    with pytest.raises(InputError, match=r"should be|is not valid|does not run") as refused:
         instances(table)
     assert "acme-rule" in refused.value.message and "x of" in refused.value.message
 
