@@ -36,7 +36,16 @@ _KEPT_VERDICTS = 5000
 _WRITTEN = ("jobs", "out", "store", "new.toml", "r.onnx", "p.html", "x.engine", "trtconv-crash", "plot.png", "m.json")
 """What commands are asked to write, besides engines and what lies beside them."""
 _FOLDER = f"kind {stat.S_IFDIR:o}"
-_SUFFIXES = (".engine", ".engine.json", ".verify.json", ".bench.json", ".onnx.data", ".plan", ".part")
+_SUFFIXES = (
+    ".engine",
+    ".engine.json",
+    ".engine.json.json",
+    ".verify.json",
+    ".bench.json",
+    ".onnx.data",
+    ".plan",
+    ".part",
+)
 
 
 def make_command(r: random.Random, case: Case) -> tuple[str, ...]:
