@@ -11,6 +11,7 @@ import pytest
 
 import trtconv
 from trtconv.cli.group import COMMANDS
+from trtconv.cli.help import EVERYDAY, MANY
 
 HEAVY = ("onnx", "torch", "tensorrt", "tensorrt_rtx", "numpy", "onnxruntime", "polygraphy", "onnx_graphsurgeon")
 
@@ -88,7 +89,7 @@ def test_command_takes_the_flags_of_the_contract(name: str) -> None:
 
 @pytest.mark.parametrize("name", FLAGS)
 def test_help_explains_every_flag_and_has_examples(call, name: str) -> None:
-    ended = call(name, "--help")
+    ended = call(name, "--help-all" if name in EVERYDAY else "--help")
     assert (ended.code, ended.err) == (0, "")
     for flag in FLAGS[name].split():
         assert flag in ended.out
@@ -96,6 +97,23 @@ def test_help_explains_every_flag_and_has_examples(call, name: str) -> None:
     assert "Examples:" in ended.out
     assert all(option.help for option in _command(name).params if isinstance(option, click.Option))
     assert ended.out.isascii()
+
+
+@pytest.mark.parametrize("name", FLAGS)
+def test_help_is_one_screen(call, name: str) -> None:
+    ended = call(name, "--help")
+    assert (ended.code, ended.err) == (0, "")
+    assert len(ended.out.splitlines()) <= 60
+    command = _command(name)
+    assert (name in EVERYDAY) == (len(command.params) + 1 > MANY)
+    if name in EVERYDAY:
+        assert len(EVERYDAY[name].split()) <= 10
+        assert set(EVERYDAY[name].split()) <= {option.opts[-1] for option in command.params}
+        assert all(flag in ended.out for flag in EVERYDAY[name].split())
+        assert f"trtconv {name} --help-all" in ended.out
+        assert ended.out.count("    trtconv ") >= 2 and "Exit status" in ended.out
+        # Parentheses are not cut through.
+        assert ended.out.count("(") == ended.out.count(")")
 
 
 def test_group_help_lists_commands(call) -> None:

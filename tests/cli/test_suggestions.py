@@ -13,7 +13,7 @@ def test_flags_of_other_tools_name_ours(call, flag: str) -> None:
     name = flag.partition("=")[0]
     assert ended.code == 2
     if f"There is no option {name}." in ended.err:
-        assert f"hint: {FLAGS[flag]}. 'trtconv build --help' lists all." in ended.err
+        assert f"hint: {FLAGS[flag]}. 'trtconv build --help-all' lists all." in ended.err
     else:
         # Our own, which takes no value.
         assert f"error: Option {name!r} does not take a value." in ended.err

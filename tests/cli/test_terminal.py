@@ -69,7 +69,7 @@ def test_the_message_of_a_failure_is_coloured_where_that_is_forced(call, monkeyp
 
 
 def test_options_are_grouped_where_there_are_many(call) -> None:
-    page = call("build", "--help").out
+    page = call("build", "--help-all").out
     titles = ("\nSizes:\n", "\nTarget and precision:\n", "\nBuilder:\n", "\nOutput:\n", "\nOptions:\n")
     places = [page.index(title) for title in titles]
     assert places == sorted(places)

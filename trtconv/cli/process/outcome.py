@@ -106,6 +106,10 @@ class EmptyText(click.UsageError):
         self.hint = f"Give {parameter} a value; a variable of the shell may be unset."
 
 
+WHOLE_PAGE = "trtconv.whole_page"
+"""Key in a call's `meta`: its help page is to have all options."""
+
+
 class PageWriter(click.Command):
     """A command whose --help and --version pages fail as results do where stdout cannot be written."""
 
@@ -124,6 +128,28 @@ class Command(PageWriter):
             if parameter.type is click.STRING:
                 parameter.type = Text()
 
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Returns the parameters, and where they are many the option that lists them all."""
+        from trtconv.cli.help import HELP_ALL, has_two_pages
+
+        params = super().get_params(ctx)
+        if not has_two_pages(params):
+            return params
+        text = "Show all options, in groups, and all examples."
+        page = click.Option(
+            [HELP_ALL], is_flag=True, expose_value=False, is_eager=True, help=text, callback=_write_whole_page
+        )
+        return [*params[:-1], page, params[-1]]
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes one screen where the options are many, unless all of them are wanted."""
+        from trtconv.cli.help import has_two_pages, write_short
+
+        if ctx.meta.get(WHOLE_PAGE) or not has_two_pages(super().get_params(ctx)):
+            super().format_help(ctx, formatter)
+        else:
+            write_short(self, ctx, formatter)
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Writes the options in groups."""
         from trtconv.cli.help import write_options
@@ -136,6 +162,14 @@ class Command(PageWriter):
             outcome: Outcome = super().invoke(ctx)
         write_result(outcome.text, outcome.annotations)
         ctx.exit(outcome.exit_code)
+
+
+def _write_whole_page(ctx: click.Context, option: click.Parameter, wanted: bool) -> None:
+    """Writes the page with all options, and ends the command."""
+    if wanted and not ctx.resilient_parsing:
+        ctx.meta[WHOLE_PAGE] = True
+        click.echo(ctx.get_help(), color=ctx.color)
+        ctx.exit()
 
 
 class FailedWithResult(Exception):

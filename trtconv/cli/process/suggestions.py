@@ -7,6 +7,7 @@ import shlex
 
 import click
 
+from trtconv.cli.help import EVERYDAY, HELP_ALL
 from trtconv.cli.process.outcome import EmptyText, NotAChoice
 
 FLAGS = {
@@ -92,7 +93,8 @@ def usage_failure(error: click.UsageError) -> tuple[str, str]:
     if isinstance(error, (EmptyText, NotAChoice)):
         return message, error.hint
     if isinstance(error, click.NoSuchOption) and error.option_name in FLAGS:
-        return f"There is no option {error.option_name}.", f"{FLAGS[error.option_name]}. '{path} --help' lists all."
+        page = HELP_ALL if command is not None and command.name in EVERYDAY else "--help"
+        return f"There is no option {error.option_name}.", f"{FLAGS[error.option_name]}. '{path} {page}' lists all."
     extra = _EXTRA.match(message)
     if extra and command is not None and command.name == "build":
         words = extra[1].split() or ["''"]
