@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from trtconv.core.documents.bench import BenchReport
     from trtconv.core.documents.build import BuildReport
     from trtconv.core.documents.check import CheckReport
-    from trtconv.core.documents.rewrite import RewriteReport
+    from trtconv.core.documents.rewrite import Edit, RewriteReport
     from trtconv.core.documents.saved import SavedReport, load_report
     from trtconv.core.documents.verify import VerifyReport
     from trtconv.core.errors import (
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         InputError,
         TrtconvError,
     )
+    from trtconv.core.findings import Finding, Severity
     from trtconv.core.progress import NullProgress, Progress
     from trtconv.core.requests.build import BuildRequest
     from trtconv.core.requests.check import CheckRequest
@@ -35,9 +36,13 @@ if TYPE_CHECKING:
     from trtconv.core.target import Target
     from trtconv.engine import bench, inspect, verify
     from trtconv.exporter import ConvertReport, ExportOptions, ExportReport, ExportRequest, convert, export, export_spec
+    from trtconv.passes.base import NodePass, Pass, PassResult, Refusal
     from trtconv.pipeline.building import build
     from trtconv.pipeline.checking import check
     from trtconv.pipeline.rewriting import rewrite
+    from trtconv.rules.base import Rule
+    from trtconv.rules.operator import OperatorRule
+    from trtconv.shapes.lattice.registry import operator
     from trtconv.shapes.report import SizesReport, SizesRequest, sizes
 
 __all__ = [
@@ -49,21 +54,30 @@ __all__ = [
     "CheckReport",
     "CheckRequest",
     "ConvertReport",
+    "Edit",
     "EngineFailed",
     "EnvironmentMissing",
     "ExportFailed",
     "ExportOptions",
     "ExportReport",
     "ExportRequest",
+    "Finding",
     "InputError",
     "InspectRequest",
     "Limits",
+    "NodePass",
     "NullProgress",
+    "OperatorRule",
+    "Pass",
+    "PassResult",
     "Progress",
     "Range",
+    "Refusal",
     "RewriteReport",
     "RewriteRequest",
+    "Rule",
     "SavedReport",
+    "Severity",
     "SizesReport",
     "SizesRequest",
     "Target",
@@ -79,6 +93,7 @@ __all__ = [
     "export_spec",
     "inspect",
     "load_report",
+    "operator",
     "rewrite",
     "sizes",
     "verify",
@@ -108,7 +123,12 @@ _HOMES = {
     "trtconv.core.documents.check": ("CheckReport",),
     "trtconv.core.documents.bench": ("BenchReport",),
     "trtconv.core.documents.verify": ("VerifyReport",),
-    "trtconv.core.documents.rewrite": ("RewriteReport",),
+    "trtconv.core.documents.rewrite": ("Edit", "RewriteReport"),
+    "trtconv.core.findings": ("Finding", "Severity"),
+    "trtconv.passes.base": ("NodePass", "Pass", "PassResult", "Refusal"),
+    "trtconv.rules.base": ("Rule",),
+    "trtconv.rules.operator": ("OperatorRule",),
+    "trtconv.shapes.lattice.registry": ("operator",),
     "trtconv.core.requests.build": ("BuildRequest",),
     "trtconv.core.requests.check": ("CheckRequest",),
     "trtconv.core.requests.rewrite": ("RewriteRequest",),

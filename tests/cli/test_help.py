@@ -56,6 +56,7 @@ FLAGS = {
     "triton": "--version --force --format -q --quiet",
     "warm": "-o --output --dim --report --trust --key --time-limit --format -q --quiet",
     "init": "--force --format -q --quiet --budget --follow-links",
+    "extension": "--format -q --quiet",
     "completion": "-q --quiet",
     "doctor": "--format -q --quiet",
     "passes": "--format -q --quiet",

@@ -45,6 +45,7 @@ DOORS = {
     "markupsafe": ["cli/formats/page/*"],
     "onnx": [
         "explainer/changes.py",
+        "pipeline/extending/*",
         "explainer/isolate.py",
         "exporter/finish.py",
         "exporter/job.py",
@@ -109,6 +110,7 @@ DOORS = {
         "cli/versions.py",
         "core/serving.py",
         "exporter/libraries.py",
+        "pipeline/extending/installed.py",
         "runtimes/inputs.py",
         "exporter/spec.py",
         "exporter/torch_quiet.py",

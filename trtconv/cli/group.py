@@ -34,6 +34,11 @@ COMMANDS = (
     ("triton", "trtconv.cli.commands.triton", "Put engines into a model repository for Triton."),
     ("warm", "trtconv.cli.commands.warm", "Fill the runtime cache of a TensorRT-RTX engine."),
     ("init", "trtconv.cli.commands.init", "Write a trtconv.toml for the models that are here."),
+    (
+        "extension",
+        "trtconv.cli.commands.extension",
+        "Test passes and rules of your own, or list those that packages offer.",
+    ),
     ("completion", "trtconv.cli.commands.completion", "Print what completes trtconv's words in a shell."),
     ("doctor", "trtconv.cli.commands.doctor", "Show what is installed and which TensorRT works here."),
     ("passes", "trtconv.cli.commands.passes", "List the rewrites that build and rewrite apply, or explain one."),

@@ -92,12 +92,12 @@ def python(entry: str) -> list[str]:
     module, _, function = entry.partition(":")
     package = Path(__file__).resolve().parents[1]
     init = str(package / "__init__.py")
-    code = _START.format(path=_trusted_path(), init=init, package=str(package), module=module, function=function)
+    code = _START.format(path=trusted_path(), init=init, package=str(package), module=module, function=function)
     flags = ["-B"] if sys.dont_write_bytecode else []
     return [sys.executable, "-I", *flags, *(["-X", "utf8"] if sys.flags.utf8_mode else []), "-c", code]
 
 
-def _trusted_path() -> list[str]:
+def trusted_path() -> list[str]:
     """Returns `sys.path` without the folders that Python puts there for what it was asked to run."""
     main = getattr(sys.modules.get("__main__"), "__file__", None)
     foreign = {Path(main).resolve().parent} if main else set()

@@ -165,14 +165,14 @@ def run_passes(model: OnnxModel, passes: Sequence[Pass], target: Target) -> Pass
         if not each.may_act(model, target):
             continue
         if before is None:
-            original, before = model.without_weights(), _fingerprint(model)
+            original, before = model.without_weights(), fingerprint(model)
         result, before = run_one(model, each, target, before)
         total += result
     if total.edits and original is not None:
-        complaint = _complaint(model.without_weights())
+        wrong = complaint(model.without_weights())
         # What was invalid before need not be valid now.
-        if complaint is not None and not _complaint(original):
-            raise BrokenContract(f"the passes made an invalid model: {complaint}")
+        if wrong is not None and not complaint(original):
+            raise BrokenContract(f"the passes made an invalid model: {wrong}")
     return total
 
 
@@ -190,7 +190,7 @@ def run_one(model: OnnxModel, each: Pass, target: Target, before: int) -> tuple[
     """
     outside = interface(model)
     result = each.run(model, target)
-    after = _fingerprint(model)
+    after = fingerprint(model)
     changed = after != before
     if changed != bool(result.edits):
         raise BrokenContract(f"pass {each.name}: changed={changed} but {len(result.edits)} edits")
@@ -199,7 +199,7 @@ def run_one(model: OnnxModel, each: Pass, target: Target, before: int) -> tuple[
     return result, after
 
 
-def _fingerprint(model: OnnxModel) -> int:
+def fingerprint(model: OnnxModel) -> int:
     """Returns a hash of the opset and the nodes, tensors' names included; weights by name: no pass writes into one.
 
     Nodes hold the graphs inside them.
@@ -207,7 +207,8 @@ def _fingerprint(model: OnnxModel) -> int:
     return hash((model.opset, *map(onnx.NodeProto.SerializeToString, model.proto.graph.node)))
 
 
-def _complaint(model: bytes) -> str | None:
+def complaint(model: bytes) -> str | None:
+    """Returns what ONNX's checker has against a model; None: nothing."""
     try:
         onnx.checker.check_model(model)
     except (onnx.checker.ValidationError, ValueError) as error:

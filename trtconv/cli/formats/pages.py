@@ -2,29 +2,14 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
+
+from trtconv.core.pages import sections as sections
 
 if TYPE_CHECKING:
     from trtconv.passes import Pass
     from trtconv.rules import Page
-
-
-def sections(page: str) -> list[tuple[str, str]]:
-    """Divides a page after its first paragraph.
-
-    Returns:
-        Title and text of each section, in order; text before the first title has the title "".
-    """
-    found: list[tuple[str, list[str]]] = [("", [])]
-    for line in page.splitlines()[1:]:
-        if line and not line[0].isspace() and line.endswith(":"):
-            found.append((line[:-1], []))
-        else:
-            found[-1][1].append(line)
-    texts = [(title, textwrap.dedent("\n".join(lines)).strip()) for title, lines in found]
-    return [(title, text) for title, text in texts if text]
 
 
 _LITERAL_SECTIONS = ("Before", "After", "Dims")

@@ -19,7 +19,7 @@ from trtconv.graph.scope import Scope
 from trtconv.graph.walk import constant_of
 from trtconv.passes.base import Pass, PassResult
 from trtconv.passes.patterns.match import Binding, Instance, Matcher
-from trtconv.passes.patterns.text import Texts
+from trtconv.passes.patterns.text import TYPE, Texts
 
 _MOST_ROUNDS = 1000
 Elsewhere = Callable[[int], Collection[Instance]]
@@ -40,6 +40,30 @@ class RewritingPass(Pass):
         self._shown = {texts.rule.opset: frozenset(shown)}
         self._elsewhere = elsewhere
         self._ops = {node.op_type for node in texts.pattern.node if constant_of(node) is None}
+
+    @property
+    def instances(self) -> frozenset[Instance]:
+        """For what its texts were shown to be equal, at the rule's own opset."""
+        return self._shown[self._texts.rule.opset]
+
+    def example(self) -> OnnxModel:
+        """Returns a model of the pattern alone, of the first types and ranks that were shown."""
+        texts, each = self._texts, min(self.instances, key=repr)
+        floats = {name: 0.5 for name in texts.kinds if name != TYPE}
+        types = dict(zip(texts.inputs, each.types, strict=True))
+        model = texts.model(texts.pattern, types, each.kind, {**floats, **dict(each.attributes)})
+        graph = model.proto.graph
+        for value, rank in zip(list(graph.input), each.ranks, strict=True):
+            condition = texts.rule.inputs.get(value.name)
+            shape = list(condition.shape) if condition and condition.shape else [f"d{axis}" for axis in range(rank)]
+            value.CopyFrom(onnx.helper.make_tensor_value_info(value.name, value.type.tensor_type.elem_type, shape))
+            if condition and condition.constant:
+                sizes = [size if isinstance(size, int) else 2 for size in shape]
+                dtype = onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
+                held = np.full(sizes, condition.least if condition.least is not None else 1, dtype)
+                graph.initializer.append(numpy_helper.from_array(held, value.name))
+        model.touch()
+        return model
 
     @property
     def page(self) -> str:

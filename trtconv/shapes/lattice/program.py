@@ -192,7 +192,7 @@ class Program:
 
 
 def _made(trial: Trial, node: Node, inputs: Sequence[Tensor | None]) -> list[Tensor]:
-    function = OPERATORS.get(node.op) if node.domain == "" else None
+    function = OPERATORS.get(f"{node.domain}::{node.op}" if node.domain else node.op)
     if function is None:
         raise Opaque("trtconv does not know the shapes of this operator")
     made = function(trial, node, inputs)

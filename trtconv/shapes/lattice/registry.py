@@ -16,7 +16,11 @@ OPERATORS: dict[str, Operator] = {}
 
 
 def operator(*names: str) -> Callable[[Operator], Operator]:
-    """Enters a function into the table."""
+    """Enters a function into the table.
+
+    Args:
+        names: Operators of ONNX by their names, those of other domains as "domain::Op".
+    """
 
     def enter(function: Operator) -> Operator:
         for name in names:

@@ -1,0 +1,167 @@
+"""Passes, rules and operators of a user's own: what is loaded, what is refused, and what their test finds."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from pathlib import Path
+
+import onnx.parser
+import pytest
+
+from support.paths import ROOT
+from trtconv.core.agreement import AgreedCode
+from trtconv.core.documents.extension import ExtensionReport
+from trtconv.core.errors import InputError
+from trtconv.core.target import Target
+from trtconv.graph.model import OnnxModel
+from trtconv.passes import run_passes
+from trtconv.pipeline.extending.loading import Extension, load
+from trtconv.pipeline.extending.testing import test_extension as tried
+from trtconv.shapes.lattice.registry import OPERATORS
+
+ACME = (ROOT / "tests" / "data" / "extension.py").read_text(encoding="utf-8")
+RTX = Target("rtx", (1, 7))
+MODEL = """<ir_version: 8, opset_import: ["": 17]>
+g (float[n, 2] x) => (float[n, 3] y) <float[2, 3] w = {1, 2, 3, 4, 5, 6}, float[3] s = {2, 3, 4}>
+{ t = MatMul (x, w)  y = Mul (t, s) }"""
+
+
+def changed(*pairs: tuple[str, str]) -> str:
+    text = ACME
+    for old, new in pairs:
+        assert old in text
+        text = text.replace(old, new)
+    return text
+
+
+def loaded(folder: Path, text: str) -> Extension:
+    path = folder / "acme.py"
+    path.write_text(text, encoding="utf-8")
+    return load(AgreedCode(path, hashlib.sha256(text.encode()).hexdigest()))
+
+
+def report(folder: Path, text: str, name: str = "acme.py") -> ExtensionReport:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return tried(path)
+
+
+def test_what_a_file_adds(tmp_path: Path) -> None:
+    found = loaded(tmp_path, ACME)
+    assert (found.owner, [each.name for each in found.passes], [each.code for each in found.rules]) == (
+        "ACME",
+        ["acme-fold-scale"],
+        ["ACME101"],
+    )
+
+
+def test_its_own_test_passes(tmp_path: Path) -> None:
+    found = report(tmp_path, ACME)
+    assert found.exit_code == 0 and len(found.trials) == 6
+
+
+SCALED = ("w * s", "w * s * w.dtype.type(1.001)")
+IN_PLACE = (
+    "x, y = product.inputs[0], node.outputs[0]",
+    "next(t for t in field.scope.graph.initializer if t.name == product.inputs[1].name).float_data[0] *= 1.001\n"
+    "        x, y = product.inputs[0], node.outputs[0]",
+)
+RENAMED = "node.name = field.model.fresh_name('again'); field.replace(node, [node]); return 'renamed'"
+AGAIN = "{2, 6, 12, 8, 15, 24}, float[3] s = {1, 1, 1}> { t = MatMul (x, w)  y = Mul (t, s) }"
+WRONG = {
+    "equality": [SCALED],
+    "equality of some shapes": [("s.shape != w.shape[1:]", "s.ndim > 9"), ("w * s", "w * s.ravel()[0]")],
+    "idempotence": [("            return None\n        product", f"            {RENAMED}\n        product")],
+    "contract: it raises": [("w * s", "w * undefined")],
+    "contract: it writes into a weight": [IN_PLACE],
+    "contract: an edit without a change": [("        field.replace(node, [made])\n", "")],
+    "page: no After": [("    After:", "    Behind:")],
+    "page: no sentence": [("scale behind it.", "scale behind it")],
+    "page: a model that is none": [("t = MatMul (x, w)", "t = MatMul (x")],
+    "page: it leaves its own model": [('ops = frozenset({"Mul"})', 'ops = frozenset({"Div"})')],
+    "page: it rewrites what it made": [("{2, 6, 12, 8, 15, 24}> { y = MatMul (x, w) }", AGAIN)],
+    "page: its models differ": [("{2, 6, 12, 8, 15, 24}", "{2, 6, 12, 8, 15, 25}")],
+    "page: the rule finds nothing": [('ops = ("Tanh",)', 'ops = ("Abs",)')],
+    "page: the rule finds something": [('ops = ("Tanh",)', 'ops = ("Tanh", "Relu")')],
+}
+
+
+@pytest.mark.parametrize("title", WRONG)
+def test_what_is_wrong_is_found(tmp_path: Path, title: str) -> None:
+    found = report(tmp_path, changed(*WRONG[title]))
+    assert found.exit_code == 1
+    failed = {each.what for each in found.trials if not each.passed}
+    wanted = title.partition(":")[0].partition(" ")[0]
+    # A pass that raises or differs does so for its own page first.
+    assert failed & {wanted, "page"} and all(each.why for each in found.trials if not each.passed)
+
+
+REFUSED = {
+    "no owner": [('owner = "ACME"', "")],
+    "an owner that is trtconv": [('owner = "ACME"', 'owner = "TC1"')],
+    "a pass of another name": [('"acme-fold-scale"', '"fold-scale"')],
+    "a code of trtconv": [('"ACME101"', '"TC101"')],
+    "a code without its owner": [('"ACME101"', '"X101"')],
+    "a pass that asks to change numbers": [
+        ('name = "acme-fold-scale"', 'name = "acme-fold-scale"\n    requantizes = True')
+    ],
+    "a pass that asks to free sizes": [
+        ('name = "acme-fold-scale"', 'name = "acme-fold-scale"\n    frees_sizes = True')
+    ],
+    "a safety that is none": [('name = "acme-fold-scale"', 'name = "acme-fold-scale"\n    safety = "anything"')],
+    "a fix of nothing": [('name = "acme-fold-scale"', 'name = "acme-fold-scale"\n    fixes = ("TC999",)')],
+    "code that does not run": [("import trtconv", "import trtconv\nraise ValueError('no')")],
+    "code that ends": [("import trtconv", "import sys, trtconv\nsys.exit(0)")],
+    "no Python": [("import trtconv", "import trtconv(")],
+    "an operator of ONNX": [
+        ("class FoldScale", "@trtconv.operator('Relu')\ndef relu(trial, node, inputs): ...\n\n\nclass FoldScale")
+    ],
+}
+
+
+@pytest.mark.parametrize("title", REFUSED)
+def test_what_is_no_extension(tmp_path: Path, title: str) -> None:
+    before = dict(OPERATORS)
+    with pytest.raises(InputError, match=r"acme\.py"):
+        loaded(tmp_path, changed(*REFUSED[title]))
+    assert dict(OPERATORS) == before
+    assert report(tmp_path, changed(*REFUSED[title])).exit_code == 1
+
+
+def test_what_it_raises_is_told_with_its_line(tmp_path: Path) -> None:
+    extension = loaded(tmp_path, changed(("w * s", "w * undefined")))
+    with pytest.raises(InputError, match=r"acme-fold-scale failed: NameError.*line \d+"):
+        run_passes(OnnxModel(onnx.parser.parse_model(MODEL), Path("m.onnx")), extension.passes, RTX)
+
+
+def test_what_it_prints_is_not_on_stdout(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    extension = loaded(
+        tmp_path, changed(("import trtconv", "import trtconv\nprint('loaded')"), ("x, y = ", "print('ran'); x, y = "))
+    )
+    run_passes(OnnxModel(onnx.parser.parse_model(MODEL), Path("m.onnx")), extension.passes, RTX)
+    said = capsys.readouterr()
+    assert said.out == "" and "loaded" in said.err and "ran" in said.err
+
+
+def test_a_file_that_was_changed_since_is_not_run(tmp_path: Path) -> None:
+    path = tmp_path / "acme.py"
+    path.write_text(ACME)
+    code = AgreedCode(path, hashlib.sha256(ACME.encode()).hexdigest())
+    path.write_text(f"import sys\nsys.trtconv_trap = 1\n{ACME}")
+    with pytest.raises(InputError, match="changed"):
+        load(code)
+    assert not hasattr(sys, "trtconv_trap")
+
+
+def test_rules_of_rewriting_are_tried_too(tmp_path: Path) -> None:
+    text = """
+[[rewrite-rules]]
+name = "acme-drop-negations"
+pattern = "f (x) => (y) { t = Neg (x) y = Neg (t) }"
+replacement = "f (x) => (y) { y = Identity (x) }"
+ranks = [1, 2]
+"""
+    assert report(tmp_path, text, "rules.toml").exit_code == 0
+    wrong = report(tmp_path, text.replace("Identity", "Abs"), "rules.toml")
+    assert wrong.exit_code == 1 and "should be" in wrong.trials[0].why

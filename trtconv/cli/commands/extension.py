@@ -1,0 +1,82 @@
+"""`trtconv extension`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from trtconv.cli import options
+from trtconv.cli.process.isolated import IsolatedCommand
+from trtconv.cli.process.outcome import Outcome, Word
+from trtconv.core.errors import InputError
+
+if TYPE_CHECKING:
+    from trtconv.core.documents.extension import ExtensionList, ExtensionReport
+
+
+@click.command(
+    "extension",
+    cls=IsolatedCommand,
+    alone=lambda params: True,
+    short_help="Test passes and rules of your own, or list those that packages offer.",
+    epilog="""\b
+Examples:
+  Passes, rules and operators in Python, or rules of rewriting in TOML:
+    trtconv extension test acme.py
+    trtconv extension test rules.toml
+  What installed packages offer; none of it is loaded until --extend names it:
+    trtconv extension list
+
+\b
+Exit status: 0 all is as it must be; 1 something is not; 2 a bad call, or no such file.
+""",
+)
+@click.argument("what", metavar="test|list", type=Word(["test", "list"]))
+@click.argument("file", metavar="[FILE]", required=False)
+@options.format_option("text", "json")
+@options.quiet_anyway
+def command(what: str, file: str | None, output_format: str) -> Outcome:
+    """Test passes and rules of your own, or list those that packages offer.
+
+    test runs FILE, which is code where it ends in .py: the models of each page, the contract of passes, that a second
+    run changes nothing, and that the numbers stay, at random inputs and for models like that of the page. A rule of
+    rewriting is shown to be right for every type and rank that it allows. docs/extending.md says how to write them.
+    """
+    from trtconv.cli.formats import json
+
+    if (what == "test") != (file is not None):
+        raise InputError("test goes with a FILE, and list with none", "Write trtconv extension test FILE.py.")
+    if file is not None:
+        from trtconv.pipeline.extending.testing import test_extension
+
+        report = test_extension(Path(file))
+        text = json.render(report.to_json()) if output_format == "json" else _tested(report)
+        return Outcome(text, report.exit_code)
+    from trtconv.core.documents.extension import ExtensionList
+    from trtconv.pipeline.extending.installed import installed
+
+    listed = ExtensionList(installed())
+    return Outcome(json.render(listed.to_json()) if output_format == "json" else _listed(listed))
+
+
+def _tested(report: ExtensionReport) -> str:
+    from trtconv.core.text import clean
+
+    lines = [f"{report.file}  sha256:{report.sha256}"]
+    for each in report.trials:
+        mark = "ok    " if each.passed else "failed"
+        lines.append(f"  {mark}  {each.of}, {each.what}{f': {each.why}' if each.why else ''}")
+    failed = sum(not each.passed for each in report.trials)
+    lines.append(f"{failed} of {len(report.trials)} trials failed" if failed else f"{len(report.trials)} trials passed")
+    return "\n".join(map(clean, lines))
+
+
+def _listed(found: ExtensionList) -> str:
+    from trtconv.core.text import clean
+
+    if not found.extensions:
+        return "no installed package offers an extension"
+    lines = (f"{each.name}  {each.package}, {each.module}, sha256:{each.sha256 or '?'}" for each in found.extensions)
+    return "\n".join([*map(clean, lines), "off until --extend names one"])

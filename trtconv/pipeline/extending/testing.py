@@ -1,0 +1,243 @@
+"""`trtconv extension test`: a user's passes, rules, operators and rules of rewriting, tried as trtconv's own are."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import onnx
+import onnx.parser
+
+from trtconv.core.agreement import AgreedCode
+from trtconv.core.documents.extension import ExtensionReport, Trial
+from trtconv.core.errors import InputError
+from trtconv.core.pages import sections
+from trtconv.core.reading import sha256_of
+from trtconv.core.rewrite_rules import read_rules
+from trtconv.core.target import Target
+from trtconv.graph.model import OnnxModel
+from trtconv.graph.views import quantizes
+from trtconv.passes import PASSES
+from trtconv.passes.base import Pass
+from trtconv.passes.patterns.rewriting import RewritingPass
+from trtconv.pipeline.extending.equality import shown
+from trtconv.pipeline.extending.loading import AddedPass, AddedRule, Extension, load
+from trtconv.pipeline.extending.variants import Variant, variants
+from trtconv.rules.base import ModelView
+from trtconv.runtimes.compare import relative_error, same_network
+from trtconv.runtimes.onnxruntime import element_types, first_line, session
+
+_USUAL = Target("rtx", (1, 7))
+_TOML = ".toml"
+
+
+def test_extension(path: Path) -> ExtensionReport:
+    """Tries a file of passes, rules and operators, or one of rules of rewriting.
+
+    Raises:
+        InputError: It cannot be read.
+    """
+    try:
+        code = AgreedCode(path, sha256_of(path))
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}", "Give a .py or a .toml file.") from error
+    owner = ""
+    try:
+        if path.suffix == _TOML:
+            trials = tuple(_of_rewriting(path))
+        else:
+            extension = load(code)
+            owner, trials = extension.owner, tuple(_of_extension(extension))
+    except InputError as error:
+        trials = (Trial(path.name, "use", False, error.message),)
+    return ExtensionReport(str(path), code.sha256, owner, trials)
+
+
+def _of_rewriting(path: Path) -> Iterator[Trial]:
+    """Tries rules of rewriting: each is shown to be right, and rewrites its own pattern, once."""
+    for rule in read_rules(path):
+        of = f"rule of rewriting {rule.name}"
+        try:
+            (each,) = shown([rule])
+            yield Trial(of, "equality", True, f"shown for {len(each.instances)} types, ranks and attributes")
+            yield _rewrites_its_pattern(of, each)
+        except InputError as error:
+            yield Trial(of, "equality", False, error.message)
+
+
+def _rewrites_its_pattern(of: str, each: RewritingPass) -> Trial:
+    model = each.example()
+    edits = each.run(model, _USUAL).edits
+    if not edits:
+        return Trial(of, "use", False, "it does not match its own pattern: are its nodes connected?")
+    again = each.run(model, _USUAL).edits
+    return Trial(of, "idempotence", not again, "it rewrites what it made" if again else "")
+
+
+def _of_extension(extension: Extension) -> Iterator[Trial]:
+    for each in extension.passes:
+        yield from _of_pass(each)
+    for rule in extension.rules:
+        yield from _of_rule(rule)
+    for name in extension.operators:
+        yield Trial(f"operator {name}", "use", True, "its shapes are told by the file")
+
+
+def _of_pass(each: AddedPass) -> Iterator[Trial]:
+    of = f"pass {each.name}"
+    target, before, after = _examples(each.page)
+    wrong = _wrong_page(each.page, before, after)
+    if wrong:
+        yield Trial(of, "page", False, wrong)
+        return
+    try:
+        yield Trial(of, "page", *_page_holds(each, target, before, after))
+        rewritten, faults = _tried(each, target, _corpus(before))
+    except InputError as error:
+        yield Trial(of, "contract", False, error.message)
+        return
+    for what in ("contract", "idempotence", "equality"):
+        said = next((why for kind, why in faults if kind == what), "")
+        yield Trial(of, what, not said, said or f"{rewritten} models rewritten")
+
+
+def _examples(page: str) -> tuple[Target, list[str], list[str]]:
+    """Returns the target of a page's examples, and the models under "Before:" and "After:"."""
+    found = [(title, text) for title, text in sections(page) if title.split()[:1] in (["Before"], ["After"])]
+    named = next((match for title, _ in found if (match := re.search(r"\((.*)\)", title))), None)
+    target = (Target.parse(named[1]) if named else None) or _USUAL
+    return (
+        target,
+        [text for title, text in found if title.startswith("Before")],
+        [text for title, text in found if title.startswith("After")],
+    )
+
+
+def _wrong_page(page: str, before: Sequence[str], after: Sequence[str]) -> str:
+    if not page.partition("\n")[0].endswith("."):
+        return "the first line of the docstring is not a sentence, with a full stop"
+    if not before or not after:
+        return "the docstring has not a model under 'Before:' and one under 'After:'"
+    for text in (*before, *after):
+        try:
+            onnx.checker.check_model(onnx.parser.parse_model(text), full_check=True)
+        except (
+            onnx.parser.ParseError,
+            onnx.checker.ValidationError,
+            onnx.shape_inference.InferenceError,
+            ValueError,
+        ) as error:
+            return f"a model of the page is not valid: {' '.join(str(error).split())[:200]}"
+    return ""
+
+
+def _model(text: str) -> OnnxModel:
+    return OnnxModel(onnx.parser.parse_model(text), Path("example.onnx"))
+
+
+def _page_holds(each: Pass, target: Target, before: Sequence[str], after: Sequence[str]) -> tuple[bool, str]:
+    """Whether a pass rewrites the first model of its page, leaves the second, and these compute the same."""
+    model = _model(before[0])
+    if not each.may_act(model, target) or not each.run(model, target).edits:
+        return False, "it leaves the model under 'Before:' as it is"
+    made = _model(after[0])
+    if each.may_act(made, target) and each.run(made, target).edits:
+        return False, "it rewrites the model under 'After:'"
+    variant = next(iter(variants(_model(before[0]))), None)
+    feeds = {} if variant is None else variant.feeds
+    wrong = _difference(_model(before[0]), made, [feeds])
+    return not wrong, f"'Before:' and 'After:' differ: {wrong}" if wrong else ""
+
+
+def _corpus(own: Sequence[str]) -> Iterator[Variant]:
+    """Yields models to try a pass with: variants of its page's, and those of the pages of trtconv's own passes."""
+    for text in own:
+        yield from variants(_model(text))
+    for each in PASSES:
+        _, before, _ = _examples(each.page)
+        for text in before[:1]:
+            yield from (
+                dataclasses.replace(variant, what=f"the model of {each.name}")
+                for variant in itertools.islice(variants(_model(text)), 1)
+            )
+
+
+def _tried(each: AddedPass, target: Target, corpus: Iterator[Variant]) -> tuple[int, list[tuple[str, str]]]:
+    """Runs a pass over models; returns how many it rewrote, and what was wrong, each with its kind."""
+    faults: list[tuple[str, str]] = []
+    rewritten = 0
+    for variant in corpus:
+        model = variant.model.copy()
+        try:
+            if not each.may_act(model, target) or not each.run(model, target).edits:
+                continue
+        except InputError as error:
+            faults.append(("contract", f"{error.message}, for {variant.what}"))
+            continue
+        rewritten += 1
+        if each.may_act(model, target) and (again := each.run(model, target).edits):
+            faults.append(("idempotence", f"a second run edits again, for {variant.what}: {again[0].what}"))
+        wrong = _difference(variant.model, model, [variant.feeds])
+        if wrong:
+            faults.append(("equality", f"{wrong}, for {variant.what}"))
+    return rewritten, faults
+
+
+def _difference(before: OnnxModel, after: OnnxModel, feeds: Sequence[Mapping[str, Any]]) -> str:
+    """Returns how a model and its rewrite differ at some inputs; empty where they do not, or it does not run."""
+    first, second = session(before), session(after)
+    if isinstance(first, str):
+        return ""
+    if isinstance(second, str):
+        return f"the rewritten model does not load: {second}"
+    limit = same_network(element_types(before), quantizes(before))
+    for each in feeds:
+        try:
+            expected = first.run(None, dict(each))
+        # ONNX Runtime raises its own types.
+        except Exception:
+            continue
+        try:
+            got = second.run(None, dict(each))
+        except Exception as error:
+            return f"the rewritten model does not run: {first_line(error)}"
+        for name, one, two in zip(before.outputs, expected, got, strict=True):
+            far = relative_error(one, two)
+            if not far <= limit:
+                return f"output {name!r} is off by {far:.2g} of its largest magnitude"
+    return ""
+
+
+def _of_rule(rule: AddedRule) -> Iterator[Trial]:
+    of = f"rule {rule.code}"
+    target, before, after = _examples(rule.page)
+    wrong = _wrong_page(rule.page, before, after)
+    try:
+        if not wrong:
+            wrong = _wrong_findings(rule, target, before[0], after[0])
+        yield Trial(of, "page", not wrong, wrong)
+        tried = 0
+        for page in (each.page for each in PASSES):
+            _, *groups = _examples(page)
+            for text in itertools.chain.from_iterable(groups):
+                list(rule.check(ModelView(_model(text)), target))
+                tried += 1
+        yield Trial(of, "contract", True, f"{tried} models looked at")
+    except InputError as error:
+        yield Trial(of, "contract", False, error.message)
+
+
+def _wrong_findings(rule: AddedRule, target: Target, before: str, after: str) -> str:
+    model = _model(before)
+    held = model.serialize()
+    if not list(rule.check(ModelView(model), target)):
+        return "it finds nothing in the model under 'Before:'"
+    if model.serialize() != held:
+        return "it changes the model"
+    return (
+        "it finds something in the model under 'After:'" if list(rule.check(ModelView(_model(after)), target)) else ""
+    )
