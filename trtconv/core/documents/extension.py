@@ -7,7 +7,7 @@ from trtconv.core.frozen import frozen
 
 
 @frozen
-class Trial(Document):
+class TriedPart(Document):
     """One thing that an extension was tried at.
 
     Args:
@@ -36,7 +36,7 @@ class ExtensionReport(Document, keys="schema file sha256 owner trials exit_code"
     file: str
     sha256: str
     owner: str
-    trials: tuple[Trial, ...]
+    trials: tuple[TriedPart, ...]
 
     @property
     def exit_code(self) -> int:

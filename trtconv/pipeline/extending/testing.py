@@ -13,7 +13,7 @@ import onnx
 import onnx.parser
 
 from trtconv.core.agreement import AgreedCode
-from trtconv.core.documents.extension import ExtensionReport, Trial
+from trtconv.core.documents.extension import ExtensionReport, TriedPart
 from trtconv.core.errors import InputError
 from trtconv.core.pages import sections
 from trtconv.core.reading import sha256_of
@@ -53,56 +53,56 @@ def test_extension(path: Path) -> ExtensionReport:
             extension = load(code)
             owner, trials = extension.owner, tuple(_of_extension(extension))
     except InputError as error:
-        trials = (Trial(path.name, "use", False, error.message),)
+        trials = (TriedPart(path.name, "use", False, error.message),)
     return ExtensionReport(str(path), code.sha256, owner, trials)
 
 
-def _of_rewriting(path: Path) -> Iterator[Trial]:
+def _of_rewriting(path: Path) -> Iterator[TriedPart]:
     """Tries rules of rewriting: each is shown to be right, and rewrites its own pattern, once."""
     for rule in read_rules(path):
         of = f"rule of rewriting {rule.name}"
         try:
             (each,) = shown([rule])
-            yield Trial(of, "equality", True, f"shown for {len(each.instances)} types, ranks and attributes")
+            yield TriedPart(of, "equality", True, f"shown for {len(each.instances)} types, ranks and attributes")
             yield _rewrites_its_pattern(of, each)
         except InputError as error:
-            yield Trial(of, "equality", False, error.message)
+            yield TriedPart(of, "equality", False, error.message)
 
 
-def _rewrites_its_pattern(of: str, each: RewritingPass) -> Trial:
+def _rewrites_its_pattern(of: str, each: RewritingPass) -> TriedPart:
     model = each.example()
     edits = each.run(model, _USUAL).edits
     if not edits:
-        return Trial(of, "use", False, "it does not match its own pattern: are its nodes connected?")
+        return TriedPart(of, "use", False, "it does not match its own pattern: are its nodes connected?")
     again = each.run(model, _USUAL).edits
-    return Trial(of, "idempotence", not again, "it rewrites what it made" if again else "")
+    return TriedPart(of, "idempotence", not again, "it rewrites what it made" if again else "")
 
 
-def _of_extension(extension: Extension) -> Iterator[Trial]:
+def _of_extension(extension: Extension) -> Iterator[TriedPart]:
     for each in extension.passes:
         yield from _of_pass(each)
     for rule in extension.rules:
         yield from _of_rule(rule)
     for name in extension.operators:
-        yield Trial(f"operator {name}", "use", True, "its shapes are told by the file")
+        yield TriedPart(f"operator {name}", "use", True, "its shapes are told by the file")
 
 
-def _of_pass(each: AddedPass) -> Iterator[Trial]:
+def _of_pass(each: AddedPass) -> Iterator[TriedPart]:
     of = f"pass {each.name}"
     target, before, after = _examples(each.page)
     wrong = _wrong_page(each.page, before, after)
     if wrong:
-        yield Trial(of, "page", False, wrong)
+        yield TriedPart(of, "page", False, wrong)
         return
     try:
-        yield Trial(of, "page", *_page_holds(each, target, before, after))
+        yield TriedPart(of, "page", *_page_holds(each, target, before, after))
         rewritten, faults = _tried(each, target, _corpus(before))
     except InputError as error:
-        yield Trial(of, "contract", False, error.message)
+        yield TriedPart(of, "contract", False, error.message)
         return
     for what in ("contract", "idempotence", "equality"):
         said = next((why for kind, why in faults if kind == what), "")
-        yield Trial(of, what, not said, said or f"{rewritten} models rewritten")
+        yield TriedPart(of, what, not said, said or f"{rewritten} models rewritten")
 
 
 def _examples(page: str) -> tuple[Target, list[str], list[str]]:
@@ -212,23 +212,23 @@ def _difference(before: OnnxModel, after: OnnxModel, feeds: Sequence[Mapping[str
     return ""
 
 
-def _of_rule(rule: AddedRule) -> Iterator[Trial]:
+def _of_rule(rule: AddedRule) -> Iterator[TriedPart]:
     of = f"rule {rule.code}"
     target, before, after = _examples(rule.page)
     wrong = _wrong_page(rule.page, before, after)
     try:
         if not wrong:
             wrong = _wrong_findings(rule, target, before[0], after[0])
-        yield Trial(of, "page", not wrong, wrong)
+        yield TriedPart(of, "page", not wrong, wrong)
         tried = 0
         for page in (each.page for each in PASSES):
             _, *groups = _examples(page)
             for text in itertools.chain.from_iterable(groups):
                 list(rule.check(ModelView(_model(text)), target))
                 tried += 1
-        yield Trial(of, "contract", True, f"{tried} models looked at")
+        yield TriedPart(of, "contract", True, f"{tried} models looked at")
     except InputError as error:
-        yield Trial(of, "contract", False, error.message)
+        yield TriedPart(of, "contract", False, error.message)
 
 
 def _wrong_findings(rule: AddedRule, target: Target, before: str, after: str) -> str:
