@@ -1,6 +1,7 @@
 """ONNX's own node tests on TensorRT 8.6: raw, through trtconv, and run by trtconv's interpreter.
 
-    python bench/gpu/node_suite.py [--jobs 15] [--minutes 7.5] [--part 1/2] [--only NAME] [--out FOLDER] [--family rtx]
+    python bench/gpu/node_suite.py [--jobs 15] [--minutes 7.5] [--part 1/2] [--only GLOB|FILE ...] [--ways trtconv]
+                                   [--base RESULT.json] [--out FOLDER] [--family rtx]
 
 Each test is taken as it is, and with all inputs but the first as constants ("NAME+constant"), as networks have
 them. For each two jobs, each done by one of a few processes that take many (a start of TensorRT 8.6 takes 9 s, and its
@@ -12,8 +13,10 @@ parser ends the process on some models):
 
 Results are compared with the suite's own outputs, case by case. What is done is kept in FOLDER/node-suite-8.6.jsonl, so
 that a call that ran out of time goes on where it stopped, and parts can be done one after the other; each call writes
-FOLDER/gpu-node-suite-8.6.json anew and prints a table. Delete the .jsonl to begin again. With --family rtx, which needs
-no GPU, nothing is run: the interpreter is compared with the suite alone.
+FOLDER/gpu-node-suite-8.6.json anew and prints a table. Delete the .jsonl to begin again. --only takes names or globs of
+tests, or files of such, a line each (node_suite_again.txt: whatever was wrong, lost, crashed or is written otherwise
+since); --base takes the rows of a result over for whatever is not run. With --family rtx, which needs no GPU, nothing
+is run: the interpreter is compared with the suite alone.
 
 Exit status: 0 whatever trtconv built is right; 1 something is not.
 """
@@ -24,6 +27,7 @@ import argparse
 import collections
 import contextlib
 import datetime
+import fnmatch
 import importlib.metadata
 import json
 import os
@@ -34,7 +38,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,10 +47,11 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(ROOT), str(ROOT / "bench"), str(HERE)]
 
 Row = dict[str, Any]
+WAYS = ("raw", "trtconv")
 _JOB_SECONDS = 60.0
 _START_SECONDS = 90.0
-_TEXT = 300
-_LEVEL = 0
+TEXT = 300
+LEVEL = 0
 """Of the builder's optimisation: which kernels run fastest is not the question."""
 
 
@@ -54,24 +59,24 @@ def main() -> int:
     """Runs what is left of the suite; returns the exit status."""
     options = _options()
     if options.worker:
-        serve(options.family)
+        serve(lambda: Bench(options.family))
         return 0
     options.out.mkdir(parents=True, exist_ok=True)
     kept = options.out / f"node-suite-{options.family}.jsonl"
     rows = _read(kept)
     with tempfile.TemporaryDirectory() as folder:
-        names = dump_cases(Path(folder), options.only)
+        names = dump_cases(Path(folder), globs(options.only))
         part, parts = (int(each) for each in options.part.split("/"))
-        jobs = [(name, way) for name in names[part - 1 :: parts] for way in ("raw", "trtconv")]
+        jobs = [(name, way) for name in names[part - 1 :: parts] for way in options.ways]
         left = [job for job in jobs if job not in rows]
         print(f"{len(names)} tests, {len(left)} of {len(jobs)} jobs to do", file=sys.stderr)
         with kept.open("a", encoding="utf-8") as file:
-            pool = Pool(options, Path(folder))
+            pool = Pool(Path(__file__), options, Path(folder))
             for row in pool.run(left, time.monotonic() + 60 * options.minutes):
                 rows[row["test"], row["way"]] = row
                 file.write(json.dumps(row) + "\n")
                 file.flush()
-    report = summarize(list(rows.values()), options.family)
+    report = summarize(list({**_base(options.base), **rows}.values()), options.family)
     name = "gpu-node-suite-8.6.json" if options.family == "tensorrt" else "node-suite-rtx.json"
     (options.out / name).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     print(table(report))
@@ -83,7 +88,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) - 1))
     parser.add_argument("--minutes", type=float, default=7.5)
     parser.add_argument("--part", default="1/1")
-    parser.add_argument("--only", default="")
+    parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--ways", nargs="*", choices=WAYS, default=WAYS)
+    parser.add_argument("--base", type=Path)
     parser.add_argument("--out", type=Path, default=ROOT / "bench" / "results")
     parser.add_argument("--family", choices=("tensorrt", "rtx"), default="tensorrt")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
@@ -100,29 +107,55 @@ def _read(kept: Path) -> dict[tuple[str, str], Row]:
     return rows
 
 
-def dump_cases(folder: Path, only: str) -> list[str]:
+def _base(result: Path | None) -> dict[tuple[str, str], Row]:
+    rows = json.loads(result.read_text(encoding="utf-8"))["rows"] if result is not None else ()
+    return {(row["test"], row["way"]): row for row in rows}
+
+
+def globs(only: Sequence[str]) -> list[str]:
+    """Returns globs of names.
+
+    Args:
+        only: Globs, parts of names, and files of names or globs, a line each ("#": a comment). None: all.
+    """
+    found = [] if only else ["*"]
+    for text in only:
+        if Path(text).is_file():
+            lines = Path(text).read_text(encoding="utf-8").splitlines()
+            found += [name for line in lines if (name := line.partition("#")[0].strip())]
+        else:
+            found.append(text if set(text) & set("*?[") else f"*{text}*")
+    return found
+
+
+def chosen(names: Iterable[str], patterns: Sequence[str]) -> list[str]:
+    """Returns the names that some globs are for."""
+    return [name for name in names if any(fnmatch.fnmatchcase(name, glob) for glob in patterns)]
+
+
+def dump_cases(folder: Path, patterns: Sequence[str]) -> list[str]:
     """Writes each test in a file of its own; returns their names, those that end processes last."""
     import proof_suite
 
     names = []
     for name, model, inputs, outputs in proof_suite.cases():
-        if only in name:
-            jobs = {name: (model, inputs)}
-            constant = proof_suite.constant_inputs(model, inputs)
-            if constant is not None:
-                jobs[f"{name}+constant"] = (constant, inputs[:1])
-            for job, (written, given) in jobs.items():
-                names.append(job)
-                (folder / f"{job}.pickle").write_bytes(pickle.dumps((written.SerializeToString(), given, outputs)))
+        jobs = {name: (model, inputs)}
+        constant = proof_suite.constant_inputs(model, inputs)
+        if constant is not None:
+            jobs[f"{name}+constant"] = (constant, inputs[:1])
+        for job in chosen(jobs, patterns):
+            written, given = jobs[job]
+            names.append(job)
+            (folder / f"{job}.pickle").write_bytes(pickle.dumps((written.SerializeToString(), given, outputs)))
     return sorted(names, key=lambda name: ("_expanded" in name, names.index(name)))
 
 
 class Worker:
     """A process that does one job after the other."""
 
-    def __init__(self, options: argparse.Namespace, folder: Path) -> None:
+    def __init__(self, script: Path, options: argparse.Namespace, folder: Path) -> None:
         environment = {**os.environ, "CUDA_MODULE_LOADING": "LAZY", "OMP_NUM_THREADS": "1"}
-        arguments = [sys.executable, str(Path(__file__).resolve()), "--worker", "--family", options.family]
+        arguments = [sys.executable, str(script.resolve()), "--worker", "--family", options.family]
         self.process = subprocess.Popen(
             arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
         )
@@ -146,9 +179,16 @@ class Worker:
 
 
 class Pool:
-    """As many workers as are asked for; one that ends or hangs is replaced."""
+    """As many workers as are asked for; one that ends or hangs is replaced.
 
-    def __init__(self, options: argparse.Namespace, folder: Path) -> None:
+    Args:
+        script: What a worker runs, with --worker; it calls `serve`.
+        options: With `jobs` and `family`.
+        folder: What a worker finds its jobs in.
+    """
+
+    def __init__(self, script: Path, options: argparse.Namespace, folder: Path) -> None:
+        self._script = script
         self._options = options
         self._folder = folder
         self._starts = 0
@@ -157,7 +197,7 @@ class Pool:
         self._starts += 1
         if self._starts > 40 + 20 * self._options.jobs:
             raise SystemExit("the processes end again and again")
-        worker = Worker(self._options, self._folder)
+        worker = Worker(self._script, self._options, self._folder)
         selector.register(worker.process.stdout, selectors.EVENT_READ, worker)  # type: ignore[arg-type]
 
     def run(self, jobs: list[tuple[str, str]], deadline: float) -> Iterator[Row]:
@@ -209,22 +249,25 @@ class Pool:
         self._start(selector)
 
 
-def serve(family: str) -> None:
-    """Is a worker: takes jobs from stdin, one JSON line each, and writes results to stdout."""
+def serve(make: Callable[[], Any]) -> None:
+    """Is a worker: takes jobs from stdin, one JSON line each, and writes results to stdout.
+
+    Args:
+        make: Makes what does them, with `do(way, name, folder)`.
+    """
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     warnings.simplefilter("ignore")
-    bench = Bench(family)
+    bench = make()
     answers.write('{"ready": true}\n')
     answers.flush()
     for line in sys.stdin:
         name, way, folder = json.loads(line)
-        data, inputs, outputs = pickle.loads((Path(folder) / f"{name}.pickle").read_bytes())
         started = time.monotonic()
         try:
-            row = bench.raw(data, inputs, outputs) if way == "raw" else bench.trtconv(data, inputs, outputs)
+            row = bench.do(way, name, Path(folder))
         except Exception as error:
-            row = {"verdict": "failed", "why": f"{type(error).__name__}: {error}"[:_TEXT]}
+            row = {"verdict": "failed", "why": f"{type(error).__name__}: {error}"[:TEXT]}
         answers.write(json.dumps({**row, "seconds": round(time.monotonic() - started, 2)}) + "\n")
         answers.flush()
 
@@ -239,7 +282,12 @@ class Bench:
 
         self._family = family
         self._trt = importlib.import_module("tensorrt" if family == "tensorrt" else "tensorrt_rtx")
-        self._plain = TensorRT(self._trt)
+        self.plain = TensorRT(self._trt)
+
+    def do(self, way: str, name: str, folder: Path) -> Row:
+        """Does one test in one way."""
+        data, inputs, outputs = pickle.loads((folder / f"{name}.pickle").read_bytes())
+        return self.raw(data, inputs, outputs) if way == "raw" else self.trtconv(data, inputs, outputs)
 
     def raw(self, data: bytes, inputs: list[Any], outputs: list[Any]) -> Row:
         """Parses, reads back and interprets, builds and runs a model as it is."""
@@ -252,24 +300,22 @@ class Bench:
         model = onnx.ModelProto.FromString(data)
         feeds, expected = _named(model, inputs, outputs)
         try:
-            network, parser = self._plain.parse(data)
+            network, parser = self.plain.parse(data)
         except Refused as error:
-            return {"verdict": "refused", "why": error.message[:_TEXT]}
+            return {"verdict": "refused", "why": error.message[:TEXT]}
         run = Run(read(self._trt, network), feeds)
         interpreted = run.outputs()
-        unproven = "; ".join(sorted(set(run.unproven.values())))[:_TEXT]
-        row: Row = {"interpreted": _verdict(interpreted, expected)[0], "unproven": unproven}
+        unproven = "; ".join(sorted(set(run.unproven.values())))[:TEXT]
+        row: Row = {"interpreted": verdict_of(interpreted, expected)[0], "unproven": unproven}
         del parser, network
         if self._family == "rtx":
             return {**row, "verdict": "not run", "why": "no GPU is used"}
         try:
-            executed = self._execute(
-                self._plain.build(data, Options(flags=_flags(model), level=_LEVEL)), feeds, expected
-            )
+            executed = self.execute(self.plain.build(data, Options(flags=_flags(model), level=LEVEL)), feeds, expected)
         except Refused as error:
-            return {**row, "verdict": "refused" if error.stage != "run" else "not run", "why": error.message[:_TEXT]}
-        verdict, why = _verdict(executed, expected)
-        agrees, difference = _verdict(interpreted, executed)
+            return {**row, "verdict": "refused" if error.stage != "run" else "not run", "why": error.message[:TEXT]}
+        verdict, why = verdict_of(executed, expected)
+        agrees, difference = verdict_of(interpreted, executed)
         row["interpreter"] = "unproven" if unproven else {"right": "agrees"}.get(agrees, "differs")
         row["difference"] = difference
         return {**row, "verdict": verdict, "why": why}
@@ -287,34 +333,39 @@ class Bench:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "m.onnx"
             path.write_bytes(data)
-            options = BuilderOptions(optimization_level=_LEVEL)
+            options = BuilderOptions(optimization_level=LEVEL)
             try:
                 report = trtconv.build(trtconv.BuildRequest(path, target=Target(self._family), options=options))
             except trtconv.TrtconvError as error:
-                return {"verdict": "refused", "exit_code": error.exit_code, "why": error.message[:_TEXT]}
-            document = report.to_json()
-            errors = [f["code"] for f in document["findings"] if f["severity"] == "error"]
-            row: Row = {"exit_code": report.exit_code, "codes": errors, "edits": len(document["edits"])}
-            proof = document["proof"] or {}
-            row["proof"] = {key: proof.get(key) for key in ("agrees", "max_relative_error", "why")}
+                return {"verdict": "refused", "exit_code": error.exit_code, "why": error.message[:TEXT]}
+            row = judged(report.to_json())
             if report.exit_code:
-                return {**row, "verdict": "refused", "why": document["findings"][0]["message"][:_TEXT]}
+                return {**row, "verdict": "refused"}
             if self._family == "rtx":
                 return {**row, "verdict": "not run", "why": "no GPU is used"}
             try:
-                executed = self._execute((Path(folder) / "m.engine").read_bytes(), feeds, expected)
+                executed = self.execute((Path(folder) / "m.engine").read_bytes(), feeds, expected)
             except Refused as error:
-                return {**row, "verdict": "not run", "why": error.message[:_TEXT]}
-        verdict, why = _verdict(executed, expected)
+                return {**row, "verdict": "not run", "why": error.message[:TEXT]}
+        verdict, why = verdict_of(executed, expected)
         return {**row, "verdict": verdict, "why": why}
 
-    def _execute(self, plan: Any, feeds: Mapping[str, Any], expected: Mapping[str, Any]) -> dict[str, Any]:
-        engine = self._plain.engine(plan)
+    def execute(self, plan: Any, feeds: Mapping[str, Any], expected: Mapping[str, Any]) -> dict[str, Any]:
+        engine = self.plain.engine(plan)
         try:
             engine.load(feeds)
             return dict(zip(engine.outputs, engine.run(), strict=True))
         finally:
             engine.free()
+
+
+def judged(document: Row) -> Row:
+    """Returns what a report of `build` says of a model, and of what is wrong with it the first."""
+    errors = [each for each in document["findings"] if each["severity"] == "error"]
+    proof = document["proof"] or {}
+    row: Row = {"exit_code": document["exit_code"], "codes": [each["code"] for each in errors]}
+    row |= {"edits": len(document["edits"]), "why": errors[0]["message"][:TEXT] if errors else ""}
+    return {**row, "proof": {key: proof.get(key) for key in ("agrees", "max_relative_error", "why")}}
 
 
 def _named(model: Any, inputs: list[Any], outputs: list[Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -332,7 +383,7 @@ def _flags(model: Any) -> tuple[str, ...]:
     return (*(["INT8"] if quantized else []), *(["FP16"] if half else []))
 
 
-def _verdict(got: Mapping[str, Any], expected: Mapping[str, Any]) -> tuple[str, str]:
+def verdict_of(got: Mapping[str, Any], expected: Mapping[str, Any]) -> tuple[str, str]:
     """Returns "right" or "wrong", and why."""
     import numpy as np
     import proof_suite
@@ -348,13 +399,13 @@ def _verdict(got: Mapping[str, Any], expected: Mapping[str, Any]) -> tuple[str, 
         found = compare(name, value, got[name], proof_suite.COARSE if narrow else proof_suite.TOLERANCE)
         same = found.passed or found.why.startswith("the model itself")
         if not same and not proof_suite.same_rows(value, got[name]):
-            return "wrong", f"{name}: {found.why}"[:_TEXT]
+            return "wrong", f"{name}: {found.why}"[:TEXT]
     return "right", ""
 
 
 def summarize(rows: list[Row], family: str) -> Row:
     """Returns counts by way and verdict, and what went wrong."""
-    by_way = {way: [row for row in rows if row["way"] == way] for way in ("raw", "trtconv")}
+    by_way = {way: [row for row in rows if row["way"] == way] for way in WAYS}
     counts = {way: dict(collections.Counter(row["verdict"] for row in found)) for way, found in by_way.items()}
     checked = collections.Counter(row["interpreter"] for row in by_way["raw"] if "interpreter" in row)
     # Where the engine itself is wrong against the suite, the interpreter is right to differ from one of the two.
@@ -395,7 +446,7 @@ def table(report: Row) -> str:
     """Returns the table that is printed."""
     verdicts = sorted({*report["raw"], *report["trtconv"]})
     lines = [f"{report['tests']} tests", f"{'':10}" + "".join(f"{each:>16}" for each in verdicts)]
-    for way in ("raw", "trtconv"):
+    for way in WAYS:
         lines.append(f"{way:10}" + "".join(f"{report[way].get(each, 0):>16}" for each in verdicts))
     lines.append(f"interpreter against the executed engine: {report['interpreter']}")
     for key in ("trtconv_wrong", "interpreter_differs", "raw_wrong"):
