@@ -37,7 +37,7 @@ import onnxruntime
 import torch
 
 import trtconv
-from trtconv.exporter import proof
+from trtconv.exporter.file import proof
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 

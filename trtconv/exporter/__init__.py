@@ -19,8 +19,8 @@ from trtconv.core.progress import Progress
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.stages import Stage
 from trtconv.exporter.inputs import DTYPES, AxisNames, InputDecl, parse_bounds
+from trtconv.exporter.patches.torch_quiet import require_torch
 from trtconv.exporter.request import ExportOptions, ExportRequest
-from trtconv.exporter.torch_quiet import require_torch
 
 if TYPE_CHECKING:
     import torch
@@ -110,7 +110,8 @@ def export(
     """
     require_torch()
     from trtconv.core.stopwatch import Stopwatch
-    from trtconv.exporter import run, torch_module
+    from trtconv.exporter import run
+    from trtconv.exporter.module import torch_module
 
     path, options = Path(output), options or ExportOptions()
     check_writable(path)

@@ -10,13 +10,13 @@ import onnx
 from trtconv.core.documents.export import Attempt, Proof, SizeRule
 from trtconv.core.frozen import frozen
 from trtconv.core.stopwatch import Stopwatch
-from trtconv.exporter import finish, writers
-from trtconv.exporter.guards import Guards
+from trtconv.exporter.file import finish, writers
+from trtconv.exporter.file.validate import Objection
+from trtconv.exporter.module.torch_module import Subject
 from trtconv.exporter.request import Axes, ExportOptions
-from trtconv.exporter.sizes import output_dims
-from trtconv.exporter.torch_module import Subject
-from trtconv.exporter.trials import Trials
-from trtconv.exporter.validate import Objection
+from trtconv.exporter.sizing.guards import Guards
+from trtconv.exporter.sizing.sizes import output_dims
+from trtconv.exporter.sizing.trials import Trials
 
 
 @dataclasses.dataclass

@@ -20,20 +20,20 @@ from trtconv.core.progress import Progress
 from trtconv.core.scratch import Scratch
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch
-from trtconv.exporter import write
-from trtconv.exporter.candidates import best_draft
-from trtconv.exporter.garbage import old_objects_left_out
+from trtconv.exporter.file import write
+from trtconv.exporter.file.candidates import best_draft
+from trtconv.exporter.file.validate import program_axes
 from trtconv.exporter.inputs import AxisNames, InputDecl
 from trtconv.exporter.job import Job
+from trtconv.exporter.module.spec import load_spec, module_path
+from trtconv.exporter.module.torch_module import Subject, prepare
+from trtconv.exporter.module.weights import load_weights
+from trtconv.exporter.patches.garbage import old_objects_left_out
+from trtconv.exporter.patches.torch_quiet import quiet_torch
 from trtconv.exporter.report import checked_export, model_identity, report_of
 from trtconv.exporter.request import Axes, ExportOptions, ExportRequest, plan_axes
-from trtconv.exporter.sizes import find_rules, joint_failure
-from trtconv.exporter.spec import load_spec, module_path
-from trtconv.exporter.torch_module import Subject, prepare
-from trtconv.exporter.torch_quiet import quiet_torch
-from trtconv.exporter.trials import Trials
-from trtconv.exporter.validate import program_axes
-from trtconv.exporter.weights import load_weights
+from trtconv.exporter.sizing.sizes import find_rules, joint_failure
+from trtconv.exporter.sizing.trials import Trials
 
 _NEAR = 12
 """How far from a refused example other sizes are tried, in steps of one."""

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import trtconv
-from trtconv.exporter.source_line import is_users
+from trtconv.exporter.module.source_line import is_users
 
 PACKAGE = Path(trtconv.__file__).parent
 
@@ -24,7 +24,7 @@ def test_a_file_beside_the_package_is_the_users(tmp_path: Path) -> None:
 
 def test_the_package_is_ours_through_a_link_too(tmp_path: Path) -> None:
     (tmp_path / "packages").symlink_to(PACKAGE.parent)
-    code = "import sys, trtconv.exporter.source_line as b; sys.exit({})"
+    code = "import sys, trtconv.exporter.module.source_line as b; sys.exit({})"
     script = code.format("'packages' not in b.__file__ or b.is_users(b.__file__)")
     found = {**os.environ, "PYTHONPATH": str(tmp_path / "packages")}
     assert subprocess.run([sys.executable, "-c", script], cwd=tmp_path, env=found).returncode == 0

@@ -10,8 +10,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import trtconv  # noqa: E402
-from trtconv.exporter import writers  # noqa: E402
-from trtconv.exporter.onnxscript_costs import idle_work_left_out  # noqa: E402
+from trtconv.exporter.file import writers  # noqa: E402
+from trtconv.exporter.patches.onnxscript_costs import idle_work_left_out  # noqa: E402
 
 
 class Folded(torch.nn.Module):

@@ -11,12 +11,12 @@ torch = pytest.importorskip("torch")
 import torch.nn.functional as F  # noqa: E402
 
 import trtconv  # noqa: E402
+from trtconv.exporter.file.validate import Validated, export_program  # noqa: E402
 from trtconv.exporter.inputs import InputDecl  # noqa: E402
+from trtconv.exporter.module.torch_module import prepare  # noqa: E402
 from trtconv.exporter.request import plan_axes  # noqa: E402
-from trtconv.exporter.sizes import find_rules  # noqa: E402
-from trtconv.exporter.torch_module import prepare  # noqa: E402
-from trtconv.exporter.trials import Trials  # noqa: E402
-from trtconv.exporter.validate import Validated, export_program  # noqa: E402
+from trtconv.exporter.sizing.sizes import find_rules  # noqa: E402
+from trtconv.exporter.sizing.trials import Trials  # noqa: E402
 
 AXES = ("batch", None, "height", None)
 

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 
 from support import export_nets as nets  # noqa: E402
 from trtconv import EnvironmentMissing, InputError  # noqa: E402
-from trtconv.exporter.spec import load_spec  # noqa: E402
+from trtconv.exporter.module.spec import load_spec  # noqa: E402
 
 
 def _library(monkeypatch: pytest.MonkeyPatch, name: str, **members: object) -> None:

@@ -11,8 +11,8 @@ torch = pytest.importorskip("torch")
 
 import torch.nn.functional as F  # noqa: E402
 
-from trtconv.exporter.garbage import old_objects_left_out  # noqa: E402
-from trtconv.exporter.meta_shapes import MetaShapes  # noqa: E402
+from trtconv.exporter.patches.garbage import old_objects_left_out  # noqa: E402
+from trtconv.exporter.patches.meta_shapes import MetaShapes  # noqa: E402
 
 SHAPES = [(1, 8, 1, 1), (2, 8, 5, 7), (2, 4, 5, 7), (2, 8), (2, 8, 3), (1, 8, 1), (1, 8, 3, 4, 5), (3, 1, 8)]
 CALLS: dict[str, Callable[[Any, Any], Any]] = {

@@ -16,10 +16,10 @@ from support import export_patterns as patterns  # noqa: E402
 from trtconv import ExportFailed, ExportOptions  # noqa: E402
 from trtconv.core.documents.export import SizeRule  # noqa: E402
 from trtconv.exporter.inputs import InputDecl  # noqa: E402
+from trtconv.exporter.module.torch_module import prepare  # noqa: E402
 from trtconv.exporter.request import plan_axes  # noqa: E402
-from trtconv.exporter.sizes import find_rules  # noqa: E402
-from trtconv.exporter.torch_module import prepare  # noqa: E402
-from trtconv.exporter.trials import Trials  # noqa: E402
+from trtconv.exporter.sizing.sizes import find_rules  # noqa: E402
+from trtconv.exporter.sizing.trials import Trials  # noqa: E402
 
 QUICK = ExportOptions(check=False)
 AXES = ("batch", None, "height", "width")

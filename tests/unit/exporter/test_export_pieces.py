@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from trtconv.core.errors import InputError
-from trtconv.exporter import write
+from trtconv.exporter.file import write
 
 
 def _model(folder: Path) -> tuple[onnx.ModelProto, onnx.ModelProto]:

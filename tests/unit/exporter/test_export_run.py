@@ -20,7 +20,7 @@ from trtconv import ExportFailed, ExportOptions, InputError  # noqa: E402
 from trtconv.core.dims import Range  # noqa: E402
 from trtconv.exporter import ExportRequest, export_spec  # noqa: E402
 from trtconv.exporter.inputs import InputDecl  # noqa: E402
-from trtconv.exporter.weights import load_weights  # noqa: E402
+from trtconv.exporter.module.weights import load_weights  # noqa: E402
 
 NETS = Path(nets.__file__)
 ALL = ("batch", None, "height", "width")

@@ -9,10 +9,10 @@ torch = pytest.importorskip("torch")
 from support import export_nets as nets  # noqa: E402
 from trtconv.core.dims import Range  # noqa: E402
 from trtconv.exporter.inputs import InputDecl  # noqa: E402
+from trtconv.exporter.module.torch_module import prepare  # noqa: E402
 from trtconv.exporter.request import plan_axes  # noqa: E402
-from trtconv.exporter.sizes import find_rules, joint_failure, output_dims  # noqa: E402
-from trtconv.exporter.torch_module import prepare  # noqa: E402
-from trtconv.exporter.trials import Trials  # noqa: E402
+from trtconv.exporter.sizing.sizes import find_rules, joint_failure, output_dims  # noqa: E402
+from trtconv.exporter.sizing.trials import Trials  # noqa: E402
 
 ALL = ("batch", None, "height", "width")
 

@@ -16,8 +16,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from trtconv.core.documents.export import Blame
 from trtconv.core.frozen import frozen
-from trtconv.exporter.source_line import blame_frame
-from trtconv.exporter.torch_module import Subject, random_inputs
+from trtconv.exporter.module.source_line import blame_frame
+from trtconv.exporter.module.torch_module import Subject, random_inputs
 
 _SCALES = (1.0, 0.01, 100.0)
 _TAKERS = frozenset({"tolist", "numpy", "__array__", "equal", "allclose", "is_nonzero", "__contains__"})

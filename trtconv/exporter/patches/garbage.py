@@ -6,7 +6,10 @@ import contextlib
 import gc
 from collections.abc import Iterator
 
+from trtconv.exporter.patches import patch
 
+
+@patch("garbage")
 @contextlib.contextmanager
 def old_objects_left_out() -> Iterator[None]:
     """While active, what was there before is not searched for cycles.

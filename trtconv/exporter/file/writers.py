@@ -7,17 +7,17 @@ import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import torch
 
-from trtconv.exporter.adaptive_pooling import AdaptivePooling
-from trtconv.exporter.causal_masks import masks_unseen
-from trtconv.exporter.onnxscript_costs import idle_work_left_out
-from trtconv.exporter.output_size import computed_output_sizes, translation
+from trtconv.exporter.module.state import restored
+from trtconv.exporter.module.torch_module import Subject, example_at
+from trtconv.exporter.patches.adaptive_pooling import adaptive_pooling
+from trtconv.exporter.patches.causal_masks import masks_unseen
+from trtconv.exporter.patches.onnx_log import no_dump
+from trtconv.exporter.patches.onnxscript_costs import idle_work_left_out
+from trtconv.exporter.patches.output_size import computed_output_sizes, translation
 from trtconv.exporter.request import Axes
-from trtconv.exporter.state import restored
-from trtconv.exporter.torch_module import Subject, example_at
 
 NEWEST_OPSET = 20
 """What both exporters write by default, and every TensorRT from 10.0 reads."""
@@ -75,11 +75,11 @@ def write_trace(subject: Subject, axes: Axes, sizes: Mapping[str, int], opset: i
     }
     # Tracing cannot tell a size that is computed from one that is known; where nothing is dynamic all are known.
     sized = computed_output_sizes(operator=False) if axes.places else contextlib.nullcontext()
-    pooling = AdaptivePooling() if _spatial(axes) else contextlib.nullcontext()
+    pooling = adaptive_pooling() if _spatial(axes) else contextlib.nullcontext()
     with (
         torch.no_grad(),
         restored(subject.module),
-        _no_dump(),
+        no_dump(),
         masks_unseen(),
         pooling,
         sized as counted,
@@ -119,16 +119,6 @@ def _hardening() -> Iterator[list[warnings.WarningMessage]]:
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         yield said
-
-
-@contextlib.contextmanager
-def _no_dump() -> Iterator[None]:
-    """Keeps the tracing exporter from writing its whole graph to stdout when it fails.
-
-    It turns the log on itself, whatever was set before.
-    """
-    with mock.patch.object(torch._C, "_jit_onnx_log", lambda *_: None):
-        yield
 
 
 def _all_dynamic(subject: Subject, axes: Axes) -> dict[str, dict[int, str]]:

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import re
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
-from unittest import mock
 
 import torch
-from torch.fx.experimental import _config
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from trtconv.core.documents.export import Blame, SizeRule
 from trtconv.core.frozen import frozen
-from trtconv.exporter.adaptive_pooling import AdaptivePooling
-from trtconv.exporter.causal_masks import masks_unseen
-from trtconv.exporter.guards import Guards, constant, guards_of
-from trtconv.exporter.output_size import computed_output_sizes
+from trtconv.exporter.module.source_line import blame_exception, first_line
+from trtconv.exporter.module.state import restored
+from trtconv.exporter.module.torch_module import Adapter, Subject, example_at
+from trtconv.exporter.patches.adaptive_pooling import adaptive_pooling
+from trtconv.exporter.patches.causal_masks import masks_unseen
+from trtconv.exporter.patches.fake_quantize import without_fake_quantize
+from trtconv.exporter.patches.output_size import computed_output_sizes
+from trtconv.exporter.patches.time_limit import OutOfTime, any_size, limited
 from trtconv.exporter.request import Axes
-from trtconv.exporter.source_line import blame_exception, first_line
-from trtconv.exporter.state import restored
-from trtconv.exporter.torch_module import Adapter, Subject, WithoutFakeQuantize, example_at
+from trtconv.exporter.sizing.guards import Guards, constant, guards_of
 
 SECONDS = 60.0
 """Processor time that torch.export may take; the trace comes after."""
@@ -54,10 +51,6 @@ class Validated:
     guards: Guards
 
 
-class _OutOfTime(BaseException):
-    """No Exception: torch takes those for a question that has no answer, and goes on."""
-
-
 def export_program(
     subject: Subject,
     axes: Axes,
@@ -80,49 +73,19 @@ def export_program(
         return Objection("other", "torch.export does not take TorchScript")
     example = example_at(subject, axes, sizes)
     try:
-        skipping = WithoutFakeQuantize() if shapes_only else contextlib.nullcontext()
+        skipping = without_fake_quantize() if shapes_only else contextlib.nullcontext()
         sizing = computed_output_sizes(operator=True)
-        with _limited(seconds), restored(subject.module), masks_unseen(), skipping, AdaptivePooling(), sizing as sized:
+        with limited(seconds), restored(subject.module), masks_unseen(), skipping, adaptive_pooling(), sizing as sized:
             shapes = _dynamic_shapes(subject, axes, rules)
-            with _any_size():
+            with any_size():
                 program = torch.export.export(subject.module, example, dynamic_shapes=shapes, strict=False)
-        subject.sized = subject.sized if shapes_only else sized.count
-    except _OutOfTime:
+        subject.sized = subject.sized if shapes_only else sized.count if sized else 0
+    except OutOfTime:
         return Objection("time", f"torch.export took more than {seconds:.0f} s of processor time")
     except Exception as failure:
         return _objection(failure)
     found = Validated(program, guards_of(program))
     return _specialized(found, axes, rules) or found
-
-
-def _any_size() -> contextlib.AbstractContextManager[Any]:
-    """Has torch not ask of every size that it meets whether it is 0 or 1, as torch.onnx.export does too.
-
-    Each answer is a guard, and every later question goes through all of them. `guards_of` asks for the sizes instead.
-    """
-    if not hasattr(_config, "backed_size_oblivious"):  # torch 2.6
-        return contextlib.nullcontext()
-    patched: contextlib.AbstractContextManager[Any] = _config.patch(backed_size_oblivious=True)
-    return patched
-
-
-@contextlib.contextmanager
-def _limited(seconds: float) -> Iterator[None]:
-    """Ends torch.export when its time is over: it simplifies expressions of sizes often enough to be asked there.
-
-    Not where it makes a guard, which takes the innermost line that is not torch's for the user's.
-    """
-    end = time.thread_time() + seconds
-    simplify = ShapeEnv._maybe_evaluate_static
-
-    @functools.wraps(simplify)
-    def timed(*args: Any, **kwargs: Any) -> Any:
-        if time.thread_time() > end:
-            raise _OutOfTime
-        return simplify(*args, **kwargs)
-
-    with mock.patch.object(ShapeEnv, "_maybe_evaluate_static", timed):
-        yield
 
 
 def _dynamic_shapes(subject: Subject, axes: Axes, rules: Sequence[SizeRule]) -> Any:

@@ -20,12 +20,13 @@ from torch.overrides import TorchFunctionMode
 from trtconv.core.dims import Shape
 from trtconv.core.documents.export import Blame
 from trtconv.core.frozen import frozen
-from trtconv.exporter.causal_masks import masks_unseen
-from trtconv.exporter.meta_shapes import MetaShapes
+from trtconv.exporter.module.source_line import blame_exception, blame_frame
+from trtconv.exporter.module.state import restored
+from trtconv.exporter.module.torch_module import Subject, as_tuple, random_inputs
+from trtconv.exporter.patches.causal_masks import masks_unseen
+from trtconv.exporter.patches.fake_quantize import without_fake_quantize
+from trtconv.exporter.patches.meta_shapes import meta_shapes
 from trtconv.exporter.request import Axes
-from trtconv.exporter.source_line import blame_exception, blame_frame
-from trtconv.exporter.state import restored
-from trtconv.exporter.torch_module import Subject, WithoutFakeQuantize, as_tuple, random_inputs
 
 SECONDS = 30.0
 """Processor time that all trials of a module may take."""
@@ -214,8 +215,8 @@ class Trials:
     def _on_meta(self, shapes: Sequence[Shape], path: _Operations) -> tuple[Shape, ...]:
         dtypes = [getattr(torch, each.dtype) for each in self.subject.inputs]
         inputs = [torch.empty(s, dtype=d, device="meta") for s, d in zip(shapes, dtypes, strict=True)]
-        skipping = WithoutFakeQuantize() if self.subject.fake_quantized else contextlib.nullcontext()
-        with torch.no_grad(), restored(self._twin), torch.device("meta"), masks_unseen(), MetaShapes(), skipping, path:
+        skipping = without_fake_quantize() if self.subject.fake_quantized else contextlib.nullcontext()
+        with torch.no_grad(), restored(self._twin), torch.device("meta"), masks_unseen(), meta_shapes(), skipping, path:
             return tuple(tuple(tensor.shape) for tensor in as_tuple(self._twin(*inputs)))
 
     def _eager(self, shapes: Sequence[Shape], path: _Operations) -> tuple[Shape, ...]:

@@ -6,18 +6,17 @@ torch.export refuses that look, and the meta device has no values to look at.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 from typing import Any
-from unittest import mock
 
 from torch.nn.modules import transformer
 
+from trtconv.exporter.patches import patch, replaced
 
-@contextlib.contextmanager
-def masks_unseen() -> Iterator[None]:
+
+@patch("causal_masks")
+def masks_unseen() -> contextlib.AbstractContextManager[Any]:
     """While active, a mask is applied as it is, unless the caller has said that it is causal."""
-    with mock.patch.object(transformer, "_detect_is_causal_mask", _as_said):
-        yield
+    return replaced(transformer, "_detect_is_causal_mask", _as_said)
 
 
 def _as_said(mask: Any, is_causal: bool | None = None, size: int | None = None) -> bool:

@@ -11,12 +11,13 @@ import contextlib
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
-from unittest import mock
 
 import torch
 import torch.nn.functional as F
 from torch.nn.modules.conv import _ConvTransposeNd
 from torch.overrides import TorchFunctionMode
+
+from trtconv.exporter.patches import patch, replaced
 
 _FUNCTIONS: dict[int, Callable[..., torch.Tensor]] = {
     1: F.conv_transpose1d,
@@ -95,6 +96,7 @@ def translation() -> dict[Any, Callable[..., Any]]:
     return {sized_operator(): sized_conv_transpose}
 
 
+@patch("output_size")
 @contextlib.contextmanager
 def computed_output_sizes(*, operator: bool) -> Iterator[SizedConvolutions]:
     """While active, transposed convolutions to a computed size are the largest one and a slice.
@@ -107,11 +109,11 @@ def computed_output_sizes(*, operator: bool) -> Iterator[SizedConvolutions]:
     Yields:
         What counts them.
     """
-    with mock.patch.object(_ConvTransposeNd, "_output_padding", _remembered), SizedConvolutions(operator) as mode:
+    with replaced(_ConvTransposeNd, "_output_padding", _remembered), SizedConvolutions(operator) as mode:
         yield mode
 
 
-_unchanged = _ConvTransposeNd._output_padding
+_unchanged: Any = getattr(_ConvTransposeNd, "_output_padding", None)
 
 
 def _remembered(

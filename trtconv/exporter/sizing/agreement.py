@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from trtconv.core.documents.export import SizeRule
-from trtconv.exporter.sizes import REACH
-from trtconv.exporter.trials import Trials
+from trtconv.exporter.sizing.sizes import REACH
+from trtconv.exporter.sizing.trials import Trials
 from trtconv.graph.model import OnnxModel
 from trtconv.shapes.lattice import Sizes
 from trtconv.shapes.lattice.result import DimLattice

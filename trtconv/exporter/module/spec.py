@@ -19,9 +19,9 @@ import torch
 
 from trtconv.core.errors import InputError
 from trtconv.core.suggest import did_you_mean
-from trtconv.exporter.libraries import load_ultralytics, maker_of
+from trtconv.exporter.module.libraries import load_ultralytics, maker_of
+from trtconv.exporter.module.source_line import blame_exception, first_line, is_users
 from trtconv.exporter.request import parse_argument
-from trtconv.exporter.source_line import blame_exception, first_line, is_users
 
 _FORMS = "Write path/to/file.py:factory, package.module:Class, timm:NAME, program.pt2 or scripted.pt."
 Loaded: TypeAlias = "torch.nn.Module | torch.export.ExportedProgram"

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Iterator
 
 from trtconv.core.errors import EnvironmentMissing
+from trtconv.exporter.patches import patch
 
 _LOGGERS = (
     "onnxscript",
@@ -37,6 +38,7 @@ def require_torch() -> None:
         raise EnvironmentMissing(f"torch cannot be imported: {error}", "Install torch again.") from error
 
 
+@patch("torch_quiet")
 @contextlib.contextmanager
 def quiet_torch() -> Iterator[None]:
     """Silences what the exporters warn of, log and print: what matters in it is reported by us."""

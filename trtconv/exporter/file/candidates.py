@@ -15,15 +15,15 @@ from trtconv.core.documents.export import Attempt, Proof, SizeRule
 from trtconv.core.errors import ExportFailed, TrtconvError
 from trtconv.core.frozen import frozen
 from trtconv.core.stages import Stage
-from trtconv.exporter import writers
-from trtconv.exporter.guards import guards_of
+from trtconv.exporter.file import writers
+from trtconv.exporter.file.judging import judged, labelled
+from trtconv.exporter.file.validate import Objection, Validated, export_program, told
 from trtconv.exporter.job import Draft, Job
-from trtconv.exporter.judging import judged, labelled
-from trtconv.exporter.sizes import with_tied
-from trtconv.exporter.torch_module import Subject
-from trtconv.exporter.torch_quiet import quiet_torch
-from trtconv.exporter.validate import Objection, Validated, export_program, told
-from trtconv.exporter.values import depends_on_values, draws_random
+from trtconv.exporter.module.torch_module import Subject
+from trtconv.exporter.module.values import depends_on_values, draws_random
+from trtconv.exporter.patches.torch_quiet import quiet_torch
+from trtconv.exporter.sizing.guards import guards_of
+from trtconv.exporter.sizing.sizes import with_tied
 
 _ROOM = 4
 """Steps that a traced size is above zero at least: sizes that shrink to 1 inside would be taken for constants."""

@@ -10,9 +10,11 @@ import contextlib
 import functools
 from collections.abc import Callable, Iterator
 from typing import Any
-from unittest import mock
+
+from trtconv.exporter.patches import patch, replaced
 
 
+@patch("onnxscript_costs")
 @contextlib.contextmanager
 def idle_work_left_out() -> Iterator[None]:
     """While active, operators are parsed when somebody asks, and patterns are held to nodes of their type only."""
@@ -22,12 +24,12 @@ def idle_work_left_out() -> Iterator[None]:
         parsed = vars(TracedOnnxFunction).get("function_ir")
         if isinstance(parsed, property) and parsed.fget is not None:
             unread = property(functools.partial(_Unread, parsed.fget))
-            patches.enter_context(mock.patch.object(TracedOnnxFunction, "function_ir", unread))
+            patches.enter_context(replaced(TracedOnnxFunction, "function_ir", unread))
         with contextlib.suppress(ImportError):
             from onnxscript.rewriter._matcher import SimplePatternMatcher
 
             matched = functools.partialmethod(_matched, SimplePatternMatcher.match)
-            patches.enter_context(mock.patch.object(SimplePatternMatcher, "match", matched))
+            patches.enter_context(replaced(SimplePatternMatcher, "match", matched))
         yield
 
 

@@ -12,21 +12,27 @@ import torch
 import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
+from trtconv.exporter.patches import patch
+
 _MEANS = {torch.adaptive_avg_pool1d: 1, F.adaptive_avg_pool2d: 2, F.adaptive_avg_pool3d: 3}
 _MAXIMA = {F.adaptive_max_pool1d: 1, F.adaptive_max_pool2d: 2, F.adaptive_max_pool3d: 3}
 _MOST = 64
 """Windows of maxima along an axis: each is a few nodes."""
 
 
-class AdaptivePooling(TorchFunctionMode):  # type: ignore[misc]
-    """Writes adaptive pooling anew, unless it is to one value, which exporters write rightly."""
-
+class _AdaptivePooling(TorchFunctionMode):  # type: ignore[misc]
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in _MEANS:
             return _pooled(_means, _MEANS[func], func, *args, **(kwargs or {}))
         if func in _MAXIMA:
             return _pooled(_maxima, _MAXIMA[func], func, *args, **(kwargs or {}))
         return func(*args, **(kwargs or {}))
+
+
+@patch("adaptive_pooling")
+def adaptive_pooling() -> TorchFunctionMode:
+    """Writes adaptive pooling anew while it is active, unless it is to one value, which exporters write rightly."""
+    return _AdaptivePooling()
 
 
 def _pooled(

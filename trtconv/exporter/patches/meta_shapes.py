@@ -15,6 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
+from trtconv.exporter.patches import patch
+
 _Found: TypeAlias = "torch.Tensor | None"
 _RESIZED = {"linear": 3, "bilinear": 4, "bicubic": 4, "trilinear": 5}
 """Ways of interpolation, and the rank of the only inputs that they take."""
@@ -34,6 +36,12 @@ class MetaShapes(TorchFunctionMode):  # type: ignore[misc]
             if found is not None:
                 return found
         return func(*args, **kwargs)
+
+
+@patch("meta_shapes")
+def meta_shapes() -> TorchFunctionMode:
+    """Answers, while it is active, for operations whose result's shape is known at once."""
+    return MetaShapes()
 
 
 def _on_meta(x: Any) -> bool:

@@ -15,7 +15,7 @@ from torch.utils._sympy.printers import PythonPrinter
 
 from trtconv.core.documents.export import Blame
 from trtconv.core.frozen import frozen
-from trtconv.exporter.source_line import is_users, short_path
+from trtconv.exporter.module.source_line import is_users, short_path
 
 _CONTRADICTION = -1
 """Stands among the violated guards where the sizes cannot be told apart by the program's symbols."""

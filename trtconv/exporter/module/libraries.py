@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from trtconv.core.errors import EnvironmentMissing, InputError
-from trtconv.exporter.source_line import first_line
+from trtconv.exporter.module.source_line import first_line
 
 Arguments = Mapping[str, Any]
 

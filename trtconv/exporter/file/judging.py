@@ -12,12 +12,12 @@ import torch
 
 from trtconv.core.documents.export import Blame, Proof, SizeRule
 from trtconv.core.stages import Stage
-from trtconv.exporter import finish, proof
-from trtconv.exporter.agreement import beyond_pytorch, first_lost, graph_lattice, takes_all
-from trtconv.exporter.guards import Guards
+from trtconv.exporter.file import finish, proof
 from trtconv.exporter.job import Draft, Job, interface_of
-from trtconv.exporter.sizes import find_rules, with_tied
-from trtconv.exporter.torch_quiet import quiet_torch
+from trtconv.exporter.patches.torch_quiet import quiet_torch
+from trtconv.exporter.sizing.agreement import beyond_pytorch, first_lost, graph_lattice, takes_all
+from trtconv.exporter.sizing.guards import Guards
+from trtconv.exporter.sizing.sizes import find_rules, with_tied
 
 Sizes = Mapping[str, int]
 _LARGEST_STEP = 64

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from trtconv.core.dims import Shape
 from trtconv.core.documents.export import Blame, SizeRule
-from trtconv.exporter.trials import Trials
+from trtconv.exporter.sizing.trials import Trials
 
 REACH = 130
 """How far from the example the next valid size is looked for; larger steps are tried as powers of two of the size."""

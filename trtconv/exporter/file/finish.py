@@ -15,8 +15,8 @@ from trtconv.core.documents.export import Blame, SizeRule
 from trtconv.core.errors import ExportFailed
 from trtconv.core.target import Target
 from trtconv.core.version import __version__
-from trtconv.exporter.source_line import blame_stack_text, first_line
-from trtconv.exporter.torch_module import Subject
+from trtconv.exporter.module.source_line import blame_stack_text, first_line
+from trtconv.exporter.module.torch_module import Subject
 from trtconv.graph.scope import SOURCE_KEY
 from trtconv.graph.stored_bounds import DIMS_KEY
 from trtconv.graph.walk import all_nodes

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from trtconv.core.dims import times
 from trtconv.core.documents.export import Blame, Proof, ProofRun, SizeRule
+from trtconv.exporter.module.source_line import first_line
+from trtconv.exporter.module.torch_module import Subject, random_inputs
 from trtconv.exporter.request import Axes
-from trtconv.exporter.sizes import size_at, with_tied
-from trtconv.exporter.source_line import first_line
-from trtconv.exporter.torch_module import Subject, random_inputs
-from trtconv.exporter.trials import Trials
+from trtconv.exporter.sizing.sizes import size_at, with_tied
+from trtconv.exporter.sizing.trials import Trials
 from trtconv.runtimes.compare import relative_error, same_network
 from trtconv.runtimes.onnxruntime import session_of
 

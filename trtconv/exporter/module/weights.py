@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from trtconv.core.errors import EnvironmentMissing, InputError
-from trtconv.exporter.source_line import first_line
+from trtconv.exporter.module.source_line import first_line
 
 _CONTAINERS = (
     "state_dict_ema",

@@ -16,10 +16,11 @@ from trtconv.core.dims import Shape
 from trtconv.core.documents.export import Blame
 from trtconv.core.errors import InputError
 from trtconv.exporter.inputs import InputDecl
+from trtconv.exporter.module.source_line import blame_exception, blame_frame, first_line
+from trtconv.exporter.module.spec import Loaded
+from trtconv.exporter.module.state import restored, versions
+from trtconv.exporter.patches.fake_quantize import is_fake_quantize
 from trtconv.exporter.request import Axes
-from trtconv.exporter.source_line import blame_exception, blame_frame, first_line
-from trtconv.exporter.spec import Loaded
-from trtconv.exporter.state import restored, versions
 
 _SENSITIVE = (torch.nn.modules.batchnorm._BatchNorm, torch.nn.modules.dropout._DropoutNd)
 """Modules that compute something else in train mode."""
@@ -335,20 +336,6 @@ class _Recorder(TorchFunctionMode):  # type: ignore[misc]
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.seen = self.seen or is_fake_quantize(func)
         return func(*args, **(kwargs or {}))
-
-
-class WithoutFakeQuantize(TorchFunctionMode):  # type: ignore[misc]
-    """Leaves fake-quantisation out: it changes no shape, and neither the meta device nor torch.export has it."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if is_fake_quantize(func) and args:
-            return args[0].clone()
-        return func(*args, **(kwargs or {}))
-
-
-def is_fake_quantize(func: Any) -> bool:
-    """Whether a torch function rounds a tensor to the steps of an integer type."""
-    return str(getattr(func, "__name__", "")).startswith("fake_quantize_per_")
 
 
 @contextlib.contextmanager
