@@ -15,7 +15,7 @@
 #
 # make test-export          installs torch too, runs the tests of trtconv export
 # make test-architectures   installs public packages of networks too, exports some of them
-# make bench-gpu     deconvolutions and trtconv's own adapter on TensorRT 8.6, into bench/results/; needs a GPU, and a
+# make bench-gpu     deconvolutions on TensorRT 8.6, into bench/results/; needs a GPU, and a
 #                    CPython 3.10 with tensorrt 8.6, cuda-bindings, trtconv's dependencies: make bench-gpu GPU_PYTHON=...
 # make suite-gpu     every network of models/ built, verified and timed on the GPU, beside raw TensorRT, into
 #                    bench/results/; the same Python
@@ -73,7 +73,6 @@ bench: $(VENV)/dev.stamp
 bench-gpu:
 	@$(GPU_PYTHON) -c 'import tensorrt, sys; sys.exit(None if tensorrt.__version__.startswith("8.6") else "bench-gpu needs TensorRT 8.6: make bench-gpu GPU_PYTHON=...")'
 	$(GPU_PYTHON) bench/gpu/deconv.py
-	$(GPU_PYTHON) bench/gpu/adapter.py
 
 suite-gpu:
 	$(GPU_PYTHON) bench/gpu/suite.py --require-gpu $(SUITE_ARGS)

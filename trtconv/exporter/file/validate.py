@@ -18,7 +18,7 @@ from trtconv.exporter.patches.adaptive_pooling import adaptive_pooling
 from trtconv.exporter.patches.causal_masks import masks_unseen
 from trtconv.exporter.patches.fake_quantize import without_fake_quantize
 from trtconv.exporter.patches.output_size import computed_output_sizes
-from trtconv.exporter.patches.time_limit import OutOfTime, any_size, limited
+from trtconv.exporter.patches.time_limit import ExportTimeOver, any_size, limited
 from trtconv.exporter.request import Axes
 from trtconv.exporter.sizing.guards import Guards, constant, guards_of
 
@@ -80,7 +80,7 @@ def export_program(
             with any_size():
                 program = torch.export.export(subject.module, example, dynamic_shapes=shapes, strict=False)
         subject.sized = subject.sized if shapes_only else sized.count if sized else 0
-    except OutOfTime:
+    except ExportTimeOver:
         return Objection("time", f"torch.export took more than {seconds:.0f} s of processor time")
     except Exception as failure:
         return _objection(failure)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 
-class Patch(NamedTuple):
+class ForeignPatch(NamedTuple):
     """One thing that is replaced or steered.
 
     Args:
@@ -35,70 +35,70 @@ class Patch(NamedTuple):
 
 _TORCH = "torch 2.6 to 2.13"
 PATCHES = (
-    Patch(
+    ForeignPatch(
         "adaptive_pooling",
         "torch.nn.functional.adaptive_*_pool*d",
         _TORCH,
         "both exporters write it as a pooling with a fixed window, which is another one at other sizes",
         "adaptive pooling to more than one value, of sizes that change",
     ),
-    Patch(
+    ForeignPatch(
         "causal_masks",
         "torch.nn.modules.transformer._detect_is_causal_mask",
         _TORCH,
         "it looks at the values of a mask: torch.export refuses that, and the meta device has none",
         "nn.Transformer with a mask, through torch.export",
     ),
-    Patch(
+    ForeignPatch(
         "fake_quantize",
         "torch.fake_quantize_per_*",
         _TORCH,
         "neither the meta device nor torch.export has it, and it changes no shape",
         "trials on the meta device, of modules that fake-quantise",
     ),
-    Patch(
+    ForeignPatch(
         "garbage",
         "gc.freeze",
         "Python 3.10 to 3.13",
         "torch is a million objects, which Python would search for cycles again and again",
         "seconds",
     ),
-    Patch(
+    ForeignPatch(
         "meta_shapes",
         "operations of torch on the meta device",
         _TORCH,
         "torch's own way to a shape is Python over dozens of operations",
         "seconds",
     ),
-    Patch(
+    ForeignPatch(
         "onnx_log",
         "torch._C._jit_onnx_log",
         _TORCH,
         "the tracing exporter writes its whole graph to stdout when it fails, whatever was set before",
         "a quiet stdout",
     ),
-    Patch(
+    ForeignPatch(
         "onnxscript_costs",
         "onnxscript.TracedOnnxFunction.function_ir, onnxscript.rewriter SimplePatternMatcher.match",
         "onnxscript 0.5",
         "it parses every operator's source, and holds every pattern to every node",
         "seconds",
     ),
-    Patch(
+    ForeignPatch(
         "output_size",
         "torch.nn.modules.conv._ConvTransposeNd._output_padding, torch.nn.functional.conv_transpose*d",
         _TORCH,
         "the tracing exporter writes the example's output_padding, and the other has no translation for a computed one",
         "transposed convolutions to a computed output size",
     ),
-    Patch(
+    ForeignPatch(
         "time_limit",
         "torch.fx.experimental.symbolic_shapes.ShapeEnv._maybe_evaluate_static",
         _TORCH,
         "torch.export may take hours over expressions of sizes, and has no limit of its own",
         "the limit of time",
     ),
-    Patch(
+    ForeignPatch(
         "torch_quiet",
         "warnings, logging, stdout and stderr",
         _TORCH,

@@ -13,7 +13,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from trtconv.exporter.patches import patch, replaced
 
 
-class OutOfTime(BaseException):
+class ExportTimeOver(BaseException):
     """No Exception: torch takes those for a question that has no answer, and goes on."""
 
 
@@ -27,7 +27,7 @@ def limited(seconds: float) -> contextlib.AbstractContextManager[Any]:
         seconds: Processor time of this thread.
 
     Raises:
-        OutOfTime: Inside the `with`.
+        ExportTimeOver: Inside the `with`.
     """
     end = time.thread_time() + seconds
     simplify = getattr(ShapeEnv, "_maybe_evaluate_static", None)
@@ -37,7 +37,7 @@ def limited(seconds: float) -> contextlib.AbstractContextManager[Any]:
     @functools.wraps(simplify)
     def timed(*args: Any, **kwargs: Any) -> Any:
         if time.thread_time() > end:
-            raise OutOfTime
+            raise ExportTimeOver
         return simplify(*args, **kwargs)
 
     return replaced(ShapeEnv, "_maybe_evaluate_static", timed)
