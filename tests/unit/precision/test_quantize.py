@@ -379,3 +379,63 @@ def test_an_old_opset_is_raised_to_one_with_scales_by_channel() -> None:
     model = with_channel_scales(wrap(proto))
     assert model.opset == 13
     assert with_channel_scales(model) is model
+
+
+@pytest.mark.parametrize(("size", "cropped"), [("2x2", (2, 6)), ("2x4", (1, 7)), ("4x4", (2, 6))])
+def test_an_image_is_cropped_around_its_middle(size: str, cropped: tuple[int, int], tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    for wide in (True, False):
+        # Columns, or rows, tell where they were.
+        ramp = np.broadcast_to(np.arange(8, dtype=np.uint8)[None, :] * 30, (4, 8))
+        asked = size if wide else "x".join(reversed(size.split("x")))
+        image.fromarray(np.ascontiguousarray(ramp if wide else ramp.T)).save(tmp_path / "a.png")
+        found = read_image(tmp_path / "a.png", parse_preprocessing(f"size={asked},crop,color=gray"), 0)[0, 0]
+        ends = (found[0, 0], found[0, -1]) if wide else (found[0, 0], found[-1, 0])
+        low, high = cropped
+        assert low * 30 - 16 <= ends[0] < ends[1] <= (high - 1) * 30 + 16
+        assert abs((ends[0] + ends[1]) / 2 - 105) < 8
+
+
+@pytest.mark.parametrize("text", ["size=0x8", "size=8x0", "size=8xa", "size=ax8", "size=8x"])
+def test_a_size_of_images_has_two_numbers_that_are_not_0(text: str) -> None:
+    with pytest.raises(InputError, match="--preprocess"):
+        parse_preprocessing(text)
+
+
+def test_ranges_are_of_the_magnitude_on_either_side() -> None:
+    values = np.concatenate([np.linspace(-8, 1, 50_000), np.linspace(-8, 1, 50_000)]).astype(np.float32)
+    for sign in (1, -1):
+        statistics = Statistics(("percentile 99.99", "entropy", "mse"))
+        statistics.add({"t": sign * values})
+        assert statistics.ranges("percentile 99.99")["t"] == pytest.approx(8, rel=0.02)
+        assert statistics.ranges("mse")["t"] == pytest.approx(8, rel=0.05)
+        assert 4 < statistics.ranges("entropy")["t"] <= 8.1
+
+
+def test_entropy_of_a_range_that_grows_is_that_of_the_whole() -> None:
+    random = np.random.default_rng(0)
+    parts = [(random.normal(size=20_000) * factor).astype(np.float32) for factor in (0.02, 1.0)]
+    grown, whole = Statistics(("entropy",)), Statistics(("entropy",))
+    for part in parts:
+        grown.add({"t": part})
+    whole.add({"t": np.concatenate(parts)})
+    assert grown.ranges("entropy")["t"] == pytest.approx(whole.ranges("entropy")["t"], rel=0.3)
+
+
+def test_distances_of_integers_are_shares_and_of_floats_are_roots() -> None:
+    from trtconv.precision.quantize.measure import _Squares
+
+    floats, integers = _Squares(), _Squares()
+    floats.add(np.array([3.0, 4.0], np.float32), np.array([3.0, 5.0], np.float32))
+    integers.add(np.array([1, 2, 3, 4]), np.array([1, 2, 3, 5]))
+    assert floats.distance().rms == pytest.approx(0.2)
+    assert integers.distance().rms == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize(("rows", "count"), [(0, 1), (1, 1), (6, 6)])
+def test_an_array_is_cut_by_its_batch(rows: int, count: int) -> None:
+    from trtconv.core.dims import InputSpec
+    from trtconv.precision.quantize.samples import _cut
+
+    assert len(_cut(InputSpec("x", "float32", ("n", 1)), np.zeros((rows, 1), np.float32))) == count
+    assert len(_cut(InputSpec("x", "float32", (2, 0)), np.zeros((4, 0), np.float32))) == 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from trtconv.core.documents.verify import Tolerance
-from trtconv.runtimes.compare import TOLERANCES, compare
+from trtconv.runtimes.compare import TOLERANCES, compare, relative_error, same_network
 
 compare_module = importlib.import_module("trtconv.runtimes.compare")
 LOOSE = Tolerance(1e9, -1.0, 1.0)
@@ -139,3 +140,77 @@ def test_no_default_lets_a_shifted_signal_pass(name: str) -> None:
 def test_json_has_every_number() -> None:
     document = compare("y", ONE, ONE, LOOSE).to_json()
     assert set(document) == {f.name for f in dataclasses.fields(compare_module.Difference)} | {"passed"}
+
+
+def test_relative_error_is_of_the_largest_magnitude() -> None:
+    expected = np.array([0.0, 1.0, -4.0], np.float32)
+    assert relative_error(expected, np.array([1.0, 1.0, -4.0], np.float32)) == 0.25
+    assert relative_error(expected, expected) == 0.0
+    # What is not finite in both alike is no difference, and no magnitude.
+    infinite = np.array([np.inf, 2.0, np.nan], np.float32)
+    assert relative_error(infinite, np.array([np.inf, 3.0, np.nan], np.float32)) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("expected", "got"),
+    [
+        (np.zeros(3, np.float32), np.zeros(3, np.float64)),
+        (np.zeros((1, 3), np.float32), np.zeros((3, 1), np.float32)),
+        (np.array([1.0, 2.0], np.float32), np.array([1.0, np.nan], np.float32)),
+        (np.array([1.0, np.nan], np.float32), np.array([1.0, 2.0], np.float32)),
+        (np.array(["a"]), np.array(["b"])),
+        (["a"], ["b"]),
+    ],
+)
+def test_relative_error_of_what_cannot_be_compared_is_infinite(expected: Any, got: Any) -> None:
+    assert relative_error(expected, got) == math.inf
+    assert relative_error(expected, expected if isinstance(expected, list) else expected.copy()) in (0.0, math.inf)
+
+
+def test_what_is_no_array_is_the_same_or_not() -> None:
+    assert relative_error(["a"], ["a"]) == 0.0
+    assert relative_error(np.array(["a"]), np.array(["a"])) == 0.0
+    assert relative_error(np.zeros(0, np.float32), np.zeros(0, np.float32)) == 0.0
+
+
+def test_a_step_of_a_quantiser_is_no_error_and_more_than_one_is() -> None:
+    expected, step = np.array([10.0, 0.0], np.float32), 0.1
+    for off in (step, step * 1.0005):
+        assert relative_error(expected, np.array([10.0, off], np.float32), step) == 0.0
+    assert relative_error(expected, np.array([10.0, step * 1.01], np.float32), step) == pytest.approx(0.0101)
+    assert relative_error(expected, np.array([10.0, step], np.float32)) == pytest.approx(0.01)
+
+
+def test_a_step_comes_on_top_of_the_tolerance() -> None:
+    expected, tolerance = np.array([10.0, 0.0], np.float32), Tolerance(0.01, 0.5)
+    within, beyond = np.array([10.0, 0.14], np.float32), np.array([10.0, 0.16], np.float32)
+    assert compare("y", expected, within, tolerance, 0.05).passed
+    assert not compare("y", expected, within, tolerance).passed
+    assert not compare("y", expected, beyond, tolerance, 0.05).passed
+
+
+def test_the_share_of_wrong_elements_counts_all_kinds_once() -> None:
+    expected = np.array([1.0, 1.0, 1.0, np.inf, np.inf, 1.0, 1.0, 1.0], np.float32)
+    got = np.array([1.0, np.nan, 2.0, np.inf, 1.0, 1.0, 1.0, 1.0], np.float32)
+    # One NaN for a number, one number that is off, and one infinity that is gone.
+    found = compare("y", expected, got, Tolerance(1e-3, 0.0))
+    assert found.mismatches == 3 / 8
+    off = compare("y", np.ones(4, np.float32), np.array([1, 1, 1, 2], np.float32), Tolerance(1e-3, 0.0))
+    assert "1 of 4" in off.why
+    assert "25%" in off.why
+
+
+@pytest.mark.parametrize("name", TOLERANCES)
+def test_every_default_lets_pass_what_is_the_same(name: str) -> None:
+    values = np.linspace(-1, 1, 99, dtype=np.float32)
+    assert compare("y", values, values, TOLERANCES[name]).passed
+
+
+def test_two_networks_are_the_same_up_to_their_coarsest_type() -> None:
+    limits = [same_network([each], False) for each in ("double", "float", "float16", "bfloat16")]
+    assert limits == sorted(limits)
+    assert limits[0] < 1e-6
+    assert same_network(["double", "int64", "float16"], False) == limits[2]
+    assert same_network(["int64"], False) == limits[1]
+    assert same_network(["double"], True) == TOLERANCES["int8"].relative
+    assert same_network(["bfloat16"], True) == limits[3]
