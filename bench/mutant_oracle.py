@@ -19,7 +19,7 @@ from trtconv.core.frozen import frozen
 from trtconv.graph.model import OnnxModel
 from trtconv.runtimes.onnxruntime import numpy_type, session
 from trtconv.runtimes.tensorrt.readback.execute import Run
-from trtconv.runtimes.tensorrt.readback.records import NotProven, ReadNetwork
+from trtconv.runtimes.tensorrt.readback.records import Malformed, NotProven, ReadNetwork
 
 RELATIVE = 1e-4
 _OF_PEAK = 1e-6
@@ -31,7 +31,7 @@ Feeds = dict[str, Any]
 
 @frozen
 class Verdict:
-    """What a change does: "different", "equivalent" or "does not compute", by which oracle, and where it shows."""
+    """What a change does: "different", "equivalent" or "not known", by which oracle, and where it shows."""
 
     says: str
     by: str = "interpreter"
@@ -77,22 +77,27 @@ def judge(before: ReadNetwork, after: ReadNetwork, tried: Sequence[tuple[str, Fe
     failed = ""
     for where, values in tried:
         expected = _outputs(before, values)
-        if isinstance(expected, str):
+        if isinstance(expected, (str, Malformed)):
             continue
         got = _outputs(after, values)
+        if isinstance(got, Malformed):
+            return Verdict("different", where=f"{where}: {got.reason}")
         if isinstance(got, str):
             failed = got
         elif differ(expected, got):
             return Verdict("different", where=where)
-    return Verdict("does not compute", where=failed) if failed else Verdict("equivalent")
+    return Verdict("not known", where=failed) if failed else Verdict("equivalent")
 
 
-def _outputs(network: ReadNetwork, values: Feeds) -> Feeds | str:
+def _outputs(network: ReadNetwork, values: Feeds) -> Feeds | Malformed | str:
+    """Returns what a network computes, or why it computes nothing: it cannot, or it is not known."""
     run = Run(network, values, megabytes=_MEGABYTES)
     try:
         found = run.outputs()
     except NotProven as error:
         return error.reason
+    if run.malformed:
+        return Malformed(run.unproven[min(run.malformed)])
     if len(found) < len(network.outputs):
         return next(iter(run.unproven.values()), "an output is missing")
     return found

@@ -1,11 +1,12 @@
 """The proof tested by mutation: does it see that one attribute or weight of one parsed layer is another?
 
-    python bench/mutants.py [--networks NAME,NAME] [--limit 25] [--seed 0] [--prove quick]
+    python bench/mutants.py [--networks NAME,NAME] [--limit 25] [--seed 0] [--prove quick] [--resume ROWS.jsonl]
     python bench/mutants.py --holes
 
 Between TensorRT's parser and the proof one layer of the `INetworkDefinition` is changed through TensorRT's own API, and
 `trtconv.check` judges the network with its default proof. Another judge (`mutant_oracle.py`) says whether the change
-does anything at all. Writes bench/results/mutants.json, and prints a table by kind of layer.
+does anything at all. Writes bench/results/mutants.json, and prints a table by kind of layer. A run that was cut off
+goes on where it stopped when it is given the same file of rows.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import sys
 import tempfile
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -47,7 +48,9 @@ from trtconv.runtimes.tensorrt.readback.records import ReadNetwork  # noqa: E402
 
 RESULTS = ROOT / "bench" / "results" / "mutants.json"
 LEFT = ("survived", "not shown", "crashed")
-COLUMNS = ("made", "caught", "not shown", "survived", "crashed", "equivalent", "does not compute")
+UNCHANGED = "unchanged"
+"""Kind of the row of a network that nothing was changed in."""
+COLUMNS = ("made", "caught", "not shown", "survived", "crashed", "equivalent", "not known")
 
 Mutate = Callable[[Any, Any], Change | None]
 """Changes an `INetworkDefinition` of a TensorRT module; returns what it did, None where it could not."""
@@ -241,6 +244,8 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Returns the counts."""
+    alarms = [row["network"] for row in rows if row["kind"] == UNCHANGED and row["told"] == "caught"]
+    rows = [row for row in rows if row["kind"] != UNCHANGED]
     counts = collections.Counter(column(row) for row in rows)
     decidable = sum(counts[name] for name in ("caught", "not shown", "survived", "crashed"))
     return {
@@ -250,20 +255,19 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "decidable": decidable,
         "caught_share": round(counts["caught"] / decidable, 4) if decidable else None,
         "judged_by_onnx_runtime": sum(row["by"] != "interpreter" for row in rows),
-        "false_alarms": [row["network"] for row in rows if row["kind"] == "unchanged"],
+        "false_alarms": alarms,
     }
 
 
-def run(names: list[str], limit: int, seed: int, prove: str) -> Iterator[dict[str, Any]]:
-    """Yields what became of each mutant, and each network that alarms as it is."""
+def run(names: list[str], limit: int, seed: int, prove: str, done: Collection[str]) -> Iterator[dict[str, Any]]:
+    """Yields what became of each mutant, and at last of each network as it is (kind "unchanged")."""
     with tempfile.TemporaryDirectory() as folder:
         for case in all_networks():
-            if names and case.name not in names:
+            if (names and case.name not in names) or case.name in done:
                 continue
             bench = Bench(case, Path(folder), prove)
             _, told, why = bench.check(lambda trt, network: None)
-            if told != "passed":
-                print(f"{case.name} as it is: {told}: {why}", flush=True)
+            unchanged = {"network": case.name, "kind": UNCHANGED, "told": told, "why": why}
             found = bench.count(seed)
             # Some are not taken by TensorRT: others stand in.
             random, made = np.random.default_rng([seed, zlib.crc32(case.name.encode())]), 0
@@ -274,6 +278,16 @@ def run(names: list[str], limit: int, seed: int, prove: str) -> Iterator[dict[st
                     yield row
                 if made == limit:
                     break
+            yield unchanged
+
+
+def read_rows(path: Path | None) -> list[dict[str, Any]]:
+    """Reads the rows of an earlier run, of those networks that it finished."""
+    if path is None or not path.exists():
+        return []
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    finished = {row["network"] for row in rows if row["kind"] == UNCHANGED}
+    return [row for row in rows if row["network"] in finished]
 
 
 def judge_holes(prove: str) -> Iterator[dict[str, Any]]:
@@ -303,25 +317,39 @@ def main() -> None:
     arguments.add_argument("--prove", default=trtconv.CheckRequest(Path()).prove)
     arguments.add_argument("--holes", action="store_true", help="the changes made on purpose")
     arguments.add_argument("--output", type=Path, default=RESULTS)
+    arguments.add_argument("--resume", type=Path, help="rows, one a line: of an earlier run, and where they are added")
     options = arguments.parse_args()
     if options.holes:
         for row in judge_holes(options.prove):
             print(json.dumps(row), flush=True)
         return
-    started, rows = time.perf_counter(), []
-    for row in run([each for each in options.networks.split(",") if each], options.limit, options.seed, options.prove):
+    started, rows = time.perf_counter(), read_rows(options.resume)
+    done = {row["network"] for row in rows}
+    if options.resume is not None:
+        options.resume.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    names = [each for each in options.networks.split(",") if each]
+    for row in run(names, options.limit, options.seed, options.prove, done):
         rows.append(row)
-        if column(row) in LEFT:
+        if options.resume is not None:
+            with options.resume.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(row) + "\n")
+        if row["told"] != "passed" if row["kind"] == UNCHANGED else column(row) in LEFT:
             print(json.dumps(row), flush=True)
-    print(table(rows))
-    told = {**summary(rows), "seconds": round(time.perf_counter() - started), "prove": options.prove}
+    report(rows, round(time.perf_counter() - started), options.prove, options.output)
+
+
+def report(rows: list[dict[str, Any]], seconds: int, prove: str, path: Path) -> None:
+    """Prints the table and the counts, and writes them with the mutants that are left."""
+    mutants = [row for row in rows if row["kind"] != UNCHANGED]
+    print(table(mutants))
+    told = {**summary(rows), "seconds": seconds, "prove": prove}
     print(json.dumps(told, indent=1))
-    left = [row for row in rows if column(row) in LEFT]
+    left = [row for row in mutants if column(row) in LEFT]
     by_kind = {
-        kind: dict(collections.Counter(column(row) for row in rows if row["kind"] == kind))
-        for kind in sorted({row["kind"] for row in rows})
+        kind: dict(collections.Counter(column(row) for row in mutants if row["kind"] == kind))
+        for kind in sorted({row["kind"] for row in mutants})
     }
-    options.output.write_text(json.dumps({**told, "kinds": by_kind, "rows": left}, indent=1) + "\n", encoding="utf-8")
+    path.write_text(json.dumps({**told, "kinds": by_kind, "rows": left}, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -50,7 +50,8 @@ def test_a_weight_that_is_another_is_seen(name: str, bench: Any, tmp_path: Path)
 
 @pytest.mark.parametrize("network", ["pools", "products"])
 def test_a_sample_of_mutants_is_seen(network: str, bench: Any) -> None:
-    rows = list(bench.run([network], 3, 7, "quick"))
+    *rows, unchanged = bench.run([network], 3, 7, "quick", ())
+    assert unchanged["told"] == "passed", unchanged["why"]
     assert len(rows) == 3
     assert [row for row in rows if bench.column(row) in bench.LEFT] == []
 

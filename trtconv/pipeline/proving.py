@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import itertools
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +21,7 @@ from trtconv.core.stopwatch import Stopwatch
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.views import quantizes
 from trtconv.passes import PASSES, Pass
+from trtconv.pipeline.proof_sizes import proof_sizes
 from trtconv.pipeline.weighing import Weighing
 from trtconv.runtimes.tensorrt import ParsedNetwork
 
@@ -34,12 +34,12 @@ LEAST_SECONDS = 2.0
 """How long a quick proof may take, however fast the build was."""
 MOST_SECONDS = 600.0
 """How long a full one may take."""
-_MOST_SIZES = 10
-"""That are tried of a model without bounds."""
 _MULTIPLIED = 2e-2
 """What a deep network may make, at random inputs, of sums in another order."""
-_MOST_ELEMENTS = 1 << 22
-"""Of all inputs together, at sizes that nobody asked for."""
+_OTHER = 50.0
+"""Magnitude of the inputs that a network is run on besides: of images, of which ordinary ones show nothing."""
+_OTHER_NARROW = 4.0
+"""The same, where it holds types that overflow."""
 _FIX = "Build with the passes on (no --no-rewrite); if they were, please report this model. --prove none builds it."
 
 _FIX_OF_MISSING = "Allow more time (--prove-time), or compare the engine on a GPU: trtconv verify."
@@ -172,10 +172,10 @@ class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
             typical={name: tuple(each.opt) for name, each in profiles[0].inputs.items()} if profiles else {},
             rewritten_error=max(allowed_error(model, subject.acted), _MULTIPLIED),
         )
-        sizes = list(_sizes(model, profiles, level, subject.sample or {}))
+        plain = precision_of(subject.parsed, subject.precision) == "float32"
+        sizes = proof_sizes(model, profiles, level, subject.sample or {}, _OTHER if plain else _OTHER_NARROW)
         read = network.read_back()
-        thorough = level != "quick"
-        self._prover = Prover(read, meaning, sizes, MOST_SECONDS, thorough=thorough, one_is_enough=not profiles)
+        self._prover = Prover(read, meaning, sizes, MOST_SECONDS, thorough=level != "quick")
         self._weighing = Weighing(read, subject.parsed, subject.claimed)
 
     def __exit__(self, *_: object) -> None:
@@ -230,34 +230,6 @@ def precision_of(model: OnnxModel, precision: str) -> str:
     found |= {key for name, key in (("bfloat16", "bf16"), ("float16", "fp16")) if name in types}
     found |= {"int8"} if quantizes(model) else set()
     return max(found, key=lambda key: TOLERANCES[key].relative)
-
-
-def _sizes(model: OnnxModel, profiles: Sequence[ShapeProfile], level: str, sample: Mapping[str, Any]) -> Iterator[Any]:
-    from trtconv.runtimes.inputs import resized
-    from trtconv.runtimes.proof.whole import Size
-
-    if not profiles:
-        yield from _guessed(model)
-        return
-    told: list[tuple[dict[str, object], dict[str, object]]] = []
-    for number, profile in enumerate(profiles[:1] if level == "quick" else profiles):
-        for pick in ("min",) if level == "quick" else ("min", "opt", "max"):
-            name = pick if len(profiles) == 1 else f"{pick} of profile {number}"
-            shapes = {key: getattr(each, pick) for key, each in profile.inputs.items()}
-            values = {key: getattr(each, pick) for key, each in profile.values.items()}
-            if (shapes, values) not in told:
-                told.append((shapes, values))
-                yield Size(name, shapes, {**resized(sample, shapes), **values})
-
-
-def _guessed(model: OnnxModel) -> Iterator[Any]:
-    """Yields sizes that a model without bounds may take."""
-    from trtconv.runtimes.assumed import assumed_shapes
-    from trtconv.runtimes.proof.whole import Size
-
-    for shapes in itertools.islice(assumed_shapes(model, batches=(1,)), _MOST_SIZES):
-        if sum(map(math.prod, shapes.values())) <= _MOST_ELEMENTS:
-            yield Size("x".join(map(str, next(iter(shapes.values()), ()))), shapes)
 
 
 def _largest_batch(profiles: Sequence[ShapeProfile]) -> int:

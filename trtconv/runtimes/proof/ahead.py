@@ -16,7 +16,7 @@ from trtconv.core.dims import InputSpec
 from trtconv.core.frozen import frozen
 from trtconv.runtimes.proof.reference import Wanted, feeds_of
 from trtconv.runtimes.tensorrt.readback.execute import Run
-from trtconv.runtimes.tensorrt.readback.records import OutOfTime, ReadNetwork
+from trtconv.runtimes.tensorrt.readback.records import OutOfTime, ReadLayer, ReadNetwork
 
 _POLL_SECONDS = 0.1
 _GRACE_SECONDS = 5.0
@@ -27,15 +27,17 @@ Arrays = Mapping[str, NDArray[Any]]
 
 @frozen
 class NetworkRun:
-    """A run of a network, and its outputs."""
+    """A run of a network, its outputs, and the first of its assertions that does not hold."""
 
     run: Run
     outputs: Arrays
+    broken: ReadLayer | None
 
     @classmethod
     def of(cls, run: Run) -> NetworkRun:
         """Runs a network; raises as `Run.outputs`."""
-        return cls(run, run.outputs())
+        broken = run.broken()
+        return cls(run, run.outputs(), broken)
 
 
 class Ahead:

@@ -32,6 +32,7 @@ class Piece:
         layers: Positions of the layers.
         nodes: Positions of the nodes in the model's main graph.
         even: Whether both read the same tensors; if not, values that do not belong together may set them apart.
+        inside: Seams that do not end it, since it was widened beyond them.
     """
 
     target: str
@@ -39,6 +40,7 @@ class Piece:
     layers: tuple[int, ...]
     nodes: tuple[int, ...]
     even: bool
+    inside: frozenset[str] = frozenset()
 
 
 class Seams:
@@ -95,7 +97,7 @@ class Seams:
         inner = set(piece.sources) - self._inputs
         if not inner:
             return None
-        wide = self.cut(piece.target, inner)
+        wide = self.cut(piece.target, piece.inside | inner)
         return wide if wide.sources != piece.sources else None
 
     def is_restricted(self, piece: Piece) -> bool:
@@ -103,17 +105,18 @@ class Seams:
         makers = (self._producers[name] for name in piece.sources if name in self._producers)
         return any(self._model.main.columns.ops[index] not in _UNRESTRICTED for index in makers)
 
-    def cut(self, target: str, across: Iterable[str] = ()) -> Piece:
+    def cut(self, target: str, inside: Iterable[str] = ()) -> Piece:
         """Returns the piece that computes a tensor.
 
         Args:
             target: The tensor.
-            across: Seams that do not end it.
+            inside: Seams that do not end it.
         """
-        seams = self.numbers.keys() - {target} - set(across)
+        seams = self.numbers.keys() - {target} - set(inside)
         layers, read = self._layers(target, seams)
         nodes, needed = self._nodes(target, read)
-        return Piece(target, tuple(sorted(read | needed)), tuple(layers), tuple(nodes), read == needed)
+        sources = tuple(sorted(read | needed))
+        return Piece(target, sources, tuple(layers), tuple(nodes), read == needed, frozenset(inside))
 
     def _layers(self, target: str, seams: set[str]) -> tuple[list[int], set[str]]:
         """Returns the layers that compute a tensor from seams, and those seams."""

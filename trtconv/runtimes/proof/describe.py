@@ -13,25 +13,14 @@ from trtconv.core.frozen import frozen
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.walk import all_nodes
 from trtconv.runtimes.proof.cut import Piece
-from trtconv.runtimes.proof.feeds import InputKind, Role, Source
+from trtconv.runtimes.proof.feeds import InputKind, Source
+from trtconv.runtimes.proof.roles import role_of
 from trtconv.runtimes.proof.tolerance import eps_of
 from trtconv.runtimes.tensorrt.readback.records import ReadLayer, ReadNetwork
 
 _MOST_LIMITS = 24
 _FEW = 8
 """Elements of a constant that may be a limit."""
-_INDEXED = frozenset(
-    (  # noqa: SIM905
-        "Gather GatherElements GatherND Scatter ScatterElements ScatterND TensorScatter Compress"
-    ).split()
-)
-_MASKING = frozenset("Cast Not And Or Where Equal Unsqueeze Expand".split())  # noqa: SIM905
-"""What reads an integer input that says where, and not how much."""
-_HANDED_ON = frozenset(
-    (  # noqa: SIM905
-        "Cast Reshape Unsqueeze Squeeze Flatten Transpose Identity Slice Concat Expand Tile"
-    ).split()
-)
 _APPROXIMATED = frozenset(
     (  # noqa: SIM905
         "BlackmanWindow HannWindow HammingWindow DFT STFT "
@@ -52,8 +41,16 @@ _OF_ANY_SIZE = frozenset(
     ).split()
 )
 """Kinds of layer that hold no sizes of what they compute."""
-_ROUGH = {"Selu": 1e-4}
-"""Operators whose defaults TensorRT's parser has to four digits only (1.6732 and 1.0507 for Selu)."""
+_ELEMENT_BY_ELEMENT = frozenset(
+    (  # noqa: SIM905
+        "ACTIVATION CAST CONSTANT DEQUANTIZE ELEMENTWISE IDENTITY PARAMETRIC_RELU QUANTIZE SCALE SELECT UNARY"
+    ).split()
+)
+_ROUGH = {"Selu": 1e-4, "LRN": 1e-4}
+"""Operators whose defaults TensorRT's parser has to four digits only (1.6732 and 1.0507 for Selu), or whose sums ONNX
+Runtime takes by adding at one end and subtracting at the other."""
+_PLACED = frozenset("Resize Upsample GridSample RoiAlign AffineGrid".split())  # noqa: SIM905
+"""Operators that compute where they read: a place is rounded as the number that it is, between 0 and the size."""
 _OF_CONSTANTS = (1.0, -1.0, *_QUANTIZED)
 
 
@@ -73,6 +70,8 @@ class Description:
         bound: Sizes that its constants have.
         any_size: Whether nothing in its layers depends on the sizes that it was parsed for.
         extent: Its largest window.
+        placed: Whether it computes where it reads.
+        moves: Whether the place of an element matters to what is done with it.
         free_batch: Whether the first axis of all sources may have any size.
         ranks: Of the sources, as the network has them.
     """
@@ -88,6 +87,8 @@ class Description:
     bound: frozenset[int]
     any_size: bool
     extent: int
+    placed: bool
+    moves: bool
     free_batch: bool
     known: Mapping[str, tuple[int, ...]]
 
@@ -130,6 +131,8 @@ class Description:
             _sizes_of_constants(model, nodes),
             all(layer.kind in _OF_ANY_SIZE for layer in layers),
             _extent(layers, nodes),
+            any(node.op_type in _PLACED for node in nodes),
+            any(layer.kind not in _ELEMENT_BY_ELEMENT for layer in layers),
             bool(sources) and all(_is_free(known.get(name), shapes.get(name)) for name in piece.sources),
             known,
         )
@@ -163,53 +166,8 @@ def _source(
     shapes: Mapping[str, tuple[int | None, ...]],
 ) -> Source:
     own = model.main.dtype(name) or dtype
-    role, bound = _role(model, nodes, name, shapes)
+    role, bound = role_of(model, nodes, name, shapes)
     return Source(name, own, role, bound)
-
-
-def integers_of(model: OnnxModel) -> dict[str, int]:
-    """Returns for each integer input of a model below which its values should be: rows of the table that it looks
-    things up in, or 2 for a mask; others are left out."""
-    nodes = model.main.columns.nodes
-    found = {}
-    for spec in model.inputs:
-        if not spec.dtype.startswith(("int", "uint")):
-            continue
-        role, bound = _role(model, nodes, spec.name, {})
-        if role is Role.INDEX and bound:
-            found[spec.name] = bound
-        elif any(spec.name in node.input and node.op_type in _MASKING for node in nodes):
-            found[spec.name] = 2
-    return found
-
-
-def _role(
-    model: OnnxModel, nodes: list[onnx.NodeProto], name: str, shapes: Mapping[str, tuple[int | None, ...]]
-) -> tuple[Role, int]:
-    """Returns what integers are read as, also where they are handed on first."""
-    names, bounds = {name}, []
-    for node in nodes:
-        at = [slot for slot, each in enumerate(node.input) if each in names]
-        if not at:
-            continue
-        if node.op_type == "Loop" and 0 in at:
-            return Role.TRIPS, 0
-        if node.op_type in _INDEXED and 1 in at:
-            bounds.append(_rows(model, node, shapes))
-        elif node.op_type in _HANDED_ON and 0 in at:
-            names.update(node.output)
-    known = [bound for bound in bounds if bound]
-    return (Role.INDEX, min(known, default=0)) if bounds else (Role.NUMBER, 0)
-
-
-def _rows(model: OnnxModel, node: onnx.NodeProto, shapes: Mapping[str, tuple[int | None, ...]]) -> int:
-    data = node.input[0]
-    shape = model.main.shape(data) or shapes.get(data)
-    if not shape:
-        return 0
-    axis = next((each.i for each in node.attribute if each.name == "axis"), 0)
-    size = min((n or 0) for n in shape) if node.op_type.endswith("ND") else shape[axis]
-    return size or 0
 
 
 def _limits(layers: list[ReadLayer], model: OnnxModel, nodes: list[onnx.NodeProto]) -> tuple[float, ...]:

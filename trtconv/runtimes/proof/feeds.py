@@ -21,6 +21,10 @@ SMALL_ELEMENTS = 1 << 14
 """Pieces whose sources have no more elements than this run at their own sizes; others are made smaller."""
 _STEP = 8
 _PERIOD = 1_000_003
+CALM = (0, 1, 2)
+"""How calm integers may be."""
+LARGEST_SIZE = 4
+"""The largest integer, of either sign, that is drawn where integers decide sizes."""
 _UNKNOWN = 5
 """Size of an axis that only values decide, such as how many boxes there are."""
 
@@ -39,11 +43,14 @@ class InputKind(enum.IntEnum):
 
 
 class Role(enum.Enum):
-    """What integers are read as."""
+    """What a tensor is read as."""
 
     NUMBER = "number"
     INDEX = "index"
     TRIPS = "trips"
+    SIZES = "sizes"
+    """Integers that decide the shape of a result, such as axes."""
+    BOXES = "boxes"
 
 
 @frozen
@@ -53,7 +60,7 @@ class Source:
     Args:
         name: Its name.
         dtype: Its element type, as NumPy would name it.
-        role: What its integers are.
+        role: What it is read as.
         bound: Of an index, how many there are to choose from; 0: not known.
     """
 
@@ -128,7 +135,8 @@ def make(
         kind: Of which kind.
         limits: Values around which the piece may behave otherwise.
         largest: The scale of large inputs.
-        calm: 0: integers as their role says; 1: none but 0 and 1; 2: ones, which are valid wherever anything is.
+        calm: 0: integers as their role says; 1: none but 0 and 1; 2: ones, which are valid wherever anything is;
+            beyond: others for those that decide sizes, another draw with each number.
     """
     return {each.name: _values(each, shapes[each.name], kind, limits, largest, calm) for each in sources}
 
@@ -142,6 +150,8 @@ def _values(source: Source, shape: Shape, kind: InputKind, limits: Sequence[floa
         return np.asarray(found, dtype)
     if dtype.kind in "iu":
         return np.asarray(_integers(source, shape, kind, calm, random, dtype), dtype)
+    if source.role is Role.BOXES and shape[-1:] == (4,):
+        return _boxes(shape, kind, random).astype(dtype)
     with np.errstate(all="ignore"):
         return np.asarray(_floats(shape, kind, limits, largest, random)).astype(dtype)
 
@@ -149,7 +159,9 @@ def _values(source: Source, shape: Shape, kind: InputKind, limits: Sequence[floa
 def _integers(
     source: Source, shape: Shape, kind: InputKind, calm: int, random: np.random.Generator, dtype: np.dtype[Any]
 ) -> Any:
-    if calm:
+    if source.role is Role.SIZES and calm > CALM[-1]:
+        return sizes(shape, np.random.default_rng([zlib.crc32(source.name.encode()), calm]))
+    if calm and calm <= CALM[-1]:
         return np.ones(shape) if calm > 1 else random.integers(0, 2, shape)
     if source.role is Role.TRIPS:
         return np.full(shape, (3, 0, 1, 2, 5, 0, 1, 4)[kind])
@@ -161,6 +173,18 @@ def _integers(
     high = {InputKind.LARGE: 1000, InputKind.SMALL: 2}.get(kind, 10)
     low = 0 if dtype.kind == "u" or kind is not InputKind.NEGATIVE else -10
     return np.zeros(shape) if kind is InputKind.ZEROS else random.integers(low, high, shape)
+
+
+def sizes(shape: Shape, random: np.random.Generator) -> Array:
+    """Draws integers that may be axes, sizes or ends."""
+    return random.integers(-LARGEST_SIZE, LARGEST_SIZE + 1, shape)
+
+
+def _boxes(shape: Shape, kind: InputKind, random: np.random.Generator) -> Array:
+    """Returns boxes that overlap more or less, as corners or as centres and sizes."""
+    places = random.integers(0, 3, (*shape[:-1], 2)) * 2.0 + random.uniform(-0.4, 0.4, (*shape[:-1], 2))
+    extent = random.uniform(0.8, 1.6, (*shape[:-1], 2))
+    return np.concatenate([places, places + extent if kind % 2 else extent], -1)
 
 
 def _indices(bound: int, shape: Shape, kind: InputKind, random: np.random.Generator) -> Array:

@@ -17,15 +17,16 @@ from trtconv.core.frozen import frozen
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.walk import all_nodes, constant_of, reads
 from trtconv.runtimes.onnxruntime import first_line, import_runtime
-from trtconv.runtimes.proof.feeds import InputKind, Shape, Source, make
-from trtconv.runtimes.proof.reference import Wanted, runs, serve
+from trtconv.runtimes.proof.feeds import CALM, InputKind, Role, Shape, Source, make
+from trtconv.runtimes.proof.reference import Wanted, has_shape, runs, serve
 from trtconv.runtimes.proof.tolerance import PERTURBATION
 from trtconv.runtimes.tensorrt.readback.types import numpy_type
 
 Array = NDArray[Any]
 Computes = Callable[[Mapping[str, Array]], Array]
 
-_CALM = (0, 1, 2)
+_DRAWS = 400
+"""How many values are tried of integers that decide sizes."""
 _SUMS = frozenset(
     (  # noqa: SIM905
         "Conv ConvTranspose Gemm MatMul Einsum Add Sub Sum Mean AveragePool GlobalAveragePool ReduceSum ReduceMean "
@@ -55,6 +56,7 @@ class Task:
         kinds: Kinds of inputs.
         eps: Its unit of rounding.
         narrow: Whether its type is one that NumPy alone has not.
+        result: The shape that the target is known to have, -1 where a size is not; None: not known.
         closely: Whether the condition is to be measured.
     """
 
@@ -68,7 +70,13 @@ class Task:
     kinds: tuple[InputKind, ...]
     eps: float
     narrow: bool
+    result: tuple[int, ...] | None = None
     closely: bool = False
+
+    @property
+    def sizing(self) -> bool:
+        """Whether integers that it starts from decide shapes."""
+        return any(source.role is Role.SIZES for source in self.sources)
 
 
 def prepare() -> None:
@@ -126,24 +134,42 @@ def _run(model: OnnxModel, task: Task) -> tuple[dict[str, Array], dict[str, int]
     arrays: dict[str, Array] = {}
     calms: dict[str, int] = {}
     why = "no inputs were found that it takes"
+    ways: Sequence[int] = range(CALM[-1] + 1 + _DRAWS) if task.sizing else CALM
     for kind in task.kinds:
-        for calm in _CALM:
-            feeds = make(task.sources, task.shapes, kind, task.limits, task.largest, calm)
-            try:
-                value = computes(feeds)
-            except Exception as error:  # ONNX Runtime raises its own types, one for each status.
-                why = first_line(error)
-                continue
-            if not isinstance(value, np.ndarray) or value.dtype.kind in "OUS":
-                return {}, {}, "its result is not a tensor of numbers"
-            arrays[f"value {int(kind)}"], calms[str(int(kind))] = value, calm
-            if not isinstance(of_magnitudes, str):
-                with contextlib.suppress(Exception):
-                    arrays[f"terms {int(kind)}"] = of_magnitudes({n: _magnitude(v) for n, v in feeds.items()})
-            if task.closely:
-                arrays.update(_nearby(computes, feeds, kind, task.eps))
-            break
+        run = _first(computes, task, kind, ways)
+        if isinstance(run, str):
+            why = run
+            continue
+        calm, feeds, value = run
+        if value.dtype.kind in "OUS":
+            return {}, {}, "its result is not a tensor of numbers"
+        if calm > CALM[-1]:
+            ways = (calm, *CALM)
+        arrays[f"value {int(kind)}"], calms[str(int(kind))] = value, calm
+        if not isinstance(of_magnitudes, str):
+            with contextlib.suppress(Exception):
+                arrays[f"terms {int(kind)}"] = of_magnitudes({n: _magnitude(v) for n, v in feeds.items()})
+        if task.closely:
+            arrays.update(_nearby(computes, feeds, kind, task.eps))
     return arrays, calms, "" if calms else why
+
+
+def _first(
+    computes: Computes, task: Task, kind: InputKind, ways: Sequence[int]
+) -> tuple[int, Mapping[str, Array], Array] | str:
+    """Returns the first inputs that a piece takes, as (how calm, inputs, result); why there are none."""
+    why = ""
+    for calm in ways:
+        feeds = make(task.sources, task.shapes, kind, task.limits, task.largest, calm)
+        try:
+            value = np.asarray(computes(feeds))
+        except Exception as error:  # ONNX Runtime raises its own types, one for each status.
+            why = why or first_line(error)
+            continue
+        if not task.sizing or has_shape(value, task.result):
+            return calm, feeds, value
+        why = "no values were found for which the result has the shape that it is known to have"
+    return why
 
 
 def _nearby(computes: Computes, feeds: Mapping[str, Array], kind: InputKind, eps: float) -> Iterator[tuple[str, Array]]:

@@ -11,7 +11,7 @@ import contextlib
 import dataclasses
 import math
 import time
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from trtconv.core import process
 from trtconv.core.documents.proof import Lack, Unshown
+from trtconv.core.documents.verify import Verdict
 from trtconv.core.errors import TrtconvError
 from trtconv.core.frozen import frozen
 from trtconv.core.scratch import Scratch
@@ -94,6 +95,7 @@ class Pieces:
         deadline: On the clock of `time.monotonic`.
         megabytes: How much memory the process may take.
         runner: A process of `SERVE` that is free; None: one is started.
+        others: Returns further input shapes that the model takes, at which pieces may differ that do not at the first.
     """
 
     def __init__(
@@ -106,8 +108,10 @@ class Pieces:
         deadline: float,
         megabytes: float,
         runner: process.Process | None = None,
+        others: Callable[[], Sequence[Mapping[str, Shape]]] = lambda: (),
     ) -> None:
         self._runner = runner
+        self._others = others
         self._network = network
         self._model = model
         self._data = data
@@ -130,20 +134,42 @@ class Pieces:
     def run(self) -> PiecesResult:
         """Runs all pieces, as far as there is time."""
         self._trials = self._unlike()
-        open_ = [trial for trial in self._trials if not trial.done]
         with Scratch("proof") as folder, contextlib.ExitStack() as stack:
             runner = self._runner = self._runner or stack.enter_context(process.Process(SERVE, self._megabytes))
-            while open_ and self._divergence is None:
-                left = self.deadline - time.monotonic()
-                if left <= 0:
-                    break
-                self._round(runner, open_, folder.path, left)
-                open_ = [trial for trial in open_ if not trial.done]
+            open_ = self._rounds(runner, self._trials, folder.path)
+            for shapes in self._others() if self._divergence is None else ():
+                self._rounds(runner, self._moved(shapes), folder.path)
         for trial in open_:
             trial.lack = trial.lack or self._lack(trial, Lack.TIME, "there was no time left for it")
         missing = tuple(trial.lack for trial in self._trials if trial.lack is not None)
         proven = sum(trial.alike for trial in self._trials if trial.done and trial.lack is None)
         return PiecesResult(proven, sum(trial.alike for trial in self._trials), missing, self._divergence)
+
+    def _rounds(self, runner: process.Process, trials: Sequence[_Trial], folder: Path) -> list[_Trial]:
+        """Runs pieces until nothing is left to be tried; returns those that there was no time for."""
+        open_ = [trial for trial in trials if not trial.done]
+        while open_ and self._divergence is None and (left := self.deadline - time.monotonic()) > 0:
+            self._round(runner, open_, folder, left)
+            open_ = [trial for trial in open_ if not trial.done]
+        return open_
+
+    def _moved(self, inputs: Mapping[str, Shape]) -> list[_Trial]:
+        """Returns the pieces that may compute something else at other sizes, to be run at those.
+
+        What comes of it counts only where it differs: they are shown already, and not every piece takes all sizes.
+        """
+        shapes = shapes_with(self._model, inputs)
+        moved = []
+        for trial in self._trials:
+            own = {name: shapes.get(name) for name in trial.piece.sources}
+            sizes = [n for shape in own.values() for n in shape or (None,)]
+            if not trial.done or trial.lack is not None or not trial.of.moves or None in sizes:
+                continue
+            scheme = {name: tuple(n or 0 for n in shape or ()) for name, shape in own.items()}
+            if scheme not in trial.schemes:
+                moved.append(_Trial(trial.piece, trial.of, [scheme], [True], trial.of.kinds, wider=trial.wider))
+        self._shapes = shapes
+        return moved
 
     def _unlike(self) -> list[_Trial]:
         """Returns a piece of each structure."""
@@ -208,8 +234,13 @@ class Pieces:
             trial.kinds,
             trial.of.eps,
             trial.of.narrow,
+            self._network_of(trial).tensors[self._seams.numbers[piece.target]].shape,
             trial.closely,
         )
+
+    def _network_of(self, trial: _Trial) -> ReadNetwork:
+        """Returns the layers of a piece, for the sizes at which it is run."""
+        return part_of(self._network, trial.piece, self._seams.numbers, trial.schemes[trial.at], self._shapes)
 
     def _judge(self, trial: _Trial, event: Mapping[str, Any]) -> None:
         """Decides what becomes of a piece after a run."""
@@ -217,7 +248,7 @@ class Pieces:
             self._next(trial, Lack.REFERENCE, event["why"])
             return
         arrays = _loaded(event)
-        network = part_of(self._network, trial.piece, self._seams.numbers, trial.schemes[trial.at], self._shapes)
+        network = self._network_of(trial)
         verdicts: dict[InputKind, tolerance.Judgement] = {}
         unable = "its values are not numbers on any inputs"
         for kind in (each for each in trial.kinds if str(int(each)) in event["calm"]):
@@ -241,12 +272,16 @@ class Pieces:
             self._differs(trial, next(iter(wrong.values())))
 
     def _differs(self, trial: _Trial, judgement: tolerance.Judgement) -> None:
+        lost = judgement.verdict is Verdict.MISSING
         real = next((i for i in range(trial.at + 1, len(trial.schemes)) if trial.real[i]), None)
-        telling = trial.real[trial.at] or trial.of.any_size
+        telling = trial.real[trial.at] or (trial.of.any_size and not lost)
         if not telling and real is not None:
             self._restart(trial, real)
         elif (not trial.piece.even or self._seams.is_restricted(trial.piece)) and self._widen(trial):
             pass
+        elif lost and not trial.piece.even:
+            # Values that do not belong together may be what it cannot take.
+            self._give_up(trial, Lack.KIND, judgement.why)
         elif telling:
             trial.done = True
             self._divergence = self._diverged(trial, judgement.why)
@@ -304,6 +339,8 @@ class Pieces:
         )
         run = Run(network, fed, deadline=self.deadline, megabytes=self._megabytes)
         found = run.outputs()
+        if not found and run.malformed:
+            return tolerance.Judgement(Verdict.MISSING, run.unproven[min(run.malformed)])
         if not found:
             raise NotProven(next(iter(run.unproven.values()), "a layer before it is not run"))
         (got,) = found.values()
@@ -316,9 +353,8 @@ class Pieces:
             [each for name, each in arrays.items() if name.startswith(f"moved {int(kind)} ")],
             [each for name, each in arrays.items() if name.startswith(f"beside {int(kind)} ")],
         )
-        return tolerance.judge(
-            reference, got, trial.of.eps, tolerance.magnitude(fed), trial.of.approximated, trial.of.rough
-        )
+        how = tolerance.Arithmetic(trial.of.eps, trial.of.approximated, trial.of.rough, trial.of.placed)
+        return tolerance.judge(reference, got, how, tolerance.magnitude(fed))
 
     def _diverged(self, trial: _Trial, why: str) -> Divergence:
         target = trial.piece.target
@@ -335,7 +371,7 @@ class _Enough(Exception):
 
 
 def _loaded(event: Mapping[str, Any]) -> dict[str, Array]:
-    from trtconv.runtimes.proof.reference import typed
+    from trtconv.runtimes.proof.reference import READING, typed
 
-    with np.load(event["file"]) as file:
+    with READING, np.load(event["file"]) as file:
         return {name: typed(file[name], event["types"][name]) for name in file.files}

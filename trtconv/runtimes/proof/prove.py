@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import dataclasses
 import functools
+import math
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from trtconv.core.documents.proof import Lack, Unshown
 from trtconv.core.process import Process
 from trtconv.core.scratch import Scratch
 from trtconv.graph.extract import shapes_with
-from trtconv.runtimes.proof import SERVE, cost, describe
+from trtconv.runtimes.proof import SERVE, cost, roles
 from trtconv.runtimes.proof.ahead import Ahead
+from trtconv.runtimes.proof.ends import ends_that_differ
+from trtconv.runtimes.proof.feeds import Shape
 from trtconv.runtimes.proof.pieces import Pieces, PiecesResult
-from trtconv.runtimes.proof.reference import Expected, Wanted, expect
-from trtconv.runtimes.proof.result import ProofResult
-from trtconv.runtimes.proof.whole import Meaning, Size, all_sizes, only
-from trtconv.runtimes.tensorrt.readback.records import ReadNetwork
+from trtconv.runtimes.proof.reference import Expected, Wanted, expect, feeds_of
+from trtconv.runtimes.proof.result import Divergence, ProofResult
+from trtconv.runtimes.proof.whole import Meaning, Size, all_sizes, assertion
+from trtconv.runtimes.tensorrt.readback.execute import Run
+from trtconv.runtimes.tensorrt.readback.records import NotProven, ReadNetwork
 
 
 class WholeRun:
@@ -31,7 +36,6 @@ class WholeRun:
         sizes: At which sizes, the most telling first.
         limit: How many seconds the model may take for all of them.
         seed: Of the inputs.
-        one_is_enough: The sizes are guesses, of which the first that the model takes is compared.
     """
 
     def __init__(
@@ -41,22 +45,11 @@ class WholeRun:
         sizes: Sequence[Size],
         limit: float,
         seed: int,
-        one_is_enough: bool,
     ) -> None:
         self._network = network
         self._meaning = meaning
         self._sizes = sizes
-        self._one_is_enough = one_is_enough
-        shapes, values = tuple(each.shapes for each in sizes), tuple(each.values for each in sizes)
-        self._wanted = Wanted(
-            meaning.path,
-            meaning.original,
-            shapes,
-            seed,
-            values,
-            first=one_is_enough,
-            below=describe.integers_of(meaning.parsed),
-        )
+        self._wanted = _wanted(meaning, sizes, seed)
         self._folder = Scratch("proof")
         self._found: list[Expected] = []
         self._bug: Exception | None = None
@@ -73,10 +66,13 @@ class WholeRun:
         except Exception as error:  # Nobody hears a thread: `finish` tells.
             self._bug = error
 
-    def size(self) -> Size:
-        """Waits for the model, and returns the first size that it takes."""
-        self._thread.join()
-        return self._sizes[next((i for i, each in enumerate(self._found) if not each.why), 0)]
+    def taken(self, besides: bool, goes_on: Callable[[], bool] = lambda: True) -> list[Size]:
+        """Waits for the model as long as that is wanted, and returns the sizes that it takes, those that count or those
+        besides."""
+        while self._thread.is_alive() and goes_on():
+            self._thread.join(_POLL_SECONDS)
+        sizes = (self._sizes[each.number] for each in self._found if not each.why)
+        return [size for size in sizes if size.besides == besides]
 
     def free_runner(self) -> Process | None:
         """Returns the process where it is soon idle, as it is with a small model: another takes longer to start."""
@@ -99,18 +95,29 @@ class WholeRun:
         if self._bug is not None:
             raise self._bug
         deadline = time.monotonic() + seconds
-        found, sizes, wanted = list(self._found), self._sizes, self._wanted
+        found = list(self._found)
         if not found:
             return ProofResult("network", why=f"the model itself took longer than {time.monotonic() - asked:.0f} s")
-        if self._one_is_enough:
-            number = next((i for i, each in enumerate(found) if not each.why), 0)
-            sizes, found, wanted = sizes[number : number + 1], found[number : number + 1], only(wanted, number)
-        return all_sizes(self._network, self._meaning, sizes, found, wanted, deadline, self._ahead)
+        return all_sizes(self._network, self._meaning, self._sizes, found, self._wanted, deadline, self._ahead)
 
     def _until(self, asked: float, seconds: float) -> float:
         """Returns when to stop waiting: the time counts from when the model is loaded, which takes as long as it does
         on a busy machine."""
         return max([asked, *self._loaded]) + seconds if self._loaded else asked + seconds + _START_SECONDS
+
+
+def _wanted(meaning: Meaning, sizes: Sequence[Size], seed: int) -> Wanted:
+    """Returns what the model is run for."""
+    return Wanted(
+        meaning.path,
+        meaning.original,
+        tuple(each.shapes for each in sizes),
+        seed,
+        tuple(each.values for each in sizes),
+        below=roles.integers_of(meaning.parsed),
+        groups=tuple(each.group or str(number) for number, each in enumerate(sizes)),
+        magnitudes=tuple(each.magnitude for each in sizes),
+    )
 
 
 class Prover:
@@ -123,7 +130,6 @@ class Prover:
         limit: How many seconds the model may take for all of them.
         thorough: Run the whole however much it is.
         seed: Of the inputs.
-        one_is_enough: The sizes are guesses, of which the first that the model takes is compared.
     """
 
     def __init__(
@@ -135,31 +141,30 @@ class Prover:
         *,
         thorough: bool = False,
         seed: int = 0,
-        one_is_enough: bool = False,
     ) -> None:
         self._network = network
         self._meaning = meaning
         self._sizes = sizes
         self._bug: Exception | None = None
-        self._start = functools.partial(WholeRun, network, meaning, sizes, limit, seed, one_is_enough)
-        products = cost.products(network, shapes_with(meaning.parsed, sizes[0].shapes)) if sizes else 0.0
-        self._large = not thorough and products > MOST_PRODUCTS
-        self._whole = None if self._large else self._start()
+        self._start = functools.partial(WholeRun, network, meaning, limit=limit, seed=seed)
+        small = sizes if thorough else _affordable(network, meaning, sizes)
+        self._large = len(sizes) > 0 and sizes[0] not in small
+        self._whole = self._start(sizes=small) if small else None
         self._pieces: Pieces | None = None
         self._closed = False
         self._shown: PiecesResult | None = None
-        guessed = one_is_enough and len(sizes) > 1
         # The limits on what a model may ask for are this thread's.
         context = contextvars.copy_context()
-        work = functools.partial(context.run, self._prove_pieces, time.monotonic() + limit, guessed)
+        work = functools.partial(context.run, self._prove_pieces, time.monotonic() + limit)
         self._thread = threading.Thread(target=work, daemon=True)
         self._thread.start()
 
-    def _prove_pieces(self, deadline: float, guessed: bool) -> None:
+    def _prove_pieces(self, deadline: float) -> None:
         meaning = self._meaning
         try:
-            guess = guessed and self._whole is not None and not meaning.typical
-            size = self._whole.size() if guess and self._whole is not None else self._sizes[0]
+            size = self._sizes[0]
+            if size.group and self._whole is not None and not meaning.typical:
+                size = next(iter(self._whole.taken(besides=False)), size)
             self._pieces = Pieces(
                 self._network,
                 meaning.parsed,
@@ -169,6 +174,7 @@ class Prover:
                 deadline,
                 meaning.megabytes,
                 None if self._whole is None else self._whole.free_runner(),
+                self._other_shapes,
             )
             # Closed while they were prepared: `close` had nothing to stop.
             if self._closed:
@@ -194,12 +200,38 @@ class Prover:
             limit: How long the pieces may take from now.
         """
         until = time.monotonic() + limit
+        other = next(ends_that_differ(self._network, self._meaning.parsed), None) or self._broken()
+        if other is not None:
+            return ProofResult("network", agrees=False, divergence=other)
         whole = None if self._whole is None else self._whole.finish(seconds)
         pieces = self._piecewise(until)
-        if whole is None and pieces.missing and pieces.divergence is None and time.monotonic() < until:
-            self._whole = self._start()
+        agrees = whole is None or whole.agrees is not False
+        if self._large and agrees and pieces.missing and pieces.divergence is None and time.monotonic() < until:
+            if self._whole is not None:
+                self._whole.close()
+            self._whole = self._start(sizes=self._sizes)
             whole = self._whole.finish(until - time.monotonic())
         return _together(whole or ProofResult("network", why="the whole is large, and its pieces are enough"), pieces)
+
+    def _broken(self) -> Divergence | None:
+        """Returns an assertion that does not hold at the first size, where the whole is not run there."""
+        if not self._large or all(layer.kind != "ASSERTION" for layer in self._network.layers):
+            return None
+        feeds = feeds_of(_wanted(self._meaning, self._sizes, 0), 0, self._meaning.inputs)
+        until = time.monotonic() + _ASSERTING_SECONDS
+        # What takes longer hangs on values, and is asked where the whole is small.
+        with contextlib.suppress(NotProven):
+            layer = Run(self._network, feeds, deadline=until, megabytes=self._meaning.megabytes).broken()
+            return None if layer is None else assertion(self._network, layer, self._sizes[0])
+        return None
+
+    def _other_shapes(self) -> list[Mapping[str, Shape]]:
+        """Returns input shapes, besides those that count, that the model is known to take."""
+        pieces = self._pieces
+        if self._whole is None or pieces is None:
+            return []
+        taken = self._whole.taken(besides=True, goes_on=lambda: time.monotonic() < pieces.deadline)
+        return [each.shapes for each in taken]
 
     def _piecewise(self, until: float) -> PiecesResult:
         while self._thread.is_alive() and time.monotonic() < until:
@@ -212,6 +244,19 @@ class Prover:
             raise self._bug
         late = Unshown(Lack.TIME, "all pieces", "there was no time left for them")
         return self._shown or PiecesResult(missing=(late,))
+
+
+def _affordable(network: ReadNetwork, meaning: Meaning, sizes: Sequence[Size]) -> list[Size]:
+    """Returns the sizes at which a run of the whole is not too much."""
+    if not sizes:
+        return []
+    first = cost.products(network, shapes_with(meaning.parsed, sizes[0].shapes))
+    elements = _elements(sizes[0])
+    return [each for each in sizes if first * _elements(each) / elements <= MOST_PRODUCTS]
+
+
+def _elements(size: Size) -> int:
+    return max(1, sum(map(math.prod, size.shapes.values())))
 
 
 def _together(whole: ProofResult, pieces: PiecesResult) -> ProofResult:
@@ -237,3 +282,4 @@ _POLL_SECONDS = 0.1
 _FREE_SECONDS = 0.5
 _GRACE_SECONDS = 5.0
 _START_SECONDS = 30.0
+_ASSERTING_SECONDS = 2.0

@@ -7,8 +7,9 @@ may be large.
 from __future__ import annotations
 
 import dataclasses
+import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,15 @@ from trtconv.core.dims import InputSpec
 from trtconv.core.errors import TrtconvError
 from trtconv.core.frozen import frozen
 from trtconv.graph.model import OnnxModel
+from trtconv.graph.walk import all_nodes
 from trtconv.runtimes.onnxruntime import first_line, numpy_type, session
+from trtconv.runtimes.proof.feeds import sizes
+from trtconv.runtimes.proof.roles import sizing_inputs
 
+_DRAWS = 400
+"""How many values are tried of integers that decide sizes."""
+READING = threading.Lock()
+"""Held while headers of NumPy files are read: CPython 3.11 may fail in its own parser where two threads use it."""
 MOST_BYTES = 1 << 30
 """Of inner tensors that are kept; further ones are left out."""
 
@@ -40,7 +48,9 @@ class Wanted:
         inner: Names of tensors that are wanted beside the outputs.
         plain: Only fill integer inputs with ones.
         below: For integer inputs of which that is known, below which number their values make sense.
-        first: Stop at the first shapes that the model takes.
+        groups: For each run which others it stands in for: of a group the first that the model takes is enough. Empty:
+            each is wanted.
+        magnitudes: For each run of what magnitude floats are, and positive where that is not 1. Empty: of 1.
     """
 
     path: str
@@ -51,7 +61,16 @@ class Wanted:
     inner: tuple[str, ...] = ()
     plain: bool = False
     below: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    first: bool = False
+    groups: tuple[str, ...] = ()
+    magnitudes: tuple[float, ...] = ()
+
+    def given(self, number: int) -> Mapping[str, Any]:
+        """Returns the inputs of a run whose elements are given."""
+        return self.values[number] if self.values else {}
+
+    def group(self, number: int) -> str:
+        """Returns what the run of that number stands for."""
+        return self.groups[number] if self.groups else str(number)
 
 
 @frozen
@@ -59,17 +78,21 @@ class Expected:
     """What a model computes at one size.
 
     Args:
+        number: Of the run.
         feeds: Its inputs.
         tensors: Names of outputs and inner tensors to what they are; arrays lie in files until they are read.
         why: Why there is nothing; empty where there is.
     """
 
+    number: int = 0
     feeds: Mapping[str, NDArray[Any]] = dataclasses.field(default_factory=dict)
     tensors: Mapping[str, NDArray[Any]] = dataclasses.field(default_factory=dict)
     why: str = ""
 
 
-def feeds_of(wanted: Wanted, number: int, inputs: Sequence[InputSpec]) -> dict[str, NDArray[Any]]:
+def feeds_of(
+    wanted: Wanted, number: int, inputs: Sequence[InputSpec], draw: int = 0, sizing: Container[str] = ()
+) -> dict[str, NDArray[Any]]:
     """Makes inputs in which places can be told apart; the same ones each time.
 
     Args:
@@ -77,19 +100,25 @@ def feeds_of(wanted: Wanted, number: int, inputs: Sequence[InputSpec]) -> dict[s
             they are small and differ.
         number: Of the run.
         inputs: The model's inputs.
+        draw: Beyond 0, another draw of those integers that decide sizes.
+        sizing: Names of the inputs that hold them.
     """
     random = np.random.default_rng(wanted.seed + number)
-    given = wanted.values[number] if wanted.values else {}
+    magnitude = wanted.magnitudes[number] if wanted.magnitudes else 1.0
+    given = wanted.given(number)
     feeds: dict[str, NDArray[Any]] = {}
     for spec in inputs:
         dtype, shape = numpy_type(spec), tuple(wanted.shapes[number][spec.name])
         if dtype.kind == "b":
             feeds[spec.name] = random.integers(0, 2, shape).astype(bool)
+        elif draw and spec.name in sizing:
+            feeds[spec.name] = sizes(shape, np.random.default_rng([draw, len(feeds)])).astype(dtype)
         elif dtype.kind in "iu":
             high = wanted.below.get(spec.name, 256 if dtype == np.uint8 else 4)
             feeds[spec.name] = np.ones(shape, dtype) if wanted.plain else random.integers(0, high, shape).astype(dtype)
         else:
-            feeds[spec.name] = random.standard_normal(shape).astype(dtype)
+            normal = random.standard_normal(shape)
+            feeds[spec.name] = (normal if magnitude == 1 else np.abs(normal) * magnitude).astype(dtype)
     return {name: np.asarray(given[name], each.dtype) if name in given else each for name, each in feeds.items()}
 
 
@@ -136,14 +165,16 @@ def _attempt(
     except TrtconvError as error:
         # The model was read before, but whoever asked may have given up since and taken the file away.
         return f"the model could not be read again ({error})"
-    return found[0].why if found and all(each.why for each in found) else ""
+    first = [each.why for each in found if wanted.group(each.number) == wanted.group(0)]
+    return first[0] if first and all(first) else ""
 
 
 def _read(folder: Path, event: Mapping[str, Any]) -> Expected:
     def load(files: Mapping[str, Sequence[str]]) -> dict[str, NDArray[Any]]:
-        return {name: typed(np.load(folder / file, mmap_mode="r"), dtype) for name, (file, dtype) in files.items()}
+        with READING:
+            return {name: typed(np.load(folder / file, mmap_mode="r"), dtype) for name, (file, dtype) in files.items()}
 
-    return Expected(load(event["feeds"]), load(event["tensors"]), event["why"])
+    return Expected(event["number"], load(event["feeds"]), load(event["tensors"]), event["why"])
 
 
 def typed(values: NDArray[Any], dtype: str) -> NDArray[Any]:
@@ -163,22 +194,56 @@ def serve(task: tuple[Wanted, str, float], tell: process.Tell) -> None:
     inputs = model.inputs
     computes = runs(model, wanted.inner)
     tell({"event": "loaded"})
+    shown: set[str] = set()
     for number in range(len(wanted.shapes)):
         if number and time.monotonic() > deadline:
             return
+        if wanted.group(number) in shown:
+            continue
         files = _Files(Path(folder), number)
-        feeds = feeds_of(wanted, number, inputs)
-        why, tensors = "", {}
-        if isinstance(computes, str):
-            why = computes
-        else:
-            try:
-                tensors = files.save(computes(feeds), MOST_BYTES)
-            except Exception as error:  # ONNX Runtime raises its own types, one for each status.
-                why = f"ONNX Runtime does not run the model: {first_line(error)}"
-        tell({"event": "run", "feeds": files.save(feeds.items()), "tensors": tensors, "why": why})
-        if wanted.first and not why:
-            return
+        feeds, result = _ran(model, wanted, number, inputs, computes)
+        why, tensors = (result, {}) if isinstance(result, str) else ("", files.save(result, MOST_BYTES))
+        saved = files.save(feeds.items())
+        tell({"event": "run", "number": number, "feeds": saved, "tensors": tensors, "why": why})
+        if not why:
+            shown.add(wanted.group(number))
+
+
+def _ran(
+    model: OnnxModel, wanted: Wanted, number: int, inputs: Sequence[InputSpec], computes: Any
+) -> tuple[dict[str, NDArray[Any]], list[tuple[str, Any]] | str]:
+    """Returns the inputs of a run, and what the model makes of them as (name, values), or why it makes nothing."""
+    feeds = feeds_of(wanted, number, inputs)
+    if isinstance(computes, str):
+        return feeds, computes
+    why = ""
+    sizing = sizing_inputs(all_nodes(model.proto.graph.node), inputs) - wanted.given(number).keys()
+    for draw in range(1 + _DRAWS if sizing else 1):
+        feeds = feeds_of(wanted, number, inputs, draw, sizing)
+        try:
+            tensors = list(computes(feeds))
+        except Exception as error:  # ONNX Runtime raises its own types, one for each status.
+            why = why or f"ONNX Runtime does not run the model: {first_line(error)}"
+            continue
+        if not sizing or all(has_shape(values, declared_shape(model, name)) for name, values in tensors):
+            return feeds, tensors
+        why = f"no values of {min(sizing)!r} were found for which results have the shapes that the model states"
+    return feeds, why
+
+
+def declared_shape(model: OnnxModel, name: str) -> tuple[int, ...] | None:
+    """Returns the shape that a model states of a tensor, -1 where it leaves a size open; None where it states none."""
+    values = (*model.proto.graph.output, *model.proto.graph.value_info)
+    stated = next((each.type.tensor_type for each in values if each.name == name), None)
+    if stated is None or not stated.HasField("shape"):
+        return None
+    return tuple(each.dim_value if each.HasField("dim_value") else -1 for each in stated.shape.dim)
+
+
+def has_shape(values: Any, known: Sequence[int] | None) -> bool:
+    """Whether a result may have the shape that is known of it, -1 where a size is not."""
+    shape = np.shape(values)
+    return known is None or (len(known) == len(shape) and all(a in (-1, b) for a, b in zip(known, shape, strict=True)))
 
 
 def _load(wanted: Wanted) -> OnnxModel:

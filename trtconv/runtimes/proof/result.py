@@ -21,6 +21,7 @@ class Divergence:
         why: How far it is off, in words.
         shapes: The input shapes at which it is.
         by_passes: Whether it is the rewritten model that leaves its file, and not the network that leaves the model.
+        overflows: Whether it is NaN or infinite where the model is not, and nothing else.
     """
 
     tensor: str
@@ -30,6 +31,7 @@ class Divergence:
     why: str
     shapes: dict[str, list[int]]
     by_passes: bool = False
+    overflows: bool = False
 
 
 @frozen

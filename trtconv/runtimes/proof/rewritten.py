@@ -7,11 +7,12 @@ have come to mean something else under its name; whatever reads it is then compa
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +27,13 @@ from trtconv.core.frozen import frozen
 from trtconv.graph.extract import shapes_at
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.types import known_dtype_name
-from trtconv.graph.walk import reads
+from trtconv.graph.walk import all_nodes, reads
 from trtconv.runtimes.assumed import Shapes, assumed_shapes
 from trtconv.runtimes.compare import relative_error
 from trtconv.runtimes.onnxruntime import first_line, numpy_type, session
+from trtconv.runtimes.proof.feeds import sizes as feed_sizes
+from trtconv.runtimes.proof.reference import declared_shape, has_shape
+from trtconv.runtimes.proof.roles import sizing_inputs
 
 SERVE = "trtconv.runtimes.proof.rewritten:serve"
 """What the process of `kept` calls."""
@@ -37,6 +41,8 @@ _MOST_SIZES = 3
 """That are tried until those of all tensors are known."""
 _MOST_ROUNDS = 8
 """How often pieces are widened."""
+_DRAWS = 400
+"""How many values are tried of integers that decide sizes."""
 _INTEGERS = 4
 """Below which integers are drawn that are no codes."""
 _FLOAT = 2e-5
@@ -152,7 +158,8 @@ class Side:
         read = {name for index in nodes for name in self.reads[index]}
         part.graph.initializer.extend(t for name, t in self.model.main.initializers.items() if name in read)
         part.graph.input.extend(given)
-        part.graph.output.append(onnx.ValueInfoProto(name=target))
+        stated = (*self.model.proto.graph.output, *self.model.proto.graph.value_info)
+        part.graph.output.append(next((v for v in stated if v.name == target), onnx.ValueInfoProto(name=target)))
         data: bytes = part.SerializeToString()
         return data
 
@@ -242,18 +249,29 @@ def _error(models: Sequence[OnnxModel], target: str, seed: int) -> float:
     for each in sessions:
         if isinstance(each, str):
             raise ValueError(each)
-    feeds = _feeds(models, np.random.default_rng(seed))
-    expected, got = (
-        each.run([target], {value.name: feeds[value.name] for value in each.get_inputs()})[0] for each in sessions
-    )
-    return relative_error(expected, got)
+    nodes = all_nodes(models[0].proto.graph.node)
+    sizing = sizing_inputs(nodes, models[0].inputs)
+    shape = declared_shape(models[0], target)
+    for draw in range(1 + _DRAWS if sizing else 1):
+        feeds = _feeds(models, np.random.default_rng([seed, draw]), sizing if draw else frozenset())
+        with contextlib.suppress(*((Exception,) if sizing else ())):
+            expected = _outcome(sessions[0], target, feeds)
+            if not sizing or has_shape(expected, shape):
+                return relative_error(expected, _outcome(sessions[1], target, feeds))
+    raise ValueError(f"no values of {min(sizing)!r} were found for which it has the shape that the model states")
 
 
-def _feeds(models: Sequence[OnnxModel], random: np.random.Generator) -> dict[str, NDArray[Any]]:
+def _outcome(runner: Any, target: str, feeds: Mapping[str, NDArray[Any]]) -> Any:
+    return runner.run([target], {value.name: feeds[value.name] for value in runner.get_inputs()})[0]
+
+
+def _feeds(models: Sequence[OnnxModel], random: np.random.Generator, sizing: Container[str]) -> dict[str, NDArray[Any]]:
     feeds: dict[str, NDArray[Any]] = {}
     for spec in (each for model in models for each in model.inputs):
         dtype, shape = numpy_type(spec), tuple(int(size) for size in spec.dims)
-        if dtype.kind in "iu":
+        if spec.name in sizing:
+            made = feed_sizes(shape, random).astype(dtype)
+        elif dtype.kind in "iu":
             made = random.integers(0, 256 if dtype.itemsize == 1 else _INTEGERS, shape).astype(dtype)
         else:
             made = (random.standard_normal(shape) if dtype.kind != "b" else random.random(shape) < 0.5).astype(dtype)

@@ -69,16 +69,31 @@ class Judgement:
     telling: float = 1.0
 
 
-def judge(reference: Computed, got: Array, eps: float, amplitude: float, approximated: bool, rough: float) -> Judgement:
+@frozen
+class Arithmetic:
+    """How a piece computes.
+
+    Args:
+        eps: Its unit of rounding.
+        approximated: Whether it holds functions that libraries approximate.
+        rough: By how much of a value it may be off besides.
+        placed: Whether it computes where it reads.
+    """
+
+    eps: float
+    approximated: bool
+    rough: float
+    placed: bool
+
+
+def judge(reference: Computed, got: Array, how: Arithmetic, amplitude: float) -> Judgement:
     """Compares a result with its reference, element by element.
 
     Args:
         reference: What the model computes.
         got: What the network computes.
-        eps: The unit of rounding of the piece.
+        how: How the piece computes.
         amplitude: The largest magnitude of its inputs.
-        approximated: Whether it holds functions that libraries approximate.
-        rough: By how much of a value it may be off besides.
     """
     value = reference.value
     if got.shape != value.shape:
@@ -87,11 +102,15 @@ def judge(reference: Computed, got: Array, eps: float, amplitude: float, approxi
         return Judgement(Verdict.PASSED)
     expected, actual = _wide(value), _wide(got)
     exact = value.dtype.kind in "iub"
-    slack = _APPROXIMATED * max(1.0, amplitude) * (eps / _EPS["float32"]) if approximated else 0.0
+    slack = _APPROXIMATED * max(1.0, amplitude) * (how.eps / _EPS["float32"]) if how.approximated else 0.0
+    size = max(value.shape, default=0) if how.placed else 0
+    # By as much as places are rounded, what lies beside them counts, however little it has of it.
+    slack += how.eps * size * amplitude
     with np.errstate(all="ignore"):
-        allowed = (
-            0.0 if exact else _allowed(reference, expected, eps, slack, str(value.dtype)) + rough * np.abs(expected)
-        )
+        allowed: Array | float = 0.0
+        if not exact:
+            allowed = _allowed(reference, expected, FACTOR * how.eps, slack + _TINY.get(str(value.dtype), 0.0))
+            allowed = allowed + how.rough * np.abs(expected)
         fits = _fits(expected, actual, allowed)
         for other in reference.beside:
             if other.shape == value.shape:
@@ -111,7 +130,7 @@ def judge(reference: Computed, got: Array, eps: float, amplitude: float, approxi
     return Judgement(Verdict.NOT_FINITE if broken else Verdict.BEYOND, why, share)
 
 
-def _allowed(reference: Computed, expected: Array, eps: float, slack: float, dtype: str) -> Array:
+def _allowed(reference: Computed, expected: Array, relative: float, slack: float) -> Array:
     scale = np.abs(expected)
     if reference.terms is not None and reference.terms.shape == expected.shape:
         scale = scale + np.nan_to_num(np.abs(_wide(reference.terms)), nan=0.0, posinf=0.0)
@@ -119,7 +138,7 @@ def _allowed(reference: Computed, expected: Array, eps: float, slack: float, dty
         if moved.shape == expected.shape:
             change = np.abs(_wide(moved) - expected) / PERTURBATION
             scale = scale + np.nan_to_num(change, nan=0.0, posinf=0.0)
-    allowed: Array = FACTOR * eps * scale + slack + _TINY.get(dtype, 0.0)
+    allowed: Array = relative * scale + slack
     return allowed
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from trtconv.core.dims import InputSpec
 from trtconv.core.documents.parts import UnprovenLayer
 from trtconv.core.documents.proof import WorstOutput
-from trtconv.core.documents.verify import Difference, Tolerance
+from trtconv.core.documents.verify import Difference, Tolerance, Verdict
 from trtconv.core.frozen import frozen
 from trtconv.core.process import Process
 from trtconv.core.scratch import Scratch
@@ -31,7 +31,7 @@ from trtconv.runtimes.proof.reference import Expected, Wanted, expect
 from trtconv.runtimes.proof.result import Divergence, ProofResult
 from trtconv.runtimes.proof.watch import Watch
 from trtconv.runtimes.tensorrt.readback.execute import Run
-from trtconv.runtimes.tensorrt.readback.records import NotProven, ReadNetwork, ReadTensor
+from trtconv.runtimes.tensorrt.readback.records import NotProven, ReadLayer, ReadNetwork, ReadTensor
 
 Array = NDArray[Any]
 
@@ -80,11 +80,29 @@ class Size:
         name: "min", "opt", "max", "random 1".
         shapes: Input name to its shape.
         values: Inputs whose elements are given, such as those that hold shapes.
+        group: Sizes of one group stand for each other: the first that the model takes is compared. Empty: of none.
+        besides: Nothing is said where the model takes none of the group.
+        magnitude: Of the inputs' floats, which are positive where it is not 1.
     """
 
     name: str
     shapes: Mapping[str, tuple[int, ...]]
     values: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    group: str = ""
+    besides: bool = False
+    magnitude: float = 1.0
+
+
+def chosen(sizes: Sequence[Size], found: Sequence[Expected]) -> list[Expected]:
+    """Returns what is to be compared: of each group the first run that the model took, or else the first."""
+    groups: dict[str, Expected] = {}
+    for expected in found:
+        size = sizes[expected.number]
+        key = size.group or str(expected.number)
+        held = groups.get(key)
+        if (held is None or held.why) and not (expected.why and (size.besides or held is not None)):
+            groups[key] = expected
+    return list(groups.values())
 
 
 def all_sizes(
@@ -108,9 +126,12 @@ def all_sizes(
         ahead: The run of the network at the first size.
     """
     proof = ProofResult("network")
-    for number, (size, expected) in enumerate(zip(sizes, found, strict=False)):
-        if number and time.monotonic() > deadline:
+    seen = 0
+    for expected in chosen(sizes, found):
+        size = sizes[expected.number]
+        if seen and time.monotonic() > deadline:
             break
+        seen += not size.besides
         if expected.why:
             proof = dataclasses.replace(proof, why=proof.why or expected.why)
             continue
@@ -120,13 +141,17 @@ def all_sizes(
         except NotProven as error:
             one = ProofResult("network", why=error.reason)
         else:
-            one = _one_size(network, meaning, size, expected, only(wanted, number), deadline, ran)
-        proof = proof.joined(one)
+            one = _one_size(network, meaning, size, expected, only(wanted, expected.number), deadline, ran)
+        overflows = size.magnitude != 1 and one.divergence is not None and one.divergence.overflows
+        if size.besides and (one.agrees is None or overflows):
+            continue
+        # That it agrees there says nothing of the sizes that count.
+        proof = proof.joined(dataclasses.replace(one, sizes=0, agrees=one.agrees and None) if size.besides else one)
         if proof.agrees is False:
             break
-    left = len(sizes) - proof.sizes
-    if proof.agrees is not False and left and not proof.why:
-        proof = dataclasses.replace(proof, why=f"{left} of {len(sizes)} sizes were left out for lack of time")
+    left = len({size.group or str(number) for number, size in enumerate(sizes) if not size.besides}) - seen
+    if proof.agrees is not False and left > 0 and not proof.why:
+        proof = dataclasses.replace(proof, why=f"{left} of {left + seen} sizes were left out for lack of time")
     return proof
 
 
@@ -136,6 +161,8 @@ def only(wanted: Wanted, number: int) -> Wanted:
         wanted,
         shapes=(wanted.shapes[number],),
         values=(wanted.values[number],),
+        groups=(),
+        magnitudes=wanted.magnitudes[number : number + 1],
         seed=wanted.seed + number,
     )
 
@@ -150,6 +177,9 @@ def _one_size(
     ran: NetworkRun,
 ) -> ProofResult:
     run, got = ran.run, ran.outputs
+    if ran.broken is not None:
+        told = _told(network, run, (), size)
+        return dataclasses.replace(told, agrees=False, divergence=assertion(network, ran.broken, size))
     differences = [
         compare(name, values, got[name], meaning.tolerance) for name, values in expected.tensors.items() if name in got
     ]
@@ -159,6 +189,14 @@ def _one_size(
         why = "" if shown else "the model returns nothing but NaN and infinities"
         return dataclasses.replace(_told(network, run, differences, size), agrees=shown or None, why=why)
     return _tensor_by_tensor(network, meaning, size, wanted, (run, differences, expected), deadline)
+
+
+def assertion(network: ReadNetwork, layer: ReadLayer, size: Size) -> Divergence:
+    """Returns what is said of an assertion that does not hold."""
+    name = network.tensors[layer.inputs[0] or 0].name
+    shapes = {name: list(shape) for name, shape in size.shapes.items()}
+    why = "an engine stops there, since what it asserts does not hold, and the model does not"
+    return Divergence(name, layer.onnx_node, layer.name, layer.kind, why, shapes)
 
 
 def _told(network: ReadNetwork, run: Run, differences: Sequence[Difference], size: Size) -> ProofResult:
@@ -194,7 +232,9 @@ def _tensor_by_tensor(
     shapes = {name: list(shape) for name, shape in size.shapes.items()}
     names = tuple(dict.fromkeys(tensor.name for tensor in network.tensors))
     with Scratch("proof") as folder:
-        again = dataclasses.replace(wanted, model=meaning.given(), inner=names)
+        # Integers may decide sizes: the rewritten model does not say which.
+        same = {name: each for name, each in expected.feeds.items() if each.dtype.kind in "iu"}
+        again = dataclasses.replace(wanted, model=meaning.given(), inner=names, values=({**wanted.given(0), **same},))
         found: list[Expected] = []
         left = max(deadline - time.monotonic(), _LOOKING_SECONDS)
         with Process(SERVE, meaning.megabytes) as runner:
@@ -282,4 +322,5 @@ def _divergence(
     tensor, difference = watch.diverged
     layer = next(each for each in network.layers if tensor.index in each.outputs)
     node = meaning.makers().get(tensor.name, layer.onnx_node)
-    return Divergence(tensor.name, node, layer.name, layer.kind, difference.why, shapes)
+    overflows = difference.verdict is Verdict.NOT_FINITE
+    return Divergence(tensor.name, node, layer.name, layer.kind, difference.why, shapes, overflows=overflows)

@@ -36,7 +36,11 @@ def enum_name(value: Any) -> str:
 
 def dtype_name(dtype: Any) -> str:
     """Names a DataType as numpy would: "float32", "int8", "bfloat16"."""
-    name = enum_name(dtype)
+    return numpy_name(enum_name(dtype))
+
+
+def numpy_name(name: str) -> str:
+    """Returns what numpy would call the DataType of that name: "float32" for "FLOAT"."""
     return _DTYPES.get(name, name.lower())
 
 

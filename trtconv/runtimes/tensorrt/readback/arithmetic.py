@@ -8,7 +8,7 @@ import numpy as np
 
 from trtconv.runtimes.tensorrt.readback import heavy
 from trtconv.runtimes.tensorrt.readback.call import Array, Call, Kernel
-from trtconv.runtimes.tensorrt.readback.records import NotProven
+from trtconv.runtimes.tensorrt.readback.records import Malformed, NotProven
 from trtconv.runtimes.tensorrt.readback.types import cast, wide
 
 
@@ -125,7 +125,7 @@ _ACTIVATIONS: dict[str, Callable[[Array, float, float], Array]] = {
 def _elementwise(call: Call) -> Sequence[Array]:
     a, b = wide(call.input(0)), wide(call.input(1))
     if a.ndim != b.ndim:
-        raise NotProven(f"its inputs have {a.ndim} and {b.ndim} axes")
+        raise Malformed(f"its inputs have {a.ndim} and {b.ndim} axes")
     return (_named(_ELEMENTWISE, call["op"])(a, b),)
 
 

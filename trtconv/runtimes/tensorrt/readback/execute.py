@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from trtconv.core import budget
+from trtconv.runtimes.tensorrt.layers import numpy_name
 from trtconv.runtimes.tensorrt.readback import (
     arithmetic,
     attention,
@@ -28,7 +29,14 @@ from trtconv.runtimes.tensorrt.readback import (
 from trtconv.runtimes.tensorrt.readback.call import Array, Call, Kernel
 from trtconv.runtimes.tensorrt.readback.extent import require_room
 from trtconv.runtimes.tensorrt.readback.flow import BOUNDARIES, Flow, Loop
-from trtconv.runtimes.tensorrt.readback.records import NotProven, OutOfTime, ReadLayer, ReadNetwork, ReadTensor
+from trtconv.runtimes.tensorrt.readback.records import (
+    Malformed,
+    NotProven,
+    OutOfTime,
+    ReadLayer,
+    ReadNetwork,
+    ReadTensor,
+)
 from trtconv.runtimes.tensorrt.readback.types import cast
 
 KINDS: dict[str, Kernel] = {
@@ -75,6 +83,8 @@ class Run:
     ) -> None:
         self.unproven: dict[int, str] = {}
         """Layers that were not run, by their index, and why."""
+        self.malformed: set[int] = set()
+        """Those of them that fit neither what they are given nor what TensorRT inferred."""
         self.ran: set[int] = set()
         """Layers that were run."""
         self._network = network
@@ -106,6 +116,22 @@ class Run:
             if not isinstance(value, Missing):
                 results[self._network.tensors[number].name] = value
         return results
+
+    def broken(self) -> ReadLayer | None:
+        """Returns the first assertion that does not hold, so that an engine would stop there.
+
+        To be asked before `outputs`, which drops what nobody reads any more.
+
+        Raises:
+            OutOfTime: It took too long.
+        """
+        for layer in self._network.layers:
+            number = layer.inputs[0] if layer.kind == "ASSERTION" else None
+            if number is not None and not self._flow.loops_of[number]:
+                value = self._value(number)
+                if not isinstance(value, Missing) and not value.all():
+                    return layer
+        return None
 
     def _value(self, number: int) -> Array | Missing:
         """Returns a value, computing what it needs; without recursion, since networks are deep."""
@@ -175,7 +201,7 @@ class Run:
                 results = self._results(layer, room)
                 self.ran.add(layer.index)
             except NotProven as error:
-                self.unproven.setdefault(layer.index, error.reason)
+                self._note(layer, error)
                 missing = Missing(layer)
         for position, number in enumerate(layer.outputs):
             if missing is not None:
@@ -183,6 +209,12 @@ class Run:
             elif position < len(results):
                 self._frame(number)[number] = self._seen(self._network.tensors[number], results[position], True)
         self._release(layer)
+
+    def _note(self, layer: ReadLayer, error: NotProven) -> None:
+        """Remembers why a layer was not run."""
+        self.unproven.setdefault(layer.index, error.reason)
+        if isinstance(error, Malformed):
+            self.malformed.add(layer.index)
 
     def _fallback(self, number: int, missing: Missing) -> Array | Missing:
         tensor = self._network.tensors[number]
@@ -203,6 +235,10 @@ class Run:
             if kernel is None:
                 raise NotProven(f"layers of kind {layer.kind} are not known")
             held = kernel_results(self._network, layer, kernel, lambda n: self._known(n), room)
+        to_type = layer.values.get("to_type")
+        dtype = self._network.tensors[layer.outputs[0]].dtype if layer.outputs else ""
+        if to_type is not None and numpy_name(to_type) != dtype:
+            raise Malformed(f"it is told to make {numpy_name(to_type)}, and TensorRT infers {dtype}")
         return [
             _checked(self._network.tensors[number], value) for number, value in zip(layer.outputs, held, strict=False)
         ]
@@ -229,7 +265,8 @@ class Run:
         except OutOfTime:
             raise
         except NotProven as error:
-            self.unproven.update((layer.index, error.reason) for layer in loop.outputs)
+            for layer in loop.outputs:
+                self._note(layer, error)
             results: dict[int, Any] = {layer.index: Missing(layer) for layer in loop.outputs}
         else:
             self.ran.update(layer.index for layer in loop.boundary)
@@ -267,15 +304,17 @@ class Run:
     def _set_loop(self, loop: Loop, results: Mapping[int, Any]) -> None:
         for layer in loop.outputs:
             number = layer.outputs[0]
-            result = results[layer.index]
             tensor = self._network.tensors[number]
-            if isinstance(result, NotProven):
-                self.unproven.setdefault(layer.index, result.reason)
+            try:
+                result = results[layer.index]
+                if isinstance(result, NotProven):
+                    raise result
+                result = result if isinstance(result, Missing) else _checked(tensor, result)
+            except NotProven as error:
+                self._note(layer, error)
                 result = Missing(layer)
-            if isinstance(result, Missing):
-                self._frame(number)[number] = self._fallback(number, result)
-            else:
-                self._frame(number)[number] = self._seen(tensor, _checked(tensor, result), True)
+            known = not isinstance(result, Missing)
+            self._frame(number)[number] = self._seen(tensor, result, True) if known else self._fallback(number, result)
 
 
 def _least_megabytes(network: ReadNetwork, layer: ReadLayer | None) -> float:
@@ -310,7 +349,7 @@ def kernel_results(
         except MemoryError as error:
             raise NotProven("there is not the memory for it") from error
         except (ValueError, IndexError, TypeError, ArithmeticError) as error:
-            raise NotProven(f"it does not compute at these sizes: {error}") from error
+            raise Malformed(f"it does not compute at these sizes: {error}") from error
 
 
 def _checked(tensor: ReadTensor, value: Array) -> Array:
@@ -319,5 +358,5 @@ def _checked(tensor: ReadTensor, value: Array) -> Array:
     if shape is not None and (
         len(shape) != value.ndim or any(-1 != a != b for a, b in zip(shape, value.shape, strict=True))
     ):
-        raise NotProven(f"its result has the shape {value.shape}, and TensorRT infers {shape}")
+        raise Malformed(f"its result has the shape {value.shape}, and TensorRT infers {shape}")
     return cast(np.asarray(value), tensor.dtype)

@@ -10,7 +10,7 @@ import numpy as np
 
 from trtconv.core.frozen import frozen
 from trtconv.runtimes.tensorrt.readback.call import Array
-from trtconv.runtimes.tensorrt.readback.records import NotProven, ReadLayer, ReadNetwork
+from trtconv.runtimes.tensorrt.readback.records import Malformed, NotProven, ReadLayer, ReadNetwork
 
 BOUNDARIES = ("CONDITION", "CONDITIONAL_INPUT")
 """Layers that hand on their first input."""
@@ -87,7 +87,7 @@ class Loop:
             values, axis = held[_present(layer, 0)], layer.values["axis"]
             place = values.shape[axis] - 1 - index if layer.values["reverse"] else index
             if not 0 <= place < values.shape[axis]:
-                raise NotProven("its loop goes on beyond what it runs over")
+                raise Malformed("its loop goes on beyond what it runs over")
             found[layer.outputs[0]] = values.take(place, axis)
         return found
 

@@ -16,7 +16,7 @@ from onnx import helper
 
 from trtconv.runtimes.onnxruntime import first_line, raise_if_starved, session_options
 from trtconv.runtimes.tensorrt.readback.call import Array
-from trtconv.runtimes.tensorrt.readback.records import NotProven
+from trtconv.runtimes.tensorrt.readback.records import Malformed, NotProven
 from trtconv.runtimes.tensorrt.readback.types import wide
 
 _WINDOWED = ("Conv", "ConvTranspose")
@@ -53,7 +53,7 @@ def one(op: str, *inputs: Array, **attributes: Any) -> Array:
         (result,) = session.run(None, {f"x{i}": each for i, each in enumerate(floats)})
     except Exception as error:  # It raises its own types, one for each status.
         raise_if_starved(error)
-        raise NotProven(f"it does not compute at these sizes: {first_line(error)}") from error
+        raise Malformed(f"it does not compute at these sizes: {first_line(error)}") from error
     return np.asarray(result)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from trtconv.runtimes.tensorrt.readback.call import Array, Call, Kernel
-from trtconv.runtimes.tensorrt.readback.records import NotProven
+from trtconv.runtimes.tensorrt.readback.records import Malformed, NotProven
 from trtconv.runtimes.tensorrt.readback.types import numpy_type
 
 
@@ -101,7 +101,7 @@ def _sliced(values: Array, axis: int, places: Array, mode: str, fill: Array | No
         period = max(2 * size - 2, 1)
         folded = np.abs(places) % period
         return np.asarray(values.take(np.where(folded < size, folded, period - folded), axis))
-    raise NotProven(f"it reads places {int(places.min())} to {int(places.max())} of {size} in mode {mode}")
+    raise Malformed(f"it reads places {int(places.min())} to {int(places.max())} of {size} in mode {mode}")
 
 
 def _from(values: Array, axis: int, places: Array) -> Array:
@@ -123,7 +123,7 @@ def _inside(call: Call, indices: Array, axis: int) -> tuple[Array, Array]:
     """
     size = call.input(0).shape[axis]
     if indices.size and not size:
-        raise NotProven("it gathers from an empty axis")
+        raise Malformed("it gathers from an empty axis")
     if indices.size and int(indices.min()) < 0:
         if not call.is_static(0, axis):
             raise NotProven(f"TensorRT leaves index {int(indices.min())} into an axis of dynamic size undefined")
@@ -147,7 +147,7 @@ def _gather(call: Call) -> Sequence[Array]:
         taken = np.take(data, places, axis)
         return (_zeroed(taken, outside.reshape((1,) * axis + outside.shape + (1,) * (data.ndim - axis - 1))),)
     if outside.any():
-        raise NotProven("an index is beyond the end")
+        raise Malformed("an index is beyond the end")
     pairs = zip(data, places, strict=True)
     return (np.stack([np.take(row, index, axis - shared) for row, index in pairs]),)
 
@@ -186,7 +186,7 @@ def _scatter(call: Call) -> Sequence[Array]:
 def _all_inside(call: Call, indices: Array, axis: int) -> Array:
     places, outside = _inside(call, indices, axis)
     if outside.any():
-        raise NotProven("an index is beyond the end")
+        raise Malformed("an index is beyond the end")
     return places
 
 

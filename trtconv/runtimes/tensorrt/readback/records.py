@@ -82,5 +82,9 @@ class NotProven(Exception):
         self.reason = reason
 
 
+class Malformed(NotProven):
+    """A layer does not fit what it is given, or what TensorRT inferred of it: as documented it computes nothing."""
+
+
 class OutOfTime(NotProven):
     """There is no time left to run what is left."""

@@ -31,7 +31,7 @@ SURFACES = {
     "ASSERTION": Surface("IAssertionLayer"),
     "ATTENTION_INPUT": Surface("IAttentionInputLayer", ("attention",)),
     "ATTENTION_OUTPUT": Surface("IAttentionOutputLayer", ("attention",)),
-    "CAST": Surface("ICastLayer"),
+    "CAST": Surface("ICastLayer", ("to_type",)),
     "CONCATENATION": Surface("IConcatenationLayer", ("axis",)),
     "CONDITION": Surface("IConditionLayer", ("conditional",)),
     "CONDITIONAL_INPUT": Surface("IIfConditionalInputLayer", ("conditional",)),

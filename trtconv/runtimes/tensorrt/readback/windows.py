@@ -8,7 +8,7 @@ import numpy as np
 
 from trtconv.runtimes.tensorrt.readback import heavy
 from trtconv.runtimes.tensorrt.readback.call import Array, Call, Kernel
-from trtconv.runtimes.tensorrt.readback.records import NotProven
+from trtconv.runtimes.tensorrt.readback.records import Malformed, NotProven
 from trtconv.runtimes.tensorrt.readback.types import wide
 
 
@@ -153,7 +153,7 @@ def _over_windows(
         padded = np.pad(values, edges, constant_values=neutral) if any(edges[axis]) else values
         count = (padded.shape[axis] - window) // stride + 1
         if count <= 0:
-            raise NotProven("its window is larger than what it is moved over")
+            raise Malformed("its window is larger than what it is moved over")
         parts = (
             padded[(slice(None),) * axis + (slice(offset, offset + (count - 1) * stride + 1, stride),)]
             for offset in range(window)

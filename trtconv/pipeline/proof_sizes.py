@@ -1,0 +1,119 @@
+"""At which sizes, and on inputs of which magnitude, a whole network is compared with its model."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from trtconv.core.dims import InputSpec, Shape, ShapeProfile
+from trtconv.graph.model import OnnxModel
+
+if TYPE_CHECKING:
+    from trtconv.runtimes.proof.whole import Size
+
+_MOST_SIZES = 10
+"""That are tried of a model without bounds."""
+_MOST_ELEMENTS = 1 << 22
+"""Of all inputs together, at sizes that nobody asked for."""
+_LEAST = 9
+"""The smallest of the other sizes: windows are rarely larger."""
+_MULTIPLES = (8, 16, 32, 64)
+"""Of which other sizes are multiples, where a network takes no odd ones."""
+_BATCH = 2
+_UNBOUNDED = 1 << 16
+
+
+def proof_sizes(
+    model: OnnxModel, profiles: Sequence[ShapeProfile], level: str, sample: Mapping[str, Any], magnitude: float
+) -> list[Size]:
+    """Returns the sizes that count, the most telling first, and others besides.
+
+    Args:
+        model: The model.
+        profiles: Where its sizes lie; none where they are not known.
+        level: "quick": at the smallest of the first profile; others: at min, opt and max of each.
+        sample: Inputs, by name, that values are to be taken from.
+        magnitude: Of the floats of the inputs at the other sizes.
+    """
+    counting = list(_given(profiles, level, sample) if profiles else _guessed(model))
+    return [*counting, *_others(model.inputs, counting, profiles, sample, 1.0 if sample else magnitude)]
+
+
+def _given(profiles: Sequence[ShapeProfile], level: str, sample: Mapping[str, Any]) -> Iterator[Size]:
+    from trtconv.runtimes.inputs import resized
+    from trtconv.runtimes.proof.whole import Size
+
+    told: list[tuple[dict[str, object], dict[str, object]]] = []
+    for number, profile in enumerate(profiles[:1] if level == "quick" else profiles):
+        for pick in ("min",) if level == "quick" else ("min", "opt", "max"):
+            name = pick if len(profiles) == 1 else f"{pick} of profile {number}"
+            shapes = {key: getattr(each, pick) for key, each in profile.inputs.items()}
+            values = {key: getattr(each, pick) for key, each in profile.values.items()}
+            if (shapes, values) not in told:
+                told.append((shapes, values))
+                yield Size(name, shapes, {**resized(sample, shapes), **values})
+
+
+def _guessed(model: OnnxModel) -> Iterator[Size]:
+    """Yields sizes that a model without bounds may take."""
+    from trtconv.runtimes.assumed import assumed_shapes
+    from trtconv.runtimes.proof.whole import Size
+
+    for shapes in itertools.islice(assumed_shapes(model, batches=(1,)), _MOST_SIZES):
+        if sum(map(math.prod, shapes.values())) <= _MOST_ELEMENTS:
+            yield Size("x".join(map(str, next(iter(shapes.values()), ()))), shapes, group="assumed")
+
+
+def _others(
+    inputs: Sequence[InputSpec],
+    counting: Sequence[Size],
+    profiles: Sequence[ShapeProfile],
+    sample: Mapping[str, Any],
+    magnitude: float,
+) -> Iterator[Size]:
+    """Yields sizes that differ from one another and are odd, or multiples of few numbers, and where there are none the
+    first again; the first that the model takes is compared."""
+    from trtconv.runtimes.inputs import resized
+    from trtconv.runtimes.proof.whole import Size
+
+    if not counting or (profiles and profiles[0].values):
+        return
+    seen = []
+    for multiple in (1, *_MULTIPLES):
+        shapes = _shapes(inputs, profiles[:1], multiple)
+        if shapes not in seen and sum(map(math.prod, shapes.values())) <= _MOST_ELEMENTS:
+            seen.append(shapes)
+            name = "x".join(map(str, next(iter(shapes.values()), ())))
+            yield Size(name, shapes, resized(sample, shapes), "besides", True, magnitude)
+
+
+def _shapes(inputs: Sequence[InputSpec], profiles: Sequence[ShapeProfile], multiple: int) -> dict[str, Shape]:
+    """Returns shapes within the bounds, of which no two dimensions are alike if that can be."""
+    sizes: dict[str, int] = {}
+    found: dict[str, Shape] = {}
+    for spec in inputs:
+        shape = []
+        for axis, dim in enumerate(spec.dims):
+            low, high = (1, _UNBOUNDED) if not isinstance(dim, int) else (dim, dim)
+            for profile in profiles:
+                bounds = profile.inputs[spec.name]
+                low, high = bounds.min[axis], bounds.max[axis]
+            name = dim if isinstance(dim, str) else f"{spec.name}:{axis}"
+            if name not in sizes:
+                sizes[name] = _size(low, high, multiple, sum(size > _BATCH for size in sizes.values()), axis == 0)
+            shape.append(min(sizes[name], high))
+        found[spec.name] = tuple(shape)
+    return found
+
+
+def _size(low: int, high: int, multiple: int, number: int, first: bool) -> int:
+    """Returns a size between bounds: of a first axis, which often counts samples, a small one."""
+    if low == high:
+        return low
+    if first:
+        return min(high, max(low, _BATCH))
+    least = max(low, _LEAST)
+    size = (least | 1) + 2 * number if multiple == 1 else multiple * (-(-least // multiple) + number)
+    return min(high, size)

@@ -1,0 +1,33 @@
+"""What a network takes and returns, beside what its model does: names and types, which no run compares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trtconv.graph.model import OnnxModel
+from trtconv.runtimes.proof.result import Divergence
+from trtconv.runtimes.tensorrt.readback.records import ReadNetwork, ReadTensor
+
+_NARROWED = {("int64", "int32"), ("float64", "float32"), ("uint64", "int64")}
+"""Types that TensorRT has no room for, and what it takes instead."""
+
+
+def ends_that_differ(network: ReadNetwork, model: OnnxModel) -> Iterator[Divergence]:
+    """Yields the inputs and outputs that have another type than the model's of their name.
+
+    Args:
+        network: The network.
+        model: The model as the parser was given it.
+    """
+    for number in (*network.inputs, *network.outputs):
+        tensor = network.tensors[number]
+        declared = model.main.dtype(tensor.name)
+        if declared not in (None, tensor.dtype) and (declared, tensor.dtype) not in _NARROWED:
+            yield _divergence(network, tensor, f"its type is {tensor.dtype} instead of {declared}")
+
+
+def _divergence(network: ReadNetwork, tensor: ReadTensor, why: str) -> Divergence:
+    layer = next((each for each in network.layers if tensor.index in each.outputs), None)
+    if layer is None:
+        return Divergence(tensor.name, "", "", "", why, {})
+    return Divergence(tensor.name, layer.onnx_node, layer.name, layer.kind, why, {})

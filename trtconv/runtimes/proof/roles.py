@@ -1,0 +1,119 @@
+"""What the inputs of nodes are read as: indices, sizes, boxes, masks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import onnx
+
+from trtconv.core.dims import InputSpec
+from trtconv.graph.model import OnnxModel
+from trtconv.runtimes.proof.feeds import Role
+
+_INDEXED = frozenset(
+    (  # noqa: SIM905
+        "Gather GatherElements GatherND Scatter ScatterElements ScatterND TensorScatter Compress"
+    ).split()
+)
+_MASKING = frozenset("Cast Not And Or Where Equal Unsqueeze Expand".split())  # noqa: SIM905
+"""What reads an integer input that says where, and not how much."""
+_HANDED_ON = frozenset(
+    (  # noqa: SIM905
+        "Cast Reshape Unsqueeze Squeeze Flatten Transpose Identity Slice Concat Expand Tile"
+    ).split()
+)
+_SIZING: Mapping[str, tuple[int, ...]] = {
+    "AffineGrid": (1,),
+    "CenterCropPad": (1,),
+    "Col2Im": (1, 2),
+    "Compress": (1,),
+    "ConstantOfShape": (0,),
+    "CumSum": (1,),
+    "DFT": (1, 2),
+    "Expand": (1,),
+    "MaxUnpool": (2,),
+    "OneHot": (1,),
+    "Pad": (1, 3),
+    "Range": (0, 1, 2),
+    "Reshape": (1,),
+    "Resize": (3,),
+    "Slice": (1, 2, 3, 4),
+    "Split": (1,),
+    "Squeeze": (1,),
+    "Tile": (1,),
+    "TopK": (1,),
+    "Unsqueeze": (1,),
+}
+"""Inputs whose values decide, with those of none other, what shape a result has, or along which axis it is made."""
+
+
+def sizing_slots(op: str) -> tuple[int, ...]:
+    """Returns which inputs of an operator decide the shape of its results by their values."""
+    return (1,) if op.startswith("Reduce") else _SIZING.get(op, ())
+
+
+def sizing_inputs(nodes: Iterable[onnx.NodeProto], inputs: Iterable[InputSpec]) -> frozenset[str]:
+    """Returns the names of integer inputs whose values decide shapes, also where they are handed on first."""
+    nodes = tuple(nodes)
+    integers = (spec.name for spec in inputs if spec.dtype.startswith(("int", "uint")))
+    return frozenset(name for name in integers if _sizes(nodes, name))
+
+
+def _sizes(nodes: Sequence[onnx.NodeProto], name: str) -> bool:
+    names = {name}
+    for node in nodes:
+        at = [slot for slot, each in enumerate(node.input) if each in names]
+        if any(slot in sizing_slots(node.op_type) for slot in at):
+            return True
+        if node.op_type in _HANDED_ON and 0 in at:
+            names.update(node.output)
+    return False
+
+
+def integers_of(model: OnnxModel) -> dict[str, int]:
+    """Returns for each integer input of a model below which its values should be: rows of the table that it looks
+    things up in, or 2 for a mask; others are left out."""
+    nodes = model.main.columns.nodes
+    found = {}
+    for spec in model.inputs:
+        if not spec.dtype.startswith(("int", "uint")):
+            continue
+        role, bound = role_of(model, nodes, spec.name, {})
+        if role is Role.INDEX and bound:
+            found[spec.name] = bound
+        elif any(spec.name in node.input and node.op_type in _MASKING for node in nodes):
+            found[spec.name] = 2
+    return found
+
+
+def role_of(
+    model: OnnxModel, nodes: list[onnx.NodeProto], name: str, shapes: Mapping[str, tuple[int | None, ...]]
+) -> tuple[Role, int]:
+    """Returns what a tensor is read as, also where it is handed on first, and how many rows it chooses from."""
+    names, bounds = {name}, []
+    for node in nodes:
+        at = [slot for slot, each in enumerate(node.input) if each in names]
+        if not at:
+            continue
+        if node.op_type == "Loop" and 0 in at:
+            return Role.TRIPS, 0
+        if node.op_type == "NonMaxSuppression" and 0 in at:
+            return Role.BOXES, 0
+        if any(slot in sizing_slots(node.op_type) for slot in at):
+            return Role.SIZES, 0
+        if node.op_type in _INDEXED and 1 in at:
+            bounds.append(_rows(model, node, shapes))
+        elif node.op_type in _HANDED_ON and 0 in at:
+            names.update(node.output)
+    known = [bound for bound in bounds if bound]
+    return (Role.INDEX, min(known, default=0)) if bounds else (Role.NUMBER, 0)
+
+
+def _rows(model: OnnxModel, node: onnx.NodeProto, shapes: Mapping[str, tuple[int | None, ...]]) -> int:
+    data = node.input[0]
+    shape = model.main.shape(data) or shapes.get(data)
+    if not shape:
+        return 0
+    axis = next((each.i for each in node.attribute if each.name == "axis"), 0)
+    size = min((n or 0) for n in shape) if node.op_type.endswith("ND") else shape[axis]
+    return size or 0
