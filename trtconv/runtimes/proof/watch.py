@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtconv.core.documents.verify import Difference, Tolerance, Verdict
-from trtconv.runtimes.compare import SHARE_STEP, compare
+from trtconv.runtimes.compare import SHARE_STEP
+from trtconv.runtimes.proof.judging import Judge
 from trtconv.runtimes.tensorrt.readback.records import ReadLayer, ReadNetwork, ReadTensor
 
 Array = NDArray[Any]
@@ -26,7 +27,7 @@ class Watch:
         self.worst = ""
         self.overflows = False
         self._tensors = tensors
-        self._tolerance = tolerance
+        self._judge = Judge(network, tolerance)
         self._shares = {n for layer in network.layers if _is_share(layer) for n in layer.outputs}
         self._boxes = {n for layer in network.layers if layer.kind == "NMS" for n in layer.outputs}
 
@@ -41,7 +42,7 @@ class Watch:
             return value
         if tensor.index in self._boxes:
             value = in_order(value, expected)
-        difference = compare(tensor.name, expected, value, self._tolerance)
+        difference = self._judge.compare(tensor.index, expected, value, self._tensors)
         rounded = tensor.index in self._shares and difference.max_abs <= SHARE_STEP
         self.compared += 1
         if not rounded and not math.isnan(difference.max_rel) and difference.max_rel > self.error:

@@ -24,9 +24,10 @@ from trtconv.core.frozen import frozen
 from trtconv.core.process import Process
 from trtconv.core.scratch import Scratch
 from trtconv.graph.model import OnnxModel
-from trtconv.runtimes.compare import compare, relative_error
+from trtconv.runtimes.compare import relative_error
 from trtconv.runtimes.proof import SERVE
 from trtconv.runtimes.proof.ahead import Ahead, NetworkRun
+from trtconv.runtimes.proof.judging import Judge
 from trtconv.runtimes.proof.reference import Expected, Wanted, expect
 from trtconv.runtimes.proof.result import Divergence, ProofResult
 from trtconv.runtimes.proof.watch import Watch
@@ -180,8 +181,10 @@ def _one_size(
     if ran.broken is not None:
         told = _told(network, run, (), size)
         return dataclasses.replace(told, agrees=False, divergence=assertion(network, ran.broken, size))
+    judge = Judge(network, meaning.tolerance)
+    numbers = {network.tensors[number].name: number for number in network.outputs}
     differences = [
-        compare(name, values, got[name], meaning.tolerance) for name, values in expected.tensors.items() if name in got
+        judge.compare(numbers[name], values, got[name]) for name, values in expected.tensors.items() if name in got
     ]
     lacking = [name for name in expected.tensors if name not in got]
     if not lacking and not any(each.verdict.refutes for each in differences):

@@ -1,0 +1,100 @@
+"""How far a tensor of a whole network may be off: by the types that it was computed in, and channel by channel."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Container
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trtconv.core.dims import times
+from trtconv.core.documents.verify import Difference, Tolerance, Verdict
+from trtconv.runtimes.compare import TOLERANCES, compare
+from trtconv.runtimes.proof.tolerance import eps_of
+from trtconv.runtimes.tensorrt.readback.records import ReadNetwork
+
+Array = NDArray[Any]
+
+_KEYS = {"float16": "fp16", "bfloat16": "bf16"}
+_STEPS = ("QUANTIZE", "DEQUANTIZE")
+_OF_CHANNEL = 100.0
+"""How many times as far, over its own largest magnitude, a channel may be off: where large terms cancel, what is left
+of them is small."""
+_UNITS = 64.0
+"""How many units of rounding of the whole tensor besides."""
+
+
+class Judge:
+    """Compares tensors of a network with those of its model.
+
+    Args:
+        network: The network.
+        most: Beyond which none may be off.
+    """
+
+    def __init__(self, network: ReadNetwork, most: Tolerance) -> None:
+        self._network = network
+        self._most = most
+        self._makers = {number: layer for layer in network.layers for number in layer.outputs}
+
+    def compare(self, number: int, expected: Array, got: Array | None, given: Container[str] = ()) -> Difference:
+        """Compares a tensor.
+
+        Args:
+            number: Of the tensor.
+            expected: What the model has.
+            got: What the network has.
+            given: Names of the tensors before it that it was computed from; none: from the inputs.
+        """
+        types, steps = self._types(number, given)
+        own = max((TOLERANCES[key] for key in _keys(types, steps)), key=lambda each: each.relative)
+        tolerance = min(own, self._most, key=lambda each: each.relative)
+        difference = compare(self._network.tensors[number].name, expected, got, tolerance)
+        if steps or difference.verdict is not Verdict.PASSED or got is None or expected.ndim < 3:
+            return difference
+        return _by_channel(difference, expected, got, tolerance.relative * _OF_CHANNEL, eps_of(types) * _UNITS)
+
+    def _types(self, number: int, given: Container[str]) -> tuple[set[str], bool]:
+        """Returns the types that a tensor is computed in, and whether there are quantisers among the layers."""
+        tensors = self._network.tensors
+        types, open_, steps = {tensors[number].dtype}, [number], False
+        seen = {number}
+        while open_:
+            layer = self._makers.get(open_.pop())
+            if layer is None:
+                continue
+            steps = steps or layer.kind in _STEPS
+            for each in layer.inputs:
+                if each is not None and each not in seen:
+                    seen.add(each)
+                    types.add(tensors[each].dtype)
+                    if tensors[each].name not in given:
+                        open_.append(each)
+        return types, steps
+
+
+def _keys(types: set[str], steps: bool) -> set[str]:
+    """Returns whose tolerances count."""
+    return {"float32"} | {_KEYS[each] for each in types if each in _KEYS} | ({"int8"} if steps else set())
+
+
+def _by_channel(difference: Difference, expected: Array, got: Array, relative: float, rounding: float) -> Difference:
+    """Compares the channels, each by its own largest magnitude."""
+    if expected.dtype.kind not in "fV" or not expected.size:
+        return difference
+    wide = expected.astype(np.float64)
+    axes = tuple(axis for axis in range(wide.ndim) if axis != 1)
+    with np.errstate(all="ignore"):
+        gaps = np.nan_to_num(np.abs(wide - got.astype(np.float64)), nan=0.0, posinf=0.0).max(axes)
+        peaks = np.nan_to_num(np.abs(wide), nan=0.0, posinf=0.0).max(axes)
+    wrong = gaps > relative * peaks + rounding * peaks.max()
+    if not wrong.any():
+        return difference
+    where = int(np.argmax(wrong))
+    why = (
+        f"{int(wrong.sum())} of {wrong.size} channels are off: channel {where} of {times(expected.shape)} by "
+        f"{gaps[where]:.3g}, and its largest magnitude is {peaks[where]:.3g}"
+    )
+    return dataclasses.replace(difference, verdict=Verdict.BEYOND, why=why)
