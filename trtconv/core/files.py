@@ -20,6 +20,8 @@ _PART = ".part"
 _LONG_NAME = 180
 MOST_FILES = 100_000
 """How many files a folder of models, samples or reports may have, in those below it too."""
+_MOST_PATH = 4096
+"""PATH_MAX of Linux."""
 LOCK_SECONDS = 60.0
 """How long a lock is waited for."""
 _LOCK_POLL_SECONDS = 0.02
@@ -90,8 +92,15 @@ def real_path(path: Path) -> Path:
     """Returns what a path leads to. Unlike `Path.resolve`, it takes links that lead in a circle.
 
     Raises:
-        InputError: No file can have that path: it has a null character.
+        InputError: No file can have that path: it has a null character, or is too long.
     """
+    text = str(path)
+    # Finding out where it leads would take time that grows as the square of its length.
+    if len(text) > _MOST_PATH:
+        raise InputError(
+            f"{text[:40]!r}... is not a path: it has {len(text):,} characters, a path at most {_MOST_PATH:,}",
+            "Choose another path.",
+        )
     try:
         return Path(os.path.realpath(path))
     except ValueError as error:

@@ -126,3 +126,10 @@ def test_files_that_belong_together(tmp_path: Path) -> None:
     ):
         pass
     assert sorted(path.name for path in tmp_path.iterdir()) == ["one", "two"]
+
+
+@pytest.mark.parametrize("text", ["a/" * 400_000, "a" * 5000, "a\0b"])
+def test_what_no_file_is_called_is_refused_at_once(text: str) -> None:
+    with pytest.raises(InputError, match="is not a path") as raised:
+        real_path(Path(text))
+    assert len(str(raised.value)) < 200
