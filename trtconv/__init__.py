@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from trtconv.pipeline.building import build
     from trtconv.pipeline.checking import check
     from trtconv.pipeline.rewriting import rewrite
+    from trtconv.plugins.registry import reference
     from trtconv.rules.base import Rule
     from trtconv.rules.operator import OperatorRule
     from trtconv.shapes.lattice.registry import operator
@@ -94,6 +95,7 @@ __all__ = [
     "inspect",
     "load_report",
     "operator",
+    "reference",
     "rewrite",
     "sizes",
     "verify",
@@ -142,6 +144,7 @@ _HOMES = {
     ),
     "trtconv.core.documents.saved": ("SavedReport", "load_report"),
     "trtconv.core.dims": ("Range",),
+    "trtconv.plugins.registry": ("reference",),
     "trtconv.shapes.report": ("SizesReport", "SizesRequest", "sizes"),
 }
 

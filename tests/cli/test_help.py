@@ -24,20 +24,24 @@ FLAGS = {
     "--strip-weights "
     "--max-aux-streams --refittable --weight-streaming --sparsity --tf32 --profiling-verbosity --compute-capability "
     "--cast-io --node-precision --tune --data --preprocess --error-budget --tolerance --page --sign --on --keys "
-    "--insecure --store --then --budget --follow-links",
+    "--insecure --store --then --budget --follow-links "
+    "--plugin --staticPlugins --dynamicPlugins --setPluginsToSerialize --reference --agree",
     "check": "--dim --input --profile --minShapes --optShapes --maxShapes --value --target --no-rewrite --requantize "
     "--rewrite-rules "
     "--prove --prove-time --format --fail-on --select --ignore --thorough --gpu-memory --config --jobs -q --quiet "
     "-v --verbose "
-    "--budget --follow-links",
+    "--budget --follow-links --plugin --staticPlugins --dynamicPlugins --reference --agree",
     "export": "-o --output --input --dynamic --dim --static --arg --weights --output-name --exporter --no-proof "
     "--no-check --trust --build --target --format --fail-on -q --quiet",
     "verify": "--dim --report --against --inputs --generator --seed --random --tolerance --cosine --mismatches "
-    "--bisect --trust --key --require-engine --self-check --time-limit --format -q --quiet --budget --follow-links",
+    "--bisect --trust --key --require-engine --self-check --time-limit --format -q --quiet --budget --follow-links "
+    "--plugin --staticPlugins --dynamicPlugins --reference",
     "bench": "--dim --shapes --vs --report --warmup --duration --plot --runtime-cache --trust --key --time-limit "
-    "--format -q --quiet",
-    "inspect": "--report --no-times --trust --key --time-limit --format -q --quiet --budget --follow-links",
-    "run": "-o --output --inputs --preprocess --report --trust --key --time-limit --format -q --quiet",
+    "--format -q --quiet --plugin --staticPlugins --dynamicPlugins",
+    "inspect": "--report --no-times --trust --key --time-limit --format -q --quiet --budget --follow-links "
+    "--plugin --staticPlugins --dynamicPlugins",
+    "run": "-o --output --inputs --preprocess --report --trust --key --time-limit --format -q --quiet "
+    "--plugin --staticPlugins --dynamicPlugins",
     "report": "-o --output --with --format -q --quiet --budget --follow-links",
     "diff": "--tolerance --format -q --quiet",
     "rewrite": "-o --output --only --skip --rewrite-rules --requantize --target --format -q --quiet --budget "
@@ -45,7 +49,8 @@ FLAGS = {
     "quantize": "-o --output --data --random --preprocess --samples --held-out --method --percentile --float --budget "
     "--error-budget --tolerance --seed --no-cache --dim --target --format -q --quiet --resources --follow-links",
     "reduce": "-o --output --dim --input --profile --minShapes --optShapes --maxShapes --value --precision "
-    "--no-rewrite --requantize --target --trials --timeout --format -q --quiet --budget --follow-links",
+    "--no-rewrite --requantize --target --trials --timeout --format -q --quiet --budget --follow-links "
+    "--plugin --staticPlugins --dynamicPlugins --reference --agree",
     "explain": "--target --format -q --quiet --budget --follow-links",
     "sizes": "--dim --input --format -q --quiet --budget --follow-links",
     "plan": "--on --keys --insecure --store --then --write --config --format -q --quiet",
@@ -54,7 +59,8 @@ FLAGS = {
     "run-job": "--gpu --format -q --quiet",
     "collect": "--format --config --jobs -q --quiet -v --verbose",
     "triton": "--version --force --format -q --quiet",
-    "warm": "-o --output --dim --report --trust --key --time-limit --format -q --quiet",
+    "warm": "-o --output --dim --report --trust --key --time-limit --format -q --quiet "
+    "--plugin --staticPlugins --dynamicPlugins",
     "init": "--force --format -q --quiet --budget --follow-links",
     "extension": "--format -q --quiet",
     "completion": "-q --quiet",

@@ -8,10 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import Any
 
 from trtconv.core.errors import InputError
 from trtconv.core.frozen import frozen
-from trtconv.core.options import Option, option
+from trtconv.core.options import option
 from trtconv.core.reading import read_plain, sha256_of
 
 _SHA256 = re.compile(r"(?:sha256:)?([0-9a-f]{64})", re.IGNORECASE)
@@ -126,7 +127,7 @@ def _agreements(texts: Sequence[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-AGREE: Option = option(
+AGREE: Any = option(
     "--agree",
     "Agree to a file of code that trtconv.toml names (plugins, references, extend), by its SHA-256. Repeatable.",
     metavar="SHA256",
@@ -138,7 +139,7 @@ AGREE: Option = option(
 """SHA-256 of the files of code that the call agrees to; no configuration can say it."""
 
 
-def code_option(names: str, help: str, *, metavar: str, key: str, about: str) -> Option:
+def code_option(names: str, help: str, *, metavar: str, key: str, about: str) -> Any:
     """Declares a repeatable option that names files of code, with its key of trtconv.toml.
 
     Args:
@@ -148,7 +149,7 @@ def code_option(names: str, help: str, *, metavar: str, key: str, about: str) ->
         key: Its key.
         about: The key's description.
     """
-    declared: Option = option(
+    return option(
         names,
         help,
         metavar=metavar,
@@ -162,4 +163,3 @@ def code_option(names: str, help: str, *, metavar: str, key: str, about: str) ->
         load=CodeFile.configured,
         save=lambda files: ([str(file) for file in files],),
     )
-    return declared

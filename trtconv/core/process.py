@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from trtconv.core import budget, errors
+from trtconv.core import budget, errors, foreign
 from trtconv.core.decode import decoded
 from trtconv.core.errors import TrtconvError
 from trtconv.core.serving import LENGTH_BYTES, CallResult, Ending, end_group
@@ -143,7 +143,7 @@ class Process(contextlib.AbstractContextManager["Process"]):
 
     def __init__(self, task: str, megabytes: float | None = None, *, quiet: bool = True) -> None:
         self._task = task
-        self._greeting = pickle.dumps((task, megabytes, budget.current()))
+        self._greeting = pickle.dumps((task, megabytes, budget.current(), foreign.current()))
         self._quiet = quiet
         self._running: _Running | None = None
         self._lock = threading.Lock()

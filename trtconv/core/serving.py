@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from trtconv.core import budget, errors
+from trtconv.core import budget, errors, foreign
 from trtconv.core.encode import Document
 from trtconv.core.errors import TrtconvError
 from trtconv.core.frozen import frozen
@@ -70,7 +70,7 @@ def serve() -> None:
     if isinstance(greeting, str):
         _prepare(greeting)
         greeting = pickle.loads(requests.get())
-    task, megabytes, allowed = greeting
+    task, megabytes, allowed, agreed = greeting
     _limit_memory(megabytes)
     function: Callable[[object, Tell], Any] | None = None
 
@@ -83,7 +83,7 @@ def serve() -> None:
         function = function or function_of(task)
         return function(pickle.loads(request), tell)
 
-    with budget.allowed(allowed):
+    with budget.allowed(allowed), foreign.using(agreed):
         while True:
             tell(_outcome(answer, requests.get()).to_json())
 

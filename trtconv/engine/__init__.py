@@ -12,11 +12,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+from trtconv.core import foreign
 from trtconv.core.decode import decoded
 from trtconv.core.documents.bench import BenchReport
 from trtconv.core.documents.inspect import EngineInspection, Inspected, ModelInspection, RunReport
 from trtconv.core.documents.verify import Bisection, VerifyReport
 from trtconv.core.errors import EngineFailed, EnvironmentMissing, InputError, TrtconvError
+from trtconv.core.foreign import ForeignCode
 from trtconv.core.process import Lost, WorkerBug, call
 from trtconv.core.progress import NullProgress, Progress
 from trtconv.core.requests.engine import BenchRequest, InspectRequest, RunRequest, VerifyRequest
@@ -51,7 +53,7 @@ def verify(request: VerifyRequest, progress: Progress | None = None) -> VerifyRe
         if report.cases:
             told.phase(report.cases[-1].size, len(report.cases), 0)
 
-    with Hearing(VerifyReport, progress, look) as hearing:
+    with foreign.using(ForeignCode.of(request)), Hearing(VerifyReport, progress, look) as hearing:
         try:
             seconds = call("trtconv.engine.verifying:serve", request, request.seconds, hearing)
         except Lost as lost:
@@ -89,7 +91,8 @@ def bench(request: BenchRequest, progress: Progress | None = None) -> BenchRepor
     told = progress or NullProgress()
     seconds: dict[str, float] = {}
     why = ""
-    with Hearing(BenchReport, progress, lambda report: told.phase("size", len(report.rows), 0)) as hearing:
+    hear = Hearing(BenchReport, progress, lambda report: told.phase("size", len(report.rows), 0))
+    with foreign.using(ForeignCode.of(request)), hear as hearing:
         try:
             seconds = call("trtconv.engine.benching:serve", request, request.seconds, hearing)
         except Lost as lost:
@@ -149,7 +152,7 @@ def run(request: RunRequest, progress: Progress | None = None) -> RunReport:
 
 def _document(task: str, request: InspectRequest | RunRequest, what: str, progress: Progress | None) -> Any:
     """Returns the document of what one process, of its own, finds; `what` says what it does."""
-    with Hearing(VerifyReport, progress) as hearing:
+    with foreign.using(ForeignCode.of(request)), Hearing(VerifyReport, progress) as hearing:
         try:
             return call(task, request, request.seconds, hearing)
         except Lost as lost:
@@ -173,7 +176,7 @@ def _bisect(request: VerifyRequest, report: VerifyReport, seconds: float, progre
     # It was chosen once.
     request = request if report.engine is None else dataclasses.replace(request, engine=Path(report.engine.path))
     task = "trtconv.engine.bisecting:serve", (request, report.ran, smallest, report.tolerance)
-    with Hearing(VerifyReport, progress) as hearing:
+    with foreign.using(ForeignCode.of(request)), Hearing(VerifyReport, progress) as hearing:
         try:
             return decoded(Bisection, call(*task, seconds, hearing))
         except (Lost, TrtconvError) as error:

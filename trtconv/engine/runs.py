@@ -14,6 +14,7 @@ from trtconv.graph.model import OnnxModel
 from trtconv.pipeline.preparation import handed_over
 from trtconv.runtimes.inputs import Feeds
 from trtconv.runtimes.onnxruntime import first_line, session
+from trtconv.runtimes.plugin_layers import with_meanings
 from trtconv.runtimes.tensorrt import Engine, Execution, load
 from trtconv.runtimes.tensorrt.readback.execute import Run
 from trtconv.runtimes.tensorrt.readback.records import ReadTensor
@@ -80,7 +81,7 @@ class NetworkRuns:
             raise CannotRun(error.message) from error
         if isinstance(parsed, tuple):
             raise CannotRun(f"TensorRT's parser refuses the model: {parsed[0].message}")
-        self._network = parsed.read_back()
+        self._network = with_meanings(parsed.read_back(), model)
         self._boxes = {number for layer in self._network.layers if layer.kind == "NMS" for number in layer.outputs}
 
     def run(self, profile: int, feeds: Feeds) -> dict[str, NDArray[Any]]:

@@ -38,6 +38,7 @@ def warm(request: WarmRequest, progress: Progress | None = None) -> WarmReport:
             cache=request.cache,
             trust=request.trust,
             key=request.key,
+            plugins=request.plugins,
             duration=_SECONDS_A_ROW,
             seconds=request.seconds,
         ),

@@ -19,7 +19,7 @@ from onnx import AttributeProto, TensorProto
 
 from trtconv.graph.nodes import Columns
 from trtconv.graph.tensor_checker import BITS, MOST_DIMENSIONS, sparse_faults, tensor_faults
-from trtconv.graph.types import ONNX_DOMAINS
+from trtconv.graph.types import KNOWN_DOMAINS, ONNX_DOMAINS
 from trtconv.graph.walk import operators
 
 _KNOWN_TYPES = frozenset({*BITS, TensorProto.STRING, TensorProto.UNDEFINED})
@@ -221,7 +221,8 @@ def _node_faults(columns: Columns, opset: int, in_function: bool = False) -> Ite
             kind = attribute.type
             # Most attributes are lists of the numbers that they should be.
             if kind not in _PLAIN_KINDS or types.get(attribute.name) != kind or attribute.ref_attr_name:
-                yield from _attribute_faults(attribute, _label(columns.nodes[index]), types, in_function)
+                is_plugin = domain not in KNOWN_DOMAINS[2:] and _signature(op, opset) is None
+                yield from _attribute_faults(attribute, _label(columns.nodes[index]), types, in_function, is_plugin)
         if len(attributes) > 1 and len({attribute.name for attribute in attributes}) < len(attributes):
             yield f"{_label(columns.nodes[index])} has an attribute twice"
 
@@ -242,7 +243,7 @@ def _shape_of_node(node: onnx.NodeProto, least: int) -> str:
 
 
 def _attribute_faults(
-    attribute: onnx.AttributeProto, label: str, types: Mapping[str, int], in_function: bool
+    attribute: onnx.AttributeProto, label: str, types: Mapping[str, int], in_function: bool, is_plugin: bool
 ) -> Iterator[str]:
     kind = attribute.type
     if attribute.ref_attr_name:
@@ -250,8 +251,9 @@ def _attribute_faults(
             yield f"{label} has an attribute {attribute.name!r} that refers to one of a function, which it is not in"
         return
     wanted = types.get(attribute.name)
-    # TensorRT's parser looks for some attributes also on operators that do not have them.
-    expected = (wanted,) if wanted is not None else _attribute_types().get(attribute.name, (kind,))
+    # TensorRT's parser looks for some attributes also on operators that do not have them; of plugins it hands on all.
+    elsewhere = (kind,) if is_plugin else _attribute_types().get(attribute.name, (kind,))
+    expected = (wanted,) if wanted is not None else elsewhere
     if kind == AttributeProto.UNDEFINED or kind not in expected:
         yield f"{label} has an attribute {attribute.name!r} of the wrong type"
     if attribute.name == "output_padding" and types and wanted is None:

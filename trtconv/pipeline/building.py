@@ -8,12 +8,13 @@ import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from trtconv.core import codes
+from trtconv.core import codes, foreign
 from trtconv.core.documents.build import BuildPlan, BuildReport
 from trtconv.core.documents.tuned import Tuned
 from trtconv.core.errors import BuildFailed, EnvironmentMissing, InputError
 from trtconv.core.files import source_checksum
 from trtconv.core.findings import Finding, Severity
+from trtconv.core.foreign import ForeignCode
 from trtconv.core.frozen import frozen
 from trtconv.core.gpus import gpu_labels
 from trtconv.core.hashing import Hashing
@@ -38,6 +39,7 @@ from trtconv.pipeline.outputs import (
     write_engine,
 )
 from trtconv.pipeline.parse import build_in_thread, fails, findings_of, parse_model
+from trtconv.pipeline.plugin_trial import PluginTrial, try_plugins
 from trtconv.pipeline.preparation import Preparation, passes_of
 from trtconv.pipeline.profiles import Sized, affordable, told_level
 from trtconv.pipeline.proving import NetworkProof, ProofSubject
@@ -65,8 +67,12 @@ def build(request: BuildRequest, progress: Progress | None = None) -> BuildRepor
         InputError: A bad request, an unreadable model, or an output that cannot be written.
         EnvironmentMissing: The runtime that was asked for is not here.
     """
-    clock = Stopwatch(progress)
     refuse_unmet(request)
+    with foreign.using(ForeignCode.of(request)):
+        return _build(request, Stopwatch(progress))
+
+
+def _build(request: BuildRequest, clock: Stopwatch) -> BuildReport:
     with clock.stage(Stage.LOAD):
         check_outputs(request)
         model = OnnxModel.load(request.model, hashed=True)
@@ -133,7 +139,9 @@ def planned(
         from trtconv.precision import apply
 
         cast_by = apply.tools()
-    plan = BuildPlan(target, profiles, asked, cast_by, **shared(request, BuildSettings))
+    code = ForeignCode.of(request)
+    named = {"plugins": code.plugin_identities, "references": code.reference_identities}
+    plan = BuildPlan(target, profiles, asked, cast_by, **named, **shared(request, BuildSettings))  # type: ignore[arg-type]
     if request.precision == "auto" and request.data is not None:
         from trtconv.pipeline.mixing import samples_of
 
@@ -210,7 +218,9 @@ class _Work:
             if blob is None:
                 return report, None
             hashing = Hashing(blob.data)
-            proven, differences = proof.finish(self.clock)
+            tried = self._try_plugins(model, report.plan)
+            proven, differences = proof.finish(self.clock, tried.missing)
+            differences = (*differences, *tried.findings)
         differing = prepared.origin.place(differences, prepared.subject.rewritten)
         report = dataclasses.replace(_with_findings(report, differing), proof=proven)
         # What differs is not written, nor what is not shown where it must be.
@@ -254,6 +264,13 @@ class _Work:
             return report, None
         subject = ProofSubject(edits, uncast, model, types.precision if is_cast else "as-is", types.sample, passes)
         return report, _Prepared(judged.origin, sized, types, subject)
+
+    def _try_plugins(self, model: OnnxModel, plan: BuildPlan) -> PluginTrial:
+        """Runs the model's plugins where there is a GPU."""
+        if self.request.prove == "none":
+            return PluginTrial()
+        with self.clock.stage(Stage.PROVE):
+            return try_plugins(model, self.engine, plan)
 
     def _fails(self, report: BuildReport) -> bool:
         return fails(self.request.selection.divide(report.findings)[0], self.request.fail_on)

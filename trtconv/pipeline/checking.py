@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from trtconv.core import codes
+from trtconv.core import codes, foreign
 from trtconv.core.dims import dynamic_dims
 from trtconv.core.documents.build import BuildPlan
 from trtconv.core.documents.check import CheckReport, ParserVerdict
@@ -14,6 +14,7 @@ from trtconv.core.documents.memory import MemoryRecord
 from trtconv.core.documents.proof import BuildProof
 from trtconv.core.errors import BuildFailed, EnvironmentMissing
 from trtconv.core.findings import Finding, Severity
+from trtconv.core.foreign import ForeignCode
 from trtconv.core.options import refuse_unmet, shared
 from trtconv.core.progress import Progress
 from trtconv.core.requests.build import BuildSettings
@@ -55,7 +56,11 @@ def check(request: CheckRequest, progress: Progress | None = None) -> CheckRepor
     """
     request.selection.require({rule.code: rule.name for rule in RULES})
     refuse_unmet(request)
-    clock = Stopwatch(progress)
+    with foreign.using(ForeignCode.of(request)):
+        return _check(request, Stopwatch(progress))
+
+
+def _check(request: CheckRequest, clock: Stopwatch) -> CheckReport:
     with clock.stage(Stage.LOAD):
         model = OnnxModel.load(request.model, hashed=True)
         identity = model_identity(model)

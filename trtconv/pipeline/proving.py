@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from trtconv.core import budget, codes
 from trtconv.core.dims import ShapeProfile
-from trtconv.core.documents.proof import BuildProof
+from trtconv.core.documents.proof import BuildProof, Unshown
 from trtconv.core.documents.rewrite import Edit
 from trtconv.core.findings import Finding, Location, Severity
 from trtconv.core.frozen import frozen
@@ -149,6 +149,7 @@ class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
             return
         from trtconv.runtimes.compare import TOLERANCES
         from trtconv.runtimes.onnxruntime import output_steps
+        from trtconv.runtimes.plugin_layers import with_meanings
         from trtconv.runtimes.proof.prove import Prover
         from trtconv.runtimes.proof.whole import Meaning
 
@@ -174,7 +175,7 @@ class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
         )
         plain = precision_of(subject.parsed, subject.precision) == "float32"
         sizes = proof_sizes(model, profiles, level, subject.sample or {}, _OTHER if plain else _OTHER_NARROW)
-        read = network.read_back()
+        read = with_meanings(network.read_back(), subject.parsed)
         self._prover = Prover(read, meaning, sizes, MOST_SECONDS, thorough=level != "quick")
         self._weighing = Weighing(read, subject.parsed, subject.claimed)
 
@@ -184,8 +185,14 @@ class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
         if self._prover is not None:
             self._prover.close()
 
-    def finish(self, clock: Stopwatch) -> tuple[BuildProof | None, tuple[Finding, ...]]:
+    def finish(
+        self, clock: Stopwatch, further: Sequence[Unshown] = ()
+    ) -> tuple[BuildProof | None, tuple[Finding, ...]]:
         """Waits for the proof: no longer than the build took, or `LEAST_SECONDS`, unless all is asked for.
+
+        Args:
+            clock: Times it.
+            further: What was not shown elsewhere.
 
         Returns:
             The proof (None where nothing was to be proven); a TC402 where the network is not what the model says, a
@@ -203,6 +210,7 @@ class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
             weights, findings = (None, ()) if self._weighing is None else self._weighing.finish()
             if self._weighing is not None:
                 proof = dataclasses.replace(proof, missing=(*proof.missing, *self._weighing.missing))
+            proof = dataclasses.replace(proof, missing=(*proof.missing, *further))
         record = proof.record(weights, self._level)
         record = dataclasses.replace(record, agrees=False) if findings else record
         return record, (*self._findings(proof), *findings)

@@ -27,6 +27,8 @@ from trtconv.graph.walk import all_nodes
 from trtconv.runtimes.assumed import Shapes, assumed_shapes
 from trtconv.runtimes.compare import SHARE_STEP, relative_error, same_network
 from trtconv.runtimes.definition import write_out
+from trtconv.runtimes.foreign_nodes import foreign_nodes
+from trtconv.runtimes.hybrid import HybridSession
 
 _MOST_ELEMENTS = 1 << 26
 """Elements of all inputs together beyond which nothing is run."""
@@ -260,7 +262,16 @@ def first_line(error: BaseException) -> str:
 
 
 def session(model: OnnxModel) -> Any:
-    """Returns a model in ONNX Runtime as an InferenceSession, or, as a text, why that does not load it."""
+    """Returns a model in ONNX Runtime as an InferenceSession, or, as a text, why that does not load it.
+
+    Nodes of other operators than ONNX's are run by their references (`plugins`), where they are in the main graph.
+    """
+    foreign = foreign_nodes(model.proto)
+    if foreign:
+        whole = onnx.ModelProto()
+        whole.CopyFrom(model.proto)
+        folder = Path(model.path).parent
+        return HybridSession(whole, foreign_nodes(whole), folder, lambda part: session(OnnxModel(part, model.path)))
     copy = OnnxModel(onnx.ModelProto(), model.path)
     copy.proto.CopyFrom(model.proto)
     copy.proto.ir_version = min(copy.proto.ir_version, _NEWEST_IR)

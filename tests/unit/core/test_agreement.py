@@ -20,8 +20,8 @@ SHA256 = hashlib.sha256(CODE).hexdigest()
 
 @frozen
 class Request:
-    files: tuple[CodeFile, ...] = code_option("--file", "Load it.", metavar="FILE", key="files", about="Files.")  # type: ignore[assignment]
-    agree: tuple[str, ...] = AGREE  # type: ignore[assignment]
+    files: tuple[CodeFile, ...] = code_option("--file", "Load it.", metavar="FILE", key="files", about="Files.")
+    agree: tuple[str, ...] = AGREE
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from trtconv.core.decode import Fault, Measured, decoded, fields_of
 from trtconv.core.dims import InputRange, InputSpec, Range, ShapeProfile
 from trtconv.core.documents.lattice import LatticeRecord
 from trtconv.core.documents.mix import Mix, require_types
-from trtconv.core.documents.parts import FileIdentity, RuntimeIdentity
+from trtconv.core.documents.parts import CodeIdentity, FileIdentity, RuntimeIdentity
 from trtconv.core.documents.proof import BuildProof
 from trtconv.core.documents.rewrite import Edit, Skip
 from trtconv.core.documents.signed import CHECKSUM, checksum
@@ -53,6 +53,8 @@ class BuildPlan(BuildSettings):
         cast_by: Versions of what a cast depends on; empty where the graph is not cast.
         timing_cache: File of the timing cache, which does not decide what the engine is; None for none.
         sampled: SHA-256 of the samples that the types are chosen on; empty where they are not, or are random.
+        plugins: Libraries of plugins that are loaded.
+        references: Files that say what operators compute.
     """
 
     target: Target
@@ -61,6 +63,8 @@ class BuildPlan(BuildSettings):
     cast_by: Mapping[str, str] = dataclasses.field(default_factory=dict)
     timing_cache: Path | None = None
     sampled: str = ""
+    plugins: tuple[CodeIdentity, ...] = ()
+    references: tuple[CodeIdentity, ...] = ()
 
     def to_json(self) -> dict[str, object]:
         """Returns the plan as plain JSON values."""
@@ -70,6 +74,8 @@ class BuildPlan(BuildSettings):
             **reported(self, BuildSettings),
             "cast_by": dict(self.cast_by),
             "sampled": self.sampled,
+            "plugins": plain(self.plugins),
+            "references": plain(self.references),
             "dims": plain([profile.dims for profile in asked]),
             "values": plain([profile.values for profile in asked]),
         }
@@ -88,7 +94,7 @@ class BuildPlan(BuildSettings):
         return dataclasses.replace(plan, asked=tuple(ShapeProfile({}, dims, held) for dims, held in pairs))
 
 
-_OTHERS = ("target", "cast_by", "sampled")
+_OTHERS = ("target", "cast_by", "sampled", "plugins", "references")
 
 
 @frozen

@@ -48,3 +48,18 @@ class UnprovenLayer(Document):
     layer: str
     kind: str
     reason: str
+
+
+@frozen
+class CodeIdentity(Document, keys="file sha256 serialized-"):
+    """A file of code that was loaded: a library of plugins, or Python.
+
+    Args:
+        file: Its name, without its folder.
+        sha256: Of its content.
+        serialized: Whether a copy of it is in the engine; None where it is not.
+    """
+
+    file: str
+    sha256: str
+    serialized: bool | None = None

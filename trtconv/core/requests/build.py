@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from trtconv.core.agreement import AGREE, CodeFile
 from trtconv.core.builder_options import BuilderOptions
 from trtconv.core.dims import InputRange
 from trtconv.core.errors import InputError
@@ -20,16 +21,19 @@ from trtconv.core.requests.common import (
     FAIL_ON,
     MEASURED,
     NODE_PRECISIONS,
+    PLUGINS,
     PRECISION,
     PREPROCESS,
     PROFILES,
     PROVE,
     PROVE_TIME,
+    REFERENCES,
     REQUANTIZE,
     REWRITE,
     REWRITE_RULES,
     REWRITTEN,
     SELECTION,
+    SERIALIZED_PLUGINS,
     TARGET,
     VALUES,
     Bounds,
@@ -200,6 +204,10 @@ class BuildRequest(BuildSettings, Paths):
     )
     prove: str = PROVE
     prove_time: float = PROVE_TIME
+    plugins: tuple[CodeFile, ...] = PLUGINS
+    serialized_plugins: tuple[CodeFile, ...] = SERIALIZED_PLUGINS
+    references: tuple[CodeFile, ...] = REFERENCES
+    agree: tuple[str, ...] = AGREE
     error_budget: float | None = error_budget("--error-budget", QUANTIZED)
     force: bool = option("--force", "Build even where model, plan and runtime have not changed.", default=False)
     timing_cache: Path | None = option(

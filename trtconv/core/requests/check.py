@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from trtconv.core.agreement import AGREE, CodeFile
 from trtconv.core.builder_options import parse_bytes
 from trtconv.core.dims import InputRange
 from trtconv.core.findings import Severity
@@ -13,9 +14,11 @@ from trtconv.core.options import option
 from trtconv.core.requests.common import (
     DIMS,
     FAIL_ON,
+    PLUGINS,
     PROFILES,
     PROVE,
     PROVE_TIME,
+    REFERENCES,
     REQUANTIZE,
     REWRITE,
     REWRITE_RULES,
@@ -46,6 +49,9 @@ class CheckRequest(Paths):
     selection: Selection = SELECTION
     prove: str = PROVE
     prove_time: float = PROVE_TIME
+    plugins: tuple[CodeFile, ...] = PLUGINS
+    references: tuple[CodeFile, ...] = REFERENCES
+    agree: tuple[str, ...] = AGREE
     gpu_memory: int | None = option(
         "--gpu-memory",
         "Memory of the GPU, such as 24G: at the max of every profile the model and its activations must fit (TC208).",

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from trtconv.core.agreement import CodeFile
 from trtconv.core.dim_flags import parse_dims, parse_shapes
 from trtconv.core.dims import Shape
 from trtconv.core.files import with_ending
 from trtconv.core.frozen import frozen
 from trtconv.core.options import group, option
-from trtconv.core.requests.common import Bounds, Paths
+from trtconv.core.requests.common import PLUGINS, REFERENCES, Bounds, Paths
 
 REPORT: Any = option("--report", "The engine's report. Default: ENGINE.json.", metavar="FILE", default=None)
 TRUST: Any = option(
@@ -25,6 +26,10 @@ KEY: Any = option(
     metavar="PUB",
     default=None,
 )
+PLUGINS_HERE: Any = PLUGINS._replace(settings={}, load=None, save=None)
+"""Libraries of plugins that the engine needs."""
+REFERENCES_HERE: Any = REFERENCES._replace(settings={}, load=None, save=None)
+"""Files with references."""
 TIME_LIMIT: Any = option(
     "--time-limit",
     "Seconds after which it ends, whatever it is at.",
@@ -120,6 +125,8 @@ class VerifyRequest(Paths):
     bisect: bool = option("--bisect", "On failure, look for the first tensor that diverges.", default=False)
     trust: bool = TRUST
     key: Path | None = KEY
+    plugins: tuple[CodeFile, ...] = PLUGINS_HERE
+    references: tuple[CodeFile, ...] = REFERENCES_HERE
     require_engine: bool = option(
         "--require-engine", "Fail (exit 4) where the engine cannot be run here, as without a GPU.", default=False
     )
@@ -176,6 +183,7 @@ class BenchRequest(Paths):
     )
     trust: bool = TRUST
     key: Path | None = KEY
+    plugins: tuple[CodeFile, ...] = PLUGINS_HERE
     seconds: float = TIME_LIMIT
 
 
@@ -211,6 +219,7 @@ class RunRequest(Paths):
     report: Path | None = REPORT
     trust: bool = TRUST
     key: Path | None = KEY
+    plugins: tuple[CodeFile, ...] = PLUGINS_HERE
     seconds: float = TIME_LIMIT
 
 
@@ -230,6 +239,7 @@ class InspectRequest(Paths):
     times: bool = option("--no-times", "Do not run the engine to time its layers.", default=True)
     trust: bool = TRUST
     key: Path | None = KEY
+    plugins: tuple[CodeFile, ...] = PLUGINS_HERE
     seconds: float = TIME_LIMIT.defaulting(120)
 
 
@@ -249,4 +259,5 @@ class WarmRequest(Paths):
     report: Path | None = REPORT
     trust: bool = TRUST
     key: Path | None = KEY
+    plugins: tuple[CodeFile, ...] = PLUGINS_HERE
     seconds: float = TIME_LIMIT

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from trtconv.core.agreement import AGREE, CodeFile
 from trtconv.core.dims import InputRange
 from trtconv.core.frozen import frozen
 from trtconv.core.options import option
 from trtconv.core.requests.common import (
     DIMS,
+    PLUGINS,
     PRECISION,
     PROFILES,
+    REFERENCES,
     REQUANTIZE,
     REWRITE,
     TARGET,
@@ -42,6 +45,9 @@ class ReduceRequest(Paths):
     rewrite: bool = REWRITE
     requantize: bool = REQUANTIZE
     target: Target | None = TARGET
+    plugins: tuple[CodeFile, ...] = PLUGINS
+    references: tuple[CodeFile, ...] = REFERENCES
+    agree: tuple[str, ...] = AGREE
     trials: int = option("--trials", "Try at most so many parts.", metavar="N", takes=int, least=1, default=1000)
     timeout: float = option(
         "--timeout",

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from trtconv.core import foreign
 from trtconv.core.errors import BuildFailed
-from trtconv.runtimes.tensorrt import refusals
+from trtconv.runtimes.tensorrt import plugins, refusals
 from trtconv.runtimes.tensorrt.base import Capabilities, EngineLoader, ParsedNetwork, ParserIssue, RuntimeInfo
 from trtconv.runtimes.tensorrt.gpu import gpu_name
 from trtconv.runtimes.tensorrt.logger import Log
@@ -76,6 +77,15 @@ class Installed:
         """Family, version, GPU and capabilities."""
         return RuntimeInfo(self._family, self._trt.__version__, gpu_name(), self._capabilities)
 
+    def creators(self) -> tuple[plugins.PluginCreator, ...]:
+        """Returns the plugins that there are, by name.
+
+        Raises:
+            EnvironmentMissing, InputError: A library of plugins does not load.
+        """
+        plugins.prepare(self._family, self._trt, self._log)
+        return tuple(plugins.creators(self._trt)) if plugins.takes_plugins(self._trt) else ()
+
     def engines(self) -> EngineLoader:
         """Returns what runs the engines that are built here.
 
@@ -98,12 +108,15 @@ class Installed:
 
         Raises:
             BuildFailed: The parser itself broke down.
+            EnvironmentMissing, InputError: A library of plugins does not load.
         """
+        plugins.prepare(self._family, self._trt, self._log)
         # There are never two at a time.
         self._kept = None
         handles, issues = self._parse_once(model, path)
         if not issues:
-            network = Network(self._trt, self._log, self._capabilities, handles)
+            serialized = tuple(str(each.path.absolute()) for each in foreign.current().serialized)
+            network = Network(self._trt, self._log, self._capabilities, handles, serialized)
             self._kept = network if self._keeps_network else None
             return network
         return refusals.all_issues(model, issues, lambda variant: self._parse_once(variant, path)[1], self._knows)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from trtconv.core.errors import EngineFailed, EnvironmentMissing
+from trtconv.runtimes.tensorrt import plugins
 from trtconv.runtimes.tensorrt.device import Gpu
 from trtconv.runtimes.tensorrt.engine_in_memory import EngineInMemory
 from trtconv.runtimes.tensorrt.execution import ExecutionContext
@@ -32,6 +33,7 @@ class Engines:
         self.version = str(trt.__version__)
         self._trt = trt
         self._log = log
+        plugins.prepare(family, trt, log)
         with log.session():
             self._runtime = trt.Runtime(log.logger)
 

@@ -49,13 +49,17 @@ class Network:
         log: Its logger.
         capabilities: What it can do.
         handles: The objects.
+        serialized: Libraries of plugins that go into the engine.
     """
 
-    def __init__(self, trt: Any, log: Log, capabilities: Capabilities, handles: Handles) -> None:
+    def __init__(
+        self, trt: Any, log: Log, capabilities: Capabilities, handles: Handles, serialized: tuple[str, ...] = ()
+    ) -> None:
         self._trt = trt
         self._log = log
         self._capabilities = capabilities
         self._handles = handles
+        self._serialized = serialized
 
     def _layers(self) -> Iterator[Any]:
         network = self._handles.network
@@ -169,6 +173,8 @@ class Network:
         config = builder.create_builder_config()
         self._set_types(config, plan)
         builder_config.apply(self._trt, config, plan.options)
+        if self._serialized:
+            config.plugins_to_serialize = list(self._serialized)
         if not self._add_profiles(config, plan.profiles):
             return None, ()
         cache = (

@@ -21,6 +21,7 @@ from trtconv.runtimes.tensorrt.readback import (
     attention,
     detection,
     movement,
+    plugin,
     quantizing,
     reducing,
     sampling,
@@ -41,7 +42,7 @@ from trtconv.runtimes.tensorrt.readback.types import cast
 
 KINDS: dict[str, Kernel] = {
     kind: kernel
-    for family in (arithmetic, movement, windows, reducing, quantizing, sampling, attention, detection)
+    for family in (arithmetic, movement, windows, reducing, quantizing, sampling, attention, detection, plugin)
     for kind, kernel in family.KINDS.items()
 }
 """Every kind of layer that computes; loops and conditionals are run by what is here."""

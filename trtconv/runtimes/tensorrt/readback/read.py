@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from trtconv.runtimes.tensorrt.layers import dtype_name, enum_name, onnx_origin, sizes_of
-from trtconv.runtimes.tensorrt.readback.records import NotProven, ReadLayer, ReadNetwork, ReadTensor
+from trtconv.runtimes.tensorrt.readback.records import NotProven, PluginIdentity, ReadLayer, ReadNetwork, ReadTensor
 from trtconv.runtimes.tensorrt.readback.surface import ATTENTION, GROUPS, SURFACES, Surface
 from trtconv.runtimes.tensorrt.readback.types import numpy_type, unpack
 
@@ -98,6 +98,8 @@ class _Reader:
             return self._group(value)
         if name == "attention":
             return self._attention(value)
+        if name == "plugin":
+            return self._plugin(value)
         if name in _PERMUTATION:
             # Always eight entries, of which those beyond the rank mean nothing.
             return tuple(int(each) for each in value)
@@ -116,6 +118,12 @@ class _Reader:
         except ValueError:  # `Dims` of unknown rank, as TensorRT 8.6 hands them out: their length is -1.
             return None
         return tuple([each if isinstance(each, float) else int(each) for each in held])
+
+    def _plugin(self, value: Any) -> PluginIdentity:
+        if hasattr(value, "plugin_type"):
+            return PluginIdentity(value.plugin_type, value.plugin_version, value.plugin_namespace)
+        core = value.get_capability_interface(self.trt.PluginCapabilityType.CORE)
+        return PluginIdentity(core.plugin_name, core.plugin_version, core.plugin_namespace)
 
     def _group(self, value: Any) -> int:
         self.kept.append(value)

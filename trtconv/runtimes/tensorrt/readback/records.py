@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from trtconv.core.frozen import frozen
@@ -50,6 +50,34 @@ class ReadLayer:
     values: Mapping[str, Any]
     onnx_node: str = ""
     inside: tuple[str, ...] = ()
+
+
+@frozen
+class PluginIdentity:
+    """Which plugin a layer is.
+
+    Args:
+        name: Its name, as the creator has it.
+        version: Its version.
+        namespace: Its namespace; mostly empty.
+    """
+
+    name: str
+    version: str = ""
+    namespace: str = ""
+
+
+@frozen
+class PluginMeaning:
+    """What a plugin of a network should compute; among the values of its layer under "meaning".
+
+    Args:
+        compute: Takes the inputs and the attributes, and returns the outputs.
+        attributes: Those of the node that it came from.
+    """
+
+    compute: Callable[[Sequence[Any], Mapping[str, Any]], Sequence[Any]]
+    attributes: Mapping[str, Any]
 
 
 @frozen

@@ -59,6 +59,8 @@ SURFACES = {
     "ONE_HOT": Surface("IOneHotLayer", ("axis",)),
     "PADDING": Surface("IPaddingLayer", ("pre_padding_nd", "post_padding_nd")),
     "PARAMETRIC_RELU": Surface("IParametricReLULayer"),
+    "PLUGIN_V2": Surface("IPluginV2Layer", ("plugin",)),
+    "PLUGIN_V3": Surface("IPluginV3Layer", ("plugin",)),
     "POOLING": Surface(
         "IPoolingLayer", ("type", "window_size_nd", "blend_factor", "average_count_excludes_padding", *_WINDOW)
     ),

@@ -1,0 +1,77 @@
+"""Code of others that a command was given and may load: plugins and references; it goes along into its processes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from contextvars import ContextVar
+from typing import Any
+
+from trtconv.core.agreement import AgreedCode, agreed
+from trtconv.core.documents.parts import CodeIdentity
+from trtconv.core.frozen import frozen
+
+
+@frozen
+class ForeignCode:
+    """Code of others that was agreed to.
+
+    Args:
+        plugins: Libraries for TensorRT to load.
+        serialized: Those of them that go into the engine.
+        references: Python files that say what operators compute.
+    """
+
+    plugins: tuple[AgreedCode, ...] = ()
+    serialized: tuple[AgreedCode, ...] = ()
+    references: tuple[AgreedCode, ...] = ()
+
+    @classmethod
+    def of(cls, request: Any) -> ForeignCode:
+        """Returns what a request names; nothing is loaded yet.
+
+        Args:
+            request: One with `plugins`, or some of the fields about code.
+
+        Raises:
+            InputError: A file cannot be read, or a configuration names it and the call does not agree.
+        """
+        names = ("plugins", "serialized_plugins", "references")
+        plugins, serialized, references = (tuple(getattr(request, name, ())) for name in names)
+        agreements = getattr(request, "agree", ())
+        # All at once, so that one call can agree to all.
+        agreed((*plugins, *serialized, *references), agreements)
+        own = agreed(serialized, agreements)
+        every = tuple(dict.fromkeys((*agreed(plugins, agreements), *own)))
+        return cls(every, own, agreed(references, agreements))
+
+    @property
+    def plugin_identities(self) -> tuple[CodeIdentity, ...]:
+        """The libraries by name and SHA-256."""
+        return tuple(
+            CodeIdentity(each.path.name, each.sha256, each in self.serialized or None) for each in self.plugins
+        )
+
+    @property
+    def reference_identities(self) -> tuple[CodeIdentity, ...]:
+        """The references by name and SHA-256."""
+        return tuple(CodeIdentity(each.path.name, each.sha256) for each in self.references)
+
+
+_NONE = ForeignCode()
+_current: ContextVar[ForeignCode] = ContextVar("foreign", default=_NONE)
+
+
+def current() -> ForeignCode:
+    """Returns what may be loaded here."""
+    return _current.get()
+
+
+@contextlib.contextmanager
+def using(code: ForeignCode) -> Iterator[None]:
+    """Lets code be loaded by what is called inside."""
+    token = _current.set(code)
+    try:
+        yield
+    finally:
+        _current.reset(token)

@@ -1,0 +1,148 @@
+"""Each plugin of a model built alone and run on the GPU, beside its reference, on the values that come to it there.
+
+A network that was parsed right still computes what its plugins' libraries compute, of which only running them tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from trtconv.core import budget, codes
+from trtconv.core.bounds import make_profile
+from trtconv.core.dims import ShapeProfile
+from trtconv.core.documents.build import BuildPlan
+from trtconv.core.documents.proof import Lack, Unshown
+from trtconv.core.errors import BuildFailed, EngineFailed, EnvironmentMissing
+from trtconv.core.findings import Finding
+from trtconv.core.frozen import frozen
+from trtconv.core.process import Process
+from trtconv.core.scratch import Scratch
+from trtconv.graph.model import OnnxModel
+from trtconv.runtimes.compare import TOLERANCES, compare
+from trtconv.runtimes.foreign_nodes import foreign_nodes, is_foreign, node_alone
+from trtconv.runtimes.proof import SERVE
+from trtconv.runtimes.proof.reference import Expected, Wanted, expect
+from trtconv.runtimes.tensorrt import EngineLoader, Runtime
+
+_SECONDS = 60.0
+_FIX = "Correct the reference (--reference), the node's attributes, or the plugin; --prove none builds it all the same."
+
+
+@frozen
+class PluginTrial:
+    """What came of running the plugins.
+
+    Args:
+        findings: Those that compute something else than their references.
+        missing: Those of which that is not known.
+    """
+
+    findings: tuple[Finding, ...] = ()
+    missing: tuple[Unshown, ...] = ()
+
+
+def try_plugins(model: OnnxModel, engine: Runtime, plan: BuildPlan) -> PluginTrial:
+    """Runs each plugin of the main graph by itself, at the smallest size.
+
+    Args:
+        model: The model as the parser was given it.
+        engine: The TensorRT that builds.
+        plan: What was built; its first profile counts.
+
+    Raises:
+        InputError: A file of references does not run.
+    """
+    columns = model.main.columns
+    foreign = [i for i in range(len(columns)) if is_foreign(model.proto, columns.domains[i], columns.ops[i])]
+    if not foreign:
+        return PluginTrial()
+    judged = foreign_nodes(model.proto)
+    missing = [
+        _missing(model, i, "no reference says what it computes; --reference gives one")
+        for i in foreign
+        if i not in judged
+    ]
+    try:
+        loader = engine.engines() if judged else None
+    except EnvironmentMissing as error:
+        return PluginTrial(
+            missing=(*missing, *(_missing(model, i, f"it was not run: {error.message}") for i in judged))
+        )
+    found: list[Finding] = []
+    if loader is not None:
+        values = _values(
+            model, plan.profiles, [name for i in judged for name in (*columns.inputs[i], *columns.outputs[i])]
+        )
+        for index in judged:
+            told = values.why or _Alone(model, index, values.tensors).differs(engine, loader, plan)
+            if isinstance(told, Finding):
+                found.append(told)
+            elif told:
+                missing.append(_missing(model, index, told))
+    return PluginTrial(tuple(found), tuple(missing))
+
+
+def _missing(model: OnnxModel, index: int, reason: str) -> Unshown:
+    return Unshown(Lack.REFERENCE, str(model.main.location(index)), reason)
+
+
+def _values(model: OnnxModel, profiles: tuple[ShapeProfile, ...], names: list[str]) -> Expected:
+    """Runs the model at its smallest size, and returns what the plugins are given there."""
+    first = profiles[0] if profiles else make_profile(model.inputs, {})
+    shapes = {name: each.min for name, each in first.inputs.items()}
+    fixed = {name: each.min for name, each in first.values.items()}
+    wanted = Wanted(str(model.path), model.serialize(), (shapes,), values=(fixed,), inner=tuple(filter(None, names)))
+    found: list[Expected] = []
+    with Scratch("plugins") as folder, Process(SERVE, budget.allowance(model.nbytes)[1]) as runner:
+        expect(runner, wanted, folder.path, _SECONDS, found, [])
+        if not found or found[0].why:
+            return Expected(why=found[0].why if found else "the model took too long")
+        tensors = {**found[0].feeds, **found[0].tensors}
+        # They lie in files that go with the folder.
+        return Expected(tensors={name: tensors[name].copy() for name in {*names} & tensors.keys()})
+
+
+class _Alone:
+    """A node as a model of its own.
+
+    Args:
+        model: Where it is.
+        index: Its position in the main graph.
+        values: What its inputs and outputs are in a run of the model.
+    """
+
+    def __init__(self, model: OnnxModel, index: int, values: Mapping[str, Any]) -> None:
+        self._model = model
+        self._index = index
+        self._node = model.main.columns.nodes[index]
+        self._feeds = {name: values[name] for name in self._node.input if name in values}
+        self._expected = {name: values[name] for name in self._node.output if name in values}
+
+    def differs(self, engine: Runtime, loader: EngineLoader, plan: BuildPlan) -> Finding | str:
+        """Builds and runs it; returns what is wrong, or why that is not known; empty where it is right."""
+        alone = node_alone(self._model, self._index, self._feeds, self._expected)
+        profile = make_profile(alone.inputs, {})
+        try:
+            parsed = engine.parse(alone.serialize(), alone.path)
+            if isinstance(parsed, tuple):
+                return f"TensorRT's parser refuses it alone: {parsed[0].message}"
+            data = bytes(parsed.build(BuildPlan(plan.target, (profile,))).data)
+            execution = loader.load(data, host_code=True).open()
+            try:
+                execution.feed(self._feeds)
+                got = execution.run()
+            finally:
+                execution.close()
+        except (BuildFailed, EngineFailed) as error:
+            return f"it does not run alone: {error.message}"
+        return next(self._differences(got), "")
+
+    def _differences(self, got: Mapping[str, Any]) -> Iterator[Finding]:
+        narrow = any(values.dtype.itemsize == 2 for values in self._feeds.values())
+        for name, expected in self._expected.items():
+            told = compare(name, expected, got.get(name), TOLERANCES["fp16" if narrow else "float32"])
+            if told.verdict.refutes:
+                message = f"plugin {self._node.op_type} does not compute what its reference says: {name!r}: {told.why}"
+                place = self._model.main.location(self._index, name)
+                yield codes.NETWORK_DIFFERS.finding(message, place=place, fix=_FIX)

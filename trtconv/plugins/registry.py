@@ -1,0 +1,143 @@
+"""The references: for an operator that is not ONNX's, a function over NumPy arrays that says what it computes.
+
+    @trtconv.reference("my.domain::SwishBeta")
+    def swish_beta(x, beta=1.0):
+        return x / (1 + np.exp(-beta * x))
+
+It is given the node's inputs in their order, None for one that is left out, and its attributes by name, and returns an
+array for each output, or one array where there is one output. Those of NVIDIA's standard plugins are built in; a file
+of the user's (`--reference`) counts before them.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from trtconv.core import foreign
+from trtconv.core.agreement import AgreedCode
+from trtconv.core.errors import InputError
+from trtconv.core.frozen import frozen
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+STANDARD: Mapping[str, str] = {
+    **dict.fromkeys(
+        ("EfficientNMS_TRT", "EfficientNMS_ONNX_TRT", "EfficientNMS_Explicit_TF_TRT", "EfficientNMS_Implicit_TF_TRT"),
+        "efficient_nms",
+    ),
+    **dict.fromkeys(("BatchedNMS_TRT", "BatchedNMSDynamic_TRT"), "batched_nms"),
+    "ROIAlign_TRT": "roi_align",
+    "PyramidROIAlign_TRT": "pyramid_roi_align",
+    **dict.fromkeys(("CropAndResize", "CropAndResizeDynamic"), "crop_and_resize"),
+    "MultiscaleDeformableAttnPlugin_TRT": "deformable_attention",
+    "InstanceNormalization_TRT": "instance_normalization",
+    "GroupNormalizationPlugin": "group_normalization",
+    **dict.fromkeys(("ScatterND", "ScatterElements"), "scatter"),
+    "ModulatedDeformConv2d": "deformable_convolution",
+    "DisentangledAttention_TRT": "disentangled_attention",
+    **dict.fromkeys(("GridAnchor_TRT", "GridAnchorRect_TRT"), "grid_anchor"),
+    "PriorBox_TRT": "prior_box",
+}
+"""Name of each standard plugin that has a reference to the module of `standard` that has it."""
+
+_ONNX = ("", "ai.onnx")
+
+
+@frozen
+class OperatorReference:
+    """A function that says what an operator computes.
+
+    Args:
+        name: "Domain::Op"; without a domain where that of the node does not matter.
+        function: The function.
+        file: The user's file that it is from; empty for one that is built in.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    file: str = ""
+
+    def __call__(self, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Returns the outputs as arrays.
+
+        Raises:
+            Exception: Whatever the function raises.
+        """
+        import numpy as np
+
+        found = self.function(*inputs, **attributes)
+        return tuple(np.asarray(each) for each in (found if isinstance(found, (tuple, list)) else (found,)))
+
+
+_entering: list[dict[str, OperatorReference]] = []
+"""Where `reference` enters functions: those of the files that are being run."""
+_of_program: dict[str, OperatorReference] = {}
+"""Those that a program entered that calls trtconv from Python."""
+
+
+def reference(name: str) -> Callable[[Function], Function]:
+    """Enters a function as what an operator computes; see the module.
+
+    Args:
+        name: "Domain::Op"; "Op" alone for ONNX's own domain, as some exporters write plugins.
+
+    Raises:
+        InputError: It is no such name.
+    """
+    domain, separator, op = name.rpartition("::")
+    if not op or (separator and not domain):
+        raise InputError(f"{name!r} is not the name of an operator", 'Write @trtconv.reference("Domain::Op").')
+
+    def enter(function: Function) -> Function:
+        held = _entering[-1] if _entering else _of_program
+        file = getattr(getattr(function, "__code__", None), "co_filename", "")
+        held[f"{'' if domain in _ONNX else domain}::{op}"] = OperatorReference(name, function, str(file))
+        return function
+
+    return enter
+
+
+def find(domain: str, op: str) -> OperatorReference | None:
+    """Returns what says what an operator computes: the user's own, else a built-in one, whatever its domain.
+
+    Raises:
+        InputError: A file of the user's does not run.
+    """
+    key = f"{'' if domain in _ONNX else domain}::{op}"
+    for held in (_of_files(foreign.current().references), _of_program):
+        if key in held:
+            return held[key]
+    return _standard(op) if op in STANDARD else None
+
+
+@functools.cache
+def _standard(op: str) -> OperatorReference:
+    return OperatorReference(op, importlib.import_module(f"trtconv.plugins.standard.{STANDARD[op]}").REFERENCES[op])
+
+
+@functools.lru_cache(maxsize=8)
+def _of_files(files: tuple[AgreedCode, ...]) -> Mapping[str, OperatorReference]:
+    """Runs the user's files, once a process; returns what they enter, of the same operator the last."""
+    found: dict[str, OperatorReference] = {}
+    for file in files:
+        entered: dict[str, OperatorReference] = {}
+        _entering.append(entered)
+        try:
+            source = file.read()
+            exec(compile(source, str(file.path), "exec"), {"__name__": file.path.stem, "__file__": str(file.path)})
+        except InputError:
+            raise
+        except Exception as error:  # It is the user's code.
+            raise InputError(
+                f"{file.path} does not run: {type(error).__name__}: {error}", "Correct the file."
+            ) from error
+        finally:
+            _entering.pop()
+        if not entered:
+            hint = 'Mark a function with @trtconv.reference("Domain::Op").'
+            raise InputError(f"{file.path} has no reference in it", hint)
+        found |= entered
+    return found

@@ -1,0 +1,150 @@
+"""Nodes of operators that are not ONNX's: which reference says what one computes, and with which attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import onnx
+from onnx import helper, numpy_helper
+
+from trtconv.core.frozen import frozen
+from trtconv.graph.model import OnnxModel
+from trtconv.graph.types import KNOWN_DOMAINS, ONNX_DOMAINS
+from trtconv.plugins.registry import OperatorReference, find
+from trtconv.runtimes.tensorrt.readback.records import PluginIdentity, PluginMeaning
+
+_OF_PARSER = ("plugin_version", "plugin_namespace", "plugin_id")
+"""Attributes that say which plugin is meant, and nothing to it."""
+
+
+@frozen
+class ForeignNode:
+    """A node whose operator a reference knows.
+
+    Args:
+        node: The node.
+        reference: What it computes.
+        attributes: Its attributes, as the reference takes them.
+    """
+
+    node: onnx.NodeProto
+    reference: OperatorReference
+    attributes: Mapping[str, Any]
+
+
+def is_foreign(model: onnx.ModelProto, domain: str, op: str) -> bool:
+    """Whether neither ONNX, ONNX Runtime nor a function of the model says what an operator computes."""
+    if any((function.domain, function.name) == (domain, op) for function in model.functions):
+        return False
+    if domain in ONNX_DOMAINS:
+        return not onnx.defs.has(op)
+    return domain not in KNOWN_DOMAINS and not domain.startswith("ai.onnx")
+
+
+def foreign_nodes(model: onnx.ModelProto) -> dict[int, ForeignNode]:
+    """Returns the nodes of the main graph that a reference computes, by position.
+
+    Raises:
+        InputError: A file of references does not run.
+    """
+    found = {}
+    known: dict[tuple[str, str], bool] = {}
+    for index, node in enumerate(model.graph.node):
+        key = (node.domain, node.op_type)
+        if key not in known:
+            known[key] = is_foreign(model, *key)
+        reference = find(*key) if known[key] else None
+        if reference is not None:
+            found[index] = ForeignNode(node, reference, attributes_of(node))
+    return found
+
+
+def attributes_of(node: onnx.NodeProto) -> dict[str, Any]:
+    """Returns a node's attributes as Python values: numbers, texts, lists of them, arrays."""
+    return {each.name: _plain(each) for each in node.attribute if each.name not in _OF_PARSER}
+
+
+def _plain(attribute: onnx.AttributeProto) -> Any:
+    value = helper.get_attribute_value(attribute)
+    if isinstance(value, onnx.TensorProto):
+        return numpy_helper.to_array(value)
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    return list(value) if attribute.type in (onnx.AttributeProto.INTS, onnx.AttributeProto.FLOATS) else value
+
+
+def node_alone(model: OnnxModel, index: int, feeds: Mapping[str, Any], results: Mapping[str, Any]) -> OnnxModel:
+    """Returns a node of the main graph as a model of its own.
+
+    Args:
+        model: Where the node is.
+        index: Its position.
+        feeds: Values of those of its inputs that are to be inputs of the model; constants go along.
+        results: Values of those of its outputs that are wanted; types and shapes are taken of them.
+    """
+    node = model.main.columns.nodes[index]
+    proto = onnx.ModelProto(ir_version=model.proto.ir_version)
+    proto.opset_import.extend(model.proto.opset_import)
+    proto.graph.name = "plugin"
+    proto.graph.node.add().CopyFrom(node)
+    for name in dict.fromkeys(filter(None, node.input)):
+        constant = None if name in feeds else model.main.constant(name)
+        if name in feeds:
+            proto.graph.input.append(_described(name, feeds[name]))
+        elif constant is not None:
+            proto.graph.initializer.add().CopyFrom(constant)
+            proto.graph.initializer[-1].name = name
+    proto.graph.output.extend(_described(name, values) for name, values in results.items())
+    return OnnxModel(proto, model.path)
+
+
+def _described(name: str, values: Any) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(values.dtype), values.shape)
+
+
+def meaning_of(model: OnnxModel, tensor: str, plugin: PluginIdentity) -> PluginMeaning | str:
+    """Returns what a plugin in a parsed network should compute, or why that is not known.
+
+    Args:
+        model: The model that was parsed.
+        tensor: Name of the plugin's first output.
+        plugin: Which plugin the parser chose.
+    """
+    for scope in model.scopes:
+        node = scope.producer(tensor)
+        if node is None:
+            continue
+        if node.op_type in _IMPORTED and node.domain in ONNX_DOMAINS:
+            name, adapt = _IMPORTED[node.op_type]
+            reference = find("", name) if plugin.name == name else None
+            attributes = None if reference is None else adapt(scope, node)
+        else:
+            reference = find(node.domain, node.op_type) if plugin.name == node.op_type else None
+            attributes = attributes_of(node)
+        if reference is None or attributes is None:
+            return f"no reference says what plugin {plugin.name} computes for {node.op_type}; --reference gives one"
+        return PluginMeaning(reference, attributes)
+    return f"plugin {plugin.name} is of no node of the model"
+
+
+def _instance_normalization(scope: Any, node: onnx.NodeProto) -> dict[str, Any] | None:
+    """Returns the attributes of the plugin that some parsers put in the place of InstanceNormalization."""
+    scale, bias = (scope.values(name) for name in node.input[1:3])
+    if scale is None or bias is None:
+        return None
+    return {"epsilon": attributes_of(node).get("epsilon", 1e-5), "scales": scale, "bias": bias}
+
+
+def _roi_align(scope: Any, node: onnx.NodeProto) -> dict[str, Any]:
+    """Returns the attributes of the plugin that parsers from 10 on put in the place of RoiAlign."""
+    given = {"coordinate_transformation_mode": "half_pixel", "mode": "avg", **attributes_of(node)}
+    half = given["coordinate_transformation_mode"] == "half_pixel"
+    return {**given, "coordinate_transformation_mode": int(half), "mode": int(given["mode"] == "avg")}
+
+
+_IMPORTED = {
+    "InstanceNormalization": ("InstanceNormalization_TRT", _instance_normalization),
+    "RoiAlign": ("ROIAlign_TRT", _roi_align),
+}
+"""Operators of ONNX that parsers hand to a plugin: its name, and the plugin's attributes for a node."""

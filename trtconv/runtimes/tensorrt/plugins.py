@@ -1,0 +1,94 @@
+"""Plugins in TensorRT's registry: NVIDIA's own library, and those that a command was given.
+
+The registry is one for the process, and TensorRT forgets no library: each is loaded once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from trtconv.core import foreign
+from trtconv.core.agreement import AgreedCode, CodeFile, agreed
+from trtconv.core.encode import Document
+from trtconv.core.errors import EnvironmentMissing, InputError
+from trtconv.core.frozen import frozen
+from trtconv.runtimes.tensorrt.logger import Log, logged_errors
+
+_FOR_LIBRARIES = "It must be a library of TensorRT plugins, built for this version of TensorRT and this machine."
+_loaded: set[AgreedCode] = set()
+_initialised: set[str] = set()
+
+
+@frozen
+class PluginCreator(Document):
+    """What makes a plugin.
+
+    Args:
+        name: Its name, which nodes have as their operator.
+        version: Its version.
+        namespace: Its namespace; mostly empty.
+        fields: Names of what it is configured by, in its order.
+    """
+
+    name: str
+    version: str
+    namespace: str
+    fields: tuple[str, ...]
+
+
+def prepare(family: str, trt: Any, log: Log) -> None:
+    """Has TensorRT know NVIDIA's plugins, where it has any, and those that the command was given.
+
+    Args:
+        family: "rtx" or "tensorrt".
+        trt: The TensorRT module.
+        log: Its logger.
+
+    Raises:
+        EnvironmentMissing: There are libraries, and this TensorRT takes no plugins.
+        InputError: A library does not load, or was changed since it was agreed to.
+    """
+    if family == "tensorrt" and family not in _initialised and hasattr(trt, "init_libnvinfer_plugins"):
+        with log.session():
+            trt.init_libnvinfer_plugins(log.logger, "")
+        _initialised.add(family)
+    wanted = foreign.current().plugins
+    if wanted and not takes_plugins(trt):
+        raise EnvironmentMissing(
+            f"TensorRT-RTX {trt.__version__} takes no plugins: its networks have no layer for them",
+            "Build for the full TensorRT (--target tensorrt), or leave out --plugin.",
+        )
+    for library in wanted:
+        if library not in _loaded:
+            _load(trt, log, library)
+
+
+def takes_plugins(trt: Any) -> bool:
+    """Whether networks of a TensorRT have layers for plugins; without, its parser ends the process on a plugin."""
+    return any(hasattr(trt.INetworkDefinition, f"add_plugin{version}") for version in ("_v3", "_v2", ""))
+
+
+def creators(trt: Any) -> Iterator[PluginCreator]:
+    """Yields what is in TensorRT's registry, by name."""
+    registry = trt.get_plugin_registry()
+    held = registry.all_creators if hasattr(registry, "all_creators") else registry.plugin_creator_list
+    for creator in sorted(held, key=lambda each: (each.name, each.plugin_version)):
+        fields = tuple(field.name for field in creator.field_names or ())
+        yield PluginCreator(creator.name, creator.plugin_version, creator.plugin_namespace, fields)
+
+
+def _load(trt: Any, log: Log, library: AgreedCode) -> None:
+    (now,) = agreed([CodeFile(library.path)], ())
+    if now != library:
+        raise InputError(f"{library.path} was changed while it was in use", "Run the command again.")
+    with log.session() as session:
+        try:
+            # TensorRT refuses a name without a folder, which it would look for elsewhere.
+            handle = trt.get_plugin_registry().load_library(str(library.path.absolute()))
+        except (RuntimeError, TypeError, ValueError) as error:
+            raise InputError(f"{library.path} does not load: {error}", _FOR_LIBRARIES) from error
+        said = logged_errors(session)
+    if handle is None:
+        raise InputError(f"{library.path} does not load: {said}", _FOR_LIBRARIES)
+    _loaded.add(library)

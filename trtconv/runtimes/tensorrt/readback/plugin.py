@@ -1,0 +1,26 @@
+"""Plugins, as their references compute them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from trtconv.runtimes.tensorrt.readback.call import Array, Call, Kernel
+from trtconv.runtimes.tensorrt.readback.records import NotProven, PluginMeaning
+
+
+def _plugin(call: Call) -> Sequence[Array]:
+    meaning = call.get("meaning")
+    if not isinstance(meaning, PluginMeaning):
+        raise NotProven(meaning or "nothing says what this plugin computes")
+    try:
+        found = meaning.compute(call.inputs, meaning.attributes)
+    except Exception as error:  # It may be the user's code.
+        raise NotProven(f"its reference raised {type(error).__name__}: {error}") from error
+    if len(found) < len(call.outputs):
+        raise NotProven(f"its reference returns {len(found)} arrays for {len(call.outputs)} outputs")
+    return [np.asarray(each) for each in found]
+
+
+KINDS: dict[str, Kernel] = {"PLUGIN_V2": _plugin, "PLUGIN_V3": _plugin}
