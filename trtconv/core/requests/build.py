@@ -15,25 +15,23 @@ from trtconv.core.findings import Severity
 from trtconv.core.frozen import frozen
 from trtconv.core.options import Requirement, group, option
 from trtconv.core.outputs import Output
+from trtconv.core.requests.code import PLUGINS, REFERENCES, SERIALIZED_PLUGINS
 from trtconv.core.requests.common import (
     DATA,
     DIMS,
     FAIL_ON,
     MEASURED,
     NODE_PRECISIONS,
-    PLUGINS,
     PRECISION,
     PREPROCESS,
     PROFILES,
     PROVE,
     PROVE_TIME,
-    REFERENCES,
     REQUANTIZE,
     REWRITE,
     REWRITE_RULES,
     REWRITTEN,
     SELECTION,
-    SERIALIZED_PLUGINS,
     TARGET,
     VALUES,
     Bounds,

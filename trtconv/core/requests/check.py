@@ -11,14 +11,13 @@ from trtconv.core.dims import InputRange
 from trtconv.core.findings import Severity
 from trtconv.core.frozen import frozen
 from trtconv.core.options import option
+from trtconv.core.requests.code import PLUGINS, REFERENCES
 from trtconv.core.requests.common import (
     DIMS,
     FAIL_ON,
-    PLUGINS,
     PROFILES,
     PROVE,
     PROVE_TIME,
-    REFERENCES,
     REQUANTIZE,
     REWRITE,
     REWRITE_RULES,

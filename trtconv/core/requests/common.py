@@ -5,11 +5,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from trtconv.core.agreement import CodeFile, code_option
 from trtconv.core.dim_flags import (
     parse_bounds,
     parse_profiles,
@@ -361,43 +360,3 @@ SELECTION: Any = Option(
     ),
 )
 """Which findings count."""
-
-
-def _libraries(*given: Sequence[str]) -> tuple[CodeFile, ...]:
-    return CodeFile.named([path for paths in given for path in paths])
-
-
-_PLUGIN: Option = code_option(
-    "--plugin",
-    "Load a library of TensorRT plugins, wherever the model is parsed, built or run. Repeatable.",
-    metavar="LIB",
-    key="plugins",
-    about="Libraries of TensorRT plugins; each needs --agree SHA256 on the command line.",
-)
-PLUGINS: Any = _PLUGIN._replace(
-    flags=(
-        *_PLUGIN.flags,
-        Flag("--staticPlugins", "trtexec's spelling of --plugin.", metavar="LIB", many=True, absent=()),
-        Flag("--dynamicPlugins", "Likewise.", metavar="LIB", many=True, absent=()),
-    ),
-    read=_libraries,
-)
-"""Libraries of plugins that are loaded."""
-
-SERIALIZED_PLUGINS: Any = code_option(
-    "--setPluginsToSerialize",
-    "Load a library of plugins, and put a copy of it into the engine, which then needs --trust. Repeatable.",
-    metavar="LIB",
-    key="plugins-to-serialize",
-    about="Libraries of TensorRT plugins that go into the engine; each needs --agree SHA256 on the command line.",
-)
-"""Libraries of plugins that go into the engine."""
-
-REFERENCES: Any = code_option(
-    "--reference",
-    "Run a Python file with functions that say what operators of your own compute (docs/plugins.md). Repeatable.",
-    metavar="FILE.py",
-    key="references",
-    about="Python files that say what operators compute; each needs --agree SHA256 on the command line.",
-)
-"""Files with references."""

@@ -12,7 +12,8 @@ from trtconv.core.dims import Shape
 from trtconv.core.files import with_ending
 from trtconv.core.frozen import frozen
 from trtconv.core.options import group, option
-from trtconv.core.requests.common import PLUGINS, REFERENCES, Bounds, Paths
+from trtconv.core.requests.code import PLUGINS, REFERENCES
+from trtconv.core.requests.common import Bounds, Paths
 
 REPORT: Any = option("--report", "The engine's report. Default: ENGINE.json.", metavar="FILE", default=None)
 TRUST: Any = option(

@@ -9,12 +9,11 @@ from trtconv.core.agreement import AGREE, CodeFile
 from trtconv.core.dims import InputRange
 from trtconv.core.frozen import frozen
 from trtconv.core.options import option
+from trtconv.core.requests.code import PLUGINS, REFERENCES
 from trtconv.core.requests.common import (
     DIMS,
-    PLUGINS,
     PRECISION,
     PROFILES,
-    REFERENCES,
     REQUANTIZE,
     REWRITE,
     TARGET,
