@@ -24,9 +24,9 @@ from trtconv.core.documents.verify import Verdict
 from trtconv.core.errors import TrtconvError
 from trtconv.core.frozen import frozen
 from trtconv.core.scratch import Scratch
-from trtconv.graph.extract import shapes_with
 from trtconv.graph.model import OnnxModel
 from trtconv.runtimes.proof import SERVE, cut, describe, feeds, models, structure, tolerance
+from trtconv.runtimes.proof.extents import shapes_of
 from trtconv.runtimes.proof.feeds import InputKind, Shape
 from trtconv.runtimes.proof.part import part_of
 from trtconv.runtimes.proof.result import Divergence
@@ -119,7 +119,7 @@ class Pieces:
         self.deadline = deadline
         self._megabytes = megabytes
         self._seams = cut.Seams(network, model)
-        self._shapes = shapes_with(model, shapes)
+        self._shapes = shapes_of(network, model, shapes, self._seams.numbers, megabytes)
         self._inputs = shapes
         self._boxes = {n for layer in network.layers if layer.kind == "NMS" for n in layer.outputs}
         self._divergence: Divergence | None = None
@@ -158,7 +158,7 @@ class Pieces:
 
         What comes of it counts only where it differs: they are shown already, and not every piece takes all sizes.
         """
-        shapes = shapes_with(self._model, inputs)
+        shapes = shapes_of(self._network, self._model, inputs, self._seams.numbers, self._megabytes)
         moved = []
         for trial in self._trials:
             own = {name: shapes.get(name) for name in trial.piece.sources}

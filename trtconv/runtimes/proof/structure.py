@@ -37,7 +37,8 @@ def key_of(network: ReadNetwork, model: OnnxModel, piece: Piece, schemes: Sequen
     layers = tuple(_layers(network, piece, names, tensors))
     shapes = tuple(tuple(scheme[name] for name in piece.sources) for scheme in schemes)
     dtypes = tuple(model.main.dtype(name) for name in piece.sources)
-    return nodes, layers, shapes, dtypes
+    # Of nodes with several results each is a piece.
+    return nodes, names.get(piece.target), layers, shapes, dtypes
 
 
 def _nodes(model: OnnxModel, piece: Piece, names: dict[str, int]) -> Iterator[Hashable]:
