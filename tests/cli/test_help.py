@@ -24,7 +24,7 @@ FLAGS = {
     "--strip-weights "
     "--max-aux-streams --refittable --weight-streaming --sparsity --tf32 --profiling-verbosity --compute-capability "
     "--cast-io --node-precision --tune --data --preprocess --error-budget --tolerance --page --sign --on --keys "
-    "--insecure --store --then --budget --follow-links "
+    "--insecure --store --reconnect --then --retries --job-timeout --budget --follow-links "
     "--plugin --staticPlugins --dynamicPlugins --setPluginsToSerialize --reference --agree",
     "check": "--dim --input --profile --minShapes --optShapes --maxShapes --value --target --no-rewrite --requantize "
     "--rewrite-rules "
@@ -53,9 +53,10 @@ FLAGS = {
     "--plugin --staticPlugins --dynamicPlugins --reference --agree",
     "explain": "--target --format -q --quiet --budget --follow-links",
     "sizes": "--dim --input --format -q --quiet --budget --follow-links",
-    "plan": "--on --keys --insecure --store --then --write --config --format -q --quiet",
-    "worker": "--keys --insecure --store --gpu --name -q --quiet",
-    "farm": "--keys --insecure --store -q --quiet",
+    "plan": "--on --keys --insecure --store --reconnect --then --retries --job-timeout --write --config --format "
+    "-q --quiet",
+    "worker": "--keys --insecure --store --reconnect --gpu --name -q --quiet",
+    "farm": "--keys --insecure --store --reconnect -q --quiet",
     "run-job": "--gpu --format -q --quiet",
     "collect": "--format --config --jobs -q --quiet -v --verbose",
     "triton": "--version --force --format -q --quiet",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -28,8 +29,8 @@ class LocalFarm:
         self.keys = folder / "keys"
         make_keys(self.keys)
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
-        said = self._start("scheduler", "farm", "scheduler", "tls://127.0.0.1:0", "--keys", str(self.keys))
-        self.address = said.removeprefix("scheduler at ")
+        self.address = "tls://127.0.0.1:0"
+        self.scheduler()
 
     def __enter__(self) -> LocalFarm:
         return self
@@ -43,6 +44,13 @@ class LocalFarm:
     def flags(self) -> tuple[str, ...]:
         """What a command needs to find it."""
         return "--on", self.address, "--keys", str(self.keys)
+
+    def scheduler(self) -> None:
+        """Starts the scheduler, again where it was before."""
+        # Who is lost is given up quickly.
+        code = "from trtconv.engine.farm import dispatch\ndispatch.BACK_SECONDS = 1.0"
+        self._launch("scheduler", ["farm", "scheduler", self.address, "--keys", str(self.keys)], code)
+        self.address = self.wait_for("scheduler").removeprefix("scheduler at ")
 
     def worker(self, name: str, *flags: str, code: str = "") -> None:
         """Starts a worker; `code` runs before it does."""
@@ -58,9 +66,8 @@ class LocalFarm:
         log, process = self.folder / f"{name}.log", self.processes[name]
         until = time.monotonic() + START_SECONDS
         while time.monotonic() < until:
-            said = [
-                line for line in log.read_text().splitlines() if line.startswith((f"{name} offers", "scheduler at"))
-            ]
+            lines = [re.sub(r"^\d\d:\d\d:\d\d ", "", line) for line in log.read_text().splitlines()]
+            said = [line for line in lines if line.startswith((f"{name} offers", "scheduler at"))]
             if said:
                 return said[0]
             assert process.poll() is None, log.read_text()
@@ -72,10 +79,6 @@ class LocalFarm:
         process = self.processes[name]
         process.kill()
         process.wait()
-
-    def _start(self, name: str, *arguments: str) -> str:
-        self._launch(name, list(arguments), "")
-        return self.wait_for(name)
 
     def _launch(self, name: str, arguments: list[str], code: str) -> None:
         main = f"{code}\nimport sys\nfrom trtconv.cli import main\nsys.exit(main(sys.argv[1:]))"

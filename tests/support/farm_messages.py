@@ -10,18 +10,22 @@ from trtconv.engine.farm import wire
 from trtconv.engine.farm.wire import Begun, Died, Done, Drop, End, Failed, Join, Machines, Message, Refused, Submit
 
 MESSAGES: list[tuple[Message, list[bytes]]] = [
-    (Join(1, "worker", "w", "{}"), []),
+    (Join(2, "worker", "w", "{}", ["k"]), []),
     (wire.Welcome(), []),
     (Refused("no"), []),
     (Machines([["w", "{}"], ["é\n\0", ""]]), []),
-    (Submit("r", "{}", True, ["a", "b"]), [b"", b"x" * 300_000]),
-    (Submit("r", "{}", False, []), []),
+    (Submit("r", "{}", True, ["a", "b"], "m"), [b"", b"x" * 300_000]),
+    (Submit("r", "{}", False, [], ""), []),
     (Drop("k"), []),
-    (Begun("k"), []),
-    (Done("k", "{}"), [b"\x80\x04engine"]),
-    (Failed("k", "why"), []),
+    (Begun("k", "w"), []),
+    (Done("k", "{}", False), [b"\x80\x04engine"]),
+    (Failed("k", "why", True), []),
     (Died("k", "w"), []),
     (End(), []),
+    (wire.Offers("{}"), []),
+    (wire.Alive(), []),
+    (wire.Ask(), []),
+    (wire.Overview("{}"), []),
 ]
 
 

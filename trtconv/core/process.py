@@ -46,13 +46,15 @@ class Lost(Exception):
         why: "it took longer than 60 s", "it ran out of memory", "signal 11", "status 1".
         cause: The kind of it.
         said: The end of what it wrote to stderr.
+        signal: Number of the signal that ended it; 0: none did.
     """
 
-    def __init__(self, why: str, cause: Cause = "crash", said: str = "") -> None:
+    def __init__(self, why: str, cause: Cause = "crash", said: str = "", signal: int = 0) -> None:
         super().__init__(why)
         self.why = why
         self.cause = cause
         self.said = said
+        self.signal = signal
 
 
 class WorkerBug(Exception):
@@ -289,7 +291,7 @@ class _Running:
                 said = self._said.read().decode(errors="replace").strip()
         if any(sign in said for sign in _WANT_OF_MEMORY):
             return Lost(_OUT_OF_MEMORY, "memory", said)
-        return Lost(f"signal {-code}" if code < 0 else f"status {code}", "crash", said)
+        return Lost(f"signal {-code}" if code < 0 else f"status {code}", "crash", said, max(0, -code))
 
     def end(self) -> None:
         """Ends the process and those that it started."""

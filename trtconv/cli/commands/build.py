@@ -108,7 +108,8 @@ def command(
     TensorRT would refuse or misread a node, parsed by TensorRT's own parser, audited (every deconvolution in the
     parsed network is compared with what ONNX says it computes) and built.
 
-    Without MODEL, every model that trtconv.toml or pyproject.toml lists is built, several at a time. What it says of a
+    Without MODEL, every model that trtconv.toml or pyproject.toml lists is built, several at a time, or with --target
+    those that it lists for that target. What it says of a
     MODEL holds where the command line does not say otherwise.
 
     The engine and its report, ENGINE.json, appear whole or not at all. An engine whose model, plan and runtime have
@@ -117,10 +118,11 @@ def command(
     """
     flags = ManyFlags(**many)
     if model is None:
-        asked.refuse_single("force", "sign")
+        asked.refuse_single("force", "sign", "target")
         if page is not None:
             raise InputError("--page goes with a MODEL", "trtconv report FOLDER writes one page about many engines.")
-        return _build_listed(flags, {name: asked.values[name] for name in ("force", "sign")}, farming)
+        target = asked.values["target"] if "target" in asked.given else None
+        return _build_listed(flags, {name: asked.values[name] for name in ("force", "sign")}, farming, target)
     listing, requests = _requests(asked, model, flags)
     farm = farm_of(farming, listing)
     if farm is not None:
@@ -154,11 +156,17 @@ def _build_here(flags: ManyFlags, request: BuildRequest, page: str | None) -> Ou
     return Outcome(render, report.exit_code)
 
 
-def _build_listed(flags: ManyFlags, said: dict[str, Any], farming: options.Asked[FarmRequest]) -> Outcome:
-    """Builds every model of the configuration; `said` is what holds for all of them."""
+def _build_listed(
+    flags: ManyFlags, said: dict[str, Any], farming: options.Asked[FarmRequest], target: str | None
+) -> Outcome:
+    """Builds every model of the configuration, or those for a target; `said` is what holds for all of them."""
     config = whole(flags)
     folder = timing_folder()
-    builds = [dataclasses.replace(build, timing_folder=folder, **said) for build in config.builds]
+    listed = [build for build in config.builds if target in (None, str(build.target or "auto"))]
+    if not listed:
+        targets = ", ".join(dict.fromkeys(str(build.target or "auto") for build in config.builds))
+        raise InputError(f"{config.path} lists no model for --target {target}", f"It has the targets {targets}.")
+    builds = [dataclasses.replace(build, timing_folder=folder, **said) for build in listed]
     farm = farm_of(farming, config)
     return each_of(builds, flags, config) if farm is None else build_on(farm, builds, flags, config)
 

@@ -57,7 +57,7 @@ def command(farming: options.Asked[FarmRequest], write: str | None, config: str 
     farm = None
     if write is None:
         farm = farm_of(farming, listed)
-        machines: Sequence[Machine] | None = _machines(farm)
+        machines: Sequence[Machine] | None = _machines(farm, listed.builds)
     elif farming.given - {"then"}:
         raise InputError("--write is for machines that no farm has", "Leave out --on and what goes with it.")
     else:
@@ -78,13 +78,13 @@ def command(farming: options.Asked[FarmRequest], write: str | None, config: str 
     return Outcome("\n".join([*_matrix(listed.builds, planned), *written]), code)
 
 
-def _machines(farm: FarmRequest | None) -> Sequence[Machine]:
+def _machines(farm: FarmRequest | None, builds: Sequence[BuildRequest]) -> Sequence[Machine]:
     if farm is None:
         from trtconv.engine.farm.worker import look
 
         return [look(None)]
     with opened(farm) as joined:
-        return joined.machines()
+        return joined.machines({build.target for build in builds})
 
 
 def _write(folder: Path, planned: Sequence[Planned]) -> list[str]:

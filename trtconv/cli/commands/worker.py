@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import time
 
 import click
 
@@ -30,8 +31,8 @@ Examples:
     srun --gres=gpu:1 trtconv worker tls://farm:8786 --keys keys
 
 \b
-Exit status: 0 the scheduler ended; 2 a bad address, or no keys; 4 no TensorRT works here, nobody answers, keys of
-another farm, or the connection was lost; 130 interrupted.
+Exit status: 0 the scheduler ended, and did not come back; 2 a bad address, or no keys; 4 no TensorRT works here, nobody
+answers, keys of another farm, or the connection was lost for --reconnect seconds; 130 interrupted.
 """,
 )
 @click.argument("address", metavar="ADDRESS")
@@ -53,9 +54,9 @@ def command(asked: options.Asked[FarmAccess], address: str, gpu: str | None, nam
     checked_address(address, access.insecure)
     called = name or f"{socket.gethostname()}-{os.getpid()}"
 
-    def ready(text: str) -> None:
+    def say(text: str) -> None:
         if not quiet:
-            click.echo(clean(text), err=True)
+            click.echo(f"{time.strftime('%H:%M:%S')} {clean(text)}", err=True)
 
-    asyncio.run(serve(address, access, look(gpu), called, timing_folder(), ready))
+    asyncio.run(serve(address, access, lambda: look(gpu), called, timing_folder(), say))
     return Outcome("the scheduler has ended")

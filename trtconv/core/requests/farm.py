@@ -29,6 +29,7 @@ class FarmAccess(Paths):
         keys: Folder that `trtconv farm keys` made; None: there are none, and no TLS.
         insecure: Talk also without TLS, beyond this machine.
         store: Folder for engines and large models that several machines see.
+        reconnect: Seconds that a lost line to the scheduler may take to be there again.
     """
 
     keys: Path | None = option(
@@ -48,6 +49,14 @@ class FarmAccess(Paths):
         metavar="DIR",
         default=None,
     )
+    reconnect: float = option(
+        "--reconnect",
+        "How many seconds a scheduler that is lost is waited for.",
+        metavar="SECONDS",
+        takes=float,
+        least=0,
+        default=60.0,
+    )
 
 
 @frozen
@@ -57,6 +66,8 @@ class FarmRequest(FarmAccess):
     Args:
         on: The scheduler's address; None: build here.
         then: What of `AFTERWARDS` is done with each engine where it was built.
+        retries: How often a job is sent again whose worker is lost, or whose engine does not come back.
+        job_timeout: Seconds that a worker may be at a job; None: any number.
     """
 
     on: str | None = option(
@@ -73,4 +84,20 @@ class FarmRequest(FarmAccess):
         default=(),
         absent=None,
         read=_afterwards,
+    )
+    retries: int = option(
+        "--retries",
+        "How often a job is given to another worker whose worker was lost; what a model does is not tried again.",
+        metavar="N",
+        takes=int,
+        least=0,
+        default=0,
+    )
+    job_timeout: float | None = option(
+        "--job-timeout",
+        "End a job after so many seconds on a worker.",
+        metavar="SECONDS",
+        takes=float,
+        above=0,
+        default=None,
     )

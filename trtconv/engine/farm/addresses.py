@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import ipaddress
 import ssl
+import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -19,6 +21,7 @@ SECONDS = 10.0
 """How long the other end may take to prove who it is."""
 BUFFER = 1 << 20
 """Bytes that are read ahead; large files then come in few pieces."""
+_RETRY_SECONDS = 0.5
 _TLS, _TCP = "tls", "tcp"
 
 
@@ -143,6 +146,27 @@ async def join(address: str, context: ssl.SSLContext | None, said: Join) -> Peer
             raise OSError("it is no scheduler of a farm")
         undo.pop_all()
     return peer
+
+
+async def rejoined(joining: Callable[[], Awaitable[Peer]], seconds: float) -> Peer:
+    """Joins a farm whose scheduler may not be there yet, or not again.
+
+    Args:
+        joining: Tries to.
+        seconds: How long it is tried; at least once.
+
+    Raises:
+        EnvironmentMissing: As of `join`, which no waiting helps against.
+        OSError: Nobody answers.
+    """
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            return await joining()
+        except OSError:
+            if time.monotonic() >= until:
+                raise
+        await asyncio.sleep(_RETRY_SECONDS)
 
 
 def _refused(message: str) -> EnvironmentMissing:

@@ -10,8 +10,9 @@ import math
 import queue
 import time
 from collections import deque
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from pathlib import Path
 from typing import Any
 
 from trtconv.core.decode import Fault, decoded, json_of
@@ -21,14 +22,15 @@ from trtconv.core.errors import EnvironmentMissing, InputError, TrtconvError
 from trtconv.core.reading import read_plain
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.requests.farm import FarmRequest
+from trtconv.core.target import Target
 from trtconv.core.text import clean
-from trtconv.engine.farm.connection import Answer, Connection
+from trtconv.engine.farm.connection import Connection, Rejoined
 from trtconv.engine.farm.job import contents
 from trtconv.engine.farm.machines import Choice, Machine, choose
 from trtconv.engine.farm.planning import could_make, prepare
 from trtconv.engine.farm.results import Waiting
 from trtconv.engine.farm.store import Store
-from trtconv.engine.farm.wire import Died, Drop, Failed, Submit
+from trtconv.engine.farm.wire import Begun, Died, Done, Drop, Failed, Submit
 from trtconv.engine.farm.worker import keep, offered
 from trtconv.pipeline.batch import Request, Result, failed_run
 
@@ -41,22 +43,36 @@ _WAY_SECONDS = 0.2
 _PACED = 8
 """How many of the last jobs tell how long one takes."""
 _LOOK_SECONDS = 2.0
+_STEP_SECONDS = 0.1
 _GRACE_SECONDS = 10.0
 """How long a job may wait for a worker where the last one is gone."""
+_PATIENCE_SECONDS, _STARTING_SECONDS = 3.0, 120.0
+"""How long a worker is waited for that may have been started together with the client, and one that says it starts."""
 _WRITERS = 4
 """Threads that write engines: most of a write is waiting for the disk."""
 
 
-Outcome = tuple[Any, memoryview] | str | EnvironmentMissing
-"""The result of a job and its engine, or why nothing came back: of this job, or of all."""
+Outcome = tuple[Any, memoryview] | str | TrtconvError
+"""The result of a job and its engine, or why nothing came back: the farm's word, or an error of a class."""
 
 
 @dataclasses.dataclass
 class _Sent:
-    """A job on its way, for one request or more that ask the same."""
+    """A job on its way, for one request or more that ask the same.
+
+    Attributes:
+        files: Those that travel with it.
+        begun: Since when a worker is at it, on the monotonic clock.
+        tries: How often it was sent again, because its worker was lost or its engine did not come back.
+    """
 
     asking: list[tuple[int, Waiting]]
     choice: Choice
+    submit: Submit
+    files: list[Path]
+    begun: float = math.inf
+    worker: str = ""
+    tries: int = 0
 
 
 class Farm:
@@ -71,7 +87,8 @@ class Farm:
     """
 
     def __init__(self, request: FarmRequest) -> None:
-        self._then = request.then
+        self._then, self._retries = request.then, request.retries
+        self._job_seconds = request.job_timeout or math.inf
         self._store = None if request.store is None else Store(request.store)
         self._connection = Connection(request)
         self._sent: dict[str, _Sent] = {}
@@ -79,10 +96,26 @@ class Farm:
         self._writers = ThreadPoolExecutor(_WRITERS)
         self._written: dict[Future[Result], int] = {}
         self._missed: dict[str, float] = {}
+        self._began = time.monotonic()
 
-    def machines(self) -> list[Machine]:
-        """Returns the machines that there are, as the scheduler knows them."""
-        return self._connection.machines()
+    def machines(self, targets: Collection[Target | None] = ()) -> list[Machine]:
+        """Returns the machines that there are, as the scheduler knows them.
+
+        Args:
+            targets: Waits a moment for whoever can build for these, and for workers that are starting.
+        """
+        found = self._connection.machines()
+        while any(_placed(target, found) is None for target in targets) and self._may_come():
+            time.sleep(_STEP_SECONDS)
+            found = self._connection.there
+        return found
+
+    def _may_come(self) -> bool:
+        """Whether somebody may still come who was started before this client, or together with it."""
+        if self._connection.is_lost:
+            return False
+        patience = _STARTING_SECONDS if self._connection.starting else _PATIENCE_SECONDS
+        return time.monotonic() - self._began < patience
 
     def close(self) -> None:
         """Leaves the farm; jobs that nobody else waits for are ended."""
@@ -91,30 +124,36 @@ class Farm:
         self._connection.close()
 
     def run(self, requests: Sequence[Request]) -> Generator[tuple[int, Result], None, None]:
-        """Builds; yields each request's number and result, as they come.
-
-        Raises:
-            EnvironmentMissing: Nobody has what a request asks for; nothing is built then.
-            InputError: A target does not say which GPU, and there are several.
-        """
+        """Builds what somebody there can; yields each request's number and result, as they come."""
         builds = [request for request in requests if isinstance(request, BuildRequest)]
         machines = self.machines()
-        choices = {request.target: choose(request.target, machines) for request in builds}
-        refuse_nobody([request for request in builds if choices[request.target] is None], machines)
         waiting = deque(enumerate(builds))
+        unplaced: dict[int, BuildRequest] = {}
         looked = time.monotonic()
         try:
-            while waiting or self._sent or self._written:
+            while waiting or unplaced or self._sent or self._written:
                 while waiting and len(self._sent) < self._most_sent(max(1, len(machines))):
                     index, request = waiting.popleft()
-                    result = self._start(index, request, choices[request.target])
-                    if result is not None:
-                        yield index, result
-                self._hear()
+                    choice = _placed(request.target, machines)
+                    if isinstance(choice, Choice):
+                        result = self._start(index, request, choice)
+                        if result is not None:
+                            yield index, result
+                    else:
+                        unplaced[index] = request
+                self._hear(bool(unplaced))
                 yield from self._finish()
+                if self._connection.there is not machines:
+                    machines = self._connection.there
+                    waiting.extend(unplaced.items())
+                    unplaced.clear()
+                self._end_overdue()
                 if self._sent and time.monotonic() - looked > _LOOK_SECONDS:
-                    machines, looked = self._connection.there, time.monotonic()
+                    looked = time.monotonic()
                     yield from self._give_up(machines)
+                if unplaced and not (waiting or self._sent or self._may_come()):
+                    yield from ((index, failed_run(each, _why_not(each, machines))) for index, each in unplaced.items())
+                    unplaced.clear()
         finally:
             self.close()
 
@@ -123,9 +162,8 @@ class Farm:
         pace = max(1e-6, (time.monotonic() - self._came[0]) / len(self._came))
         return max(AHEAD * workers, min(MOST_AHEAD * workers, int(_WAY_SECONDS / pace)))
 
-    def _start(self, index: int, request: BuildRequest, choice: Choice | None) -> Result | None:
+    def _start(self, index: int, request: BuildRequest, choice: Choice) -> Result | None:
         """Sends a job; returns the result where there is one already."""
-        assert choice is not None
         try:
             waiting, kept = prepare(request, choice, self._then)
             if kept is not None:
@@ -165,25 +203,63 @@ class Farm:
             )
         lying = contents(job, waiting.model)
         text = json.dumps(job.to_json())
-        submit = Submit(choice.resource, text, self._store is not None, list(lying) if inside else [])
+        label = f"{waiting.request.model.name} for {waiting.request.target or 'auto'}"
+        submit = Submit(choice.resource, text, self._store is not None, list(lying) if inside else [], label)
         if submit.key in self._sent:
             self._sent[submit.key].asking.append((index, waiting))
             return
         if not inside and self._store is not None:
             for sha, path in lying.items():
                 self._store.put_file(sha, path)
-        self._sent[submit.key] = _Sent([(index, waiting)], choice)
-        self._connection.send(submit, [read_plain(path) for path in lying.values()] if inside else [])
+        self._sent[submit.key] = _Sent([(index, waiting)], choice, submit, list(lying.values()) if inside else [])
+        self._send_again(self._sent[submit.key])
 
-    def _hear(self) -> None:
-        """Waits a moment for a result, and has it written."""
+    def _send_again(self, sent: _Sent) -> None:
+        sent.begun, sent.worker = math.inf, ""
+        self._connection.send(sent.submit, [read_plain(path) for path in sent.files])
+
+    def _hear(self, more: bool) -> None:
+        """Waits a moment for a result, and has it written; `more`: also where none is on its way."""
         with contextlib.suppress(queue.Empty):
-            answer = self._connection.answers.get(timeout=0.5 if self._sent else 0.0)
+            answer = self._connection.answers.get(timeout=0.5 if self._sent else _STEP_SECONDS * more)
             if answer is None:
                 self._lose_all()
-                return
-            self._came.append(time.monotonic())
-            self._write(answer[0].key, _outcome(*answer))
+            elif isinstance(answer, Rejoined):
+                for key in list(self._sent):
+                    self._try_again(key)
+            elif isinstance(answer[0], Begun):
+                self._begin(answer[0])
+            else:
+                self._came.append(time.monotonic())
+                self._hear_of(answer[0], answer[1])
+
+    def _begin(self, begun: Begun) -> None:
+        sent = self._sent.get(begun.key)
+        if sent is not None:
+            sent.begun, sent.worker = time.monotonic(), clean(begun.worker)
+
+    def _hear_of(self, answer: Done | Failed | Died, engine: bytes) -> None:
+        sent = self._sent.get(answer.key)
+        if isinstance(answer, Died) and sent is not None and sent.tries < self._retries:
+            sent.tries += 1
+            self._try_again(answer.key)
+        else:
+            self._write(answer.key, _outcome(answer, engine))
+
+    def _try_again(self, key: str) -> None:
+        """Sends a job again; its model may not be there any more."""
+        try:
+            self._send_again(self._sent[key])
+        except OSError as error:
+            self._write(key, InputError(f"the model cannot be read again: {error.strerror or error}"))
+
+    def _end_overdue(self) -> None:
+        """Ends the jobs that take longer than they may, also where the worker itself does not do anything any more."""
+        now = time.monotonic()
+        for key, sent in list(self._sent.items()):
+            if now - sent.begun > self._job_seconds:
+                self._connection.send(Drop(key))
+                self._write(key, f"it took longer than {self._job_seconds:g} s (--job-timeout) on {sent.worker}")
 
     def _lose_all(self) -> None:
         """Fails what nobody will answer any more."""
@@ -206,7 +282,7 @@ class Farm:
             yield self._written.pop(done), done.result()
 
     def _take(self, waiting: Waiting, outcome: Outcome) -> Result:
-        if isinstance(outcome, EnvironmentMissing):
+        if isinstance(outcome, TrtconvError):
             return failed_run(waiting.request, outcome)
         if isinstance(outcome, str):
             return waiting.failed(outcome, "Build it again; where it happens again, build it by itself.")
@@ -241,11 +317,15 @@ class Farm:
                     yield index, dataclasses.replace(waiting.failed(why, "Start a worker there."), exit_code=4)
 
 
-def _outcome(answer: Answer, engine: bytes) -> Outcome:
+def _outcome(answer: Done | Failed | Died, engine: bytes) -> Outcome:
     """Returns the result and the engine that came back, or why nothing did."""
     if isinstance(answer, Died):
         return f"the worker {clean(answer.worker)} died while it built this; it is not tried on another one"
     if isinstance(answer, Failed):
+        if answer.own:
+            return EnvironmentMissing(
+                f"whoever could build this failed for a reason of its own: {clean(answer.why)}", "See the worker's log."
+            )
         return f"nothing came back from the farm: {clean(answer.why)}"
     try:
         return json_of(answer.result), memoryview(engine)
@@ -253,11 +333,21 @@ def _outcome(answer: Answer, engine: bytes) -> Outcome:
         return f"nothing came back from the farm: the result is no JSON: {type(error).__name__}"
 
 
-def refuse_nobody(lacking: Sequence[BuildRequest], machines: Sequence[Machine]) -> None:
-    """Raises EnvironmentMissing where there are builds that nobody can do, which would wait for ever."""
-    if lacking:
-        targets = ", ".join(dict.fromkeys(str(request.target or "auto") for request in lacking))
-        there = "; ".join(sorted({offered(machine) for machine in machines})) or "no worker at all"
-        raise EnvironmentMissing(
-            f"nobody in the farm can build for {targets}; there is {there}", "Start trtconv worker where that GPU is."
-        )
+def _placed(target: Target | None, machines: Sequence[Machine]) -> Choice | TrtconvError | None:
+    """Returns who can build for a target, or why that cannot be told."""
+    try:
+        return choose(target, machines)
+    except TrtconvError as error:
+        return error
+
+
+def _why_not(request: BuildRequest, machines: Sequence[Machine]) -> TrtconvError:
+    """Returns why nobody there can do a build."""
+    why = _placed(request.target, machines)
+    if isinstance(why, TrtconvError):
+        return why
+    there = "; ".join(sorted({offered(machine) for machine in machines})) or "no worker at all"
+    return EnvironmentMissing(
+        f"nobody in the farm can build for {request.target or 'auto'}; there is {there}",
+        "Start trtconv worker where that GPU is.",
+    )

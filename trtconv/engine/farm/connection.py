@@ -7,19 +7,25 @@ import contextlib
 import queue
 import ssl
 import threading
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 
 from trtconv.core.errors import EnvironmentMissing
 from trtconv.core.requests.farm import FarmRequest
 from trtconv.core.text import clean
 from trtconv.engine.farm import wire
-from trtconv.engine.farm.addresses import SECONDS, checked_address, join, security
+from trtconv.engine.farm.addresses import SECONDS, checked_address, join, rejoined, security
 from trtconv.engine.farm.machines import Machine, read_machine
-from trtconv.engine.farm.wire import Died, Done, Drop, Failed, Gone, Join, Machines, Peer, Submit
+from trtconv.engine.farm.wire import Begun, Died, Done, Drop, Failed, Gone, Join, Machines, Peer, Submit
 
-Answer = Done | Failed | Died
+Answer = Begun | Done | Failed | Died
 """What becomes of a job."""
+
+
+class Rejoined:
+    """The line to the scheduler was lost, and is there again: what was not answered is to be sent again."""
+
+
 _CLOSE_SECONDS = 3.0
 
 
@@ -30,8 +36,10 @@ class Connection:
         request: Where it is.
 
     Attributes:
-        answers: What became of jobs, each with the engine where there is one; None once the connection is lost.
+        answers: What became of jobs, each with the engine where there is one; `Rejoined` once a lost line is there
+            again, and None where it does not come back in time.
         there: The machines, as the scheduler last told.
+        starting: Whether there are workers that do not know yet what they offer.
 
     Raises:
         InputError: The address is none, or keys are missing.
@@ -41,16 +49,19 @@ class Connection:
     def __init__(self, request: FarmRequest) -> None:
         self.address = checked_address(request.on or "", request.insecure)
         context = security(self.address, request.keys, wire.CLIENT)
-        self.answers: queue.SimpleQueue[tuple[Answer, bytes] | None] = queue.SimpleQueue()
+        self.answers: queue.SimpleQueue[tuple[Answer, bytes] | Rejoined | None] = queue.SimpleQueue()
         self._why_lost = ""
+        self._patience = request.reconnect
         self.there: list[Machine] = []
+        self.starting = False
         self._told = threading.Event()
-        self._joined: Future[tuple[asyncio.AbstractEventLoop, Peer, asyncio.Event]] = Future()
-        said = Join(wire.PROTOCOL, wire.CLIENT, "trtconv", "")
+        self._joined: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+        self._peer: Peer | None = None
+        said = Join(wire.PROTOCOL, wire.CLIENT, "trtconv", "", [])
         self._thread = threading.Thread(target=lambda: asyncio.run(self._live(context, said)), daemon=True)
         self._thread.start()
         try:
-            self._loop, self._peer, self._leaving = self._joined.result()
+            self._loop, self._leaving = self._joined.result()
         except OSError as error:
             raise EnvironmentMissing(
                 f"there is no farm at {self.address}: {clean(str(error))}",
@@ -69,11 +80,13 @@ class Connection:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the scheduler is not there any more."""
+        """Whether the scheduler is not there any more, and is not waited for."""
         return bool(self._why_lost)
 
     def send(self, message: Submit | Drop, files: Sequence[bytes] = ()) -> None:
-        """Sends something, soon; where the connection is lost, `answers` tells."""
+        """Sends something, soon; where the line is lost meanwhile, `answers` tells."""
+        if self._peer is None:
+            return
         sending = self._peer.send(message, files)
         try:
             asyncio.run_coroutine_threadsafe(sending, self._loop)
@@ -98,33 +111,52 @@ class Connection:
     async def _live(self, context: ssl.SSLContext | None, said: Join) -> None:
         """Is there from the joining to the leaving."""
         try:
-            peer = await join(self.address, context, said)
+            self._peer = await join(self.address, context, said)
         except BaseException as error:
             self._joined.set_exception(error)
             return
         leaving = asyncio.Event()
-        listening = asyncio.ensure_future(self._listen(peer))
-        self._joined.set_result((asyncio.get_running_loop(), peer, leaving))
+        staying = asyncio.ensure_future(self._stay(lambda: join(self.address, context, said)))
+        self._joined.set_result((asyncio.get_running_loop(), leaving))
         await leaving.wait()
-        listening.cancel()
-        await peer.leave()
+        staying.cancel()
+        if self._peer is not None:
+            with contextlib.suppress(Gone):
+                await asyncio.wait_for(self._peer.send(wire.End()), _CLOSE_SECONDS)
+            await self._peer.leave()
+
+    async def _stay(self, joining: Callable[[], Awaitable[Peer]]) -> None:
+        """Listens, and joins again where the line is lost."""
+        while self._peer is not None:
+            peer = self._peer
+            pulse = asyncio.ensure_future(peer.pulse())
+            try:
+                await self._listen(peer)
+            except (Gone, ValueError) as gone:
+                why = str(gone) or "it has ended"
+            finally:
+                pulse.cancel()
+            self._peer = None
+            peer.abort()
+            try:
+                self._peer = await rejoined(joining, self._patience)
+                self.answers.put(Rejoined())
+            except (OSError, EnvironmentMissing) as error:
+                self._why_lost = why if self._patience <= 0 else f"{why}; {error}"
+        self._told.set()
+        self.answers.put(None)
 
     async def _listen(self, peer: Peer) -> None:
-        try:
-            while True:
-                message, files = await peer.receive(wire.MOST_ENGINE)
-                if isinstance(message, Machines):
-                    found = [read_machine(offer, name) for name, offer in message.workers]
-                    self.there = [machine for machine in found if machine is not None]
-                    self._told.set()
-                elif isinstance(message, Done | Failed | Died):
-                    self.answers.put((message, files[0] if files else b""))
-                elif isinstance(message, wire.End):
-                    raise Gone("the scheduler has ended")
-                else:
-                    raise Gone("it says what no scheduler does")
-        except (Gone, ValueError) as gone:
-            self._why_lost = str(gone) or "it has ended"
-            self._told.set()
-            self.answers.put(None)
-            peer.abort()
+        while True:
+            message, files = await peer.receive(wire.MOST_ENGINE)
+            if isinstance(message, Machines):
+                found = [read_machine(offer, name) for name, offer in message.workers]
+                self.starting = any(not offer for _, offer in message.workers)
+                self.there = [machine for machine in found if machine is not None]
+                self._told.set()
+            elif isinstance(message, Begun | Done | Failed | Died):
+                self.answers.put((message, files[0] if files else b""))
+            elif isinstance(message, wire.End):
+                raise Gone("the scheduler has ended")
+            elif not isinstance(message, wire.Alive):
+                raise Gone("it says what no scheduler does")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import platform
+import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +16,7 @@ from trtconv.core.documents.build import BuildReport
 from trtconv.core.documents.check import FailedRun
 from trtconv.core.documents.farm import ErrorRecord, JobResult
 from trtconv.core.encode import strict
-from trtconv.core.errors import Bug, TrtconvError
+from trtconv.core.errors import Bug, EnvironmentMissing, TrtconvError
 from trtconv.core.frozen import frozen
 from trtconv.core.process import Lost, Process, Tell, WorkerBug
 from trtconv.core.rations import RationGuard
@@ -64,11 +66,12 @@ class JobRunner:
             except (TrtconvError, OSError) as error:
                 found = JobResult(job.name, error=_error(error))
             except Lost as lost:
-                hint = f"It ended with {lost.why}. Report the model to NVIDIA."
-                found = _crashed(job, LOST[lost.cause], hint, lost.said)
+                found = _lost(job, lost)
             except WorkerBug as bug:
                 why = f"internal error: {bug.summary}"
                 found = _crashed(job, why, "This is a bug in trtconv.", str(bug), Bug.exit_code)
+            if found.error is not None and (fault := _disk_fault(folder, job)):
+                found = JobResult(job.name, error=_error(fault))
             engine = folder / _INSIDE / _ENGINE
             return found, read_plain(engine) if found.engine is not None else b""
 
@@ -139,6 +142,28 @@ def _after(kind: str, model: Path) -> dict[str, object]:
         return dict(strict(found))
     except TrtconvError as error:
         return {"error": _error(error).to_json(), "exit_code": error.exit_code}
+
+
+def _disk_fault(folder: Path, job: BuildJob) -> EnvironmentMissing | None:
+    """Returns why a job that failed may have: its folder does not take as much as the job's files once more."""
+    try:
+        with (folder / "room").open("wb", buffering=0) as file:
+            for _ in range(1 + (sum(job.files.values()) >> 20)):
+                if file.write(bytes(1 << 20)) < 1 << 20:
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    except OSError as error:
+        why = f"{folder} cannot be written on {platform.node()}: {error.strerror or error}"
+        return EnvironmentMissing(why, "Make room there, or start the worker with TMPDIR on another disk.")
+    return None
+
+
+def _lost(job: BuildJob, lost: Lost) -> JobResult:
+    """Returns what tells of a process that ended; one that wanted memory may find more on another machine."""
+    # Nobody but the system's keeper of memory sends the signal that nothing survives.
+    short = lost.cause == "memory" or lost.signal == getattr(signal, "SIGKILL", 9)
+    hint = "Give it a machine with more memory." if short else "Report the model to NVIDIA."
+    code = EnvironmentMissing.exit_code if short else 1
+    return _crashed(job, LOST["memory" if short else lost.cause], f"It ended with {lost.why}. {hint}", lost.said, code)
 
 
 def _crashed(job: BuildJob, message: str, hint: str, log: str, exit_code: int = 1) -> JobResult:

@@ -11,12 +11,12 @@ import contextlib
 import dataclasses
 import hashlib
 import json
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, get_args
 
 from trtconv.core.decode import Fault, decoded, json_of
 
-PROTOCOL = 1
+PROTOCOL = 2
 CLIENT, WORKER, SCHEDULER = "client", "worker", "scheduler"
 """What a member can be."""
 
@@ -27,16 +27,39 @@ MOST_MODEL, MOST_ENGINE = 128 << 20, 4 << 30
 """Bytes of the files with a job, and with its result."""
 _LENGTH = 4
 _LEAVE_SECONDS = 2.0
+_PIECE = 1 << 20
+PULSE_SECONDS = 5.0
+"""How often a member says that it is there, where it says nothing else."""
+MOST_SILENT = 6
+"""How many times nothing may be heard before a line counts as lost."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Join:
-    """The first that a client or worker says; an offer is a machine's, as JSON."""
+    """The first that a client or worker says.
+
+    Args:
+        offer: A machine's, as JSON; empty where it is no worker, or one that does not know yet.
+        has: Keys of the jobs that a worker is at, or has the results of, from before its line was lost.
+    """
 
     protocol: int
     role: str
     name: str
     offer: str
+    has: list[str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Offers:
+    """A worker that joined without an offer has looked at its machine."""
+
+    offer: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Alive:
+    """A member is there, though it has nothing to say."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +76,7 @@ class Refused:
 
 @dataclasses.dataclass(frozen=True)
 class Machines:
-    """The scheduler tells clients who is there: each worker's name and offer."""
+    """The scheduler tells clients who is there: each worker's name and offer, empty while it starts."""
 
     workers: list[list[str]]
 
@@ -67,12 +90,14 @@ class Submit:
         job: The job.
         stored: Whether the engine stays in the store, where the worker has one.
         files: SHA-256 of the files that come with it.
+        label: What people call it; no part of what it is.
     """
 
     resource: str
     job: str
     stored: bool
     files: list[str]
+    label: str
 
     @property
     def key(self) -> str:
@@ -90,25 +115,32 @@ class Drop:
 
 @dataclasses.dataclass(frozen=True)
 class Begun:
-    """A worker is at a job now."""
+    """A worker is at a job now; the scheduler says to clients, which one."""
 
     key: str
+    worker: str
 
 
 @dataclasses.dataclass(frozen=True)
 class Done:
-    """A job is done; its result as JSON, and the engine as the one file, empty where there is none."""
+    """A job is done; its result as JSON, and the engine as the one file, empty where there is none.
+
+    Args:
+        own: Whether it came to nothing for a reason of the worker's own, so that another one may do it.
+    """
 
     key: str
     result: str
+    own: bool
 
 
 @dataclasses.dataclass(frozen=True)
 class Failed:
-    """A worker could not do a job."""
+    """A worker could not do a job; `own` as of `Done`."""
 
     key: str
     why: str
+    own: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,13 +153,39 @@ class Died:
 
 @dataclasses.dataclass(frozen=True)
 class End:
-    """The scheduler ends."""
+    """Whoever says it leaves on purpose."""
 
 
-Message = Join | Welcome | Refused | Machines | Submit | Drop | Begun | Done | Failed | Died | End
-_KINDS: dict[str, type[Any]] = {
-    kind.__name__: kind for kind in (Join, Welcome, Refused, Machines, Submit, Drop, Begun, Done, Failed, Died, End)
-}
+@dataclasses.dataclass(frozen=True)
+class Ask:
+    """A client asks what the farm does."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Overview:
+    """The scheduler tells it, as JSON."""
+
+    status: str
+
+
+Message = (
+    Join
+    | Offers
+    | Alive
+    | Welcome
+    | Refused
+    | Machines
+    | Submit
+    | Drop
+    | Begun
+    | Done
+    | Failed
+    | Died
+    | End
+    | Ask
+    | Overview
+)
+_KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in get_args(Message)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,6 +211,7 @@ class Peer:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
         self._one_at_a_time = asyncio.Lock()
+        self._heard = 0
 
     async def send(self, message: Message, files: Sequence[bytes | memoryview] = ()) -> None:
         """Says something.
@@ -184,16 +243,51 @@ class Peer:
         """
         try:
             length = int.from_bytes(await self._reader.readexactly(_LENGTH), "big")
+            self._heard += 1
             if length > most_json:
                 raise Gone(f"a message of {length} bytes is too long")
             message, sizes = decode(await self._reader.readexactly(length))
             if sum(sizes) > most_bytes:
                 raise Gone(f"files of {sum(sizes)} bytes are too long")
-            return message, [await self._reader.readexactly(size) for size in sizes]
+            return message, [await self._file(size) for size in sizes]
         except asyncio.IncompleteReadError as error:
             raise Gone("the connection was closed") from error
         except OSError as error:
             raise Gone(str(error) or type(error).__name__) from error
+
+    async def _file(self, size: int) -> bytes:
+        """Reads a file piece by piece: a slow line is not a silent one."""
+        if size <= _PIECE:
+            return await self._reader.readexactly(size)
+        data = bytearray()
+        while len(data) < size:
+            piece = await self._reader.read(min(_PIECE, size - len(data)))
+            if not piece:
+                raise Gone("the connection was closed")
+            self._heard += 1
+            data += piece
+        return bytes(data)
+
+    async def pulse(self, silent: Callable[[int], None] = lambda _: None, most: int = MOST_SILENT) -> None:
+        """Says now and then that this end is there, and ends the connection where the other one is not.
+
+        Beats are counted, not seconds: whoever was stopped for an hour has not listened for as long.
+
+        Args:
+            silent: Called with each beat, and how many there were since something was heard.
+            most: How many may be.
+        """
+        beats, heard = 0, self._heard
+        with contextlib.suppress(Gone):
+            while beats < most:
+                # What is being sent says as much; where it does not go off, waiting for it would stop this.
+                if not self._one_at_a_time.locked():
+                    await self.send(Alive())
+                await asyncio.sleep(PULSE_SECONDS)
+                beats = 0 if heard != self._heard else beats + 1
+                heard = self._heard
+                silent(beats)
+        self.abort()
 
     async def leave(self) -> None:
         """Ends the connection once what was said is on its way, or after a moment."""

@@ -7,30 +7,33 @@ import contextlib
 import dataclasses
 import json
 import threading
+import time
 import traceback
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from trtconv.core.documents.farm import JobResult
-from trtconv.core.errors import EnvironmentMissing, TrtconvError
+from trtconv.core.errors import EnvironmentMissing, InputError, TrtconvError
 from trtconv.core.process import Lost, WorkerBug, call
 from trtconv.core.requests.farm import FarmAccess
 from trtconv.core.text import clean
 from trtconv.engine.farm import wire
-from trtconv.engine.farm.addresses import checked_address, join, security
+from trtconv.engine.farm.addresses import checked_address, join, rejoined, security
 from trtconv.engine.farm.job import BuildJob
 from trtconv.engine.farm.machines import Machine, read_machine
 from trtconv.engine.farm.running import JobRunner
 from trtconv.engine.farm.store import Store
-from trtconv.engine.farm.wire import Begun, Done, Drop, Failed, Gone, Join, Peer, Submit
+from trtconv.engine.farm.wire import Alive, Begun, Done, Drop, End, Failed, Gone, Join, Offers, Peer, Submit
 
 _LOOK_SECONDS = 120.0
-_WAIT_SECONDS = 60.0
-"""How long a worker waits for a scheduler that is not there yet."""
-_RETRY_SECONDS = 0.5
+_FRESH_SECONDS = 600.0
+_LOOK_BEATS = 1000
 _ENDED = "The scheduler was lost; start the worker again once it is there."
+
+
+Say = Callable[[str], None]
 
 
 class Workbench(NamedTuple):
@@ -46,8 +49,8 @@ class Workbench(NamedTuple):
     store: Store | None
     name: str
 
-    def do(self, order: Order) -> tuple[str, bytes]:
-        """Does a job; returns the result as JSON, and the engine, empty where there is none or it is in the store.
+    def do(self, order: Order) -> tuple[JobResult, bytes]:
+        """Does a job; returns the result, and the engine, empty where there is none or it is in the store.
 
         Raises:
             TrtconvError: The job cannot be read, or is of another version of trtconv.
@@ -64,9 +67,18 @@ class Workbench(NamedTuple):
         result, engine = self.runner.run(BuildJob.read(order.submit.job), fetch, order.dropped.is_set)
         result = dataclasses.replace(result, worker=self.name)
         if self.store is not None and result.error is None:
-            keep(self.store, result, engine)
-            engine = b"" if order.submit.stored else engine
-        return json.dumps(result.to_json()), engine
+            try:
+                keep(self.store, result, engine)
+                engine = b"" if order.submit.stored else engine
+            except InputError:
+                # A store that is full or gone costs nobody the engine: it goes by the line.
+                return result, engine
+        return result, engine
+
+
+def is_own(result: JobResult) -> bool:
+    """Whether a job came to nothing for a reason of the machine's: its disk, memory, driver or TensorRT."""
+    return result.error is not None and result.error.exit_code == EnvironmentMissing.exit_code
 
 
 class Order:
@@ -104,17 +116,17 @@ def look(gpu: str | None) -> Machine:
 
 
 async def serve(
-    address: str, access: FarmAccess, machine: Machine, name: str, timing: Path | None, ready: Callable[[str], None]
+    address: str, access: FarmAccess, look: Callable[[], Machine], name: str, timing: Path | None, say: Say
 ) -> None:
-    """Is a worker until it is ended, or the scheduler is.
+    """Is a worker until it is ended, or the scheduler is and does not come back.
 
     Args:
         address: The scheduler's.
         access: How it is reached.
-        machine: What the machine offers.
+        look: Returns what the machine offers.
         name: What the worker is called.
         timing: Folder of timing caches.
-        ready: Called with a line of text once jobs can come.
+        say: Called with a line of text once jobs can come, and for each job.
 
     Raises:
         InputError: The address is none, or keys are missing.
@@ -122,79 +134,146 @@ async def serve(
     """
     where = checked_address(address, access.insecure)
     context = security(where, access.keys, wire.WORKER)
-    said = Join(wire.PROTOCOL, wire.WORKER, name, json.dumps(machine.to_json()))
-    peer = await _joined(lambda: join(where, context, said), where)
     bench = Workbench(JobRunner(timing), None if access.store is None else Store(access.store), name)
-    ready(f"{name} offers {offered(machine)} to {where}")
+    serving = _Serving(bench, say)
+
+    def joining(offer: str) -> Callable[[], Awaitable[Peer]]:
+        return lambda: join(where, context, Join(wire.PROTOCOL, wire.WORKER, name, offer, serving.has))
+
+    peer = await _joined(joining(""), access.reconnect, where)
     try:
-        await _Serving(peer, bench).run()
-    except Gone as gone:
-        raise EnvironmentMissing(f"the connection to {where} was lost: {clean(str(gone))}", _ENDED) from gone
+        machine = await _introduced(peer, look)
+        offer = json.dumps(machine.to_json())
+        say(f"{name} offers {offered(machine)} to {where}")
+        while True:
+            lost = await serving.listen(peer)
+            say(f"the line to {where} was lost: {lost}")
+            try:
+                peer = await rejoined(joining(offer), access.reconnect)
+            except OSError as error:
+                if serving.is_over:
+                    return
+                raise EnvironmentMissing(f"the connection to {where} was lost: {lost}", _ENDED) from error
+            say(f"{name} is back at {where}")
     finally:
-        bench.runner.close()
+        serving.close()
+        with contextlib.suppress(Gone):
+            await peer.send(End())
         await peer.leave()
 
 
-async def _joined(attempt: Callable[[], Any], where: str) -> Peer:
+async def _introduced(peer: Peer, look: Callable[[], Machine]) -> Machine:
+    """Finds out what the machine offers, and tells the scheduler, which knows meanwhile that this one is coming."""
+    # It does not listen yet.
+    pulse = asyncio.ensure_future(peer.pulse(most=_LOOK_BEATS))
+    try:
+        machine: Machine = await _in_thread(look)
+        with contextlib.suppress(Gone):
+            await peer.send(Offers(json.dumps(machine.to_json())))
+        return machine
+    finally:
+        pulse.cancel()
+
+
+async def _joined(joining: Callable[[], Awaitable[Peer]], seconds: float, where: str) -> Peer:
     """Joins, and waits for a scheduler that is started after its workers."""
-    until = asyncio.get_running_loop().time() + _WAIT_SECONDS
-    while True:
-        try:
-            peer: Peer = await attempt()
-            return peer
-        except OSError as error:
-            if asyncio.get_running_loop().time() > until:
-                raise EnvironmentMissing(
-                    f"{where}: {clean(str(error))}", "Check the address, the keys and the network."
-                ) from error
-        await asyncio.sleep(_RETRY_SECONDS)
+    try:
+        return await rejoined(joining, seconds)
+    except OSError as error:
+        raise EnvironmentMissing(
+            f"{where}: {clean(str(error))}", "Check the address, the keys and the network."
+        ) from error
+
+
+class _Finished(NamedTuple):
+    """What became of a job; it may have been lost on its way."""
+
+    answer: Done | Failed
+    files: list[bytes]
+    since: float
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether it is so new that whoever asks for it asks for the second time."""
+        return time.monotonic() - self.since < _FRESH_SECONDS
 
 
 class _Serving:
-    """What a worker does while it is connected.
+    """What a worker does for a scheduler, over one line or, where that is lost, several.
 
     Args:
-        peer: The scheduler.
         bench: Does the jobs.
+        say: Called with a line of text for each job.
+
+    Attributes:
+        is_over: Whether the scheduler said that it ends.
     """
 
-    def __init__(self, peer: Peer, bench: Workbench) -> None:
-        self._peer, self._bench = peer, bench
+    def __init__(self, bench: Workbench, say: Say) -> None:
+        self._bench, self._say = bench, say
         self._orders: deque[Order] = deque()
         self._came = asyncio.Event()
+        self._peer: Peer | None = None
+        self._last: _Finished | None = None
+        self._left: _Finished | None = None
+        self._working = asyncio.ensure_future(self._work())
+        self.is_over = False
 
-    async def run(self) -> None:
-        """Does what the scheduler asks, until it ends.
+    @property
+    def has(self) -> list[str]:
+        """Keys of the job that it is at, and of the last one that it did, where that may not have arrived."""
+        at = [order.submit.key for order in self._orders if not order.dropped.is_set()]
+        return at + ([self._left.answer.key] if self._left else [])
 
-        Raises:
-            Gone: It is not there any more.
-        """
-        working = asyncio.ensure_future(self._work())
-        listening = asyncio.ensure_future(self._listen())
+    def close(self) -> None:
+        """Ends what it does."""
+        for order in self._orders:
+            order.dropped.set()
+        self._working.cancel()
+        self._bench.runner.close()
+
+    async def listen(self, peer: Peer) -> str:
+        """Does what the scheduler asks over a line; returns why that was lost."""
+        self._peer, self.is_over = peer, False
+        pulse = asyncio.ensure_future(peer.pulse())
         try:
-            done, _ = await asyncio.wait({working, listening}, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
+            while True:
+                await self._hear(peer)
+        except Gone as gone:
+            return clean(str(gone))
         finally:
-            for order in self._orders:
+            pulse.cancel()
+            self._peer, self._left = None, self._last
+            peer.abort()
+            # The one that it is at goes on: the scheduler may come back for it.
+            for order in list(self._orders)[1:]:
                 order.dropped.set()
-            for task in (working, listening):
-                task.cancel()
 
-    async def _listen(self) -> None:
-        while True:
-            message, files = await self._peer.receive(wire.MOST_MODEL)
-            if isinstance(message, Submit):
-                self._orders.append(Order(message, files))
-                self._came.set()
-            elif isinstance(message, Drop):
-                for order in self._orders:
-                    if order.submit.key == message.key:
-                        order.dropped.set()
-            elif isinstance(message, wire.End):
-                return
-            else:
-                raise Gone("it says what no scheduler does")
+    async def _hear(self, peer: Peer) -> None:
+        message, files = await peer.receive(wire.MOST_MODEL)
+        if isinstance(message, Submit):
+            await self._take(peer, Order(message, files))
+        elif isinstance(message, Drop):
+            for order in self._orders:
+                if order.submit.key == message.key:
+                    order.dropped.set()
+        elif isinstance(message, End):
+            self.is_over = True
+            raise Gone("the scheduler has ended")
+        elif not isinstance(message, Alive):
+            raise Gone("it says what no scheduler does")
+
+    async def _take(self, peer: Peer, order: Order) -> None:
+        key = order.submit.key
+        left, self._left = self._left, None
+        if left is not None and left.answer.key == key and left.is_fresh:
+            await peer.send(left.answer, left.files)
+        elif any(each.submit.key == key and not each.dropped.is_set() for each in self._orders):
+            # It is at it, from before the line was lost.
+            await peer.send(Begun(key, ""))
+        else:
+            self._orders.append(order)
+            self._came.set()
 
     async def _work(self) -> None:
         while True:
@@ -207,21 +286,38 @@ class _Serving:
             self._orders.popleft()
 
     async def _do(self, order: Order) -> None:
-        key = order.submit.key
-        await self._peer.send(Begun(key))
+        key, began = order.submit.key, time.monotonic()
+        await self._send(Begun(key, ""))
         try:
-            text, engine = await _in_thread(lambda: self._bench.do(order))
+            result, engine = await _in_thread(lambda: self._bench.do(order))
         except Exception as error:
             # Whatever is wrong with one job, the next may be done.
             if not isinstance(error, TrtconvError | OSError):
                 traceback.print_exc()
-            answer: Failed | Done = Failed(key, f"{type(error).__name__}: {error}")
-            files = []
+            own = getattr(error, "exit_code", EnvironmentMissing.exit_code) == EnvironmentMissing.exit_code
+            answer: Failed | Done = Failed(key, f"{type(error).__name__}: {error}", own)
+            files, said = [], f"failed: {error}"
         else:
-            answer, files = Done(key, text), [engine]
-        # The same may have been asked for again meanwhile, and this be what an interruption left of it.
-        if not order.dropped.is_set():
-            await self._peer.send(answer, files)
+            answer, files = Done(key, json.dumps(result.to_json()), is_own(result)), [engine]
+            said = f"failed: {result.error.message}" if result.error else "built" if result.engine else "refused"
+        took = f"{time.monotonic() - began:.1f} s"
+        if order.dropped.is_set():
+            # The same may have been asked for again meanwhile, and this be what an interruption left of it.
+            self._say(f"{order.submit.label}: not wanted any more, after {took}")
+            return
+        self._last = None if answer.own else _Finished(answer, files, time.monotonic())
+        if self._peer is None:
+            self._left = self._last
+        self._say(f"{order.submit.label}: {said}, {took}")
+        if answer.own:
+            self._say("set aside for a while: this machine, not the model, is why; other workers get its jobs")
+        await self._send(answer, files)
+
+    async def _send(self, message: wire.Message, files: Sequence[bytes] = ()) -> None:
+        """Says something, where somebody hears it."""
+        if self._peer is not None:
+            with contextlib.suppress(Gone):
+                await self._peer.send(message, files)
 
 
 async def _in_thread(function: Callable[[], Any]) -> Any:

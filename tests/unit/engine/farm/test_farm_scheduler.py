@@ -22,7 +22,7 @@ from trtconv.core.errors import EnvironmentMissing
 from trtconv.core.requests.farm import FarmAccess, FarmRequest
 from trtconv.engine.farm import addresses, cluster, wire, worker
 from trtconv.engine.farm.addresses import join, security
-from trtconv.engine.farm.connection import Connection
+from trtconv.engine.farm.connection import Connection, Rejoined
 from trtconv.engine.farm.keys import make_keys
 from trtconv.engine.farm.machines import Machine
 from trtconv.engine.farm.scheduler import schedule
@@ -46,10 +46,16 @@ class Party:
         self.peers: list[Peer] = []
 
     async def joined(
-        self, role: str, name: str = "w", *, claimed: str | None = None, labels: tuple[str, ...] = ()
+        self,
+        role: str,
+        name: str = "w",
+        *,
+        claimed: str | None = None,
+        labels: tuple[str, ...] = (),
+        has: tuple[str, ...] = (),
     ) -> Peer:
         machine = Machine((RuntimeInfo("rtx", "1", None, RTX),), labels, cast_by={}, source="s")
-        said = Join(wire.PROTOCOL, claimed or role, name, json.dumps(machine.to_json()))
+        said = Join(wire.PROTOCOL, claimed or role, name, json.dumps(machine.to_json()), list(has))
         self.peers.append(await join(self.address, security(self.address, self.keys, role), said))
         return self.peers[-1]
 
@@ -66,7 +72,7 @@ def resource(label: str = "*") -> str:
 
 
 def submit(name: str, label: str = "*") -> Submit:
-    return Submit(resource(label), name, False, ["sha"])
+    return Submit(resource(label), name, False, ["sha"], name)
 
 
 async def hears(peer: Peer, *kinds: type) -> Any:
@@ -109,11 +115,11 @@ def test_jobs_go_to_those_who_can_and_results_to_those_who_wait() -> None:
         await two.send(submit("b"), [b"other"])
         assert (await hears(small, Submit))[0] == submit("b")
         # A worker that says what it was not asked, or twice, is heard by nobody.
-        await small.send(Done(submit("a", "big").key, "forged"), [b"x"])
-        await big.send(Done(submit("a", "big").key, "{}"), [b"engine"])
-        await big.send(Done(submit("a", "big").key, "{again}"), [b"engine"])
+        await small.send(Done(submit("a", "big").key, "forged", False), [b"x"])
+        await big.send(Done(submit("a", "big").key, "{}", False), [b"engine"])
+        await big.send(Done(submit("a", "big").key, "{again}", False), [b"engine"])
         for client in (one, two):
-            assert await hears(client, Done) == (Done(submit("a", "big").key, "{}"), [b"engine"])
+            assert await hears(client, Done) == (Done(submit("a", "big").key, "{}", False), [b"engine"])
         await hears_nothing(one, Done, Died)
         assert len((await hears(await farm.joined(wire.CLIENT), Machines))[0].workers) == 2
 
@@ -128,7 +134,7 @@ def test_a_worker_that_dies_costs_the_job_that_it_was_at() -> None:
             await client.send(each, [b""])
         assert [(await hears(slow, Submit))[0] for _ in range(2)] == names[:2]
         await hears_nothing(slow, Submit)
-        await slow.send(Begun(names[0].key))
+        await slow.send(Begun(names[0].key, ""))
         await asyncio.sleep(0.1)
         slow.abort()
         assert (await hears(client, Died))[0] == Died(names[0].key, "slow")
@@ -139,7 +145,7 @@ def test_a_worker_that_dies_costs_the_job_that_it_was_at() -> None:
         other = await farm.joined(wire.WORKER, "other")
         for each in names[1:]:
             assert (await hears(other, Submit))[0] == each
-            await other.send(Done(each.key, "{}"), [b""])
+            await other.send(Done(each.key, "{}", False), [b""])
             assert (await hears(client, Done))[0].key == each.key
 
     party(talk)
@@ -169,7 +175,7 @@ def test_whoever_has_nothing_to_do_takes_what_waits_behind_another_job() -> None
         for name in "ab":
             await client.send(submit(name), [name.encode()])
             await hears(slow, Submit)
-        await slow.send(Begun(submit("a").key))
+        await slow.send(Begun(submit("a").key, ""))
         quick = await farm.joined(wire.WORKER, "quick")
         assert await hears(quick, Submit) == (submit("b"), [b"b"])
         assert (await hears(slow, Drop))[0] == Drop(submit("b").key)
@@ -246,7 +252,9 @@ def test_who_does_not_say_who_it_is_is_sent_away(said: bytes) -> None:
 
 
 @pytest.mark.parametrize("role", [wire.CLIENT, wire.WORKER])
-@pytest.mark.parametrize("message", [wire.Welcome(), Machines([]), Died("k", "w"), wire.End(), Join(1, "", "", "")])
+@pytest.mark.parametrize(
+    "message", [wire.Welcome(), Machines([]), Died("k", "w"), wire.Overview(""), Join(1, "", "", "", [])]
+)
 def test_what_is_not_for_a_member_to_say_ends_its_connection(role: str, message: Any) -> None:
     async def talk(farm: Party) -> None:
         peer = await farm.joined(role)
@@ -267,29 +275,27 @@ def test_a_scheduler_that_does_not_answer_is_told_of(monkeypatch: pytest.MonkeyP
 
 
 def test_a_worker_waits_for_its_scheduler_and_no_longer_for_a_stranger(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     machine = Machine((RuntimeInfo("rtx", "1", None, RTX),), cast_by={}, source="s")
-    monkeypatch.setattr(worker, "_WAIT_SECONDS", 1.0)
     with socket.create_server(("127.0.0.1", 0)) as held:
         address = f"tcp://127.0.0.1:{held.getsockname()[1]}"
     with pytest.raises(EnvironmentMissing, match="127"):
-        asyncio.run(worker.serve(address, FarmAccess(), machine, "w", None, lambda _: None))
+        asyncio.run(worker.serve(address, FarmAccess(reconnect=1.0), lambda: machine, "w", None, lambda _: None))
     keys, others = tmp_path / "keys", tmp_path / "others"
     make_keys(keys)
     make_keys(others)
-    monkeypatch.setattr(worker, "_WAIT_SECONDS", 1000.0)
 
     async def talk(farm: Party) -> None:
         with pytest.raises(EnvironmentMissing, match="certificate"):
-            await worker.serve(farm.address, FarmAccess(keys=others), machine, "w", None, lambda _: None)
+            await worker.serve(farm.address, FarmAccess(keys=others), lambda: machine, "w", None, lambda _: None)
 
     party(talk, keys)
 
 
 def conversations(evil: str) -> Iterator[list[bytes]]:
     """Yields what a rogue scheduler may say, with a pickle in the place of everything."""
-    messages = [*MESSAGES, (Machines([[evil, evil]]), []), (Done("k", json.dumps({"error": evil})), [b""])]
+    messages = [*MESSAGES, (Machines([[evil, evil]]), []), (Done("k", json.dumps({"error": evil}), False), [b""])]
     data = [evil.encode("latin1"), framed(evil.encode("latin1"))]
     for message, files in messages:
         said = {"kind": type(message).__name__, **vars(message), "sizes": [len(evil)] * len(files)}
@@ -326,20 +332,19 @@ def test_a_scheduler_with_good_keys_runs_no_code_in_its_members(tmp_path: Path, 
         server.close()
 
     async def as_client(address: str) -> None:
-        connection = await asyncio.to_thread(Connection, FarmRequest(on=address, keys=keys))
+        connection = await asyncio.to_thread(Connection, FarmRequest(on=address, keys=keys, reconnect=0.0))
         try:
             while (answer := await asyncio.to_thread(connection.answers.get, timeout=SECONDS)) is not None:
-                cluster._outcome(*answer)
+                if not isinstance(answer, Rejoined) and not isinstance(answer[0], Begun):
+                    cluster._outcome(answer[0], answer[1])
         finally:
             await asyncio.to_thread(connection.close)
 
     async def as_worker(address: str) -> None:
         machine = Machine((RuntimeInfo("rtx", "1", None, RTX),), cast_by={}, source="s")
-        await worker.serve(address, FarmAccess(keys=keys), machine, "w", None, lambda _: None)
+        await worker.serve(address, FarmAccess(keys=keys, reconnect=0.0), lambda: machine, "w", None, lambda _: None)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(worker, "_WAIT_SECONDS", 0.0)
-        asyncio.run(run())
+    asyncio.run(run())
     assert not left
     assert not canary.exists()
 
@@ -357,12 +362,14 @@ def test_a_worker_with_good_keys_runs_no_code_elsewhere(tmp_path: Path) -> None:
                 peer = await farm.joined(wire.WORKER, evil)
                 connection.send(submit(str(number)), [b""])
                 await hears(peer, Submit)
-                await peer.send(Done(submit(str(number)).key, text), [evil.encode("latin1")])
+                await peer.send(Done(submit(str(number)).key, text, False), [evil.encode("latin1")])
                 answer = await asyncio.to_thread(connection.answers.get, timeout=SECONDS)
-                assert answer == (Done(submit(str(number)).key, text), evil.encode("latin1"))
-                cluster._outcome(*answer)
+                assert answer is not None
+                assert answer == (Done(submit(str(number)).key, text, False), evil.encode("latin1"))
+                if not isinstance(answer, Rejoined) and not isinstance(answer[0], Begun):
+                    cluster._outcome(answer[0], answer[1])
                 peer.abort()
-            bad = Join(wire.PROTOCOL, wire.WORKER, evil, evil)
+            bad = Join(wire.PROTOCOL, wire.WORKER, evil, evil, [evil])
             farm.peers.append(await join(farm.address, security(farm.address, keys, wire.WORKER), bad))
             assert isinstance(await asyncio.to_thread(connection.machines), list)
         finally:

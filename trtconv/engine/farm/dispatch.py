@@ -1,0 +1,308 @@
+"""Which worker of a farm gets which job, and what becomes of the jobs of one that is lost, silent or unwell."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import time
+from collections.abc import Coroutine, Iterable
+from typing import Any
+
+from trtconv.engine.farm.machines import read_machine
+from trtconv.engine.farm.wire import Begun, Died, Done, Drop, Failed, Gone, Machines, Peer, Submit
+
+AHEAD = 2
+"""Jobs that a worker has: one that it is at, and the next."""
+BACK_SECONDS = 5.0
+"""How long a member whose line is lost may take to come back, before its jobs are given up."""
+ASIDE_SECONDS = 60.0
+"""How long a worker that failed for a reason of its own gets no job that another one can do."""
+MOST_QUIET = 3
+"""Beats after which a worker that is not heard of gets no more jobs."""
+
+Answer = tuple[Done | Failed, list[bytes]]
+
+
+class Member:
+    """A client."""
+
+    def __init__(self, peer: Peer, name: str) -> None:
+        self.peer, self.name = peer, name
+        self.leaves = False
+
+
+class RemoteWorker(Member):
+    """A worker, what it offers, and the jobs that it has, in their order.
+
+    Attributes:
+        has: Keys of the jobs that it has begun or finished on an earlier line.
+        beats: For how many beats nothing was heard of it.
+        why: Why it was set aside last, for the moment until `aside`.
+    """
+
+    def __init__(self, peer: Peer, name: str, offer: str, has: Iterable[str] = ()) -> None:
+        super().__init__(peer, name)
+        self.has = set(has)
+        self.line: list[QueuedJob] = []
+        self.beats, self.done, self.failed = 0, 0, 0
+        self.aside, self.why = 0.0, ""
+        self.look(offer)
+
+    def look(self, offer: str) -> None:
+        """Takes in what it offers."""
+        self.offer = offer
+        self.machine = read_machine(offer, self.name)
+        self.resources = frozenset(self.machine.resources if self.machine else ())
+
+    @property
+    def is_aside(self) -> bool:
+        """Whether it failed a moment ago for a reason of its own."""
+        return time.monotonic() < self.aside
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether nothing is heard of it, though its line is there."""
+        return self.beats >= MOST_QUIET
+
+    def can(self, job: QueuedJob) -> bool:
+        """Whether it may do a job, as far as anybody knows."""
+        return job.submit.resource in self.resources and not self.is_silent and self.name not in job.refused
+
+
+@dataclasses.dataclass(eq=False)
+class QueuedJob:
+    """A job.
+
+    Attributes:
+        clients: Who waits for it.
+        begun: Since when its worker is at it, on the monotonic clock; None: it is not.
+        refused: Workers that could not do it for reasons of their own.
+        answer: What became of it, where that came while its client's line was lost.
+        since: When it came.
+    """
+
+    submit: Submit
+    files: list[bytes]
+    clients: set[Member]
+    begun: float | None = None
+    refused: set[str] = dataclasses.field(default_factory=set)
+    answer: Answer | None = None
+    since: float = dataclasses.field(default_factory=time.monotonic)
+
+
+class Dispatch:
+    """The jobs of a farm and those who do them. Nothing here waits for anybody."""
+
+    def __init__(self) -> None:
+        self.clients: set[Member] = set()
+        self.workers: list[RemoteWorker] = []
+        self.jobs: dict[str, QueuedJob] = {}
+        self.waiting: dict[str, QueuedJob] = {}
+        self._orphans: dict[str, QueuedJob] = {}
+        self._posts: set[asyncio.Task[None]] = set()
+
+    def enter(self, worker: RemoteWorker) -> None:
+        """Lets a worker have jobs."""
+        self.workers.append(worker)
+        self._tell_who_is_there()
+        self._assign()
+
+    def offers(self, worker: RemoteWorker, offer: str) -> None:
+        """Hears what a worker offers that has looked at its machine."""
+        worker.look(offer)
+        self._tell_who_is_there()
+        self._assign()
+
+    def take(self, client: Member, submit: Submit, files: list[bytes]) -> None:
+        """Takes a job from a client, or remembers that one more waits for it."""
+        known = self.jobs.get(submit.key)
+        if known is None:
+            self.jobs[submit.key] = self.waiting[submit.key] = QueuedJob(submit, files, {client})
+            self._assign()
+            return
+        known.clients.add(client)
+        if known.answer is not None:
+            self._answer(known, *known.answer)
+            return
+        for worker in self.workers:
+            if known in worker.line and known.begun is not None:
+                self.post(client.peer.send(Begun(submit.key, worker.name)))
+
+    def drop(self, client: Member, keys: Iterable[str], *, lost: bool = False) -> None:
+        """Ends the jobs that a client waited for, and nobody else.
+
+        Args:
+            lost: Whether its line was: it may come back in a moment.
+        """
+        for key in keys:
+            job = self.jobs.get(key)
+            if job is None or client not in job.clients:
+                continue
+            job.clients.discard(client)
+            if not job.clients:
+                if lost:
+                    asyncio.get_running_loop().call_later(BACK_SECONDS, self._forget_unwanted, job)
+                else:
+                    self._forget_unwanted(job)
+        self._assign()
+
+    def _forget_unwanted(self, job: QueuedJob) -> None:
+        """Takes a job that nobody waits for from whoever has it."""
+        key = job.submit.key
+        if job.clients or self.jobs.get(key) is not job:
+            return
+        del self.jobs[key]
+        self.waiting.pop(key, None)
+        self._orphans.pop(key, None)
+        for worker in self.workers:
+            if job in worker.line:
+                worker.line.remove(job)
+                self.post(worker.peer.send(Drop(key)))
+        self._assign()
+
+    def begin(self, worker: RemoteWorker, key: str) -> None:
+        """Hears that a worker is at a job."""
+        for job in worker.line:
+            if job.submit.key == key:
+                job.begun = job.begun or time.monotonic()
+                for client in job.clients:
+                    self.post(client.peer.send(Begun(key, worker.name)))
+
+    def finish(self, worker: RemoteWorker, message: Done | Failed, files: list[bytes]) -> None:
+        """Passes on what a worker made of a job, or has another one try."""
+        job = next((job for job in worker.line if job.submit.key == message.key), None)
+        # Else it was dropped meanwhile, or was never this worker's.
+        if job is not None:
+            worker.line.remove(job)
+            worker.failed += message.own
+            worker.done += not message.own
+            if message.own:
+                self._set_aside(worker)
+                job.refused.add(worker.name)
+            if message.own and any(other.can(job) for other in self.workers):
+                self._wait_again([job])
+            else:
+                self._answer(job, message, files)
+        self._assign()
+
+    def _set_aside(self, worker: RemoteWorker) -> None:
+        worker.aside = time.monotonic() + ASIDE_SECONDS
+        asyncio.get_running_loop().call_later(ASIDE_SECONDS, self._assign)
+
+    def _answer(self, job: QueuedJob, message: Done | Failed, files: list[bytes]) -> None:
+        if not job.clients:
+            job.answer = message, files
+            return
+        del self.jobs[job.submit.key]
+        for client in job.clients:
+            self.post(client.peer.send(message, files))
+
+    def leave(self, worker: RemoteWorker) -> None:
+        """Hears that a worker is not there any more; what it was at waits for it a moment, if it did not say so."""
+        if worker not in self.workers:
+            return
+        self.workers.remove(worker)
+        begun = [job for job in worker.line if job.begun is not None and not worker.leaves]
+        self._wait_again([job for job in worker.line if job not in begun])
+        for job in begun:
+            self._orphans[job.submit.key] = job
+            asyncio.get_running_loop().call_later(BACK_SECONDS, self._bury, job, worker.name)
+        self._tell_who_is_there()
+        self._assign()
+
+    def _bury(self, job: QueuedJob, worker: str) -> None:
+        """Tells that a worker died at a job, if it has not come back."""
+        key = job.submit.key
+        if self._orphans.get(key) is job:
+            del self._orphans[key], self.jobs[key]
+            for client in job.clients:
+                self.post(client.peer.send(Died(key, worker)))
+
+    def beat(self, worker: RemoteWorker, beats: int) -> None:
+        """Hears for how many beats nothing was heard of a worker; what it has not begun goes to others."""
+        was, worker.beats = worker.is_silent, beats
+        if worker.is_silent and not was:
+            stuck = [job for job in worker.line if job.begun is None]
+            for job in stuck:
+                worker.line.remove(job)
+                self.post(worker.peer.send(Drop(job.submit.key)))
+            self._wait_again(stuck)
+        if was != worker.is_silent:
+            self._assign()
+
+    def _wait_again(self, jobs: Iterable[QueuedJob]) -> None:
+        """Puts jobs in front."""
+        again = {job.submit.key: job for job in jobs}
+        for job in again.values():
+            job.begun = None
+        self.waiting = {**again, **self.waiting}
+
+    def _assign(self) -> None:
+        """Gives jobs to workers: those that have none come first, then each gets its next one."""
+        for worker in self.workers:
+            self._give_back(worker)
+        for depth in range(AHEAD):
+            for worker in self.workers:
+                if len(worker.line) == depth:
+                    self._give_next(worker)
+        for worker in self.workers:
+            if not worker.line:
+                self._move_to(worker)
+
+    def _give_back(self, worker: RemoteWorker) -> None:
+        """Gives a worker that came back what it was at."""
+        for key in [key for key in worker.has if key in self.waiting or key in self._orphans]:
+            worker.has.discard(key)
+            job = self.waiting.pop(key, None) or self._orphans.pop(key)
+            if worker.can(job):
+                job.begun = None
+                self._give(worker, job)
+            else:
+                self.waiting[key] = job
+
+    def _give_next(self, worker: RemoteWorker) -> None:
+        job = next((job for job in self.waiting.values() if self._is_for(worker, job)), None)
+        if job is not None:
+            del self.waiting[job.submit.key]
+            self._give(worker, job)
+
+    def _is_for(self, worker: RemoteWorker, job: QueuedJob) -> bool:
+        """Whether a worker may have a job: one that is set aside, where there is no other."""
+        if not worker.can(job):
+            return False
+        return not worker.is_aside or not any(other.can(job) and not other.is_aside for other in self.workers)
+
+    def _give(self, worker: RemoteWorker, job: QueuedJob) -> None:
+        worker.line.append(job)
+        self.post(worker.peer.send(job.submit, job.files))
+
+    def _move_to(self, idle: RemoteWorker) -> None:
+        """Gives a worker that has nothing to do what waits behind another one's job."""
+        for worker in self.workers:
+            for job in worker.line[1:]:
+                if job.begun is None and self._is_for(idle, job):
+                    worker.line.remove(job)
+                    self.post(worker.peer.send(Drop(job.submit.key)))
+                    self._give(idle, job)
+                    return
+
+    def machines(self) -> Machines:
+        """Returns what clients are told of who is there."""
+        return Machines([[worker.name, worker.offer] for worker in self.workers])
+
+    def _tell_who_is_there(self) -> None:
+        for client in self.clients:
+            self.post(client.peer.send(self.machines()))
+
+    def post(self, sending: Coroutine[Any, Any, None]) -> None:
+        """Sends without waiting: a slow member holds up nobody else."""
+
+        async def send() -> None:
+            # Whoever is gone is taken leave of where it is listened to.
+            with contextlib.suppress(Gone):
+                await sending
+
+        task = asyncio.ensure_future(send())
+        self._posts.add(task)
+        task.add_done_callback(self._posts.discard)
