@@ -1,8 +1,9 @@
 # make demo    from a fresh clone to a TensorRT engine; needs Python >= 3.10, no GPU
-# make test    the tests; no GPU either. On another Python: make test PYTHON=python3.12 VENV=.venv-3.12
+# make test    the tests of minutes; no GPU either. On another Python: make test PYTHON=python3.12 VENV=.venv-3.12
+# make test-all   these and make test-slow: end to end, exhaustive, hostile (tests/conftest.py has the list)
 # make test-oldest   the tests on Python 3.10 with the oldest of each dependency that pyproject.toml allows; for another
 #                    part of them: make test-oldest PYTEST_ARGS=tests/unit/passes
-# make check   format, lint, types, tests
+# make check   format, lint, types, all tests
 # make bench   side-by-side benchmarks on the CPU, into bench/results/cpu.json
 # make docs    docs/rules/, docs/passes/, docs/trtconv.schema.json, docs/cli.md and docs/api.md, from the sources
 # make wheel   the wheel and the source distribution, checked, in dist/
@@ -36,7 +37,7 @@ SIZES := --dim batch=1:1:4 --dim height=64:256:512 --dim width=64:256:512
 PACKAGES := timm segmentation-models-pytorch monai diffusers transformers spandrel torchvision
 NEEDED := einops safetensors huggingface_hub tokenizers regex pyyaml requests pillow scipy importlib_metadata
 
-.PHONY: demo test test-oldest test-export test-architectures check lint types bench bench-gpu suite-gpu test-gpu docs wheel fuzz mutants venv clean
+.PHONY: demo test test-slow test-all test-oldest test-export test-architectures check lint types bench bench-gpu suite-gpu test-gpu docs wheel fuzz mutants venv clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/run.stamp
@@ -47,7 +48,12 @@ demo: $(VENV)/run.stamp
 	@ls -l out/unet.engine out/unet.engine.json
 
 test: $(VENV)/dev.stamp
-	$(BIN)/python -m pytest -n $(JOBS) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) -m "not slow" $(PYTEST_ARGS)
+
+test-slow: $(VENV)/dev.stamp
+	$(BIN)/python -m pytest -n $(JOBS) -m slow $(PYTEST_ARGS)
+
+test-all: test test-slow
 
 test-oldest: $(OLDEST)/dev.stamp
 	$(OLDEST)/bin/python -m pytest -n $(JOBS) $(PYTEST_ARGS)
@@ -58,7 +64,7 @@ test-export: $(VENV)/export.stamp
 test-architectures: $(VENV)/architectures.stamp
 	$(BIN)/python -m pytest -m architectures -n $(JOBS) tests/unit/exporter/test_export_architectures.py $(PYTEST_ARGS)
 
-check: lint types test
+check: lint types test-all
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff format --check .
@@ -100,7 +106,7 @@ fuzz: $(VENV)/dev.stamp
 NUMBER ?= 40
 
 mutants: $(VENV)/dev.stamp
-	$(BIN)/python tests/mutation/mutants.py $(ROOM) --number $(NUMBER) --seed $(if $(filter command line,$(origin SEED)),$(SEED),1)
+	$(BIN)/python tests/mutation/score.py $(ROOM) --number $(NUMBER) --seed $(if $(filter command line,$(origin SEED)),$(SEED),1)
 
 venv: $(VENV)/dev.stamp
 

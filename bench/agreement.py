@@ -81,7 +81,7 @@ def suite(folder: Path, only: str) -> list[Path]:
 
 def table(rows: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     """Counts: agreed either way, and the two ways to be wrong."""
-    counts = collections.Counter()
+    counts: collections.Counter[str] = collections.Counter()
     for row in rows:
         passes, builds = row["check"] == 0, row["build"] == 0
         if row["standing"] and builds:

@@ -254,7 +254,8 @@ def sample(shape: Sequence[int], seed: int) -> Array:
     values /= values.std()
     start = [int(random.integers(0, size // 2)) for size in shape[2:]]
     inside = tuple(slice(at, at + size // 2) for at, size in zip(start, shape[2:], strict=True))
-    values[(slice(None), slice(None), *inside)] += random.uniform(-2, 2, (1, shape[1], *[1] * (len(shape) - 2)))
+    box = (slice(None), slice(None), *inside)
+    values[box] += random.uniform(-2, 2, (1, shape[1], *[1] * (len(shape) - 2)))
     noisy: Array = (values + 0.2 * random.standard_normal(shape)).astype(np.float32)
     return noisy
 

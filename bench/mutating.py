@@ -113,9 +113,10 @@ def _values(layer: Any, name: str, random: np.random.Generator, kept: list[Any])
     elif name in _PERMUTATIONS:
         yield from _permutations(layer, value)
     elif hasattr(type(value), "__members__"):
+        kind: Any = type(value)
         yield from (
             (f"{enum_name(value)} to {enum_name(other)}", other)
-            for other in type(value).__members__.values()
+            for other in kind.__members__.values()
             if other != value
         )
     elif isinstance(value, (bool, int, float, str)):

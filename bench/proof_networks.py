@@ -110,7 +110,7 @@ class Maker:
             sizes = self.constant(np.array([1, 1, 2, 2], np.float32))
             mode = str(self.random.choice(["nearest", "linear", "cubic"]))
             how = str(self.random.choice(["half_pixel", "asymmetric"]))
-            rounding = {"nearest_mode": "floor"} if mode == "nearest" else {}
+            rounding: dict[str, Any] = {"nearest_mode": "floor"} if mode == "nearest" else {}
             large = self.add(
                 "Resize", self.tensor, "", sizes, mode=mode, coordinate_transformation_mode=how, **rounding
             )

@@ -20,6 +20,46 @@ settings.load_profile("steady")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+SLOW = {
+    "fuzz": "broken models and hostile folders, against whole commands",
+    "runtime": "engines and proofs of many networks, by the TensorRT that is installed",
+    "cli/test_budget.py": "models that take all the time and memory that they may",
+    "cli/test_ci_files.py": "recipes, run as CI runs them",
+    "cli/test_collect.py": "jobs of a farm, built one by one",
+    "cli/test_end_to_end.py": "from a model to an engine, in processes",
+    "cli/test_endings.py": "commands that are ended in the middle",
+    "cli/test_engine_commands.py": "engines, built and verified",
+    "cli/test_export_command.py": "exports, in processes",
+    "cli/test_farm_command.py": "a scheduler and its workers",
+    "cli/test_gate.py": "engines, built, compared and gated",
+    "cli/test_isolated.py": "children that crash, hang and take all memory",
+    "cli/test_many.py": "configurations of many models",
+    "cli/test_mix_command.py": "searches of types, each over many networks",
+    "cli/test_quantized.py": "quantised networks, built",
+    "cli/test_shell.py": "commands as shells start them",
+    "cli/test_signatures.py": "engines, built and signed",
+    "cli/test_traps.py": "commands among files that are traps",
+    "unit/engine/farm": "schedulers, workers and stores, in processes",
+    "unit/engine/test_rebuilding.py": "each way to build, twice",
+    "unit/exporter": "networks, exported by torch (make test-export)",
+    "unit/passes/test_passes_odd_constants.py": "every operator with every odd constant",
+    "unit/passes/test_passes_quant_exact.py": "every quantised value, not a sample",
+    "unit/shapes/test_lattice_backend.py": "the lattice, held to ONNX's own node tests",
+    "unit/shapes/test_lattice_long.py": "the lattice, held to ONNX Runtime at every size",
+    "unit/shapes/test_lattice_torch.py": "the lattice, held to PyTorch",
+    "unit/test_docs.py": "every command of the documents, run",
+}
+"""Places in tests/ that are left to `make test-all`, each with what is slow there: end to end, exhaustive, or fuzz."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    tests = config.rootpath / "tests"
+    for item in items:
+        place = item.path.relative_to(tests).as_posix() if item.path.is_relative_to(tests) else ""
+        if any(place == slow or place.startswith(f"{slow}/") for slow in SLOW):
+            item.add_marker("slow")
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--require-gpu", action="store_true", help="fail what is marked gpu where there is none")
 

@@ -26,7 +26,8 @@ def median_us(run: Callable[[], Any]) -> float:
     """Returns the median time of a call that waits for its result."""
     for _ in range(3):
         run()
-    times, until = [], time.perf_counter() + _SECONDS
+    times: list[float] = []
+    until = time.perf_counter() + _SECONDS
     while time.perf_counter() < until or len(times) < 5:
         started = time.perf_counter()
         run()

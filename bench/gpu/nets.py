@@ -368,7 +368,7 @@ def make_static(options: dict[str, Any]) -> Sample:
     """Quantises the U-Net as ONNX Runtime's own tool does it."""
     from onnxruntime.quantization import CalibrationDataReader, quantize_static
 
-    class Batches(CalibrationDataReader):  # type: ignore[misc]
+    class Batches(CalibrationDataReader):
         def __init__(self) -> None:
             random = np.random.default_rng(5)
             batches = [random.standard_normal((1, 3, 64, 64)).astype(np.float32) for _ in range(4)]

@@ -63,7 +63,7 @@ class Options:
 def make_logger(trt: Any) -> Any:
     """Makes an ILogger that keeps errors and warnings in its list `records`."""
 
-    class Logger(trt.ILogger):  # type: ignore[misc]
+    class Logger(trt.ILogger):
         def __init__(self) -> None:
             trt.ILogger.__init__(self)
             self.records: list[tuple[str, str]] = []

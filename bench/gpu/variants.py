@@ -55,8 +55,8 @@ class _Given:
 
     def without(self, op: str, slot: int | None = None) -> tuple[Placement, Ranges]:
         """Leaves out the quantisers that nodes of a type read, of all inputs or of one."""
-        edges = {name: self.readers(name, op) for name in self.placement.edges}
-        gone = {name: {edge for edge in each if slot in (None, edge[1])} for name, each in edges.items()}
+        readers = {name: self.readers(name, op) for name in self.placement.edges}
+        gone = {name: {edge for edge in each if slot in (None, edge[1])} for name, each in readers.items()}
         edges = {n: tuple(e for e in each if e not in gone[n]) for n, each in self.placement.edges.items()}
         return self.changed(edges, self.ranges)
 

@@ -7,6 +7,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from cosmic_ray.ast import ast_nodes, get_ast
 from cosmic_ray.mutating import mutate_code
@@ -121,7 +122,7 @@ def _spared(tree: ast.AST) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
     """Yields where every mutant is equivalent: annotations, which are texts, and what only a type checker reads."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            read = [node.returns]
+            read: list[ast.AST | None] = [node.returns]
         elif isinstance(node, ast.arg | ast.AnnAssign):
             read = [node.annotation]
         elif isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
@@ -131,5 +132,5 @@ def _spared(tree: ast.AST) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
         else:
             continue
         for part in filter(None, read):
-            assert part.end_lineno is not None and part.end_col_offset is not None
-            yield (part.lineno, part.col_offset), (part.end_lineno, part.end_col_offset)
+            place: Any = part
+            yield (place.lineno, place.col_offset), (place.end_lineno, place.end_col_offset)

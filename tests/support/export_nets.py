@@ -210,7 +210,7 @@ class TensorQuantizer(torch.autograd.Function):
         return torch.clamp(torch.round(x / steps), -128, 127) * steps
 
     @staticmethod
-    def symbolic(g, x, scale, axis):  # type: ignore[no-untyped-def]
+    def symbolic(g, x, scale, axis):
         zero = g.op("Constant", value_t=torch.zeros(4, dtype=torch.int8))
         quantized = g.op("QuantizeLinear", x, scale, zero, axis_i=axis)
         return g.op("DequantizeLinear", quantized, scale, zero, axis_i=axis)

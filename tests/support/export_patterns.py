@@ -139,6 +139,7 @@ class Counting(nn.Module):
         super().__init__()
         self.conv = nn.Conv2d(3, 4, 3)
         self.register_buffer("runs", torch.zeros(()))
+        self.mean: Tensor
         self.register_buffer("mean", torch.zeros(()))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -237,7 +238,7 @@ class Round(torch.autograd.Function):
         return x.round()
 
     @staticmethod
-    def symbolic(g, x):  # type: ignore[no-untyped-def]
+    def symbolic(g, x):
         return g.op("Round", x)
 
 

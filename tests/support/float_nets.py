@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -58,7 +59,7 @@ def net(text: str, seed: int = 0) -> onnx.ModelProto:
         if found is None:
             continue
         shape = tuple(int(size) for size in found[2].strip("_").split("_"))
-        values = random.standard_normal(shape).astype(np.float32)
+        values: NDArray[Any] = random.standard_normal(shape).astype(np.float32)
         values = values / np.sqrt(np.prod(shape[1:])) if found[1] == "w" else 0.2 * values
         values = np.abs(values) + 0.5 if found[1] == "p" else values
         proto.graph.initializer.append(numpy_helper.from_array(values.astype(np.float32), name))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import enum
+import functools
 import json
 import pickle
 import types
@@ -26,6 +27,9 @@ VERSION = "8.6.0"
 _DTYPES = {"float32": "FLOAT", "float16": "HALF", "int64": "INT64", "int32": "INT32", "int8": "INT8", "bool": "BOOL"}
 
 
+_CaptureMode = enum.Enum("_CaptureMode", {"CU_STREAM_CAPTURE_MODE_THREAD_LOCAL": 1})
+
+
 class FakeDriver(types.ModuleType):
     """`cuda.bindings.driver`. Streams run at once; an event is the number of inferences that ran before it.
 
@@ -40,9 +44,9 @@ class FakeDriver(types.ModuleType):
         self.memory: dict[int, Any] = {}
         self.used = 0
         self.now = 0.0
-        self.capturing: list[Callable[[], None]] | None = None
+        self.capturing: list[Callable[[], object]] | None = None
         self.captures = True
-        self.CUstreamCaptureMode = enum.Enum("Mode", {"CU_STREAM_CAPTURE_MODE_THREAD_LOCAL": 1})
+        self.CUstreamCaptureMode = _CaptureMode
         self.failing: dict[str, int] = {}
 
     def __getattribute__(self, name: str) -> Any:
@@ -51,7 +55,7 @@ class FakeDriver(types.ModuleType):
             return lambda *_: (failing[name],)
         return super().__getattribute__(name)
 
-    def work(self, action: Callable[[], None]) -> None:
+    def work(self, action: Callable[[], object]) -> None:
         if self.capturing is not None:
             self.capturing.append(action)
         else:
@@ -125,12 +129,12 @@ class FakeDriver(types.ModuleType):
 
     def cuMemcpyHtoDAsync(self, target: int, source: int, size: int, stream: int) -> tuple[int, ...]:
         assert size <= len(self.memory[target])
-        self.work(lambda: ctypes.memmove(target, source, size))
+        self.work(functools.partial(ctypes.memmove, target, source, size))
         return (0,)
 
     def cuMemcpyDtoHAsync(self, target: int, source: int, size: int, stream: int) -> tuple[int, ...]:
         assert size <= len(self.memory[source])
-        self.work(lambda: ctypes.memmove(target, source, size))
+        self.work(functools.partial(ctypes.memmove, target, source, size))
         return (0,)
 
     def cuStreamBeginCapture(self, stream: int, mode: Any) -> tuple[int, ...]:
@@ -369,7 +373,8 @@ def fake_tensorrt(driver: FakeDriver, surface: str = "tensorrt-8.6.0") -> Any:
         if "enum" in described:
             setattr(trt, owner, enum.IntEnum(owner, described["enum"]))
     if hasattr(trt, "EngineInvalidityDiagnostics"):
-        trt.EngineInvalidityDiagnostics = enum.IntFlag("EngineInvalidityDiagnostics", _BITS)
+        make: Any = enum.IntFlag
+        trt.EngineInvalidityDiagnostics = make("EngineInvalidityDiagnostics", _BITS)
     trt.ILogger = ILogger
     trt.IProfiler = type("IProfiler", (), {})
     trt.IOutputAllocator = type("IOutputAllocator", (), {})

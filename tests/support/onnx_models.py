@@ -353,7 +353,9 @@ def conv_transpose(layer: Layer) -> Array:
         )
         for g in range(layer.group):
             a, o = slice(g * c_in, (g + 1) * c_in), slice(g * c_out, (g + 1) * c_out)
-            canvas[(slice(None), o, *places)] += np.einsum("ni...,io->no...", x[:, a], w[(a, slice(None), *tap)])
+            at: Any = (slice(None), o, *places)
+            taps: Any = (a, slice(None), *tap)
+            canvas[at] += np.einsum("ni...,io->no...", x[:, a], w[taps])
     for axis, (begin, size) in enumerate(window(layer)):
         before = max(0, -begin)
         after = max(0, begin + size - canvas.shape[axis + 2])

@@ -174,7 +174,8 @@ def graphs(draw: st.DrawFn) -> onnx.ModelProto:
     outputs = draw(st.lists(st.sampled_from(tensors[2:]), min_size=1, unique=True))
     if tensors[-1] not in outputs:
         outputs.append(tensors[-1])
-    size = draw(st.sampled_from([3, "rows"]))
+    sizes: list[int | str] = [3, "rows"]
+    size = draw(st.sampled_from(sizes))
     return net.model(
         [_value(name, TensorProto.FLOAT, [size, 4]) for name in ("a", "b")],
         [_value(name, TensorProto.FLOAT, [size, 4]) for name in outputs],

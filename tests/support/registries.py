@@ -22,6 +22,7 @@ def not_entered(package: types.ModuleType, base: type, attribute: str, entered: 
     written: set[type] = set()
     queue = [base]
     while queue:
-        queue += (subclasses := queue.pop().__subclasses__())
+        subclasses: list[type] = queue.pop().__subclasses__()
+        queue += subclasses
         written |= {kind for kind in subclasses if attribute in vars(kind) and kind.__module__.startswith("trtconv.")}
     return sorted(f"{kind.__name__} ({kind.__module__})" for kind in written - {type(entry) for entry in entered})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 from hypothesis import assume
 from hypothesis import strategies as st
@@ -14,8 +15,8 @@ def ints(rank: int, low: int, high: int) -> st.SearchStrategy[tuple[int, ...]]:
     return st.tuples(*[st.integers(low, high)] * rank)
 
 
-@st.composite
-def layers(draw: st.DrawFn, negative: bool = False, **fixed: object) -> Layer:
+@st.composite  # type: ignore[arg-type]
+def layers(draw: st.DrawFn, negative: bool = False, **fixed: Any) -> Layer:
     """Layers that ONNX gives a meaning: extra elements fewer than stride or dilation, at least one element left."""
     rank = draw(st.integers(1, 3))
     size = {1: 6, 2: 5, 3: 3}[rank]
@@ -44,7 +45,7 @@ def layers(draw: st.DrawFn, negative: bool = False, **fixed: object) -> Layer:
         shape = tuple(full + draw(st.integers(-3, r - 1)) for full, r in zip(full_sizes(layer), reach, strict=True))
         layer = dataclasses.replace(layer, output_shape=shape, pads=None)
         assume(min(shape) >= 1)
-    layer = dataclasses.replace(layer, **fixed)  # type: ignore[arg-type]
+    layer = dataclasses.replace(layer, **fixed)
     # At least one element is asked for, and one of them is the deconvolution's own.
     rows = zip(window(layer), full_sizes(layer), strict=True)
     assume(all(size >= 1 and begin < full and begin + size > 0 for (begin, size), full in rows))

@@ -44,9 +44,9 @@ ROOMS = {
     ],
     "passes": ["passes"],
     "rules": ["rules"],
-    "shapes": ["shapes"],
+    "shapes": ["shapes/test_lattice.py", "shapes/test_[mpt]*.py"],
     "runtimes/proof": ["runtimes/test_proof*.py", "runtimes/test_readback_kinds.py", "runtimes/proof"],
-    "runtimes/compare": ["runtimes/test_compare.py", "engine/test_engine_verify.py", "precision/test_precision.py"],
+    "runtimes/compare": ["runtimes/test_compare.py"],
     "precision/quantize": ["precision/test_quantize.py", "precision/test_hostile_samples.py"],
 }
 """Rooms of trtconv/ to the tests that concern each, in tests/unit/."""
@@ -105,7 +105,8 @@ class Reaching:
             function = test.partition("[")[0]
             ranked.append((number.setdefault(function, 0), self._time(test), test))
             number[function] += 1
-        chosen, seconds = [], 0.0
+        chosen: list[str] = []
+        seconds = 0.0
         for _, took, test in sorted(ranked):
             if chosen and seconds + took > _SECONDS:
                 break
