@@ -29,23 +29,24 @@ _LOCK_POLL_SECONDS = 0.02
 
 def check_writable(path: Path) -> None:
     """Raises InputError unless a file can be made at `path`; asked before work that takes long."""
+    spelling, path = path, place_of(path)
     try:
         path.stat()
     except FileNotFoundError:
         pass
     except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be written: {_why(error)}", "Choose another output path.") from error
+        raise InputError(f"{spelling} cannot be written: {_why(error)}", "Choose another output path.") from error
     if path.is_dir():
-        raise InputError(f"{path} is a folder", "Give the path of a file to write.")
+        raise InputError(f"{spelling} is a folder", "Give the path of a file to write.")
     if path.exists() and not path.is_file():
         # The rename would put a file in the place of /dev/null.
-        raise InputError(f"{path} is a device or a pipe, no file", "Give the path of a file to write.")
+        raise InputError(f"{spelling} is a device or a pipe, no file", "Give the path of a file to write.")
     # Missing folders are made when the file is written, not for a request that may fail.
     folder = next(parent for parent in path.absolute().parents if parent.exists())
     try:
         _try_to_write(folder, folder.stat().st_mode, int(time.monotonic()))
     except OSError as error:
-        raise _cannot_write(path, error) from error
+        raise _cannot_write(spelling, error) from error
 
 
 @functools.lru_cache(maxsize=8)
@@ -105,6 +106,17 @@ def real_path(path: Path) -> Path:
         return Path(os.path.realpath(path))
     except ValueError as error:
         raise InputError(f"{str(path)!r} is not a path: {error}", "Choose another path.") from error
+
+
+def place_of(path: Path) -> Path:
+    """Returns where a path leads, but for a link in its last part: the file that is written, or the link to it.
+
+    A part that is not there, and is left again (`a/../b`), leads nowhere for the system; who writes makes it first.
+
+    Raises:
+        InputError: No file can have that path.
+    """
+    return real_path(path.parent) / path.name if path.name not in ("", "..") else real_path(path)
 
 
 def atomic_write(path: Path, data: bytes | memoryview, *, through_links: bool = True) -> None:
@@ -167,7 +179,7 @@ class _Part(contextlib.AbstractContextManager["_Part"]):
 
     def __init__(self, path: Path, through_links: bool = True) -> None:
         # What a link points to is written, not the link: /dev/stdout is one.
-        self._path = real_path(path) if through_links else real_path(path.parent) / path.name
+        self._path = real_path(path) if through_links else place_of(path)
         folder, begin = self._path.parent, _beginning(self._path)
         with _told_as_unwritable(path):
             if not folder.is_dir():

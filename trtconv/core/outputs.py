@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from trtconv.core.errors import InputError
-from trtconv.core.files import check_writable, real_path
+from trtconv.core.files import check_writable, place_of, real_path
 from trtconv.core.frozen import frozen
 from trtconv.core.reading import open_plain
 
@@ -54,13 +54,14 @@ class Output:
         """Raises InputError where a path that the user did not type may not be written to."""
         if self.typed:
             return
-        if self.path.is_symlink():
+        place = place_of(self.path)
+        if place.is_symlink():
             raise InputError(
-                f"{self.path} is a link to {self.path.readlink()}, and {self.what} would be written through it",
+                f"{self.path} is a link to {place.readlink()}, and {self.what} would be written through it",
                 "Remove the link, or name another path.",
             )
         if self.within is not None:
-            real, folder = real_path(self.path), real_path(self.within)
+            real, folder = real_path(place), real_path(self.within)
             if not real.is_relative_to(folder):
                 raise InputError(
                     f"{self.what} {self.path} would be written outside the folder of the configuration",
@@ -71,7 +72,7 @@ class Output:
                     f"{self.what} {self.path} would be written to a hidden file or folder, which other tools read",
                     "Give it another name; or build the model by itself, with -o.",
                 )
-        if not is_replaceable(self.path):
+        if not is_replaceable(place):
             raise InputError(
                 f"{self.path} was not written by trtconv, and {self.what} would replace it",
                 "Move it away, or name another path.",
@@ -105,17 +106,17 @@ def check_all(outputs: Sequence[Output], inputs: Iterable[Input], *, and_disk: b
 
 def file_id(path: Path) -> FileId:
     """Returns what tells a file from all others, whatever its path is; of one that is not there, where it would be."""
+    # As it is written: of a/../b, where there is no a, the system knows nothing.
+    real = real_path(path)
     try:
-        status = path.stat()
+        status = real.stat()
         return status.st_dev, status.st_ino
-    except (OSError, ValueError):
+    except OSError:
         pass
-    real = path
     try:
-        real = real_path(path)
         folder = real.parent.stat()
         return folder.st_dev, folder.st_ino, real.name
-    except (OSError, ValueError):  # A path with a null character is no file's.
+    except OSError:
         return (str(real),)
 
 

@@ -63,12 +63,13 @@ REFUSED: dict[str, tuple[str, Callable[[Path], object]]] = {
 }
 
 
+@pytest.mark.parametrize("detour", ["", "none/../", "none/none/../../"])
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_a_configuration_may_not_replace(checkout: Path, name: str) -> None:
+def test_what_a_configuration_may_not_replace(checkout: Path, name: str, detour: str) -> None:
     engine, prepare = REFUSED[name]
     prepare(checkout)
     with pytest.raises(InputError):
-        load(checkout, ("g.onnx", engine), ("h.onnx", "h.engine"))
+        load(checkout, ("g.onnx", os.path.join(detour, engine)), ("h.onnx", "h.engine"))
 
 
 @pytest.mark.parametrize(
@@ -76,6 +77,7 @@ def test_what_a_configuration_may_not_replace(checkout: Path, name: str) -> None
     [
         ("a.engine", "sub/../a.engine", lambda _: None),
         ("a.engine", "./a.engine", lambda _: None),
+        ("a.engine", "none/../a.engine", lambda _: None),
         ("a.engine", "out/a.engine", _link("out", ".")),
         ("a.engine", "a.engine.json", lambda _: None),
         ("a.engine.json", "a.engine", lambda _: None),
@@ -129,7 +131,7 @@ def test_what_the_user_typed_goes_where_he_says_but_over_no_input(tmp_path: Path
     check_outputs(BuildRequest(tmp_path / "m.onnx", tmp_path / "m.engine"))
     (tmp_path / "link").symlink_to("m.onnx")
     os.link(tmp_path / "m.onnx", tmp_path / "hard")
-    for typed in ("m.onnx", "link", "hard"):
+    for typed in ("m.onnx", "link", "hard", "none/../m.onnx", "none/../link"):
         with pytest.raises(InputError):
             check_outputs(BuildRequest(tmp_path / "m.onnx", tmp_path / typed))
 
