@@ -69,7 +69,7 @@ def test_what_a_configuration_may_not_replace(checkout: Path, name: str, detour:
     engine, prepare = REFUSED[name]
     prepare(checkout)
     with pytest.raises(InputError):
-        load(checkout, ("g.onnx", os.path.join(detour, engine)), ("h.onnx", "h.engine"))
+        load(checkout, ("g.onnx", str(Path(detour) / engine)), ("h.onnx", "h.engine"))
 
 
 @pytest.mark.parametrize(
