@@ -18,7 +18,7 @@ HEAVY = ("onnx", "torch", "tensorrt", "tensorrt_rtx", "numpy", "onnxruntime", "p
 FLAGS = {
     "build": "-o --output --dim --input --profile --minShapes --optShapes --maxShapes --value --split --round --target "
     "--precision --prove --prove-time --report --format --no-rewrite --requantize --fail-on --force --config --jobs -q "
-    "--rewrite-rules "
+    "--rewrite-rules --extend --agree "
     "--quiet "
     "-v --verbose --workspace --optimization-level --timing-cache --version-compatible --hardware-compatibility "
     "--strip-weights "
@@ -27,14 +27,15 @@ FLAGS = {
     "--insecure --store --reconnect --then --retries --job-timeout --budget --follow-links "
     "--plugin --staticPlugins --dynamicPlugins --setPluginsToSerialize --reference --agree",
     "check": "--dim --input --profile --minShapes --optShapes --maxShapes --value --target --no-rewrite --requantize "
-    "--rewrite-rules "
+    "--rewrite-rules --extend --agree "
     "--prove --prove-time --format --fail-on --select --ignore --thorough --gpu-memory --config --jobs -q --quiet "
     "-v --verbose "
     "--budget --follow-links --plugin --staticPlugins --dynamicPlugins --reference --agree",
     "export": "-o --output --input --dynamic --dim --static --arg --weights --output-name --exporter --no-proof "
     "--no-check --trust --build --target --format --fail-on -q --quiet",
     "verify": "--dim --report --against --inputs --generator --seed --random --tolerance --cosine --mismatches "
-    "--bisect --trust --key --require-engine --self-check --time-limit --format -q --quiet --budget --follow-links "
+    "--bisect --trust --key --extend --require-engine --self-check --time-limit --format -q --quiet --budget "
+    "--follow-links "
     "--plugin --staticPlugins --dynamicPlugins --reference",
     "bench": "--dim --shapes --vs --report --warmup --duration --plot --runtime-cache --trust --key --time-limit "
     "--format -q --quiet --plugin --staticPlugins --dynamicPlugins",
@@ -44,7 +45,7 @@ FLAGS = {
     "--plugin --staticPlugins --dynamicPlugins",
     "report": "-o --output --with --format -q --quiet --budget --follow-links",
     "diff": "--tolerance --format -q --quiet",
-    "rewrite": "-o --output --only --skip --rewrite-rules --requantize --target --format -q --quiet --budget "
+    "rewrite": "-o --output --only --skip --rewrite-rules --extend --requantize --target --format -q --quiet --budget "
     "--follow-links",
     "quantize": "-o --output --data --random --preprocess --samples --held-out --method --percentile --float --budget "
     "--error-budget --tolerance --seed --no-cache --dim --target --format -q --quiet --resources --follow-links",
@@ -55,9 +56,9 @@ FLAGS = {
     "sizes": "--dim --input --format -q --quiet --budget --follow-links",
     "plan": "--on --keys --insecure --store --reconnect --then --retries --job-timeout --write --config --format "
     "-q --quiet",
-    "worker": "--keys --insecure --store --reconnect --gpu --name -q --quiet",
+    "worker": "--keys --insecure --store --reconnect --gpu --extend --name -q --quiet",
     "farm": "--keys --insecure --store --reconnect -q --quiet",
-    "run-job": "--gpu --format -q --quiet",
+    "run-job": "--gpu --extend --format -q --quiet",
     "collect": "--format --config --jobs -q --quiet -v --verbose",
     "triton": "--version --force --format -q --quiet",
     "warm": "-o --output --dim --report --trust --key --time-limit --format -q --quiet "

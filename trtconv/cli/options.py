@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import click
 from click.core import ParameterSource
@@ -14,6 +14,9 @@ from click.core import ParameterSource
 from trtconv.cli.process.outcome import Outcome, Word
 from trtconv.core.errors import InputError
 from trtconv.core.options import Flag, Option, flags, of_flags, options
+
+if TYPE_CHECKING:
+    from trtconv.core.agreement import AgreedCode
 
 _SIZES = frozenset(("dims", "profiles", "values", "split"))
 """Fields that are about sizes: where the command line has one of them, it says all."""
@@ -186,6 +189,29 @@ def resources_option(flag: str) -> Callable[[Decorated], Decorated]:
         help="What a model may cost: N times as much as usual, or limits: nodes, inputs, profiles, elements, "
         "candidates, bytes, seconds, megabytes (TC408).",
     )
+
+
+extension_option = click.option(
+    "--extend",
+    "extend",
+    multiple=True,
+    metavar="FILE.py|NAME",
+    help="Let jobs that name this extension, by its SHA-256, be built with it. Repeatable.",
+)
+
+
+def extensions(files: tuple[str, ...]) -> tuple[AgreedCode, ...]:
+    """Returns the files of `--extend`, which jobs may be built with.
+
+    Raises:
+        InputError: One is not there.
+    """
+    if not files:
+        return ()
+    from trtconv.core.agreement import CodeFile, agreed
+    from trtconv.pipeline.extending.installed import located
+
+    return agreed(located(CodeFile.named(files)), ())
 
 
 quiet_anyway = click.option(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 from typing import NamedTuple
 
 from trtconv.core.findings import Finding, Location, Severity
@@ -18,11 +19,13 @@ class CodeFamily(enum.Enum):
     TENSORRT = 4
     PRECISION = 5
     OPERATORS = 6
+    EXTENSION = 7
+    """What somebody else's rules say."""
 
     @classmethod
     def of(cls, code: str) -> CodeFamily:
-        """Returns the family of a code, "TCnnn"."""
-        return cls(int(code[2]))
+        """Returns the family of a code, "TCnnn" or that of an extension."""
+        return cls(int(code[2])) if re.fullmatch(r"TC\d{3}", code) else cls.EXTENSION
 
 
 class Code(NamedTuple):

@@ -203,17 +203,17 @@ def read_files(files: Sequence[str]) -> tuple[RewriteRule, ...]:
     return rules_of([rule.to_json() for rule in found])
 
 
-def _listed(kinds: str | list[str], about: str, **more: Any) -> dict[str, Any]:
+def _listed(kinds: str | list[str], about: str, **more: Any) -> dict[str, object]:
     return {"type": "array", "items": {"type": kinds, **more}, "description": about}
 
 
-def _table(properties: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+def _table(properties: Mapping[str, Any], **more: Any) -> dict[str, object]:
     return {"properties": properties, "additionalProperties": False, **more}
 
 
 _LEAST = {"type": "number", "description": "Smallest value."}
 _MOST = {"type": "number", "description": "Largest value."}
-_VALUE: dict[str, Any] = {"type": ["string", "integer", "number"]}
+_KINDS = ["string", "integer", "number"]
 _TYPE_LIST = _listed("string", "Types of ONNX.", enum=list(TYPES))
 _RANKS = _listed("integer", "Numbers of axes.")
 RULE_SCHEMA = _table(
@@ -248,7 +248,7 @@ RULE_SCHEMA = _table(
                     "values": {
                         "type": "array",
                         "description": "The values that it may have.",
-                        "items": {**_VALUE, "type": [*_VALUE["type"], "array"], "items": _VALUE},
+                        "items": {"type": [*_KINDS, "array"], "items": {"type": _KINDS}},
                     },
                     "least": _LEAST,
                     "most": _MOST,

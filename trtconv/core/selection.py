@@ -10,7 +10,7 @@ from trtconv.core.errors import InputError
 from trtconv.core.findings import Finding, Ignored
 from trtconv.core.frozen import frozen
 
-_CODE = re.compile(r"TC\d{0,3}")
+_CODE = re.compile(r"TC\d{0,3}|(?!TC)[A-Z][A-Z0-9]{1,11}\d{3}")
 _HINT = "'trtconv rule' lists them; TC3 means all TC3xx."
 
 
@@ -69,4 +69,4 @@ def _finds(asked: str, finding: Finding) -> bool:
 
 
 def _means(asked: str, code: str, name: str) -> bool:
-    return asked == name or (asked.startswith("TC") and code.startswith(asked))
+    return asked == name or (asked.isupper() and code.startswith(asked))

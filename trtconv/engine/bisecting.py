@@ -37,6 +37,7 @@ from trtconv.engine.opening import read_engine
 from trtconv.engine.rebuilding import Recipe, as_built, rewritten_as_built
 from trtconv.engine.runs import CannotRun, OnnxRuns
 from trtconv.graph.model import OnnxModel
+from trtconv.pipeline.extending.added import admit
 from trtconv.pipeline.preparation import handed_over
 from trtconv.runtimes.compare import compare
 from trtconv.runtimes.inputs import Feeds, read_inputs
@@ -61,6 +62,7 @@ def serve(asked: tuple[VerifyRequest, str, VerifyCase, Tolerance], tell: Tell) -
     request, ran, failed, tolerance = asked
     clock = Stopwatch(ToldProgress(tell))
     with clock.stage(Stage.LOAD):
+        admit(request.extend, ())
         model = OnnxModel.load(request.model)
         report = _report(request)
         case = _case(request, model, report, failed)

@@ -29,6 +29,7 @@ from trtconv.engine.runs import CannotRun, EngineRuns, NetworkRuns, OnnxRuns, Ru
 from trtconv.engine.self_check import check_profiles, self_check
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.views import quantizes
+from trtconv.pipeline.extending.added import admit
 from trtconv.pipeline.preparation import Preparation
 from trtconv.pipeline.profiles import settle
 from trtconv.runtimes.compare import TOLERANCES, compare
@@ -96,6 +97,7 @@ def serve(request: VerifyRequest, tell: Tell) -> dict[str, float]:
     """
     clock = Stopwatch(ToldProgress(tell))
     with clock.stage(Stage.LOAD):
+        admit(request.extend, ())
         setting = prepare(request)
         cases = choose_cases(request, setting)
         try:

@@ -28,6 +28,7 @@ from trtconv.graph.external_data import FileStates
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.provenance import Origin
 from trtconv.passes import chosen
+from trtconv.pipeline.extending.added import admit, checks_of, require_proof
 from trtconv.pipeline.outputs import (
     asked_profiles,
     check_outputs,
@@ -68,6 +69,7 @@ def build(request: BuildRequest, progress: Progress | None = None) -> BuildRepor
         EnvironmentMissing: The runtime that was asked for is not here.
     """
     refuse_unmet(request)
+    require_proof(request.extend, request.prove)
     with foreign.using(ForeignCode.of(request)):
         return _build(request, Stopwatch(progress))
 
@@ -139,8 +141,8 @@ def planned(
         from trtconv.precision import apply
 
         cast_by = apply.tools()
-    code = ForeignCode.of(request)
-    named = {"plugins": code.plugin_identities, "references": code.reference_identities}
+    code, added = ForeignCode.of(request), admit(request.extend, request.agree)
+    named = {"plugins": code.plugin_identities, "references": code.reference_identities, "extensions": added}
     plan = BuildPlan(target, profiles, asked, cast_by, **named, **shared(request, BuildSettings))  # type: ignore[arg-type]
     if request.precision == "auto" and request.data is not None:
         from trtconv.pipeline.mixing import samples_of
@@ -237,7 +239,7 @@ class _Work:
         tuned = self._tune(model, asked.plan) if request.tune else ()
         choose = chosen({choice.node: choice.form for choice in tuned}) if request.tune else None
         passes = passes_of(asked.plan, choose)
-        judged = preparation.judge(passes)
+        judged = preparation.judge(passes, checks=checks_of(asked.plan))
         covered = request.dims if request.profiles else None
         sized = preparation.size(asked.profiles, rounded=request.rounded, split=request.split, covered=covered)
         plan, edits = dataclasses.replace(asked.plan, profiles=sized.profiles), judged.done.edits

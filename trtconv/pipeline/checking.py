@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from trtconv.core import codes, foreign
-from trtconv.core.dims import dynamic_dims
+from trtconv.core.dims import ShapeProfile, dynamic_dims
 from trtconv.core.documents.build import BuildPlan
 from trtconv.core.documents.check import CheckReport, ParserVerdict
 from trtconv.core.documents.memory import MemoryRecord
@@ -19,18 +19,20 @@ from trtconv.core.options import refuse_unmet, shared
 from trtconv.core.progress import Progress
 from trtconv.core.requests.build import BuildSettings
 from trtconv.core.requests.check import CheckRequest
+from trtconv.core.selection import Selection
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.core.target import Target
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.stored_bounds import stored_bounds
 from trtconv.graph.views import quantizes
+from trtconv.pipeline.extending.added import admit, checks_of
 from trtconv.pipeline.gpu_memory import short_of_memory
 from trtconv.pipeline.outputs import asked_profiles, model_identity
 from trtconv.pipeline.parse import build_in_thread, fails, findings_of, parse_model
 from trtconv.pipeline.preparation import Preparation, passes_of
 from trtconv.pipeline.proving import NetworkProof, ProofSubject
-from trtconv.rules import RULES, STANDING
+from trtconv.rules import RULES, STANDING, Rule
 from trtconv.rules.sizes import MISFITS
 from trtconv.runtimes import tensorrt
 from trtconv.runtimes.tensorrt import Runtime
@@ -54,7 +56,6 @@ def check(request: CheckRequest, progress: Progress | None = None) -> CheckRepor
         InputError: A bad request or an unreadable model.
         EnvironmentMissing: No runtime is here and no target was named.
     """
-    request.selection.require({rule.code: rule.name for rule in RULES})
     refuse_unmet(request)
     with foreign.using(ForeignCode.of(request)):
         return _check(request, Stopwatch(progress))
@@ -70,9 +71,8 @@ def _check(request: CheckRequest, clock: Stopwatch) -> CheckReport:
         profiles = asked_profiles(model, request) if bounded else ()
     with clock.stage(Stage.RUNTIME):
         target, engine = target_and_runtime(request.target)
-    plan = BuildPlan(target, profiles, **shared(request, BuildSettings))
-    preparation = Preparation(model, target, clock)
-    judged = preparation.judge(passes := passes_of(plan), STANDING)
+    preparation, plan = Preparation(model, target, clock), _planned(request, target, profiles)
+    judged = preparation.judge(passes := passes_of(plan), STANDING, _checks(plan, request.selection))
     findings = judged.findings
     # Sizes that do not fit in a static model are the parser's to find, which is faster.
     memory: MemoryRecord | None = None
@@ -93,6 +93,18 @@ def _check(request: CheckRequest, clock: Stopwatch) -> CheckReport:
     exit_code = 1 if fails(kept, request.fail_on) else 0
     unbounded = () if bounded else tuple(dims)
     return CheckReport(identity, target, kept, parser, exit_code, ignored, request.fail_on, unbounded, proof, memory)
+
+
+def _planned(request: CheckRequest, target: Target, profiles: Sequence[ShapeProfile]) -> BuildPlan:
+    added = admit(request.extend, request.agree)
+    return BuildPlan(target, tuple(profiles), extensions=added, **shared(request, BuildSettings))
+
+
+def _checks(plan: BuildPlan, selection: Selection) -> tuple[Rule, ...]:
+    """Returns the rules of a plan; raises InputError where none is meant by what is selected."""
+    checks = checks_of(plan)
+    selection.require({rule.code: rule.name for rule in (*RULES, *checks)})
+    return checks
 
 
 def _not_told_yet(found: Iterable[Finding], told: Sequence[Finding]) -> tuple[Finding, ...]:

@@ -37,7 +37,7 @@ from trtconv.pipeline.extending.added import added_passes
 from trtconv.pipeline.mended import compared, declined
 from trtconv.pipeline.profiles import Sized, settle
 from trtconv.precision import Applied, Types
-from trtconv.rules import run_rules
+from trtconv.rules import CHECKS, Rule, run_rules
 from trtconv.runtimes.tensorrt import Capabilities
 
 DECONV = ("ConvTranspose",)
@@ -80,26 +80,29 @@ class Preparation:
         """
         _name(self.model, ops)
 
-    def judge(self, passes: Sequence[Pass], standing: frozenset[str] = frozenset()) -> Judged:
+    def judge(
+        self, passes: Sequence[Pass], standing: frozenset[str] = frozenset(), checks: Sequence[Rule] = CHECKS
+    ) -> Judged:
         """Names, rules, passes, rules again.
 
         Args:
             passes: The passes.
             standing: Codes of findings that stay as severe when a pass mends them.
+            checks: The rules.
         """
         model = self.model
         self.name()
         origin = Origin(model)
         with self._clock.stage(Stage.RULES):
             judged = _inlined(model)
-            before = run_rules(judged, self._target)
+            before = run_rules(judged, self._target, checks)
             if judged is not model:
                 before = origin.place(before, judged)
         done = self._run(passes)
         if not done.edits:
             return Judged(done, declined(before, done, passes), origin)
         with self._clock.stage(Stage.RULES):
-            after = origin.place(run_rules(model, self._target), model)
+            after = origin.place(run_rules(model, self._target, checks), model)
             return Judged(done, compared(before, after, model, done, passes, standing), origin)
 
     def rewrite(self, passes: Sequence[Pass], ops: Iterable[str] = DECONV) -> PassResult:

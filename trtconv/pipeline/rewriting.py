@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from trtconv.core.bounds import make_profile
 from trtconv.core.dims import Range, Shape
+from trtconv.core.documents.build import BuildPlan
 from trtconv.core.documents.parts import FileIdentity
 from trtconv.core.documents.rewrite import Comparison, RewriteReport
 from trtconv.core.outputs import Output, check_all
@@ -15,11 +16,12 @@ from trtconv.core.reading import sha256_of
 from trtconv.core.requests.rewrite import RewriteRequest
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch
+from trtconv.core.target import Target
 from trtconv.graph.external_data import data_path
 from trtconv.graph.model import OnnxModel
 from trtconv.passes import PASSES, Pass, select
 from trtconv.pipeline.checking import target_and_runtime
-from trtconv.pipeline.extending.equality import shown
+from trtconv.pipeline.extending.added import added_passes, admit
 from trtconv.pipeline.outputs import model_identity, protect_data
 from trtconv.pipeline.preparation import Preparation
 from trtconv.pipeline.proving import acted, allowed_error
@@ -69,6 +71,7 @@ def rewrite(request: RewriteRequest, progress: Progress | None = None) -> Rewrit
     return RewriteReport(model_identity(original), output, done.edits, done.skipped, verified)
 
 
+_ANY = Target("rtx")
 _Shapes = list[Mapping[str, Shape]]
 
 
@@ -85,7 +88,9 @@ def _shapes_at(model: OnnxModel, point: Mapping[str, int]) -> Mapping[str, Shape
 
 
 def _selected(request: RewriteRequest) -> tuple[Pass, ...]:
-    passes = (*shown(request.rewrite_rules), *PASSES)
+    # A plan of what decides which passes are the user's.
+    added = admit(request.extend, ())
+    passes = (*added_passes(BuildPlan(_ANY, rewrite_rules=request.rewrite_rules, extensions=added)), *PASSES)
     chosen = select(passes, request.only, request.skip)
     asked = [each for each in passes if each.flag and getattr(request, each.flag) and each.name not in request.skip]
     return tuple(each for each in passes if each in chosen or each in asked)

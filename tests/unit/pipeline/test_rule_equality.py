@@ -132,6 +132,20 @@ MALFORMED = {
     "many graphs inside each other": rule(
         "(x) => (y) { y = If <a = " + "{" * 5000 + " }", "(x) => (y) { y = Abs (x) }"
     ),
+    "graphs in graphs": rule(
+        "(x) => (y) { y = " + "If <then_branch = g () => (float[1] o) { o = " * 50 + "Abs (x)" + " }> (x)" * 50 + " }",
+        "(x) => (y) { y = Abs (x) }",
+    ),
+    "a constant larger than its text": rule(
+        "(x) => (y) { y = Abs (x) }",
+        "(x) => (y) { s = Constant <value = float[100000000000] {1}> () y = Add (x, s) }",
+    ),
+    "a constant of fewer elements than it says": rule(
+        "(x) => (y) { y = Abs (x) }", "(x) => (y) { s = Constant <value = float[3] {1}> () y = Add (x, s) }"
+    ),
+    "a constant of a negative size": rule(
+        "(x) => (y) { y = Abs (x) }", "(x) => (y) { s = Constant <value = float[-3] {1}> () y = Add (x, s) }"
+    ),
     "a value of another type": rule(
         "<a> (x) => (y) { y = Softmax <axis: int = @a> (x) }",
         "<a> (x) => (y) { y = Softmax <axis: int = @a> (x) }",

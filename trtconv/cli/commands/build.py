@@ -16,6 +16,7 @@ from trtconv.cli.process.isolated import IsolatedCommand, own_tensorrt
 from trtconv.cli.process.outcome import Outcome
 from trtconv.cli.progress import show_progress
 from trtconv.cli.timing_folder import cache_folder, timing_folder
+from trtconv.core.agreement import AGREE
 from trtconv.core.errors import InputError
 from trtconv.core.files import atomic_write, with_ending
 from trtconv.core.options import options as declared
@@ -118,11 +119,12 @@ def command(
     """
     flags = ManyFlags(**many)
     if model is None:
-        asked.refuse_single("force", "sign", "target")
+        asked.refuse_single("force", "sign", "target", "agree")
         if page is not None:
             raise InputError("--page goes with a MODEL", "trtconv report FOLDER writes one page about many engines.")
         target = asked.values["target"] if "target" in asked.given else None
-        return _build_listed(flags, {name: asked.values[name] for name in ("force", "sign")}, farming, target)
+        said = {"agree": AGREE.of_flags(asked.values), **{name: asked.values[name] for name in ("force", "sign")}}
+        return _build_listed(flags, said, farming, target)
     listing, requests = _requests(asked, model, flags)
     farm = farm_of(farming, listing)
     if farm is not None:

@@ -112,8 +112,8 @@ def command(asked: options.Asked[CheckRequest], models: tuple[str, ...], **many:
     """
     flags = ManyFlags(**many)
     if not models:
-        asked.refuse_single()
-        return check_all(flags)
+        asked.refuse_single("agree")
+        return check_all(flags, asked.values["agree"])
     config, requests = _requests(asked, models, flags)
     if len(requests) > 1:
         return each_of(requests, flags, config)

@@ -51,7 +51,8 @@ def command(output_format: str) -> Outcome:
 
 
 def _document(statuses: Sequence[RuntimeStatus], gpu: str | None, exit_code: int) -> dict[str, object]:
-    from trtconv.core.encode import SCHEMA
+    from trtconv.core.encode import SCHEMA, plain
+    from trtconv.pipeline.extending.installed import installed
 
     return {
         "schema": SCHEMA,
@@ -61,6 +62,7 @@ def _document(statuses: Sequence[RuntimeStatus], gpu: str | None, exit_code: int
         "packages": versions(),
         "runtimes": [status.to_json() for status in statuses],
         "gpu": gpu,
+        "extensions": plain(installed()),
         "exit_code": exit_code,
     }
 
@@ -68,6 +70,7 @@ def _document(statuses: Sequence[RuntimeStatus], gpu: str | None, exit_code: int
 def _text(statuses: Sequence[RuntimeStatus], gpu: str | None) -> str:
     from trtconv.cli.formats.wording import table
     from trtconv.core.text import clean
+    from trtconv.pipeline.extending.installed import installed
 
     rows = [("python", f"{platform.python_version()} on {platform.platform()}")]
     rows += [(package, version or "not installed") for package, version in versions().items()]
@@ -80,6 +83,7 @@ def _text(statuses: Sequence[RuntimeStatus], gpu: str | None) -> str:
         if not status.works:
             lines += [f"  {clean(status.why)}"] if status.installed else []
             lines.append(f"  install: {status.install}")
+    lines += [clean(f"extension {each.name} of {each.package}: off until --extend names it") for each in installed()]
     if not any(status.works for status in statuses):
         lines += ["", "No TensorRT works here: check and build need one."]
     return "\n".join(lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ import click
 
 from trtconv.cli.process.outcome import Outcome
 from trtconv.cli.progress import show_progress
+from trtconv.core.agreement import AGREE
 from trtconv.core.errors import InputError
 from trtconv.core.frozen import frozen
 
@@ -39,10 +41,11 @@ class ManyFlags:
     verbose: bool
 
 
-def check_all(flags: ManyFlags) -> Outcome:
-    """Runs `check` on every model of the configuration."""
+def check_all(flags: ManyFlags, agree: Sequence[str]) -> Outcome:
+    """Runs `check` on every model of the configuration; `agree` is the code that it may load, as `--agree` has it."""
     config = whole(flags)
-    return each_of(config.checks, flags, config)
+    agreements = AGREE.of_flags({"agree": agree})
+    return each_of([dataclasses.replace(check, agree=agreements) for check in config.checks], flags, config)
 
 
 def each_of(

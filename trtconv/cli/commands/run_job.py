@@ -34,9 +34,10 @@ Exit status: 0 built, or built before; 1 the model failed; 2 no job, or files ar
 @click.argument("job", metavar="JOB.json")
 @click.argument("out", metavar="OUT")
 @click.option("--gpu", metavar="NAME", help="What the GPU here is called in targets, in place of its own name.")
+@options.extension_option
 @options.format_option("text", "json")
 @options.quiet_anyway
-def command(job: str, out: str, gpu: str | None, output_format: str) -> Outcome:
+def command(job: str, out: str, gpu: str | None, extend: tuple[str, ...], output_format: str) -> Outcome:
     """Build one job that plan --write made.
 
     JOB.json lies in the folder that plan wrote, which has its files. The result goes into the folder OUT, as many as
@@ -69,7 +70,7 @@ def command(job: str, out: str, gpu: str | None, output_format: str) -> Outcome:
         raise EnvironmentMissing(
             f"{job} is for {made.target or 'auto'}, and there is {offered(machine)}", "Run it there."
         )
-    runner = JobRunner(timing_folder())
+    runner = JobRunner(timing_folder(), options.extensions(extend))
     try:
         result, engine = runner.run(made, Store(path.parent).get)
     finally:

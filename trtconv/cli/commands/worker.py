@@ -38,9 +38,17 @@ answers, keys of another farm, or the connection was lost for --reconnect second
 @click.argument("address", metavar="ADDRESS")
 @options.asking(FarmAccess)
 @click.option("--gpu", metavar="NAME", help="What the GPU is called in targets, in place of its own name.")
+@options.extension_option
 @click.option("--name", metavar="NAME", help="What the worker is called. Default: the host and the process.")
 @options.quiet_option
-def command(asked: options.Asked[FarmAccess], address: str, gpu: str | None, name: str | None, quiet: bool) -> Outcome:
+def command(
+    asked: options.Asked[FarmAccess],
+    address: str,
+    gpu: str | None,
+    name: str | None,
+    extend: tuple[str, ...],
+    quiet: bool,
+) -> Outcome:
     """Build on this machine what a farm is asked for.
 
     Finds out which TensorRT works here, on which GPU, and offers that to the scheduler at ADDRESS (trtconv farm
@@ -52,11 +60,12 @@ def command(asked: options.Asked[FarmAccess], address: str, gpu: str | None, nam
 
     access = with_keys(asked.request())
     checked_address(address, access.insecure)
+    added = options.extensions(extend)
     called = name or f"{socket.gethostname()}-{os.getpid()}"
 
     def say(text: str) -> None:
         if not quiet:
             click.echo(f"{time.strftime('%H:%M:%S')} {clean(text)}", err=True)
 
-    asyncio.run(serve(address, access, lambda: look(gpu), called, timing_folder(), say))
+    asyncio.run(serve(address, access, lambda: look(gpu), called, timing_folder(), say, added))
     return Outcome("the scheduler has ended")

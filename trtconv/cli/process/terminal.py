@@ -11,9 +11,9 @@ from typing import TextIO
 import click
 
 _WORDS = (
-    (re.compile(r"^(  )(error)(?= TC\d)", re.MULTILINE), "red"),
-    (re.compile(r"^(  )(warning)(?= TC\d)", re.MULTILINE), "yellow"),
-    (re.compile(r"^(  )(info)(?= TC\d)", re.MULTILINE), "cyan"),
+    (re.compile(r"^(  )(error)(?= [A-Z][A-Z0-9]+\d)", re.MULTILINE), "red"),
+    (re.compile(r"^(  )(warning)(?= [A-Z][A-Z0-9]+\d)", re.MULTILINE), "yellow"),
+    (re.compile(r"^(  )(info)(?= [A-Z][A-Z0-9]+\d)", re.MULTILINE), "cyan"),
     (re.compile(r"^()(FAILED|cannot|NOT VERIFIED:|THE ENGINE WAS NOT RUN:)(?= )", re.MULTILINE), "red"),
     (re.compile(r"^()(ok|built|verified:)(?= )", re.MULTILINE), "green"),
 )

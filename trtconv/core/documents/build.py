@@ -55,6 +55,7 @@ class BuildPlan(BuildSettings):
         sampled: SHA-256 of the samples that the types are chosen on; empty where they are not, or are random.
         plugins: Libraries of plugins that are loaded.
         references: Files that say what operators compute.
+        extensions: Files of passes and rules of the user's own.
     """
 
     target: Target
@@ -65,6 +66,7 @@ class BuildPlan(BuildSettings):
     sampled: str = ""
     plugins: tuple[CodeIdentity, ...] = ()
     references: tuple[CodeIdentity, ...] = ()
+    extensions: tuple[CodeIdentity, ...] = ()
 
     def to_json(self) -> dict[str, object]:
         """Returns the plan as plain JSON values."""
@@ -76,6 +78,7 @@ class BuildPlan(BuildSettings):
             "sampled": self.sampled,
             "plugins": plain(self.plugins),
             "references": plain(self.references),
+            "extensions": plain(self.extensions),
             "dims": plain([profile.dims for profile in asked]),
             "values": plain([profile.values for profile in asked]),
         }
@@ -94,7 +97,7 @@ class BuildPlan(BuildSettings):
         return dataclasses.replace(plan, asked=tuple(ShapeProfile({}, dims, held) for dims, held in pairs))
 
 
-_OTHERS = ("target", "cast_by", "sampled", "plugins", "references")
+_OTHERS = ("target", "cast_by", "sampled", "plugins", "references", "extensions")
 
 
 @frozen

@@ -15,7 +15,7 @@ from trtconv.core.findings import Severity
 from trtconv.core.frozen import frozen
 from trtconv.core.options import Requirement, group, option
 from trtconv.core.outputs import Output
-from trtconv.core.requests.code import PLUGINS, REFERENCES, SERIALIZED_PLUGINS
+from trtconv.core.requests.code import EXTEND, PLUGINS, REFERENCES, SERIALIZED_PLUGINS
 from trtconv.core.requests.common import (
     DATA,
     DIMS,
@@ -200,6 +200,7 @@ class BuildRequest(BuildSettings, Paths):
         metavar="KEY",
         default=None,
     )
+    extend: tuple[CodeFile, ...] = EXTEND
     prove: str = PROVE
     prove_time: float = PROVE_TIME
     plugins: tuple[CodeFile, ...] = PLUGINS

@@ -11,7 +11,7 @@ from trtconv.core.dims import InputRange
 from trtconv.core.findings import Severity
 from trtconv.core.frozen import frozen
 from trtconv.core.options import option
-from trtconv.core.requests.code import PLUGINS, REFERENCES
+from trtconv.core.requests.code import EXTEND, PLUGINS, REFERENCES
 from trtconv.core.requests.common import (
     DIMS,
     FAIL_ON,
@@ -44,6 +44,7 @@ class CheckRequest(Paths):
     rewrite: bool = REWRITE
     requantize: bool = REQUANTIZE
     rewrite_rules: tuple[RewriteRule, ...] = REWRITE_RULES
+    extend: tuple[CodeFile, ...] = EXTEND
     fail_on: Severity | None = FAIL_ON
     selection: Selection = SELECTION
     prove: str = PROVE

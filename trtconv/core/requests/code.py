@@ -1,4 +1,4 @@
-"""The options that name code of others: libraries of plugins, and references."""
+"""The options that name code of others: libraries of plugins, references, and passes and rules."""
 
 from __future__ import annotations
 
@@ -47,3 +47,14 @@ REFERENCES: Any = code_option(
     about="Python files that say what operators compute; each needs --agree SHA256 on the command line.",
 )
 """Files with references."""
+
+EXTEND: Any = code_option(
+    "--extend",
+    "Run a Python file of passes, rules and operators of your own (docs/extending.md), or the extension of that name "
+    "that a package offers (trtconv extension list). Repeatable.",
+    metavar="FILE.py|NAME",
+    key="extend",
+    about="Files of passes and rules of your own, or names of installed extensions; each needs --agree SHA256 on the "
+    "command line.",
+)
+"""Files of passes, rules and operators of the user's own."""

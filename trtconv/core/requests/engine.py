@@ -12,7 +12,7 @@ from trtconv.core.dims import Shape
 from trtconv.core.files import with_ending
 from trtconv.core.frozen import frozen
 from trtconv.core.options import group, option
-from trtconv.core.requests.code import PLUGINS, REFERENCES
+from trtconv.core.requests.code import EXTEND, PLUGINS, REFERENCES
 from trtconv.core.requests.common import Bounds, Paths
 
 REPORT: Any = option("--report", "The engine's report. Default: ENGINE.json.", metavar="FILE", default=None)
@@ -31,6 +31,8 @@ PLUGINS_HERE: Any = PLUGINS._replace(settings={}, load=None, save=None)
 """Libraries of plugins that the engine needs."""
 REFERENCES_HERE: Any = REFERENCES._replace(settings={}, load=None, save=None)
 """Files with references."""
+EXTEND_HERE: Any = EXTEND._replace(settings={}, load=None, save=None)
+"""Files of passes of the user's own, with which the engine was built."""
 TIME_LIMIT: Any = option(
     "--time-limit",
     "Seconds after which it ends, whatever it is at.",
@@ -124,6 +126,7 @@ class VerifyRequest(Paths):
     random: int = option("--random", "Random sizes of each profile.", takes=int, least=0, most=1000, default=2)
     limits: Limits = group(Limits)
     bisect: bool = option("--bisect", "On failure, look for the first tensor that diverges.", default=False)
+    extend: tuple[CodeFile, ...] = EXTEND_HERE
     trust: bool = TRUST
     key: Path | None = KEY
     plugins: tuple[CodeFile, ...] = PLUGINS_HERE

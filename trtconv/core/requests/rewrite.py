@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from trtconv.core.agreement import CodeFile
 from trtconv.core.frozen import frozen
 from trtconv.core.options import option
+from trtconv.core.requests.code import EXTEND
 from trtconv.core.requests.common import REQUANTIZE, REWRITE_RULES, TARGET, Paths
 from trtconv.core.rewrite_rules import RewriteRule
 from trtconv.core.target import Target
@@ -31,3 +33,4 @@ class RewriteRequest(Paths):
     target: Target | None = TARGET
     requantize: bool = REQUANTIZE
     rewrite_rules: tuple[RewriteRule, ...] = REWRITE_RULES
+    extend: tuple[CodeFile, ...] = EXTEND

@@ -6,13 +6,15 @@ import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from trtconv.core.agreement import AgreedCode, CodeFile
 from trtconv.core.config import settings_fault
 from trtconv.core.decode import Fault, decoded, json_of
 from trtconv.core.documents.farm import FileSum
+from trtconv.core.documents.parts import CodeIdentity
 from trtconv.core.encode import Document
 from trtconv.core.errors import EnvironmentMissing, InputError
 from trtconv.core.files import source_checksum
@@ -24,19 +26,21 @@ from trtconv.core.target import Target
 from trtconv.core.version import __version__
 from trtconv.engine.farm.store import intact
 from trtconv.graph.model import OnnxModel
+from trtconv.pipeline.extending.added import admit
 
 MOST_BYTES = 1 << 22
 """Length of a job, without its files."""
 
 
 @frozen
-class BuildJob(Document, keys="schema trtconv source model data build version then"):
+class BuildJob(Document, keys="schema trtconv source model data extensions build version then"):
     """A build that any machine can do that has the GPU.
 
     Args:
         model: SHA-256 and bytes of the .onnx file.
         data: Path of each file of external data, from the model's folder, to its SHA-256 and bytes.
         build: What is asked, in the words of trtconv.toml.
+        extensions: Files of passes of the user's own; they do not travel, who builds has them.
         version: Full version of the TensorRT that builds; None: whichever of the target is there.
         then: What of verify and bench follows; no part of what the job is named by.
         trtconv: Version of trtconv that made the job.
@@ -47,6 +51,7 @@ class BuildJob(Document, keys="schema trtconv source model data build version th
     data: Mapping[str, FileSum]
     build: Mapping[str, Any]
     version: str | None = None
+    extensions: tuple[CodeIdentity, ...] = ()
     then: tuple[str, ...] = ()
     trtconv: str = __version__  # type: ignore[misc]
     source: str = dataclasses.field(default_factory=source_checksum)
@@ -72,7 +77,9 @@ class BuildJob(Document, keys="schema trtconv source model data build version th
         folder = model.path.parent
         data = {file.relative_to(folder).as_posix(): _file(file) for file in model.external_files}
         own = FileSum(model.digest(alone=True), model.path.stat().st_size)
-        return cls(own, data, to_settings(request, BuildRequest), version, then)
+        added = admit(request.extend, request.agree)
+        settings = to_settings(dataclasses.replace(request, extend=()), BuildRequest)
+        return cls(own, data, settings, version, added, then)
 
     @classmethod
     def read(cls, text: str | bytes) -> BuildJob:
@@ -94,12 +101,12 @@ class BuildJob(Document, keys="schema trtconv source model data build version th
         if fault := settings_fault(made.build) or _path_fault(made.data):
             raise InputError(f"it is no job: {fault}", hint)
         try:
-            data = made.request(Path("engine")).data
+            asked = made.request(Path("engine"))
         except (InputError, ValueError) as error:
             raise InputError(f"it is no job: {str(error)[:200]}", hint) from error
-        if data is not None:
-            # It may name code.
-            raise InputError("it is no job: it has samples, which do not travel", hint)
+        if asked.data is not None or asked.extend:
+            # They may name code.
+            raise InputError("it is no job: it has samples or code, which do not travel", hint)
         if (made.trtconv, made.source) != (__version__, source_checksum()):
             raise EnvironmentMissing(
                 f"the job was made by trtconv {made.trtconv} ({made.source}), and this is {__version__} "
@@ -141,6 +148,24 @@ class BuildJob(Document, keys="schema trtconv source model data build version th
         """
         made = BuildRequest(Path(self.model_name), engine, **of_settings(BuildRequest, self.build), **others)
         return dataclasses.replace(made, target=made.target and dataclasses.replace(made.target, gpu=None))
+
+    def code(self, held: Sequence[AgreedCode]) -> tuple[CodeFile, ...]:
+        """Returns the files of passes that the job is built with.
+
+        Args:
+            held: Those that this machine may load.
+
+        Raises:
+            EnvironmentMissing: One is not among them.
+        """
+        found = {each.sha256: CodeFile(each.path) for each in held}
+        for each in self.extensions:
+            if each.sha256 not in found:
+                raise EnvironmentMissing(
+                    f"the job goes with extension {each.file} (SHA-256 {each.sha256}), which is not here",
+                    f"Start the worker, or run-job, with the same file: --extend {PurePosixPath(each.file).name}.",
+                )
+        return tuple(found[each.sha256] for each in self.extensions)
 
     def unpack(self, folder: Path, fetch: Callable[[str, int], bytes]) -> None:
         """Writes the model and its data into a folder.

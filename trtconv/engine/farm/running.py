@@ -8,9 +8,10 @@ import os
 import platform
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from trtconv.core.agreement import AgreedCode, CodeFile
 from trtconv.core.decode import decoded
 from trtconv.core.documents.build import BuildReport
 from trtconv.core.documents.check import FailedRun
@@ -38,9 +39,11 @@ class JobRunner:
 
     Args:
         timing_folder: Where timing caches lie, one a version of TensorRT and GPU; None: there are none.
+        extensions: Files of passes that jobs may be built with.
     """
 
-    def __init__(self, timing_folder: Path | None = None) -> None:
+    def __init__(self, timing_folder: Path | None = None, extensions: Sequence[AgreedCode] = ()) -> None:
+        self._extensions = tuple(extensions)
         self._timing = timing_folder
         self._process = Process("trtconv.engine.farm.running:build")
 
@@ -80,7 +83,7 @@ class JobRunner:
         self._process.close()
 
     def _call(self, job: BuildJob, folder: Path, unwanted: Callable[[], bool]) -> JobResult:
-        task = BuildTask(folder, json.dumps(job.to_json()), self._timing)
+        task = BuildTask(folder, json.dumps(job.to_json()), self._timing, self._extensions)
         process, done = self._process, threading.Event()
         guard = RationGuard([folder / name for name in (job.model_name, *job.data)])
 
@@ -108,35 +111,38 @@ class BuildTask:
         folder: Where the job's files lie.
         job: The job, as JSON.
         timing: Where timing caches lie; None: there are none.
+        extensions: Files of passes that it may be built with.
     """
 
     folder: Path
     job: str
     timing: Path | None
+    extensions: tuple[AgreedCode, ...] = ()
 
 
 def build(task: BuildTask, tell: Tell) -> dict[str, object]:
     """Builds in the process of a `JobRunner`, and does what follows; returns the JSON of a `JobResult`."""
     os.chdir(task.folder)
     job = BuildJob.read(task.job)
-    request = job.request(_ENGINE, timing_folder=task.timing)
+    extend = job.code(task.extensions)
+    request = job.request(_ENGINE, timing_folder=task.timing, extend=extend)
     result = run_request(request, ToldProgress(tell))
     if isinstance(result, FailedRun):
         error = ErrorRecord(result.kind, result.message, result.hint, result.exit_code)
         return JobResult(job.name, error=error).to_json()
     assert isinstance(result, BuildReport)
     follows = job.then if result.engine is not None and not result.exit_code else ()
-    then = {kind: _after(kind, request.model) for kind in follows}
+    then = {kind: _after(kind, request.model, extend) for kind in follows}
     return JobResult(job.name, result.to_json(), then=then).to_json()
 
 
-def _after(kind: str, model: Path) -> dict[str, object]:
+def _after(kind: str, model: Path, extend: tuple[CodeFile, ...]) -> dict[str, object]:
     """Verifies or times the engine that was built."""
     from trtconv import engine
 
     try:
         if kind == "verify":
-            found = engine.verify(VerifyRequest(model, _ENGINE)).to_json()
+            found = engine.verify(VerifyRequest(model, _ENGINE, extend=extend)).to_json()
         else:
             found = engine.bench(BenchRequest(_ENGINE)).to_json()
         return dict(strict(found))

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from trtconv.core.agreement import AgreedCode
 from trtconv.core.documents.farm import JobResult
 from trtconv.core.errors import EnvironmentMissing, InputError, TrtconvError
 from trtconv.core.process import Lost, WorkerBug, call
@@ -116,7 +117,13 @@ def look(gpu: str | None) -> Machine:
 
 
 async def serve(
-    address: str, access: FarmAccess, look: Callable[[], Machine], name: str, timing: Path | None, say: Say
+    address: str,
+    access: FarmAccess,
+    look: Callable[[], Machine],
+    name: str,
+    timing: Path | None,
+    say: Say,
+    extensions: Sequence[AgreedCode] = (),
 ) -> None:
     """Is a worker until it is ended, or the scheduler is and does not come back.
 
@@ -127,6 +134,7 @@ async def serve(
         name: What the worker is called.
         timing: Folder of timing caches.
         say: Called with a line of text once jobs can come, and for each job.
+        extensions: Files of passes that jobs may be built with.
 
     Raises:
         InputError: The address is none, or keys are missing.
@@ -134,7 +142,7 @@ async def serve(
     """
     where = checked_address(address, access.insecure)
     context = security(where, access.keys, wire.WORKER)
-    bench = Workbench(JobRunner(timing), None if access.store is None else Store(access.store), name)
+    bench = Workbench(JobRunner(timing, extensions), None if access.store is None else Store(access.store), name)
     serving = _Serving(bench, say)
 
     def joining(offer: str) -> Callable[[], Awaitable[Peer]]:

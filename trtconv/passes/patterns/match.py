@@ -57,7 +57,7 @@ class Binding:
 
     nodes: dict[int, int] = dataclasses.field(default_factory=dict)
     tensors: dict[str, str] = dataclasses.field(default_factory=dict)
-    attributes: dict[str, Any] = dataclasses.field(default_factory=dict)
+    attributes: dict[str, object] = dataclasses.field(default_factory=dict)
 
     def copy(self) -> Binding:
         """Returns a copy."""
@@ -169,7 +169,7 @@ class Matcher:
 
     def _attributes(
         self, wanted: onnx.NodeProto, node: onnx.NodeProto, bound: Mapping[str, Any]
-    ) -> dict[str, Any] | None:
+    ) -> dict[str, object] | None:
         """Returns the bound attributes if those of a node fit; None where they do not."""
         found, there = dict(bound), {each.name: each for each in node.attribute}
         texts = {each.name: each for each in wanted.attribute}
@@ -237,10 +237,10 @@ class Matcher:
             if kind == AttributeProto.FLOAT
             and not (name in texts.rule.attributes and texts.rule.attributes[name].values)
         ]
-        return all(texts.range(name)[0] <= bound.attributes[name] <= texts.range(name)[1] for name in free)
+        return all(_within(bound.attributes[name], *texts.range(name)) for name in free)
 
     def _shapes_hold(self, bound: Binding) -> bool:
-        sizes: dict[str, Any] = {}
+        sizes: dict[str, object] = {}
         for name, condition in self._texts.rule.inputs.items():
             if not condition.shape:
                 continue
@@ -273,6 +273,10 @@ class Matcher:
             if condition.most is not None and not np.all(values <= condition.most):
                 return False
         return True
+
+
+def _within(value: object, least: float, most: float) -> bool:
+    return isinstance(value, float | int) and least <= value <= most
 
 
 def _connected(nodes: Sequence[onnx.NodeProto]) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-import re
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,14 @@ from trtconv.core.frozen import frozen
 from trtconv.core.rewrite_rules import RewriteRule
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.types import KNOWN_DOMAINS, ONNX_DOMAINS
-from trtconv.graph.walk import BODIES, constant_of
+from trtconv.graph.walk import BODIES, constant_of, tensors
 
 _RANDOM = frozenset(
     {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial", "Dropout"}
 )
 _MOST_NODES = 64
+_MOST_DEPTH = 12
+_MOST_ELEMENTS = 1 << 14
 _IR_VERSION = 8
 TYPE = "T"
 """An attribute that stands for the number of the rule's type: `Cast <to: int = @T>`."""
@@ -93,7 +95,7 @@ class Texts:
         used = {node.op_type for node in (*self.pattern.node, *self.replacement.node) if node.domain in ONNX_DOMAINS}
         return all(_since(op, opset) == _since(op, self.rule.opset) for op in used)
 
-    def choices(self) -> list[dict[str, Any]]:
+    def choices(self) -> list[dict[str, object]]:
         """Returns every combination of the bound attributes that have a few values."""
         listed = {name: self._values(name) for name in self.kinds if name != TYPE}
         counted = {name: values for name, values in listed.items() if values}
@@ -144,13 +146,14 @@ def _combinations(texts: Texts) -> Iterator[Any]:
 
 def _parsed(text: str, key: str, opset: int) -> onnx.FunctionProto:
     # The parser is native code, which calls itself for each graph inside a node.
-    if text.count("{") > 4 * _MOST_NODES or re.search(r"[{(\[<]\s*([{(\[<]\s*){8}", text):
-        raise InputError(f"{key!r} is too deep", _HINT)
+    if _depth(text) > _MOST_DEPTH:
+        raise InputError(f"{key!r} has brackets inside each other, more than {_MOST_DEPTH} deep", _HINT)
     body = text.strip()
     header = f'<domain: "rule", opset_import: ["": {opset}, "com.microsoft": 1]>\n'
     try:
         function = onnx.parser.parse_function(header + body)
-    except (onnx.parser.ParseError, ValueError, RuntimeError) as error:
+    # The parser has errors of its own, and protobuf, which reads what it made, has others.
+    except Exception as error:
         said = " ".join(str(error).split())[-200:]
         raise InputError(
             f"{key!r} is not an ONNX function, as 'f <a> (x) => (y) {{ y = Elu <alpha: float = @a> (x) }}': {said}",
@@ -163,13 +166,35 @@ def _parsed(text: str, key: str, opset: int) -> onnx.FunctionProto:
     return function
 
 
+def _depth(text: str) -> int:
+    """Returns how deep brackets lie inside each other; quotes are not looked at, so it may be too many."""
+    steps = (1 if letter in "{([<" else -1 for letter in text if letter in "{([<>])}")
+    return max(itertools.accumulate(steps), default=0)
+
+
 def _check_node(node: onnx.NodeProto, key: str, opset: int) -> None:
+    for attribute in node.attribute:
+        for tensor in tensors([attribute]):
+            _check_tensor(tensor, key)
     if node.domain not in KNOWN_DOMAINS:
         raise InputError(f"{key!r} has {node.domain}::{node.op_type}, which is not ONNX's", _HINT)
     if node.op_type in _RANDOM or any(attribute.type in BODIES for attribute in node.attribute):
         raise InputError(f"{key!r} has {node.op_type}, with random numbers or graphs inside", _HINT)
     if node.domain in ONNX_DOMAINS and _since(node.op_type, opset) is None:
         raise InputError(f"{key!r}: opset {opset} has no operator {node.op_type}", _HINT)
+
+
+def _check_tensor(tensor: TensorProto, key: str) -> None:
+    """Refuses a constant that cannot be read, or says that it is larger than its text."""
+    if math.prod(tensor.dims) > _MOST_ELEMENTS or any(size < 0 for size in tensor.dims):
+        raise InputError(
+            f"{key!r} has a constant of {list(tensor.dims)}; {_MOST_ELEMENTS} elements are the most", _HINT
+        )
+    try:
+        numpy_helper.to_array(tensor)
+    except Exception as error:  # NumPy's own, and those of types that are packed.
+        said = str(error).partition("\n")[0][:200]
+        raise InputError(f"{key!r} has a constant that cannot be read: {said}", _HINT) from error
 
 
 def _checked(rule: RewriteRule, pattern: onnx.FunctionProto, replacement: onnx.FunctionProto) -> dict[str, int]:

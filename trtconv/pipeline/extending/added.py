@@ -1,20 +1,100 @@
-"""The passes that users add, which run before those of trtconv."""
+"""What users add to a call: rules of rewriting, and files of passes, rules and operators of their own."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trtconv.core.agreement import AgreedCode, CodeFile, agreed
 from trtconv.core.documents.build import BuildPlan
+from trtconv.core.documents.parts import CodeIdentity
+from trtconv.core.errors import InputError
 from trtconv.passes import Pass
+from trtconv.rules import CHECKS, Rule
+
+if TYPE_CHECKING:
+    from trtconv.pipeline.extending.loading import Extension
+
+_AGREED: dict[str, AgreedCode] = {}
+"""SHA-256 of the files that calls of this process named, and agreed to, to where each lies; none is loaded here."""
+
+
+def admit(files: Sequence[CodeFile], agreements: Sequence[str]) -> tuple[CodeIdentity, ...]:
+    """Lets files of passes and rules be loaded by this process where a plan names them; none is loaded yet.
+
+    Args:
+        files: What the call and the configuration name.
+        agreements: SHA-256 of the files that the call agrees to.
+
+    Returns:
+        The files, as a plan has them.
+
+    Raises:
+        InputError: A file is not there, or a configuration names it and the call does not agree.
+    """
+    if not files:
+        return ()
+    # Loaded only here: most calls have none.
+    from trtconv.pipeline.extending.installed import located
+
+    codes = agreed(located(files), agreements)
+    _AGREED.update({code.sha256: code for code in codes})
+    return tuple(CodeIdentity(code.path.name, code.sha256) for code in codes)
+
+
+def extensions(plan: BuildPlan) -> Iterator[Extension]:
+    """Yields the extensions of a plan; each is run the first time that this process asks for it.
+
+    Raises:
+        InputError: One was not admitted, cannot be used, or has what another has.
+    """
+    names: dict[str, str] = {}
+    for identity in plan.extensions:
+        if identity.sha256 not in _AGREED:
+            raise InputError(
+                f"{identity.file} (SHA-256 {identity.sha256}) goes with it, an extension that this call does not name",
+                f"Give the same file: --extend {Path(identity.file).name}.",
+            )
+        from trtconv.pipeline.extending.loading import load
+
+        extension = load(_AGREED[identity.sha256])
+        for name in (*(each.name for each in extension.passes), *(rule.code for rule in extension.rules)):
+            if names.setdefault(name, identity.sha256) != identity.sha256:
+                raise InputError(f"two extensions have {name!r}", "Leave one out.")
+        yield extension
 
 
 def added_passes(plan: BuildPlan) -> tuple[Pass, ...]:
-    """Returns the passes of a plan that are the user's: rules of rewriting, each shown to be right.
+    """Returns the passes of a plan that are the user's: rules of rewriting, each shown to be right, and extensions.
 
     Raises:
-        InputError: A rule is wrong.
+        InputError: A rule is wrong, or an extension cannot be used.
     """
-    if not plan.rewrite_rules:
-        return ()
-    # Loaded only here: most builds have none.
-    from trtconv.pipeline.extending.equality import shown
+    found: list[Pass] = []
+    if plan.rewrite_rules:
+        # Loaded only here: most builds have none.
+        from trtconv.pipeline.extending.equality import shown
 
-    return shown(plan.rewrite_rules)
+        found += shown(plan.rewrite_rules)
+    for extension in extensions(plan):
+        found += extension.passes
+    return tuple(found)
+
+
+def checks_of(plan: BuildPlan) -> tuple[Rule, ...]:
+    """Returns the checks of a plan: those of trtconv, and those of extensions."""
+    return (*CHECKS, *(rule for extension in extensions(plan) for rule in extension.rules))
+
+
+def require_proof(files: Sequence[CodeFile], level: str) -> None:
+    """Refuses to build without a proof what somebody's own passes rewrite.
+
+    Raises:
+        InputError: It is asked for.
+    """
+    if files and level == "none":
+        raise InputError(
+            "--prove none with --extend: what passes of your own make leaves as an engine where it is proven, or not",
+            "Leave out one of them.",
+        )

@@ -42,7 +42,7 @@ KINDS: tuple[Values, ...] = (
 """Usual values, small whole ones, zeros, negative ones, large ones, small ones, all of these, positive ones, bits."""
 
 
-def draw_attributes(texts: Texts, random: Generator, number: int) -> dict[str, Any]:
+def draw_attributes(texts: Texts, random: Generator, number: int) -> dict[str, float]:
     """Returns values of the attributes that may be any number in a range; its ends and zero come first."""
     listed = {name for choice in texts.choices() for name in choice}
     found = {}

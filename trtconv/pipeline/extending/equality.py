@@ -87,6 +87,10 @@ def _asked(document: str) -> list[list[Instance]]:
             f"rules of rewriting ({names}) were not shown to be right: the process that ran them was lost, {lost}",
             "Narrow types, ranks, shapes or attributes; --budget seconds=N allows more time.",
         ) from lost
+    except process.WorkerBug as bug:
+        # What a stranger's text makes of libraries is not foreseen.
+        names = ", ".join(table["name"] for table in tables)
+        raise InputError(f"rules of rewriting ({names}) were not shown to be right: {bug.summary}") from bug
     return [[_instance(each) for each in found] for found in told]
 
 
