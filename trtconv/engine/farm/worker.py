@@ -165,9 +165,14 @@ async def serve(
             say(f"{name} is back at {where}")
     finally:
         serving.close()
-        with contextlib.suppress(Gone):
-            await peer.send(End())
-        await peer.leave()
+        await _leave(peer)
+
+
+async def _leave(peer: Peer) -> None:
+    """Tells the scheduler that no more jobs are wanted, and hangs up."""
+    with contextlib.suppress(Gone):
+        await peer.send(End())
+    await peer.leave()
 
 
 async def _introduced(peer: Peer, look: Callable[[], Machine]) -> Machine:
