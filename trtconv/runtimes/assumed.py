@@ -24,7 +24,7 @@ _BATCHES = (2, 1)
 """Batch sizes tried, 1 for models that have it written into them."""
 _PRODUCTS = 2e9
 """Multiplications of one layer that take a tenth of a second on one core."""
-_MEGABYTES = 64.0
+_MEGABYTES = 16.0
 """Of one tensor that a layer makes, on its way too."""
 _FLOAT_BYTES = 4
 _SOURCES = 4

@@ -51,6 +51,8 @@ _ROUGH = {"Selu": 1e-4, "LRN": 1e-4}
 Runtime takes by adding at one end and subtracting at the other."""
 _PLACED = frozenset("Resize Upsample GridSample RoiAlign AffineGrid".split())  # noqa: SIM905
 """Operators that compute where they read: a place is rounded as the number that it is, between 0 and the size."""
+_BY_CHANNEL = frozenset("Conv ConvTranspose BatchNormalization InstanceNormalization".split())  # noqa: SIM905
+"""Operators whose constants say nothing of the sizes of images."""
 _OF_CONSTANTS = (1.0, -1.0, *_QUANTIZED)
 
 
@@ -139,7 +141,8 @@ class Description:
 
 
 def _sizes_of_constants(model: OnnxModel, nodes: list[onnx.NodeProto]) -> frozenset[int]:
-    tensors = (model.main.constant(name) for node in nodes for name in node.input if name)
+    read = (node for node in nodes if node.op_type not in _BY_CHANNEL)
+    tensors = (model.main.constant(name) for node in read for name in node.input if name)
     return frozenset(size for tensor in tensors if tensor is not None for size in tensor.dims if size > 1)
 
 

@@ -252,7 +252,8 @@ def _affordable(network: ReadNetwork, meaning: Meaning, sizes: Sequence[Size]) -
         return []
     first = cost.products(network, shapes_with(meaning.parsed, sizes[0].shapes))
     elements = _elements(sizes[0])
-    return [each for each in sizes if first * _elements(each) / elements <= MOST_PRODUCTS]
+    share = {True: _BESIDES, False: 1.0}
+    return [each for each in sizes if first * _elements(each) / elements <= MOST_PRODUCTS * share[each.besides]]
 
 
 def _elements(size: Size) -> int:
@@ -278,6 +279,8 @@ def _together(whole: ProofResult, pieces: PiecesResult) -> ProofResult:
 
 MOST_PRODUCTS = 2e10
 """What a run of the whole may multiply in a quick proof: about a second on two cores, for the model and the network."""
+_BESIDES = 0.1
+"""Share of that at sizes besides those that count."""
 _POLL_SECONDS = 0.1
 _FREE_SECONDS = 0.5
 _GRACE_SECONDS = 5.0
