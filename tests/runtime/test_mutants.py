@@ -29,6 +29,8 @@ WEIGHTS = (
     "S2 yolo",
 )
 """Changes of weights, between passes and parser or in it."""
+OTHERS = ("H5c", "H9b", "H10", "H11")
+"""A product turned round, a mean over more axes, another type, an assertion that never holds."""
 
 
 @pytest.fixture(scope="module")
@@ -39,8 +41,8 @@ def bench() -> Iterator[Any]:
     sys.path.remove(folder)
 
 
-@pytest.mark.parametrize("name", WEIGHTS)
-def test_a_weight_that_is_another_is_seen(name: str, bench: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", [*WEIGHTS, *OTHERS])
+def test_a_change_on_purpose_is_seen(name: str, bench: Any, tmp_path: Path) -> None:
     (hole,) = [each for each in bench.holes() if each.name == name]
     path = tmp_path / "m.onnx"
     onnx.save_model(hole.network.make(), path)
@@ -54,6 +56,24 @@ def test_a_sample_of_mutants_is_seen(network: str, bench: Any) -> None:
     assert unchanged["told"] == "passed", unchanged["why"]
     assert len(rows) == 3
     assert [row for row in rows if bench.column(row) in bench.LEFT] == []
+
+
+@pytest.mark.parametrize(
+    ("network", "kind", "attribute"),
+    [
+        pytest.param("pools", "POOLING", "post_padding", id="pads that show at odd sizes"),
+        pytest.param("loop", "LOOP_OUTPUT", "axis", id="the second result of a loop"),
+        pytest.param("boxes", "NMS", "bounding_box_format", id="corners of boxes for centres"),
+        pytest.param("layer_norm", "MATRIX_MULTIPLY", "inputs", id="a product that does not compute"),
+    ],
+)
+def test_mutants_that_survived_are_seen(network: str, kind: str, attribute: str, bench: Any, tmp_path: Path) -> None:
+    (case,) = [each for each in bench.all_networks() if each.name == network]
+    made = bench.Bench(case, tmp_path, "quick")
+    numbers = [number for number, key in enumerate(made.count(5)) if key == (kind, attribute)]
+    columns = {bench.column(row) for row in (made.row(number, 5) for number in numbers[:4]) if row is not None}
+    assert "caught" in columns
+    assert columns.isdisjoint(bench.LEFT)
 
 
 @pytest.mark.parametrize("name", ["iov_0", "nan_0", "norm_1", "norm_2"])

@@ -17,8 +17,8 @@ _MOST_SIZES = 10
 """That are tried of a model without bounds."""
 _MOST_ELEMENTS = 1 << 22
 """Of all inputs together, at sizes that nobody asked for."""
-_LEAST = 9
-"""The smallest of the other sizes: windows are rarely larger."""
+_LEAST, _LEAST_OF_MANY = 9, 5
+"""The smallest of the other sizes, for windows are rarely larger; and where three of them and more are multiplied."""
 _MULTIPLES = (8, 16, 32, 64)
 """Of which other sizes are multiples, where a network takes no odd ones."""
 _BATCH = 2
@@ -91,6 +91,7 @@ def _others(
 
 def _shapes(inputs: Sequence[InputSpec], profiles: Sequence[ShapeProfile], multiple: int) -> dict[str, Shape]:
     """Returns shapes within the bounds, of which no two dimensions are alike if that can be."""
+    many = len({dim for spec in inputs for dim in spec.dims[1:] if isinstance(dim, str)}) > 2
     sizes: dict[str, int] = {}
     found: dict[str, Shape] = {}
     for spec in inputs:
@@ -102,18 +103,19 @@ def _shapes(inputs: Sequence[InputSpec], profiles: Sequence[ShapeProfile], multi
                 low, high = bounds.min[axis], bounds.max[axis]
             name = dim if isinstance(dim, str) else f"{spec.name}:{axis}"
             if name not in sizes:
-                sizes[name] = _size(low, high, multiple, sum(size > _BATCH for size in sizes.values()), axis == 0)
+                least = max(low, _LEAST_OF_MANY if many else _LEAST)
+                number = sum(size > _BATCH for size in sizes.values())
+                sizes[name] = low if low == high else _size((low, least, high), multiple, number, axis == 0)
             shape.append(min(sizes[name], high))
         found[spec.name] = tuple(shape)
     return found
 
 
-def _size(low: int, high: int, multiple: int, number: int, first: bool) -> int:
-    """Returns a size between bounds: of a first axis, which often counts samples, a small one."""
-    if low == high:
-        return low
+def _size(bounds: tuple[int, int, int], multiple: int, number: int, first: bool) -> int:
+    """Returns a size between bounds, of which the middle one is what it should not fall below: of a first axis, which
+    often counts samples, a small one."""
+    low, least, high = bounds
     if first:
         return min(high, max(low, _BATCH))
-    least = max(low, _LEAST)
     size = (least | 1) + 2 * number if multiple == 1 else multiple * (-(-least // multiple) + number)
     return min(high, size)
