@@ -96,7 +96,7 @@ def _outputs(network: ReadNetwork, values: Feeds) -> Feeds | Malformed | str:
         found = run.outputs()
     except NotProven as error:
         return error.reason
-    if run.malformed:
+    if run.malformed and len(found) < len(network.outputs):
         return Malformed(run.unproven[min(run.malformed)])
     if len(found) < len(network.outputs):
         return next(iter(run.unproven.values()), "an output is missing")
