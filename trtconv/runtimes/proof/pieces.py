@@ -45,6 +45,8 @@ _ROUNDED_OTHERWISE = ("int4", "uint4")
 _TELLING = 0.1
 """Share of the elements that must not be NaN for a kind of inputs to show something."""
 _BATCH = 3
+_ELSEWHERE = (InputKind.ORDINARY, InputKind.TIES, InputKind.LIMITS)
+"""What tells places from one another at further sizes, where values were told apart before."""
 
 
 @frozen
@@ -167,7 +169,8 @@ class Pieces:
                 continue
             scheme = {name: tuple(n or 0 for n in shape or ()) for name, shape in own.items()}
             if scheme not in trial.schemes:
-                moved.append(_Trial(trial.piece, trial.of, [scheme], [True], trial.of.kinds, wider=trial.wider))
+                kinds = tuple(kind for kind in trial.of.kinds if kind in _ELSEWHERE)
+                moved.append(_Trial(trial.piece, trial.of, [scheme], [True], kinds, wider=trial.wider))
         self._shapes = shapes
         return moved
 
