@@ -50,6 +50,21 @@ NEVER_FINITE = (
 )
 FROM_ABSOLUTES = HEADER + "g (float[1,2,4,4] x) => (float[1,2,1,1] y) { y = GlobalLpPool <p = 1> (x) }"
 NOT_A_NUMBER = HEADER + "g (float[1,2,4,4] x) => (float[1,2,4,4] y) { y = MeanVarianceNormalization (x) }"
+CUBIC = (
+    HEADER
+    + """g (float[1,1,4,4] x) => (float[1,1,8,8] y) <float[4] s = {1, 1, 2, 2}>
+    { y = Resize <mode = "cubic", coordinate_transformation_mode = "align_corners"> (x, , s) }"""
+)
+CORNERS = (
+    HEADER
+    + """g (float[1,2,32,32] x) => (float[1,2,48,40] y) <int64[4] s = {1, 2, 48, 40}>
+    { y = Resize <mode = "linear", coordinate_transformation_mode = "align_corners"> (x, , , s) }"""
+)
+STEPS = (
+    HEADER
+    + """g (float[3,1,2] x, float[1,4,2] w, float[1,4,4] r, int32[1] lens) => (float[3,1,1,4] y, float[1,1,4] h)
+    { y, h = RNN <hidden_size = 4> (x, w, r, , lens) }"""
+)
 RANDOM = (
     HEADER
     + """g (float[4] x) => (float[4] y)
@@ -87,6 +102,8 @@ CHANGES = {
     "a branch that is not taken": (BRANCHES, setting("UNARY", op="NEG")),
     "the other branch": (BRANCHES, setting("ELEMENTWISE", op="SUM")),
     "what shows at batches above one": (MEAN, setting("REDUCE", axes=13)),
+    "a row of a cubic interpolation": (CUBIC, setting("RESIZE", cubic_coeff=-0.7)),
+    "corners that are not aligned": (CORNERS, setting("RESIZE", coordinate_transformation="HALF_PIXEL")),
     "an epsilon that small inputs alone show": (NORM, setting("NORMALIZATION", epsilon=1e-6)),
     "what comes before a softmax that is saturated": (SATURATED, setting("ACTIVATION", alpha=0.15)),
     "what comes behind NaN": (NEVER_FINITE, setting("ACTIVATION", alpha=0.5)),
@@ -101,7 +118,9 @@ def test_a_change_is_seen(text: str, change: Change, tmp_path: Path, monkeypatch
     assert "TC402" in [each.code for each in report.findings]
 
 
-@pytest.mark.parametrize("text", [*dict.fromkeys(text for text, _ in CHANGES.values()), FROM_ABSOLUTES, NOT_A_NUMBER])
+@pytest.mark.parametrize(
+    "text", [*dict.fromkeys(text for text, _ in CHANGES.values()), FROM_ABSOLUTES, NOT_A_NUMBER, STEPS]
+)
 def test_what_is_right_is_proven_in_all_its_pieces(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     report = check(tmp_path, text, monkeypatch)
     assert report.proof is not None

@@ -12,7 +12,7 @@ import pytest
 from onnx import parser
 
 import trtconv
-from trtconv.passes.spelling import fourier, pooling, resize, scatter
+from trtconv.passes.spelling import fourier, pooling, regions, resize, scatter
 
 pytest.importorskip("tensorrt_rtx")
 
@@ -28,11 +28,23 @@ MODELS = {
         { y = ScatterND <reduction = "add"> (x, i, u) }""",
     ),
     "pool": (13, "(float[1,1,8] x) => (float[1,1,4] y) { y = MaxPool <kernel_shape = [3], dilations = [2]> (x) }"),
+    "regions": (
+        16,
+        """(float[2,1,6,6] x, float[3,4] rois, int64[3] b) => (float[3,1,2,2] y)
+        { y = RoiAlign <output_height = 2, output_width = 2, sampling_ratio = 2> (x, rois, b) }""",
+    ),
+    "deform": (
+        19,
+        """(float[1,2,5,5] x, float[2,2,3,3] w, float[1,18,5,5] move) => (float[1,2,5,5] y)
+        { y = DeformConv <pads = [1, 1, 1, 1]> (x, w, move) }""",
+    ),
     "fourier": (17, "(float[1,8,1] x) => (float[1,8,2] y) { y = DFT <axis = 1> (x) }"),
 }
 BROKEN: dict[str, tuple[Any, str, Callable[[Any], Any]]] = {
     "resize": (resize, "weights", lambda right: lambda *given: np.roll(right(*given), 1, axis=1)),
     "scatter": (scatter, "_REDUCTIONS", lambda right: {**right, "add": right["max"]}),
+    "regions": (regions, "_hats", lambda right: lambda w, at, *rest: right(w, w("Neg", at), *rest)),
+    "deform": (regions, "_base", lambda right: lambda *given: right(*given)[::-1]),
     "pool": (pooling._Window, "taps", lambda right: lambda window: right(window)[:-1]),
     "fourier": (fourier, "_matrix", lambda right: lambda *given: right(*given)[:, :, ::-1]),
 }

@@ -41,6 +41,7 @@ from trtconv.passes.spelling.one_hot import ComparePositions, CompressBySize
 from trtconv.passes.spelling.pooling import PoolByTaps
 from trtconv.passes.spelling.quantize import QuantizeInArithmetic
 from trtconv.passes.spelling.ranges import RangeBySize
+from trtconv.passes.spelling.regions import DeformBySamples, RegionsByMatrix
 from trtconv.passes.spelling.resize import ResizeByMatrix
 from trtconv.passes.spelling.runtime_axes import ReduceByShape, ReshapeByShape
 from trtconv.passes.spelling.scatter import ScatterByPosition
@@ -64,6 +65,8 @@ PASSES: tuple[Pass, ...] = (
     CombineBits(),
     FloatMod(),
     ResizeByMatrix(),
+    RegionsByMatrix(),
+    DeformBySamples(),
     CumulativeProduct(),
     ComparePositions(),
     CompressBySize(),

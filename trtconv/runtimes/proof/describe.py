@@ -27,7 +27,7 @@ _APPROXIMATED = frozenset(
         "Exp Log Erf Gelu Tanh Sigmoid Softmax LogSoftmax Softplus Mish Elu Selu Celu HardSwish Swish Sin Cos Tan "
         "Asin Acos Atan Sinh Cosh Asinh Acosh Atanh Pow LSTM GRU RNN Attention MultiHeadAttention "
         "InstanceNormalization LayerNormalization GroupNormalization RMSNormalization ReduceLogSum ReduceLogSumExp "
-        "RotaryEmbedding"
+        "RotaryEmbedding MeanVarianceNormalization"
     ).split()
 )
 _QUANTIZED = (-128.5, -127.5, -128.0, 127.5, 126.5, 127.0, 255.0, 0.5, 1.5, 2.5, -0.5)

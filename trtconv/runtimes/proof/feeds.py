@@ -51,6 +51,7 @@ class Role(enum.Enum):
     SIZES = "sizes"
     """Integers that decide the shape of a result, such as axes."""
     BOXES = "boxes"
+    LENGTH = "length"
 
 
 @frozen
@@ -61,7 +62,7 @@ class Source:
         name: Its name.
         dtype: Its element type, as NumPy would name it.
         role: What it is read as.
-        bound: Of an index, how many there are to choose from; 0: not known.
+        bound: Of an index, how many there are to choose from; 0: not known. Of a length, the largest.
     """
 
     name: str
@@ -165,6 +166,8 @@ def _integers(
         return np.ones(shape) if calm > 1 else random.integers(0, 2, shape)
     if source.role is Role.TRIPS:
         return np.full(shape, (3, 0, 1, 2, 5, 0, 1, 4)[kind])
+    if source.role is Role.LENGTH:
+        return 1 + _indices(max(source.bound, 1), shape, kind, random)
     if source.role is Role.INDEX:
         return _indices(max(source.bound, 1), shape, kind, random)
     info = np.iinfo(dtype) if dtype.itemsize == 1 else None

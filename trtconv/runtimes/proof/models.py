@@ -19,6 +19,7 @@ from trtconv.graph.walk import all_nodes, constant_of, reads
 from trtconv.runtimes.onnxruntime import first_line, import_runtime
 from trtconv.runtimes.proof.feeds import CALM, InputKind, Role, Shape, Source, make
 from trtconv.runtimes.proof.reference import Wanted, has_shape, runs, serve
+from trtconv.runtimes.proof.shaken import shaken, steps, widen_interpolations
 from trtconv.runtimes.proof.tolerance import PERTURBATION
 from trtconv.runtimes.tensorrt.readback.types import numpy_type
 
@@ -148,9 +149,11 @@ def _run(model: OnnxModel, task: Task) -> tuple[dict[str, Array], dict[str, int]
         arrays[f"value {int(kind)}"], calms[str(int(kind))] = value, calm
         if not isinstance(of_magnitudes, str):
             with contextlib.suppress(Exception):
-                arrays[f"terms {int(kind)}"] = of_magnitudes({n: _magnitude(v) for n, v in feeds.items()})
+                terms = of_magnitudes({n: _magnitude(v) for n, v in feeds.items()})
+                arrays[f"terms {int(kind)}"] = terms * np.asarray(steps(part, terms), terms.dtype)
         if task.closely:
             arrays.update(_nearby(computes, feeds, kind, task.eps))
+            arrays.update(_shaken(part, model, task, feeds, kind))
     return arrays, calms, "" if calms else why
 
 
@@ -181,6 +184,17 @@ def _nearby(computes: Computes, feeds: Mapping[str, Array], kind: InputKind, eps
             moved = {n: _moved(v, step * signs[n]) for n, v in feeds.items()}
             with contextlib.suppress(Exception):
                 yield f"{name} {int(kind)} {number}", computes(moved)
+
+
+def _shaken(
+    part: onnx.ModelProto, model: OnnxModel, task: Task, feeds: Mapping[str, Array], kind: InputKind
+) -> Iterator[tuple[str, Array]]:
+    """Yields the results where weights and intermediate results are moved a little, as further moved inputs."""
+    for number in range(_MOVES):
+        computes = _computes(shaken(part, model, PERTURBATION, number), model.path, task)
+        if not isinstance(computes, str):
+            with contextlib.suppress(Exception):
+                yield f"moved {int(kind)} {_MOVES + number}", computes(feeds)
 
 
 def _moved(values: Array, by: Array) -> Array:
@@ -261,6 +275,7 @@ def _absolute(part: onnx.ModelProto, model: OnnxModel) -> onnx.ModelProto:
     """Returns the piece with the magnitudes of its weights, and sums in place of differences."""
     made = onnx.ModelProto()
     made.CopyFrom(part)
+    widen_interpolations(made, model)
     folder = str(Path(model.path).parent)
     negative = {node.input[3] for node in made.graph.node if node.op_type == "BatchNormalization"}
     for tensor in made.graph.initializer:

@@ -33,7 +33,7 @@ from trtconv.runtimes.compare import relative_error
 from trtconv.runtimes.onnxruntime import first_line, numpy_type, session
 from trtconv.runtimes.proof.feeds import sizes as feed_sizes
 from trtconv.runtimes.proof.reference import declared_shape, has_shape
-from trtconv.runtimes.proof.roles import sizing_inputs
+from trtconv.runtimes.proof.roles import integers_of, sizing_inputs
 
 SERVE = "trtconv.runtimes.proof.rewritten:serve"
 """What the process of `kept` calls."""
@@ -267,12 +267,14 @@ def _outcome(runner: Any, target: str, feeds: Mapping[str, NDArray[Any]]) -> Any
 
 def _feeds(models: Sequence[OnnxModel], random: np.random.Generator, sizing: Container[str]) -> dict[str, NDArray[Any]]:
     feeds: dict[str, NDArray[Any]] = {}
+    below = {name: high for model in models for name, high in integers_of(model).items()}
     for spec in (each for model in models for each in model.inputs):
         dtype, shape = numpy_type(spec), tuple(int(size) for size in spec.dims)
         if spec.name in sizing:
             made = feed_sizes(shape, random).astype(dtype)
         elif dtype.kind in "iu":
-            made = random.integers(0, 256 if dtype.itemsize == 1 else _INTEGERS, shape).astype(dtype)
+            high = below.get(spec.name, 256 if dtype.itemsize == 1 else _INTEGERS)
+            made = random.integers(0, high, shape).astype(dtype)
         else:
             made = (random.standard_normal(shape) if dtype.kind != "b" else random.random(shape) < 0.5).astype(dtype)
         feeds.setdefault(spec.name, made)

@@ -15,6 +15,8 @@ _INDEXED = frozenset(
         "Gather GatherElements GatherND Scatter ScatterElements ScatterND TensorScatter Compress"
     ).split()
 )
+_LENGTHS = {**dict.fromkeys(("GRU", "LSTM", "RNN"), 4), "ReverseSequence": 1}
+"""Operators to the input that says how many steps of a sequence there are."""
 _MASKING = frozenset("Cast Not And Or Where Equal Unsqueeze Expand".split())  # noqa: SIM905
 """What reads an integer input that says where, and not how much."""
 _HANDED_ON = frozenset(
@@ -101,12 +103,21 @@ def role_of(
             return Role.BOXES, 0
         if any(slot in sizing_slots(node.op_type) for slot in at):
             return Role.SIZES, 0
-        if node.op_type in _INDEXED and 1 in at:
+        if _LENGTHS.get(node.op_type) in at:
+            return Role.LENGTH, _steps(model, node, shapes)
+        if (node.op_type in _INDEXED and 1 in at) or (node.op_type == "RoiAlign" and 2 in at):
             bounds.append(_rows(model, node, shapes))
         elif node.op_type in _HANDED_ON and 0 in at:
             names.update(node.output)
     known = [bound for bound in bounds if bound]
     return (Role.INDEX, min(known, default=0)) if bounds else (Role.NUMBER, 0)
+
+
+def _steps(model: OnnxModel, node: onnx.NodeProto, shapes: Mapping[str, tuple[int | None, ...]]) -> int:
+    attributes = {each.name: each.i for each in node.attribute}
+    axis = attributes.get("time_axis", attributes.get("layout", 0))
+    shape = model.main.shape(node.input[0]) or shapes.get(node.input[0])
+    return (shape[axis] if shape and len(shape) > axis else None) or 1
 
 
 def _rows(model: OnnxModel, node: onnx.NodeProto, shapes: Mapping[str, tuple[int | None, ...]]) -> int:
