@@ -35,7 +35,7 @@ def compared(
     faults = {_fault(finding) for finding in left}
     # What was only worth knowing of the model as it was is of no interest once it is otherwise.
     gone = (f for f in before if _fault(f) not in faults and f.severity is not Severity.INFO)
-    return tuple(_mended(finding, passes, standing) for finding in gone) + declined(left, done, passes)
+    return tuple(_mended(finding, done, passes, standing) for finding in gone) + declined(left, done, passes)
 
 
 def declined(findings: Iterable[Finding], done: PassResult, passes: Sequence[Pass]) -> tuple[Finding, ...]:
@@ -89,8 +89,11 @@ def _fault(finding: Finding) -> tuple[str, str, str, str]:
     return finding.code, place.graph, place.node or str(place.index), place.tensor
 
 
-def _mended(finding: Finding, passes: Sequence[Pass], standing: frozenset[str]) -> Finding:
-    by = next((each.name for each in passes if finding.code in each.fixes), None)
+def _mended(finding: Finding, done: PassResult, passes: Sequence[Pass], standing: frozenset[str]) -> Finding:
+    able = [each.name for each in passes if finding.code in each.fixes]
+    there = {edit.pass_name for edit in done.edits if edit.node == finding.location.node}
+    ran = {edit.pass_name for edit in done.edits}
+    by = next((name for names in (there, ran, able) for name in able if name in names), None)
     milder = Severity.WARNING if finding.severity is Severity.ERROR else Severity.INFO
     severity = finding.severity if finding.code in standing else milder
     return dataclasses.replace(finding, severity=severity, mended_by=by)

@@ -11,8 +11,10 @@ from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
 from support.onnx_models import parse, wrap
+from trtconv.core.findings import Severity
 from trtconv.core.target import Target
 from trtconv.passes import PASSES, run_passes
+from trtconv.rules import run_rules
 
 EIGHT, TEN = Target("tensorrt", (8, 6)), Target("tensorrt", (10, 0))
 
@@ -63,3 +65,16 @@ def test_limits_of_a_range_are_scalars(axis: int) -> None:
 def test_what_a_newer_parser_reads_stays() -> None:
     model = wrap(parse(RANGE % (0, 1)))
     assert not run_passes(model, PASSES, TEN).edits
+
+
+ATTENTION = """<ir_version: 8, opset_import: ["": 17]>
+g (float[2,4,%d,8] q, float[2,4,8,6] k, float[2,4,6,8] v, float[2,1,1,6] m) => (float[2,4,%d,8] y)
+{ s = MatMul (q, k)  b = %s (m, s)  p = Softmax (b)  y = MatMul (p, v) }"""
+
+
+@pytest.mark.parametrize(("queries", "op", "told"), [(1, "Add", True), (2, "Add", False), (1, "Mul", False)])
+def test_masked_attention_over_one_query_is_refused_for_8(queries: int, op: str, told: bool) -> None:
+    model = wrap(parse(ATTENTION % (queries, queries, op)))
+    for target, expected in ((EIGHT, told), (TEN, False)):
+        errors = {each.code for each in run_rules(model, target) if each.severity is Severity.ERROR}
+        assert ("TC616" in errors) is expected
