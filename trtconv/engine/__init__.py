@@ -161,7 +161,7 @@ def _document(task: str, request: InspectRequest | RunRequest, what: str, progre
 
 def _left_out(report: VerifyReport) -> str:
     """Says which sizes were not compared that had to be."""
-    skipped = [case for case in report.cases if case.skipped and not case.size.startswith("random")]
+    skipped = [case for case in report.cases if case.skipped and case.is_required]
     if skipped:
         return f"{skipped[0].size} of profile {skipped[0].profile}: {skipped[0].skipped}"
     return "" if report.cases else "there was nothing to compare"

@@ -18,6 +18,7 @@ from trtconv.core import budget
 from trtconv.core.budget import BudgetExceeded
 from trtconv.core.documents.build import BuildReport
 from trtconv.core.documents.check import CheckReport, FailedRun
+from trtconv.core.documents.commands import RunCounts
 from trtconv.core.documents.rewrite import RewriteReport
 from trtconv.core.errors import Bug, BuildFailed, TrtconvError
 from trtconv.core.process import Cause, Lost, Process, Tell
@@ -211,14 +212,9 @@ def worst_exit_code(codes: Sequence[int]) -> int:
     return next((code for code in (3, 2, 4, 1) if code in codes), 0)
 
 
-def summarize_runs(results: Sequence[Result]) -> dict[str, object]:
-    """Counts results: {"runs", "ok", "up_to_date", "failed", "exit_code"}."""
+def summarize_runs(results: Sequence[Result]) -> RunCounts:
+    """Counts results."""
     codes = [result.exit_code for result in results]
     kept = sum(isinstance(result, BuildReport) and result.up_to_date for result in results)
-    return {
-        "runs": len(results),
-        "ok": codes.count(0),
-        "up_to_date": kept,
-        "failed": len(codes) - codes.count(0),
-        "exit_code": worst_exit_code(codes),
-    }
+    good = codes.count(0)
+    return RunCounts(len(results), good, kept, len(codes) - good, worst_exit_code(codes))

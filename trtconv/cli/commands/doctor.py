@@ -15,6 +15,7 @@ from trtconv.cli.versions import versions
 from trtconv.core.errors import EnvironmentMissing
 
 if TYPE_CHECKING:
+    from trtconv.core.documents.commands import DoctorReport
     from trtconv.runtimes.tensorrt import RuntimeStatus
 
 
@@ -46,25 +47,16 @@ def command(output_format: str) -> Outcome:
     if output_format == "json":
         from trtconv.cli.formats.json import render
 
-        return Outcome(render(_document(statuses, gpu_name(), exit_code)), exit_code)
+        return Outcome(render(_report(statuses, gpu_name(), exit_code).to_json()), exit_code)
     return Outcome(_text(statuses, gpu_name()), exit_code)
 
 
-def _document(statuses: Sequence[RuntimeStatus], gpu: str | None, exit_code: int) -> dict[str, object]:
-    from trtconv.core.encode import SCHEMA, plain
+def _report(statuses: Sequence[RuntimeStatus], gpu: str | None, exit_code: int) -> DoctorReport:
+    from trtconv.core.documents.commands import DoctorReport
     from trtconv.pipeline.extending.installed import installed
 
-    return {
-        "schema": SCHEMA,
-        "python": platform.python_version(),
-        "executable": sys.executable,
-        "platform": platform.platform(),
-        "packages": versions(),
-        "runtimes": [status.to_json() for status in statuses],
-        "gpu": gpu,
-        "extensions": plain(installed()),
-        "exit_code": exit_code,
-    }
+    system = (platform.python_version(), sys.executable, platform.platform())
+    return DoctorReport(*system, versions(), statuses, gpu, tuple(installed()), exit_code)
 
 
 def _text(statuses: Sequence[RuntimeStatus], gpu: str | None) -> str:

@@ -58,13 +58,11 @@ def command(folder: str, force: bool, output_format: str) -> Outcome:
     atomic_write(path, toml(found).encode(), through_links=False)
     if output_format == "json":
         from trtconv.cli.formats.json import render
-        from trtconv.core.encode import SCHEMA
+        from trtconv.core.documents.commands import InitModel, InitReport, LeftOut
 
-        models = [{"path": e.path, "dims": {name: text for name, text, _ in e.dims}} for e in listed]
-        rest = [{"path": each.path, "why": each.fault} for each in found if each.fault]
-        return Outcome(
-            render({"schema": SCHEMA, "config": str(path), "models": models, "left_out": rest, "exit_code": 0})
-        )
+        models = tuple(InitModel(each.path, {name: text for name, text, _ in each.dims}) for each in listed)
+        rest = tuple(LeftOut(each.path, each.fault) for each in found if each.fault)
+        return Outcome(render(InitReport(str(path), models, rest).to_json()))
     left = f", {len(found) - len(listed)} left out" if len(found) > len(listed) else ""
     return Outcome(
         clean(f"wrote {path}: {count(len(listed), 'model')}{left}; look at the bounds, then run trtconv build")

@@ -158,13 +158,11 @@ def _render(flags: ManyFlags, config: Config | None, results: list[Result]) -> s
 
 def _json(config: Config | None, results: list[Result]) -> str:
     from trtconv.cli.formats.json import render
-    from trtconv.core.encode import SCHEMA
+    from trtconv.core.documents.commands import RunsReport
     from trtconv.pipeline.batch import summarize_runs
 
-    summary = summarize_runs(results)
-    runs = [result.to_json() for result in results]
-    document = {"schema": SCHEMA, "config": str(config.path) if config else None, "runs": runs, "summary": summary}
-    return render({**document, "exit_code": summary["exit_code"]})
+    path = str(config.path) if config else None
+    return render(RunsReport(path, results, summarize_runs(results)).to_json())
 
 
 def working_folder() -> Path | None:

@@ -43,20 +43,13 @@ def command(name: str | None, output_format: str) -> Outcome:
     chosen = list(PASSES) if name is None else [_find(PASSES, name)]
     if output_format == "json":
         from trtconv.cli.formats.json import render
-        from trtconv.core.encode import SCHEMA
+        from trtconv.core.documents.commands import PassEntry, PassList
 
-        passes = [
-            {
-                "name": each.name,
-                "fixes": list(each.fixes),
-                "safety": each.safety,
-                "on_request": each.on_request,
-                "summary": each.summary,
-                "page": each.page,
-            }
+        entries = (
+            PassEntry(each.name, tuple(each.fixes), each.safety, each.on_request, each.summary, each.page)
             for each in chosen
-        ]
-        return Outcome(render({"schema": SCHEMA, "passes": passes, "exit_code": 0}))
+        )
+        return Outcome(render(PassList(tuple(entries)).to_json()))
     from trtconv.cli.formats.pages import pass_facts
 
     if name is not None:

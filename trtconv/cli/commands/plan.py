@@ -70,11 +70,9 @@ def command(farming: options.Asked[FarmRequest], write: str | None, config: str 
     code = next((code for code in (3, 2, 4, 1) if code in [each.exit_code for each in planned]), 0)
     if output_format == "json":
         from trtconv.cli.formats.json import render
-        from trtconv.core.encode import SCHEMA
+        from trtconv.core.documents.commands import PlanReport
 
-        return Outcome(
-            render({"schema": SCHEMA, "jobs": [each.to_json() for each in planned], "exit_code": code}), code
-        )
+        return Outcome(render(PlanReport(tuple(each.record() for each in planned), code).to_json()), code)
     return Outcome("\n".join([*_matrix(listed.builds, planned), *written]), code)
 
 

@@ -53,7 +53,6 @@ def command(subject: str, output: str, given: tuple[str, ...], output_format: st
     from trtconv.cli.formats.page import engine_page, folder_page
     from trtconv.cli.formats.page.gather import gather, gather_all
     from trtconv.cli.formats.wording import byte_size
-    from trtconv.core.encode import SCHEMA
     from trtconv.core.errors import InputError
     from trtconv.core.files import atomic_write
     from trtconv.core.outputs import Output, check_all
@@ -75,10 +74,10 @@ def command(subject: str, output: str, given: tuple[str, ...], output_format: st
     atomic_write(page, content)
     if output_format == "json":
         from trtconv.cli.formats.json import render
+        from trtconv.core.documents.commands import PageFile, PageReport
 
-        file = {"path": output, "bytes": len(content)}
-        told = {"page": file, "engines": len(subjects), "left_out": left_out}
-        return Outcome(render({"schema": SCHEMA, **told, "exit_code": 0}))
+        written = PageReport(PageFile(output, len(content)), len(subjects), left_out)
+        return Outcome(render(written.to_json()))
     said = f"{len(subjects)} engines" if path.is_dir() else subjects[0].path.name
     lines = [f"wrote {output} ({byte_size(len(content))}) about {said}"]
     lines += [f"left out {each}: {why}" for each, why in left_out.items()]

@@ -39,10 +39,10 @@ def command(code: str | None, output_format: str) -> Outcome:
     chosen = list(RULES) if code is None else [_find(RULES, code)]
     if output_format == "json":
         from trtconv.cli.formats.json import render
-        from trtconv.core.encode import SCHEMA
+        from trtconv.core.documents.commands import RuleEntry, RuleList
 
-        rules = [{"code": r.code, "name": r.name, "summary": r.summary, "page": r.page} for r in chosen]
-        return Outcome(render({"schema": SCHEMA, "rules": rules, "exit_code": 0}))
+        rules = tuple(RuleEntry(rule.code, rule.name, rule.summary, rule.page) for rule in chosen)
+        return Outcome(render(RuleList(rules).to_json()))
     if code is None:
         return Outcome("\n".join(f"{rule.code}  {rule.name}: {rule.summary}" for rule in chosen))
     return Outcome(f"{chosen[0].code} {chosen[0].name}\n\n{chosen[0].page.strip()}")

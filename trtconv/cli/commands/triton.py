@@ -51,7 +51,6 @@ def command(engines: tuple[str, ...], repository: str, version: int, force: bool
     from trtconv.cli.formats.page.gather import report_of
     from trtconv.cli.formats.triton import served, triton_json
     from trtconv.core.documents.saved import load_report
-    from trtconv.core.encode import SCHEMA
     from trtconv.core.files import atomic_write
     from trtconv.core.text import clean
 
@@ -70,7 +69,7 @@ def command(engines: tuple[str, ...], repository: str, version: int, force: bool
         batches = f"batches of up to {each.batch}" if each.batch else f"no batches: {each.why}"
         lines.append(clean(f"wrote {folder}/config.pbtxt and {version}/model.plan; {batches}"))
     if output_format == "json":
-        return Outcome(triton_json([(each, str(folder)) for _, folder, each in made], SCHEMA))
+        return Outcome(triton_json([(each, str(folder)) for _, folder, each in made]))
     return Outcome("\n".join(lines))
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 
+from trtconv.cli.formats.json import render
 from trtconv.core.dims import ShapeProfile
+from trtconv.core.documents.commands import TritonModel, TritonReport
 from trtconv.core.documents.saved import SavedReport
 from trtconv.core.documents.tensors import TensorInfo
 from trtconv.core.errors import InputError
@@ -135,10 +136,7 @@ def _text(text: str) -> str:
     return f'"{plain}"'
 
 
-def triton_json(files: Sequence[tuple[Served, str]], schema: int) -> str:
+def triton_json(files: Sequence[tuple[Served, str]]) -> str:
     """Renders what was written."""
-    models = [
-        {"name": each.name, "folder": folder, "max_batch_size": each.batch, "why_no_batches": each.why or None}
-        for each, folder in files
-    ]
-    return json.dumps({"schema": schema, "models": models, "exit_code": 0}, indent=2)
+    models = (TritonModel(each.name, folder, each.batch, each.why) for each, folder in files)
+    return render(TritonReport(tuple(models)).to_json())

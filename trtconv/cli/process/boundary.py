@@ -213,12 +213,12 @@ def error_document(failure: TrtconvError, kind: str) -> str:
         kind: Name of the exception's class.
     """
     from trtconv.cli.formats.json import render
-    from trtconv.core.encode import SCHEMA
+    from trtconv.core.documents.commands import ErrorReport, ErrorText
     from trtconv.core.findings import Finding
 
-    findings = [item.to_json() for item in getattr(failure, "findings", ()) if isinstance(item, Finding)]
-    error = {"type": kind, "message": failure.message, "hint": failure.hint}
-    return render({"schema": SCHEMA, "error": error, "findings": findings, "exit_code": failure.exit_code})
+    findings = tuple(item for item in getattr(failure, "findings", ()) if isinstance(item, Finding))
+    error = ErrorText(kind, failure.message, failure.hint)
+    return render(ErrorReport(error, findings, failure.exit_code).to_json())
 
 
 def _say_failure(failure: TrtconvError) -> None:

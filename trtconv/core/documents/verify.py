@@ -95,6 +95,10 @@ class Difference(Document, keys="name dtype shape max_abs max_rel cosine psnr mi
         return found if told else dataclasses.replace(found, verdict=Verdict.BEYOND)
 
 
+REQUIRED_SIZES = frozenset({"min", "opt", "max", "inputs"})
+"""Names of sizes that are not drawn at random."""
+
+
 @frozen
 class VerifyCase(Document):
     """What was compared at one size.
@@ -116,6 +120,11 @@ class VerifyCase(Document):
     outputs: tuple[Difference, ...] = ()
     passed: bool | None = None
     skipped: str | None = None
+
+    @property
+    def is_required(self) -> bool:
+        """Whether it must be compared; sizes that were drawn may be left out."""
+        return self.size in REQUIRED_SIZES
 
 
 @frozen

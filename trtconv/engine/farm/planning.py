@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Sequence
 
 from trtconv.core.documents.build import BuildReport
+from trtconv.core.documents.commands import PlannedBuild
 from trtconv.core.documents.saved import load_report
 from trtconv.core.errors import EnvironmentMissing, InputError, TrtconvError
 from trtconv.core.frozen import frozen
@@ -48,13 +49,13 @@ class Planned:
             return self.error.exit_code
         return EnvironmentMissing.exit_code if self.state == NOBODY else 0
 
-    def to_json(self) -> dict[str, object]:
-        """Returns it as plain JSON values."""
+    def record(self) -> PlannedBuild:
+        """Returns what the plan tells of it."""
         request = self.request
-        told = {"model": str(request.model), "target": str(request.target or "auto"), "state": self.state}
         name = None if self.waiting is None else self.waiting.job.name
         why, hint = (None, None) if self.error is None else (self.error.message, self.error.hint)
-        return {**told, "key": name, "engine": str(request.engine_path), "error": why, "hint": hint}
+        target, engine = str(request.target or "auto"), str(request.engine_path)
+        return PlannedBuild(str(request.model), target, self.state, name, engine, why, hint)
 
 
 def plan(
