@@ -56,7 +56,7 @@ def _report(statuses: Sequence[RuntimeStatus], gpu: str | None, exit_code: int) 
     from trtconv.pipeline.extending.installed import installed
 
     system = (platform.python_version(), sys.executable, platform.platform())
-    return DoctorReport(*system, versions(), statuses, gpu, tuple(installed()), exit_code)
+    return DoctorReport(*system, versions(), statuses, gpu, installed(), exit_code)
 
 
 def _text(statuses: Sequence[RuntimeStatus], gpu: str | None) -> str:
