@@ -20,7 +20,15 @@ from trtconv.core.documents.build import BuildPlan
 from trtconv.core.documents.tensors import TensorInfo
 from trtconv.core.errors import BuildFailed, EngineFailed
 from trtconv.core.findings import Finding
-from trtconv.runtimes.tensorrt.base import BuildMonitor, Capabilities, DeconvLayer, EngineBlob, ParserIssue, RuntimeInfo
+from trtconv.runtimes.tensorrt.base import (
+    BuildMonitor,
+    Capabilities,
+    DeconvLayer,
+    EngineBlob,
+    ParserIssue,
+    PluginCreator,
+    RuntimeInfo,
+)
 from trtconv.runtimes.tensorrt.readback.records import ReadNetwork
 
 RTX = Capabilities(
@@ -133,6 +141,9 @@ class FakeRuntime:
         self.info = RuntimeInfo(family, version, gpu, capabilities)
         self.parsed: list[tuple[bytes, Path]] = []
         self._refuses = refuses
+
+    def creators(self) -> tuple[PluginCreator, ...]:
+        return ()
 
     def parse(self, model: bytes, path: Path) -> FakeNetwork | tuple[ParserIssue, ...]:
         self.parsed.append((model, path))

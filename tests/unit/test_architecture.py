@@ -20,7 +20,7 @@ MAY_IMPORT = {
     "core": "",
     "graph": "core",
     "shapes": "core graph",
-    "rules": "core graph shapes",
+    "rules": "core graph shapes plugins",
     "passes": "core graph shapes",
     "plugins": "core",
     "runtimes": "core graph plugins",

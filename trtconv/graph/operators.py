@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import onnx
+
 from trtconv.core.target import Target
+from trtconv.graph.types import KNOWN_DOMAINS, ONNX_DOMAINS
 
 _NOWHERE = frozenset(
     (
@@ -38,3 +41,16 @@ def lacks_operator(op: str, target: Target) -> bool:
     8.6, 10 and 11; ONNX's node tests on TensorRT 8.6.0 (bench/results/gpu-node-suite-8.6.json).
     """
     return op in _NOWHERE or (op == "DeformConv" and target.family == "rtx") or target.before(*_NEW_IN.get(op, (0,)))
+
+
+_OF_PARSERS = frozenset(("Affine", "Crop", "GivenTensorFill", "ImageScaler", "ParametricSoftplus", "ScaledTanh"))
+"""Operators that ONNX has given up, and TensorRT's parsers still take."""
+
+
+def is_foreign(model: onnx.ModelProto, domain: str, op: str) -> bool:
+    """Whether neither ONNX, ONNX Runtime nor a function of the model says what an operator computes."""
+    if any((function.domain, function.name) == (domain, op) for function in model.functions):
+        return False
+    if domain in ONNX_DOMAINS:
+        return not onnx.defs.has(op) and op not in _OF_PARSERS
+    return domain not in KNOWN_DOMAINS and not domain.startswith("ai.onnx")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from trtconv.core import budget, codes
+from trtconv.core import budget, codes, foreign
 from trtconv.core.bounds import make_profile
 from trtconv.core.dims import ShapeProfile
 from trtconv.core.documents.build import BuildPlan
@@ -19,8 +19,9 @@ from trtconv.core.frozen import frozen
 from trtconv.core.process import Process
 from trtconv.core.scratch import Scratch
 from trtconv.graph.model import OnnxModel
+from trtconv.graph.operators import is_foreign
 from trtconv.runtimes.compare import TOLERANCES, compare
-from trtconv.runtimes.foreign_nodes import foreign_nodes, is_foreign, node_alone
+from trtconv.runtimes.foreign_nodes import foreign_nodes, node_alone
 from trtconv.runtimes.proof import SERVE
 from trtconv.runtimes.proof.reference import Expected, Wanted, expect
 from trtconv.runtimes.tensorrt import EngineLoader, Runtime
@@ -54,13 +55,13 @@ def try_plugins(model: OnnxModel, engine: Runtime, plan: BuildPlan) -> PluginTri
         InputError: A file of references does not run.
     """
     columns = model.main.columns
-    foreign = [i for i in range(len(columns)) if is_foreign(model.proto, columns.domains[i], columns.ops[i])]
-    if not foreign:
+    others = [i for i in range(len(columns)) if is_foreign(model.proto, columns.domains[i], columns.ops[i])]
+    if not others:
         return PluginTrial()
     judged = foreign_nodes(model.proto)
     missing = [
         _missing(model, i, "no reference says what it computes; --reference gives one")
-        for i in foreign
+        for i in others
         if i not in judged
     ]
     try:
@@ -128,7 +129,7 @@ class _Alone:
             if isinstance(parsed, tuple):
                 return f"TensorRT's parser refuses it alone: {parsed[0].message}"
             data = bytes(parsed.build(BuildPlan(plan.target, (profile,))).data)
-            execution = loader.load(data, host_code=True).open()
+            execution = loader.load(data, host_code=bool(foreign.current().serialized)).open()
             try:
                 execution.feed(self._feeds)
                 got = execution.run()

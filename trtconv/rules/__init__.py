@@ -20,6 +20,7 @@ from trtconv.rules.branch_ranks import BranchRanks
 from trtconv.rules.byte_input_moved import ByteInputMoved
 from trtconv.rules.clip_limits_crossed import ClipLimitsCrossed
 from trtconv.rules.deconv_not_int8 import DeconvNotInt8
+from trtconv.rules.foreign_operator import ForeignOperator
 from trtconv.rules.global_lp_pool import GlobalLpPoolOddPower
 from trtconv.rules.input_channel_scales import InputChannelScales
 from trtconv.rules.input_without_shape import InputWithoutShape
@@ -78,6 +79,7 @@ CHECKS: tuple[Rule, ...] = (
     InputWithoutShape(),
     OutputIsInput(),
     UnknownAttribute(),
+    ForeignOperator(),
     OutputPaddingExceedsPads(),
     AutoPadWithOutputPadding(),
     OutputShapeMisread(),

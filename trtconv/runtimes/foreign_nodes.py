@@ -10,12 +10,11 @@ from onnx import helper, numpy_helper
 
 from trtconv.core.frozen import frozen
 from trtconv.graph.model import OnnxModel
-from trtconv.graph.types import KNOWN_DOMAINS, ONNX_DOMAINS
+from trtconv.graph.operators import is_foreign
+from trtconv.graph.types import ONNX_DOMAINS
+from trtconv.plugins.known import OF_PARSER
 from trtconv.plugins.registry import OperatorReference, find
 from trtconv.runtimes.tensorrt.readback.records import PluginIdentity, PluginMeaning
-
-_OF_PARSER = ("plugin_version", "plugin_namespace", "plugin_id")
-"""Attributes that say which plugin is meant, and nothing to it."""
 
 
 @frozen
@@ -31,15 +30,6 @@ class ForeignNode:
     node: onnx.NodeProto
     reference: OperatorReference
     attributes: Mapping[str, Any]
-
-
-def is_foreign(model: onnx.ModelProto, domain: str, op: str) -> bool:
-    """Whether neither ONNX, ONNX Runtime nor a function of the model says what an operator computes."""
-    if any((function.domain, function.name) == (domain, op) for function in model.functions):
-        return False
-    if domain in ONNX_DOMAINS:
-        return not onnx.defs.has(op)
-    return domain not in KNOWN_DOMAINS and not domain.startswith("ai.onnx")
 
 
 def foreign_nodes(model: onnx.ModelProto) -> dict[int, ForeignNode]:
@@ -62,7 +52,7 @@ def foreign_nodes(model: onnx.ModelProto) -> dict[int, ForeignNode]:
 
 def attributes_of(node: onnx.NodeProto) -> dict[str, Any]:
     """Returns a node's attributes as Python values: numbers, texts, lists of them, arrays."""
-    return {each.name: _plain(each) for each in node.attribute if each.name not in _OF_PARSER}
+    return {each.name: _plain(each) for each in node.attribute if each.name not in OF_PARSER}
 
 
 def _plain(attribute: onnx.AttributeProto) -> Any:

@@ -75,6 +75,9 @@ def _text(statuses: Sequence[RuntimeStatus], gpu: str | None) -> str:
         if not status.works:
             lines += [f"  {clean(status.why)}"] if status.installed else []
             lines.append(f"  install: {status.install}")
+            continue
+        lines.append(f"  plugins: {len(status.plugins) or 'none'}")
+        lines += [f"    {clean(each.name)} {each.version}: {clean(', '.join(each.fields))}" for each in status.plugins]
     lines += [clean(f"extension {each.name} of {each.package}: off until --extend names it") for each in installed()]
     if not any(status.works for status in statuses):
         lines += ["", "No TensorRT works here: check and build need one."]

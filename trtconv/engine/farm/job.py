@@ -74,6 +74,11 @@ class BuildJob(Document, keys="schema trtconv source model data extensions build
                 f"{request.data}: the samples of precision auto are on this machine alone",
                 "Build it here once, and pin the types that it finds: node-precisions in trtconv.toml.",
             )
+        if named := (*request.plugins, *request.serialized_plugins, *request.references):
+            raise InputError(
+                f"{named[0]}: code of one machine is not sent to others",
+                "Build where it is: --on here, or without --plugin, --setPluginsToSerialize and --reference.",
+            )
         folder = model.path.parent
         data = {file.relative_to(folder).as_posix(): _file(file) for file in model.external_files}
         own = FileSum(model.digest(alone=True), model.path.stat().st_size)

@@ -13,7 +13,14 @@ from typing import Any
 from trtconv.core import foreign
 from trtconv.core.errors import BuildFailed
 from trtconv.runtimes.tensorrt import plugins, refusals
-from trtconv.runtimes.tensorrt.base import Capabilities, EngineLoader, ParsedNetwork, ParserIssue, RuntimeInfo
+from trtconv.runtimes.tensorrt.base import (
+    Capabilities,
+    EngineLoader,
+    ParsedNetwork,
+    ParserIssue,
+    PluginCreator,
+    RuntimeInfo,
+)
 from trtconv.runtimes.tensorrt.gpu import gpu_name
 from trtconv.runtimes.tensorrt.logger import Log
 from trtconv.runtimes.tensorrt.messages import clean, distinct, refusal
@@ -77,7 +84,7 @@ class Installed:
         """Family, version, GPU and capabilities."""
         return RuntimeInfo(self._family, self._trt.__version__, gpu_name(), self._capabilities)
 
-    def creators(self) -> tuple[plugins.PluginCreator, ...]:
+    def creators(self) -> tuple[PluginCreator, ...]:
         """Returns the plugins that there are, by name.
 
         Raises:

@@ -50,6 +50,23 @@ class Capabilities:
 
 
 @frozen
+class PluginCreator(Document):
+    """What makes a plugin.
+
+    Args:
+        name: Its name, which nodes have as their operator.
+        version: Its version.
+        namespace: Its namespace; mostly empty.
+        fields: Names of what it is configured by, in its order.
+    """
+
+    name: str
+    version: str
+    namespace: str
+    fields: tuple[str, ...]
+
+
+@frozen
 class RuntimeStatus(Document):
     """Whether one family of TensorRT can be used here.
 
@@ -60,6 +77,7 @@ class RuntimeStatus(Document):
         works: Whether it loads and can make a builder.
         why: Why it does not work; empty where it does.
         install: The command that installs it.
+        plugins: What its networks can have of plugins.
     """
 
     family: str
@@ -68,6 +86,7 @@ class RuntimeStatus(Document):
     works: bool
     why: str
     install: str
+    plugins: tuple[PluginCreator, ...] = ()
 
 
 @frozen
@@ -228,6 +247,13 @@ class Runtime(Protocol):
     @property
     def info(self) -> RuntimeInfo:
         """Family, version, GPU and capabilities."""
+
+    def creators(self) -> tuple[PluginCreator, ...]:
+        """Returns the plugins that networks can have, by name.
+
+        Raises:
+            EnvironmentMissing, InputError: A library of plugins does not load.
+        """
 
     def engines(self) -> EngineLoader:
         """Returns what runs the engines that are built here.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import importlib
 import importlib.util
@@ -37,7 +38,11 @@ def available() -> tuple[RuntimeStatus, ...]:
     Returns:
         One status a family, in the order in which `load(None)` tries them.
     """
-    return tuple(_try(family)[0] for family in FAMILIES)
+    tried = [_try(family) for family in FAMILIES]
+    return tuple(
+        status if runtime is None else dataclasses.replace(status, plugins=runtime.creators())
+        for status, runtime in tried
+    )
 
 
 def load(target: Target | None) -> Runtime:

@@ -10,31 +10,13 @@ from typing import Any
 
 from trtconv.core import foreign
 from trtconv.core.agreement import AgreedCode, CodeFile, agreed
-from trtconv.core.encode import Document
 from trtconv.core.errors import EnvironmentMissing, InputError
-from trtconv.core.frozen import frozen
+from trtconv.runtimes.tensorrt.base import PluginCreator
 from trtconv.runtimes.tensorrt.logger import Log, logged_errors
 
 _FOR_LIBRARIES = "It must be a library of TensorRT plugins, built for this version of TensorRT and this machine."
 _loaded: set[AgreedCode] = set()
 _initialised: set[str] = set()
-
-
-@frozen
-class PluginCreator(Document):
-    """What makes a plugin.
-
-    Args:
-        name: Its name, which nodes have as their operator.
-        version: Its version.
-        namespace: Its namespace; mostly empty.
-        fields: Names of what it is configured by, in its order.
-    """
-
-    name: str
-    version: str
-    namespace: str
-    fields: tuple[str, ...]
 
 
 def prepare(family: str, trt: Any, log: Log) -> None:

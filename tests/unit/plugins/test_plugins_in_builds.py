@@ -1,0 +1,321 @@
+"""Plugins and references in checks and builds: read back, run beside the model, tried on a GPU, named in the plan."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+import trtconv
+from support.runtime import TENSORRT_8, FakeNetwork, FakeRuntime
+from trtconv.core import config, foreign
+from trtconv.core.agreement import AgreedCode, CodeFile
+from trtconv.core.documents.proof import Lack
+from trtconv.core.documents.tensors import TensorInfo
+from trtconv.core.errors import EnvironmentMissing, InputError
+from trtconv.core.foreign import ForeignCode
+from trtconv.core.requests.build import BuildRequest
+from trtconv.core.requests.check import CheckRequest
+from trtconv.core.target import Target
+from trtconv.graph.model import OnnxModel
+from trtconv.plugins.registry import find
+from trtconv.runtimes import tensorrt
+from trtconv.runtimes.onnxruntime import session
+from trtconv.runtimes.tensorrt import plugins
+from trtconv.runtimes.tensorrt.readback.records import PluginIdentity, ReadLayer, ReadNetwork, ReadTensor
+
+MODEL = """<ir_version: 8, opset_import: ["": 17, "my": 1]>
+g (float[2,3] x) => (float[2,3] y) {
+  a = Abs(x)
+  b = my.Shift <by = 2.0> (a)
+  c = Neg(b)
+  d = my.Shift <by = 1.0> (c)
+  y = Add(d, x)
+}"""
+SHIFT = """
+import trtconv
+
+@trtconv.reference("my::Shift")
+def shift(x, by):
+    return x + by
+"""
+WRONG = SHIFT.replace("x + by", "x - by")
+ONE = """<ir_version: 8, opset_import: ["": 17, "my": 1]>
+g (float[2,3] x) => (float[2,3] y) { y = my.Shift <by = 2.0> (x) }"""
+
+
+def write(folder: Path, text: str, name: str) -> Path:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def save(folder: Path, text: str = ONE) -> Path:
+    onnx.save(onnx.parser.parse_model(text), folder / "m.onnx")
+    return folder / "m.onnx"
+
+
+def agreed(path: Path) -> AgreedCode:
+    return AgreedCode(path, hashlib.sha256(path.read_bytes()).hexdigest())
+
+
+def test_a_model_with_operators_of_its_own_runs_in_stages(tmp_path: Path) -> None:
+    model = OnnxModel.load(save(tmp_path, MODEL))
+    assert isinstance(session(model), str)
+    x = np.arange(-3, 3, dtype=np.float32).reshape(2, 3)
+    with foreign.using(ForeignCode(references=(agreed(write(tmp_path, SHIFT, "shift.py")),))):
+        loaded = session(model)
+        assert [each.name for each in loaded.get_outputs()] == ["y"]
+        np.testing.assert_array_equal(loaded.run(None, {"x": x})[0], -(np.abs(x) + 2) + 1 + x)
+    assert find("my", "Shift") is None
+
+
+def test_the_user_s_reference_counts_before_the_built_in_one(tmp_path: Path) -> None:
+    text = 'import trtconv\n@trtconv.reference("TRT::CropAndResizeDynamic")\ndef f(*_, **__):\n    return 7\n'
+    with foreign.using(ForeignCode(references=(agreed(write(tmp_path, text, "own.py")),))):
+        found = find("TRT", "CropAndResizeDynamic")
+        assert found is not None and found([], {})[0] == 7
+        other = find("elsewhere", "CropAndResizeDynamic")
+        assert other is not None and other.file == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("def f(:", "SyntaxError"),
+        ("1 / 0", "ZeroDivisionError"),
+        ("x = 1", "no reference"),
+        ('import trtconv\n@trtconv.reference("::")\ndef f(): pass', "not the name"),
+    ],
+)
+def test_files_that_are_no_references(tmp_path: Path, text: str, said: str) -> None:
+    code = ForeignCode(references=(agreed(write(tmp_path, text, "bad.py")),))
+    with foreign.using(code), pytest.raises(InputError, match=said):
+        find("my", "Shift")
+
+
+def network(plugin: str = "Shift") -> FakeNetwork:
+    """What a TensorRT reads of `ONE`."""
+    tensors = ReadTensor(0, "x", "float32", (2, 3)), ReadTensor(1, "y", "float32", (2, 3))
+    layer = ReadLayer(0, "shift", "PLUGIN_V2", (0,), (1,), {"plugin": PluginIdentity(plugin, "1")})
+    return FakeNetwork(
+        layer_types=("PLUGIN_V2",),
+        inputs=(TensorInfo("x", "input", "float32", (2, 3)),),
+        outputs=(TensorInfo("y", "output", "float32", (2, 3)),),
+        read=ReadNetwork(tensors, (layer,), (0,), (1,)),
+    )
+
+
+class OnGpu:
+    """A GPU on which the plugin adds 2."""
+
+    def load(self, data: bytes, *, host_code: bool = False) -> OnGpu:
+        return self
+
+    def open(self) -> OnGpu:
+        return self
+
+    def feed(self, values: Mapping[str, Any]) -> None:
+        self._values = values
+
+    def run(self) -> dict[str, Any]:
+        return {"y": self._values["x"] + 2}
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Builds `ONE` for a full TensorRT that has the plugin, with a GPU or without, and a reference or none."""
+
+    def run(reference: str = "", *, gpu: bool = False, plugin: str = "Shift", **asked: Any) -> Any:
+        def engines() -> OnGpu:
+            if not gpu:
+                raise EnvironmentMissing("there is no GPU")
+            return OnGpu()
+
+        runtime = FakeRuntime(network(plugin), family="tensorrt", version="8.6.0", capabilities=TENSORRT_8)
+        monkeypatch.setattr(runtime, "engines", engines, raising=False)
+        monkeypatch.setattr(tensorrt, "load", lambda target: runtime)
+        named = CodeFile.named([write(tmp_path, reference, "shift.py")] if reference else [])
+        library = write(tmp_path, "a library", "libshift.so")
+        files = CodeFile.named([library])
+        return trtconv.build(BuildRequest(save(tmp_path), references=named, plugins=files, force=True, **asked))
+
+    return run
+
+
+def test_without_a_gpu_the_place_of_a_plugin_is_shown_and_not_its_code(build: Any) -> None:
+    report = build(SHIFT)
+    assert report.exit_code == 0 and report.proof.agrees is True
+    assert [each.what for each in report.proof.missing] == [Lack.REFERENCE]
+
+
+def test_a_plugin_that_computes_what_its_reference_says_is_shown_on_the_gpu(build: Any) -> None:
+    report = build(SHIFT, gpu=True)
+    assert report.exit_code == 0 and not report.proof.missing
+
+
+def test_a_mistake_in_a_reference_fails_the_build_where_there_is_a_gpu(build: Any) -> None:
+    report = build(WRONG, gpu=True)
+    assert report.exit_code == 1 and report.engine is None
+    assert [each.code for each in report.findings if each.severity.value == "error"] == ["TC402"]
+
+
+def test_without_a_reference_nothing_is_shown(build: Any) -> None:
+    report = build(gpu=True)
+    assert report.exit_code == 0 and report.proof.agrees is None
+    assert any("reference" in each.reason for each in report.proof.missing)
+    assert build(gpu=True, prove="required").exit_code == 1
+
+
+def test_another_plugin_than_the_node_s_is_not_proven(build: Any) -> None:
+    report = build(SHIFT, plugin="Shifty")
+    assert report.proof.agrees is None and report.proof.unproven[0].kind == "PLUGIN_V2"
+
+
+def test_the_plan_names_code_by_its_hash(build: Any) -> None:
+    plan = build(SHIFT).to_json()["plan"]
+    assert plan["plugins"] == [{"file": "libshift.so", "sha256": hashlib.sha256(b"a library").hexdigest()}]
+    assert plan["references"] == [{"file": "shift.py", "sha256": hashlib.sha256(SHIFT.encode()).hexdigest()}]
+
+
+SPY = 'import pathlib\npathlib.Path({0!r}).write_text("was run")\n' + SHIFT
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        'references = ["spy.py"]',
+        'references = ["../spy.py", "spy.py"]',
+        'plugins = ["libspy.so"]',
+        'plugins-to-serialize = ["libspy.so"]',
+        'plugins = ["/proc/self/exe"]',
+        'references = ["spy.py"]\nplugins = ["libspy.so"]',
+    ],
+)
+def test_nothing_that_a_hostile_configuration_names_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str
+) -> None:
+    trace = tmp_path / "trace"
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    for folder in (tmp_path, inner):
+        write(folder, SPY.format(str(trace)), "spy.py")
+        write(folder, "\x7fELF", "libspy.so")
+    model = save(inner)
+    write(inner, f'[[models]]\npath = "m.onnx"\n{setting}\n', "trtconv.toml")
+    (entry,) = config.load(inner / "trtconv.toml").entries
+    monkeypatch.setattr(tensorrt, "load", lambda target: pytest.fail("TensorRT was asked for"))
+    assert entry.build is not None
+    with pytest.raises(InputError, match="names code") as refused:
+        trtconv.build(entry.build)
+    assert "--agree" in refused.value.hint
+    if "serialize" not in setting:
+        with pytest.raises(InputError, match="names code"):
+            trtconv.check(entry.check)
+    assert not trace.exists() and model.exists()
+    # Agreement to another file is none.
+    with pytest.raises(InputError, match="names code"):
+        trtconv.build(dataclasses.replace(entry.build, agree=("0" * 64,)))
+
+
+class Registry:
+    """TensorRT's registry: takes libraries, and says which."""
+
+    def __init__(self, takes: bool) -> None:
+        self.loaded: list[str] = []
+        self._takes = takes
+        field = SimpleNamespace(name="by")
+        self.plugin_creator_list = [
+            SimpleNamespace(name="Shift", plugin_version="1", plugin_namespace="", field_names=[field])
+        ]
+
+    def load_library(self, path: str) -> object | None:
+        self.loaded.append(path)
+        return object() if self._takes else None
+
+
+class FakeLog:
+    """A logger that hears nothing."""
+
+    logger = None
+
+    def session(self) -> FakeLog:
+        return self
+
+    def __enter__(self) -> Any:
+        return SimpleNamespace(records=[])
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+def module(registry: Registry, *, full: bool = True) -> Any:
+    names = {"add_plugin_v2": None} if full else {}
+    return SimpleNamespace(
+        __version__="8.6.0",
+        INetworkDefinition=SimpleNamespace(**names),
+        get_plugin_registry=lambda: registry,
+        init_libnvinfer_plugins=lambda *_: True,
+    )
+
+
+def test_a_library_is_loaded_once_and_only_as_it_was_agreed_to(tmp_path: Path) -> None:
+    library = agreed(write(tmp_path, "a library of mine", "libmine.so"))
+    registry = Registry(takes=True)
+    with foreign.using(ForeignCode(plugins=(library,))):
+        for _ in range(2):
+            plugins.prepare("tensorrt", module(registry), FakeLog())  # type: ignore[arg-type]
+        assert registry.loaded == [str(library.path)]
+    library.path.write_text("another one")
+    changed = dataclasses.replace(library, sha256="0" * 64)
+    with foreign.using(ForeignCode(plugins=(changed,))), pytest.raises(InputError, match="changed"):
+        plugins.prepare("tensorrt", module(registry), FakeLog())  # type: ignore[arg-type]
+    assert [each.name for each in plugins.creators(module(registry))] == ["Shift"]
+    assert next(plugins.creators(module(registry))).fields == ("by",)
+
+
+def test_what_does_not_load_is_told(tmp_path: Path) -> None:
+    code = ForeignCode(plugins=(agreed(write(tmp_path, "no library", "libnone.so")),))
+    with foreign.using(code), pytest.raises(InputError, match=r"libnone\.so does not load"):
+        plugins.prepare("tensorrt", module(Registry(takes=False)), FakeLog())  # type: ignore[arg-type]
+    with foreign.using(code), pytest.raises(EnvironmentMissing, match="no plugins"):
+        plugins.prepare("rtx", module(Registry(takes=True), full=False), FakeLog())  # type: ignore[arg-type]
+
+
+def findings(folder: Path, node: str, target: str) -> list[str]:
+    text = f"""<ir_version: 8, opset_import: ["": 17, "TRT": 1]>
+    g (float[1,9,4] b, float[1,9,3] s) => (int32[1,1] n, float[1,5,4] y, float[1,5] v, int32[1,5] k)
+    {{ n, y, v, k = {node} (b, s) }}"""
+    request = CheckRequest(save(folder, text), target=Target.parse(target), prove="none")
+    return [each.message for each in trtconv.check(request).findings if each.code == "TC005"]
+
+
+REQUIRED = "score_threshold=0.1, iou_threshold=0.5, max_output_boxes=5, background_class=-1, score_activation=0"
+
+
+@pytest.mark.parametrize(
+    ("node", "target", "said"),
+    [
+        (f"TRT.EfficientNMS_TRT <{REQUIRED}, box_coding=0>", "tensorrt-10.13", ""),
+        (f"EfficientNMS_TRT <{REQUIRED}, box_coding=0, plugin_version='1'>".replace("'", '"'), "tensorrt-8.6", ""),
+        (f"TRT.EfficientNMS_TRT <{REQUIRED}>", "tensorrt-10.13", "needs the attribute box_coding"),
+        (f"TRT.EfficientNMS_TRT <{REQUIRED}, box_coding=0, iou=1>", "tensorrt-8.6", "has no field iou"),
+        ("TRT.EfficientNMS_ONNX_TRT", "tensorrt-11", "has no plugin"),
+        (f"TRT.EfficientNMS_TRT <{REQUIRED}, box_coding=0>", "rtx-1.7", "takes no plugins"),
+        ("TRT.Swirl", "tensorrt-10", "neither an operator of ONNX nor a plugin"),
+        ("TRT.ROIAlign_TRT", "tensorrt-10", "takes 3 inputs, and is given 2"),
+    ],
+)
+def test_check_knows_the_standard_plugins_without_any(tmp_path: Path, node: str, target: str, said: str) -> None:
+    found = findings(tmp_path, node, target)
+    assert (not found) if not said else (len(found) == 1 and said in found[0])
