@@ -195,7 +195,8 @@ class Pieces:
 
     def _is_real(self, name: str, shape: Shape) -> bool:
         own = self._shapes.get(name)
-        return own is None or all(a is None or a == b for a, b in zip(own[1:], shape[1:], strict=False))
+        # Sizes that nobody knows are guessed: layers that hold others do not fit them.
+        return own is not None and None not in own and own[1:] == shape[1:]
 
     def _round(self, runner: process.Process, trials: Sequence[_Trial], folder: Path, seconds: float) -> None:
         """Runs every open piece once more."""
