@@ -158,6 +158,11 @@ def __getattr__(name: str) -> object:
             value: object = getattr(importlib.import_module(module), name)
             globals()[name] = value
             return value
+    if not name.startswith("_"):
+        from trtconv.core.stability import current_name
+
+        if new := current_name(name):
+            return __getattr__(new)
     raise AttributeError(f"module 'trtconv' has no attribute {name!r}")
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 from trtconv.cli.formats.text import findings_text, ignored_lines
-from trtconv.core.codes import CodeFamily
+from trtconv.core.codes import Code, CodeFamily
 from trtconv.core.documents.check import CheckReport, FailedRun
 from trtconv.core.findings import Finding, Severity
 from trtconv.core.text import clean, indented, leading
@@ -46,7 +46,11 @@ def check_junit(reports: Sequence[CheckReport], pages: Sequence[Page], failures:
 
 def _suite(report: CheckReport, pages: Sequence[Page]) -> ElementTree.Element:
     path = _plain(report.model.path)
-    cases = [_case(report, page, path) for page in pages]
+    own = {page.code for page in pages}
+    told = (*report.findings, *(each.finding for each in report.ignored))
+    # Rules of extensions are known by what they found.
+    added = {each.code: Code(each.code, each.name) for each in told if each.code not in own}
+    cases = [_case(report, page, path) for page in pages] + [_case(report, code, path) for code in added.values()]
     suite = ElementTree.Element("testsuite", name=f"{path} for {report.target}")
     suite.set("tests", str(len(cases)))
     for key, tag in (("failures", "failure"), ("skipped", "skipped")):
@@ -65,7 +69,7 @@ def _failed_suite(failure: FailedRun) -> ElementTree.Element:
     return suite
 
 
-def _case(report: CheckReport, page: Page, path: str) -> ElementTree.Element:
+def _case(report: CheckReport, page: Page | Code, path: str) -> ElementTree.Element:
     case = ElementTree.Element("testcase", classname=path, name=f"{page.code} {page.name}")
     found = [finding for finding in report.findings if finding.code == page.code]
     failing = [finding for finding in found if _fails(report, finding)]

@@ -55,13 +55,14 @@ class RewritingPass(Pass):
         graph = model.proto.graph
         for value, rank in zip(list(graph.input), each.ranks, strict=True):
             condition = texts.rule.inputs.get(value.name)
-            shape = list(condition.shape) if condition and condition.shape else [f"d{axis}" for axis in range(rank)]
-            value.CopyFrom(onnx.helper.make_tensor_value_info(value.name, value.type.tensor_type.elem_type, shape))
+            named = condition.shape if condition and condition.shape else (2,) * rank
+            sizes = [size if isinstance(size, int) else 2 for size in named]
+            kind = value.type.tensor_type.elem_type
+            value.CopyFrom(onnx.helper.make_tensor_value_info(value.name, kind, sizes))
             if condition and condition.constant:
-                sizes = [size if isinstance(size, int) else 2 for size in shape]
-                dtype = onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
-                held = np.full(sizes, condition.least if condition.least is not None else 1, dtype)
-                graph.initializer.append(numpy_helper.from_array(held, value.name))
+                held = 1 if condition.least is None else condition.least
+                values = np.full(sizes, held, onnx.helper.tensor_dtype_to_np_dtype(kind))
+                graph.initializer.append(numpy_helper.from_array(values, value.name))
         model.touch()
         return model
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import onnx.parser
 
@@ -30,6 +32,8 @@ from trtconv.pipeline.extending.variants import Variant, variants
 from trtconv.rules.base import ModelView
 from trtconv.runtimes.compare import relative_error, same_network
 from trtconv.runtimes.onnxruntime import element_types, first_line, session
+from trtconv.shapes.lattice import Sizes
+from trtconv.shapes.lattice.registry import OPERATORS
 
 _USUAL = Target("rtx", (1, 7))
 _TOML = ".toml"
@@ -84,7 +88,8 @@ def _of_extension(extension: Extension) -> Iterator[TriedPart]:
     for rule in extension.rules:
         yield from _of_rule(rule)
     for name in extension.operators:
-        yield TriedPart(f"operator {name}", "use", True, "its shapes are told by the file")
+        wrong = _wrong_shapes(name)
+        yield TriedPart(f"operator {name}", "shapes", not wrong, wrong)
 
 
 def _of_pass(each: AddedPass) -> Iterator[TriedPart]:
@@ -241,3 +246,51 @@ def _wrong_findings(rule: AddedRule, target: Target, before: str, after: str) ->
     return (
         "it finds something in the model under 'After:'" if list(rule.check(ModelView(_model(after)), target)) else ""
     )
+
+
+_SIZES = re.compile(r"(\S+) (\d+(?:x\d+)*)")
+
+
+def _wrong_shapes(name: str) -> str:
+    """Returns what is wrong with an operator: its docstring has a model, and lines of shapes, "x 3x4 -> y 6x4"."""
+    page = inspect.getdoc(OPERATORS[name]) or ""
+    parts = dict(sections(page))
+    lines = [line.partition("->") for line in parts.get("Sizes", "").splitlines() if "->" in line]
+    if "Model" not in parts or len(lines) < 2:
+        return "its docstring has not a model under 'Model:' and two lines, 'x 3x4 -> y 6x4', under 'Sizes:'"
+    try:
+        model = _model(parts["Model"])
+    except (onnx.parser.ParseError, ValueError) as error:
+        return f"the model of its docstring is not valid: {' '.join(str(error).split())[:200]}"
+    if all(f"{node.domain}::{node.op_type}" != name for node in model.proto.graph.node):
+        return f"the model of its docstring has no {name}"
+    for inputs, _, outputs in lines:
+        try:
+            wrong = _wrong_line(model, dict(_SIZES.findall(inputs)), dict(_SIZES.findall(outputs)))
+        # It is the user's code.
+        except Exception as error:
+            wrong = f"{type(error).__name__}: {first_line(error)}"
+        if wrong:
+            return f"for {inputs.strip()}: {wrong}"
+    return ""
+
+
+def _wrong_line(model: OnnxModel, inputs: Mapping[str, str], outputs: Mapping[str, str]) -> str:
+    """Returns how the shapes of a model's outputs are others than a line of its page says."""
+    sizes = {
+        dim: int(size)
+        for spec in model.inputs
+        for dim, size in zip(spec.dims, inputs.get(spec.name, "").split("x"), strict=True)
+        if isinstance(dim, str)
+    }
+    trial = Sizes(model).run([sizes], keep=True)
+    if trial.opaque:
+        return "its shapes cannot be told: " + ", ".join(trial.opaque.values())
+    if failed := [check for check in trial.checks if not np.ravel(check.holds)[0]]:
+        return f"it does not take these: {failed[0].evidence(0)}"
+    for name, wanted in outputs.items():
+        made = trial.tensors[name].shape or []
+        found = "x".join(str(int(np.ravel(num.value)[0]) if num.known else "?") for num in made)
+        if found != wanted:
+            return f"{name} is {found}, and should be {wanted}"
+    return "" if outputs else "the line names no output"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -44,7 +45,7 @@ def variants(model: OnnxModel) -> Iterator[Variant]:
         said: list[str] = []
         changed = model.copy()
         if number >= len(KINDS):
-            for change in (_weights, _attributes, _use):
+            for change in (_weights, _attributes, _axes, _use):
                 if random.random() < 0.5:
                     said += change(changed, random)
             changed.touch()
@@ -92,6 +93,22 @@ def _attributes(model: OnnxModel, random: Generator) -> list[str]:
     else:
         attribute.i = int(random.choice((0, 1, -1, 2, attribute.i + 1)))
     return [said]
+
+
+def _axes(model: OnnxModel, random: Generator) -> list[str]:
+    """Gives a constant of one number axes of its own, which may show in results."""
+    graph = model.proto.graph
+    single = [tensor for tensor in graph.initializer if math.prod(tensor.dims) == 1]
+    if not single:
+        return []
+    tensor = single[int(random.integers(len(single)))]
+    tensor.dims.extend([1] * int(random.integers(1, 4)))
+    for value in graph.output:
+        kind = value.type.tensor_type
+        axes = max(len(kind.shape.dim), len(tensor.dims))
+        value.CopyFrom(onnx.helper.make_tensor_value_info(value.name, kind.elem_type, [None] * axes))
+    del graph.value_info[:]
+    return [f"more axes of {tensor.name!r}"]
 
 
 def _use(model: OnnxModel, random: Generator) -> list[str]:
