@@ -68,13 +68,16 @@ def test_what_a_newer_parser_reads_stays() -> None:
 
 
 ATTENTION = """<ir_version: 8, opset_import: ["": 17]>
-g (float[2,4,%d,8] q, float[2,4,8,6] k, float[2,4,6,8] v, float[2,1,1,6] m) => (float[2,4,%d,8] y)
+g (float[2,4,%d,8] q, float[2,4,8,6] k, float[2,4,6,8] v, float[%d,1,1,6] m) => (float[2,4,%d,8] y)
 { s = MatMul (q, k)  b = %s (m, s)  p = Softmax (b)  y = MatMul (p, v) }"""
 
 
-@pytest.mark.parametrize(("queries", "op", "told"), [(1, "Add", True), (2, "Add", False), (1, "Mul", False)])
-def test_masked_attention_over_one_query_is_refused_for_8(queries: int, op: str, told: bool) -> None:
-    model = wrap(parse(ATTENTION % (queries, queries, op)))
+@pytest.mark.parametrize(
+    ("queries", "op", "masks", "told"),
+    [(1, "Add", 2, True), (2, "Add", 2, False), (1, "Mul", 2, False), (1, "Add", 1, False)],
+)
+def test_masked_attention_over_one_query_is_refused_for_8(queries: int, op: str, masks: int, told: bool) -> None:
+    model = wrap(parse(ATTENTION % (queries, masks, queries, op)))
     for target, expected in ((EIGHT, told), (TEN, False)):
         errors = {each.code for each in run_rules(model, target) if each.severity is Severity.ERROR}
         assert ("TC616" in errors) is expected
