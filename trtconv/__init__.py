@@ -34,11 +34,13 @@ if TYPE_CHECKING:
     from trtconv.core.requests.engine import BenchRequest, InspectRequest, Limits, VerifyRequest
     from trtconv.core.requests.rewrite import RewriteRequest
     from trtconv.core.target import Target
-    from trtconv.engine import bench, inspect, verify
+    from trtconv.engine import bench, inspect, run_pipeline, verify, verify_pipeline
+    from trtconv.engine.pipelines import Pipeline, load_pipeline
     from trtconv.exporter import ConvertReport, ExportOptions, ExportReport, ExportRequest, convert, export, export_spec
     from trtconv.passes.base import NodePass, Pass, PassResult, Refusal
     from trtconv.pipeline.building import build
     from trtconv.pipeline.checking import check
+    from trtconv.pipeline.partitioning import build_pipeline
     from trtconv.pipeline.rewriting import rewrite
     from trtconv.plugins.registry import reference
     from trtconv.rules.base import Rule
@@ -71,6 +73,7 @@ __all__ = [
     "OperatorRule",
     "Pass",
     "PassResult",
+    "Pipeline",
     "Progress",
     "Range",
     "Refusal",
@@ -88,21 +91,27 @@ __all__ = [
     "__version__",
     "bench",
     "build",
+    "build_pipeline",
     "check",
     "convert",
     "export",
     "export_spec",
     "inspect",
+    "load_pipeline",
     "load_report",
     "operator",
     "reference",
     "rewrite",
+    "run_pipeline",
     "sizes",
     "verify",
+    "verify_pipeline",
 ]
 
 _HOMES = {
-    "trtconv.engine": ("bench", "inspect", "verify"),
+    "trtconv.engine": ("bench", "inspect", "run_pipeline", "verify", "verify_pipeline"),
+    "trtconv.engine.pipelines": ("Pipeline", "load_pipeline"),
+    "trtconv.pipeline.partitioning": ("build_pipeline",),
     "trtconv.core.errors": (
         "BuildFailed",
         "EngineFailed",

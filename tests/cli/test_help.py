@@ -24,12 +24,12 @@ FLAGS = {
     "--strip-weights "
     "--max-aux-streams --refittable --weight-streaming --sparsity --tf32 --profiling-verbosity --compute-capability "
     "--cast-io --node-precision --tune --data --preprocess --error-budget --tolerance --page --sign --on --keys "
-    "--insecure --store --reconnect --then --retries --job-timeout --budget --follow-links "
+    "--insecure --store --reconnect --then --retries --job-timeout --budget --follow-links --partition --leave "
     "--plugin --staticPlugins --dynamicPlugins --setPluginsToSerialize --reference --agree",
     "check": "--dim --input --profile --minShapes --optShapes --maxShapes --value --target --no-rewrite --requantize "
     "--rewrite-rules --extend --agree "
     "--prove --prove-time --format --fail-on --select --ignore --thorough --gpu-memory --config --jobs -q --quiet "
-    "-v --verbose "
+    "-v --verbose --partition --leave "
     "--budget --follow-links --plugin --staticPlugins --dynamicPlugins --reference --agree",
     "export": "-o --output --input --dynamic --dim --static --arg --weights --output-name --exporter --no-proof "
     "--no-check --trust --build --target --format --fail-on -q --quiet",
@@ -41,7 +41,7 @@ FLAGS = {
     "--format -q --quiet --plugin --staticPlugins --dynamicPlugins",
     "inspect": "--report --no-times --trust --key --time-limit --format -q --quiet --budget --follow-links "
     "--plugin --staticPlugins --dynamicPlugins",
-    "run": "-o --output --inputs --preprocess --report --trust --key --time-limit --format -q --quiet "
+    "run": "-o --output --inputs --preprocess --engines --report --trust --key --time-limit --format -q --quiet "
     "--plugin --staticPlugins --dynamicPlugins",
     "report": "-o --output --with --format -q --quiet --budget --follow-links",
     "diff": "--tolerance --format -q --quiet",

@@ -107,7 +107,7 @@ def give_gpu(monkeypatch: pytest.MonkeyPatch, **driver: Any) -> FakeDriver:
     monkeypatch.setattr(device, "gpu_name", lambda: GPU)
     trt = fake_tensorrt(fake)
     log = Log(trt)
-    for module in ("verifying", "benching", "inspecting", "running"):
+    for module in ("verifying", "benching", "inspecting", "running", "pipelines"):
         name = f"trtconv.engine.{module}"
         __import__(name)
         if hasattr(sys.modules[name], "load_engines"):

@@ -1,4 +1,4 @@
-"""Networks that no engine takes whole, small, with random weights; and random graphs."""
+"""Networks that no engine takes whole, small, with random weights."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 
@@ -46,7 +45,8 @@ class Net:
         return helper.make_model(graph, opset_imports=opsets, ir_version=8)
 
 
-def _value(name: str, kind: int, shape: list[int | str]) -> onnx.ValueInfoProto:
+def value(name: str, kind: int, shape: list[int | str]) -> onnx.ValueInfoProto:
+    """Describes an input or output."""
     return helper.make_tensor_value_info(name, kind, shape)
 
 
@@ -83,10 +83,10 @@ def detector() -> onnx.ModelProto:
     index = net.add("Squeeze", [net.add("Slice", ["selected", *ends], "column"), "axis"], "index")
     net.add("Gather", [boxes, index], "picked", axis=1)
     return net.model(
-        [_value("images", TensorProto.FLOAT, [1, 3, "height", "width"])],
+        [value("images", TensorProto.FLOAT, [1, 3, "height", "width"])],
         [
-            _value("picked", TensorProto.FLOAT, [1, "found", 4]),
-            _value("selected", TensorProto.INT64, ["found", 3]),
+            value("picked", TensorProto.FLOAT, [1, "found", 4]),
+            value("selected", TensorProto.INT64, ["found", 3]),
         ],
     )
 
@@ -103,10 +103,10 @@ def packer() -> onnx.ModelProto:
     net.matmul(last, (64, 8), "logits")
     return net.model(
         [
-            _value("embeddings", TensorProto.FLOAT, ["batch", "tokens", width]),
-            _value("mask", TensorProto.BOOL, ["batch", "tokens"]),
+            value("embeddings", TensorProto.FLOAT, ["batch", "tokens", width]),
+            value("mask", TensorProto.BOOL, ["batch", "tokens"]),
         ],
-        [_value("logits", TensorProto.FLOAT, ["valid", 8])],
+        [value("logits", TensorProto.FLOAT, ["valid", 8])],
     )
 
 
@@ -122,7 +122,7 @@ def matcher() -> onnx.ModelProto:
     hidden = net.add("Relu", [net.matmul("distances", (16, 32), "third")], "third_act")
     net.add("Softmax", [net.matmul(hidden, (32, 8), "fourth")], "y", axis=-1)
     return net.model(
-        [_value("x", TensorProto.FLOAT, [1, 3, "height", "width"])], [_value("y", TensorProto.FLOAT, ["pixels", 8])]
+        [value("x", TensorProto.FLOAT, [1, 3, "height", "width"])], [value("y", TensorProto.FLOAT, ["pixels", 8])]
     )
 
 
@@ -145,48 +145,3 @@ def write(name: str, folder: Path) -> Path:
 def flags(name: str) -> list[str]:
     """Returns the --dim flags of a network."""
     return [part for dim, bound in BOUNDS[name].items() for part in ("--dim", f"{dim}={bound}")]
-
-
-@st.composite
-def graphs(draw: st.DrawFn) -> onnx.ModelProto:
-    """Random graphs of float matrices: arithmetic, products, shapes that are computed, and branches with bodies."""
-    net = Net(draw(st.integers(0, 99)))
-    tensors = ["a", "b"]
-    net.hold("flag", draw(st.booleans()), np.bool_)
-    net.weights.append(helper.make_tensor("fill", TensorProto.FLOAT, [1], [0.5]))
-    for number in range(draw(st.integers(1, 14))):
-        op = draw(st.sampled_from(["Add", "Mul", "Tanh", "MatMul", "Sum", "Filled", "If"]))
-        x, y = draw(st.sampled_from(tensors)), draw(st.sampled_from(tensors))
-        name = f"t{number}"
-        if op == "MatMul":
-            net.matmul(x, (4, 4), name)
-        elif op == "Tanh":
-            net.add(op, [x], name)
-        elif op == "Filled":
-            shape = net.add("Shape", [x], f"{name}_shape")
-            filled = net.add("ConstantOfShape", [shape], f"{name}_filled", value=net.weights[1])
-            net.add("Add", [filled, y], name)
-        elif op == "If":
-            net.nodes.append(_choice(name, x, y))
-        else:
-            net.add(op, [x, y], name)
-        tensors.append(name)
-    outputs = draw(st.lists(st.sampled_from(tensors[2:]), min_size=1, unique=True))
-    if tensors[-1] not in outputs:
-        outputs.append(tensors[-1])
-    sizes: list[int | str] = [3, "rows"]
-    size = draw(st.sampled_from(sizes))
-    return net.model(
-        [_value(name, TensorProto.FLOAT, [size, 4]) for name in ("a", "b")],
-        [_value(name, TensorProto.FLOAT, [size, 4]) for name in outputs],
-    )
-
-
-def _choice(name: str, x: str, y: str) -> onnx.NodeProto:
-    """An If whose branches take tensors from around it."""
-    made = _value(f"{name}_inner", TensorProto.FLOAT, [])
-    made.type.tensor_type.ClearField("shape")
-    branches = [
-        helper.make_graph([helper.make_node(op, [x, y], [f"{name}_inner"])], op, [], [made]) for op in ("Add", "Sub")
-    ]
-    return helper.make_node("If", ["flag"], [name], name=name, then_branch=branches[0], else_branch=branches[1])

@@ -12,10 +12,11 @@ MANY = 14
 HELP_ALL = "--help-all"
 
 EVERYDAY = {
-    "build": "--dim --input --target --precision --prove --output --data --config --force --format",
+    "build": "--dim --input --target --precision --prove --output --data --partition --force --format",
     "check": "--dim --input --target --prove --thorough --fail-on --ignore --config --format",
     "export": "--output --input --dynamic --dim --arg --weights --build --target --format",
     "verify": "--dim --inputs --generator --random --tolerance --against --bisect --require-engine --format",
+    "run": "--inputs --output --preprocess --engines --format",
     "bench": "--dim --shapes --vs --duration --plot --format",
     "quantize": "--output --data --preprocess --error-budget --tolerance --dim --samples --target --format",
     "reduce": "--output --dim --input --no-rewrite --target --trials --timeout",
@@ -40,6 +41,7 @@ GROUPS = {
     "Builder": "--workspace --optimization-level --timing-cache --strip-weights --max-aux-streams --refittable "
     "--weight-streaming --profiling-verbosity",
     "Output": "--output --report --page --sign --force --format --quiet --verbose",
+    "Models in parts": "--partition --leave --engines",
     "Several models": "--config --jobs",
     "Other machines": "--on --keys --insecure --store --then",
     "Limits": "--budget --resources --follow-links --time-limit --trust --key --trials --timeout",

@@ -77,6 +77,26 @@ def bounds_by_name(inputs: Sequence[InputSpec], bounds: Mapping[str, Range]) -> 
     return _with_derived(inputs, _resolve(inputs, bounds))
 
 
+def divided_bounds(inputs: Sequence[InputSpec], dims: Mapping[str, Range]) -> tuple[dict[str, Range], dict[str, Range]]:
+    """Divides bounds into those of the model's inputs, and those of sizes that only values tell.
+
+    Raises:
+        InputError: One is about an input, and does not fit it.
+    """
+    own: dict[str, Range] = {}
+    others: dict[str, Range] = {}
+    places = {*dynamic_dims(inputs), *(f"{spec.name}:{axis}" for spec in inputs for axis in range(len(spec.dims)))}
+    for name, bound in dims.items():
+        try:
+            bounds_by_name(inputs, {name: bound})
+            own[name] = bound
+        except InputError:
+            if name in places:
+                raise
+            others[name] = bound
+    return own, others
+
+
 def _resolve(inputs: Sequence[InputSpec], bounds: Mapping[str, Range]) -> dict[str, Range]:
     """Maps every given name to the model's own name for that dimension."""
     dims = dynamic_dims(inputs)

@@ -21,7 +21,7 @@ FileId: TypeAlias = tuple[object, ...]
 Input: TypeAlias = tuple[str, "str | Path | None"]
 """What a file is to a command, as in "the model itself", and its path; None where there is none."""
 
-_OWN_ENDINGS = (".engine", ".plan", ".trt", ".int8.onnx")
+_OWN_ENDINGS = (".engine", ".plan", ".trt", ".int8.onnx", ".part.onnx")
 _OWN_BEGINNING = b'"trtconv": "'
 _HEAD_BYTES = 200
 _HINT = "Choose another output path with -o."

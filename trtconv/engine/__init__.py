@@ -16,6 +16,8 @@ from trtconv.core import foreign
 from trtconv.core.decode import decoded
 from trtconv.core.documents.bench import BenchReport
 from trtconv.core.documents.inspect import EngineInspection, Inspected, ModelInspection, RunReport
+from trtconv.core.documents.pipeline import is_pipeline, load_document
+from trtconv.core.documents.pipeline_verify import PipelineRunReport, PipelineVerifyReport
 from trtconv.core.documents.verify import Bisection, VerifyReport
 from trtconv.core.errors import EngineFailed, EnvironmentMissing, InputError, TrtconvError
 from trtconv.core.foreign import ForeignCode
@@ -144,13 +146,56 @@ def run(request: RunRequest, progress: Progress | None = None) -> RunReport:
         EnvironmentMissing: There is no GPU, or the engine was built for another TensorRT or GPU.
         EngineFailed: TensorRT does not load or run the engine.
     """
-    for flag, path in (("--inputs", request.inputs), ("-o", request.output)):
-        if path is None:
-            raise InputError(f"{flag} is missing", "Write: trtconv run ENGINE --inputs IN.npz -o OUT.npz.")
+    _require_files(request)
     return decoded(RunReport, _document("trtconv.engine.running:serve", request, f"running {request.engine}", progress))
 
 
-def _document(task: str, request: InspectRequest | RunRequest, what: str, progress: Progress | None) -> Any:
+def run_pipeline(request: RunRequest, progress: Progress | None = None) -> PipelineRunReport:
+    """Runs a model in parts once; as `run`, with a `MODEL.pipeline.json` for the engine."""
+    _require_files(request)
+    task = "trtconv.engine.running:serve_pipeline"
+    return decoded(PipelineRunReport, _document(task, request, f"running {request.engine}", progress))
+
+
+def verify_pipeline(request: VerifyRequest, progress: Progress | None = None) -> PipelineVerifyReport:
+    """Compares a model in parts with the model.
+
+    Where its engines cannot be run here, its parts are run on ONNX Runtime instead, which shows that the cut is right,
+    and what TensorRT's parser makes of each engine's part is compared with the part.
+
+    Args:
+        request: As for `verify`; its model, or its engine, is a `MODEL.pipeline.json`.
+        progress: Told of the stages.
+
+    Raises:
+        InputError: A bad request; a file that cannot be read, or is not the one that was written.
+        EnvironmentMissing: The engines were built for another machine, or nothing could be compared here.
+        EngineFailed: TensorRT does not load an engine, or it ended its process.
+    """
+    started = time.monotonic()
+    path = request.engine if request.engine is not None and is_pipeline(request.engine) else request.model
+    task = "trtconv.engine.pipeline_verifying:serve"
+    report = decoded(PipelineVerifyReport, _document(task, request, f"running {path}", progress))
+    if report.why_not_run is not None:
+        shared = {name: getattr(request, name) for name in ("limits", "seed", "trust", "key")}
+        alone = []
+        for model, engine in load_document(path).engines():
+            left = max(1.0, request.seconds - (time.monotonic() - started))
+            alone.append(verify(VerifyRequest(model=model, engine=engine, seconds=left, **shared), progress))
+        report = dataclasses.replace(report, engines=tuple(alone))
+    return dataclasses.replace(report, seconds={**report.seconds, "total": time.monotonic() - started})
+
+
+def _require_files(request: RunRequest) -> None:
+    """Raises InputError where a run has no inputs, or nowhere to write to."""
+    for flag, path in (("--inputs", request.inputs), ("-o", request.output)):
+        if path is None:
+            raise InputError(f"{flag} is missing", "Write: trtconv run ENGINE --inputs IN.npz -o OUT.npz.")
+
+
+def _document(
+    task: str, request: InspectRequest | RunRequest | VerifyRequest, what: str, progress: Progress | None
+) -> Any:
     """Returns the document of what one process, of its own, finds; `what` says what it does."""
     with foreign.using(ForeignCode.of(request)), Hearing(VerifyReport, progress) as hearing:
         try:
@@ -207,5 +252,8 @@ __all__ = [
     "VerifyRequest",
     "bench",
     "inspect",
+    "run",
+    "run_pipeline",
     "verify",
+    "verify_pipeline",
 ]

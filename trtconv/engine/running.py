@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,15 +12,18 @@ from numpy.typing import NDArray
 
 from trtconv.core.dims import InputSpec
 from trtconv.core.documents.inspect import RunReport, TensorRecord
-from trtconv.core.documents.parts import RuntimeIdentity
+from trtconv.core.documents.parts import FileIdentity, RuntimeIdentity
+from trtconv.core.documents.pipeline_verify import PartTime, PipelineRunReport
 from trtconv.core.errors import InputError
 from trtconv.core.files import atomic_write, report_beside
 from trtconv.core.outputs import Output, check_all
 from trtconv.core.process import Tell
+from trtconv.core.reading import sha256_of
 from trtconv.core.requests.engine import RunRequest
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch, ToldProgress
 from trtconv.engine.opening import load_into, read_engine, require_machine
+from trtconv.engine.pipelines import load_pipeline
 from trtconv.engine.profiles import inputs_of, profile_for, profiles_of
 from trtconv.precision.quantize.images import SUFFIXES, Preprocessing, parse_preprocessing, read_image
 from trtconv.runtimes.inputs import Feeds, checked_inputs, read_inputs
@@ -47,9 +51,7 @@ def serve(request: RunRequest, tell: Tell) -> dict[str, object]:
         finally:
             execution.close()
     with clock.stage(Stage.WRITE):
-        data = io.BytesIO()
-        np.savez(data, **outputs)  # type: ignore[arg-type]
-        atomic_write(request.output, data.getbuffer())
+        _write(request.output, outputs)
     report = RunReport(
         engine=subject.identity(),
         runtime=RuntimeIdentity(runtime.family, runtime.version, runtime.gpu_name),
@@ -60,6 +62,39 @@ def serve(request: RunRequest, tell: Tell) -> dict[str, object]:
         seconds=clock.seconds,
     )
     return report.to_json()
+
+
+def serve_pipeline(request: RunRequest, tell: Tell) -> dict[str, Any]:
+    """Runs a model in parts and writes its outputs; returns the JSON of a `PipelineRunReport`."""
+    clock = Stopwatch(ToldProgress(tell))
+    with clock.stage(Stage.LOAD):
+        _check_output(request)
+        if request.report is not None:
+            raise InputError("--report is about one engine", "Leave it out: the pipeline names its files.")
+        pipeline = load_pipeline(request.engine, engines=request.engines, trust=request.trust, key=request.key)
+    with pipeline:
+        with clock.stage(Stage.LOAD):
+            feeds = _feeds(request, pipeline.inputs)
+        with clock.stage(Stage.ENGINE):
+            tensors, ran = pipeline.run_all(feeds)
+        outputs = {name: _plain(tensors[name]) for name in pipeline.outputs}
+    with clock.stage(Stage.WRITE):
+        _write(request.output, outputs)
+    return PipelineRunReport(
+        FileIdentity(str(request.engine), sha256_of(request.engine)),
+        pipeline.runtime,
+        tuple(PartTime(each.part.kind.value, each.part.file, each.profile, each.seconds) for each in ran),
+        {name: _described(values) for name, values in feeds.items()},
+        {name: _described(values) for name, values in outputs.items()},
+        str(request.output),
+        clock.seconds,
+    ).to_json()
+
+
+def _write(path: Path, outputs: Feeds) -> None:
+    data = io.BytesIO()
+    np.savez(data, **outputs)  # type: ignore[arg-type]
+    atomic_write(path, data.getbuffer())
 
 
 def _check_output(request: RunRequest) -> None:

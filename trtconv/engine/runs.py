@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any, Protocol
 
 import numpy as np
@@ -112,11 +114,25 @@ class EngineRuns:
         self._engine = engine
         self._opened: tuple[int, Execution] | None = None
 
+    def close(self) -> None:
+        """Gives the memory of the context back."""
+        if self._opened is not None:
+            self._opened[1].close()
+            self._opened = None
+
+    @contextlib.contextmanager
+    def execution(self, profile: int) -> Iterator[Execution]:
+        """Opens another context, for a profile, to be timed."""
+        execution = self._engine.open(profile)
+        try:
+            yield execution
+        finally:
+            execution.close()
+
     def run(self, profile: int, feeds: Feeds) -> dict[str, NDArray[Any]]:
         """Runs it once; see `Runs`."""
         if self._opened is None or self._opened[0] != profile:
-            if self._opened is not None:
-                self._opened[1].close()
+            self.close()
             self._opened = (profile, self._engine.open(profile))
         execution = self._opened[1]
         execution.feed(feeds)

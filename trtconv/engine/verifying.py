@@ -185,7 +185,9 @@ def prepare(request: VerifyRequest) -> Setting:
         recipe = Recipe.of(None if subject is None else subject.report)
         precision = "requantized" if changes_numbers(model, recipe) else precision
         precision = precision if quantizes(against) else "quantized"
-    return Setting(model, digest, against, subject, engine, runtime, why_not, precision, _tolerance(request, precision))
+    return Setting(
+        model, digest, against, subject, engine, runtime, why_not, precision, tolerance_of(request, precision)
+    )
 
 
 def _identity(model: OnnxModel) -> FileIdentity:
@@ -219,7 +221,12 @@ def precision_of(model: OnnxModel, subject: EngineFile | None, *, on_gpu: bool) 
     return max(found, key=lambda key: (TOLERANCES[key].relative, key != "tf32"))
 
 
-def _tolerance(request: VerifyRequest, precision: str) -> Tolerance:
+def tolerance_of(request: VerifyRequest, precision: str) -> Tolerance:
+    """Returns how far outputs may be off: as the user says, else as the precision has it.
+
+    Raises:
+        InputError: What the user says is not finite.
+    """
     given = {name: value for name, value in dataclasses.asdict(request.limits).items() if value is not None}
     for name, value in given.items():
         if not math.isfinite(value):

@@ -21,6 +21,7 @@ from trtconv.core.frozen import frozen
 from trtconv.graph.divisible import Divisible
 from trtconv.graph.extract import shapes_with
 from trtconv.graph.types import ONNX_DOMAINS, dtype_name
+from trtconv.graph.walk import all_nodes
 
 _PICKS = ("min", "opt", "max")
 BY_VALUES = "?"
@@ -115,7 +116,22 @@ class CutShapes:
                 found.update(name for name in node.output if name and None in known.get(name, (None,)))
         return frozenset(found)
 
+    @functools.cached_property
+    def _selecting(self) -> frozenset[tuple[str, str]]:
+        """The model's own functions that return as much as they find."""
+        found: set[tuple[str, str]] = set()
+        for function in self._model.proto.functions:
+            inside = {(node.domain, node.op_type) for node in all_nodes(function.node)}
+            # ONNX wants functions before those that call them.
+            if not found.isdisjoint(inside) or any(
+                (domain, op) in inside for domain in ONNX_DOMAINS for op in SELECTIONS
+            ):
+                found.add((function.domain, function.name))
+        return frozenset(found)
+
     def _is_shaped_by_values(self, node: onnx.NodeProto) -> bool:
+        if (node.domain, node.op_type) in self._selecting:
+            return True
         if node.domain not in ONNX_DOMAINS or node.op_type not in _SHAPED_BY:
             return False
         places = _SHAPED_BY[node.op_type]
@@ -220,6 +236,11 @@ class CutShapes:
                 found.add(index)
                 lost.update(name for name in links.makes if name in self._by_values and not self.is_settled(name))
         return found
+
+    def unbounded(self, index: int) -> list[str]:
+        """Returns the names of the sizes without bounds that a node reads, TENSOR:AXIS."""
+        names = sorted(name for name in self._divisible.links[index].reads if not self.is_settled(name))
+        return [f"{name}:{axis}" for name in names for axis, n in enumerate(self.axes(name) or ()) if n == BY_VALUES]
 
     def tensor(self, name: str) -> PartTensor:
         """Returns a tensor as documents describe it."""

@@ -171,3 +171,16 @@ def _called(functions: Sequence[onnx.FunctionProto], used: Collection[tuple[str,
             break
         needed |= more
     yield from (function for function in functions if (function.domain, function.name) in needed)
+
+
+def hold_outputs(model: OnnxModel) -> None:
+    """Has every output of a model that is a constant made by a node, so that a part can return it."""
+    graph = model.proto.graph
+    outputs = {value.name for value in graph.output} - {value.name for value in graph.input}
+    constants = [tensor for tensor in graph.initializer if tensor.name in outputs]
+    for tensor in constants:
+        name = tensor.name
+        tensor.name = model.fresh_name(name)
+        graph.node.insert(0, onnx.helper.make_node("Identity", [tensor.name], [name], name=tensor.name))
+    if constants:
+        model.touch()

@@ -69,6 +69,8 @@ def build(request: BuildRequest, progress: Progress | None = None) -> BuildRepor
         EnvironmentMissing: The runtime that was asked for is not here.
     """
     refuse_unmet(request)
+    if request.partition:
+        raise InputError("--partition makes several engines", "Call trtconv.build_pipeline instead of trtconv.build.")
     require_proof(request.extend, request.prove)
     with foreign.using(ForeignCode.of(request)):
         return _build(request, Stopwatch(progress))

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from trtconv.core import codes, foreign
-from trtconv.core.dims import ShapeProfile, dynamic_dims
+from trtconv.core.bounds import divided_bounds
+from trtconv.core.dims import Range, ShapeProfile, dynamic_dims
 from trtconv.core.documents.build import BuildPlan
 from trtconv.core.documents.check import CheckReport, ParserVerdict
 from trtconv.core.documents.memory import MemoryRecord
+from trtconv.core.documents.pipeline import PlannedCut
 from trtconv.core.documents.proof import BuildProof
 from trtconv.core.errors import BuildFailed, EnvironmentMissing
 from trtconv.core.findings import Finding, Severity
@@ -23,18 +26,23 @@ from trtconv.core.selection import Selection
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.core.target import Target
+from trtconv.graph.divisible import hold_outputs
 from trtconv.graph.model import OnnxModel
+from trtconv.graph.order import sort
 from trtconv.graph.stored_bounds import stored_bounds
 from trtconv.graph.views import quantizes
+from trtconv.pipeline.cutting import Cutting, planned_cut
 from trtconv.pipeline.extending.added import admit, checks_of
 from trtconv.pipeline.gpu_memory import short_of_memory
 from trtconv.pipeline.outputs import asked_profiles, model_identity
 from trtconv.pipeline.parse import build_in_thread, fails, findings_of, parse_model
 from trtconv.pipeline.preparation import Preparation, passes_of
 from trtconv.pipeline.proving import NetworkProof, ProofSubject
+from trtconv.pipeline.refusals import is_curable, refused_nodes
 from trtconv.rules import RULES, STANDING, Rule
 from trtconv.rules.sizes import MISFITS
 from trtconv.runtimes import tensorrt
+from trtconv.runtimes.observed import observe
 from trtconv.runtimes.tensorrt import Runtime
 
 _SMALL_NETWORK = 64
@@ -66,9 +74,8 @@ def _check(request: CheckRequest, clock: Stopwatch) -> CheckReport:
         model = OnnxModel.load(request.model, hashed=True)
         identity = model_identity(model)
         dims = dynamic_dims(model.inputs)
-        # All bounds may be left out, and whatever needs them is then not checked; some make a profile like none other.
-        bounded = request.dims or request.profiles or dims.keys() <= stored_bounds(model).keys()
-        profiles = asked_profiles(model, request) if bounded else ()
+        request, bounds = _divided(request, model)
+        profiles, unbounded = _asked(request, model)
     with clock.stage(Stage.RUNTIME):
         target, engine = target_and_runtime(request.target)
     preparation, plan = Preparation(model, target, clock), _planned(request, target, profiles)
@@ -90,9 +97,50 @@ def _check(request: CheckRequest, clock: Stopwatch) -> CheckReport:
         told, parser, proof = _try_out(subject, engine, plan, request, clock)
         findings += _not_told_yet(judged.origin.place(told, model), findings)
     kept, ignored = request.selection.divide(sorted(findings, key=_worst_first))
-    exit_code = 1 if fails(kept, request.fail_on) else 0
-    unbounded = () if bounded else tuple(dims)
-    return CheckReport(identity, target, kept, parser, exit_code, ignored, request.fail_on, unbounded, proof, memory)
+    cut = _cut(model, target, engine, profiles, bounds, request, clock) if request.partition else None
+    code = _exit_code(kept, cut, request)
+    return CheckReport(identity, target, kept, parser, code, ignored, request.fail_on, unbounded, proof, memory, cut)
+
+
+def _asked(request: CheckRequest, model: OnnxModel) -> tuple[tuple[ShapeProfile, ...], tuple[str, ...]]:
+    """Returns the profiles that are asked for, and the dimensions for which there are none."""
+    dims = dynamic_dims(model.inputs)
+    # All bounds may be left out, and whatever needs them is then not checked; some make a profile like none other.
+    bounded = request.dims or request.profiles or dims.keys() <= stored_bounds(model).keys()
+    return (asked_profiles(model, request), ()) if bounded else ((), tuple(dims))
+
+
+def _divided(request: CheckRequest, model: OnnxModel) -> tuple[CheckRequest, Mapping[str, Range]]:
+    """Returns the request with bounds of the model's dimensions alone; and those of sizes that only values tell."""
+    own, others = divided_bounds(model.inputs, request.dims) if request.partition else (request.dims, {})
+    return dataclasses.replace(request, dims=own), others
+
+
+def _exit_code(findings: Sequence[Finding], cut: PlannedCut | None, request: CheckRequest) -> int:
+    """Returns 1 where a build would fail; of one in parts, where it would have no engine, or not all faults are cut."""
+    if cut is None:
+        return int(fails(findings, request.fail_on))
+    return int(not cut.has_engine or fails([each for each in findings if not is_curable([each])], request.fail_on))
+
+
+def _cut(
+    model: OnnxModel,
+    target: Target,
+    engine: Runtime | str,
+    profiles: Sequence[ShapeProfile],
+    bounds: Mapping[str, Range],
+    request: CheckRequest,
+    clock: Stopwatch,
+) -> PlannedCut:
+    """Says where `build --partition` would cut a model that the passes have been at."""
+    if not profiles:
+        return PlannedCut(why="where it is cut depends on the sizes: give bounds, --dim NAME=MIN:OPT:MAX")
+    sort(model)
+    hold_outputs(model)
+    reasons = refused_nodes(model, target, None if isinstance(engine, str) else engine, request.leave, clock)
+    with clock.stage(Stage.SIZES):
+        cutting = Cutting(model, reasons, profiles, bounds, lambda names, sizes: observe(model, names, sizes))
+    return planned_cut(cutting, model, reasons)
 
 
 def _planned(request: CheckRequest, target: Target, profiles: Sequence[ShapeProfile]) -> BuildPlan:

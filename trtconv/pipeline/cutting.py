@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from trtconv.core.dims import Range, ShapeProfile
-from trtconv.core.documents.pipeline import PartTensor
+from trtconv.core.documents.pipeline import PartKind, PartTensor, PlannedCut, PlannedPart
 from trtconv.core.frozen import frozen
 from trtconv.graph.cut_shapes import CutShapes, Run
 from trtconv.graph.divisible import Divisible
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.partition import cut
-from trtconv.pipeline.refusals import Reasons
+from trtconv.pipeline.refusals import Reasons, told
 
 _UNBOUNDED = "a tensor that it reads has a size that only values tell, and no bounds"
 
@@ -47,6 +47,8 @@ class Cutting:
 
     Attributes:
         slices: The parts, in the order in which they run.
+        unbounded: Names of the sizes for want of whose bounds nodes stay with ONNX Runtime.
+        unused: Names of bounds that are no size of a tensor which crosses.
     """
 
     def __init__(
@@ -59,9 +61,10 @@ class Cutting:
     ) -> None:
         self._divisible = Divisible(model, reasons)
         self._shapes = CutShapes(self._divisible, profiles, bounds, run)
+        self._lost: list[int] = []
         self.slices = self._slices(reasons)
+        self.unbounded = tuple(dict.fromkeys(name for index in self._lost for name in self._shapes.unbounded(index)))
         self.unused = sorted(bounds.keys() - self._shapes.ranges[0].keys())
-        """Names of bounds that are no size of a tensor which crosses."""
 
     def _slices(self, reasons: Reasons) -> tuple[Slice, ...]:
         divisible, shapes = self._divisible, self._shapes
@@ -76,6 +79,7 @@ class Cutting:
                     lost |= shapes.behind(names, part.nodes)
             if not lost:
                 return tuple(self._slice(part.is_engine, part.nodes) for part in parts)
+            self._lost += sorted(lost)
             reasons.update((index, _UNBOUNDED) for index in sorted(lost))
 
     def _slice(self, is_engine: bool, nodes: tuple[int, ...]) -> Slice:
@@ -97,3 +101,10 @@ class Cutting:
     def origin(self, part: Slice) -> Sequence[int]:
         """Returns where the nodes of a part's model are in the whole model."""
         return self._divisible.with_copies(part.nodes)
+
+
+def planned_cut(cutting: Cutting, model: OnnxModel, reasons: Reasons) -> PlannedCut:
+    """Returns a cut as documents have it."""
+    kinds = {True: PartKind.ENGINE, False: PartKind.ONNX}
+    parts = (PlannedPart(kinds[p.is_engine], p.inputs, p.outputs, len(p.nodes)) for p in cutting.slices)
+    return PlannedCut(tuple(parts), told(model, reasons), cutting.unbounded)

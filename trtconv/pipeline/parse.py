@@ -54,7 +54,8 @@ def _refusal(model: OnnxModel, issue: ParserIssue) -> Finding:
     source = python_line(model.proto.graph.node[issue.node_index]) if known else ""
     index = issue.node_index if known else None
     place = Location(index=index, node=issue.node_name, op=issue.op, source=source)
-    fix = "Replace the operator, or change what the message names."
+    fix = "Replace the operator, or change what the message names"
+    fix += "; or leave it to ONNX Runtime: build --partition (docs/partition.md)." if known else "."
     message = f"TensorRT's parser refuses it{inside}: {issue.message}"
     return codes.PARSER_REFUSED.finding(message, place=place, fix=fix)
 

@@ -18,7 +18,7 @@ from trtconv.graph.model import OnnxModel
 from trtconv.graph.operators import lacks_operator
 from trtconv.graph.scope import Scope
 from trtconv.graph.types import ONNX_DOMAINS
-from trtconv.graph.walk import all_nodes
+from trtconv.graph.walk import all_nodes, reads
 from trtconv.pipeline.parse import parse_model
 from trtconv.rules import run_rules
 from trtconv.runtimes.tensorrt import Runtime
@@ -32,7 +32,6 @@ CURABLE = frozenset(
         codes.NETWORK_DIFFERS,
         codes.BUILDER_REFUSED,
         codes.SHAPE_TENSOR_INPUT,
-        codes.GPU_LIMIT,
     )
 )
 """What TensorRT says that is about nodes."""
@@ -84,6 +83,33 @@ def at_nodes(model: OnnxModel, findings: Iterable[Finding]) -> Reasons:
             index = next((i for i, name in enumerate(model.main.columns.names) if name == place.node), None)
         if index is not None:
             found.setdefault(index, finding.message)
+    return found
+
+
+def is_curable(findings: Iterable[Finding]) -> bool:
+    """Whether all errors of a build go where some nodes go."""
+    errors = [finding for finding in findings if finding.severity is Severity.ERROR]
+    return bool(errors) and all(each.code in CURABLE or CodeFamily.of(each.code) in _OF_NODES for each in errors)
+
+
+def blamed(model: OnnxModel, findings: Sequence[Finding]) -> Reasons:
+    """Returns the nodes of a part that its errors are about: by place, by tensor, or what no builder likes.
+
+    Args:
+        model: The part, as its file has it.
+        findings: Of the build of its engine.
+    """
+    errors = [finding for finding in findings if finding.severity is Severity.ERROR]
+    found = at_nodes(model, errors)
+    for finding in errors:
+        name = finding.location.tensor
+        if finding.location.index is None and name:
+            made = [model.main.producers[name]] if name in model.main.producers else []
+            readers = (i for i, node in enumerate(model.main.columns.nodes) if name in reads(node))
+            for index in made or readers:
+                found.setdefault(index, finding.message)
+    if not found:
+        found = dict.fromkeys(selections(model, range(len(model.main.columns))), errors[0].message)
     return found
 
 

@@ -346,7 +346,7 @@ class DataDependentShape(Rule):
         <ir_version: 8, opset_import: ["": 17]>
         g (float[4,h] x) => (float[4,1] y) { y = ReduceMax <axes = [1]> (x) }
     Fix:
-        Leave the selection to the code behind the engine, or use a TopK of fixed size.
+        trtconv build --partition leaves it, and what follows, to ONNX Runtime; or use a TopK of fixed size.
     Source:
         TensorRT developer guide, data-dependent shapes.
     """
@@ -354,7 +354,7 @@ class DataDependentShape(Rule):
     code = "TC204"
     name = "data-dependent-shape"
     severity = Severity.WARNING
-    fix = "Leave the selection to the code behind the engine, or use a TopK of fixed size."
+    fix = "Leave it to ONNX Runtime, build --partition (docs/partition.md), or use a TopK of fixed size."
 
     def check(self, view: ModelView, target: Target) -> Iterator[Finding]:
         for scope, index, node in view.model.nodes(*_WHAT):

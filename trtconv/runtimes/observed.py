@@ -11,7 +11,7 @@ import onnx
 from trtconv.core import budget, process
 from trtconv.core.dims import Shape
 from trtconv.graph.model import OnnxModel
-from trtconv.runtimes.onnxruntime import raise_if_starved, random_feeds, session
+from trtconv.runtimes.onnxruntime import first_line, raise_if_starved, random_feeds, session
 
 _SEEDS = (0, 1)
 Seen = dict[str, tuple[int, Shape]]
@@ -70,3 +70,24 @@ def _look(runs: Any, model: OnnxModel, names: list[str], shapes: Mapping[str, Sh
         name: (codes(array.dtype), list(array.shape)) if hasattr(array, "dtype") else None
         for name, array in arrays.items()
     }
+
+
+def why_not_loaded(data: bytes, path: Path) -> str:
+    """Returns why ONNX Runtime does not load a model, in a process of its own; empty where it does.
+
+    Args:
+        data: The model, serialized.
+        path: Where it came from.
+    """
+    seconds, megabytes = budget.allowance(len(data))
+    try:
+        return str(process.call("trtconv.runtimes.observed:load", (data, str(path)), seconds, megabytes=megabytes))
+    except (process.Lost, process.WorkerBug) as error:
+        return f"ONNX Runtime broke down on it ({first_line(error)})"
+
+
+def load(task: tuple[bytes, str], _: process.Tell) -> str:
+    """Does the work of `why_not_loaded`, in a process of its own."""
+    data, path = task
+    loaded = session(OnnxModel(onnx.load_model_from_string(data), Path(path)))
+    return f"ONNX Runtime does not load it: {loaded}" if isinstance(loaded, str) else ""

@@ -11,8 +11,9 @@ import onnx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from onnx import TensorProto, helper
 
-from support.partition_nets import BOUNDS, NETS, graphs
+from support.partition_nets import BOUNDS, NETS, Net, value
 from support.session import Array, run
 from trtconv.core import codes
 from trtconv.core.bounds import make_profile
@@ -25,6 +26,50 @@ from trtconv.graph.partition import Links, crossings, cut
 from trtconv.pipeline.cutting import Cutting
 from trtconv.pipeline.refusals import at_nodes, matching, selections
 from trtconv.runtimes import observed
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> onnx.ModelProto:
+    """Random graphs of float matrices: arithmetic, products, shapes that are computed, and branches with bodies."""
+    net = Net(draw(st.integers(0, 99)))
+    tensors = ["a", "b"]
+    net.hold("flag", draw(st.booleans()), np.bool_)
+    net.weights.append(helper.make_tensor("fill", TensorProto.FLOAT, [1], [0.5]))
+    for number in range(draw(st.integers(1, 14))):
+        op = draw(st.sampled_from(["Add", "Mul", "Tanh", "MatMul", "Sum", "Filled", "If"]))
+        x, y = draw(st.sampled_from(tensors)), draw(st.sampled_from(tensors))
+        name = f"t{number}"
+        if op == "MatMul":
+            net.matmul(x, (4, 4), name)
+        elif op == "Tanh":
+            net.add(op, [x], name)
+        elif op == "Filled":
+            shape = net.add("Shape", [x], f"{name}_shape")
+            filled = net.add("ConstantOfShape", [shape], f"{name}_filled", value=net.weights[1])
+            net.add("Add", [filled, y], name)
+        elif op == "If":
+            net.nodes.append(_choice(name, x, y))
+        else:
+            net.add(op, [x, y], name)
+        tensors.append(name)
+    outputs = draw(st.lists(st.sampled_from(tensors[2:]), min_size=1, unique=True))
+    if tensors[-1] not in outputs:
+        outputs.append(tensors[-1])
+    size = draw(st.sampled_from([3, "rows"]))
+    return net.model(
+        [value(name, TensorProto.FLOAT, [size, 4]) for name in ("a", "b")],
+        [value(name, TensorProto.FLOAT, [size, 4]) for name in outputs],
+    )
+
+
+def _choice(name: str, x: str, y: str) -> onnx.NodeProto:
+    """An If whose branches take tensors from around it."""
+    made = value(f"{name}_inner", TensorProto.FLOAT, [])
+    made.type.tensor_type.ClearField("shape")
+    branches = [
+        helper.make_graph([helper.make_node(op, [x, y], [f"{name}_inner"])], op, [], [made]) for op in ("Add", "Sub")
+    ]
+    return helper.make_node("If", ["flag"], [name], name=name, then_branch=branches[0], else_branch=branches[1])
 
 
 @st.composite

@@ -81,6 +81,8 @@ Examples:
   On the machines that have the GPUs (docs/farm.md), and measured there:
     trtconv build unet.onnx --dim batch=1 --dim height=256 --dim width=256 --target tensorrt-10@rtx-4090 \\
       --on tls://farm:8786 --keys keys --then verify,bench
+  A detector with its NonMaxSuppression, which stays with ONNX Runtime; writes yolo.pipeline.json (docs/partition.md):
+    trtconv build yolo.onnx --partition
   In a script:
     trtconv build unet.onnx --dim batch=1 --dim height=256 --dim width=256 --format json -q | jq -e .engine.bytes
 
@@ -127,6 +129,13 @@ def command(
         return _build_listed(flags, said, farming, target)
     listing, requests = _requests(asked, model, flags)
     farm = farm_of(farming, listing)
+    if requests[0].partition:
+        if farm is not None or page is not None or len(requests) > 1:
+            raise InputError(
+                "--partition builds one model on this machine, for one target",
+                "Leave out --on and --page, and add --target where the configuration has several.",
+            )
+        return _build_pipeline(flags, requests[0])
     if farm is not None:
         return _build_on_farm(farm, requests, flags, listing, only=page is None and "data" not in asked.given)
     if "data" in asked.given and requests[0].precision == "int8":
@@ -156,6 +165,21 @@ def _build_here(flags: ManyFlags, request: BuildRequest, page: str | None) -> Ou
         _write_page(Path(page), request, report)
     render = json.render(report.to_json()) if flags.output_format == "json" else text.build_text(report, flags.verbose)
     return Outcome(render, report.exit_code)
+
+
+def _build_pipeline(flags: ManyFlags, request: BuildRequest) -> Outcome:
+    """Builds what TensorRT takes of one model, and tells where it was cut."""
+    from trtconv.cli.formats import json
+    from trtconv.cli.formats.pipeline import pipeline_text
+    from trtconv.pipeline.part_files import Names
+    from trtconv.pipeline.partitioning import build_pipeline
+
+    own_tensorrt()
+    status.announce(status.OUTPUT, str(Names.of(request).document.absolute()))
+    with show_progress(flags.quiet) as progress:
+        report = build_pipeline(request, progress)
+    text = json.render(report.to_json()) if flags.output_format == "json" else pipeline_text(report, flags.verbose)
+    return Outcome(text, report.exit_code)
 
 
 def _build_listed(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from trtconv.cli import options
@@ -22,6 +24,8 @@ Examples:
     trtconv inspect unet.engine
   What its report knows, without loading it:
     trtconv inspect unet.engine.json
+  A model in parts: what runs where, and what crosses:
+    trtconv inspect yolo.pipeline.json
   A model: inputs, operators, weights:
     trtconv inspect unet.onnx
   The layers that take longest:
@@ -47,8 +51,15 @@ def command(asked: options.Asked[InspectRequest], file: str, output_format: str,
     """
     from trtconv.cli.formats import json
     from trtconv.cli.formats.inspection import inspect_text
+    from trtconv.core.documents.pipeline import is_pipeline, load_document
     from trtconv.engine import inspect
 
+    if is_pipeline(file):
+        from trtconv.cli.formats.pipeline import document_blocks
+
+        document = load_document(Path(file)).document
+        text = "\n\n".join(document_blocks(document, verbose=True))
+        return Outcome(json.render(document.to_json()) if output_format == "json" else text)
     request = asked.request(path=file)
     with show_progress(quiet) as progress:
         found = inspect(request, progress)

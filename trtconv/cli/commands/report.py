@@ -23,6 +23,8 @@ Examples:
     trtconv bench unet.engine --format json > unet.engine.bench.json
     trtconv inspect unet.engine --format json > unet.engine.inspect.json
     trtconv report unet.engine -o unet.html
+  A model in parts, drawn:
+    trtconv report yolo.pipeline.json -o yolo.html
   All engines below a folder, by model and target:
     trtconv report engines/ -o engines.html
 
@@ -31,7 +33,7 @@ Exit status: 0 written; 2 a bad call, or files that are no reports or do not bel
 """,
 )
 @options.for_models
-@click.argument("subject", metavar="ENGINE|REPORT|FOLDER")
+@click.argument("subject", metavar="ENGINE|REPORT|PIPELINE|FOLDER")
 @click.option("-o", "--output", metavar="PAGE.html", required=True, help="Where the page goes.")
 @click.option(
     "--with",
@@ -53,12 +55,15 @@ def command(subject: str, output: str, given: tuple[str, ...], output_format: st
     from trtconv.cli.formats.page import engine_page, folder_page
     from trtconv.cli.formats.page.gather import gather, gather_all
     from trtconv.cli.formats.wording import byte_size
+    from trtconv.core.documents.pipeline import is_pipeline
     from trtconv.core.errors import InputError
     from trtconv.core.files import atomic_write
     from trtconv.core.outputs import Output, check_all
     from trtconv.core.text import clean
 
     page, path = Path(output), Path(subject)
+    if is_pipeline(path):
+        return _pipeline(path, page, given, output_format)
     if path.is_dir():
         if given:
             raise InputError("--with goes with one engine", "Put the documents beside the engines: ENGINE.bench.json.")
@@ -82,3 +87,27 @@ def command(subject: str, output: str, given: tuple[str, ...], output_format: st
     lines = [f"wrote {output} ({byte_size(len(content))}) about {said}"]
     lines += [f"left out {each}: {why}" for each, why in left_out.items()]
     return Outcome("\n".join(map(clean, lines)))
+
+
+def _pipeline(path: Path, page: Path, given: tuple[str, ...], output_format: str) -> Outcome:
+    """Writes the page of a model in parts."""
+    from trtconv.cli.formats.json import render
+    from trtconv.cli.formats.page.pipelines import pipeline_page
+    from trtconv.cli.formats.wording import byte_size
+    from trtconv.core.documents.commands import PageFile, PageReport
+    from trtconv.core.documents.pipeline import load_document
+    from trtconv.core.errors import InputError
+    from trtconv.core.files import atomic_write
+    from trtconv.core.outputs import Output, check_all
+    from trtconv.core.text import leading
+
+    if given:
+        raise InputError("--with goes with one engine", "Leave it out.")
+    saved = load_document(path)
+    check_all([Output(page, "the page", hint="Write the page to another file.")], [("what is shown", path)])
+    content = pipeline_page(saved)
+    atomic_write(page, content)
+    if output_format == "json":
+        engines = sum(part.onnx is not None for part in saved.document.parts)
+        return Outcome(render(PageReport(PageFile(str(page), len(content)), engines, {}).to_json()))
+    return Outcome(f"wrote {leading(str(page))} ({byte_size(len(content))}) about {leading(path.name)}")

@@ -9,10 +9,12 @@ import click
 from trtconv.cli import options
 from trtconv.cli.process.outcome import Command, Outcome
 from trtconv.cli.progress import show_progress
+from trtconv.core.errors import InputError
 from trtconv.core.requests.engine import RunRequest
 
 if TYPE_CHECKING:
     from trtconv.core.documents.inspect import RunReport
+    from trtconv.core.documents.pipeline_verify import PipelineRunReport
 
 
 @click.command(
@@ -25,32 +27,38 @@ Examples:
     trtconv run unet.engine --inputs in.npz -o out.npz
   An image, as the network was trained to see it:
     trtconv run net.engine --inputs cat.jpg --preprocess size=224x224,scale=1/255 -o out.npz
+  A model in parts (build --partition), also where no GPU is:
+    trtconv run yolo.pipeline.json --inputs in.npz -o out.npz --engines onnxruntime
 
 \b
 Exit status: 0 run; 1 the engine does not run; 2 a bad call, or inputs that do not fit the engine; 4 no GPU, or an
 engine for another machine.
 """,
 )
-@click.argument("engine", metavar="ENGINE")
+@click.argument("engine", metavar="ENGINE|PIPELINE")
 @options.asking(RunRequest)
 @options.format_option("text", "json")
 @options.quiet_option
 def command(asked: options.Asked[RunRequest], engine: str, output_format: str, quiet: bool) -> Outcome:
     """Run an engine once, from arrays to arrays.
 
-    ENGINE is what build made, with its report beside it. The first optimization profile that has the shapes of the
-    inputs is used. docs/running.md shows how to run an engine from a program of your own.
+    ENGINE is what build made, with its report beside it, and PIPELINE the .pipeline.json of build --partition: its
+    parts run one after the other. The first optimization profile that has the shapes of the inputs is used.
+    docs/running.md shows how to run an engine from a program of your own.
     """
     from trtconv.cli.formats import json
-    from trtconv.engine import run
+    from trtconv.core.documents.pipeline import is_pipeline
+    from trtconv.engine import run, run_pipeline
 
     request = asked.request(engine=engine)
+    if request.engines != "tensorrt" and not is_pipeline(engine):
+        raise InputError(f"--engines is about a pipeline, and {engine} is not one", "Leave out --engines.")
     with show_progress(quiet) as progress:
-        report = run(request, progress)
+        report = run_pipeline(request, progress) if is_pipeline(engine) else run(request, progress)
     return Outcome(json.render(report.to_json()) if output_format == "json" else _text(report))
 
 
-def _text(report: RunReport) -> str:
+def _text(report: RunReport | PipelineRunReport) -> str:
     from trtconv.cli.formats.wording import shape_text, table
     from trtconv.core.text import clean, leading
 
@@ -59,4 +67,7 @@ def _text(report: RunReport) -> str:
         for kind, held in (("input", report.inputs), ("output", report.outputs))
         for name, each in held.items()
     ]
-    return "\n".join([*table(rows, ""), "", f"wrote {leading(report.output)}"])
+    parts = [(each.kind, each.file, f"{1000 * each.seconds:.2f} ms") for each in getattr(report, "parts", ())]
+    return "\n".join(
+        [*table(rows, ""), *(["", *table(parts, "")] if parts else []), "", f"wrote {leading(report.output)}"]
+    )

@@ -54,7 +54,11 @@ def command(model: str, dim: tuple[str, ...], inputs: tuple[str, ...], output_fo
     from trtconv.cli.formats import json
     from trtconv.cli.formats.sizes import sizes_text
     from trtconv.core.dim_flags import parse_bounds
+    from trtconv.core.documents.pipeline import is_pipeline, load_document
     from trtconv.shapes.report import SizesRequest, sizes
 
+    if is_pipeline(model):
+        # A model in parts takes the sizes that the whole takes.
+        model = str(load_document(Path(model)).model())
     report = sizes(SizesRequest(Path(model), parse_bounds(dim, inputs)))
     return Outcome(json.render(report.to_json()) if output_format == "json" else sizes_text(report), report.exit_code)

@@ -50,12 +50,18 @@ def command(engines: tuple[str, ...], repository: str, version: int, force: bool
     """
     from trtconv.cli.formats.page.gather import report_of
     from trtconv.cli.formats.triton import served, triton_json
+    from trtconv.core.documents.pipeline import is_pipeline
     from trtconv.core.documents.saved import load_report
     from trtconv.core.files import atomic_write
     from trtconv.core.text import clean
 
     made: list[tuple[Path, Path, Served]] = []
     for engine in map(Path, engines):
+        if is_pipeline(engine):
+            raise InputError(
+                f"{engine} is a model in parts, which Triton would serve as an ensemble; trtconv writes none",
+                "Give its engines, NAME.1.part.engine, and join them with its ONNX files in an ensemble of your own.",
+            )
         report = report_of(engine)
         if report == engine:
             raise InputError(f"{engine} is a report, where an engine is wanted", "Give the engine.")

@@ -50,16 +50,27 @@ def command(
     The engine's outputs are compared with those of the original model on ONNX Runtime, at min, opt, max and random
     sizes of every optimization profile; random sizes are ones that the network accepts.
 
+    Of a MODEL.pipeline.json (build --partition) the parts are run one after the other, at ten sizes, and held to the
+    model; where there is no GPU, the parts on ONNX Runtime, and what TensorRT parsed of each engine's part.
+
     Where the engine cannot be run, as on a machine without a GPU, the model as build hands it to TensorRT, rewritten
     and cast, is compared instead. The output says so, and that the engine was not run.
     """
     from trtconv.cli.formats import json
     from trtconv.cli.formats.engine import verify_text
-    from trtconv.engine import verify
+    from trtconv.core.documents.pipeline import is_pipeline
+    from trtconv.engine import verify, verify_pipeline
 
     if asked.values["against"] is not None and engine is None and not model.endswith(".onnx"):
         model, engine = model_of(model, asked.values["report"]), model
     request = asked.request(model=model, engine=engine)
+    if is_pipeline(model) or (engine is not None and is_pipeline(engine)):
+        from trtconv.cli.formats.pipeline import verified_text
+
+        with show_progress(quiet) as progress:
+            judged = verify_pipeline(request, progress)
+        said = json.render(judged.to_json()) if output_format == "json" else verified_text(judged)
+        return Outcome(said, judged.exit_code)
     with show_progress(quiet) as progress:
         report = verify(request, progress)
     render = json.render(report.to_json()) if output_format == "json" else verify_text(report)

@@ -6,6 +6,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+from trtconv.cli.formats.cuts import cut_blocks
 from trtconv.cli.formats.mix import mix_text
 from trtconv.cli.formats.wording import byte_size, count, memory_lines, shape_text, table
 from trtconv.core.dims import ShapeProfile
@@ -40,6 +41,8 @@ def check_text(report: CheckReport, verbose: bool = False) -> str:
         blocks.append("\n".join(ignored_lines(report.ignored)))
     if report.unbounded:
         blocks.append(clean(f"no sizes checked: no bounds were given for {', '.join(report.unbounded)} (--dim)"))
+    if report.partition is not None:
+        blocks += cut_blocks(report.partition, verbose)
     told = memory_lines(report.memory)
     lines = [*told, _parser_line(report.parser), *_proof_lines(report.proof), check_summary(report)]
     return "\n\n".join([*blocks, "\n".join(lines)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from trtconv.core.documents.memory import MemoryRecord
 from trtconv.core.documents.parts import FileIdentity
+from trtconv.core.documents.pipeline import PlannedCut
 from trtconv.core.documents.proof import BuildProof
 from trtconv.core.encode import SCHEMA, Document
 from trtconv.core.findings import Finding, Ignored, Severity, summarize
@@ -32,7 +33,8 @@ class ParserVerdict:
 
 @frozen
 class CheckReport(
-    Document, keys="schema model target unbounded findings ignored summary proof memory parser fail_on exit_code"
+    Document,
+    keys="schema model target unbounded findings ignored summary proof memory partition- parser fail_on exit_code",
 ):
     """What `trtconv check` found.
 
@@ -47,6 +49,7 @@ class CheckReport(
         unbounded: Dynamic dimensions that were given no bounds, so that no size was checked.
         proof: As in `BuildReport`.
         memory: What the network takes at the max of each profile; None where no bounds were given, or none are needed.
+        partition: Where `build --partition` would cut the model; None where nobody asked.
     """
 
     model: FileIdentity
@@ -59,6 +62,7 @@ class CheckReport(
     unbounded: tuple[str, ...] = ()
     proof: BuildProof | None = None
     memory: MemoryRecord | None = None
+    partition: PlannedCut | None = None
 
     def to_json(self) -> dict[str, object]:
         """Returns the report as plain JSON values."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import enum
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from trtconv.core import budget
 from trtconv.core.decode import Fault, decoded, fields_of, parsed
+from trtconv.core.dims import Range
 from trtconv.core.documents.build import BuildPlan, BuildReport
 from trtconv.core.documents.parts import FileIdentity, RuntimeIdentity
 from trtconv.core.encode import Document
@@ -151,9 +152,57 @@ class CrossingTensor(Document, keys="name dtype shape from=source to=target"):
 
 
 @frozen
+class PlannedPart(Document):
+    """A part that would be built; fields as in `PartRecord`."""
+
+    kind: PartKind
+    inputs: tuple[PartTensor, ...]
+    outputs: tuple[PartTensor, ...]
+    nodes: int
+
+
+@frozen
+class PlannedCut(Document, keys="parts crossings left unbounded why?"):
+    """Where a model would be cut.
+
+    Args:
+        parts: The parts; empty where it cannot be told.
+        left: The nodes that no engine takes.
+        unbounded: Names of sizes that only values tell, for want of whose bounds nodes are left.
+        why: Why there are no parts; empty where there are.
+    """
+
+    parts: tuple[PlannedPart, ...] = ()
+    left: tuple[LeftNode, ...] = ()
+    unbounded: tuple[str, ...] = ()
+    why: str = ""
+
+    @property
+    def crossings(self) -> tuple[CrossingTensor, ...]:
+        """What would go from part to part."""
+        return _crossings(self.parts)
+
+    @property
+    def has_engine(self) -> bool:
+        """Whether an engine would be built."""
+        return any(part.kind is PartKind.ENGINE for part in self.parts)
+
+
+def _crossings(parts: Sequence[PartRecord | PlannedPart]) -> tuple[CrossingTensor, ...]:
+    made = {tensor.name: number for number, part in enumerate(parts, 1) for tensor in part.outputs}
+    return tuple(
+        CrossingTensor(tensor.name, tensor.dtype, tensor.shape, made[tensor.name], number)
+        for number, part in enumerate(parts, 1)
+        for tensor in part.inputs
+        if tensor.name in made
+    )
+
+
+@frozen
 class PipelineDocument(
     Document,
-    keys="schema trtconv source model runtime plan leave parts inputs outputs crossings left notes exit_code",
+    keys="schema trtconv source model runtime plan leave bounds profiles parts inputs outputs crossings left notes "
+    "exit_code",
 ):
     """How a model is run in parts, one after the other.
 
@@ -165,6 +214,8 @@ class PipelineDocument(
         runtime: The TensorRT that built the engines.
         plan: What was asked of all engines.
         leave: What was asked to be left to ONNX Runtime besides.
+        bounds: What was asked of sizes that only values tell.
+        profiles: The ranges of the model's dimensions, one mapping an optimization profile.
         left: The nodes that no engine takes.
         notes: What else is to be known, in sentences.
         source: Checksum of trtconv's code.
@@ -177,6 +228,8 @@ class PipelineDocument(
     runtime: RuntimeIdentity | None = None
     plan: BuildPlan | None = None
     leave: tuple[str, ...] = ()
+    bounds: Mapping[str, Range] = dataclasses.field(default_factory=dict)
+    profiles: tuple[Mapping[str, Range], ...] = ()
     left: tuple[LeftNode, ...] = ()
     notes: tuple[str, ...] = ()
     source: str = ""
@@ -186,13 +239,7 @@ class PipelineDocument(
     @property
     def crossings(self) -> tuple[CrossingTensor, ...]:
         """What goes from part to part."""
-        made = {tensor.name: number for number, part in enumerate(self.parts, 1) for tensor in part.outputs}
-        return tuple(
-            CrossingTensor(tensor.name, tensor.dtype, tensor.shape, made[tensor.name], number)
-            for number, part in enumerate(self.parts, 1)
-            for tensor in part.inputs
-            if tensor.name in made
-        )
+        return _crossings(self.parts)
 
     @classmethod
     def from_json(cls, value: Any) -> PipelineDocument:
@@ -270,6 +317,10 @@ class SavedPipeline:
         if digest != file.sha256:
             raise InputError(f"{path} is not the file that {self.path.name} tells of", _BUILD_AGAIN)
         return path
+
+    def engines(self) -> list[tuple[Path, Path]]:
+        """Returns the ONNX file and the engine of each part that has one; raises as `file`."""
+        return [(self.file(part.model), self.file(part.runs)) for part in self.document.parts if part.onnx is not None]
 
     def model(self) -> Path:
         """Returns the path of the whole model: as it was built, or beside the document."""

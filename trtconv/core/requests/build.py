@@ -20,8 +20,10 @@ from trtconv.core.requests.common import (
     DATA,
     DIMS,
     FAIL_ON,
+    LEAVE,
     MEASURED,
     NODE_PRECISIONS,
+    PARTITION,
     PRECISION,
     PREPROCESS,
     PROFILES,
@@ -218,6 +220,8 @@ class BuildRequest(BuildSettings, Paths):
         absent="auto",
         read=lambda text: None if text == "none" else text,
     )
+    partition: bool = PARTITION
+    leave: tuple[str, ...] = LEAVE
     timing_folder: Path | None = None
     within: Path | None = dataclasses.field(default=None, compare=False)
 

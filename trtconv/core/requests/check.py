@@ -15,6 +15,8 @@ from trtconv.core.requests.code import EXTEND, PLUGINS, REFERENCES
 from trtconv.core.requests.common import (
     DIMS,
     FAIL_ON,
+    LEAVE,
+    PARTITION,
     PROFILES,
     PROVE,
     PROVE_TIME,
@@ -63,6 +65,15 @@ class CheckRequest(Paths):
         schema={"type": ["string", "integer"]},
         load=lambda size: parse_bytes(str(size)),
     )
+    partition: bool = PARTITION._replace(
+        flags=(
+            PARTITION.flags[0]._replace(
+                help="Say where build --partition would cut the model, and what would cross (docs/partition.md); what "
+                "it would leave to ONNX Runtime does not fail the check."
+            ),
+        )
+    )
+    leave: tuple[str, ...] = LEAVE
     thorough: bool = option(
         "--thorough",
         "Build an engine, and throw it away, to be sure of the verdict.",

@@ -360,3 +360,29 @@ SELECTION: Any = Option(
     ),
 )
 """Which findings count."""
+
+
+PARTITION: Any = option(
+    "--partition",
+    "Build engines of the parts that TensorRT takes, leave the rest to ONNX Runtime, and write MODEL.pipeline.json, "
+    "which run and verify take (docs/partition.md).",
+    default=False,
+)
+
+PARTITIONED = Requirement(
+    frozenset({"partition"}),
+    lambda request: request.partition,
+    "{flag} says what --partition leaves to ONNX Runtime",
+    "Add --partition, or leave out {flag}.",
+)
+
+LEAVE: Any = option(
+    "--leave",
+    "With --partition: leave these nodes to ONNX Runtime too; a name or type:OPERATOR, with * and ?. Repeatable.",
+    metavar="PATTERN",
+    many=True,
+    default=(),
+    absent=(),
+    read=tuple,
+    requires=PARTITIONED,
+)

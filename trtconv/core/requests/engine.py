@@ -220,6 +220,13 @@ class RunRequest(Paths):
         absent=None,
     )
     output: Path = option("-o --output", "Where the outputs go, by name.", metavar="OUT.npz", default=None)
+    engines: str = option(
+        "--engines",
+        "What runs the engines of a MODEL.pipeline.json: onnxruntime runs their parts of the model on the CPU, for "
+        "tests without a GPU.",
+        takes=("tensorrt", "onnxruntime"),
+        default="tensorrt",
+    )
     report: Path | None = REPORT
     trust: bool = TRUST
     key: Path | None = KEY

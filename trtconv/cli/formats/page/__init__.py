@@ -22,10 +22,10 @@ def engine_page(subject: PageSubject) -> bytes:
     Raises:
         EnvironmentMissing: Jinja2 is not installed.
     """
-    environment = _environment()
+    _environment()
     from trtconv.cli.formats.page.views import view
 
-    return _render(environment, "engine.html", view(subject))
+    return rendered("engine.html", view(subject))
 
 
 def folder_page(name: str, folder: Folder) -> bytes:
@@ -38,11 +38,10 @@ def folder_page(name: str, folder: Folder) -> bytes:
     Raises:
         EnvironmentMissing: Jinja2 is not installed.
     """
-    environment = _environment()
+    _environment()
     from trtconv.cli.formats.page.matrix import matrix
 
-    return _render(
-        environment,
+    return rendered(
         "folder.html",
         {"name": name, "left_out": folder.left_out, "others": folder.others, **matrix(folder.subjects)},
     )
@@ -70,7 +69,17 @@ def _shown(value: Any) -> Any:
     return clean(value) if type(value) is str else value
 
 
-def _render(environment: Any, template: str, values: dict[str, object]) -> bytes:
+def rendered(template: str, values: dict[str, object]) -> bytes:
+    """Writes a page.
+
+    Args:
+        template: Name of its template.
+        values: What stands in it.
+
+    Raises:
+        EnvironmentMissing: Jinja2 is not installed.
+    """
+    environment = _environment()
     from markupsafe import Markup
 
     style = (_TEMPLATES / "style.css").read_text(encoding="utf-8").strip()

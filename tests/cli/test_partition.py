@@ -1,0 +1,223 @@
+"""`build --partition` and what is done with a pipeline, on the real TensorRT-RTX."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from support.cli import Ended
+from support.partition_nets import NETS, flags, write
+from support.session import run
+from trtconv.core.documents.pipeline import PartKind, load_document
+from trtconv.core.documents.saved import load_report
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("tensorrt_rtx") is None, reason="tensorrt-rtx has no package for this platform"
+)
+QUICK = ("--prove", "none", "-q")
+Call = Callable[..., Ended]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the pipelines of all networks."""
+    from trtconv.cli import main
+
+    folder = tmp_path_factory.mktemp("pipelines")
+    for name in NETS:
+        assert main(["build", str(write(name, folder)), "--partition", *flags(name), "-q"]) == 0
+    return folder
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_what_tensorrt_takes_becomes_engines(built: Path, name: str) -> None:
+    document = load_document(built / f"{name}.pipeline.json").document
+    assert len(document.left) >= 1
+    kinds = [part.kind.value for part in document.parts]
+    assert kinds == ["engine", "onnx", *(["engine"] if name == "matcher" else [])]
+    for part in document.parts:
+        for file in filter(None, (part.runs, part.onnx)):
+            assert hashlib.sha256((built / file.file).read_bytes()).hexdigest() == file.sha256
+        onnx.load(built / part.model.file)
+        if part.kind is PartKind.ENGINE:
+            report = load_report(built / f"{part.file}.json").report
+            assert report.proof is not None
+            assert report.proof.agrees
+            # The file that the report names is the one that was written.
+            assert report.model.sha256 == part.model.sha256
+            assert Path(report.model.path) == built / part.model.file
+
+
+def test_what_is_up_to_date_is_kept_and_what_is_not_is_built_again(built: Path, call: Call) -> None:
+    command = ["build", str(built / "detector.onnx"), "--partition", *flags("detector"), "-q", "--format", "json"]
+    assert json.loads(call(*command).out)["up_to_date"] is True
+    altered = built / "detector.2.part.onnx"
+    altered.write_bytes(altered.read_bytes() + b"\0")
+    again = json.loads(call(*command).out)
+    assert again["up_to_date"] is False
+    assert again["path"] == str(built / "detector.pipeline.json")
+    assert [build["exit_code"] for build in again["engines"]] == [0]
+
+
+def test_an_older_pipeline_leaves_no_parts(tmp_path: Path, call: Call) -> None:
+    model = str(write("matcher", tmp_path))
+    assert call("build", model, "--partition", *flags("matcher"), *QUICK).code == 0
+    assert (tmp_path / "matcher.3.part.engine").exists()
+    assert (
+        call("build", model, "--partition", *flags("matcher"), "--leave", "thi*", "--leave", "fourth", *QUICK).code == 0
+    )
+    left = {path.name for path in tmp_path.iterdir()}
+    assert {"matcher.3.part.engine", "matcher.3.part.engine.json", "matcher.3.part.onnx"}.isdisjoint(left)
+    assert {"matcher.1.part.engine", "matcher.2.part.onnx", "matcher.pipeline.json"} <= left
+
+
+def test_bounds_of_what_values_tell_make_an_engine_of_the_rest(tmp_path: Path, call: Call) -> None:
+    model = str(write("packer", tmp_path))
+    ended = call("build", model, "--partition", *flags("packer"), "--dim", "packed:0=1:16:128", "-q")
+    assert ended.code == 0
+    document = load_document(tmp_path / "packer.pipeline.json").document
+    assert [part.kind.value for part in document.parts] == ["engine", "onnx", "engine"]
+    (profile,) = load_report(tmp_path / "packer.3.part.engine.json").profiles
+    assert profile.inputs["packed"].max == (128, 32)
+    assert [crossing.name for crossing in document.crossings] == ["mixed", "packed"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["--partition", "--dim", "batch=1"], 2),
+        (["--partition", *flags("packer"), "--dim", "pakced:0=1:2:4"], 2),
+        (["--partition", *flags("packer"), "--leave", "type:NonZeros"], 2),
+        (["--leave", "type:NonZero", *flags("packer")], 2),
+        (["--partition", *flags("packer"), "--tune"], 2),
+        (["--partition", *flags("packer"), "--leave", "*"], 1),
+    ],
+)
+def test_a_build_that_fails_writes_nothing(tmp_path: Path, call: Call, arguments: list[str], code: int) -> None:
+    model = write("packer", tmp_path)
+    assert call("build", str(model), *arguments).code == code
+    assert list(tmp_path.iterdir()) == [model]
+
+
+def test_nothing_of_the_users_is_replaced(tmp_path: Path, call: Call) -> None:
+    model = write("detector", tmp_path)
+    mine = tmp_path / "detector.pipeline.json"
+    mine.write_text('{"mine": true}')
+    assert call("build", str(model), "--partition", *flags("detector"), "-q").code == 2
+    assert mine.read_text() == '{"mine": true}'
+
+
+def test_what_tensorrt_takes_whole_is_one_engine(tmp_path: Path, call: Call) -> None:
+    text = """
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[1,4] x) => (float[1,4] y) { y = Relu (x) }
+    """
+    model = tmp_path / "relu.onnx"
+    onnx.save(onnx.parser.parse_model(text), model)
+    assert call("build", str(model), "--partition", "-q").code == 0
+    (part,) = load_document(tmp_path / "relu.pipeline.json").document.parts
+    assert part.kind is PartKind.ENGINE
+
+
+def feeds(name: str) -> dict[str, np.ndarray]:
+    random = np.random.default_rng(5)
+    if name == "packer":
+        return {
+            "embeddings": random.standard_normal((2, 7, 32)).astype(np.float32),
+            "mask": random.random((2, 7)) > 0.5,
+        }
+    key, shape = {"detector": ("images", (1, 3, 64, 48)), "matcher": ("x", (1, 3, 9, 11))}[name]
+    return {key: random.standard_normal(shape).astype(np.float32)}
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_it_runs_from_arrays_to_arrays(built: Path, tmp_path: Path, call: Call, name: str) -> None:
+    arrays = feeds(name)
+    np.savez(tmp_path / "in.npz", **arrays)
+    command = ["run", str(built / f"{name}.pipeline.json"), "--inputs", str(tmp_path / "in.npz"), "-q"]
+    command += ["-o", str(tmp_path / "y.npz")]
+    assert call(*command).code == 4, "there is no GPU here"
+    assert not (tmp_path / "y.npz").exists()
+    ended = call(*command, "--engines", "onnxruntime", "--format", "json")
+    assert ended.code == 0
+    document = json.loads(ended.out)
+    kinds = [part.kind.value for part in load_document(built / f"{name}.pipeline.json").document.parts]
+    assert [part["kind"] for part in document["parts"]] == kinds
+    model = onnx.load(built / f"{name}.onnx")
+    with np.load(tmp_path / "y.npz") as made:
+        assert list(made.files) == [value.name for value in model.graph.output]
+        for expected, values in zip(run(model, arrays), made.values(), strict=True):
+            np.testing.assert_allclose(expected, values, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_without_a_gpu_the_cut_and_every_parsed_engine_are_held_to_the_model(
+    built: Path, call: Call, name: str
+) -> None:
+    path = str(built / f"{name}.pipeline.json")
+    ended = call("verify", path, "--format", "json", "-q")
+    document = json.loads(ended.out)
+    assert (ended.code, document["ran"], len(document["cases"])) == (0, "parts", 10)
+    assert all(case["cut"] and case["case"]["passed"] for case in document["cases"])
+    assert all(engine["ran"] == "network" and engine["verified"] for engine in document["engines"])
+    assert call("verify", path, "--require-engine", "-q").code == 4
+
+
+def test_the_model_may_be_named_before_its_pipeline(built: Path, call: Call) -> None:
+    ended = call("verify", str(built / "packer.onnx"), str(built / "packer.pipeline.json"), "-q")
+    assert ended.code == 0
+    assert "WERE NOT RUN" in ended.out
+    assert call("verify", str(built / "matcher.onnx"), str(built / "packer.pipeline.json"), "-q").code == 2
+
+
+def test_what_shows_a_pipeline_shows_its_parts(built: Path, tmp_path: Path, call: Call) -> None:
+    path, page = str(built / "matcher.pipeline.json"), tmp_path / "page.html"
+    assert call("report", path, "-o", str(page)).code == 0
+    html = page.read_text()
+    shown = call("inspect", path, "-q").out
+    for name in ("matcher.1.part.engine", "matcher.2.part.onnx", "matcher.3.part.engine", "distances", "CDist"):
+        assert name in html
+        assert name in shown
+    assert html.count("<svg") == 1
+    sizes = json.loads(call("sizes", path, "--format", "json").out)
+    assert set(sizes["dims"]) == {"height", "width"}
+    assert call("triton", path, str(tmp_path / "repository")).code == 2
+    assert not (tmp_path / "repository").exists()
+    assert call("report", path, "-o", path).code == 2
+
+
+@pytest.mark.parametrize("target", ["rtx", "tensorrt-8.6", "tensorrt-10"])
+def test_check_says_where_it_would_be_cut(tmp_path: Path, call: Call, target: str) -> None:
+    path = write("matcher", tmp_path)
+    command = ["check", str(path), "--target", target, "--format", "json", "-q", *flags("matcher")]
+    ended = call(*command, "--partition")
+    cut = json.loads(ended.out)["partition"]
+    assert ended.code == 0
+    assert [part["kind"] for part in cut["parts"]] == ["engine", "onnx", "engine"]
+    assert [(each["name"], each["from"], each["to"]) for each in cut["crossings"]] == [
+        ("pixels", 1, 2),
+        ("distances", 2, 3),
+    ]
+    assert [left["op"] for left in cut["left"]] == ["CDist"]
+    assert "partition" not in json.loads(call(*command).out)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_check_cannot_cut_without_bounds_nor_where_nothing_is_left(tmp_path: Path, call: Call) -> None:
+    path = str(write("matcher", tmp_path))
+    ended = call("check", path, "--partition", "--format", "json", "-q")
+    assert (ended.code, json.loads(ended.out)["partition"]["parts"]) == (1, [])
+    assert call("check", path, "--partition", *flags("matcher"), "--leave", "*", "-q").code == 1
+
+
+def test_a_refusal_names_the_way_out(tmp_path: Path, call: Call) -> None:
+    ended = call("build", str(write("matcher", tmp_path)), *flags("matcher"), "-q")
+    assert ended.code == 1
+    assert "--partition" in ended.out

@@ -1,0 +1,312 @@
+"""`build --partition`: what TensorRT takes becomes engines, what is left stays ONNX, and a document joins them."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from trtconv.core import foreign
+from trtconv.core.bounds import divided_bounds
+from trtconv.core.dims import Range, Shape
+from trtconv.core.documents.build import BuildReport
+from trtconv.core.documents.parts import FileIdentity
+from trtconv.core.documents.pipeline import (
+    PartFile,
+    PartKind,
+    PartRecord,
+    PartTensor,
+    PipelineDocument,
+    PipelineReport,
+)
+from trtconv.core.errors import BuildFailed, InputError
+from trtconv.core.files import atomic_write, source_checksum
+from trtconv.core.findings import Severity
+from trtconv.core.foreign import ForeignCode
+from trtconv.core.frozen import frozen
+from trtconv.core.options import refuse_unmet
+from trtconv.core.progress import Progress
+from trtconv.core.requests.build import BuildRequest
+from trtconv.core.scratch import Scratch
+from trtconv.core.stages import Stage
+from trtconv.core.stopwatch import Stopwatch
+from trtconv.graph.divisible import hold_outputs
+from trtconv.graph.external_data import FileStates
+from trtconv.graph.model import OnnxModel
+from trtconv.graph.order import sort
+from trtconv.pipeline.building import build_model, planned, require_gpu
+from trtconv.pipeline.cutting import Cutting, Slice
+from trtconv.pipeline.outputs import protect_data
+from trtconv.pipeline.part_files import Names, check_pipeline_outputs, kept_pipeline, write_pipeline
+from trtconv.pipeline.preparation import Preparation, passes_of
+from trtconv.pipeline.profiles import Sized
+from trtconv.pipeline.refusals import Reasons, blamed, is_curable, refused_nodes, told
+from trtconv.runtimes import tensorrt
+from trtconv.runtimes.observed import Seen, observe, why_not_loaded
+from trtconv.runtimes.tensorrt import EngineBlob, Runtime
+
+_NO_ENGINE = "trtconv check --partition lists the nodes that no engine takes; those left are too few for an engine."
+_LISTED = 5
+
+
+@frozen
+class BuiltPart:
+    """A part of a model, ready to be written.
+
+    Args:
+        record: What the document says of it.
+        model: Its part of the model, serialized.
+        request: How its engine was built; None where it has none.
+        report: The report of that build.
+        blob: The engine.
+    """
+
+    record: PartRecord
+    model: bytes
+    request: BuildRequest | None = None
+    report: BuildReport | None = None
+    blob: EngineBlob | None = None
+
+
+def build_pipeline(request: BuildRequest, progress: Progress | None = None) -> PipelineReport:
+    """Converts as much of a model as TensorRT takes into engines, and writes what joins them with the rest.
+
+    Args:
+        request: What to build; its engine, where it names one, says where the document goes and what the files are
+            called.
+        progress: Told of the stages.
+
+    Returns:
+        The report. Its exit_code is 1 where an engine failed for a reason that leaving nodes out does not mend; what
+        was there before is then left as it was.
+
+    Raises:
+        InputError: A bad request, an unreadable model, or an output that cannot be written.
+        EnvironmentMissing: The runtime that was asked for is not here.
+        BuildFailed: Nothing that is worth an engine is left.
+    """
+    refuse_unmet(request)
+    _refuse_others(request)
+    with foreign.using(ForeignCode.of(request)):
+        return _build_pipeline(request, Stopwatch(progress))
+
+
+def _build_pipeline(request: BuildRequest, clock: Stopwatch) -> PipelineReport:
+    names = Names.of(request)
+    with clock.stage(Stage.LOAD):
+        check_pipeline_outputs(request, names)
+        model = OnnxModel.load(request.model, hashed=True)
+        weights = FileStates.of(model.external_files)
+        protect_data(model, names.document)
+    with clock.stage(Stage.RUNTIME):
+        engine = tensorrt.load(request.target)
+        require_gpu(request.target)
+    with clock.stage(Stage.PLAN):
+        dims, bounds = divided_bounds(model.inputs, request.dims)
+        request = dataclasses.replace(request, dims=dims)
+        asked = planned(request, model, engine.info)
+        kept = None if request.force else kept_pipeline(request, names, asked, bounds)
+    if kept is not None:
+        return kept
+    with Scratch("parts") as scratch:
+        report, parts = _Partitioning(request, names, engine, clock, bounds, scratch.path).run(model, asked)
+    weights.require()
+    if not report.exit_code:
+        with clock.stage(Stage.WRITE):
+            write_pipeline(request, names, report, parts)
+        report = dataclasses.replace(report, path=str(names.document))
+    return dataclasses.replace(report, seconds=clock.seconds)
+
+
+def _refuse_others(request: BuildRequest) -> None:
+    """Refuses what is about one engine."""
+    for flag, is_set in (
+        ("--precision auto", request.precision == "auto"),
+        ("--data", request.data is not None),
+        ("--tune", request.tune),
+        ("--cast-io", request.cast_interface),
+        ("--sign", request.sign is not None),
+        ("--report", request.report is not None),
+    ):
+        if is_set:
+            raise InputError(f"{flag} is about one engine, and --partition builds several", f"Leave out {flag}.")
+
+
+@frozen
+class _Partitioning:
+    """The build of a pipeline on its way.
+
+    Args:
+        request: What was asked.
+        names: What the files are called.
+        engine: The TensorRT that builds.
+        clock: Times the stages.
+        bounds: Bounds of sizes that only values tell.
+        folder: Where the parts lie meanwhile: what proves their engines reads the files.
+    """
+
+    request: BuildRequest
+    names: Names
+    engine: Runtime
+    clock: Stopwatch
+    bounds: Mapping[str, Range]
+    folder: Path
+
+    def run(self, model: OnnxModel, asked: BuildReport) -> tuple[PipelineReport, tuple[BuiltPart, ...]]:
+        """Cuts, builds, and cuts again without what turned out to be refused, until all that is left builds."""
+        sized = self._prepare(model, asked)
+        errors = [finding for finding in sized.findings if finding.severity is Severity.ERROR]
+        if errors:
+            return PipelineReport(None, findings=tuple(sized.findings), exit_code=1), ()
+        target = self.engine.info.target
+        reasons = refused_nodes(model, target, self.engine, self.request.leave, self.clock)
+        built: dict[tuple[int, tuple[int, ...]], BuiltPart] = {}
+        unbounded: list[str] = []
+        while True:
+            cutting = self._cut(model, reasons, sized)
+            unbounded += cutting.unbounded
+            parts, blame = self._build(cutting, built)
+            if blame is None:
+                failed = tuple(part.report for part in parts if part.report is not None)
+                return PipelineReport(None, engines=failed, findings=sized.findings, exit_code=1), ()
+            if not blame:
+                break
+            reasons.update(blame)
+        document = self._document(
+            asked, model, parts, reasons, list(dict.fromkeys(unbounded)), tuple(each.dims for each in sized.profiles)
+        )
+        reports = tuple(part.report for part in parts if part.report is not None)
+        return PipelineReport(document, engines=reports, findings=sized.findings), parts
+
+    def _prepare(self, model: OnnxModel, asked: BuildReport) -> Sized:
+        preparation = Preparation(model, self.engine.info.target, self.clock)
+        preparation.judge(passes_of(asked.plan))
+        covered = self.request.dims if self.request.profiles else None
+        sized = preparation.size(
+            asked.profiles, rounded=self.request.rounded, split=self.request.split, covered=covered
+        )
+        preparation.name(sorted(set(model.main.columns.ops)))
+        sort(model)
+        hold_outputs(model)
+        return sized
+
+    def _cut(self, model: OnnxModel, reasons: Reasons, sized: Sized) -> Cutting:
+        def run(names: Sequence[str], sizes: Sequence[Mapping[str, Shape]]) -> list[Seen]:
+            return observe(model, names, sizes)
+
+        with self.clock.stage(Stage.SIZES):
+            cutting = Cutting(model, reasons, sized.profiles, self.bounds, run)
+        if not any(part.is_engine for part in cutting.slices):
+            listed = "; ".join(f"{node.op} {node.node}: {node.reason}" for node in told(model, reasons)[:3])
+            raise BuildFailed(f"{model.path}: no part of it is enough for an engine ({listed})", _NO_ENGINE)
+        if cutting.unused:
+            raise InputError(
+                f"--dim {cutting.unused[0]}: no dimension of {model.path}, and no size of what crosses, has that name",
+                f"Sizes without bounds are {_some(cutting.unbounded)}.",
+            )
+        return cutting
+
+    def _build(
+        self, cutting: Cutting, built: dict[tuple[int, tuple[int, ...]], BuiltPart]
+    ) -> tuple[tuple[BuiltPart, ...], Reasons | None]:
+        """Builds all parts; returns them, and what to leave out; None for that where leaving out does not help."""
+        parts: list[BuiltPart] = []
+        for number, part in enumerate(cutting.slices, 1):
+            key = number, part.nodes
+            if key not in built:
+                built[key] = self._part(cutting, part, number)
+            report = built[key].report
+            if report is not None and report.exit_code:
+                if not is_curable(report.findings):
+                    return (built[key],), None
+                own = OnnxModel(cutting.model_of(part).proto, self.names.model(number))
+                places = cutting.origin(part)
+                blame = {places[index]: why for index, why in blamed(own, report.findings).items()}
+                fresh = {index: why for index, why in blame.items() if index in part.nodes}
+                why = next(each.message for each in report.findings if each.severity is Severity.ERROR)
+                return (), fresh or dict.fromkeys(part.nodes, why)
+            parts.append(built[key])
+        return tuple(parts), {}
+
+    def _part(self, cutting: Cutting, part: Slice, number: int) -> BuiltPart:
+        """Builds one part."""
+        data = cutting.model_of(part).serialize()
+        digest = hashlib.sha256(data).hexdigest()
+        path = self.names.model(number)
+        file = PartFile(path.name, digest)
+        count = len(part.nodes)
+        if not part.is_engine:
+            return BuiltPart(PartRecord(PartKind.ONNX, file.file, digest, part.inputs, part.outputs, nodes=count), data)
+        atomic_write(self.folder / path.name, data)
+        model = OnnxModel.load(self.folder / path.name, hashed=True)
+        request = self._request(part, model, number)
+        asked = planned(request, model, self.engine.info)
+        report, blob = build_model(request, model, asked, self.engine, self.clock)
+        report = dataclasses.replace(report, model=FileIdentity(str(path), digest))
+        sha256 = "0" * 64 if report.engine is None else str(report.engine.sha256)
+        name = request.engine_path.name
+        record = PartRecord(PartKind.ENGINE, name, sha256, part.inputs, part.outputs, file, count)
+        return BuiltPart(record, data, request, report, blob)
+
+    def _request(self, part: Slice, model: OnnxModel, number: int) -> BuildRequest:
+        """Returns what is asked of the engine of a part."""
+        names = set(model.main.columns.names)
+        inputs = {tensor.name for tensor in part.inputs}
+        return dataclasses.replace(
+            self.request,
+            model=model.path,
+            engine=self.names.engine(number),
+            report=None,
+            dims={},
+            profiles=part.dims,
+            values={name: bound for name, bound in self.request.values.items() if name in inputs},
+            node_precisions={node: kind for node, kind in self.request.node_precisions.items() if node in names},
+            rounded=False,
+            split=None,
+            partition=False,
+            leave=(),
+        )
+
+    def _document(
+        self,
+        asked: BuildReport,
+        model: OnnxModel,
+        parts: Sequence[BuiltPart],
+        reasons: Reasons,
+        unbounded: Sequence[str],
+        profiles: tuple[Mapping[str, Range], ...],
+    ) -> PipelineDocument:
+        notes = [
+            f"{part.record.file}: {why}, so that nothing here can run it"
+            for part in parts
+            if part.report is None and (why := why_not_loaded(part.model, self.request.model))
+        ]
+        if unbounded:
+            notes.append(
+                f"more goes into engines with bounds of what only values tell: --dim NAME=MIN:OPT:MAX, NAME being one "
+                f"of {_some(unbounded)}"
+            )
+        given = tuple(PartTensor(spec.name, spec.dtype, tuple(spec.dims)) for spec in asked.inputs)
+        tensors = (*given, *(tensor for part in parts for tensor in part.record.outputs))
+        made = {tensor.name: tensor for tensor in tensors}
+        return PipelineDocument(
+            FileIdentity(str(self.request.model), asked.model.sha256),
+            tuple(part.record for part in parts),
+            given,
+            tuple(made[name] for name in model.outputs),
+            asked.runtime,
+            asked.plan,
+            self.request.leave,
+            self.bounds,
+            profiles,
+            told(model, reasons),
+            tuple(notes),
+            source_checksum(),
+        )
+
+
+def _some(names: Sequence[str]) -> str:
+    """Lists names, the first ones of many."""
+    more = len(names) - _LISTED
+    return ", ".join((*names[:_LISTED], *([f"and {more} more"] if more > 0 else []))) or "none"
