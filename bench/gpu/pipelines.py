@@ -93,7 +93,11 @@ def measured(name: str, folder: Path) -> Row:
     path = Path(str(report.path))
     with load_pipeline(path) as pipeline, load_pipeline(path, engines="onnxruntime") as parts:
         row.update(compared(model, pipeline, parts))
-        row["times_us"] = times(model, pipeline)
+        try:
+            row["times_us"] = times(model, pipeline)
+        except Exception as error:
+            # What was compared is not lost with it.
+            row["times_us"], row["untimed"] = [], f"{type(error).__name__}: {error}"
     return row
 
 
@@ -164,6 +168,8 @@ def show(rows: list[Row]) -> None:
             f"cut {row['cut_error']:.1e}, engines {row['engine_error']:.1e}, whole {row['whole_error']:.1e}, "
             f"selects otherwise {row['selects_otherwise']}, built in {row['build_s']} s {row['failed_at'] or ''}"
         )
+        if "untimed" in row:
+            print(f"{'':10}   not timed: {row['untimed']}")
         for each in row["times_us"]:
             spent = "  ".join(f"{key} {each[key]}" for key in ("engine", "copies", "run") if key in each)
             print(f"{'':10}   part {each['part']} {each['kind']:6} {spent}")

@@ -122,7 +122,9 @@ class EngineRuns:
 
     @contextlib.contextmanager
     def execution(self, profile: int) -> Iterator[Execution]:
-        """Opens another context, for a profile, to be timed."""
+        """Opens a context for a profile, to be timed; the one that was kept is closed."""
+        # TensorRT 8.6 has a profile in one context at a time.
+        self.close()
         execution = self._engine.open(profile)
         try:
             yield execution
