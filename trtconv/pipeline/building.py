@@ -46,6 +46,7 @@ from trtconv.pipeline.profiles import Sized, affordable, told_level
 from trtconv.pipeline.proving import NetworkProof, ProofSubject
 from trtconv.precision import Applied, Types, casts
 from trtconv.runtimes import tensorrt
+from trtconv.runtimes.foreign_nodes import write_types
 from trtconv.runtimes.tensorrt import EngineBlob, ParsedNetwork, Runtime, RuntimeInfo
 from trtconv.shapes.profiles import narrower
 
@@ -80,6 +81,7 @@ def _build(request: BuildRequest, clock: Stopwatch) -> BuildReport:
     with clock.stage(Stage.LOAD):
         check_outputs(request)
         model = OnnxModel.load(request.model, hashed=True)
+        write_types(model)
         weights = FileStates.of(model.external_files)
         protect_data(model, request.engine_path, request.report_path, *named_cache(request))
     with clock.stage(Stage.RUNTIME):

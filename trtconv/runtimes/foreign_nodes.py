@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
@@ -62,6 +64,65 @@ def _plain(attribute: onnx.AttributeProto) -> Any:
     if isinstance(value, bytes):
         return value.decode(errors="replace")
     return list(value) if attribute.type in (onnx.AttributeProto.INTS, onnx.AttributeProto.FLOATS) else value
+
+
+def write_types(model: OnnxModel) -> None:
+    """Writes what references tell of types and shapes into a model, in place; does nothing to one of ONNX's operators.
+
+    TensorRT's parsers refuse an output without an element type, and inference stops at an operator that it does not
+    know. Sizes are static where they are the same for two sizes of what is dynamic.
+
+    Raises:
+        InputError: A file of references does not run.
+    """
+    outputs = {value.name: value for value in model.proto.graph.output}
+    for foreign in foreign_nodes(model.proto).values():
+        for name, told in _told(model, foreign).items():
+            if name not in outputs:
+                model.proto.graph.value_info.append(told)
+            elif not outputs[name].type.tensor_type.elem_type:
+                outputs[name].type.CopyFrom(told.type)
+        model.touch()
+    for value in model.proto.graph.output:
+        kind = None if value.type.tensor_type.elem_type else model.main.types.get(value.name)
+        if kind:
+            value.type.tensor_type.elem_type = kind
+            model.touch()
+
+
+def _told(model: OnnxModel, foreign: ForeignNode) -> dict[str, onnx.ValueInfoProto]:
+    """Returns what a reference makes of ones: types and shapes by output; empty where it cannot be asked."""
+    runs = []
+    for size in _TRIED:
+        inputs = [_ones(model, name, size) if name else None for name in foreign.node.input]
+        if any(name and values is None for name, values in zip(foreign.node.input, inputs, strict=True)):
+            return {}
+        try:
+            runs.append(foreign.reference(inputs, foreign.attributes))
+        except Exception:  # It is the user's code, and ones may be no values for it.
+            return {}
+    told = {}
+    for name, one, two in zip(foreign.node.output, *runs, strict=False):
+        if name and one.ndim == two.ndim and model.main.dtype(name) is None:
+            shape = [a if a == b else None for a, b in zip(one.shape, two.shape, strict=True)]
+            kind = helper.np_dtype_to_tensor_dtype(one.dtype)
+            told[name] = helper.make_tensor_value_info(name, kind, shape)
+    return told
+
+
+_TRIED = (2, 3)
+"""Sizes that stand for a dynamic one."""
+_MOST_ELEMENTS = 1 << 22
+
+
+def _ones(model: OnnxModel, name: str, size: int) -> Any:
+    """Returns a constant, or ones of the shape of a tensor; None where that is not known, or is large."""
+    constant = model.main.values(name)
+    dtype, shape = model.main.dtype(name), model.main.shape(name)
+    if constant is not None or dtype is None or shape is None:
+        return constant
+    sizes = [size if each is None else each for each in shape]
+    return np.ones(sizes, dtype) if math.prod(sizes) <= _MOST_ELEMENTS else None
 
 
 def node_alone(model: OnnxModel, index: int, feeds: Mapping[str, Any], results: Mapping[str, Any]) -> OnnxModel:

@@ -27,6 +27,7 @@ from trtconv.core.target import Target
 from trtconv.graph.model import OnnxModel
 from trtconv.plugins.registry import find
 from trtconv.runtimes import tensorrt
+from trtconv.runtimes.foreign_nodes import write_types
 from trtconv.runtimes.onnxruntime import session
 from trtconv.runtimes.tensorrt import plugins
 from trtconv.runtimes.tensorrt.readback.records import PluginIdentity, ReadLayer, ReadNetwork, ReadTensor
@@ -226,6 +227,21 @@ def test_nothing_that_a_hostile_configuration_names_is_loaded(
     # Agreement to another file is none.
     with pytest.raises(InputError, match="names code"):
         trtconv.build(dataclasses.replace(entry.build, agree=("0" * 64,)))
+
+
+def test_references_tell_types_and_shapes(tmp_path: Path) -> None:
+    text = """<ir_version: 8, opset_import: ["": 17, "TRT": 1]>
+    g (float[n,9,4] b, float[n,9,3] s) => (count, other) {
+      count, boxes, scores, kinds = TRT.EfficientNMS_TRT
+        <score_threshold=0.1, iou_threshold=0.5, max_output_boxes=5, background_class=-1, score_activation=0,
+         box_coding=0> (b, s)
+      other = Abs(scores)
+    }"""
+    model = OnnxModel.load(save(tmp_path, text))
+    write_types(model)
+    kinds = [value.type.tensor_type.elem_type for value in model.proto.graph.output]
+    assert kinds == [onnx.TensorProto.INT32, onnx.TensorProto.FLOAT]
+    assert model.main.shape("boxes") == (None, 5, 4) and model.main.shape("other") == (None, 5)
 
 
 class Registry:
