@@ -273,10 +273,8 @@ class _Work:
 
     def _try_plugins(self, model: OnnxModel, plan: BuildPlan) -> PluginTrial:
         """Runs the model's plugins where there is a GPU."""
-        if self.request.prove == "none":
-            return PluginTrial()
         with self.clock.stage(Stage.PROVE):
-            return try_plugins(model, self.engine, plan)
+            return PluginTrial() if self.request.prove == "none" else try_plugins(model, self.engine, plan)
 
     def _fails(self, report: BuildReport) -> bool:
         return fails(self.request.selection.divide(report.findings)[0], self.request.fail_on)
