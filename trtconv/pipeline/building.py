@@ -224,7 +224,7 @@ class _Work:
             if blob is None:
                 return report, None
             hashing = Hashing(blob.data)
-            tried = self._try_plugins(model, report.plan)
+            tried = PluginTrial() if self.request.prove == "none" else try_plugins(model, self.engine, report.plan)
             proven, differences = proof.finish(self.clock, tried.missing)
             differences = (*differences, *tried.findings)
         differing = prepared.origin.place(differences, prepared.subject.rewritten)
@@ -270,11 +270,6 @@ class _Work:
             return report, None
         subject = ProofSubject(edits, uncast, model, types.precision if is_cast else "as-is", types.sample, passes)
         return report, _Prepared(judged.origin, sized, types, subject)
-
-    def _try_plugins(self, model: OnnxModel, plan: BuildPlan) -> PluginTrial:
-        """Runs the model's plugins where there is a GPU."""
-        with self.clock.stage(Stage.PROVE):
-            return PluginTrial() if self.request.prove == "none" else try_plugins(model, self.engine, plan)
 
     def _fails(self, report: BuildReport) -> bool:
         return fails(self.request.selection.divide(report.findings)[0], self.request.fail_on)
