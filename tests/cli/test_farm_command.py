@@ -21,7 +21,9 @@ import pytest
 from support.farm import LocalFarm
 from support.onnx_models import parse
 from support.paths import ROOT
-from trtconv.engine.farm import cluster
+from trtconv.core.documents.farm import JobResult
+from trtconv.engine.farm import cluster, slurm
+from trtconv.engine.farm.store import Store
 
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("tensorrt_rtx") is None, reason="needs tensorrt-rtx"),
@@ -146,6 +148,12 @@ def test_a_farm_builds_what_a_machine_of_its_own_would(
     lacking = call("build", "a.onnx", "--target", "rtx@h100", *farm.flags, "-q")
     assert lacking.code == 4
     assert "nobody in the farm can build for rtx@h100; there is rtx-1" in lacking.err
+    seen = document(call, "farm", "status", farm.address, "--keys", str(farm.keys), "--page", "farm.html")
+    assert {worker["name"]: worker["state"] for worker in seen["workers"]} == {"one": "idle", "two": "idle"}
+    assert sum(worker["done"] for worker in seen["workers"]) >= 12
+    assert "some-card" in call("farm", "status", farm.address, "--keys", str(farm.keys)).out
+    assert '<th scope="row">two</th>' in Path("farm.html").read_text()
+    assert "a.onnx for rtx: built" in (farm.folder / "one.log").read_text() + (farm.folder / "two.log").read_text()
     # Of several, what somebody can do is done.
     (project / "trtconv.toml").write_text((project / "trtconv.toml").read_text().replace("@some-card", "@h100"))
     (project / "a.rtx.engine").unlink()
@@ -284,3 +292,84 @@ def test_an_address_without_tls_in_a_configuration_leads_nowhere(
         assert call(command, "-q", "--on", "here").code == 0
         with pytest.raises(BlockingIOError):
             stranger.accept()
+
+
+SBATCH = """#!/bin/sh
+echo "$@" >> "$FAKE_LOG"
+for a; do case $a in --array=1-*) n=${a#--array=1-};; --output=*) o=${a#--output=};; esac; done
+case "$*" in *refuse*) echo "no such partition"; exit 1;; esac
+case "$*" in *@card*) number=78;; *) number=77;; esac
+echo "$number;cluster"
+i=1
+while [ $i -le $n ]; do
+  SLURM_ARRAY_TASK_ID=$i sh "$a" > "$(echo "$o" | sed "s/%A/$number/;s/%a/$i/")" 2>&1 || worst=$?
+  i=$((i + 1))
+done
+exit ${worst:-0}
+"""
+
+
+def test_tasks_of_slurm(call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project = write_project(tmp_path / "project", ("a", "b"))
+    monkeypatch.chdir(project)
+    refused = call("build", "--on", "slurm", "-q")
+    assert (refused.code, "sbatch" in refused.err) == (4, True)
+    (tmp_path / "sbatch").write_text(SBATCH)
+    (tmp_path / "sbatch").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("FAKE_LOG", str(tmp_path / "log"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(slurm, "_GRACE_SECONDS", 0.0)
+    assert call("plan", "--on", "slurm").code == 2
+    assert call("build", "--sbatch=-p gpu", "-q").code == 2
+
+    built = document(call, "build", "--on", "slurm", "--sbatch", "rtx@card=--gres=gpu:card:1 -p fast")
+    # The tasks for a GPU that is not here say so, in logs that the rows name.
+    assert [run["exit_code"] for run in built["runs"]] == [0, 4, 0, 4]
+    assert "trtconv-slurm/logs/78_2.log" in built["runs"][3]["error"]["hint"]
+    assert "is for rtx@card" in Path("trtconv-slurm/logs/78_2.log").read_text()
+    assert "b.onnx for rtx@card" in Path("trtconv-slurm/logs/78_2.log").read_text()
+    first, second = (tmp_path / "log").read_text().splitlines()
+    assert "--array=1-2 --job-name=trtconv-rtx " in first and "--gres=gpu:1 " in first
+    assert "--job-name=trtconv-rtx@card " in second and "--gres=gpu:card:1 -p fast " in second
+    kept = document(call, "build", "--on", "here", "--target", "rtx")
+    assert (Path("a.rtx.engine").exists(), kept["summary"]["up_to_date"]) == (True, 2)
+    rest = document(call, "build", "--on", "slurm", "--sbatch", "--refuse")
+    assert [run["exit_code"] for run in rest["runs"]] == [0, 4, 0, 4]
+    assert "no such partition" in rest["runs"][1]["error"]["message"]
+
+
+def test_a_store_is_tidied(call: Any, tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    store = Store(root)
+    good, bad, old, lone = (store.put(text) for text in (b"good", b"bad", b"old", b"lone"))
+    for index, sha in enumerate((good, bad, old)):
+        report = {"engine": {"path": "e", "sha256": sha, "bytes": 3}}
+        store.put_result(JobResult(f"{index}" * 64, report))
+    (root / "sha256" / bad[:2] / bad).write_bytes(b"bax")
+    (root / "9999.result.json").write_text("{}")
+    half = root / "sha256" / good[:2] / f".{good}.1.aabb.part"
+    half.write_bytes(b"half")
+    (root / f"{'5' * 64}.result.json").write_text("{")
+    mine = root / "notes.txt"
+    mine.write_text("mine")
+    for path in (root / "sha256" / old[:2] / old, root / f"{'2' * 64}.result.json", half):
+        os.utime(path, (1e9, 1e9))
+    outside = tmp_path / "outside"
+    outside.write_bytes(b"x")
+    (root / "sha256" / "00").mkdir(exist_ok=True)
+    (root / "sha256" / "00" / ("0" * 64)).symlink_to(outside)
+
+    assert call("farm", "store").code == 2
+    assert call("farm", "store", str(tmp_path / "none")).code == 2
+    before = sorted(path for path in root.rglob("*"))
+    assert "would remove" in call("farm", "store", str(root)).out
+    assert sorted(path for path in root.rglob("*")) == before
+    ended = call("farm", "store", "--store", str(root), "--prune", "--unused-days", "30", "--format", "json")
+    found = json.loads(ended.out)
+    assert (ended.code, found["exit_code"]) == (0, 0)
+    names = {Path(entry["file"]).name for entry in found["removed"]}
+    assert names == {bad, old, half.name, *(f"{n * 64}.result.json" for n in "125")}
+    assert store.has(good) and store.has(lone) and store.kept("0" * 64, ()) and mine.exists() and outside.exists()
+    again = json.loads(call("farm", "store", str(root), "--prune", "--most-gb", "0", "--format", "json").out)
+    assert (again["files"], again["bytes"], mine.exists()) == (0, 0, True)

@@ -24,8 +24,8 @@ FLAGS = {
     "--strip-weights "
     "--max-aux-streams --refittable --weight-streaming --sparsity --tf32 --profiling-verbosity --compute-capability "
     "--cast-io --node-precision --tune --data --preprocess --error-budget --tolerance --page --sign --on --keys "
-    "--insecure --store --reconnect --then --retries --job-timeout --budget --follow-links --partition --leave "
-    "--plugin --staticPlugins --dynamicPlugins --setPluginsToSerialize --reference --agree",
+    "--insecure --store --reconnect --then --retries --job-timeout --sbatch --budget --follow-links --partition "
+    "--leave --plugin --staticPlugins --dynamicPlugins --setPluginsToSerialize --reference --agree",
     "check": "--dim --input --profile --minShapes --optShapes --maxShapes --value --target --no-rewrite --requantize "
     "--rewrite-rules --extend --agree "
     "--prove --prove-time --format --fail-on --select --ignore --thorough --gpu-memory --config --jobs -q --quiet "
@@ -54,10 +54,10 @@ FLAGS = {
     "--plugin --staticPlugins --dynamicPlugins --reference --agree",
     "explain": "--target --format -q --quiet --budget --follow-links",
     "sizes": "--dim --input --format -q --quiet --budget --follow-links",
-    "plan": "--on --keys --insecure --store --reconnect --then --retries --job-timeout --write --config --format "
-    "-q --quiet",
+    "plan": "--on --keys --insecure --store --reconnect --then --retries --job-timeout --sbatch --write --config "
+    "--format -q --quiet",
     "worker": "--keys --insecure --store --reconnect --gpu --extend --name -q --quiet",
-    "farm": "--keys --insecure --store --reconnect -q --quiet",
+    "farm": "--keys --insecure --store --reconnect --prune --unused-days --most-gb --page --format -q --quiet",
     "run-job": "--gpu --extend --format -q --quiet",
     "collect": "--format --config --jobs -q --quiet -v --verbose",
     "triton": "--version --force --format -q --quiet",

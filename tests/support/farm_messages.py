@@ -18,7 +18,7 @@ MESSAGES: list[tuple[Message, list[bytes]]] = [
     (Submit("r", "{}", False, [], ""), []),
     (Drop("k"), []),
     (Begun("k", "w"), []),
-    (Done("k", "{}", False), [b"\x80\x04engine"]),
+    (Done("k", "{}", ""), [b"\x80\x04engine"]),
     (Failed("k", "why", True), []),
     (Died("k", "w"), []),
     (End(), []),

@@ -28,7 +28,7 @@ COMMANDS = (
     ("sizes", "trtconv.cli.commands.sizes", "List the sizes that a model accepts, and the nodes that say so."),
     ("plan", "trtconv.cli.commands.plan", "List which engines of trtconv.toml are to be built, and who can."),
     ("worker", "trtconv.cli.commands.worker", "Build on this machine what a farm is asked for."),
-    ("farm", "trtconv.cli.commands.farm", "Make the keys of a farm, or of signatures, or run a farm's scheduler."),
+    ("farm", "trtconv.cli.commands.farm", "Make keys, run a farm's scheduler, see what a farm does, tidy its store."),
     ("run-job", "trtconv.cli.commands.run_job", "Build one job that plan --write made."),
     ("collect", "trtconv.cli.commands.collect", "Take in the engines that run-job built."),
     ("triton", "trtconv.cli.commands.triton", "Put engines into a model repository for Triton."),

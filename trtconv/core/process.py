@@ -17,7 +17,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -303,6 +303,35 @@ class _Running:
             with contextlib.suppress(OSError):
                 if file is not None:
                     file.close()
+
+
+class SystemProgram:
+    """A program of the system that runs beside this process.
+
+    Args:
+        command: The program, and what it is called with.
+    """
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115
+        self._process = subprocess.Popen(
+            list(command), stdin=subprocess.DEVNULL, stdout=self._said, stderr=subprocess.STDOUT, start_new_session=True
+        )
+
+    def status(self) -> int | None:
+        """Returns its exit status; None while it runs."""
+        return self._process.poll()
+
+    def said(self) -> str:
+        """Returns the beginning of what it has said so far."""
+        return os.pread(self._said.fileno(), _TAIL, 0).decode(errors="replace").strip()
+
+    def close(self) -> None:
+        """Ends it, where it still runs."""
+        if self._process.poll() is None:
+            end_group(self._process.pid, "SIGTERM")
+        self._process.wait()
+        self._said.close()
 
 
 _OUT_OF_MEMORY = "it ran out of memory"

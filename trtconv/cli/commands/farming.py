@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from trtconv.cli.commands.many import ManyFlags, each_of, told
+from trtconv.cli.commands.many import ManyFlags, told
 from trtconv.cli.options import Asked
 from trtconv.cli.process.outcome import Outcome
 from trtconv.core import errors
@@ -17,12 +17,13 @@ from trtconv.core.errors import InputError, TrtconvError
 from trtconv.core.requests.farm import FarmAccess, FarmRequest
 
 if TYPE_CHECKING:
+    from trtconv.cli.rows import Rows
     from trtconv.core.config import Config
     from trtconv.core.requests.build import BuildRequest
-    from trtconv.engine.farm.cluster import Farm
+    from trtconv.pipeline.batch import Executor
 
 Access = TypeVar("Access", bound=FarmAccess)
-HERE = "here"
+HERE, SLURM = "here", "slurm"
 
 
 def farm_of(asked: Asked[FarmRequest], config: Config | None) -> FarmRequest | None:
@@ -46,6 +47,8 @@ def farm_of(asked: Asked[FarmRequest], config: Config | None) -> FarmRequest | N
                 f"--{flag} goes with a farm", "Add --on ADDRESS, or [farm] to trtconv.toml (docs/farm.md)."
             )
         return None
+    if request.sbatch and address != SLURM:
+        raise InputError("--sbatch goes with --on slurm", "Leave it out.")
     store = request.store or (config.store if config else None)
     return dataclasses.replace(request, on=address, store=store)
 
@@ -83,12 +86,15 @@ def build_on(
     """
     if flags.jobs is not None:
         raise InputError("--jobs is of this machine", "Start more workers, one a GPU.")
+    from trtconv.cli.rows import WatchedExecutor, show_rows
     from trtconv.core.documents.check import FailedRun
+    from trtconv.pipeline.batch import run_all
 
-    with opened(farm) as executor:
-        if not alone:
-            return each_of(requests, flags, config, executor)
-        ((_, result),) = executor.run(requests)
+    with show_rows(requests, flags.quiet) as rows, opened(farm, rows) as executor:
+        results = run_all(requests, WatchedExecutor(executor, rows))
+    if not alone:
+        return told(results, flags, config)
+    (result,) = results
     if not isinstance(result, FailedRun):
         return _single(result, flags)
     kind = getattr(errors, result.kind, None)
@@ -98,11 +104,17 @@ def build_on(
 
 
 @contextlib.contextmanager
-def opened(farm: FarmRequest) -> Iterator[Farm]:
+def opened(farm: FarmRequest, rows: Rows) -> Iterator[Executor]:
     """Joins a farm, and leaves it again."""
+    if farm.on == SLURM:
+        from trtconv.engine.farm.slurm import Slurm
+
+        with contextlib.closing(Slurm(farm)) as batch:
+            yield batch
+        return
     from trtconv.engine.farm.cluster import Farm
 
-    with contextlib.closing(Farm(farm)) as executor:
+    with contextlib.closing(Farm(farm, rows)) as executor:
         yield executor
 
 

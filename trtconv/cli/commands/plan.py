@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from trtconv.cli import options
-from trtconv.cli.commands.farming import farm_of, opened
+from trtconv.cli.commands.farming import farm_of
 from trtconv.cli.commands.many import ManyFlags, whole
 from trtconv.cli.process.outcome import Command, Outcome
 from trtconv.core.errors import InputError
@@ -81,7 +82,13 @@ def _machines(farm: FarmRequest | None, builds: Sequence[BuildRequest]) -> Seque
         from trtconv.engine.farm.worker import look
 
         return [look(None)]
-    with opened(farm) as joined:
+    from trtconv.cli.commands.farming import SLURM
+
+    if farm.on == SLURM:
+        raise InputError("nobody asks Slurm who has which GPU", "Use plan --write, or build --on slurm.")
+    from trtconv.engine.farm.cluster import Farm
+
+    with contextlib.closing(Farm(farm)) as joined:
         return joined.machines({build.target for build in builds})
 
 
@@ -120,4 +127,5 @@ def _matrix(builds: Sequence[BuildRequest], planned: Sequence[Planned]) -> list[
     faults = [clean(f"{e.request.model}: {e.error.message}. {e.error.hint}") for e in planned if e.error is not None]
     lacking = dict.fromkeys(str(each.request.target or "auto") for each in planned if each.state == "nobody")
     missing = [f"nobody can build for {target}: start trtconv worker where that is" for target in lacking]
-    return [*lines, "", counts, *missing, *faults]
+    notes = dict.fromkeys(clean(note) for each in planned for note in each.notes)
+    return [*lines, "", counts, *missing, *notes, *dict.fromkeys(faults)]

@@ -116,6 +116,7 @@ class PlannedBuild(Document):
         engine: Path of the engine.
         error: Why it cannot be built; None where it can.
         hint: What to do then.
+        version: Full version of the TensorRT that builds; None where nobody is known to.
     """
 
     model: str
@@ -125,6 +126,7 @@ class PlannedBuild(Document):
     engine: str
     error: str | None
     hint: str | None
+    version: str | None = None
 
 
 @frozen

@@ -132,3 +132,82 @@ class Offer(Document, keys="trtconv source driver runtimes labels cast_by"):
     runtimes: tuple[OfferedRuntime, ...]
     labels: tuple[str, ...]
     cast_by: Mapping[str, str]
+
+
+@frozen
+@frozen
+class WorkerStatus(Document):
+    """What a worker does.
+
+    Args:
+        state: "starting", "idle", "building", "silent" (nothing is heard of it) or "aside" (it failed for a reason of
+            its own, and gets jobs that nobody else can do).
+        why: Why it was set aside.
+        job: What it is at; None: nothing.
+        seconds: Since when.
+        waiting: Jobs that are its next.
+        done: Jobs that it did since it joined.
+        failed: Jobs that it could not do for reasons of its own.
+        gpus: What its GPU answers to.
+        runtimes: Each TensorRT that works there, with its version.
+        driver: Newest CUDA version that its driver knows.
+        version: Of its trtconv; None while it starts.
+        source: Checksum of that one's code.
+    """
+
+    name: str
+    state: str
+    why: str
+    job: str | None
+    seconds: float | None
+    waiting: int
+    done: int
+    failed: int
+    gpus: tuple[str, ...]
+    runtimes: tuple[str, ...]
+    driver: str | None
+    version: str | None
+    source: str | None
+
+
+@frozen
+class QueuedStatus(Document):
+    """A job that waits, since how many seconds, and for how many clients."""
+
+    job: str
+    seconds: float
+    clients: int
+
+
+@frozen
+class FarmStatus(Document, keys="schema workers queue waiting clients"):
+    """What a farm does.
+
+    Args:
+        queue: The first jobs that wait.
+        waiting: How many do.
+        clients: How many there are.
+    """
+
+    workers: tuple[WorkerStatus, ...]
+    queue: tuple[QueuedStatus, ...]
+    waiting: int
+    clients: int
+
+
+@frozen
+class StoreEntry(Document):
+    """A file that was removed from a store, and why."""
+
+    file: str
+    why: str
+    bytes: int
+
+
+@frozen
+class StorePruned(Document, keys="schema removed files bytes"):
+    """What was removed from a store, and what is left there: files and their bytes."""
+
+    removed: tuple[StoreEntry, ...]
+    files: int
+    bytes: int

@@ -68,12 +68,13 @@ class FarmRequest(FarmAccess):
         then: What of `AFTERWARDS` is done with each engine where it was built.
         retries: How often a job is sent again whose worker is lost, or whose engine does not come back.
         job_timeout: Seconds that a worker may be at a job; None: any number.
+        sbatch: More arguments for sbatch; TARGET=ARGUMENTS are for one target alone.
     """
 
     on: str | None = option(
         "--on",
-        "Build on the machines of the farm whose scheduler is there, such as tls://farm:8786 (docs/farm.md); here: on "
-        "this machine, whatever [farm] in trtconv.toml says.",
+        "Build on the machines of the farm whose scheduler is there, such as tls://farm:8786 (docs/farm.md); slurm: by "
+        "sbatch; here: on this machine, whatever [farm] in trtconv.toml says.",
         metavar="ADDRESS",
         default=None,
     )
@@ -100,4 +101,11 @@ class FarmRequest(FarmAccess):
         takes=float,
         above=0,
         default=None,
+    )
+    sbatch: tuple[str, ...] = option(
+        "--sbatch",
+        "With --on slurm: arguments for sbatch, or TARGET=ARGUMENTS for those of one target. Default: --gres=gpu:1.",
+        metavar="[TARGET=]ARGUMENTS",
+        many=True,
+        default=(),
     )

@@ -30,6 +30,7 @@ from trtconv.engine.farm.machines import Choice, Machine, choose
 from trtconv.engine.farm.planning import could_make, prepare
 from trtconv.engine.farm.results import Waiting
 from trtconv.engine.farm.store import Store
+from trtconv.engine.farm.watching import JobWatch
 from trtconv.engine.farm.wire import Begun, Died, Done, Drop, Failed, Submit
 from trtconv.engine.farm.worker import keep, offered
 from trtconv.pipeline.batch import Request, Result, failed_run
@@ -80,13 +81,15 @@ class Farm:
 
     Args:
         request: Where it is, and what is done with the engines.
+        watch: Hears what becomes of jobs before they are done.
 
     Raises:
         InputError: The address is none, or keys are missing.
         EnvironmentMissing: Nobody answers, or the keys are not those of this farm.
     """
 
-    def __init__(self, request: FarmRequest) -> None:
+    def __init__(self, request: FarmRequest, watch: JobWatch | None = None) -> None:
+        self._watch = watch or JobWatch()
         self._then, self._retries = request.then, request.retries
         self._job_seconds = request.job_timeout or math.inf
         self._store = None if request.store is None else Store(request.store)
@@ -187,7 +190,9 @@ class Farm:
         with contextlib.suppress(InputError, Fault):
             if not could_make(choice, decoded(BuildReport, result.report), waiting.request):
                 return None
-            found = waiting.take(self._store.result(result.job), self._store.get, worker_of(result))
+            worker = f"{worker_of(result.to_json()) or 'a machine'}, out of the store"
+            found = waiting.take(self._store.result(result.job), self._store.get, worker)
+            self._store.touch(result)
             return found if isinstance(found, BuildReport) and not found.exit_code else None
         return None
 
@@ -237,6 +242,8 @@ class Farm:
         sent = self._sent.get(begun.key)
         if sent is not None:
             sent.begun, sent.worker = time.monotonic(), clean(begun.worker)
+            for index, _ in sent.asking:
+                self._watch.begun(index, sent.worker)
 
     def _hear_of(self, answer: Done | Failed | Died, engine: bytes) -> None:
         sent = self._sent.get(answer.key)
@@ -248,6 +255,8 @@ class Farm:
 
     def _try_again(self, key: str) -> None:
         """Sends a job again; its model may not be there any more."""
+        for index, _ in self._sent[key].asking:
+            self._watch.waits(index)
         try:
             self._send_again(self._sent[key])
         except OSError as error:

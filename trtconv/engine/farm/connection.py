@@ -50,6 +50,7 @@ class Connection:
         self.address = checked_address(request.on or "", request.insecure)
         context = security(self.address, request.keys, wire.CLIENT)
         self.answers: queue.SimpleQueue[tuple[Answer, bytes] | Rejoined | None] = queue.SimpleQueue()
+        self._overviews: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._why_lost = ""
         self._patience = request.reconnect
         self.there: list[Machine] = []
@@ -78,12 +79,24 @@ class Connection:
             raise self.lost()
         return self.there
 
+    def status(self) -> str:
+        """Returns what the farm does, as the scheduler says it.
+
+        Raises:
+            EnvironmentMissing: It does not.
+        """
+        self.send(wire.Ask())
+        try:
+            return self._overviews.get(timeout=SECONDS)
+        except queue.Empty:
+            raise self.lost() from None
+
     @property
     def is_lost(self) -> bool:
         """Whether the scheduler is not there any more, and is not waited for."""
         return bool(self._why_lost)
 
-    def send(self, message: Submit | Drop, files: Sequence[bytes] = ()) -> None:
+    def send(self, message: Submit | Drop | wire.Ask, files: Sequence[bytes] = ()) -> None:
         """Sends something, soon; where the line is lost meanwhile, `answers` tells."""
         if self._peer is None:
             return
@@ -156,6 +169,8 @@ class Connection:
                 self._told.set()
             elif isinstance(message, Begun | Done | Failed | Died):
                 self.answers.put((message, files[0] if files else b""))
+            elif isinstance(message, wire.Overview):
+                self._overviews.put(message.status)
             elif isinstance(message, wire.End):
                 raise Gone("the scheduler has ended")
             elif not isinstance(message, wire.Alive):

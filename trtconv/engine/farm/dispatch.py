@@ -9,6 +9,7 @@ import time
 from collections.abc import Coroutine, Iterable
 from typing import Any
 
+from trtconv.core.text import clean
 from trtconv.engine.farm.machines import read_machine
 from trtconv.engine.farm.wire import Begun, Died, Done, Drop, Failed, Gone, Machines, Peer, Submit
 
@@ -175,10 +176,10 @@ class Dispatch:
         # Else it was dropped meanwhile, or was never this worker's.
         if job is not None:
             worker.line.remove(job)
-            worker.failed += message.own
+            worker.failed += bool(message.own)
             worker.done += not message.own
             if message.own:
-                self._set_aside(worker)
+                self._set_aside(worker, message.why if isinstance(message, Failed) else message.own)
                 job.refused.add(worker.name)
             if message.own and any(other.can(job) for other in self.workers):
                 self._wait_again([job])
@@ -186,7 +187,8 @@ class Dispatch:
                 self._answer(job, message, files)
         self._assign()
 
-    def _set_aside(self, worker: RemoteWorker) -> None:
+    def _set_aside(self, worker: RemoteWorker, why: str) -> None:
+        worker.why = clean(why)
         worker.aside = time.monotonic() + ASIDE_SECONDS
         asyncio.get_running_loop().call_later(ASIDE_SECONDS, self._assign)
 

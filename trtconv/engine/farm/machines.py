@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,6 +21,7 @@ from trtconv.runtimes import tensorrt
 from trtconv.runtimes.tensorrt import Capabilities, RuntimeInfo
 
 MOST_LABELS = 20
+_CAPABILITY = re.compile(r"cc[0-9.]+")
 
 
 @frozen
@@ -87,12 +89,30 @@ def this_machine(gpu: str | None = None) -> Machine:
     from trtconv.precision import apply
 
     card = tensorrt.card()
+    if (
+        gpu is not None
+        and _CAPABILITY.fullmatch(gpu_label(gpu))
+        and gpu_label(gpu) not in (gpu_labels(card.name, card.capability) if card else ())
+    ):
+        raise InputError(
+            f"--gpu {gpu}: the driver says a compute capability, and here it is {_capability(card)}",
+            "Give the name of the GPU, or leave --gpu out.",
+        )
     labels = gpu_labels(card.name, card.capability) if card else ()
     if gpu is not None:
         labels = (gpu_label(gpu), *(label for label in labels if label.startswith("cc")))
     infos = [tensorrt.load(Target(status.family)).info for status in tensorrt.available() if status.works]
     driver = card.driver if card else None
     return Machine(tuple(infos), labels, driver, apply.tools(), source=source_checksum())
+
+
+def _capability(card: Any) -> str:
+    own = (
+        next((label for label in gpu_labels(card.name, card.capability) if _CAPABILITY.fullmatch(label)), "")
+        if card
+        else ""
+    )
+    return own or "none that it knows"
 
 
 def describe(gpu: str | None, _: Tell) -> dict[str, object]:
@@ -108,11 +128,15 @@ class Choice:
         infos: The TensorRTs there, which differ in the GPU alone.
         cast_by: What casts depend on there, each different one.
         resource: What a job asks for.
+        others: What machines with another version of TensorRT have, or the same; their engines are up to date, too.
+        strangers: Names of machines that could, and have another trtconv.
     """
 
     infos: tuple[RuntimeInfo, ...]
     cast_by: tuple[Any, ...]
     resource: str
+    others: tuple[RuntimeInfo, ...] = ()
+    strangers: tuple[str, ...] = ()
 
     @property
     def version(self) -> str:
@@ -143,6 +167,9 @@ def choose(target: Target | None, machines: Sequence[Machine]) -> Choice | None:
     if not same:
         return None
     family = same[0][1].family
+    every = tuple(dict.fromkeys(info for _, info in same if info.family == family))
+    casts = tuple(machine.cast_by for machine, info in same if info.family == family)
+    strangers = tuple(sorted({machine.name for machine, _ in found} - {machine.name for machine, _ in same}))
     newest = max((info.version for _, info in same), key=_order)
     same = [(machine, info) for machine, info in same if info.version == newest]
     gpus = {info.gpu: info for _, info in same}
@@ -150,7 +177,7 @@ def choose(target: Target | None, machines: Sequence[Machine]) -> Choice | None:
         offered = " or ".join(sorted({f"{family}@{machine.labels[0]}" for machine, _ in same if machine.labels}))
         raise InputError(f"--target {target or 'auto'} does not say which GPU", f"Use {offered}.")
     name = resource(source_checksum(), family, newest, target.gpu if target else None)
-    return Choice(tuple(gpus.values()), tuple(machine.cast_by for machine, _ in same), name)
+    return Choice(tuple(gpus.values()), casts, name, every, strangers)
 
 
 def _fitting(target: Target | None, machines: Sequence[Machine]) -> list[tuple[Machine, RuntimeInfo]]:

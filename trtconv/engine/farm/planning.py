@@ -34,6 +34,7 @@ class Planned:
         waiting: The build as a job; None where the model cannot be read, or its samples are here alone.
         kept: The report of the engine that is up to date.
         error: Why it cannot be planned.
+        choice: Who can build it.
     """
 
     request: BuildRequest
@@ -41,6 +42,7 @@ class Planned:
     waiting: Waiting | None = None
     kept: BuildReport | None = None
     error: TrtconvError | None = None
+    choice: Choice | None = None
 
     @property
     def exit_code(self) -> int:
@@ -55,7 +57,23 @@ class Planned:
         name = None if self.waiting is None else self.waiting.job.name
         why, hint = (None, None) if self.error is None else (self.error.message, self.error.hint)
         target, engine = str(request.target or "auto"), str(request.engine_path)
-        return PlannedBuild(str(request.model), target, self.state, name, engine, why, hint)
+        version = None if self.choice is None else self.choice.version
+        return PlannedBuild(str(request.model), target, self.state, name, engine, why, hint, version)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What of the farm is mixed, as lines."""
+        if self.choice is None:
+            return ()
+        target, own = self.request.target or "auto", self.choice.version
+        others = sorted({info.version for info in self.choice.others} - {own})
+        old = (
+            [f"{target} is built by {own}; engines of {', '.join(others)}, which is there too, are kept"]
+            if others
+            else []
+        )
+        named = ", ".join(self.choice.strangers)
+        return (*old, *([f"{named} could build for {target}, and has another trtconv"] if named else []))
 
 
 def plan(
@@ -83,8 +101,8 @@ def _look_at(request: BuildRequest, machines: Sequence[Machine] | None, then: tu
     except TrtconvError as error:
         return Planned(request, ERROR, error=error)
     if kept is not None:
-        return Planned(request, UP_TO_DATE, waiting, kept)
-    return Planned(request, NOBODY if machines is not None and choice is None else TO_BUILD, waiting)
+        return Planned(request, UP_TO_DATE, waiting, kept, choice=choice)
+    return Planned(request, NOBODY if machines is not None and choice is None else TO_BUILD, waiting, choice=choice)
 
 
 def prepare(
@@ -150,5 +168,5 @@ def could_make(choice: Choice | None, report: BuildReport, request: BuildRequest
     return any(
         (info.family, info.version) == (runtime.family, runtime.version)
         and (info.gpu == runtime.gpu or not of_its_gpu(report))
-        for info in choice.infos
+        for info in (*choice.infos, *choice.others)
     )

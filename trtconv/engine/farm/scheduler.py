@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,7 +19,22 @@ from trtconv.core.text import clean
 from trtconv.engine.farm import wire
 from trtconv.engine.farm.addresses import BUFFER, SECONDS, checked_address, host_and_port, security
 from trtconv.engine.farm.dispatch import Dispatch, Member, RemoteWorker
-from trtconv.engine.farm.wire import Alive, Begun, Done, Drop, End, Failed, Gone, Join, Offers, Peer, Submit
+from trtconv.engine.farm.status import status_of
+from trtconv.engine.farm.wire import (
+    Alive,
+    Ask,
+    Begun,
+    Done,
+    Drop,
+    End,
+    Failed,
+    Gone,
+    Join,
+    Offers,
+    Overview,
+    Peer,
+    Submit,
+)
 
 _END_SECONDS = 2.0
 _MOST_SILENT = 24
@@ -69,6 +85,8 @@ class Scheduler:
                     dispatch.take(client, message, files)
                 elif isinstance(message, Drop):
                     dispatch.drop(client, [message.key])
+                elif isinstance(message, Ask):
+                    dispatch.post(client.peer.send(Overview(json.dumps(status_of(dispatch).to_json()))))
                 elif isinstance(message, End):
                     client.leaves = True
                 elif not isinstance(message, Alive):

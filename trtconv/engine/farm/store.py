@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -18,7 +19,7 @@ from trtconv.core.reading import open_plain, sha256_of
 
 Bytes = TypeVar("Bytes", bound="bytes | memoryview")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_RESULT = ".result.json"
+RESULT = ".result.json"
 _MOST_RESULT = 64 << 20
 """Bytes of a result, without the engine."""
 
@@ -94,12 +95,12 @@ class Store:
 
     def put_result(self, result: JobResult) -> None:
         """Keeps the result of a job, in the place of an earlier one."""
-        self._write(self.root / f"{_checked(result.job)}{_RESULT}", result.to_json())
+        self._write(self.root / f"{_checked(result.job)}{RESULT}", result.to_json())
 
     def result(self, name: str) -> Any:
         """Returns the result of a job as JSON; None where there is none that can be read."""
         try:
-            with open_plain(self.root / f"{_checked(name)}{_RESULT}") as file:
+            with open_plain(self.root / f"{_checked(name)}{RESULT}") as file:
                 if os.fstat(file.fileno()).st_size > _MOST_RESULT:
                     return None
                 return json_of(file.read(_MOST_RESULT))
@@ -123,10 +124,17 @@ class Store:
         except (Fault, InputError):
             return None
 
+    def touch(self, result: JobResult) -> None:
+        """Remembers that a result was used: what nobody uses is removed first."""
+        with contextlib.suppress(OSError, Fault, InputError):
+            os.utime(self.root / f"{_checked(result.job)}{RESULT}")
+            if result.engine is not None:
+                os.utime(self._path(result.engine.sha256 or ""))
+
     def results(self) -> Iterator[str]:
         """Yields the names of all jobs that have a result."""
-        for path in sorted(self.root.glob(f"*{_RESULT}")):
-            yield path.name.removesuffix(_RESULT)
+        for path in sorted(self.root.glob(f"*{RESULT}")):
+            yield path.name.removesuffix(RESULT)
 
     def _path(self, sha: str) -> Path:
         return self.root / "sha256" / _checked(sha)[:2] / sha

@@ -126,17 +126,17 @@ class Done:
     """A job is done; its result as JSON, and the engine as the one file, empty where there is none.
 
     Args:
-        own: Whether it came to nothing for a reason of the worker's own, so that another one may do it.
+        own: Why it came to nothing, where the reason is the worker's own, so that another one may do it; else empty.
     """
 
     key: str
     result: str
-    own: bool
+    own: str
 
 
 @dataclasses.dataclass(frozen=True)
 class Failed:
-    """A worker could not do a job; `own` as of `Done`."""
+    """A worker could not do a job; `own`: for a reason of its own."""
 
     key: str
     why: str

@@ -77,9 +77,10 @@ class Workbench(NamedTuple):
         return result, engine
 
 
-def is_own(result: JobResult) -> bool:
-    """Whether a job came to nothing for a reason of the machine's: its disk, memory, driver or TensorRT."""
-    return result.error is not None and result.error.exit_code == EnvironmentMissing.exit_code
+def own_reason(result: JobResult) -> str:
+    """Returns why a job came to nothing, where its machine is why (disk, memory, driver, TensorRT); else empty."""
+    own = result.error is not None and result.error.exit_code == EnvironmentMissing.exit_code
+    return result.error.message if own and result.error is not None else ""
 
 
 class Order:
@@ -311,7 +312,7 @@ class _Serving:
             answer: Failed | Done = Failed(key, f"{type(error).__name__}: {error}", own)
             files, said = [], f"failed: {error}"
         else:
-            answer, files = Done(key, json.dumps(result.to_json()), is_own(result)), [engine]
+            answer, files = Done(key, json.dumps(result.to_json()), own_reason(result)), [engine]
             said = f"failed: {result.error.message}" if result.error else "built" if result.engine else "refused"
         took = f"{time.monotonic() - began:.1f} s"
         if order.dropped.is_set():

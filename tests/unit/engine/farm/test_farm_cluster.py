@@ -46,7 +46,7 @@ class FakeConnection:
         self.sent: list[str] = []
         self.there = [MACHINE]
         self.answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self.answer: Callable[[int, Submit], Any] = lambda _, submit: Done(submit.key, submit.job, False)
+        self.answer: Callable[[int, Submit], Any] = lambda _, submit: Done(submit.key, submit.job, "")
         self.is_lost = False
         self.starting = False
 
@@ -205,10 +205,10 @@ def test_what_did_not_come_back_is_one_row(
     kinds: list[Callable[[str], Any]] = [
         lambda key: Died(key, "slow"),
         lambda key: Failed(key, "the disk is full", False),
-        lambda key: Done(key, "{", False),
-        lambda key: Done(key, "[" * 100_000, False),
+        lambda key: Done(key, "{", ""),
+        lambda key: Done(key, "[" * 100_000, ""),
     ]
-    client.answer = lambda n, submit: kinds[n](submit.key) if n < len(kinds) else Done(submit.key, submit.job, False)
+    client.answer = lambda n, submit: kinds[n](submit.key) if n < len(kinds) else Done(submit.key, submit.job, "")
     written_by(monkeypatch, lambda _: None)
     found = dict(run(requests_in(tmp_path, 6)))
     assert found[0].message == "the worker slow died while it built this; it is not tried on another one"
@@ -221,7 +221,7 @@ def test_what_did_not_come_back_is_one_row(
 def test_a_connection_that_is_lost_leaves_a_row_for_each(
     client: FakeConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client.answer = lambda n, submit: None if n == 3 else Done(submit.key, submit.job, False)
+    client.answer = lambda n, submit: None if n == 3 else Done(submit.key, submit.job, "")
     written_by(monkeypatch, lambda _: None)
     found = dict(run(requests_in(tmp_path, 12)))
     assert sorted(found) == list(range(12))

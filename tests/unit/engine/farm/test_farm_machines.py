@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from pathlib import Path
 
 import pytest
 
@@ -11,8 +12,10 @@ from support.runtime import RTX, TENSORRT_8
 from trtconv.core.errors import EnvironmentMissing, InputError
 from trtconv.core.files import source_checksum
 from trtconv.core.gpus import gpu_labels
+from trtconv.core.requests.build import BuildRequest
 from trtconv.core.target import Target
-from trtconv.engine.farm.machines import Machine, choose, read_machine
+from trtconv.engine.farm.machines import Machine, choose, read_machine, this_machine
+from trtconv.engine.farm.planning import Planned
 from trtconv.runtimes.tensorrt import RuntimeInfo
 
 
@@ -87,3 +90,30 @@ def test_what_a_machine_says_of_itself_is_read_again() -> None:
     named = read_machine(json.dumps(H100.to_json()), "a\x1b[2J\n::error::")
     assert named is not None
     assert named.name.isprintable()
+
+
+def test_an_upgraded_worker_makes_no_engine_of_the_others_stale() -> None:
+    old, new, stranger = (
+        Machine((RuntimeInfo("rtx", version, None, RTX),), cast_by={"onnx": cast}, source=source, name=name)
+        for version, cast, source, name in (
+            ("1.6.0", "1", source_checksum(), "old"),
+            ("1.7.1", "2", source_checksum(), "new"),
+            ("1.8.0", "2", "another", "stranger"),
+        )
+    )
+    choice = choose(Target("rtx"), (old, new, stranger))
+    assert choice is not None
+    assert (choice.version, {info.version for info in choice.others}) == ("1.7.1", {"1.6.0", "1.7.1"})
+    assert (choice.cast_by, choice.strangers) == (({"onnx": "1"}, {"onnx": "2"}), ("stranger",))
+    told = Planned(BuildRequest(Path("m.onnx"), target=Target("rtx")), "to-build", choice=choice)
+    assert told.record().version == "1.7.1"
+    assert ["1.6.0" in note for note in told.notes] == [True, False]
+    assert "stranger" in told.notes[1]
+    alone = choose(Target("rtx"), (new,))
+    assert alone is not None
+    assert Planned(told.request, "to-build", choice=alone).notes == ()
+
+
+def test_a_compute_capability_is_the_drivers_to_say() -> None:
+    with pytest.raises(InputError, match=r"cc8\.9"):
+        this_machine("cc8.9")

@@ -10,13 +10,14 @@ import json
 import pickle
 import socket
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from support.farm_messages import MESSAGES, Canary, framed
+from support.farm_party import SECONDS, Party, hears, hears_nothing, party, submit
 from support.runtime import RTX
 from trtconv.core.errors import EnvironmentMissing
 from trtconv.core.requests.farm import FarmAccess, FarmRequest
@@ -25,84 +26,8 @@ from trtconv.engine.farm.addresses import join, security
 from trtconv.engine.farm.connection import Connection, Rejoined
 from trtconv.engine.farm.keys import make_keys
 from trtconv.engine.farm.machines import Machine
-from trtconv.engine.farm.scheduler import schedule
-from trtconv.engine.farm.wire import Begun, Died, Done, Drop, Gone, Join, Machines, Peer, Submit
+from trtconv.engine.farm.wire import Begun, Died, Done, Drop, Gone, Join, Machines, Submit
 from trtconv.runtimes.tensorrt import RuntimeInfo
-
-SECONDS = 30.0
-LOCAL = "tcp://127.0.0.1:0"
-
-
-class Party:
-    """A farm in this process.
-
-    Args:
-        address: The scheduler's.
-        keys: Its keys.
-    """
-
-    def __init__(self, address: str, keys: Path | None) -> None:
-        self.address, self.keys = address, keys
-        self.peers: list[Peer] = []
-
-    async def joined(
-        self,
-        role: str,
-        name: str = "w",
-        *,
-        claimed: str | None = None,
-        labels: tuple[str, ...] = (),
-        has: tuple[str, ...] = (),
-    ) -> Peer:
-        machine = Machine((RuntimeInfo("rtx", "1", None, RTX),), labels, cast_by={}, source="s")
-        said = Join(wire.PROTOCOL, claimed or role, name, json.dumps(machine.to_json()), list(has))
-        self.peers.append(await join(self.address, security(self.address, self.keys, role), said))
-        return self.peers[-1]
-
-    async def client(self) -> Peer:
-        """Joins as a client, and hears who is there."""
-        peer = await self.joined(wire.CLIENT)
-        message, _ = await peer.receive()
-        assert isinstance(message, Machines)
-        return peer
-
-
-def resource(label: str = "*") -> str:
-    return f"trtconv-s:rtx-1@{label}"
-
-
-def submit(name: str, label: str = "*") -> Submit:
-    return Submit(resource(label), name, False, ["sha"], name)
-
-
-async def hears(peer: Peer, *kinds: type) -> Any:
-    """Returns the next message that is of one of some kinds, and the files."""
-    while True:
-        message, files = await asyncio.wait_for(peer.receive(1 << 20), SECONDS)
-        if isinstance(message, kinds):
-            return message, files
-
-
-async def hears_nothing(peer: Peer, *kinds: type) -> None:
-    with pytest.raises(asyncio.TimeoutError):
-        await asyncio.wait_for(hears(peer, *kinds), 0.2)
-
-
-def party(talk: Callable[[Party], Awaitable[None]], keys: Path | None = None) -> None:
-    async def run() -> None:
-        ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        where = LOCAL if keys is None else LOCAL.replace("tcp", "tls")
-        scheduling = asyncio.ensure_future(schedule(where, FarmAccess(keys=keys), ready.set_result))
-        farm = Party(await ready, keys)
-        try:
-            await asyncio.wait_for(talk(farm), SECONDS)
-        finally:
-            for peer in farm.peers:
-                peer.abort()
-            scheduling.cancel()
-            await asyncio.gather(scheduling, return_exceptions=True)
-
-    asyncio.run(run())
 
 
 def test_jobs_go_to_those_who_can_and_results_to_those_who_wait() -> None:
@@ -115,11 +40,11 @@ def test_jobs_go_to_those_who_can_and_results_to_those_who_wait() -> None:
         await two.send(submit("b"), [b"other"])
         assert (await hears(small, Submit))[0] == submit("b")
         # A worker that says what it was not asked, or twice, is heard by nobody.
-        await small.send(Done(submit("a", "big").key, "forged", False), [b"x"])
-        await big.send(Done(submit("a", "big").key, "{}", False), [b"engine"])
-        await big.send(Done(submit("a", "big").key, "{again}", False), [b"engine"])
+        await small.send(Done(submit("a", "big").key, "forged", ""), [b"x"])
+        await big.send(Done(submit("a", "big").key, "{}", ""), [b"engine"])
+        await big.send(Done(submit("a", "big").key, "{again}", ""), [b"engine"])
         for client in (one, two):
-            assert await hears(client, Done) == (Done(submit("a", "big").key, "{}", False), [b"engine"])
+            assert await hears(client, Done) == (Done(submit("a", "big").key, "{}", ""), [b"engine"])
         await hears_nothing(one, Done, Died)
         assert len((await hears(await farm.joined(wire.CLIENT), Machines))[0].workers) == 2
 
@@ -145,7 +70,7 @@ def test_a_worker_that_dies_costs_the_job_that_it_was_at() -> None:
         other = await farm.joined(wire.WORKER, "other")
         for each in names[1:]:
             assert (await hears(other, Submit))[0] == each
-            await other.send(Done(each.key, "{}", False), [b""])
+            await other.send(Done(each.key, "{}", ""), [b""])
             assert (await hears(client, Done))[0].key == each.key
 
     party(talk)
@@ -295,7 +220,7 @@ def test_a_worker_waits_for_its_scheduler_and_no_longer_for_a_stranger(
 
 def conversations(evil: str) -> Iterator[list[bytes]]:
     """Yields what a rogue scheduler may say, with a pickle in the place of everything."""
-    messages = [*MESSAGES, (Machines([[evil, evil]]), []), (Done("k", json.dumps({"error": evil}), False), [b""])]
+    messages = [*MESSAGES, (Machines([[evil, evil]]), []), (Done("k", json.dumps({"error": evil}), ""), [b""])]
     data = [evil.encode("latin1"), framed(evil.encode("latin1"))]
     for message, files in messages:
         said = {"kind": type(message).__name__, **vars(message), "sizes": [len(evil)] * len(files)}
@@ -362,10 +287,10 @@ def test_a_worker_with_good_keys_runs_no_code_elsewhere(tmp_path: Path) -> None:
                 peer = await farm.joined(wire.WORKER, evil)
                 connection.send(submit(str(number)), [b""])
                 await hears(peer, Submit)
-                await peer.send(Done(submit(str(number)).key, text, False), [evil.encode("latin1")])
+                await peer.send(Done(submit(str(number)).key, text, ""), [evil.encode("latin1")])
                 answer = await asyncio.to_thread(connection.answers.get, timeout=SECONDS)
                 assert answer is not None
-                assert answer == (Done(submit(str(number)).key, text, False), evil.encode("latin1"))
+                assert answer == (Done(submit(str(number)).key, text, ""), evil.encode("latin1"))
                 if not isinstance(answer, Rejoined) and not isinstance(answer[0], Begun):
                     cluster._outcome(answer[0], answer[1])
                 peer.abort()

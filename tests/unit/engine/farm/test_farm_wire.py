@@ -55,7 +55,7 @@ def test_messages_arrive_as_they_were_sent() -> None:
             assert await far.receive(1 << 20) == (message, files)
             await sending
         # Several at once, large and small, do not mix.
-        many = [near.send(Done(str(n), "{}", False), [bytes([n]) * 200_000]) for n in range(8)]
+        many = [near.send(Done(str(n), "{}", ""), [bytes([n]) * 200_000]) for n in range(8)]
         sending_all = asyncio.gather(*many)
         came = [await far.receive(1 << 20) for _ in many]
         await sending_all

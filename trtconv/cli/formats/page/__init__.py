@@ -9,6 +9,7 @@ from typing import Any
 
 from trtconv.cli.formats.page.gather import Folder, PageSubject
 from trtconv.cli.formats.wording import count
+from trtconv.core.documents.farm import FarmStatus
 from trtconv.core.errors import EnvironmentMissing
 from trtconv.core.text import clean
 from trtconv.core.version import __version__
@@ -45,6 +46,20 @@ def folder_page(name: str, folder: Folder) -> bytes:
         "folder.html",
         {"name": name, "left_out": folder.left_out, "others": folder.others, **matrix(folder.subjects)},
     )
+
+
+def farm_page(name: str, status: FarmStatus, moment: str) -> bytes:
+    """Writes the page of a farm: its workers, and what waits.
+
+    Args:
+        name: Its address.
+        status: What it does.
+        moment: When it did, for people.
+
+    Raises:
+        EnvironmentMissing: Jinja2 is not installed.
+    """
+    return rendered("farm.html", {"name": name, "status": status, "moment": moment})
 
 
 def _environment() -> Any:

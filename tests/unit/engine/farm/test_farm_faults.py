@@ -1,0 +1,204 @@
+"""What a farm does where members are lost, silent or unwell: what somebody can do is done."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from support.farm_party import SECONDS, Party, hears, hears_nothing, party, submit
+from support.runtime import RTX
+from trtconv.core.errors import EnvironmentMissing
+from trtconv.core.requests.farm import FarmAccess, FarmRequest
+from trtconv.engine.farm import dispatch, wire, worker
+from trtconv.engine.farm.asking import ask
+from trtconv.engine.farm.connection import Connection, Rejoined
+from trtconv.engine.farm.machines import Machine
+from trtconv.engine.farm.scheduler import schedule
+from trtconv.engine.farm.wire import Begun, Died, Done, Drop, End, Failed, Submit
+from trtconv.engine.farm.worker import Workbench
+from trtconv.runtimes.tensorrt import RuntimeInfo
+
+MACHINE = Machine((RuntimeInfo("rtx", "1", None, RTX),), cast_by={}, source="s")
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatch, "BACK_SECONDS", 0.3)
+
+
+def test_a_worker_that_is_unwell_gets_what_nobody_else_can_do() -> None:
+    async def talk(farm: Party) -> None:
+        client, full = await farm.client(), await farm.joined(wire.WORKER, "full")
+        await client.send(submit("a"), [b""])
+        await hears(full, Submit)
+        well = await farm.joined(wire.WORKER, "well")
+        await full.send(Done(submit("a").key, "{}", "the disk is full"), [b""])
+        assert (await hears(well, Submit))[0] == submit("a")
+        for name in "bc":
+            await client.send(submit(name), [b""])
+        assert (await hears(well, Submit))[0] == submit("b")
+        await hears_nothing(full, Submit)
+        status = await asyncio.to_thread(ask, FarmRequest(on=farm.address))
+        assert {each.name: (each.state, each.why) for each in status.workers} == {
+            "full": ("aside", "the disk is full"),
+            "well": ("idle", ""),
+        }
+        assert (status.waiting, [job.job for job in status.queue]) == (1, ["c"])
+        # Where there is nobody else it is asked again; what it cannot do then is told.
+        await well.send(End())
+        assert (await hears(full, Submit))[0] in (submit("b"), submit("c"))
+        await client.send(submit("d"), [b""])
+        for name in "bc":
+            await full.send(Failed(submit(name).key, "still full", True))
+        assert {(await hears(client, Failed))[0].key for _ in "bc"} == {submit("b").key, submit("c").key}
+
+    party(talk)
+
+
+@pytest.mark.parametrize("finished", [False, True])
+def test_a_worker_that_comes_back_in_time_goes_on(finished: bool) -> None:
+    async def talk(farm: Party) -> None:
+        client, lost = await farm.client(), await farm.joined(wire.WORKER, "lost")
+        await client.send(submit("a"), [b""])
+        await hears(lost, Submit)
+        await lost.send(Begun(submit("a").key, ""))
+        assert (await hears(client, Begun))[0] == Begun(submit("a").key, "lost")
+        spare = await farm.joined(wire.WORKER, "spare")
+        lost.abort()
+        await hears_nothing(spare, Submit)
+        again = await farm.joined(wire.WORKER, "lost", has=(submit("a").key, "unknown"))
+        assert (await hears(again, Submit))[0] == submit("a")
+        await again.send(Done(submit("a").key, "{}", ""), [b"engine"])
+        assert await hears(client, Done, Died) == (Done(submit("a").key, "{}", ""), [b"engine"])
+
+    party(talk)
+
+
+def test_a_client_that_comes_back_in_time_gets_what_was_finished_meanwhile() -> None:
+    async def talk(farm: Party) -> None:
+        client, busy = await farm.client(), await farm.joined(wire.WORKER)
+        for name in "ab":
+            await client.send(submit(name), [b""])
+            await hears(busy, Submit)
+        client.abort()
+        await asyncio.sleep(0.05)
+        await busy.send(Done(submit("a").key, "{}", ""), [b"engine"])
+        again = await farm.client()
+        await again.send(submit("a"), [b""])
+        assert await hears(again, Done) == (Done(submit("a").key, "{}", ""), [b"engine"])
+        # What it does not ask for again is ended.
+        assert (await hears(busy, Drop))[0] == Drop(submit("b").key)
+
+    party(talk)
+
+
+def test_a_silent_worker_keeps_what_it_is_at_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire, "PULSE_SECONDS", 0.05)
+
+    async def talk(farm: Party) -> None:
+        client, silent = await farm.client(), await farm.joined(wire.WORKER, "silent")
+        calling = asyncio.ensure_future(client.pulse(most=10_000))
+        for name in "ab":
+            await client.send(submit(name), [b""])
+            await hears(silent, Submit)
+        await silent.send(Begun(submit("a").key, ""))
+        assert (await hears(silent, Drop))[0] == Drop(submit("b").key)
+        spare = await farm.joined(wire.WORKER, "spare")
+        assert (await hears(spare, Submit))[0] == submit("b")
+        await silent.send(Done(submit("a").key, "{}", ""), [b""])
+        assert (await hears(client, Done))[0].key == submit("a").key
+        calling.cancel()
+
+    party(talk)
+
+
+def test_a_client_joins_again_and_a_worker_brings_what_it_was_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The scheduler ends and comes back while a job is done: it is done once, and answered."""
+    go, done = threading.Event(), []
+
+    def do(self: Workbench, order: worker.Order) -> tuple[object, bytes]:
+        assert go.wait(SECONDS)
+        done.append(order.submit.key)
+        raise EnvironmentMissing("the worker's own") if order.submit.job == "own" else ValueError("the job's")
+
+    monkeypatch.setattr(Workbench, "do", do)
+
+    async def run() -> None:
+        address, lines = "tcp://127.0.0.1:0", asyncio.Queue[str]()
+        loop = asyncio.get_running_loop()
+        connection, serving = None, None
+        for turn in range(2):
+            ready: asyncio.Future[str] = loop.create_future()
+            scheduling = asyncio.ensure_future(schedule(address, FarmAccess(), ready.set_result))
+            address = await ready
+            if not turn:
+                serve = worker.serve(address, FarmAccess(), lambda: MACHINE, "w", None, lines.put_nowait)
+                serving = asyncio.ensure_future(serve)
+                assert "offers" in await lines.get()
+                connection = await asyncio.to_thread(Connection, FarmRequest(on=address))
+                connection.send(submit("own"), [b""])
+                answer = await asyncio.to_thread(connection.answers.get, timeout=SECONDS)
+                assert not isinstance(answer, Rejoined) and answer is not None and isinstance(answer[0], Begun)
+                scheduling.cancel()
+                await asyncio.gather(scheduling, return_exceptions=True)
+        assert connection is not None and serving is not None
+        assert isinstance(await asyncio.to_thread(connection.answers.get, timeout=SECONDS), Rejoined)
+        while "back" not in await lines.get():
+            pass
+        connection.send(submit("own"), [b""])
+        answer = await asyncio.to_thread(connection.answers.get, timeout=SECONDS)
+        assert not isinstance(answer, Rejoined) and answer is not None and isinstance(answer[0], Begun)
+        go.set()
+        answer = await asyncio.to_thread(connection.answers.get, timeout=SECONDS)
+        assert not isinstance(answer, Rejoined) and answer is not None
+        assert answer[0] == Failed(submit("own").key, "EnvironmentMissing: the worker's own", True)
+        assert done == [submit("own").key]
+        await asyncio.to_thread(connection.close)
+        for task in (serving, scheduling):
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(run())
+
+
+def test_a_scheduler_that_does_not_come_back_ends_a_worker() -> None:
+    async def talk(farm: Party) -> None:
+        serve = worker.serve(farm.address, FarmAccess(reconnect=0.0), lambda: MACHINE, "w", None, lambda _: None)
+        serving = asyncio.ensure_future(serve)
+        while not (await asyncio.to_thread(ask, FarmRequest(on=farm.address))).workers:
+            await asyncio.sleep(0.02)
+        farm.end()
+        # It said that it ends, and does not come back.
+        await asyncio.wait_for(serving, SECONDS)
+        silent = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
+        address = f"tcp://127.0.0.1:{silent.sockets[0].getsockname()[1]}"
+        with pytest.raises(EnvironmentMissing):
+            await worker.serve(address, FarmAccess(reconnect=0.0), lambda: MACHINE, "w", None, lambda _: None)
+        silent.close()
+
+    party(talk)
+
+
+def test_clients_know_of_a_worker_that_starts() -> None:
+    async def talk(farm: Party) -> None:
+        looking = threading.Event()
+
+        def look() -> Machine:
+            assert looking.wait(SECONDS)
+            return MACHINE
+
+        serving = asyncio.ensure_future(worker.serve(farm.address, FarmAccess(), look, "w", None, lambda _: None))
+        connection = await asyncio.to_thread(Connection, FarmRequest(on=farm.address))
+        while not connection.starting:
+            await asyncio.sleep(0.02)
+        assert connection.machines() == []
+        looking.set()
+        while connection.starting or not connection.there:
+            await asyncio.sleep(0.02)
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+        await asyncio.to_thread(connection.close)
+
+    party(talk)

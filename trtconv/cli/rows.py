@@ -1,0 +1,156 @@
+"""What a farm does for a command, on stderr: on a terminal rows that are updated, elsewhere a line for each job."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+import time
+from collections.abc import Generator, Iterator, Sequence
+from typing import TYPE_CHECKING, TextIO
+
+from trtconv.core.documents.check import FailedRun
+from trtconv.core.text import clean
+from trtconv.engine.farm.watching import JobWatch
+
+if TYPE_CHECKING:
+    from trtconv.pipeline.batch import Executor, Request, Result
+
+_TICK_SECONDS = 0.5
+_MOST_FAILED, _MOST_RUNNING = 5, 10
+"""Rows that are shown of each."""
+_MARKS = {0: "ok", 4: "cannot"}
+
+
+class Rows(JobWatch):
+    """The rows of several jobs.
+
+    Args:
+        requests: The jobs.
+        stream: Where they are shown; None: nowhere.
+        terminal: Whether they are updated in place.
+    """
+
+    def __init__(self, requests: Sequence[Request], stream: TextIO | None, terminal: bool) -> None:
+        self._requests, self._stream, self._terminal = requests, stream, terminal
+        self._start = time.monotonic()
+        self._running: dict[int, tuple[str, float]] = {}
+        self._failed: list[str] = []
+        self._done, self._shown = 0, 0
+        self._lock = threading.Lock()
+
+    def begun(self, index: int, worker: str) -> None:
+        """Hears that a worker is at a job."""
+        with self._lock:
+            self._running[index] = worker, time.monotonic()
+
+    def waits(self, index: int) -> None:
+        """Hears that a job waits again."""
+        with self._lock:
+            self._running.pop(index, None)
+
+    def ended(self, index: int, result: Result) -> None:
+        """Hears what became of a job."""
+        with self._lock:
+            where, _ = self._running.pop(index, ("", 0.0))
+            self._done += 1
+            why = f": {result.message}" if isinstance(result, FailedRun) else ""
+            mark = _MARKS.get(result.exit_code, "FAILED")
+            line = clean(f"{mark}  {self._name(index)}{f' on {where}' * bool(where)}{why}".partition("\n")[0])
+            if result.exit_code:
+                self._failed.append(line)
+            if not self._terminal:
+                self._write(f"[{self._seconds():6.1f} s] {self._done} of {len(self._requests)}: {line}\n")
+
+    def lines(self) -> list[str]:
+        """Returns the rows: what failed, what runs, the longest first, and the counts."""
+        with self._lock:
+            now = time.monotonic()
+            running = sorted(self._running.items(), key=lambda each: each[1][1])
+            rows = [clean(f"{now - began:7.0f} s  {self._name(i)} on {w}") for i, (w, began) in running[:_MOST_RUNNING]]
+            left = len(self._requests) - self._done
+            counts = (
+                f"[{self._seconds():6.1f} s] {self._done} of {len(self._requests)} done, {len(self._failed)} failed"
+            )
+            counts += f", {len(running)} at work, {left - len(running)} waiting{self._time_left(left)}"
+            return [*self._failed[-_MOST_FAILED:], *rows, counts]
+
+    def show(self) -> None:
+        """Draws the rows in the place of those before."""
+        width = 80
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            assert self._stream is not None
+            # A line longer than the terminal would wrap, and could not be updated.
+            width = os.get_terminal_size(self._stream.fileno()).columns
+        lines = self.lines()
+        text = self._cleared() + "".join(f"{line[: width - 1]}\n" for line in lines)
+        self._shown = len(lines)
+        self._write(text)
+
+    def clear(self) -> None:
+        """Takes the rows away."""
+        self._write(self._cleared())
+        self._shown = 0
+
+    def _cleared(self) -> str:
+        return f"\x1b[{self._shown}F\x1b[J" if self._shown else ""
+
+    def _name(self, index: int) -> str:
+        request = self._requests[index]
+        return f"{request.model.name} for {request.target or 'auto'}"
+
+    def _seconds(self) -> float:
+        return time.monotonic() - self._start
+
+    def _time_left(self, left: int) -> str:
+        return f", about {self._seconds() / self._done * left:.0f} s left" if self._done and left else ""
+
+    def _write(self, text: str) -> None:
+        # Whoever closed stderr does not want rows; the work goes on.
+        with contextlib.suppress(OSError, ValueError):
+            if self._stream is not None:
+                self._stream.write(text)
+                self._stream.flush()
+
+
+class WatchedExecutor:
+    """An executor whose results are shown as they come."""
+
+    def __init__(self, executor: Executor, rows: Rows) -> None:
+        self._executor, self._rows = executor, rows
+
+    def run(self, requests: Sequence[Request]) -> Generator[tuple[int, Result], None, None]:
+        """Yields each request's number and result, as they come."""
+        with contextlib.closing(self._executor.run(requests)) as done:
+            for index, result in done:
+                self._rows.ended(index, result)
+                yield index, result
+
+
+@contextlib.contextmanager
+def show_rows(requests: Sequence[Request], quiet: bool) -> Iterator[Rows]:
+    """Shows rows on stderr while the block runs.
+
+    Args:
+        requests: The jobs.
+        quiet: Show nothing.
+    """
+    stream = None if quiet else sys.stderr
+    terminal = stream is not None and stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+    rows, over = Rows(requests, stream, terminal), threading.Event()
+
+    def tick() -> None:
+        while not over.wait(_TICK_SECONDS):
+            rows.show()
+
+    thread = threading.Thread(target=tick, name="trtconv-rows", daemon=True)
+    if terminal:
+        thread.start()
+    try:
+        yield rows
+    finally:
+        over.set()
+        if terminal:
+            thread.join(timeout=1)
+            rows.clear()

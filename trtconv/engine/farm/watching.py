@@ -1,0 +1,13 @@
+"""Whoever looks on while a farm builds."""
+
+from __future__ import annotations
+
+
+class JobWatch:
+    """Whoever shows what jobs do; this one does not. Methods return at once and never raise."""
+
+    def begun(self, index: int, worker: str) -> None:
+        """Hears that a worker is at the job of a request."""
+
+    def waits(self, index: int) -> None:
+        """Hears that it waits again."""
