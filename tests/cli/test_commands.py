@@ -177,6 +177,7 @@ def _status(**changes: object) -> types.SimpleNamespace:
     values = {"family": "rtx", "installed": True, "version": "1.7.1", "works": True, "why": "", "install": "pip x"}
     status = types.SimpleNamespace(**{**values, **changes})
     status.to_json = lambda: {key: getattr(status, key) for key in values}
+    status.plugins = ()
     return status
 
 

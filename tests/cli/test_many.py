@@ -94,7 +94,7 @@ def test_build_keeps_what_is_up_to_date(call, project: Path) -> None:
 
 def test_flags_of_one_model_are_refused(call, project: Path) -> None:
     for command in ("check", "build"):
-        for flags in (("--dim", "batch=1"), ("--target", "rtx"), ("--minShapes", "x:1")):
+        for flags in (("--dim", "batch=1"), ("--minShapes", "x:1")):
             ended = call(command, *flags)
             assert ended.code == 2
             assert f"error: {flags[0]} goes with a MODEL" in ended.err

@@ -73,5 +73,5 @@ def test_options_are_grouped_where_there_are_many(call) -> None:
     titles = ("\nSizes:\n", "\nTarget and precision:\n", "\nBuilder:\n", "\nOutput:\n", "\nOptions:\n")
     places = [page.index(title) for title in titles]
     assert places == sorted(places)
-    assert page.index("--dim") < page.index("--target")
+    assert page.index("\n  --dim") < page.index("\n  --target")
     assert "\nSizes:\n" not in call("sizes", "--help").out
