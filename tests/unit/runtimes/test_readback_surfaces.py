@@ -19,8 +19,6 @@ NAMES = ("tensorrt-8.6.0", "tensorrt-10.16.1", "tensorrt-11.4.0", "tensorrt-rtx-
 API = {name: json.loads((FOLDER / f"{name}.json").read_text()) for name in NAMES}
 NOT_RUN = {
     "PLUGIN",
-    "PLUGIN_V2",
-    "PLUGIN_V3",
     "RAGGED_SOFTMAX",
     "RNN_V2",
     "MOE",
