@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -17,7 +18,17 @@ settings.register_profile("thorough", deadline=None, max_examples=2000, phases=_
 settings.load_profile("steady")
 
 # A shell that runs the tests in the background has them ignore Ctrl-C, which some of them are about.
-signal.signal(signal.SIGINT, signal.default_int_handler)
+HANDLERS = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+for number, handler in HANDLERS.items():
+    signal.signal(number, handler)
+
+
+@pytest.fixture(autouse=True)
+def _signals() -> None:
+    """A command that ran inside an earlier test, or a fixture, has taken the signals over; no test sees that."""
+    if threading.current_thread() is threading.main_thread():
+        for number, handler in HANDLERS.items():
+            signal.signal(number, handler)
 
 
 SLOW = {
