@@ -17,8 +17,9 @@ _MOST_SIZES = 10
 """That are tried of a model without bounds."""
 _MOST_ELEMENTS = 1 << 22
 """Of all inputs together, at sizes that nobody asked for."""
-_LEAST, _LEAST_OF_MANY = 9, 5
-"""The smallest of the other sizes, for windows are rarely larger; and where three of them and more are multiplied."""
+_LEAST, _LEAST_OF_MANY = (9, 5, 3, 1), (5, 3, 1)
+"""The smallest of the other sizes, for windows are rarely larger; where three of them and more are multiplied; and
+where a network multiplies too much even so."""
 _MULTIPLES = (8, 16, 32, 64)
 """Of which other sizes are multiples, where a network takes no odd ones."""
 _BATCH = 2
@@ -38,7 +39,7 @@ def proof_sizes(
         magnitude: Of the floats of the inputs at the other sizes.
     """
     counting = list(_given(profiles, level, sample) if profiles else _guessed(model))
-    return [*counting, *_others(model.inputs, counting, profiles, sample, 1.0 if sample else magnitude)]
+    return [*counting, *_others(model, counting, profiles, sample, 1.0 if sample else magnitude)]
 
 
 def _given(profiles: Sequence[ShapeProfile], level: str, sample: Mapping[str, Any]) -> Iterator[Size]:
@@ -62,36 +63,55 @@ def _guessed(model: OnnxModel) -> Iterator[Size]:
     from trtconv.runtimes.proof.whole import Size
 
     for shapes in itertools.islice(assumed_shapes(model, batches=(1,)), _MOST_SIZES):
-        if sum(map(math.prod, shapes.values())) <= _MOST_ELEMENTS:
+        if _elements(shapes) <= _MOST_ELEMENTS:
             yield Size("x".join(map(str, next(iter(shapes.values()), ()))), shapes, group="assumed")
 
 
 def _others(
-    inputs: Sequence[InputSpec],
+    model: OnnxModel,
     counting: Sequence[Size],
     profiles: Sequence[ShapeProfile],
     sample: Mapping[str, Any],
     magnitude: float,
 ) -> Iterator[Size]:
     """Yields sizes that differ from one another and are odd, or multiples of few numbers, and where there are none the
-    first again; the first that the model takes is compared."""
+    first again; the first that the model takes is compared. Those that cost little come first."""
+    from trtconv.runtimes.assumed import Cost
     from trtconv.runtimes.inputs import resized
     from trtconv.runtimes.proof.whole import Size
 
     if not counting or (profiles and profiles[0].values):
         return
-    seen = []
-    for multiple in (1, *_MULTIPLES):
-        shapes = _shapes(inputs, profiles[:1], multiple)
-        if shapes not in seen and sum(map(math.prod, shapes.values())) <= _MOST_ELEMENTS:
-            seen.append(shapes)
-            name = "x".join(map(str, next(iter(shapes.values()), ())))
-            yield Size(name, shapes, resized(sample, shapes), "besides", True, magnitude)
-
-
-def _shapes(inputs: Sequence[InputSpec], profiles: Sequence[ShapeProfile], multiple: int) -> dict[str, Shape]:
-    """Returns shapes within the bounds, of which no two dimensions are alike if that can be."""
+    inputs, cost = model.inputs, Cost.of(model)
     many = len({dim for spec in inputs for dim in spec.dims[1:] if isinstance(dim, str)}) > 2
+    leasts = _LEAST_OF_MANY if many else _LEAST
+    ways = [*((least, 1) for least in leasts), *((leasts[0], multiple) for multiple in _MULTIPLES)]
+    seen: list[dict[str, Shape]] = []
+    for least, multiple in ways:
+        shapes = _shapes(inputs, profiles[:1], least, multiple)
+        if shapes not in seen and _elements(shapes) <= _MOST_ELEMENTS:
+            seen.append(shapes)
+    dear = [each for each in seen if not cost.is_low(each)]
+    for shapes in (*(each for each in seen if each not in dear), *sorted(dear, key=_elements)):
+        name = "x".join(map(str, next(iter(shapes.values()), ())))
+        yield Size(name, shapes, resized(sample, shapes), "besides", True, magnitude)
+
+
+def _elements(shapes: Mapping[str, Shape]) -> int:
+    return sum(map(math.prod, shapes.values()))
+
+
+def _shapes(
+    inputs: Sequence[InputSpec], profiles: Sequence[ShapeProfile], smallest: int, multiple: int
+) -> dict[str, Shape]:
+    """Returns shapes within the bounds, of which no two dimensions are alike if that can be.
+
+    Args:
+        inputs: The inputs.
+        profiles: The bounds, where there are any.
+        smallest: What a size should not fall below.
+        multiple: Of what it is one.
+    """
     sizes: dict[str, int] = {}
     found: dict[str, Shape] = {}
     for spec in inputs:
@@ -103,7 +123,7 @@ def _shapes(inputs: Sequence[InputSpec], profiles: Sequence[ShapeProfile], multi
                 low, high = bounds.min[axis], bounds.max[axis]
             name = dim if isinstance(dim, str) else f"{spec.name}:{axis}"
             if name not in sizes:
-                least = max(low, _LEAST_OF_MANY if many else _LEAST)
+                least = max(low, smallest)
                 number = sum(size > _BATCH for size in sizes.values())
                 sizes[name] = low if low == high else _size((low, least, high), multiple, number, axis == 0)
             shape.append(min(sizes[name], high))

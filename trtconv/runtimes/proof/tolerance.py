@@ -98,7 +98,8 @@ def judge(reference: Computed, got: Array, how: Arithmetic, amplitude: float) ->
     value = reference.value
     if got.shape != value.shape:
         return Judgement(Verdict.SHAPE, f"its shape is {times(got.shape)} instead of {times(value.shape)}")
-    if not value.size:
+    # Most are, bit for bit, and a comparison in float64 costs as much as many a layer.
+    if np.array_equal(value, got):
         return Judgement(Verdict.PASSED)
     expected, actual = _wide(value), _wide(got)
     exact = value.dtype.kind in "iub"
