@@ -64,7 +64,8 @@ class Weighing:
             self._origins = origins(file, self._given)
             self._weighed = weigh(self._network, self._given, self._origins)
             if self._rewritten is not None:
-                self._kept = kept(file, *self._rewritten, self._runner, _SECONDS)
+                with self._runner:
+                    self._kept = kept(file, *self._rewritten, self._runner, _SECONDS)
         except TrtconvError as error:
             # The file was read before, but whoever asked may have taken it away.
             self.why = f"the file could not be read again ({error})"

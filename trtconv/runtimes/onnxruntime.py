@@ -294,6 +294,8 @@ def session_options() -> Any:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    # An arena would keep what a session took once, and there are many; most run once.
+    options.enable_cpu_mem_arena = False
     # Optimizations may themselves change a deconvolution's pads.
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     if (os.cpu_count() or 1) > _MOST_THREADS:

@@ -96,7 +96,7 @@ class Pieces:
         batch: The largest batch that inputs may have whose first axis is dynamic.
         deadline: On the clock of `time.monotonic`.
         megabytes: How much memory the process may take.
-        runner: A process of `SERVE` that is free; None: one is started.
+        runner: A process of `SERVE` that is free, which is ended by `run`; None: one is started.
         others: Returns further input shapes that the model takes, at which pieces may differ that do not at the first.
     """
 
@@ -137,7 +137,8 @@ class Pieces:
         """Runs all pieces, as far as there is time."""
         self._trials = self._unlike()
         with Scratch("proof") as folder, contextlib.ExitStack() as stack:
-            runner = self._runner = self._runner or stack.enter_context(process.Process(SERVE, self._megabytes))
+            # Ended here, whoever started it: what it holds would come on top of what the builder takes at its end.
+            runner = self._runner = stack.enter_context(self._runner or process.Process(SERVE, self._megabytes))
             open_ = self._rounds(runner, self._trials, folder.path)
             for shapes in self._others() if self._divergence is None else ():
                 self._rounds(runner, self._moved(shapes), folder.path)

@@ -55,6 +55,8 @@ class WholeRun:
         self._bug: Exception | None = None
         self._loaded: list[float] = []
         self._runner = Process(SERVE, meaning.megabytes)
+        self._lock = threading.Lock()
+        self._idle, self._wanted_on = False, True
         # A daemon: whoever gives up does not wait for it, and the process ends with this one.
         self._thread = threading.Thread(target=self._expect, args=(limit,), daemon=True)
         self._thread.start()
@@ -65,6 +67,10 @@ class WholeRun:
             expect(self._runner, self._wanted, self._folder.path, limit, self._found, self._loaded)
         except Exception as error:  # Nobody hears a thread: `finish` tells.
             self._bug = error
+        with self._lock:
+            self._idle = True
+            if not self._wanted_on:
+                self._runner.close()
 
     def taken(self, besides: bool, goes_on: Callable[[], bool] = lambda: True) -> list[Size]:
         """Waits for the model as long as that is wanted, and returns the sizes that it takes, those that count or those
@@ -75,9 +81,12 @@ class WholeRun:
         return [size for size in sizes if size.besides == besides]
 
     def free_runner(self) -> Process | None:
-        """Returns the process where it is soon idle, as it is with a small model: another takes longer to start."""
+        """Returns the process where it is soon idle, as it is with a small model: another takes longer to start. Where
+        it is not, it ends with its work."""
         self._thread.join(_FREE_SECONDS)
-        return None if self._thread.is_alive() else self._runner
+        with self._lock:
+            self._wanted_on = self._idle
+            return self._runner if self._idle else None
 
     def close(self) -> None:
         """Ends the process, and removes what it wrote."""

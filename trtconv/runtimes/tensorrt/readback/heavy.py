@@ -112,11 +112,8 @@ def _reference(model: onnx.ModelProto) -> Any:
 def _session(op: str, ranks: tuple[int, ...], attributes: _Attributes) -> Any:
     import onnxruntime
 
-    options = session_options()
-    # One arena for all sessions would never give memory back; without, each frees what it took.
-    options.enable_cpu_mem_arena = False
     data = _model(op, ranks, attributes).SerializeToString()
-    return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(data, session_options(), providers=["CPUExecutionProvider"])
 
 
 def _model(op: str, ranks: tuple[int, ...], attributes: _Attributes) -> onnx.ModelProto:
