@@ -13,7 +13,7 @@ from trtconv.core.frozen import frozen
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.walk import all_nodes
 from trtconv.runtimes.proof.cut import Piece
-from trtconv.runtimes.proof.feeds import InputKind, Source
+from trtconv.runtimes.proof.feeds import InputKind, Role, Source
 from trtconv.runtimes.proof.roles import role_of
 from trtconv.runtimes.proof.tolerance import eps_of
 from trtconv.runtimes.tensorrt.readback.records import ReadLayer, ReadNetwork
@@ -34,6 +34,14 @@ _QUANTIZED = (-128.5, -127.5, -128.0, 127.5, 126.5, 127.0, 255.0, 0.5, 1.5, 2.5,
 _LINEAR = frozenset("Conv ConvTranspose Gemm MatMul Add Sub Constant".split())  # noqa: SIM905
 _LINEAR_KINDS = (InputKind.ORDINARY, InputKind.ZEROS, InputKind.LARGE)
 """What tells a sum of products from another: its factors, and what it adds."""
+_MOVING = frozenset(
+    (  # noqa: SIM905
+        "Reshape Transpose Concat Slice Squeeze Unsqueeze Flatten Expand Tile DepthToSpace SpaceToDepth Split Identity"
+    ).split()
+)
+_MOVING_LAYERS = frozenset("SHUFFLE CONCATENATION SLICE IDENTITY CONSTANT".split())  # noqa: SIM905
+_MOVING_KINDS = (InputKind.ORDINARY, InputKind.LIMITS)
+"""What tells places apart is all that tells where a value is moved to."""
 _OF_ANY_SIZE = frozenset(
     (  # noqa: SIM905
         "ACTIVATION CAST CONCATENATION CONVOLUTION DECONVOLUTION DEQUANTIZE ELEMENTWISE IDENTITY NORMALIZATION "
@@ -129,7 +137,7 @@ class Description:
             _is_narrow(model.main.dtype(piece.target)),
             8.0 if approximated else 30.0 if eps > eps_of(()) else 300.0,
             max((_ROUGH.get(node.op_type, 0.0) for node in nodes), default=0.0),
-            _LINEAR_KINDS if all(node.op_type in _LINEAR for node in nodes) else tuple(InputKind),
+            _kinds(nodes, layers, sources),
             _sizes_of_constants(model, nodes),
             all(layer.kind in _OF_ANY_SIZE for layer in layers),
             _extent(layers, nodes),
@@ -138,6 +146,13 @@ class Description:
             bool(sources) and all(_is_free(known.get(name), shapes.get(name)) for name in piece.sources),
             known,
         )
+
+
+def _kinds(nodes: list[onnx.NodeProto], layers: list[ReadLayer], sources: tuple[Source, ...]) -> tuple[InputKind, ...]:
+    if all(node.op_type in _LINEAR for node in nodes):
+        return _LINEAR_KINDS
+    moves = all(node.op_type in _MOVING for node in nodes) and all(layer.kind in _MOVING_LAYERS for layer in layers)
+    return _MOVING_KINDS if moves and all(each.role is Role.NUMBER for each in sources) else tuple(InputKind)
 
 
 def _sizes_of_constants(model: OnnxModel, nodes: list[onnx.NodeProto]) -> frozenset[int]:
