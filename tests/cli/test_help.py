@@ -31,8 +31,8 @@ FLAGS = {
     "--prove --prove-time --format --fail-on --select --ignore --thorough --gpu-memory --config --jobs -q --quiet "
     "-v --verbose --partition --leave "
     "--budget --follow-links --plugin --staticPlugins --dynamicPlugins --reference --agree",
-    "export": "-o --output --input --dynamic --dim --static --arg --weights --output-name --exporter --no-proof "
-    "--no-check --trust --build --target --format --fail-on -q --quiet",
+    "export": "-o --output --input --dynamic --dim --static --arg --weights --output-name --exporter --accept-branch "
+    "--no-proof --no-check --trust --build --target --format --fail-on -q --quiet",
     "verify": "--dim --report --against --inputs --generator --seed --random --tolerance --cosine --mismatches "
     "--bisect --trust --key --extend --require-engine --self-check --time-limit --format -q --quiet --budget "
     "--follow-links "

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import onnx
 
-from trtconv.core.documents.export import Attempt, Proof, SizeRule
+from trtconv.core.documents.export import Attempt, Branch, Proof, SizeRule
 from trtconv.core.frozen import frozen
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.exporter.file import finish, writers
@@ -35,6 +35,7 @@ class Job:
         attempts: The ways that were tried.
         objection: What torch.export said last, where it refused.
         guards: What torch.export relied on, where it did not.
+        branches: Those on values of which a trace keeps one side: accepted by the user, or checks that only raise.
         blind: Whether the tracer made constants of sizes, and nobody can say what they mean.
     """
 
@@ -49,7 +50,12 @@ class Job:
     attempts: list[Attempt] = dataclasses.field(default_factory=list)
     objection: Objection | None = None
     guards: Guards | None = None
+    branches: tuple[Branch, ...] = ()
     blind: bool = False
+
+    def accepts(self, branch: Branch) -> bool:
+        """Whether the user accepted that the file has one side of a branch only."""
+        return any(branch.is_at(place) for place in self.options.accepted)
 
     @property
     def opset(self) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from trtconv.core.dims import Range
-from trtconv.core.documents.export import ExportReport, SizeRule
+from trtconv.core.documents.export import Branch, ExportReport, SizeRule
 from trtconv.core.documents.parts import FileIdentity
 from trtconv.core.errors import EnvironmentMissing
 from trtconv.core.findings import worst
@@ -23,6 +23,10 @@ def report_of(job: Job, spec: str, draft: Draft) -> ExportReport:
     inputs, outputs = interface_of(job, job.rules)
     notes = [*job.subject.notes, *draft.notes]
     notes += _notes_on(job.rules)
+    branches = job.branches if draft.exporter == "torchscript" else ()
+    notes += [_said(each) for each in branches]
+    unmet = [place for place in job.options.accepted if not any(each.is_at(place) for each in branches)]
+    notes += [f"--accept-branch {place}: there is no branch to accept" for place in unmet]
     if job.trials.exhausted:
         notes.append("trying sizes took too long and was cut short: what is said of them may be too lenient")
     return ExportReport(
@@ -36,10 +40,18 @@ def report_of(job: Job, spec: str, draft: Draft) -> ExportReport:
         sizes=job.rules,
         joint=job.joint,
         attempts=tuple(job.attempts),
+        branches=tuple(each for each in branches if not each.check),
         notes=tuple(notes),
         proof=draft.proof,
         seconds=job.clock.seconds,
     )
+
+
+def _said(branch: Branch) -> str:
+    """Says what of a branch is in the file."""
+    if branch.check:
+        return f"not in the file: the check {branch.blame}"
+    return f"accepted: {branch.sentence()}"
 
 
 def _notes_on(rules: Sequence[SizeRule]) -> list[str]:

@@ -30,12 +30,26 @@ EXPORTERS = ("auto", "torch.export", "torchscript")
 """What may write the file: the exporter over torch.export, the tracing one that torch calls legacy, or the better."""
 
 
+def parse_places(texts: Sequence[str]) -> tuple[str, ...]:
+    """Reads every `--accept-branch`.
+
+    Raises:
+        InputError: For one that is not FILE:LINE.
+    """
+    for text in texts:
+        file, _, line = text.rpartition(":")
+        if not (file and line.isascii() and line.isdecimal()):
+            raise InputError(f"--accept-branch {text!r} is not FILE:LINE", "Write it as the error names the place.")
+    return tuple(texts)
+
+
 @frozen
 class ExportOptions:
     """What is asked beside the module, its inputs and where the file goes.
 
     Args:
         outputs: Names of the outputs, in order; empty: the module's own (keys of a dict), else "output".
+        accepted: Places of branches of which one side is enough, as FILE:LINE.
         target: What the file is for: decides opset and IR version. None: any TensorRT from 10.0 and RTX.
     """
 
@@ -48,6 +62,15 @@ class ExportOptions:
         "auto: torch.export's; the tracing one where the first cannot, or loses quantisation.",
         takes=EXPORTERS,
         default="auto",
+    )
+    accepted: tuple[str, ...] = option(
+        "--accept-branch",
+        "Keep the side of a branch that runs on the example, where Python reads values or sizes; the error names the "
+        "place. Repeatable.",
+        metavar="FILE:LINE",
+        many=True,
+        default=(),
+        read=parse_places,
     )
     proof: bool = option("--no-proof", "Do not compare PyTorch with ONNX Runtime.", default=True)
     check: bool = option("--no-check", "Do not run check on the file.", default=True)

@@ -119,7 +119,7 @@ def test_named_inputs_and_outputs(tmp_path: Path) -> None:
     [
         (nets.Baked(), "height = int(x.shape[2])", "height becomes a constant"),
         (nets.Fixed(), "return x.reshape(x.shape[0], 3, 32 * 32)", "height must be 32"),
-        (nets.Values(), "if x.sum() > 0:", "depends on the values"),
+        (nets.Values(), "if x.sum() > 0:", "reads values of the inputs"),
         (nets.Branch(), "if x.shape[2] > 40:", "for height from 16 to 40 only"),
     ],
 )

@@ -39,6 +39,65 @@ class Blame:
 
 
 @frozen
+class Branch(Document, keys="at code value ran? lost? sides?=either check?"):
+    """A place where Python reads what the values of the inputs, or their sizes, decide.
+
+    Args:
+        blame: The line.
+        value: What was read, in words.
+        sides: The first line of the side that ran and of the other, empty where there is none.
+        known: Whether it is known which of them ran; else the first is the one that stands first.
+        check: Whether the other side only raises: nothing but an error is lost.
+    """
+
+    blame: Blame
+    value: str
+    sides: tuple[str, ...] = ()
+    known: bool = False
+    check: bool = False
+
+    @property
+    def at(self) -> str:
+        """The place, as `--accept-branch` takes it: "models/unet.py:31"."""
+        return f"{self.blame.file}:{self.blame.line}"
+
+    @property
+    def code(self) -> str:
+        """The line itself."""
+        return self.blame.code
+
+    @property
+    def ran(self) -> str:
+        """The first line of the side that ran, where that is known."""
+        return self.sides[0] if self.known else ""
+
+    @property
+    def lost(self) -> str:
+        """The first line of the side that the file does not have, where that is known."""
+        return self.sides[1] if self.known else ""
+
+    @property
+    def either(self) -> tuple[str, ...]:
+        """The first lines of both sides, where it is not known which of them ran."""
+        return () if self.known else self.sides
+
+    def is_at(self, place: str) -> bool:
+        """Whether a place that a user gave is this one: FILE:LINE, of whose path the last parts are enough."""
+        file, _, line = place.rpartition(":")
+        return line == str(self.blame.line) and f"/{self.blame.file}".endswith(f"/{file.lstrip('./')}")
+
+    def sentence(self) -> str:
+        """Returns it in words: "`if x.any():` at unet.py:31 read True; the file would never run `y = b`"."""
+        text = f"{self.blame} read {self.value}"
+        if self.known:
+            ran = f" and ran {self.ran}" if self.ran else ""
+            return f"{text}{ran}; the file would {f'never run {self.lost}' if self.lost else 'always run it'}"
+        if any(self.sides):
+            return f"{text}; the file would always or never run {' or '.join(filter(None, self.sides))}"
+        return f"{text}, which would be a constant in the file"
+
+
+@frozen
 class SizeRule(Document, keys="min max step? offset offsets=remainders valid=listed tied from=blame rule=sentence"):
     """Which sizes of one dimension a module takes, as trying it at many sizes has shown.
 
@@ -200,8 +259,8 @@ class Attempt:
 @frozen
 class ExportReport(
     Document,
-    keys="schema trtconv spec output exporter opset ir_version inputs outputs dims=rules joint attempts notes proof "
-    "check seconds exit_code",
+    keys="schema trtconv spec output exporter opset ir_version inputs outputs dims=rules joint attempts branches notes "
+    "proof check seconds exit_code",
 ):
     """What an export did.
 
@@ -216,6 +275,7 @@ class ExportReport(
         sizes: What is known of each dynamic dimension.
         joint: Constraints that tie dimensions together, in words.
         attempts: The exporters that were tried.
+        branches: Those of which the file has one side only, as the user accepted.
         notes: What else the user should know.
         proof: PyTorch against ONNX Runtime.
         check: The check of the file; None where it was not asked for or could not run.
@@ -233,6 +293,7 @@ class ExportReport(
     sizes: tuple[SizeRule, ...] = ()
     joint: tuple[str, ...] = ()
     attempts: tuple[Attempt, ...] = ()
+    branches: tuple[Branch, ...] = ()
     notes: tuple[str, ...] = ()
     proof: Proof = Proof()
     check: CheckReport | None = None

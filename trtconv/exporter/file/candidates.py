@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from trtconv.core.documents.export import Attempt, Proof, SizeRule
+from trtconv.core.documents.export import Attempt, Branch, Proof, SizeRule
 from trtconv.core.errors import ExportFailed, TrtconvError
 from trtconv.core.frozen import frozen
 from trtconv.core.stages import Stage
@@ -20,7 +20,7 @@ from trtconv.exporter.file.judging import judged, labelled
 from trtconv.exporter.file.validate import Objection, Validated, export_program, told
 from trtconv.exporter.job import Draft, Job
 from trtconv.exporter.module.torch_module import Subject
-from trtconv.exporter.module.values import depends_on_values, draws_random
+from trtconv.exporter.module.values import draws_random, value_branches
 from trtconv.exporter.patches.torch_quiet import quiet_torch
 from trtconv.exporter.sizing.guards import guards_of
 from trtconv.exporter.sizing.sizes import with_tied
@@ -30,6 +30,8 @@ _ROOM = 4
 _SPAN = 4
 """Steps beyond the example to which sizes are counted where nobody asked for bounds."""
 _COUNTED = 1024
+_NAMED = 4
+"""Branches that a message names."""
 Sizes = Mapping[str, int]
 
 
@@ -87,7 +89,7 @@ def _ways(job: Job) -> Iterator[Way]:
         for sizes in others:
             if _promising(job, own, sizes):
                 yield Way("torch.export", sizes, " at other sizes")
-    if traces and not _sees_values(job):
+    if traces and not _reads_values(job):
         yield Way("torchscript", own)
         for sizes in others:
             if _promising(job, own, sizes):
@@ -114,17 +116,23 @@ def _kept_by_tracing(subject: Subject) -> str:
     return f"the ONNX symbolic of {subject.symbolic[0]}" if subject.symbolic else ""
 
 
-def _sees_values(job: Job) -> bool:
-    """Whether Python sees values of the inputs: a trace would keep one branch and say nothing."""
-    if job.subject.scripted:
-        return False
+def _reads_values(job: Job) -> bool:
+    """Whether Python reads values of the inputs where nobody accepted it: a trace would keep what it read.
+
+    A check that only raises is no loss but of the error, which a note says.
+    """
     with job.clock.stage(Stage.VALUES), quiet_torch():
-        line = depends_on_values(job.subject)
-    if line is not None:
-        said = f"a branch or size depends on the values of a tensor, from {line}"
-        job.objection = Objection("data", said)
-        job.attempts.append(Attempt("torchscript", "not tried: a trace would keep one branch and say nothing"))
-    return line is not None
+        found = value_branches(job.subject)
+    job.branches = tuple(each for each in found if each.check or job.accepts(each))
+    refused = [each for each in found if each not in job.branches]
+    if refused:
+        said = "; ".join(map(Branch.sentence, refused[:_NAMED])) + (" ..." if len(refused) > _NAMED else "")
+        places = " ".join(f"--accept-branch {each.at}" for each in refused)
+        job.objection = Objection(
+            "data", f"Python reads values of the inputs, which a file does not: {said}", more=places
+        )
+        job.attempts.append(Attempt("torchscript", "not tried: a trace would keep what Python read as a constant"))
+    return bool(refused)
 
 
 def _typical(job: Job) -> Sizes:
@@ -275,13 +283,15 @@ def _refuse_random(job: Job) -> None:
 def _failure(job: Job) -> TrtconvError:
     """Returns the error for a module that no exporter takes: torch.export's objection says it best, with its line."""
     if job.objection is not None and job.objection.kind in _HINTS and job.objection.located:
-        return ExportFailed(job.objection.message, _HINTS[job.objection.kind])
+        hint = _HINTS[job.objection.kind]
+        return ExportFailed(job.objection.message, hint.format(places=job.objection.more))
     tried = "\n".join(f"  {attempt.exporter}: {attempt.outcome}" for attempt in job.attempts)
     return ExportFailed(f"no exporter of torch takes the module\n{tried}", "Replace what they name, or try --static.")
 
 
 _HINTS = {
-    "data": "Take the branch out of forward, or write it with torch.where or torch.cond.",
+    "data": "Write it with torch.where, which computes both sides, or torch.cond; take a number from a shape, not from "
+    "a value; or take it out of forward. To keep what the example reads: {places}.",
     "specialized": "Use tensor operations or x.shape itself there (no int(), no constant); or leave that dimension "
     "static: _ in place of its name.",
     "narrowed": "Narrow --dim to one side, or take the branch out of forward.",

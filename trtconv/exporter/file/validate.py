@@ -36,11 +36,13 @@ class Objection:
             some sizes in the bounds), "time", or "other".
         message: In words, with the line of Python where it is known.
         located: Whether that is known.
+        more: What would accept it, for the hint.
     """
 
     kind: str
     message: str
     located: bool = True
+    more: str = ""
 
 
 @frozen

@@ -1,102 +1,170 @@
-"""What a module takes out of its tensors into Python: a trace keeps it as a constant, torch.export refuses it.
+"""What Python reads of the values of a module's inputs: a trace keeps it as a constant, whatever the next input is.
 
-A number that the input's values decide may be neither; one that they do not (a buffer, a size that went through a
-tensor, a permutation) may be a constant.
+A value that the inputs' do not decide (a buffer's, a size that went through a tensor) may be a constant.
 """
 
 from __future__ import annotations
 
+import contextlib
 import sys
+import types
 from collections.abc import Sequence
+from types import FrameType
 from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.weak import WeakIdKeyDictionary
 
-from trtconv.core.documents.export import Blame
-from trtconv.core.frozen import frozen
-from trtconv.exporter.module.source_line import blame_frame
-from trtconv.exporter.module.torch_module import Subject, random_inputs
+from trtconv.core.documents.export import Blame, Branch
+from trtconv.exporter.module.source_line import blame_frame, is_users
+from trtconv.exporter.module.statements import NextLine, with_sides
+from trtconv.exporter.module.taint import Taint, tensors_in
+from trtconv.exporter.module.torch_module import Subject
+from trtconv.exporter.patches.causal_masks import masks_unseen
 
-_SCALES = (1.0, 0.01, 100.0)
-_TAKERS = frozenset({"tolist", "numpy", "__array__", "equal", "allclose", "is_nonzero", "__contains__"})
-"""Functions with a tensor for argument that give Python a value without an operator that says so."""
-_OPERATORS = frozenset({"aten::_local_scalar_dense", "aten::equal", "aten::is_nonzero"})
-
-
-@frozen
-class Taken:
-    """A value that a module took out of a tensor."""
-
-    value: str
-    at: Blame | None
+_TAKERS = frozenset({"tolist", "numpy", "__array__", "__dlpack__", "data_ptr", "untyped_storage", "tensor"})
+"""Functions that hand values on without an operator that says so; `torch.tensor([t])` is a constant in a trace."""
+_SHOWS = frozenset({"__repr__", "__str__", "__format__"})
+_SIZES = frozenset({"size", "numel", "nelement", "__len__"})
+_SHAPE = torch.Tensor.shape.__get__
+_FOLLOWED = ("/torch/nn/modules/rnn.py", "/torch/nn/utils/rnn.py")
+"""Code of torch that reads lengths only to check them: the exporters know packed sequences."""
+_UNKNOWN = "a line that torch does not tell"
 
 
-class Recorder:
-    """Notes, while it is entered, every value that is taken out of a tensor, in order."""
+class Reader(TorchFunctionMode):  # type: ignore[misc]
+    """Notes, while it is entered, each value of tensors that depend on the sources and that Python reads.
 
-    def __init__(self) -> None:
-        self.taken: list[Taken] = []
-        self._modes = (_Functions(self), _Operators(self))
+    Args:
+        sources: Tensors, as a module gets them.
+    """
 
-    def note(self, value: Any) -> None:
-        """Adds a value, with the line that asks for it."""
-        text = value.tobytes().hex() if hasattr(value, "tobytes") else repr(value)
-        self.taken.append(Taken(text, blame_frame(sys._getframe(2))))
+    def __init__(self, sources: Sequence[torch.Tensor]) -> None:
+        super().__init__()
+        self._taint = Taint(sources)
+        self._sized = WeakIdKeyDictionary()
+        self.branches: list[Branch] = []
+        self._next: list[tuple[int, NextLine]] = []
 
-    def __enter__(self) -> Recorder:
-        for mode in self._modes:
-            mode.__enter__()
+    def __enter__(self) -> Reader:
+        super().__enter__()
+        self._taint.__enter__()
         return self
 
     def __exit__(self, *error: Any) -> None:
-        for mode in reversed(self._modes):
-            mode.__exit__(*error)
+        self._taint.__exit__(*error)
+        super().__exit__(*error)
+        for number, after in self._next:
+            after.stop()
+            self.branches[number] = with_sides(self.branches[number], after)
 
-
-class _Functions(TorchFunctionMode):  # type: ignore[misc]
-    def __init__(self, recorder: Recorder) -> None:
-        super().__init__()
-        self._recorder = recorder
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        if getattr(func, "__name__", "") in _TAKERS:
-            self._recorder.note(result)
+    def __torch_function__(self, func: Any, types_: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        before, self._taint.sized = self._taint.reads, False
+        result = func(*args, **kwargs)
+        name = getattr(func, "__name__", "")
+        if name in _SHOWS:
+            return result
+        read = self._taint.reads > before
+        gives_tensors = any(True for _ in tensors_in(result))
+        # An operator in C++ that takes a tensor for a number (`torch.arange(n)`) is followed by the exporters.
+        in_python = read and (isinstance(func, types.FunctionType) or not gives_tensors)
+        if in_python or (name in _TAKERS and self._taint.holds((args, kwargs))):
+            self.note(result)
+        elif func == _SHAPE or name in _SIZES:
+            return self._seen_size(args[0], name, result) if args and args[0] in self._sized else result
+        elif read or self._taint.sized or self._grows_of((args, kwargs)):
+            for tensor in tensors_in(result):
+                if tensor.dim():
+                    self._sized[tensor] = True
         return result
 
+    def _grows_of(self, arguments: Any) -> bool:
+        return bool(self._sized) and any(tensor in self._sized for tensor in tensors_in(arguments))
 
-class _Operators(TorchDispatchMode):  # type: ignore[misc]
-    def __init__(self, recorder: Recorder) -> None:
-        super().__init__()
-        self._recorder = recorder
+    def _seen_size(self, tensor: torch.Tensor, name: str, size: Any) -> Any:
+        if name == "__len__":
+            self.note(size)
+            return size
+        if isinstance(size, tuple):
+            return torch.Size([ReadSize.of(n, self) for n in size])
+        return ReadSize.of(size, self)
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        if func._schema.name in _OPERATORS:
-            self._recorder.note(result)
-        return result
+    def note(self, value: Any) -> None:
+        """Adds a value, with the line that reads it."""
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and not is_users(frame.f_code.co_filename):
+            if frame.f_code.co_filename.endswith(_FOLLOWED):
+                return
+            frame = frame.f_back
+        text = repr(value) if isinstance(value, bool | int | float) else f"a {type(value).__name__}"
+        at = blame_frame(frame) or Blame(_UNKNOWN, 0, "")
+        self.branches.append(Branch(at, text))
+        if frame is not None:
+            self._next.append((len(self.branches) - 1, NextLine(frame)))
 
 
-def depends_on_values(subject: Subject) -> Blame | str | None:
-    """Tells whether Python sees something of the values of a module's inputs.
+class ReadSize(int):
+    """A size that values decide: a comparison with it is a branch on values."""
 
-    The module runs in eager mode at the example's size, on inputs of several magnitudes.
+    _reader: Reader
+
+    @classmethod
+    def of(cls, value: Any, reader: Reader) -> Any:
+        """Returns a number as such a size; what is no whole number as it is."""
+        if not isinstance(value, int) or isinstance(value, bool):
+            return value
+        size = cls(value)
+        size._reader = reader
+        return size
+
+
+def _computing(name: str) -> Any:
+    plain = getattr(int, name)
+
+    def compute(self: ReadSize, *others: Any) -> Any:
+        return ReadSize.of(plain(self, *others), self._reader)
+
+    return compute
+
+
+def _deciding(name: str) -> Any:
+    plain = getattr(int, name)
+
+    def decide(self: ReadSize, *others: Any) -> Any:
+        found = plain(self, *others)
+        self._reader.note(found)
+        return found
+
+    return decide
+
+
+for _name in ("add", "radd", "sub", "rsub", "mul", "rmul", "floordiv", "rfloordiv", "mod", "rmod", "neg"):
+    setattr(ReadSize, f"__{_name}__", _computing(f"__{_name}__"))
+for _name in ("eq", "ne", "lt", "le", "gt", "ge", "bool"):
+    setattr(ReadSize, f"__{_name}__", _deciding(f"__{_name}__"))
+ReadSize.__hash__ = int.__hash__  # type: ignore[method-assign]
+
+
+def value_branches(subject: Subject, tensors: Sequence[torch.Tensor] | None = None) -> tuple[Branch, ...]:
+    """Runs a module once and returns where Python reads values that its inputs decide, once for each line.
+
+    Args:
+        subject: The module.
+        tensors: Its inputs; default: the example.
 
     Returns:
-        The line that takes the first value that differs between them, or words where there is no line; None where
-        every value that is taken out of a tensor is the same each time.
+        The places in order; empty for TorchScript, which keeps both sides of its branches.
     """
-    runs = [taken for scale in _SCALES if (taken := _record(subject, scale)) is not None]
-    for other in runs[1:]:
-        for a, b in zip(runs[0], other, strict=False):
-            if a.value != b.value:
-                return b.at or a.at or "a line that torch does not tell"
-        if len(runs[0]) != len(other):
-            extra = (*runs[0], *other)[min(len(runs[0]), len(other))]
-            return extra.at or "a line that torch does not tell"
-    return None
+    if subject.scripted:
+        return ()
+    sources = [tensor.clone() for tensor in (subject.example if tensors is None else tensors)]
+    with torch.random.fork_rng(devices=[]), masks_unseen(), Reader(sources) as reader:
+        torch.manual_seed(0)
+        with contextlib.suppress(Exception):  # what it does on its example was seen before
+            subject.run(sources)
+    return tuple({each.at: each for each in reversed(reader.branches)}.values())[::-1]
 
 
 def draws_random(subject: Subject) -> Blame | str | None:
@@ -130,18 +198,3 @@ class _Draws(TorchFunctionMode):  # type: ignore[misc]
         if before is not None and not torch.equal(before, torch.random.default_generator.get_state()):
             self.seen, self.at = True, blame_frame(sys._getframe(1))
         return result
-
-
-def _record(subject: Subject, scale: float) -> Sequence[Taken] | None:
-    """Runs once; None where the module does not take inputs of that magnitude."""
-    shapes = [each.shape for each in subject.inputs]
-    tensors = random_inputs(subject.inputs, shapes, round(100 * scale), scale)
-    recorder = Recorder()
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        try:
-            with recorder:
-                subject.run(tensors)
-        except Exception:  # a check of its own: such inputs are none for it
-            return None
-    return recorder.taken
