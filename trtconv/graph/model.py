@@ -34,6 +34,7 @@ from trtconv.graph.external_data import (
     ALIGNMENT,
     EXTERNAL,
     SMALL_BYTES,
+    FileStates,
     check_external_all,
     data_path,
     external_entry,
@@ -75,6 +76,7 @@ class OnnxModel:
         self.proto = proto
         self.path = path
         self._hashing: Hashing | None = None
+        self._data = FileStates({})
 
     @classmethod
     def load(cls, path: Path, hashed: bool = False) -> OnnxModel:
@@ -103,6 +105,7 @@ class OnnxModel:
         budget.spend("inputs", given + len(model.proto.graph.output), "with its outputs it")
         model.whole = model._whole_of(examined)
         check_external_all(list(model._external_tensors()), path)
+        model._data = FileStates.of(model.external_files)
         model._embed_small_tensors()
         return model
 
@@ -280,6 +283,10 @@ class OnnxModel:
         names = {external_entry(t)["location"] for t in self._external_tensors()}
         return tuple(self.path.parent / name for name in sorted(names))
 
+    def require_unchanged_data(self) -> None:
+        """Raises InputError where a file of external data is another one than when the model was loaded."""
+        self._data.require()
+
     def _embed_small_tensors(self) -> None:
         for tensor in [t for t in self.proto.graph.initializer if t.data_location == EXTERNAL]:
             if math.prod(tensor.dims) <= SMALL_ELEMENTS and tensor.data_type == onnx.TensorProto.INT64:
@@ -389,10 +396,3 @@ def _all_names(scope: Scope) -> set[str]:
     columns, graph = scope.columns, scope.graph
     ends = (value.name for value in (*graph.input, *graph.output))
     return set(columns.names).union(scope.initializers, ends, *columns.inputs, *columns.outputs)
-
-
-def interface(model: OnnxModel) -> tuple[bytes, ...]:
-    """Returns what no pass may change: the graph's inputs and outputs with their types, and the model's metadata."""
-    graph = model.proto.graph
-    parts = (*graph.input, *graph.output, *model.proto.metadata_props)
-    return tuple(part.SerializeToString(deterministic=True) for part in parts)

@@ -15,7 +15,8 @@ from trtconv.core.errors import InputError
 from trtconv.core.frozen import frozen
 from trtconv.core.target import Target
 from trtconv.graph.editor import Field, close_all
-from trtconv.graph.model import OnnxModel, interface
+from trtconv.graph.folding import spend_on_constants
+from trtconv.graph.model import OnnxModel
 from trtconv.graph.scope import Scope
 
 
@@ -156,6 +157,7 @@ def run_passes(model: OnnxModel, passes: Sequence[Pass], target: Target) -> Pass
 
     Raises:
         BrokenContract: A pass did not keep to that.
+        BudgetExceeded: TensorRT would compute too large a constant of the model.
     """
     total = PassResult()
     original: bytes | None = None
@@ -173,6 +175,7 @@ def run_passes(model: OnnxModel, passes: Sequence[Pass], target: Target) -> Pass
         # What was invalid before need not be valid now.
         if wrong is not None and not complaint(original):
             raise BrokenContract(f"the passes made an invalid model: {wrong}")
+    spend_on_constants(model.scopes)
     return total
 
 
@@ -197,6 +200,13 @@ def run_one(model: OnnxModel, each: Pass, target: Target, before: int) -> tuple[
     if interface(model) != outside:
         raise BrokenContract(f"pass {each.name} changed the model's inputs, outputs or metadata")
     return result, after
+
+
+def interface(model: OnnxModel) -> tuple[bytes, ...]:
+    """Returns what no pass may change: the graph's inputs and outputs with their types, and the model's metadata."""
+    graph = model.proto.graph
+    parts = (*graph.input, *graph.output, *model.proto.metadata_props)
+    return tuple(part.SerializeToString(deterministic=True) for part in parts)
 
 
 def fingerprint(model: OnnxModel) -> int:

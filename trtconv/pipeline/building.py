@@ -24,7 +24,6 @@ from trtconv.core.requests.build import BuildRequest, BuildSettings
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.core.target import Target
-from trtconv.graph.external_data import FileStates
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.provenance import Origin
 from trtconv.passes import chosen
@@ -40,13 +39,13 @@ from trtconv.pipeline.outputs import (
     write_engine,
 )
 from trtconv.pipeline.parse import build_in_thread, fails, findings_of, parse_model
-from trtconv.pipeline.plugin_trial import PluginTrial, try_plugins
-from trtconv.pipeline.preparation import Preparation, passes_of
+from trtconv.pipeline.preparation import Preparation, passes_of, promise_of
 from trtconv.pipeline.profiles import Sized, affordable, told_level
-from trtconv.pipeline.proving import NetworkProof, ProofSubject
-from trtconv.precision import Applied, Types, casts
+from trtconv.precision import Applied, Types
 from trtconv.runtimes import tensorrt
 from trtconv.runtimes.foreign_nodes import write_types
+from trtconv.runtimes.proof.proving import NetworkProof
+from trtconv.runtimes.proof.subject import ProofSubject
 from trtconv.runtimes.tensorrt import EngineBlob, ParsedNetwork, Runtime, RuntimeInfo
 from trtconv.shapes.profiles import narrower
 
@@ -82,7 +81,6 @@ def _build(request: BuildRequest, clock: Stopwatch) -> BuildReport:
         check_outputs(request)
         model = OnnxModel.load(request.model, hashed=True)
         write_types(model)
-        weights = FileStates.of(model.external_files)
         protect_data(model, request.engine_path, request.report_path, *named_cache(request))
     with clock.stage(Stage.RUNTIME):
         engine = tensorrt.load(request.target)
@@ -94,7 +92,7 @@ def _build(request: BuildRequest, clock: Stopwatch) -> BuildReport:
     if kept is not None:
         return kept
     report, blob = build_model(request, model, asked, engine, clock)
-    weights.require()
+    model.require_unchanged_data()
     if blob is not None or request.report is not None:
         report = write_engine(request, report, blob, clock)
     return report
@@ -139,7 +137,7 @@ def planned(
     # A family alone means the version that is installed: the plan is then the same however it was asked for.
     target = Target(info.family, request.target.version) if request.target and request.target.version else info.target
     asked = profiles if request.rounded or request.split is not None else None
-    if not casts(request.precision, info.capabilities, request.node_precisions):
+    if not info.capabilities.casts(request.precision, request.node_precisions):
         cast_by = {}
     elif cast_by is None:
         from trtconv.precision import apply
@@ -224,9 +222,7 @@ class _Work:
             if blob is None:
                 return report, None
             hashing = Hashing(blob.data)
-            tried = PluginTrial() if self.request.prove == "none" else try_plugins(model, self.engine, report.plan)
-            proven, differences = proof.finish(self.clock, tried.missing)
-            differences = (*differences, *tried.findings)
+            proven, differences = proof.finish(self.clock, self.engine)
         differing = prepared.origin.place(differences, prepared.subject.rewritten)
         report = dataclasses.replace(_with_findings(report, differing), proof=proven)
         # What differs is not written, nor what is not shown where it must be.
@@ -259,7 +255,7 @@ class _Work:
         )
         if self._fails(report):
             return report, None
-        is_cast = casts(plan.precision, capabilities, plan.node_precisions)
+        is_cast = capabilities.casts(plan.precision, plan.node_precisions)
         # What a cast rounds is proven against the model as it was before.
         uncast = model.copy() if is_cast and request.prove != "none" else model
         types, cast = self._cast(preparation, plan)
@@ -268,7 +264,8 @@ class _Work:
         )
         if self._fails(report):
             return report, None
-        subject = ProofSubject(edits, uncast, model, types.precision if is_cast else "as-is", types.sample, passes)
+        promise, precision = promise_of(edits, passes), types.precision if is_cast else "as-is"
+        subject = ProofSubject(promise, uncast, model, precision, types.sample)
         return report, _Prepared(judged.origin, sized, types, subject)
 
     def _fails(self, report: BuildReport) -> bool:
@@ -286,7 +283,7 @@ class _Work:
 
     def _cast(self, preparation: Preparation, plan: BuildPlan) -> tuple[Types, Applied]:
         info = self.engine.info
-        if plan.cast_interface and not casts(plan.precision, info.capabilities, {}):
+        if plan.cast_interface and not info.capabilities.casts(plan.precision, {}):
             raise InputError(
                 "inputs and outputs are cast only with --precision fp16, bf16 or int8, and not on TensorRT 8",
                 "Leave out --cast-io.",

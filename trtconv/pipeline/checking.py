@@ -36,14 +36,15 @@ from trtconv.pipeline.extending.added import admit, checks_of
 from trtconv.pipeline.gpu_memory import short_of_memory
 from trtconv.pipeline.outputs import asked_profiles, model_identity
 from trtconv.pipeline.parse import build_in_thread, fails, findings_of, parse_model
-from trtconv.pipeline.preparation import Preparation, passes_of
-from trtconv.pipeline.proving import NetworkProof, ProofSubject
+from trtconv.pipeline.preparation import Preparation, passes_of, promise_of
 from trtconv.pipeline.refusals import is_curable, refused_nodes
 from trtconv.rules import RULES, STANDING, Rule
 from trtconv.rules.sizes import MISFITS
 from trtconv.runtimes import tensorrt
 from trtconv.runtimes.foreign_nodes import write_types
 from trtconv.runtimes.observed import observe
+from trtconv.runtimes.proof.proving import NetworkProof
+from trtconv.runtimes.proof.subject import ProofSubject
 from trtconv.runtimes.tensorrt import Runtime
 
 _SMALL_NETWORK = 64
@@ -95,7 +96,7 @@ def _check(request: CheckRequest, clock: Stopwatch) -> CheckReport:
     if isinstance(engine, str):
         parser = ParserVerdict(why=engine)
     else:
-        subject = ProofSubject(judged.done.edits, model, model, passes=passes)
+        subject = ProofSubject(promise_of(judged.done.edits, passes), model, model)
         told, parser, proof = _try_out(subject, engine, plan, request, clock)
         findings += _not_told_yet(judged.origin.place(told, model), findings)
     kept, ignored = request.selection.divide(sorted(findings, key=_worst_first))

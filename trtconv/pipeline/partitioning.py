@@ -32,7 +32,6 @@ from trtconv.core.scratch import Scratch
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.graph.divisible import hold_outputs
-from trtconv.graph.external_data import FileStates
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.order import sort
 from trtconv.pipeline.building import build_model, planned, require_gpu
@@ -97,7 +96,6 @@ def _build_pipeline(request: BuildRequest, clock: Stopwatch) -> PipelineReport:
     with clock.stage(Stage.LOAD):
         check_pipeline_outputs(request, names)
         model = OnnxModel.load(request.model, hashed=True)
-        weights = FileStates.of(model.external_files)
         protect_data(model, names.document)
     with clock.stage(Stage.RUNTIME):
         engine = tensorrt.load(request.target)
@@ -111,7 +109,7 @@ def _build_pipeline(request: BuildRequest, clock: Stopwatch) -> PipelineReport:
         return kept
     with Scratch("parts") as scratch:
         report, parts = _Partitioning(request, names, engine, clock, bounds, scratch.path).run(model, asked)
-    weights.require()
+    model.require_unchanged_data()
     if not report.exit_code:
         with clock.stage(Stage.WRITE):
             write_pipeline(request, names, report, parts)

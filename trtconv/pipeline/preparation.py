@@ -23,11 +23,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from trtconv.core.dims import Range, ShapeProfile
 from trtconv.core.documents.build import BuildPlan
+from trtconv.core.documents.rewrite import Edit
 from trtconv.core.findings import Finding
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.core.target import Target
-from trtconv.graph.folding import spend_on_constants
 from trtconv.graph.functions import UnsupportedFunctions
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.provenance import Origin
@@ -38,6 +38,7 @@ from trtconv.pipeline.mended import compared, declined
 from trtconv.pipeline.profiles import Sized, settle
 from trtconv.precision import Applied, Types
 from trtconv.rules import CHECKS, Rule, run_rules
+from trtconv.runtimes.proof.subject import Promise
 from trtconv.runtimes.tensorrt import Capabilities
 
 DECONV = ("ConvTranspose",)
@@ -117,9 +118,7 @@ class Preparation:
 
     def _run(self, passes: Sequence[Pass]) -> PassResult:
         with self._clock.stage(Stage.REWRITE):
-            done = run_passes(self.model, passes, self._target)
-            spend_on_constants(self.model.scopes)
-        return done
+            return run_passes(self.model, passes, self._target)
 
     def size(
         self,
@@ -196,6 +195,23 @@ def passes_of(plan: BuildPlan, choose: Chooser | None = None) -> tuple[Pass, ...
         return ()
     usual = passes_for(plan.precision, requantize=plan.requantize, choose=choose, kept=plan.node_precisions)
     return (*added_passes(plan), *usual)
+
+
+def promise_of(edits: Iterable[Edit], passes: Iterable[Pass]) -> Promise:
+    """Returns what the passes that made edits say of the result.
+
+    Args:
+        edits: What was done.
+        passes: Those that ran.
+    """
+    names = {edit.pass_name for edit in edits}
+    acted = [each for each in passes if each.name in names]
+    return Promise(
+        frozenset(each.safety for each in acted),
+        any(each.requantizes for each in acted),
+        any(each.frees_sizes for each in acted),
+        any(each.on_request for each in acted),
+    )
 
 
 def handed_over(model: OnnxModel) -> bytes:

@@ -13,8 +13,8 @@ from trtconv.core.errors import InputError
 from trtconv.core.findings import Finding, Severity
 from trtconv.core.frozen import frozen
 from trtconv.graph.model import OnnxModel
+from trtconv.rules import run_size_rules
 from trtconv.rules.baked_sizes import BakedPixelShuffle, BakedReshape, BakedResize
-from trtconv.rules.sizes import SIZE_CHECKS
 from trtconv.runtimes.tensorrt import Capabilities
 from trtconv.shapes.lattice import SizeLattice
 from trtconv.shapes.profiles import refuse_gaps, rounded_profiles
@@ -83,7 +83,7 @@ def settle(
     if rounded and any(fault is not None for fault in view.faults) and all(t.rows for t in view.lattice.tables):
         current = tuple(rounded_profiles(model.inputs, profile, view.lattice, notes) for profile in profiles)
         view = SizesView(model, current)
-    findings = tuple(finding for rule in SIZE_CHECKS for finding in rule.check(view))
+    findings = run_size_rules(view)
     fitting = not any(fault is not None for fault in view.faults)
     if split is not None and fitting:
         current, said = divide(model.inputs, _only(current), view.lattice, split)

@@ -23,8 +23,8 @@ from trtconv.passes import PASSES, Pass, select
 from trtconv.pipeline.checking import target_and_runtime
 from trtconv.pipeline.extending.added import added_passes, admit
 from trtconv.pipeline.outputs import model_identity, protect_data
-from trtconv.pipeline.preparation import Preparation
-from trtconv.pipeline.proving import acted, allowed_error
+from trtconv.pipeline.preparation import Preparation, promise_of
+from trtconv.runtimes.proof.subject import allowed_error
 from trtconv.shapes.traced.search import baked_in
 
 
@@ -54,16 +54,15 @@ def rewrite(request: RewriteRequest, progress: Progress | None = None) -> Rewrit
         target = request.target or target_and_runtime(None)[0]
     done = Preparation(model, target, clock).rewrite(passes)
     with clock.stage(Stage.VERIFY):
-        unchanged = Comparison(None, "nothing was rewritten")
-        edited = acted(done.edits, passes)
-        resized = any(each.frees_sizes for each in edited)
+        verified = Comparison(None, "nothing was rewritten")
+        promise = promise_of(done.edits, passes)
+        resized = promise.frees_sizes
         traced, further = _examples(original, model) if resized else ([], [])
-        verified = (
-            compare_safely(original, model, resized=resized, traced=traced, further=further) if edited else unchanged
-        )
+        if done.edits:
+            verified = compare_safely(original, model, resized=resized, traced=traced, further=further)
     error = verified.max_relative_error
     # An infinite error means other shapes or no results: no request to change numbers allows that.
-    if error is not None and (error > allowed_error(original, edited) or math.isinf(error)):
+    if error is not None and (error > allowed_error(original, promise) or math.isinf(error)):
         return RewriteReport(model_identity(original), None, done.edits, done.skipped, verified, exit_code=1)
     with clock.stage(Stage.WRITE):
         model.save(request.output)

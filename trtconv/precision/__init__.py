@@ -11,7 +11,6 @@ from trtconv.core.documents.mix import Mix
 from trtconv.core.documents.rewrite import Edit
 from trtconv.core.findings import Finding
 from trtconv.core.frozen import frozen
-from trtconv.runtimes.tensorrt import Capabilities
 
 if TYPE_CHECKING:
     from trtconv.precision.measure import Feeds
@@ -47,8 +46,3 @@ class Applied:
     edits: tuple[Edit, ...] = ()
     findings: tuple[Finding, ...] = ()
     report: CastRecord | None = None
-
-
-def casts(precision: str, capabilities: Capabilities, nodes: Mapping[str, str]) -> bool:
-    """Whether a precision, or that of single nodes, is had by casting the graph."""
-    return (precision != "as-is" or bool(nodes)) and not capabilities.builder_precision_flags

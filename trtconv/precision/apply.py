@@ -22,7 +22,7 @@ from trtconv.core.errors import InputError
 from trtconv.core.findings import Finding, Severity
 from trtconv.graph.functions import UnsupportedFunctions
 from trtconv.graph.model import OnnxModel
-from trtconv.precision import Applied, Types, casting, casts
+from trtconv.precision import Applied, Types, casting
 from trtconv.precision.io import cast_interface
 from trtconv.precision.measure import Ranges, Referee
 from trtconv.precision.pinned import refuse_idle, refuse_kept, refuse_unknown
@@ -83,7 +83,7 @@ def apply_precision(
         refuse_idle(model, types.nodes, by_flags=capabilities.builder_precision_flags)
     if types.precision == "int8":
         _require_quantizers(model)
-    if not casts(types.precision, capabilities, types.nodes) or not kinds_of(types.precision, types.nodes):
+    if not capabilities.casts(types.precision, types.nodes) or not kinds_of(types.precision, types.nodes):
         return Applied()
     _inline(model)
     with Referee(model) as referee:

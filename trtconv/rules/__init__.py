@@ -73,6 +73,7 @@ from trtconv.rules.zero_point_at_run_time import ZeroPointAtRunTime
 from trtconv.rules.zero_point_missing import ZeroPointMissing
 from trtconv.rules.zero_point_shape import ZeroPointShape
 from trtconv.rules.zero_point_type import ZeroPointType
+from trtconv.shapes.view import SizesView
 
 CHECKS: tuple[Rule, ...] = (
     OpsetTooNew(),
@@ -157,6 +158,11 @@ def run_rules(model: OnnxModel, target: Target, rules: Iterable[Rule] = CHECKS) 
     """Returns everything that the rules find, in the order of their codes."""
     view = ModelView(model)
     return tuple(finding for rule in rules for finding in rule.check(view, target))
+
+
+def run_size_rules(view: SizesView) -> tuple[Finding, ...]:
+    """Returns everything that is wrong with the profiles of a model."""
+    return tuple(finding for rule in SIZE_CHECKS for finding in rule.check(view))
 
 
 __all__ = ["CHECKS", "RULES", "STANDING", "Page", "Rule", "run_rules"]

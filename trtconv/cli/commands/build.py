@@ -11,10 +11,8 @@ import click
 from trtconv.cli import options
 from trtconv.cli.commands.farming import build_on, farm_of
 from trtconv.cli.commands.many import ManyFlags, configured, each_of, for_target, whole
-from trtconv.cli.process import status
-from trtconv.cli.process.isolated import IsolatedCommand, own_tensorrt
+from trtconv.cli.process.isolated import IsolatedCommand, at_work
 from trtconv.cli.process.outcome import Outcome
-from trtconv.cli.progress import show_progress
 from trtconv.cli.timing_folder import cache_folder, timing_folder
 from trtconv.core.agreement import AGREE
 from trtconv.core.errors import InputError
@@ -128,7 +126,8 @@ def command(
         said = {"agree": AGREE.of_flags(asked.values), **{name: asked.values[name] for name in ("force", "sign")}}
         return _build_listed(flags, said, farming, target)
     listing, requests = _requests(asked, model, flags)
-    farm = farm_of(farming, listing)
+    names_farm = farming.given or (listing is not None and listing.address is not None)
+    farm = farm_of(farming, listing) if names_farm else None
     if requests[0].partition:
         if farm is not None or page is not None or len(requests) > 1:
             raise InputError(
@@ -149,18 +148,16 @@ def command(
 
 def _build_here(flags: ManyFlags, request: BuildRequest, page: str | None) -> Outcome:
     """Builds one engine on this machine, and tells all of it."""
-    from trtconv import pipeline
     from trtconv.cli.formats import json, text
+    from trtconv.pipeline.building import build
 
     if request.prove != "none" and (request.force or not request.engine_path.exists()):
         start_early(SERVE)
-    own_tensorrt()
-    for path in (request.engine_path, request.report_path, *([] if page is None else [Path(page)])):
-        status.announce(status.OUTPUT, str(path.absolute()))
-    if page is not None:
-        _check_page(Path(page), request)
-    with show_progress(flags.quiet) as progress:
-        report = pipeline.build(request, progress)
+    pages = [] if page is None else [Path(page)]
+    for path in pages:
+        _check_page(path, request)
+    with at_work(flags.quiet, request.engine_path, request.report_path, *pages) as progress:
+        report = build(request, progress)
     if page is not None:
         _write_page(Path(page), request, report)
     render = json.render(report.to_json()) if flags.output_format == "json" else text.build_text(report, flags.verbose)
@@ -174,9 +171,7 @@ def _build_pipeline(flags: ManyFlags, request: BuildRequest) -> Outcome:
     from trtconv.pipeline.part_files import Names
     from trtconv.pipeline.partitioning import build_pipeline
 
-    own_tensorrt()
-    status.announce(status.OUTPUT, str(Names.of(request).document.absolute()))
-    with show_progress(flags.quiet) as progress:
+    with at_work(flags.quiet, Names.of(request).document) as progress:
         report = build_pipeline(request, progress)
     text = json.render(report.to_json()) if flags.output_format == "json" else pipeline_text(report, flags.verbose)
     return Outcome(text, report.exit_code)
@@ -245,29 +240,27 @@ def _quantize_and_build(
     flags: ManyFlags, requests: list[BuildRequest], given: Collection[str], page: str | None
 ) -> Outcome:
     """Quantises the model into a file beside the engine, and builds that."""
-    from trtconv import pipeline
     from trtconv.cli.formats import json, text
     from trtconv.cli.formats.quantize import quantize_text
+    from trtconv.pipeline.building import build
     from trtconv.pipeline.outputs import inputs_of
     from trtconv.pipeline.quantizing import quantize
 
     request = requests[0]
     if len(requests) > 1:
         raise InputError(f"{request.model} has several targets, and --data quantises it for one", "Add --target.")
-    if page is not None:
-        _check_page(Path(page), request)
-    own_tensorrt()
+    pages = [] if page is None else [Path(page)]
+    for path in pages:
+        _check_page(path, request)
     quantizing, building = _divided(request, given)
-    for path in (quantizing.output, request.engine_path, request.report_path, *([] if page is None else [Path(page)])):
-        status.announce(status.OUTPUT, str(path.absolute()))
     quantised = Output(quantizing.output, "the quantised model", typed=False, within=request.within)
     check_all([*request.outputs, quantised], inputs_of(request))
-    with show_progress(flags.quiet) as progress:
+    with at_work(flags.quiet, quantizing.output, request.engine_path, request.report_path, *pages) as progress:
         quantized = quantize(quantizing, progress)
         said, exit_code = quantize_text(quantized), quantized.exit_code
         document = {"quantization": quantized.to_json(), "exit_code": exit_code}
         if not exit_code:
-            report = pipeline.build(building, progress)
+            report = build(building, progress)
             document, exit_code = {**report.to_json(), "quantization": quantized.to_json()}, report.exit_code
             said = f"{said}\n\n{text.build_text(report, flags.verbose)}"
             if page is not None:

@@ -10,9 +10,8 @@ import click
 
 from trtconv.cli import options
 from trtconv.cli.commands.many import CI_FORMATS, ManyFlags, check_all, ci_format, configured, each_of, for_target
-from trtconv.cli.process.isolated import IsolatedCommand, own_tensorrt
+from trtconv.cli.process.isolated import IsolatedCommand, at_work
 from trtconv.cli.process.outcome import FailedWithResult, Outcome
-from trtconv.cli.progress import show_progress
 from trtconv.core.errors import TrtconvError
 from trtconv.core.options import without_unmet
 from trtconv.core.process import start_early
@@ -118,14 +117,13 @@ def command(asked: options.Asked[CheckRequest], models: tuple[str, ...], **many:
     if len(requests) > 1:
         return each_of(requests, flags, config)
     (request,) = requests
-    from trtconv import pipeline
+    from trtconv.pipeline.checking import check
 
     if request.prove != "none":
         start_early(SERVE)
-    own_tensorrt()
     try:
-        with show_progress(flags.quiet) as progress:
-            report = pipeline.check(request, progress)
+        with at_work(flags.quiet) as progress:
+            report = check(request, progress)
     except TrtconvError as error:
         if flags.output_format not in CI_FORMATS:
             raise

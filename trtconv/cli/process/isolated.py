@@ -14,13 +14,16 @@ import faulthandler
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from trtconv.cli.process import signals, status
 from trtconv.cli.process.outcome import Command, Isolation
+from trtconv.cli.progress import show_progress
+from trtconv.core.progress import Progress
 
 if TYPE_CHECKING:
     from trtconv.cli.process.watching import Child
@@ -58,7 +61,22 @@ class IsolatedCommand(Command):
         return ctx.exit(watch(child, held, isolation.arguments, ctx.params))
 
 
-def own_tensorrt() -> None:
+@contextlib.contextmanager
+def at_work(quiet: bool, *outputs: Path) -> Iterator[Progress]:
+    """Has TensorRT serve this process alone, and shows progress while the block runs.
+
+    Args:
+        quiet: Show nothing.
+        outputs: What will be written; who watches removes what is half written of it.
+    """
+    _own_tensorrt()
+    for path in outputs:
+        status.announce(status.OUTPUT, str(path.absolute()))
+    with show_progress(quiet) as progress:
+        yield progress
+
+
+def _own_tensorrt() -> None:
     """Has TensorRT serve a process that does nothing else, where it is one: what it logs is told to who watches."""
     if status.is_watched():
         from trtconv.runtimes import tensorrt

@@ -48,6 +48,10 @@ class Capabilities:
     builds_without_gpu: bool
     timing_cache: bool = False
 
+    def casts(self, precision: str, nodes: Mapping[str, str]) -> bool:
+        """Whether a precision, or that of single nodes, is had by casting the graph."""
+        return (precision != "as-is" or bool(nodes)) and not self.builder_precision_flags
+
 
 @frozen
 class PluginCreator(Document):

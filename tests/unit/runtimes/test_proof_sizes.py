@@ -8,7 +8,7 @@ import onnx
 
 from trtconv.core.dims import InputRange, ShapeProfile
 from trtconv.graph.model import OnnxModel
-from trtconv.pipeline.proof_sizes import proof_sizes
+from trtconv.runtimes.proof.sizes import proof_sizes
 
 MODEL = """<ir_version: 8, opset_import: ["": 17]> g (float[n,3,h,w] x) => (float[n,3,h,w] y) { y = Relu (x) }"""
 

@@ -5,7 +5,7 @@ A network that was parsed right still computes what its plugins' libraries compu
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from trtconv.core import budget, codes, foreign
@@ -43,13 +43,13 @@ class PluginTrial:
     missing: tuple[Unshown, ...] = ()
 
 
-def try_plugins(model: OnnxModel, engine: Runtime, plan: BuildPlan) -> PluginTrial:
+def try_plugins(model: OnnxModel, engine: Runtime, profiles: Sequence[ShapeProfile]) -> PluginTrial:
     """Runs each plugin of the main graph by itself, at the smallest size.
 
     Args:
         model: The model as the parser was given it.
         engine: The TensorRT that builds.
-        plan: What was built; its first profile counts.
+        profiles: What was built; the first counts.
 
     Raises:
         InputError: A file of references does not run.
@@ -72,11 +72,9 @@ def try_plugins(model: OnnxModel, engine: Runtime, plan: BuildPlan) -> PluginTri
         )
     found: list[Finding] = []
     if loader is not None:
-        values = _values(
-            model, plan.profiles, [name for i in judged for name in (*columns.inputs[i], *columns.outputs[i])]
-        )
+        values = _values(model, profiles, [name for i in judged for name in (*columns.inputs[i], *columns.outputs[i])])
         for index in judged:
-            told = values.why or _Alone(model, index, values.tensors).differs(engine, loader, plan)
+            told = values.why or _Alone(model, index, values.tensors).differs(engine, loader)
             if isinstance(told, Finding):
                 found.append(told)
             elif told:
@@ -88,7 +86,7 @@ def _missing(model: OnnxModel, index: int, reason: str) -> Unshown:
     return Unshown(Lack.REFERENCE, str(model.main.location(index)), reason)
 
 
-def _values(model: OnnxModel, profiles: tuple[ShapeProfile, ...], names: list[str]) -> Expected:
+def _values(model: OnnxModel, profiles: Sequence[ShapeProfile], names: list[str]) -> Expected:
     """Runs the model at its smallest size, and returns what the plugins are given there."""
     first = profiles[0] if profiles else make_profile(model.inputs, {})
     shapes = {name: each.min for name, each in first.inputs.items()}
@@ -120,7 +118,7 @@ class _Alone:
         self._feeds = {name: values[name] for name in self._node.input if name in values}
         self._expected = {name: values[name] for name in self._node.output if name in values}
 
-    def differs(self, engine: Runtime, loader: EngineLoader, plan: BuildPlan) -> Finding | str:
+    def differs(self, engine: Runtime, loader: EngineLoader) -> Finding | str:
         """Builds and runs it; returns what is wrong, or why that is not known; empty where it is right."""
         alone = node_alone(self._model, self._index, self._feeds, self._expected)
         profile = make_profile(alone.inputs, {})
@@ -128,7 +126,7 @@ class _Alone:
             parsed = engine.parse(alone.serialize(), alone.path)
             if isinstance(parsed, tuple):
                 return f"TensorRT's parser refuses it alone: {parsed[0].message}"
-            data = bytes(parsed.build(BuildPlan(plan.target, (profile,))).data)
+            data = bytes(parsed.build(BuildPlan(engine.info.target, (profile,))).data)
             execution = loader.load(data, host_code=bool(foreign.current().serialized)).open()
             try:
                 execution.feed(self._feeds)

@@ -4,31 +4,27 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from trtconv.core import budget, codes
 from trtconv.core.dims import ShapeProfile
-from trtconv.core.documents.proof import BuildProof, Unshown
-from trtconv.core.documents.rewrite import Edit
+from trtconv.core.documents.proof import BuildProof
 from trtconv.core.findings import Finding, Location, Severity
-from trtconv.core.frozen import frozen
 from trtconv.core.requests.common import PROOFS
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.graph.model import OnnxModel
-from trtconv.graph.views import quantizes
-from trtconv.passes import PASSES, Pass
-from trtconv.pipeline.proof_sizes import proof_sizes
-from trtconv.pipeline.weighing import Weighing
-from trtconv.runtimes.tensorrt import ParsedNetwork
+from trtconv.runtimes.proof.plugin_trial import PluginTrial, try_plugins
+from trtconv.runtimes.proof.sizes import proof_sizes
+from trtconv.runtimes.proof.subject import ProofSubject, allowed_error, precision_of
+from trtconv.runtimes.proof.weighing import Weighing
+from trtconv.runtimes.tensorrt import ParsedNetwork, Runtime
 
 if TYPE_CHECKING:
     from trtconv.runtimes.proof.prove import Prover
     from trtconv.runtimes.proof.result import ProofResult
-    from trtconv.runtimes.proof.rewritten import Claim
 
 LEAST_SECONDS = 2.0
 """How long a quick proof may take, however fast the build was."""
@@ -46,78 +42,6 @@ _FIX_OF_MISSING = "Allow more time (--prove-time), or compare the engine on a GP
 _FIX_OF_PASSES = (
     "Please report this model; trtconv rewrite names the passes, and --no-rewrite or --skip leaves them out."
 )
-
-
-@frozen
-class ProofSubject:
-    """What is to be proven.
-
-    Args:
-        edits: What the passes did.
-        rewritten: The model as the parser was given it, or as it was before a cast.
-        parsed: The model as the parser was given it.
-        precision: What the graph was cast to; "as-is" where it was not.
-        sample: Inputs, by name, whose values fit the types that it was cast to; None: random ones do.
-        passes: All passes that ran.
-    """
-
-    edits: Sequence[Edit]
-    rewritten: OnnxModel
-    parsed: OnnxModel
-    precision: str = "as-is"
-    sample: Mapping[str, Any] | None = None
-    passes: Sequence[Pass] = PASSES
-
-    @property
-    def acted(self) -> list[Pass]:
-        """The passes that made edits."""
-        return acted(self.edits, self.passes)
-
-    @property
-    def parsed_as_is(self) -> bool:
-        """Whether the parser was given the file's own nodes."""
-        return not self.edits and self.precision == "as-is"
-
-    @property
-    def original(self) -> bool:
-        """Whether the model as it is in its file counts, and not `rewritten`: no sizes were freed in that, and no
-        numbers asked to change."""
-        return not any(each.frees_sizes or each.on_request for each in self.acted)
-
-    @property
-    def claimed(self) -> tuple[OnnxModel, Claim] | None:
-        """What the passes made, and what they claim of it; None where they were asked for something else."""
-        from trtconv.runtimes.proof.rewritten import Claim
-
-        passes = self.acted
-        if not self.original:
-            return None
-        return self.rewritten, Claim(
-            all(each.safety == "exact" for each in passes), allowed_error(self.rewritten, passes)
-        )
-
-
-def acted(edits: Sequence[Edit], passes: Sequence[Pass]) -> list[Pass]:
-    """Returns the passes that made edits."""
-    names = {edit.pass_name for edit in edits}
-    return [each for each in passes if each.name in names]
-
-
-def allowed_error(model: OnnxModel, passes: Sequence[Pass]) -> float:
-    """Returns the relative error beyond which a rewrite is none; infinite where numbers were asked to change.
-
-    Args:
-        model: The model, before or after.
-        passes: Those that made edits.
-    """
-    from trtconv.runtimes.compare import TOLERANCES
-    from trtconv.runtimes.onnxruntime import tolerance
-
-    # Another order of float sums, which is all that an exact pass makes, moves a value that is then quantised by a step
-    # here and there, as passes within tolerance do.
-    within = TOLERANCES["requantized" if any(each.requantizes for each in passes) else "int8"].relative
-    safe = {"exact": tolerance(model), "within tolerance": within}
-    return max((safe.get(each.safety, math.inf) for each in passes), default=0.0)
 
 
 class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
@@ -141,6 +65,7 @@ class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
     ) -> None:
         self._seconds = seconds
         self._subject = subject
+        self._profiles = profiles
         self._level = level
         self._prover: Prover | None = None
         self._weighing: Weighing | None = None
@@ -160,7 +85,7 @@ class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
             return
         meaning = Meaning(
             path=str(model.path),
-            original=None if subject.original else model.serialize(),
+            original=None if subject.promise.means_the_file else model.serialize(),
             given=model.serialize,
             makers=lambda: _makers(model),
             tolerance=TOLERANCES[precision_of(subject.parsed, subject.precision)],
@@ -171,7 +96,7 @@ class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
             edited=None if subject.parsed_as_is else subject.parsed.serialize(),
             batch=_largest_batch(profiles),
             typical={name: tuple(each.opt) for name, each in profiles[0].inputs.items()} if profiles else {},
-            rewritten_error=max(allowed_error(model, subject.acted), _MULTIPLIED),
+            rewritten_error=max(allowed_error(model, subject.promise), _MULTIPLIED),
         )
         plain = precision_of(subject.parsed, subject.precision) == "float32"
         sizes = proof_sizes(model, profiles, level, subject.sample or {}, _OTHER if plain else _OTHER_NARROW)
@@ -185,14 +110,12 @@ class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
         if self._prover is not None:
             self._prover.close()
 
-    def finish(
-        self, clock: Stopwatch, further: Sequence[Unshown] = ()
-    ) -> tuple[BuildProof | None, tuple[Finding, ...]]:
+    def finish(self, clock: Stopwatch, engine: Runtime | None = None) -> tuple[BuildProof | None, tuple[Finding, ...]]:
         """Waits for the proof: no longer than the build took, or `LEAST_SECONDS`, unless all is asked for.
 
         Args:
             clock: Times it.
-            further: What was not shown elsewhere.
+            engine: Runs each plugin of the model by itself; None: they are not run.
 
         Returns:
             The proof (None where nothing was to be proven); a TC402 where the network is not what the model says, a
@@ -202,6 +125,7 @@ class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
             return None, ()
         from trtconv.runtimes.proof.result import ProofResult
 
+        tried = PluginTrial() if engine is None else try_plugins(self._subject.parsed, engine, self._profiles)
         quick = max(clock.spent(Stage.BUILD), LEAST_SECONDS)
         with clock.stage(Stage.PROVE):
             proof = ProofResult("network", why=self._why)
@@ -210,10 +134,10 @@ class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
             weights, findings = (None, ()) if self._weighing is None else self._weighing.finish()
             if self._weighing is not None:
                 proof = dataclasses.replace(proof, missing=(*proof.missing, *self._weighing.missing))
-            proof = dataclasses.replace(proof, missing=(*proof.missing, *further))
+            proof = dataclasses.replace(proof, missing=(*proof.missing, *tried.missing))
         record = proof.record(weights, self._level)
         record = dataclasses.replace(record, agrees=False) if findings else record
-        return record, (*self._findings(proof), *findings)
+        return record, (*self._findings(proof), *findings, *tried.findings)
 
     def _findings(self, proof: ProofResult) -> Iterator[Finding]:
         if proof.divergence is not None:
@@ -221,23 +145,6 @@ class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
         elif proof.missing:
             severity = Severity.ERROR if self._level == PROOFS[-1] else Severity.INFO
             yield codes.PROOF_INCOMPLETE.finding(_not_shown(proof), severity, fix=_FIX_OF_MISSING)
-
-
-def precision_of(model: OnnxModel, precision: str) -> str:
-    """Returns whose tolerances hold for a network that is run in float32: the coarsest type that is in it.
-
-    Args:
-        model: The model as it was parsed.
-        precision: What it was cast to.
-    """
-    from trtconv.runtimes.compare import TOLERANCES
-    from trtconv.runtimes.onnxruntime import element_types
-
-    types = element_types(model)
-    found = {"float32"} | ({precision} & TOLERANCES.keys())
-    found |= {key for name, key in (("bfloat16", "bf16"), ("float16", "fp16")) if name in types}
-    found |= {"int8"} if quantizes(model) else set()
-    return max(found, key=lambda key: TOLERANCES[key].relative)
 
 
 def _largest_batch(profiles: Sequence[ShapeProfile]) -> int:
