@@ -22,10 +22,10 @@ from trtconv.core.findings import Severity
 from trtconv.core.target import Target
 from trtconv.graph.model import OnnxModel
 from trtconv.passes import PassResult, passes_for, run_passes
-from trtconv.pipeline.audit import audit
 from trtconv.rules import run_rules
 from trtconv.runtimes import tensorrt
 from trtconv.runtimes.compare import relative_error
+from trtconv.runtimes.tensorrt.audit import audit
 
 Array = NDArray[Any]
 Row = dict[str, Any]

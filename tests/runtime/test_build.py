@@ -16,10 +16,10 @@ from support.onnx_models import PLACES, RTX, WEIGHTS, Layer, make, parse, rewrit
 from support.strategies import layers
 from trtconv.core.findings import Finding, Severity
 from trtconv.graph.model import OnnxModel
-from trtconv.pipeline.audit import audit
 from trtconv.pipeline.preparation import Preparation
 from trtconv.runtimes import tensorrt
 from trtconv.runtimes.tensorrt import ParsedNetwork
+from trtconv.runtimes.tensorrt.audit import audit
 
 pytest.importorskip("tensorrt_rtx")
 

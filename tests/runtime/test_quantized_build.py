@@ -27,10 +27,10 @@ from trtconv.core.requests.build import BuildRequest
 from trtconv.core.requests.check import CheckRequest
 from trtconv.graph.model import OnnxModel
 from trtconv.passes import PASSES
-from trtconv.pipeline.audit import audit
 from trtconv.rules import run_rules
 from trtconv.runtimes import tensorrt
 from trtconv.runtimes.onnxruntime import compare_models
+from trtconv.runtimes.tensorrt.audit import audit
 
 pytest.importorskip("tensorrt_rtx")
 

@@ -82,6 +82,12 @@ class Finding(Document):
     fix: str = ""
     mended_by: str | None = None
 
+    @property
+    def fault(self) -> tuple[str, str, str, str]:
+        """What makes two findings the same fault, also after nodes have moved."""
+        place = self.location
+        return self.code, place.graph, place.node or str(place.index), place.tensor
+
 
 @frozen
 class Ignored:

@@ -11,8 +11,8 @@ from trtconv.core.documents.explain import Layers
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.scope import Scope
 from trtconv.graph.views import Deconv
-from trtconv.pipeline.audit import audit
 from trtconv.runtimes.tensorrt import ParsedNetwork, Runtime
+from trtconv.runtimes.tensorrt.audit import audit
 
 _ELEMENT_TYPES = {
     "float16": (TensorProto.FLOAT16, 2),

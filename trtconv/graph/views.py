@@ -252,3 +252,12 @@ class Linear(NodeView):
         name = self.node.output[0]
         users = (user for scope in self.scope.seen_from(name) for user in scope.consumers.get(name, ()))
         return tuple(n for n in users if n.op_type in LAYERS and len(n.input) > 1 and n.input[1] == name)
+
+
+def deconvs(model: OnnxModel) -> tuple[Deconv, ...]:
+    """Returns every ConvTranspose, in every graph; worked out once, until the model changes."""
+    derived = model.whole.derived
+    if "deconvs" not in derived:
+        derived["deconvs"] = tuple(Deconv(scope, index) for scope, index, _ in model.nodes("ConvTranspose"))
+    found: tuple[Deconv, ...] = derived["deconvs"]
+    return found

@@ -250,7 +250,7 @@ class _Work:
             skipped=judged.done.skipped,
             findings=(*sized.milder(judged.findings), *sized.findings),
             tuned=tuned,
-            lattice=sized.lattice.record() if sized.lattice.dims else None,
+            lattice=sized.record,
             notes=(*map(str, tuned), *sized.notes, *told_level(plan, capabilities)),
         )
         if self._fails(report):

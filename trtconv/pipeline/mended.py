@@ -9,8 +9,7 @@ from trtconv.core.findings import Finding, Severity
 from trtconv.graph.model import OnnxModel
 from trtconv.passes import Pass, PassResult
 from trtconv.rules import CHECKS
-from trtconv.rules.base import ModelView
-from trtconv.rules.deconv_not_int8 import DeconvNotInt8, is_quantized, may_be_computed
+from trtconv.rules.deconv_not_int8 import with_first_reasons
 
 
 def compared(
@@ -31,10 +30,10 @@ def compared(
         passes: Those that ran.
         standing: Codes of findings that stay as severe when they are mended.
     """
-    left = _with_first_reasons(before, after, model)
-    faults = {_fault(finding) for finding in left}
+    left = with_first_reasons(before, after, model)
+    faults = {finding.fault for finding in left}
     # What was only worth knowing of the model as it was is of no interest once it is otherwise.
-    gone = (f for f in before if _fault(f) not in faults and f.severity is not Severity.INFO)
+    gone = (f for f in before if f.fault not in faults and f.severity is not Severity.INFO)
     return tuple(_mended(finding, done, passes, standing) for finding in gone) + declined(left, done, passes)
 
 
@@ -65,28 +64,6 @@ def _reason(said: Sequence[Mapping[str, set[str]]], node: str) -> str:
     if not reasons:
         reasons = set().union(*(why for each in said for why in each.values()))
     return f" trtconv leaves it as it is: {reasons.pop()}." if len(reasons) == 1 else " trtconv leaves it as it is."
-
-
-def _with_first_reasons(before: Sequence[Finding], after: Sequence[Finding], model: OnnxModel) -> tuple[Finding, ...]:
-    """Returns what is left after the passes, with why a deconvolution runs in float told of the model as it was.
-
-    A pass that computes quantisers or weights in float takes the traces of the reason away, but not the reason.
-    """
-    code = DeconvNotInt8.code
-    deconvs = ModelView(model).deconvs
-    quantized = {node.node.name for node in deconvs if is_quantized(node)}
-    computed = {node.node.name for node in deconvs if may_be_computed(node)}
-    given = {_fault(f): f for f in before if f.code == code}
-    left = {_fault(f): f for f in after if f.code == code}
-    kept = [given.get(key, f) if f.location.node in computed else f for key, f in left.items()]
-    folded = [f for key, f in given.items() if key not in left and f.location.node not in quantized]
-    return (*(f for f in after if f.code != code), *kept, *folded)
-
-
-def _fault(finding: Finding) -> tuple[str, str, str, str]:
-    """Returns what makes two findings the same fault, also after nodes have moved."""
-    place = finding.location
-    return finding.code, place.graph, place.node or str(place.index), place.tensor
 
 
 def _mended(finding: Finding, done: PassResult, passes: Sequence[Pass], standing: frozenset[str]) -> Finding:

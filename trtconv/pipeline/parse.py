@@ -13,9 +13,9 @@ from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.scope import python_line
-from trtconv.pipeline.audit import audit
 from trtconv.pipeline.preparation import handed_over
 from trtconv.runtimes.tensorrt import EngineBlob, ParsedNetwork, ParserIssue, Runtime
+from trtconv.runtimes.tensorrt.audit import audit
 
 
 def parse_model(

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from trtconv.core.bounds import bounds_by_name
 from trtconv.core.dims import Range, ShapeProfile
 from trtconv.core.documents.build import BuildPlan
+from trtconv.core.documents.lattice import LatticeRecord
 from trtconv.core.documents.memory import Activations
 from trtconv.core.errors import InputError
 from trtconv.core.findings import Finding, Severity
@@ -33,6 +34,7 @@ class Sized:
         notes: What was done and what it costs, in words.
         everywhere: Whether the network accepts every size in the range.
         memory: What the activations take at the max of each profile.
+        record: What a report says of the lattice; None where nothing is dynamic.
     """
 
     profiles: tuple[ShapeProfile, ...]
@@ -41,6 +43,7 @@ class Sized:
     notes: tuple[str, ...] = ()
     everywhere: bool = False
     memory: Sequence[Activations] = ()
+    record: LatticeRecord | None = None
 
     def milder(self, findings: Iterable[Finding]) -> tuple[Finding, ...]:
         """Takes sizes that an exporter wrote into the model for harmless where it accepts all that were asked for."""
@@ -92,7 +95,7 @@ def settle(
         refuse_gaps(view, current, bounds_by_name(model.inputs, covered))
     lattice = view.lattice
     everywhere = fitting and lattice.exact and all(dim.valid is None for dim in lattice.dims.values())
-    return Sized(current, lattice, findings, tuple(notes), everywhere, view.memory)
+    return Sized(current, lattice, findings, tuple(notes), everywhere, view.memory, view.record)
 
 
 def _only(profiles: Sequence[ShapeProfile]) -> ShapeProfile:

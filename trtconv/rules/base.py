@@ -12,7 +12,7 @@ from trtconv.core.target import Target
 from trtconv.graph.deconv import Geometry
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.types import KNOWN_DOMAINS
-from trtconv.graph.views import QUANTIZERS, Deconv, Linear
+from trtconv.graph.views import QUANTIZERS, Deconv, Linear, deconvs
 from trtconv.shapes.traced.search import Baked, baked_in
 
 
@@ -80,12 +80,8 @@ class ModelView:
 
     @property
     def deconvs(self) -> tuple[Deconv, ...]:
-        """Every ConvTranspose, in every graph; for all views of a model, until it changes."""
-        derived = self.model.whole.derived
-        if "deconvs" not in derived:
-            derived["deconvs"] = tuple(Deconv(scope, index) for scope, index, _ in self.model.nodes("ConvTranspose"))
-        found: tuple[Deconv, ...] = derived["deconvs"]
-        return found
+        """Every ConvTranspose, in every graph."""
+        return deconvs(self.model)
 
     @functools.cached_property
     def linears(self) -> tuple[Linear, ...]:

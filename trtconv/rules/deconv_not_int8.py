@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import onnx
 
-from trtconv.core.findings import Severity
+from trtconv.core.findings import Finding, Severity
 from trtconv.core.target import Target
 from trtconv.graph.deconv import INT8_CHANNELS, Geometry
+from trtconv.graph.model import OnnxModel
 from trtconv.graph.quantization import UINT8_MIDDLE
 from trtconv.graph.scope import Scope
-from trtconv.graph.views import Deconv
+from trtconv.graph.views import Deconv, deconvs
 from trtconv.rules.base import DeconvRule
 
 _DEQUANTIZERS = ("DequantizeLinear",)
@@ -56,6 +59,26 @@ class DeconvNotInt8(DeconvRule):
         if kind is None:
             return f"its weight is not quantised, in a network whose layers are: {why}"
         return f"its weight is {kind}: {why}" if _is_float8(kind) else f"will not run in int8: {why}"
+
+
+def with_first_reasons(before: Sequence[Finding], after: Sequence[Finding], model: OnnxModel) -> tuple[Finding, ...]:
+    """Returns what is left after the passes, with why a deconvolution runs in float told of the model as it was.
+
+    A pass that computes quantisers or weights in float takes the traces of the reason away, but not the reason.
+
+    Args:
+        before: Findings of all rules about the model as it was.
+        after: Those about the model after the passes.
+        model: The model after the passes.
+    """
+    code = DeconvNotInt8.code
+    quantized = {node.node.name for node in deconvs(model) if is_quantized(node)}
+    computed = {node.node.name for node in deconvs(model) if may_be_computed(node)}
+    given = {f.fault: f for f in before if f.code == code}
+    left = {f.fault: f for f in after if f.code == code}
+    kept = [given.get(key, f) if f.location.node in computed else f for key, f in left.items()]
+    folded = [f for key, f in given.items() if key not in left and f.location.node not in quantized]
+    return (*(f for f in after if f.code != code), *kept, *folded)
 
 
 def why_in_float(deconv: Deconv) -> str:

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Sequence
 
 from trtconv.core.dims import ShapeProfile
+from trtconv.core.documents.lattice import LatticeRecord
 from trtconv.core.documents.memory import Activations
 from trtconv.graph.model import OnnxModel
 from trtconv.shapes.lattice import Check, SizeLattice, Sizes, Trial, first_faults
@@ -58,6 +59,11 @@ class SizesView:
         """What the activations take at the max of each profile."""
         found = activations(self.sizes, [sizes for _, _, sizes in self.points], self.trial)
         return [each for each, (_, pick, _) in zip(found, self.points, strict=True) if pick == "max"]
+
+    @property
+    def record(self) -> LatticeRecord | None:
+        """What a report says of the lattice; None where nothing is dynamic."""
+        return self.lattice.record() if self.lattice.dims else None
 
     @functools.cached_property
     def lattice(self) -> SizeLattice:

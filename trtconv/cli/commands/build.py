@@ -149,7 +149,7 @@ def command(
 def _build_here(flags: ManyFlags, request: BuildRequest, page: str | None) -> Outcome:
     """Builds one engine on this machine, and tells all of it."""
     from trtconv.cli.formats import json, text
-    from trtconv.pipeline.building import build
+    from trtconv.pipeline import build
 
     if request.prove != "none" and (request.force or not request.engine_path.exists()):
         start_early(SERVE)
@@ -242,7 +242,7 @@ def _quantize_and_build(
     """Quantises the model into a file beside the engine, and builds that."""
     from trtconv.cli.formats import json, text
     from trtconv.cli.formats.quantize import quantize_text
-    from trtconv.pipeline.building import build
+    from trtconv.pipeline import build
     from trtconv.pipeline.outputs import inputs_of
     from trtconv.pipeline.quantizing import quantize
 

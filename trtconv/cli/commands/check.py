@@ -117,7 +117,7 @@ def command(asked: options.Asked[CheckRequest], models: tuple[str, ...], **many:
     if len(requests) > 1:
         return each_of(requests, flags, config)
     (request,) = requests
-    from trtconv.pipeline.checking import check
+    from trtconv.pipeline import check
 
     if request.prove != "none":
         start_early(SERVE)

@@ -14,8 +14,7 @@ from trtconv.graph import deconv
 from trtconv.graph.deconv import Crop, Geometry
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.scope import Scope
-from trtconv.graph.views import Deconv
-from trtconv.rules.base import ModelView
+from trtconv.graph.views import Deconv, deconvs
 from trtconv.runtimes.tensorrt import DeconvLayer, ParsedNetwork
 
 _FIX = "Build without --no-rewrite; if the passes were on, please report this model."
@@ -34,7 +33,7 @@ def audit(model: OnnxModel, network: ParsedNetwork) -> tuple[Finding, ...]:
     layers: dict[str, list[DeconvLayer]] = {}
     for layer in network.deconvolutions:
         layers.setdefault(layer.onnx_node, []).append(layer)
-    nodes = ModelView(model).deconvs
+    nodes = deconvs(model)
     differences = [
         (node.location, difference) for node in nodes for difference in _compare(node, layers.get(node.node.name, ()))
     ]

@@ -10,8 +10,8 @@ from onnx import TensorProto, helper
 
 from support.onnx_models import parse, wrap
 from support.runtime import FakeNetwork, deconv
-from trtconv.pipeline.audit import audit
 from trtconv.runtimes.tensorrt import DeconvLayer
+from trtconv.runtimes.tensorrt.audit import audit
 
 
 def model(attrs: str, bias: str = "", inputs: str = "") -> onnx.ModelProto:
