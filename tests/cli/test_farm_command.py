@@ -7,20 +7,15 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import onnx
 import pytest
 
-from support.farm import LocalFarm
-from support.onnx_models import parse
-from support.paths import ROOT
+from support.farm import LocalFarm, write_project
 from trtconv.core.documents.farm import JobResult
 from trtconv.engine.farm import cluster, slurm
 from trtconv.engine.farm.store import Store
@@ -31,10 +26,6 @@ pytestmark = [
 ]
 
 MODELS = ("a", "b", "c", "d", "e", "f")
-TINY = """
-<ir_version: 8, opset_import: ["" : 17]>
-g (float[n,4] x) => (float[n,4] y) { h = Mul(x, w) y = Add(h, w) }
-"""
 CONFIG = 'prove = "none"\ntargets = ["rtx", "rtx@card"]\ndims = { n = "1:2:4" }\n'
 HOLD = """
 import pathlib, time
@@ -50,19 +41,6 @@ JobRunner.run = held
 """
 """A worker whose builds take until a file `go` is there."""
 SECONDS = 300.0
-
-
-def write_project(folder: Path, names: tuple[str, ...] = MODELS, config: str = CONFIG) -> Path:
-    folder.mkdir(exist_ok=True)
-    for number, name in enumerate(names):
-        proto = parse(TINY)
-        weight = np.arange(4, dtype=np.float32) + number
-        proto.graph.initializer.append(onnx.numpy_helper.from_array(weight, "w"))
-        # One has its weights beside it.
-        onnx.save(proto, folder / f"{name}.onnx", save_as_external_data=name == "b", location="b.bin", size_threshold=0)
-    tables = "".join(f'[[models]]\npath = "{name}.onnx"\n' for name in names)
-    (folder / "trtconv.toml").write_text(config + tables)
-    return folder
 
 
 @pytest.fixture
@@ -90,7 +68,7 @@ def until(path: Path) -> None:
 def test_a_farm_builds_what_a_machine_of_its_own_would(
     call: Any, farm: LocalFarm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    project = write_project(tmp_path / "project")
+    project = write_project(tmp_path / "project", MODELS, CONFIG)
     monkeypatch.chdir(project)
     store = ("--store", str(tmp_path / "store"))
     farm.begin("one", *store)
@@ -165,16 +143,8 @@ def test_a_farm_builds_what_a_machine_of_its_own_would(
     assert call("build", "--target", "rtx@l4", *farm.flags, "-q").code == 2
 
 
-def start_client(project: Path, farm: LocalFarm) -> subprocess.Popen[bytes]:
-    """Starts `trtconv build` in a process of its own."""
-    main = "import sys; from trtconv.cli import main; sys.exit(main())"
-    command = [sys.executable, "-c", main, "build", *farm.flags, "-q", "--format", "json"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.Popen(command, cwd=project, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-
-
 def test_whoever_is_killed_costs_no_more_than_what_it_was_at(farm: LocalFarm, tmp_path: Path) -> None:
-    project = write_project(tmp_path / "project", ("a", "b"))
+    project = write_project(tmp_path / "project", ("a", "b"), CONFIG)
     config = (project / "trtconv.toml").read_text()
     (project / "trtconv.toml").write_text(config.replace('path = "b.onnx"', 'path = "b.onnx"\ntargets = ["rtx"]'))
     farm.begin("fast")
@@ -183,7 +153,7 @@ def test_whoever_is_killed_costs_no_more_than_what_it_was_at(farm: LocalFarm, tm
     farm.wait_for("slow")
     # Of the two that can build for rtx, the one that is not held.
     (farm.folder / "go").touch()
-    with start_client(project, farm) as client:
+    with farm.client(project) as client:
         out, _ = client.communicate(timeout=SECONDS)
     assert json.loads(out)["summary"]["ok"] == 3
     for name in ("go", "begun", "ended"):
@@ -192,7 +162,7 @@ def test_whoever_is_killed_costs_no_more_than_what_it_was_at(farm: LocalFarm, tm
 
     # A client that is interrupted or killed: what it waits for is ended, and what was finished stays.
     for number in (signal.SIGINT, signal.SIGKILL):
-        with start_client(project, farm) as client:
+        with farm.client(project) as client:
             until(farm.folder / "begun")
             client.send_signal(number)
             client.communicate(timeout=SECONDS)
@@ -204,7 +174,7 @@ def test_whoever_is_killed_costs_no_more_than_what_it_was_at(farm: LocalFarm, tm
 
     # A worker that is killed: one row fails, and is not tried anywhere else; what waited behind it is.
     (project / "trtconv.toml").write_text(config)
-    with start_client(project, farm) as client:
+    with farm.client(project) as client:
         until(farm.folder / "begun")
         farm.worker("spare", "--gpu", "card")
         farm.kill("slow")
@@ -219,7 +189,7 @@ def test_whoever_is_killed_costs_no_more_than_what_it_was_at(farm: LocalFarm, tm
 
 
 def test_jobs_without_a_farm(call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    project = write_project(tmp_path / "project", ("a", "b"))
+    project = write_project(tmp_path / "project", ("a", "b"), CONFIG)
     monkeypatch.chdir(project)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert call("plan").code == 4
@@ -310,7 +280,7 @@ exit ${worst:-0}
 
 
 def test_tasks_of_slurm(call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    project = write_project(tmp_path / "project", ("a", "b"))
+    project = write_project(tmp_path / "project", ("a", "b"), CONFIG)
     monkeypatch.chdir(project)
     refused = call("build", "--on", "slurm", "-q")
     assert (refused.code, "sbatch" in refused.err) == (4, True)

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import socket
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+import onnx
+
+from support.onnx_models import parse
 from support.paths import ROOT
 
+TINY = """
+<ir_version: 8, opset_import: ["" : 17]>
+g (float[n,4] x) => (float[n,4] y) { h = Mul(x, w) y = Add(h, w) }
+"""
+SOON = "from trtconv.engine.farm import dispatch\ndispatch.BACK_SECONDS = 1.0"
+"""A scheduler that gives up soon who is lost."""
 START_SECONDS = 300.0
 """How long a process may take to start where the machine is busy."""
 
@@ -20,12 +34,13 @@ class LocalFarm:
 
     Args:
         folder: Where keys, logs and caches lie.
+        code: What the scheduler runs before it starts.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, code: str = SOON) -> None:
         from trtconv.engine.farm.keys import make_keys
 
-        self.folder = folder
+        self.folder, self._code = folder, code
         self.keys = folder / "keys"
         make_keys(self.keys)
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -47,9 +62,7 @@ class LocalFarm:
 
     def scheduler(self) -> None:
         """Starts the scheduler, again where it was before."""
-        # Who is lost is given up quickly.
-        code = "from trtconv.engine.farm import dispatch\ndispatch.BACK_SECONDS = 1.0"
-        self._launch("scheduler", ["farm", "scheduler", self.address, "--keys", str(self.keys)], code)
+        self._launch("scheduler", ["farm", "scheduler", self.address, "--keys", str(self.keys)], self._code)
         self.address = self.wait_for("scheduler").removeprefix("scheduler at ")
 
     def worker(self, name: str, *flags: str, code: str = "") -> None:
@@ -57,9 +70,18 @@ class LocalFarm:
         self.begin(name, *flags, code=code)
         self.wait_for(name)
 
-    def begin(self, name: str, *flags: str, code: str = "") -> None:
+    def begin(self, name: str, *flags: str, code: str = "", address: str = "") -> None:
         """Starts a worker, and does not wait for it."""
-        self._launch(name, ["worker", self.address, "--keys", str(self.keys), "--name", name, *flags], code)
+        where = address or self.address
+        self._launch(name, ["worker", where, "--keys", str(self.keys), "--name", name, *flags], code)
+
+    def client(self, project: Path, *flags: str, address: str = "", code: str = "") -> subprocess.Popen[bytes]:
+        """Starts `trtconv build` in a process of its own, which writes JSON."""
+        where = ("--on", address, *self.flags[2:]) if address else self.flags
+        command = _command(["build", *where, "-q", "--format", "json", *flags], code)
+        return subprocess.Popen(
+            command, cwd=project, env=_environment(self.folder), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
 
     def wait_for(self, name: str) -> str:
         """Returns the line that a process says when it is ready."""
@@ -81,9 +103,93 @@ class LocalFarm:
         process.wait()
 
     def _launch(self, name: str, arguments: list[str], code: str) -> None:
-        main = f"{code}\nimport sys\nfrom trtconv.cli import main\nsys.exit(main(sys.argv[1:]))"
-        path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-        environment = {**os.environ, "PYTHONPATH": path, "XDG_CACHE_HOME": str(self.folder / "cache")}
         with (self.folder / f"{name}.log").open("wb") as log:
-            command = [sys.executable, "-c", main, *arguments]
-            self.processes[name] = subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=self.folder)
+            self.processes[name] = subprocess.Popen(
+                _command(arguments, code), stdout=log, stderr=log, env=_environment(self.folder), cwd=self.folder
+            )
+
+
+def _command(arguments: Sequence[str], code: str) -> list[str]:
+    main = f"{code}\nimport sys\nfrom trtconv.cli import main\nsys.exit(main(sys.argv[1:]))"
+    return [sys.executable, "-c", main, *arguments]
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    return {**os.environ, "PYTHONPATH": path, "XDG_CACHE_HOME": str(folder / "cache")}
+
+
+class Line:
+    """A line to a farm that can be cut: what comes in at `address` goes on to the farm.
+
+    Args:
+        farm: Its address.
+        rate: Bytes a second that come back from the farm; 0: as many as there are.
+    """
+
+    def __init__(self, farm: str, rate: int = 0) -> None:
+        self._port, self._rate = int(farm.rpartition(":")[2]), rate
+        self._open: list[socket.socket] = []
+        self._is_cut = False
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.address = f"tls://127.0.0.1:{self._listening.getsockname()[1]}"
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def cut(self) -> None:
+        """Ends all connections; who comes now is refused."""
+        self._is_cut = True
+        for end in self._open:
+            _shut(end)
+        self._open.clear()
+
+    def mend(self) -> None:
+        """Lets connections through again."""
+        self._is_cut = False
+
+    def close(self) -> None:
+        """Ends it."""
+        self.cut()
+        _shut(self._listening)
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                near, _ = self._listening.accept()
+                far = socket.create_connection(("127.0.0.1", self._port))
+            except OSError:
+                return
+            if self._is_cut:
+                _shut(near)
+                _shut(far)
+                continue
+            self._open += [near, far]
+            for source, sink, rate in ((near, far, 0), (far, near, self._rate)):
+                threading.Thread(target=_pump, args=(source, sink, rate), daemon=True).start()
+
+
+def _pump(source: socket.socket, sink: socket.socket, rate: int) -> None:
+    with contextlib.suppress(OSError):
+        while data := source.recv(4096 if rate else 1 << 16):
+            sink.sendall(data)
+            time.sleep(len(data) / rate if rate else 0)
+    _shut(source)
+    _shut(sink)
+
+
+def _shut(end: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        end.shutdown(socket.SHUT_RDWR)
+    end.close()
+
+
+def write_project(folder: Path, names: Sequence[str], config: str) -> Path:
+    """Writes a folder with tiny models and a trtconv.toml that lists them; "b" has its weights beside it."""
+    folder.mkdir(exist_ok=True)
+    for number, name in enumerate(names):
+        proto = parse(TINY)
+        weight = np.arange(4, dtype=np.float32) + number
+        proto.graph.initializer.append(onnx.numpy_helper.from_array(weight, "w"))
+        onnx.save(proto, folder / f"{name}.onnx", save_as_external_data=name == "b", location="b.bin", size_threshold=0)
+    tables = "".join(f'[[models]]\npath = "{name}.onnx"\n' for name in names)
+    (folder / "trtconv.toml").write_text(config + tables)
+    return folder

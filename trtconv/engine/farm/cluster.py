@@ -301,7 +301,9 @@ class Farm:
                 document, lambda sha, size: engine or self._out_of_store(sha, size), worker_of(document)
             )
             if self._store is not None and engine and isinstance(result, BuildReport):
-                keep(self._store, decoded(JobResult, document), engine)
+                # A store that is full or gone costs nobody the engine, which is where it should be already.
+                with contextlib.suppress(InputError):
+                    keep(self._store, decoded(JobResult, document), engine)
             return result
         except TrtconvError as error:
             return dataclasses.replace(failed_run(waiting.request, error), worker=worker_of(document))

@@ -257,8 +257,6 @@ class Peer:
 
     async def _file(self, size: int) -> bytes:
         """Reads a file piece by piece: a slow line is not a silent one."""
-        if size <= _PIECE:
-            return await self._reader.readexactly(size)
         data = bytearray()
         while len(data) < size:
             piece = await self._reader.read(min(_PIECE, size - len(data)))
