@@ -422,7 +422,7 @@ def one_of_two_interrupted(stand: Stand, project: Path) -> Ended:
 
 
 def slow_line(stand: Stand, project: Path) -> Ended:
-    line = Line(stand.farm.address, 8000)
+    line = Line(stand.farm.address, 30_000)
     try:
         return Ended.of(stand.farm.client(project, code=QUICK, address=line.address))
     finally:
@@ -441,7 +441,7 @@ TABLE = (
     Fault("the client's line is cut for a second", (0,), {}, client_cut, two),
     Fault("the client's line is cut, --reconnect 1", (4,), None, client_cut_for_good, two),
     Fault("a worker's line is cut for a second", (0,), {}, worker_cut, two_of_which_one_can_be_cut),
-    Fault("a line of 8 kB a second", (0,), {}, slow_line, two),
+    Fault("a line of 30 kB a second", (0,), {}, slow_line, two),
     Fault("a worker is stopped, and goes on", (0,), {}, stopped("one"), two),
     Fault("the scheduler is stopped, and goes on", (0,), {}, stopped("scheduler"), two),
     Fault("the client is stopped, and goes on", (0,), {}, stopped("client"), two),

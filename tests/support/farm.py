@@ -125,10 +125,12 @@ class Line:
     Args:
         farm: Its address.
         rate: Bytes a second that come back from the farm; 0: as many as there are.
+        most: Bytes that a connection carries one way, until it breaks; 0: any number.
     """
 
-    def __init__(self, farm: str, rate: int = 0) -> None:
-        self._port, self._rate = int(farm.rpartition(":")[2]), rate
+    def __init__(self, farm: str, rate: int = 0, most: int = 0) -> None:
+        self._port, self._rate, self._most = int(farm.rpartition(":")[2]), rate, most
+        self.carried: list[int] = []
         self._open: list[socket.socket] = []
         self._is_cut = False
         self._listening = socket.create_server(("127.0.0.1", 0))
@@ -164,16 +166,18 @@ class Line:
                 continue
             self._open += [near, far]
             for source, sink, rate in ((near, far, 0), (far, near, self._rate)):
-                threading.Thread(target=_pump, args=(source, sink, rate), daemon=True).start()
+                threading.Thread(target=self._pump, args=(source, sink, rate), daemon=True).start()
 
-
-def _pump(source: socket.socket, sink: socket.socket, rate: int) -> None:
-    with contextlib.suppress(OSError):
-        while data := source.recv(4096 if rate else 1 << 16):
-            sink.sendall(data)
-            time.sleep(len(data) / rate if rate else 0)
-    _shut(source)
-    _shut(sink)
+    def _pump(self, source: socket.socket, sink: socket.socket, rate: int) -> None:
+        carried = 0
+        with contextlib.suppress(OSError):
+            while (not self._most or carried < self._most) and (data := source.recv(4096 if rate else 1 << 16)):
+                sink.sendall(data)
+                carried += len(data)
+                time.sleep(len(data) / rate if rate else 0)
+        self.carried.append(carried)
+        _shut(source)
+        _shut(sink)
 
 
 def _shut(end: socket.socket) -> None:

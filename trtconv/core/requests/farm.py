@@ -88,7 +88,7 @@ class FarmRequest(FarmAccess):
     )
     retries: int = option(
         "--retries",
-        "How often a job is given to another worker whose worker was lost; what a model does is not tried again.",
+        "How often a job is tried again whose worker is lost, or whose engine is not in the store.",
         metavar="N",
         takes=int,
         least=0,

@@ -57,6 +57,10 @@ Outcome = tuple[Any, memoryview] | str | TrtconvError
 """The result of a job and its engine, or why nothing came back: the farm's word, or an error of a class."""
 
 
+class _EngineMissing(InputError):
+    """A build was done, and its engine is not where it should be."""
+
+
 @dataclasses.dataclass
 class _Sent:
     """A job on its way, for one request or more that ask the same.
@@ -97,7 +101,7 @@ class Farm:
         self._sent: dict[str, _Sent] = {}
         self._came: deque[float] = deque([-math.inf], maxlen=_PACED)
         self._writers = ThreadPoolExecutor(_WRITERS)
-        self._written: dict[Future[Result], int] = {}
+        self._written: dict[Future[Result], tuple[int, Waiting, _Sent]] = {}
         self._missed: dict[str, float] = {}
         self._began = time.monotonic()
 
@@ -278,17 +282,33 @@ class Farm:
 
     def _write(self, key: str, outcome: Outcome) -> None:
         sent = self._sent.pop(key, None)
-        for index, waiting in sent.asking if sent is not None else ():
+        if sent is None:
+            return
+        for index, waiting in sent.asking:
             # With the budget of this thread.
             run = contextvars.copy_context().run
-            self._written[self._writers.submit(run, self._take, waiting, outcome)] = index
+            self._written[self._writers.submit(run, self._take, waiting, outcome)] = index, waiting, sent
 
     def _finish(self) -> Generator[tuple[int, Result], None, None]:
         """Yields what was written; waits for it where there is nothing else to do, or too much waits to be written."""
         if not self._sent or len(self._written) > _WRITERS:
             wait(self._written, return_when=FIRST_COMPLETED)
         for done in [each for each in self._written if each.done()]:
-            yield self._written.pop(done), done.result()
+            index, waiting, sent = self._written.pop(done)
+            error = done.exception()
+            if not isinstance(error, _EngineMissing):
+                yield index, done.result()
+            elif sent.tries < self._retries:
+                self._send_by_line(index, waiting, sent)
+            else:
+                yield index, failed_run(waiting.request, error)
+
+    def _send_by_line(self, index: int, waiting: Waiting, sent: _Sent) -> None:
+        """Sends a job again whose engine is not in the store; it is to come by the line now."""
+        submit = dataclasses.replace(sent.submit, stored=False)
+        again = self._sent.setdefault(submit.key, _Sent([], sent.choice, submit, sent.files, tries=sent.tries + 1))
+        again.asking.append((index, waiting))
+        self._try_again(submit.key)
 
     def _take(self, waiting: Waiting, outcome: Outcome) -> Result:
         if isinstance(outcome, TrtconvError):
@@ -305,13 +325,20 @@ class Farm:
                 with contextlib.suppress(InputError):
                     keep(self._store, decoded(JobResult, document), engine)
             return result
+        except _EngineMissing:
+            raise
         except TrtconvError as error:
             return dataclasses.replace(failed_run(waiting.request, error), worker=worker_of(document))
 
     def _out_of_store(self, sha: str, size: int) -> memoryview:
         if self._store is None:
-            raise InputError("the engine did not come back", "Build it again.")
-        return memoryview(self._store.get(sha, size))
+            raise _EngineMissing("the engine did not come back", "Build it again.")
+        try:
+            return memoryview(self._store.get(sha, size))
+        except InputError as error:
+            raise _EngineMissing(
+                f"the engine did not come back: {error}", "Build it again; --retries 1 does."
+            ) from error
 
     def _give_up(self, machines: Sequence[Machine]) -> Generator[tuple[int, Result], None, None]:
         """Fails the jobs that nobody is left for, who would wait for ever."""

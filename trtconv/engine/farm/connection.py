@@ -16,6 +16,7 @@ from trtconv.core.text import clean
 from trtconv.engine.farm import wire
 from trtconv.engine.farm.addresses import SECONDS, checked_address, join, rejoined, security
 from trtconv.engine.farm.machines import Machine, read_machine
+from trtconv.engine.farm.resuming import Beginning, beginning, whole
 from trtconv.engine.farm.wire import Begun, Died, Done, Drop, Failed, Gone, Join, Machines, Peer, Submit
 
 Answer = Begun | Done | Failed | Died
@@ -58,6 +59,7 @@ class Connection:
         self._told = threading.Event()
         self._joined: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
         self._peer: Peer | None = None
+        self._beginnings: dict[str, Beginning] = {}
         said = Join(wire.PROTOCOL, wire.CLIENT, "trtconv", "", [])
         self._thread = threading.Thread(target=lambda: asyncio.run(self._live(context, said)), daemon=True)
         self._thread.start()
@@ -100,6 +102,8 @@ class Connection:
         """Sends something, soon; where the line is lost meanwhile, `answers` tells."""
         if self._peer is None:
             return
+        if isinstance(message, Submit) and message.key in self._beginnings:
+            message = self._beginnings[message.key].wanted(message)
         sending = self._peer.send(message, files)
         try:
             asyncio.run_coroutine_threadsafe(sending, self._loop)
@@ -151,6 +155,10 @@ class Connection:
                 pulse.cancel()
             self._peer = None
             peer.abort()
+            if peer.cut is not None:
+                key = peer.cut[0].key
+                with contextlib.suppress(Gone):
+                    self._beginnings[key] = beginning(peer.cut, self._beginnings.get(key))
             try:
                 self._peer = await rejoined(joining, self._patience)
                 self.answers.put(Rejoined())
@@ -167,8 +175,15 @@ class Connection:
                 self.starting = any(not offer for _, offer in message.workers)
                 self.there = [machine for machine in found if machine is not None]
                 self._told.set()
-            elif isinstance(message, Begun | Done | Failed | Died):
-                self.answers.put((message, files[0] if files else b""))
+            elif isinstance(message, Done):
+                engine = whole(message, files[0], self._beginnings.pop(message.key, None))
+                self.answers.put((message, engine))
+                await peer.send(Drop(message.key))
+            elif isinstance(message, Failed):
+                self.answers.put((message, b""))
+                await peer.send(Drop(message.key))
+            elif isinstance(message, Begun | Died):
+                self.answers.put((message, b""))
             elif isinstance(message, wire.Overview):
                 self._overviews.put(message.status)
             elif isinstance(message, wire.End):

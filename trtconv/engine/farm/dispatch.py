@@ -11,12 +11,15 @@ from typing import Any
 
 from trtconv.core.text import clean
 from trtconv.engine.farm.machines import read_machine
+from trtconv.engine.farm.resuming import Beginning, beginning, rest, whole
 from trtconv.engine.farm.wire import Begun, Died, Done, Drop, Failed, Gone, Machines, Peer, Submit
 
 AHEAD = 2
 """Jobs that a worker has: one that it is at, and the next."""
 BACK_SECONDS = 5.0
 """How long a member whose line is lost may take to come back, before its jobs are given up."""
+ANSWER_SECONDS = 60.0
+"""How long an answer waits for a client whose line is lost."""
 ASIDE_SECONDS = 60.0
 """How long a worker that failed for a reason of its own gets no job that another one can do."""
 MOST_QUIET = 3
@@ -79,7 +82,8 @@ class QueuedJob:
         clients: Who waits for it.
         begun: Since when its worker is at it, on the monotonic clock; None: it is not.
         refused: Workers that could not do it for reasons of their own.
-        answer: What became of it, where that came while its client's line was lost.
+        answer: What became of it, until all who wait for it have it.
+        beginning: What came of the engine over a line that was lost.
         since: When it came.
     """
 
@@ -89,6 +93,7 @@ class QueuedJob:
     begun: float | None = None
     refused: set[str] = dataclasses.field(default_factory=set)
     answer: Answer | None = None
+    beginning: Beginning | None = None
     since: float = dataclasses.field(default_factory=time.monotonic)
 
 
@@ -124,7 +129,7 @@ class Dispatch:
             return
         known.clients.add(client)
         if known.answer is not None:
-            self._answer(known, *known.answer)
+            self.post(client.peer.send(*rest(submit, *known.answer)))
             return
         for worker in self.workers:
             if known in worker.line and known.begun is not None:
@@ -143,7 +148,8 @@ class Dispatch:
             job.clients.discard(client)
             if not job.clients:
                 if lost:
-                    asyncio.get_running_loop().call_later(BACK_SECONDS, self._forget_unwanted, job)
+                    seconds = BACK_SECONDS if job.answer is None else ANSWER_SECONDS
+                    asyncio.get_running_loop().call_later(seconds, self._forget_unwanted, job)
                 else:
                     self._forget_unwanted(job)
         self._assign()
@@ -175,6 +181,9 @@ class Dispatch:
         job = next((job for job in worker.line if job.submit.key == message.key), None)
         # Else it was dropped meanwhile, or was never this worker's.
         if job is not None:
+            if isinstance(message, Done) and message.skipped:
+                files = [whole(message, file, job.beginning) for file in files]
+                message = dataclasses.replace(message, skipped=0)
             worker.line.remove(job)
             worker.failed += bool(message.own)
             worker.done += not message.own
@@ -193,10 +202,8 @@ class Dispatch:
         asyncio.get_running_loop().call_later(ASIDE_SECONDS, self._assign)
 
     def _answer(self, job: QueuedJob, message: Done | Failed, files: list[bytes]) -> None:
-        if not job.clients:
-            job.answer = message, files
-            return
-        del self.jobs[job.submit.key]
+        # Its files are not needed any more, its answer until all have it.
+        job.answer, job.files = (message, files), []
         for client in job.clients:
             self.post(client.peer.send(message, files))
 
@@ -205,6 +212,7 @@ class Dispatch:
         if worker not in self.workers:
             return
         self.workers.remove(worker)
+        self._keep_beginning(worker)
         begun = [job for job in worker.line if job.begun is not None and not worker.leaves]
         self._wait_again([job for job in worker.line if job not in begun])
         for job in begun:
@@ -212,6 +220,14 @@ class Dispatch:
             asyncio.get_running_loop().call_later(BACK_SECONDS, self._bury, job, worker.name)
         self._tell_who_is_there()
         self._assign()
+
+    def _keep_beginning(self, worker: RemoteWorker) -> None:
+        """Remembers what came of an engine before the line to its worker was lost."""
+        cut = worker.peer.cut
+        for job in worker.line if cut is not None else ():
+            if cut is not None and job.submit.key == cut[0].key:
+                with contextlib.suppress(Gone):
+                    job.beginning = beginning(cut, job.beginning)
 
     def _bury(self, job: QueuedJob, worker: str) -> None:
         """Tells that a worker died at a job, if it has not come back."""
@@ -277,7 +293,8 @@ class Dispatch:
 
     def _give(self, worker: RemoteWorker, job: QueuedJob) -> None:
         worker.line.append(job)
-        self.post(worker.peer.send(job.submit, job.files))
+        submit = job.submit if job.beginning is None else job.beginning.wanted(job.submit)
+        self.post(worker.peer.send(submit, job.files))
 
     def _move_to(self, idle: RemoteWorker) -> None:
         """Gives a worker that has nothing to do what waits behind another one's job."""

@@ -16,7 +16,7 @@ from typing import Any, get_args
 
 from trtconv.core.decode import Fault, decoded, json_of
 
-PROTOCOL = 2
+PROTOCOL = 3
 CLIENT, WORKER, SCHEDULER = "client", "worker", "scheduler"
 """What a member can be."""
 
@@ -91,6 +91,8 @@ class Submit:
         stored: Whether the engine stays in the store, where the worker has one.
         files: SHA-256 of the files that come with it.
         label: What people call it; no part of what it is.
+        digest: Of the answer whose first part is there already, from a line that was lost; else empty.
+        got: Bytes of the engine that are there.
     """
 
     resource: str
@@ -98,6 +100,8 @@ class Submit:
     stored: bool
     files: list[str]
     label: str
+    digest: str = ""
+    got: int = 0
 
     @property
     def key(self) -> str:
@@ -108,7 +112,7 @@ class Submit:
 
 @dataclasses.dataclass(frozen=True)
 class Drop:
-    """A job is not wanted any more."""
+    """A job is not wanted any more, or its answer has arrived."""
 
     key: str
 
@@ -127,11 +131,13 @@ class Done:
 
     Args:
         own: Why it came to nothing, where the reason is the worker's own, so that another one may do it; else empty.
+        skipped: Bytes at the beginning of the engine that are left out, because the other end has them.
     """
 
     key: str
     result: str
     own: str
+    skipped: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -206,12 +212,16 @@ class Peer:
     Args:
         reader: Where what it says comes from.
         writer: Where what is said to it goes.
+
+    Attributes:
+        cut: The answer whose engine was on its way when the line was lost, and the bytes that had come.
     """
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
         self._one_at_a_time = asyncio.Lock()
         self._heard = 0
+        self.cut: tuple[Done, bytes] | None = None
 
     async def send(self, message: Message, files: Sequence[bytes | memoryview] = ()) -> None:
         """Says something.
@@ -249,21 +259,25 @@ class Peer:
             message, sizes = decode(await self._reader.readexactly(length))
             if sum(sizes) > most_bytes:
                 raise Gone(f"files of {sum(sizes)} bytes are too long")
-            return message, [await self._file(size) for size in sizes]
+            return message, [await self._file(message, size) for size in sizes]
         except asyncio.IncompleteReadError as error:
             raise Gone("the connection was closed") from error
         except OSError as error:
             raise Gone(str(error) or type(error).__name__) from error
 
-    async def _file(self, size: int) -> bytes:
+    async def _file(self, message: Message, size: int) -> bytes:
         """Reads a file piece by piece: a slow line is not a silent one."""
         data = bytearray()
-        while len(data) < size:
-            piece = await self._reader.read(min(_PIECE, size - len(data)))
-            if not piece:
-                raise Gone("the connection was closed")
-            self._heard += 1
-            data += piece
+        try:
+            while len(data) < size:
+                piece = await self._reader.read(min(_PIECE, size - len(data)))
+                if not piece:
+                    raise Gone("the connection was closed")
+                self._heard += 1
+                data += piece
+        except (OSError, Gone):
+            self.cut = (message, bytes(data)) if isinstance(message, Done) else None
+            raise
         return bytes(data)
 
     async def pulse(self, silent: Callable[[int], None] = lambda _: None, most: int = MOST_SILENT) -> None:

@@ -24,6 +24,7 @@ from trtconv.engine.farm import wire
 from trtconv.engine.farm.addresses import checked_address, join, rejoined, security
 from trtconv.engine.farm.job import BuildJob
 from trtconv.engine.farm.machines import Machine, read_machine
+from trtconv.engine.farm.resuming import rest
 from trtconv.engine.farm.running import JobRunner
 from trtconv.engine.farm.store import Store
 from trtconv.engine.farm.wire import Alive, Begun, Done, Drop, End, Failed, Gone, Join, Offers, Peer, Submit
@@ -281,7 +282,7 @@ class _Serving:
         key = order.submit.key
         left, self._left = self._left, None
         if left is not None and left.answer.key == key and left.is_fresh:
-            await peer.send(left.answer, left.files)
+            await peer.send(*rest(order.submit, left.answer, left.files))
         elif any(each.submit.key == key and not each.dropped.is_set() for each in self._orders):
             # It is at it, from before the line was lost.
             await peer.send(Begun(key, ""))

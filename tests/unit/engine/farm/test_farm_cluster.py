@@ -239,3 +239,27 @@ def test_more_of_what_is_quick_is_on_its_way(client: FakeConnection) -> None:
     farm._came.extend([now - 60] * 20)
     assert farm._most_sent(3) == 3 * AHEAD
     farm.close()
+
+
+@pytest.mark.parametrize("retries", [0, 1])
+def test_an_engine_that_is_not_in_the_store_is_built_again(
+    client: FakeConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, retries: int
+) -> None:
+    sent: list[Submit] = []
+
+    def answer(_: int, submit: Submit) -> Done:
+        sent.append(submit)
+        return Done(submit.key, submit.job, "")
+
+    def send(submit: Submit, files: Sequence[bytes]) -> None:
+        # As a worker does that puts engines into a store.
+        client.answers.put((answer(0, submit), b"" if submit.stored else b"engine"))
+
+    monkeypatch.setattr(client, "send", send)
+    monkeypatch.setattr(cluster, "keep", lambda *_: None)
+    written_by(monkeypatch, lambda _: None)
+    farm = Farm(FarmRequest(on="tcp://127.0.0.1:1", store=tmp_path / "store", retries=retries))
+    found = dict(farm.run(requests_in(tmp_path, 2)))
+    assert [submit.stored for submit in sent].count(False) == 2 * retries
+    assert [found[index].exit_code for index in range(2)] == ([1, 1] if retries else [2, 2])
+    assert ("written" in found[0].message) == bool(retries)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import threading
 
 import pytest
 
+from support.farm import Line
 from support.farm_party import SECONDS, Party, hears, hears_nothing, party, submit
 from support.runtime import RTX
+from trtconv.core.documents.farm import JobResult
 from trtconv.core.errors import EnvironmentMissing
 from trtconv.core.requests.farm import FarmAccess, FarmRequest
 from trtconv.engine.farm import dispatch, wire, worker
@@ -200,5 +203,39 @@ def test_clients_know_of_a_worker_that_starts() -> None:
         serving.cancel()
         await asyncio.gather(serving, return_exceptions=True)
         await asyncio.to_thread(connection.close)
+
+    party(talk)
+
+
+@pytest.mark.parametrize("whose", ["client", "worker"])
+def test_an_engine_goes_on_where_its_line_ended(monkeypatch: pytest.MonkeyPatch, whose: str) -> None:
+    """Over a line that breaks every megabyte, each part of an engine comes once, and it is built once."""
+    engine, built = random.Random(1).randbytes(5 << 20), []
+
+    def do(_: Workbench, order: worker.Order) -> tuple[JobResult, bytes]:
+        built.append(order)
+        return JobResult("job"), engine
+
+    monkeypatch.setattr(Workbench, "do", do)
+
+    async def talk(farm: Party) -> None:
+        line = Line(farm.address, most=1 << 20)
+        bad = line.address.replace("tls", "tcp")
+        near, far = (bad, farm.address) if whose == "client" else (farm.address, bad)
+        serving = asyncio.ensure_future(worker.serve(far, FarmAccess(), lambda: MACHINE, "w", None, lambda _: None))
+        connection = await asyncio.to_thread(Connection, FarmRequest(on=near))
+        answer = None
+        connection.send(submit("a"), [b""])
+        while answer is None or isinstance(answer, Rejoined) or not isinstance(answer[0], Done):
+            answer = await asyncio.to_thread(connection.answers.get, timeout=SECONDS)
+            if isinstance(answer, Rejoined):
+                connection.send(submit("a"), [b""])
+        assert answer[1] == engine
+        assert (len(built), len(line.carried) >= 8) == (1, True)
+        assert sum(line.carried) < 1.3 * len(engine)
+        await asyncio.to_thread(connection.close)
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+        line.close()
 
     party(talk)
