@@ -17,6 +17,7 @@ from typing import Any
 import onnx
 from onnx import AttributeProto, TensorProto
 
+from trtconv.graph.list_checker import LISTED, Dims, list_faults, lists_of
 from trtconv.graph.nodes import Columns
 from trtconv.graph.tensor_checker import BITS, MOST_DIMENSIONS, sparse_faults, tensor_faults
 from trtconv.graph.types import KNOWN_DOMAINS, ONNX_DOMAINS
@@ -64,6 +65,7 @@ def _faults(proto: onnx.ModelProto, main: Columns) -> Iterator[str]:
         version = own.get("", own.get("ai.onnx", opset))
         columns = Columns(function.node)
         yield from _node_faults(columns, version, in_function=True)
+        yield from _list_faults(columns)
         yield from _order_faults(columns, set(function.input))
         made = set(itertools.chain(function.input, *columns.outputs))
         yield from _reading_faults(columns, (made,))
@@ -143,6 +145,7 @@ def _graph_faults(
         given.update(names)
     yield from _value_faults(graph)
     yield from _node_faults(columns, opset, in_function)
+    yield from _list_faults(columns, graph)
     yield from _order_faults(columns, given)
     seen = (given.union(*columns.outputs), *outside)
     yield from _reading_faults(columns, seen)
@@ -225,6 +228,37 @@ def _node_faults(columns: Columns, opset: int, in_function: bool = False) -> Ite
                 yield from _attribute_faults(attribute, _label(columns.nodes[index]), types, in_function, is_plugin)
         if len(attributes) > 1 and len({attribute.name for attribute in attributes}) < len(attributes):
             yield f"{_label(columns.nodes[index])} has an attribute twice"
+
+
+def _list_faults(columns: Columns, graph: onnx.GraphProto | None = None) -> Iterator[str]:
+    """Finds lists that do not fit each other, or what the graph states of its inputs and weights."""
+    stated: dict[str, Dims] | None = None
+    for index, (op, domain, attributes) in enumerate(
+        zip(columns.ops, columns.domains, columns.attributes, strict=True)
+    ):
+        if op not in LISTED or domain not in ONNX_DOMAINS:
+            continue
+        lists = lists_of(attributes)
+        if not lists:
+            continue
+        if stated is None:
+            stated = {} if graph is None else _stated_shapes(graph)
+        given = [stated.get(name) for name in columns.inputs[index]]
+        direction = next((attribute.s for attribute in attributes if attribute.name == "direction"), b"")
+        for name, fault in list_faults(op, lists, given, len(columns.outputs[index]), direction):
+            yield f"{_label(columns.nodes[index])} has an attribute {name!r} {fault}"
+
+
+def _stated_shapes(graph: onnx.GraphProto) -> dict[str, Dims]:
+    """Returns the shapes of the inputs and weights of a graph; what it says of other tensors may be wrong."""
+    inputs = ((value.name, value.type.tensor_type) for value in graph.input)
+    shapes: dict[str, Dims] = {
+        name: [each.dim_value if each.HasField("dim_value") else None for each in tensor.shape.dim]
+        for name, tensor in inputs
+        if tensor.HasField("shape")
+    }
+    shapes.update((tensor.name, tensor.dims) for tensor in graph.initializer)
+    return shapes
 
 
 def _label(node: onnx.NodeProto) -> str:
