@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import resource as limits
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import onnx.parser
@@ -121,3 +123,69 @@ def test_profiles_are_held_to_a_budget(tmp_path: Path, command: str, flags: tupl
     (finding,) = said["findings"]  # type: ignore[misc]
     assert (code, finding["code"]) == (1, "TC408")
     assert "4 profiles; the budget is 3" in finding["message"]
+
+
+def weighted(proto: onnx.ModelProto) -> onnx.TensorProto:
+    """Returns the one weight of a model, which it has from then on."""
+    if not proto.graph.initializer:
+        proto.graph.initializer.append(onnx.helper.make_tensor("w", 1, [1], [1.0]))
+    return proto.graph.initializer[0]
+
+
+def neg(i: int) -> onnx.NodeProto:
+    return onnx.helper.make_node("Neg", ["x"], [f"n{i}"])
+
+
+def function(proto: onnx.ModelProto) -> onnx.FunctionProto:
+    return proto.functions[0] if proto.functions else proto.functions.add(name="f", domain="f")
+
+
+make_attribute, make_graph = onnx.helper.make_attribute, onnx.helper.make_graph
+ADD: dict[str, tuple[str, Callable[[onnx.ModelProto, int], object]]] = {
+    "attributes": ("attributes", lambda m, i: m.graph.node[0].attribute.append(make_attribute(f"a{i}", 1))),
+    "ends": ("inputs", lambda m, i: m.graph.node[0].input.append("x")),
+    "weights": ("weights", lambda m, i: m.graph.initializer.append(onnx.helper.make_tensor(f"w{i}", 1, [1], [1.0]))),
+    "sparse": ("weights", lambda m, i: m.graph.sparse_initializer.add()),
+    "types": ("tensors", lambda m, i: m.graph.value_info.append(onnx.helper.make_tensor_value_info(f"v{i}", 1, [1]))),
+    "annotations": ("tensors", lambda m, i: m.graph.quantization_annotation.add()),
+    "metadata": ("entries", lambda m, i: m.metadata_props.add()),
+    "opsets": ("entries", lambda m, i: m.opset_import.add()),
+    "functions": ("entries", lambda m, i: m.functions.add(name=f"f{i}")),
+    "external": ("entries", lambda m, i: weighted(m).external_data.add()),
+    "bodies": (
+        "nodes",
+        lambda m, i: m.graph.node[0].attribute.append(make_attribute(f"b{i}", make_graph([neg(i)], "b", [], []))),
+    ),
+    "function bodies": ("nodes", lambda m, i: function(m).node.append(neg(i))),
+}
+"""What a file can list to the limit that it is held to, and what adds one."""
+
+
+@pytest.mark.parametrize("what", ADD)
+def test_all_that_a_file_lists_is_held_to_a_budget(tmp_path: Path, what: str) -> None:
+    resource, add = ADD[what]
+    proto = onnx.parser.parse_model(SMALL)
+    for i in range(100):
+        add(proto, i)
+    path = tmp_path / "m.onnx"
+    path.write_bytes(proto.SerializeToString())
+    with budget.allowed(budget.Budget(**{resource: 50})), pytest.raises(budget.BudgetExceeded) as exceeded:
+        OnnxModel.load(path)
+    assert exceeded.value.findings[0].code == "TC408"
+    assert f"{resource}; the budget is 50" in exceeded.value.message
+
+
+def test_what_is_listed_too_often_is_told_before_it_is_looked_at(tmp_path: Path) -> None:
+    proto = onnx.parser.parse_model(SMALL)
+    proto.graph.node[0].attribute.extend([make_attribute("a", 1)] * 500_000)
+    (tmp_path / "m.onnx").write_bytes(proto.SerializeToString())
+    done = subprocess.run(
+        [sys.executable, "-m", "trtconv", "check", "m.onnx", "-q", "--target", "rtx"],
+        cwd=tmp_path,
+        capture_output=True,
+        check=False,
+        # A second is enough; it took minutes.
+        preexec_fn=lambda: limits.setrlimit(limits.RLIMIT_CPU, (20, 20)),
+    )
+    assert done.returncode == 1
+    assert b"TC408" in done.stderr

@@ -29,7 +29,12 @@ class Budget:
 
     Args:
         nodes: Nodes of a model with its functions inlined.
-        inputs: Inputs and outputs of a model; TensorRT's parser takes a time that is quadratic in their number.
+        inputs: Inputs and outputs of a model, or of one node; TensorRT's parser takes a time that is quadratic in their
+            number.
+        attributes: Attributes of a node.
+        weights: Initializers of a model.
+        tensors: Tensors of which a model states types, shapes or quantisation.
+        entries: All that a model lists: inputs, outputs and attributes of nodes, what is above, metadata, opsets.
         profiles: Optimization profiles of an engine; TensorRT takes time and memory for each.
         elements: Elements of a tensor that trtconv computes or changes: folded constants, weights, widened kernels.
         candidates: Sizes looked at together, times the numbers that are followed for each.
@@ -41,6 +46,10 @@ class Budget:
 
     nodes: float = 200_000
     inputs: float = 10_000
+    attributes: float = 1000
+    weights: float = 100_000
+    tensors: float = 300_000
+    entries: float = 3_000_000
     profiles: float = 256
     elements: float = 1 << 26
     candidates: float = 1 << 28

@@ -29,6 +29,7 @@ from trtconv.core.errors import InputError
 from trtconv.core.files import atomic_stream, atomic_write
 from trtconv.core.hashing import Hashing
 from trtconv.graph import checker
+from trtconv.graph.census import take_census
 from trtconv.graph.dim_names import forget_meaningless, input_spec
 from trtconv.graph.external_data import (
     ALIGNMENT,
@@ -93,6 +94,7 @@ class OnnxModel:
         data = read_file(path)
         hashing = Hashing(data) if hashed else None
         model = cls(_parse(data, path), path)
+        take_census(model.proto)
         forget_meaningless(model.proto.graph)
         model._hashing = hashing
         examined = checker.examine(model.proto)

@@ -180,9 +180,10 @@ class OverBudget(Page):
     """The model asks for more than a model may cost.
 
     What it checks:
-        Before anything is made as large as a file says, its size is held against a budget: nodes after functions are
-        inlined, elements of constants that are computed, kernels that passes widen, sizes looked at together, bytes of
-        the files. What nobody can tell beforehand is measured: seconds and megabytes of a stage.
+        Before anything is made as large as a file says, its size is held against a budget: all that the file lists,
+        nodes after functions are inlined, elements of constants that are computed, kernels that passes widen, sizes
+        looked at together, bytes of the files. What nobody can tell beforehand is measured: seconds and megabytes of a
+        stage.
     Why TensorRT cares:
         It does not always: a file of a hundred bytes can make it, and trtconv, take all memory.
     Versions:
