@@ -13,7 +13,7 @@ from trtconv.core.target import Target
 from trtconv.graph.editor import Field
 from trtconv.graph.model import OnnxModel
 from trtconv.passes.base import Pass, PassResult
-from trtconv.shapes.traced.repairs import ReshapeTarget, Scaling, Shuffle, Unrepaired, line_of, word
+from trtconv.shapes.traced.repairs import ReshapeTarget, Scaling, Shuffle, Unrepaired, line_of, words
 from trtconv.shapes.traced.search import Baked, baked_in
 
 _SPARE_ROUNDS = 64
@@ -185,7 +185,7 @@ class RestoreReshapeTarget(_BakedPass):
         made: list[gs.Node] = []
         node.inputs[1] = _target(field, node, what, made)
         field.replace(node, [*made, node])
-        return f"target {list(what.old)} is now [{', '.join(word(entry) for entry in what.new)}]"
+        return f"target {words(what.old)} is now {words(what.new)}"
 
 
 def _target(field: Field, node: gs.Node, what: ReshapeTarget, made: list[gs.Node]) -> gs.Tensor:
@@ -193,16 +193,18 @@ def _target(field: Field, node: gs.Node, what: ReshapeTarget, made: list[gs.Node
     if all(isinstance(entry, int) for entry in what.new):
         return field.constant(f"{name}.target", np.array(what.new, np.int64))
     parts: list[gs.Tensor] = []
-    for entry in what.new:
+    for position, entry in enumerate(what.new):
         if isinstance(entry, int):
             parts.append(field.constant(f"{name}.size", np.array([entry], np.int64)))
             continue
-        tensor, axis = entry
-        shape = field.node("Shape", f"{name}/Shape", [field.tensor(tensor)], f"{name}.shape")
+        sizes, axis = node.inputs[1], position
+        if entry is not None:
+            shape = field.node("Shape", f"{name}/Shape", [field.tensor(entry[0])], f"{name}.shape")
+            made.append(shape)
+            sizes, axis = shape.outputs[0], entry[1]
         index = field.constant(f"{name}.axis", np.array([axis], np.int64))
-        size = field.node("Gather", f"{name}/Gather", [shape.outputs[0], index], f"{name}.size", axis=0)
-        made += [shape, size]
-        parts.append(size.outputs[0])
+        made.append(field.node("Gather", f"{name}/Gather", [sizes, index], f"{name}.size", axis=0))
+        parts.append(made[-1].outputs[0])
     whole = field.node("Concat", f"{name}/Concat", parts, f"{name}.target", axis=0)
     made.append(whole)
     return whole.outputs[0]

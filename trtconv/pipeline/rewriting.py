@@ -77,8 +77,8 @@ _Shapes = list[Mapping[str, Shape]]
 def _examples(original: OnnxModel, rewritten: OnnxModel) -> tuple[_Shapes, _Shapes]:
     """Returns the input shapes that a model was traced at, where these are baked into it, and those that were freed."""
     examples = baked_in(original).examples()
-    multiples = baked_in(rewritten).accepted(examples[0].multiples()) if examples else []
-    return [_shapes_at(original, each.point) for each in examples], [_shapes_at(original, each) for each in multiples]
+    others = baked_in(rewritten).cheap([*examples[0].multiples(), *examples[0].parts()]) if examples else []
+    return [_shapes_at(original, each.point) for each in examples], [_shapes_at(original, each) for each in others]
 
 
 def _shapes_at(model: OnnxModel, point: Mapping[str, int]) -> Mapping[str, Shape]:

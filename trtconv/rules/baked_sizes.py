@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from trtconv.core.findings import Finding, Severity
 from trtconv.core.target import Target
 from trtconv.rules.base import ModelView, Rule
-from trtconv.shapes.traced.repairs import Unrepaired, line_of
+from trtconv.shapes.traced.repairs import Unrepaired, line_of, words
 
 
 class BakedPixelShuffle(Rule):
@@ -120,7 +120,7 @@ class BakedReshape(Rule):
 
     def check(self, view: ModelView, target: Target) -> Iterator[Finding]:
         for found in view.baked.targets():
-            message = f"Reshape{line_of(found.node)} to the constant {list(found.old)} of the exporter's example"
+            message = f"Reshape{line_of(found.node)} to the constant {words(found.old)} of the exporter's example"
             yield self.finding(message, found.node.location)
         for refusal in view.baked.refusals():
             if refusal.node.op != "Resize":

@@ -105,6 +105,23 @@ CASES = {
         (1, 6, 16, 12),
         "restore-reshape-target",
     ),
+    # As torch.nn.MultiheadAttention is traced: tokens first, their number a constant beside a batch that is read.
+    "tokens of an attention": (
+        """g (float[n,6,h,w] x) => (float[n,l,6] y)
+            <int64[3] f = {0,6,-1}, int64 one = {1}, int64 heads = {2}, int64[1] zero = {0}, int64[1] tokens = {384},
+             int64[1] deep = {3}, int64[3] back = {0,-1,6}> {
+            a = Reshape (x, f) t = Transpose <perm = [2,0,1]> (a)
+            s = Shape (t) b = Gather (s, one) c = Mul (b, heads) d = Unsqueeze (c, zero)
+            k = Concat <axis = 0> (tokens, d, deep) r = Reshape (t, k)
+            q = Transpose <perm = [1,0,2]> (r) m = Softmax <axis = 1> (q)
+            u = Transpose <perm = [1,0,2]> (m) v = Reshape (u, back) y = Transpose <perm = [1,0,2]> (v) }""",
+        """g (float[n,6,h,w] x) => (float[n,l,6] y)
+            <int64[3] f = {0,6,-1}, int64[4] k = {0,0,2,3}, int64[3] back = {0,0,-1}> {
+            a = Reshape (x, f) t = Transpose <perm = [2,0,1]> (a) r = Reshape (t, k)
+            m = Softmax <axis = 0> (r) v = Reshape (m, back) y = Transpose <perm = [1,0,2]> (v) }""",
+        (1, 6, 16, 24),
+        "restore-reshape-target",
+    ),
     "rows in portrait": (
         """g (float[n,h,w,3] x) => (float[n,a,b,3] y) <int64[3] s = {16,12,3}, int64[4] t = {1,16,12,3}> {
             r = Reshape (x, s) q = Softmax <axis = 1> (r) y = Reshape (q, t) }""",
@@ -149,6 +166,18 @@ KEPT_ALONE = {
 def test_what_is_no_pixel_shuffle_or_not_baked_stays(name: str) -> None:
     text = KEPT_ALONE[name].replace(", float[1,1,32,32] p", "")
     assert run_passes(parse(text), (PASSES[0], PASSES[2]), RTX).edits == ()
+
+
+def test_a_target_that_is_read_but_for_its_channels_stays() -> None:
+    """Beside one that is baked: a batch of 1 at the example must not have the channels taken for a size."""
+    text = """
+        g (float[n,h,8] x) => (float[a,8] y, float[b,c] z) <int64[1] zero = {0}, int64[1] one = {1}, int64[1] c = {8},
+            int64[2] s = {1,96}> {
+            d = Shape (x) p = Gather (d, zero) q = Gather (d, one) r = Mul (p, q) t = Concat <axis = 0> (r, c)
+            y = Reshape (x, t) z = Reshape (x, s) }"""
+    model = parse(text)
+    (edit,) = run_passes(model, PASSES, RTX).edits
+    assert "[1, 96] is now [0, -1]" in edit.what
 
 
 # name: a model of whose sizes it cannot be told what they are, the node that says so, and what is said of it
@@ -234,8 +263,8 @@ def test_rewrite_compares_where_the_model_was_traced(tmp_path: Path, batch: int)
     report = rewrite(request)
     assert (report.exit_code, report.verified.max_relative_error) == (0, 0.0)
     assert report.verified.inputs == {"x": (batch, 8, 16, 24)}
-    assert len(report.verified.alone) == 5
-    assert "baked into the original; the rewritten model also runs at 5 larger sizes" in rewrite_text(report)
+    assert len(report.verified.alone) == 7
+    assert "baked into the original; the rewritten model also runs at 7 other sizes" in rewrite_text(report)
 
 
 def test_a_long_chain_is_repaired_to_its_end() -> None:

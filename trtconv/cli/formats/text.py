@@ -381,5 +381,5 @@ def _verified(verified: Comparison) -> str:
     if verified.alone is None:
         return said
     at = ", ".join(f"{name} {'x'.join(map(str, shape))}" for name, shape in verified.inputs.items())
-    alone = count(len(verified.alone), "larger size")
+    alone = count(len(verified.alone), "other size")
     return clean(f"{said} at {at}, which was baked into the original; the rewritten model also runs at {alone}")

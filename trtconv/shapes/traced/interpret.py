@@ -7,6 +7,7 @@ sizes are wrong, or that something is baked in that trtconv cannot repair; its r
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy as np
 from trtconv.core.frozen import frozen
 from trtconv.shapes.lattice import Num, Sizes, Tensor, Trial
 from trtconv.shapes.lattice.trial import Node
-from trtconv.shapes.traced.repairs import ReshapeTarget, Scaling, Shuffle, Unrepaired, asked_of, freed, ints_of
+from trtconv.shapes.traced.repairs import Entry, ReshapeTarget, Scaling, Shuffle, Unrepaired, asked_of, freed, words
 
 Point = Mapping[str, int]
 _GENERIC = (1, 8, 64, 120, 128, 256)
@@ -42,6 +43,12 @@ class Example:
         factors += [(1, 2), (1, 3)] if others else []
         factors += [(2, 2)] if self.batch and others else []
         return [self._times(*pair) for pair in factors]
+
+    def parts(self) -> list[Point]:
+        """Returns smaller sizes, where a repaired model is tried whose multiples take too much."""
+        return [
+            {name: size if name in self.batch else size // part for name, size in self.point.items()} for part in (2, 4)
+        ]
 
     def _times(self, batch: int, other: int) -> Point:
         return {name: size * (batch if name in self.batch else other) for name, size in self.point.items()}
@@ -108,7 +115,8 @@ class Reading:
         self.repairs.append(repair)
         if isinstance(repair, Scaling):
             return {2: Tensor.of_array(np.array(repair.scales, np.float32)), 3: None}
-        return {1: Tensor.of_nums([self._entry(entry) for entry in repair.new])}
+        old = self._seen[node.inputs[1]].nums or []
+        return {1: Tensor.of_nums([self._entry(entry, num) for entry, num in zip(repair.new, old, strict=True)])}
 
     def _loosened(self, node: Node) -> Mapping[int, Tensor | None]:
         """Returns the sizes of a Resize that may be meant so, but for the batch, which nobody means so."""
@@ -156,7 +164,9 @@ class Reading:
                 return Unrepaired(makers[name], says)
         return None
 
-    def _entry(self, entry: int | tuple[str, int]) -> Num:
+    def _entry(self, entry: Entry, old: Num) -> Num:
+        if entry is None:
+            return old
         if isinstance(entry, int):
             return Num(entry)
         shape = self._seen[entry[0]].shape
@@ -192,7 +202,7 @@ class Reading:
         return Scaling(node, index, tuple(scales), tuple(sizes))
 
     def _target(self, index: int, node: Node) -> ReshapeTarget | None:
-        asked, dims, before = ints_of(node, self._seen), self._dims(node.inputs[0]), self._sizes_at(node.inputs[0])
+        asked, dims, before = asked_of(node, self._seen), self._dims(node.inputs[0]), self._sizes_at(node.inputs[0])
         after = self._sizes_at(node.outputs[0])
         if asked is None or dims is None or before is None or after is None or node.attrs.get("allowzero", 0):
             return None
@@ -201,22 +211,35 @@ class Reading:
         ]
         if len(after) != len(asked) or not any(a.num.mask for a in atoms):
             return None
-        blocks = _blocks(atoms, after)
+        blocks = None if self._follows(node, asked, dims) else _blocks(atoms, after)
         new = None if blocks is None else self._rewritten(node, asked, atoms, blocks)
         changed = [axis for axis, old in enumerate(asked) if new is not None and new[axis] != old]
         if -1 in asked:
             self._doubt(node, asked, dims, changed)
         return ReshapeTarget(node, index, tuple(asked), new) if new is not None and changed else None
 
-    def _doubt(self, node: Node, asked: Sequence[int], dims: Sequence[Num], changed: Sequence[int]) -> None:
+    def _follows(self, node: Node, asked: Sequence[int | None], dims: Sequence[Num]) -> bool:
+        """Whether a target that is computed in part has as many elements as its input, at all sizes that are known."""
+        target = self._seen[node.inputs[1]].nums
+        if None not in asked or target is None:
+            return False
+        if not all(num.known for num in (*dims, *target)):
+            return True
+        before, after = (
+            functools.reduce(np.multiply, [np.asarray(num.value) for num in nums], np.int64(1))
+            for nums in (dims, target)
+        )
+        return bool(np.all(before == after))
+
+    def _doubt(self, node: Node, asked: Sequence[int | None], dims: Sequence[Num], changed: Sequence[int]) -> None:
         """Refuses a target whose -1 takes up whatever its constants leave: these may be the network's own."""
         batched = bool(dims[0].mask) and not dims[0].mask & ~self._bits
         others = [axis for axis in changed if axis > 0 or not batched]
         if others:
             size = asked[others[0]]
-            self._refuse(node, f"asks for {list(asked)}: beside -1, {size} may as well be a constant of the network")
-        elif batched and asked[0] > 0 and 0 not in changed:
-            self._refuse(node, f"asks for {list(asked)}: at another batch than {asked[0]}, -1 would take it up")
+            self._refuse(node, f"asks for {words(asked)}: beside -1, {size} may as well be a constant of the network")
+        elif batched and (asked[0] or 0) > 0 and 0 not in changed:
+            self._refuse(node, f"asks for {words(asked)}: at another batch than {asked[0]}, -1 would take it up")
 
     def _split(self, dim: Num, size: int) -> list[tuple[Num, int]]:
         """Splits a dimension that is a product of others, such as height * width, into them."""
@@ -236,11 +259,13 @@ class Reading:
         return None
 
     def _rewritten(
-        self, node: Node, asked: Sequence[int], atoms: Sequence[_Atom], blocks: Sequence[tuple[range, range]]
-    ) -> tuple[int | tuple[str, int], ...] | None:
-        new: list[int | tuple[str, int]] = list(asked)
+        self, node: Node, asked: Sequence[int | None], atoms: Sequence[_Atom], blocks: Sequence[tuple[range, range]]
+    ) -> tuple[Entry, ...] | None:
+        new: list[Entry] = list(asked)
         free = -1 not in asked
         dynamic = [(sources, made) for sources, made in blocks if any(atoms[i].num.mask for i in sources)]
+        # Where one entry of a block is computed, the block follows the sizes already.
+        dynamic = [(sources, made) for sources, made in dynamic if all(asked[axis] is not None for axis in made)]
         for sources, made in dynamic:
             if len(made) != 1:
                 return None

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from trtconv.core.frozen import frozen
 from trtconv.shapes.lattice import Num, Tensor
 from trtconv.shapes.lattice.trial import Node
+
+Entry = int | tuple[str, int] | None
+"""An entry of a target: an integer, 0 and -1 with ONNX's meaning; the tensor and the axis whose size it is; or None,
+what the model computes for it."""
 
 
 @frozen
@@ -56,19 +59,19 @@ class Scaling:
 
 @frozen
 class ReshapeTarget:
-    """A Reshape to a constant shape.
+    """A Reshape to a shape that is constant, wholly or in part.
 
     Args:
         node: The Reshape.
         index: Its position.
-        old: The constant.
-        new: What to ask for instead: integers, 0 and -1 with ONNX's meaning, or tensor name and axis whose size it is.
+        old: What it asks for; None for an entry that the model computes.
+        new: What to ask for instead, entry by entry.
     """
 
     node: Node
     index: int
-    old: tuple[int, ...]
-    new: tuple[int | tuple[str, int], ...]
+    old: tuple[int | None, ...]
+    new: tuple[Entry, ...]
 
 
 def asked_of(node: Node, tensors: Mapping[str, Tensor]) -> list[int | None] | None:
@@ -105,6 +108,12 @@ def line_of(node: Node) -> str:
     return f" ({node.source})" if node.source else ""
 
 
-def word(entry: Any) -> str:
-    """Returns an entry of a rewritten target in words."""
+def words(entries: Sequence[Entry]) -> str:
+    """Returns a target in words."""
+    return f"[{', '.join(map(_word, entries))}]"
+
+
+def _word(entry: Entry) -> str:
+    if entry is None:
+        return "computed"
     return f"size of {entry[0]} at axis {entry[1]}" if isinstance(entry, tuple) else str(entry)

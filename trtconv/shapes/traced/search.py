@@ -23,11 +23,18 @@ from trtconv.shapes.traced.repairs import ReshapeTarget, Scaling, Shuffle, Unrep
 
 _MOST_SIZES = 48
 _MOST_POINTS = 512
-_MOST_READINGS = 64
+_MOST_READINGS = 24
 _MOST_BATCHES = 8
 _LARGEST_BATCH = 64
+_LARGEST_SIDE = 512
+"""Of a feature map whose positions are tokens."""
+_MOST_ELEMENTS = 1 << 26
+"""Of a tensor of a model that is run at sizes which nobody asked for."""
 _MEANT = "has constant sizes, which may be meant so as well as be the example's: the network accepts either"
 _FACTORS = (1, 2, 4, 8, 16)
+_STRIDES = (1, 2, 4, 8, 16, 32)
+_MOST_PRODUCTS = 6
+"""Constants that are taken for a height times a width, the largest first."""
 _SHUFFLES = {
     # perm of the six dimensions: operator, mode, positions of (channels, first block, second block, height, width)
     (0, 1, 4, 2, 5, 3): ("DepthToSpace", "CRD", (1, 2, 3, 4, 5)),
@@ -125,6 +132,16 @@ class Baked:
         """Returns those of some sizes that the model as it is accepts, as far as shapes tell."""
         return [point for point, fine in zip(points, self._accepted(points), strict=True) if fine]
 
+    def cheap(self, points: Sequence[Point]) -> list[Point]:
+        """Returns those of some sizes that the model accepts without making a tensor of gigabytes of any."""
+        points = [point for point in self.accepted(points) if min(point.values(), default=1) > 0]
+        most = np.zeros(len(points))
+        for tensor in self._sizes.run(points, keep=True).tensors.values() if points else ():
+            if tensor.shape is not None and all(num.known for num in tensor.shape):
+                sizes = [np.asarray(num.value, dtype=float) for num in tensor.shape]
+                most = np.maximum(most, functools.reduce(np.multiply, sizes, np.float64(1)))
+        return [point for point, elements in zip(points, most, strict=True) if elements <= _MOST_ELEMENTS]
+
     @functools.cached_property
     def _found(self) -> _Found:
         points = self._points
@@ -218,7 +235,8 @@ class Baked:
         good = self._declared(sorted(good, key=unlikely)[:_MOST_POINTS])
         scaled = [{name: size * factor for name, size in point.items()} for point in good for factor in (2, 3)]
         fine = self._accepted(scaled) if scaled else []
-        return [point for row, point in enumerate(good) if not any(fine[2 * row : 2 * row + 2])][:_MOST_READINGS]
+        traced = [point for row, point in enumerate(good) if not any(fine[2 * row : 2 * row + 2])]
+        return _mixed(traced, batch)[:_MOST_READINGS]
 
     def _declared(self, points: Sequence[Point]) -> list[Point]:
         """Returns those of some sizes at which tensors have the sizes that the file declares for them."""
@@ -269,6 +287,8 @@ class Baked:
             pairs: list[tuple[int, ...]] = [(n,) * len(others) for n in likely]
         else:
             pairs = list(itertools.product(likely, repeat=len(others)))
+        if len(others) == 2:
+            pairs = list(dict.fromkeys([*pairs, *_areas(self._constants[-_MOST_PRODUCTS:])]))
         for count in self._counts if batch else [1]:
             for pair in pairs if others else [()]:
                 yield {**dict.fromkeys(batch, count), **{n: int(s) for n, s in zip(others, pair, strict=True)}}
@@ -322,6 +342,24 @@ def _sizes_at(tensors: Mapping[str, Tensor], row: int, name: str) -> list[int] |
         return None
     values = [num.value for num in found.shape]
     return [int(value[row]) if isinstance(value, np.ndarray) else int(value) for value in values]
+
+
+def _areas(products: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yields heights and widths that a network of usual strides makes products of, such as a number of tokens."""
+    for product in products:
+        heights = [
+            n for n in range(2, min(product, _LARGEST_SIDE) + 1) if product % n == 0 and product // n <= _LARGEST_SIDE
+        ]
+        for height, stride in itertools.product(heights, _STRIDES):
+            yield height * stride, product // height * stride
+
+
+def _mixed(points: Sequence[Point], batch: Sequence[str]) -> list[Point]:
+    """Puts each batch's likeliest sizes first, then its second: where readings differ, it is most often by batch."""
+    rows: dict[tuple[int, ...], list[Point]] = {}
+    for point in points:
+        rows.setdefault(tuple(point[name] for name in batch), []).append(point)
+    return [point for rank in itertools.zip_longest(*rows.values()) for point in rank if point is not None]
 
 
 def _spoken(point: Point) -> str:
