@@ -11,6 +11,7 @@ from trtconv.core.dim_flags import quoted
 from trtconv.core.dims import Range, ShapeProfile
 from trtconv.core.findings import Finding, Location, Severity
 from trtconv.core.target import Target
+from trtconv.rules.baked_sizes import export_again
 from trtconv.rules.base import ModelView, Page, Rule
 from trtconv.shapes.lattice import Check, DimLattice
 from trtconv.shapes.memory import MOST_ELEMENTS
@@ -76,6 +77,7 @@ class SizeOffLattice(ProfileRule):
     def check(self, view: SizesView) -> Iterator[Finding]:
         if all(fault is None for fault in view.faults) or view.lattice.empty:
             return
+        again = _again(view)
         seen: set[tuple[int, str, int]] = set()
         for row, ((number, pick, sizes), fault) in enumerate(zip(view.points, view.faults, strict=True)):
             if fault is None:
@@ -94,7 +96,8 @@ class SizeOffLattice(ProfileRule):
                 )
                 offered = near[str(size)]
                 place = own.node.location
-                yield self.finding(message, place, _offer(view.profiles[number], dim, pick, offered))
+                fix = again if again else _offer(view.profiles[number], dim, pick, offered)
+                yield self.finding(message, place, fix)
 
 
 def _blame(view: SizesView, name: str, fault: Check, row: int) -> str:
@@ -107,6 +110,17 @@ def _blame(view: SizesView, name: str, fault: Check, row: int) -> str:
 
 def _short(place: Location) -> str:
     return f"{place.op} {place.node}" if place.node else f"{place.op} (node {place.index})"
+
+
+def _again(view: SizesView) -> str:
+    """Returns how to get rid of sizes that an exporter fixed; nothing where the network itself asks for its sizes.
+
+    Sizes beside the example's that a constant happens to divide would help nobody.
+    """
+    if not view.is_baked:
+        return ""
+    command = export_again(view.model, view.profiles[0].dims)
+    return f"The exporter fixed the sizes of its example. Export it again, from its Python: {command}"
 
 
 def _offer(profile: ShapeProfile, dim: DimLattice, pick: str, offered: Sequence[int]) -> str:
@@ -175,7 +189,7 @@ class DimensionsTied(ProfileRule):
             )
             moved = view.lattice.rounded(sizes, up=None)
             nearest = ", ".join(f"{name} {size}" for name, size in moved.items() if size != sizes[name])
-            fix = f"Nearest that works: {nearest}. --round does so." if nearest else ""
+            fix = _again(view) or (f"Nearest that works: {nearest}. --round does so." if nearest else "")
             yield self.finding(message, node.location, fix)
 
 
@@ -226,14 +240,16 @@ class NoValidSize(ProfileRule):
             flags = (
                 f": --dim {' or --dim '.join(f'{quoted(dim.name)}={n}' for n in near)}" if dim.min == dim.max else ""
             )
-            fix = f"The nearest sizes that it accepts are {' and '.join(map(str, near))}{flags}." if near else ""
+            nearest = f"The nearest sizes that it accepts are {' and '.join(map(str, near))}{flags}." if near else ""
+            fix = _again(view) or nearest
             location = blamed.location if blamed is not None else Location(tensor=dim.name)
             yield self.finding(message, location, fix)
         if not view.lattice.dims:
             fault = next(f for f in view.faults if f is not None)
             # The parser decides about sizes that are all given.
             message = f"the shapes of the model do not fit together: {fault.node.label} {fault.evidence(0)}"
-            yield self.finding(message, fault.node.location, "Export the model again.", Severity.WARNING)
+            fix = _again(view) or "Export the model again."
+            yield self.finding(message, fault.node.location, fix, Severity.WARNING)
 
 
 class SizesNotKnown(ProfileRule):

@@ -11,6 +11,7 @@ from trtconv.core.documents.memory import Activations
 from trtconv.graph.model import OnnxModel
 from trtconv.shapes.lattice import Check, SizeLattice, Sizes, Trial, first_faults
 from trtconv.shapes.memory import activations
+from trtconv.shapes.traced.search import baked_in
 
 _PICKS = ("min", "opt", "max")
 
@@ -24,8 +25,14 @@ class SizesView:
     """
 
     def __init__(self, model: OnnxModel, profiles: Sequence[ShapeProfile]) -> None:
+        self.model = model
         self.sizes = Sizes(model)
         self.profiles = tuple(profiles)
+
+    @functools.cached_property
+    def is_baked(self) -> bool:
+        """Whether it is the sizes of an exporter's example that the model accepts."""
+        return bool(baked_in(self.model).refusals())
 
     @functools.cached_property
     def points(self) -> list[tuple[int, str, dict[str, int]]]:

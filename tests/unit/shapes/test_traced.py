@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +12,15 @@ from support.paths import MODELS
 from support.session import Array, run
 from support.sizes import HEADER, parse, save
 from trtconv.cli.formats.text import rewrite_text
+from trtconv.core.bounds import make_profile
+from trtconv.core.dims import Range
 from trtconv.core.requests.rewrite import RewriteRequest
 from trtconv.core.target import Target
+from trtconv.exporter.inputs import parse_inputs
 from trtconv.graph.model import OnnxModel
 from trtconv.passes import run_passes
 from trtconv.passes.restore_sizes import RestorePixelShuffle, RestoreReshapeTarget, RestoreResizeScales
+from trtconv.pipeline.profiles import settle
 from trtconv.pipeline.rewriting import rewrite
 from trtconv.rules import run_rules
 from trtconv.shapes.traced.search import Baked
@@ -241,6 +246,21 @@ def test_what_cannot_be_told_is_named_and_stays(name: str) -> None:
     (finding,) = run_rules(parse(text), RTX)
     assert finding.code == ("TC212" if op == "Resize" else "TC213")
     assert refusal.node.label in finding.message and refusal.why in finding.message
+
+
+def test_what_cannot_be_freed_is_exported_again_by_the_command_that_is_printed() -> None:
+    text, _, _ = DOUBTFUL["a constant of the example's size"]
+    model = parse(text)
+    bounds = {"n": Range(1, 1, 2), "h": Range(8, 8, 16), "w": Range(8, 8, 16)}
+    place, *_ = settle(model, [make_profile(model.inputs, bounds)]).findings
+    (rule,) = run_rules(model, RTX)
+    for finding, (low, opt, high) in ((place, (8, 8, 16)), (rule, (4, 8, 16))):
+        assert "--round" not in finding.fix
+        command = shlex.split(finding.fix[finding.fix.index("trtconv export") :])
+        (declared,) = parse_inputs([command[command.index("--input") + 1]])
+        assert declared.name == "x"
+        assert declared.shape == (1, 1, opt, opt)
+        assert declared.bounds["h"] == Range(low, opt, high)
 
 
 def test_shuffles_behind_shuffles_are_found_at_once() -> None:
