@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from trtconv.core.progress import NullProgress, Progress
     from trtconv.core.requests.build import BuildRequest
     from trtconv.core.requests.check import CheckRequest
-    from trtconv.core.requests.engine import BenchRequest, InspectRequest, Limits, VerifyRequest
+    from trtconv.core.requests.engine import BenchRequest, InspectRequest, Limits, RunRequest, VerifyRequest
     from trtconv.core.requests.rewrite import RewriteRequest
     from trtconv.core.target import Target
-    from trtconv.engine import bench, inspect, run_pipeline, verify, verify_pipeline
+    from trtconv.engine import bench, inspect, run, run_pipeline, verify, verify_pipeline
     from trtconv.engine.pipelines import Pipeline, load_pipeline
     from trtconv.exporter import ConvertReport, ExportOptions, ExportReport, ExportRequest, convert, export, export_spec
     from trtconv.passes.base import NodePass, Pass, PassResult, Refusal
@@ -80,6 +80,7 @@ __all__ = [
     "RewriteReport",
     "RewriteRequest",
     "Rule",
+    "RunRequest",
     "SavedReport",
     "Severity",
     "SizesReport",
@@ -102,6 +103,7 @@ __all__ = [
     "operator",
     "reference",
     "rewrite",
+    "run",
     "run_pipeline",
     "sizes",
     "verify",
@@ -109,7 +111,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "trtconv.engine": ("bench", "inspect", "run_pipeline", "verify", "verify_pipeline"),
+    "trtconv.engine": ("bench", "inspect", "run", "run_pipeline", "verify", "verify_pipeline"),
     "trtconv.engine.pipelines": ("Pipeline", "load_pipeline"),
     "trtconv.pipeline.partitioning": ("build_pipeline",),
     "trtconv.core.errors": (
@@ -149,6 +151,7 @@ _HOMES = {
         "BenchRequest",
         "InspectRequest",
         "Limits",
+        "RunRequest",
         "VerifyRequest",
     ),
     "trtconv.core.documents.saved": ("SavedReport", "load_report"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import re
 import shlex
@@ -139,10 +141,17 @@ def test_command_runs_and_prints_what_is_shown(command: str, in_copy: Path) -> N
         assert_shows(result.stdout, shown)
 
 
-def test_python_example_runs(in_copy: Path) -> None:
-    (example,) = fenced("python", (ROOT / "docs" / "python.md").read_text(encoding="utf-8"))
-    exec(compile(example, "python.md", "exec"), {})
+def test_python_examples_run(in_copy: Path) -> None:
+    """One after another, as a reader would; the last needs a GPU."""
+    *examples, on_gpu = fenced("python", (ROOT / "docs" / "python.md").read_text(encoding="utf-8"))
+    names: dict[str, object] = {}
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        for example in examples:
+            exec(compile(example, "python.md", "exec"), names)
     assert json.loads((in_copy / "out" / "api.engine.json").read_bytes())["exit_code"] == 0
+    assert re.search(r"^build: \d+\.\d s$", printed.getvalue(), re.MULTILINE)
+    timed = on_gpu.index("timed = ")
+    exec(compile(on_gpu[:timed], "python.md", "exec"), names)  # without a GPU it compares the rewritten model
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)

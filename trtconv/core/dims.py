@@ -74,6 +74,20 @@ class Range:
         raise InputError(f"{text!r} has {len(sizes)} parts", "Give MIN:OPT:MAX, MIN:MAX or N.")
 
     @classmethod
+    def of(cls, bound: object) -> Range:
+        """Returns the range of a `Range`, of what `parse` reads, of one size, or of two or three in a tuple or list.
+
+        Raises:
+            InputError: It is none of these.
+        """
+        if isinstance(bound, Range):
+            return bound
+        sizes = bound if isinstance(bound, (tuple, list)) else (bound,)
+        if isinstance(bound, str) or (sizes and all(type(size) is int for size in sizes)):
+            return cls.parse(bound if isinstance(bound, str) else ":".join(map(str, sizes)))
+        raise InputError(f"{bound!r} is not a range of sizes", 'Give trtconv.Range(64, 256, 512), "64:256:512" or 64.')
+
+    @classmethod
     def from_json(cls, value: Any) -> Range:
         """Reads the text that `to_json` makes."""
         return cls.parse(str(value))

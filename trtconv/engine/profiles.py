@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from trtconv.core.bounds import make_profile
 from trtconv.core.dims import InputRange, InputSpec, Range, Shape, ShapeProfile, times
 from trtconv.core.errors import InputError
-from trtconv.core.requests.common import Bounds
+from trtconv.core.requests.base import Bounds
 from trtconv.engine.opening import EngineFile
 from trtconv.runtimes.tensorrt import Engine
 

@@ -123,7 +123,7 @@ def export(
         ready = torch_module.prepare(module, inputs, options.outputs, tuple(named.values()))
     axes: dict[str, AxisNames] = {name: tuple(names) for name, names in (dynamic or {}).items()}
     texts = [f"{name}={bound}" for name, bound in (dims or {}).items() if isinstance(bound, str)]
-    bounds = {name: _range(bound) for name, bound in (dims or {}).items() if not isinstance(bound, str)}
+    bounds = {name: Range.of(bound) for name, bound in (dims or {}).items() if not isinstance(bound, str)}
     bounds |= parse_bounds(texts)
     return run.export_subject(ready, type(module).__qualname__, path, axes, bounds, options, clock)
 
@@ -163,7 +163,13 @@ def convert(
         return ConvertReport(exported, None)
     from trtconv import pipeline
 
-    return ConvertReport(exported, pipeline.build(build, progress))
+    # A dimension of one size is static in the file, and has no name there.
+    names = {dim for dims in exported.inputs.values() for dim in dims}
+    static = {name for name, bound in bounds.items() if bound.min == bound.max and name not in names}
+    dims = {name: bound for name, bound in build.dims.items() if name not in static}
+    profiles = tuple({name: r for name, r in each.items() if name not in static} for each in build.profiles)
+    request = dataclasses.replace(build, dims=dims, profiles=profiles)
+    return ConvertReport(exported, pipeline.build(request, progress))
 
 
 def _named_example(module: torch.nn.Module, example: Example) -> dict[str, torch.Tensor]:
@@ -192,7 +198,3 @@ def _dtype(name: str, tensor: torch.Tensor) -> str:
     if dtype not in DTYPES:
         raise InputError(f"example input {name} is {dtype}, which TensorRT does not take", f"Use {', '.join(DTYPES)}.")
     return dtype
-
-
-def _range(bound: Range | tuple[int, int]) -> Range:
-    return bound if isinstance(bound, Range) else Range.parse(":".join(map(str, bound)))

@@ -13,7 +13,8 @@ from trtconv.core.errors import InputError
 from trtconv.core.findings import Severity
 from trtconv.core.frozen import frozen
 from trtconv.core.options import group, option
-from trtconv.core.requests.common import FAIL_ON, TARGET, Paths
+from trtconv.core.requests.base import Request
+from trtconv.core.requests.common import FAIL_ON, TARGET
 from trtconv.core.target import Target
 from trtconv.exporter.inputs import (
     AxisNames,
@@ -79,7 +80,7 @@ class ExportOptions:
 
 
 @frozen
-class ExportRequest(Paths):
+class ExportRequest(Request):
     """A call of `trtconv export`.
 
     Args:

@@ -14,6 +14,7 @@ from trtconv.core.encode import Document, plain
 from trtconv.core.errors import InputError
 from trtconv.core.expressions import derived
 from trtconv.core.frozen import frozen
+from trtconv.core.requests.base import Bounds, Request
 from trtconv.graph.model import OnnxModel
 from trtconv.shapes.lattice import SizeLattice, Sizes
 from trtconv.shapes.memory import activations
@@ -23,7 +24,7 @@ UNASKED = Range(1, 64, 1024)
 
 
 @frozen
-class SizesRequest:
+class SizesRequest(Request):
     """A call of `trtconv sizes`.
 
     Args:
@@ -32,7 +33,7 @@ class SizesRequest:
     """
 
     model: Path
-    dims: Mapping[str, Range] = dataclasses.field(default_factory=dict)
+    dims: Bounds = dataclasses.field(default_factory=dict)
 
 
 @frozen

@@ -10,6 +10,8 @@ from trtconv.core.bounds import make_profile
 from trtconv.core.dim_flags import parse_dims, parse_profile, parse_trtexec
 from trtconv.core.dims import InputSpec, Range, dynamic_dims
 from trtconv.core.errors import InputError
+from trtconv.core.requests.build import BuildRequest
+from trtconv.core.requests.check import CheckRequest
 
 SIZES = st.lists(st.integers(1, 2**31), min_size=3, max_size=3).map(sorted)
 RANGES = SIZES.map(lambda sizes: Range(*sizes))
@@ -34,6 +36,19 @@ class TestRange:
     )
     def test_short_forms(self, text: str, bound: Range) -> None:
         assert Range.parse(text) == bound
+
+    @pytest.mark.parametrize("bound", [Range(8, 16, 32), "8:16:32", (8, 16, 32), [8, 16, 32]])
+    def test_requests_take_what_python_users_write(self, bound: object) -> None:
+        request = BuildRequest("net.onnx", dims={"h": bound, "w": 64, "b": "1:4"}, profiles=({"h": bound},))  # type: ignore[dict-item,arg-type]
+        assert request.dims == {"h": Range(8, 16, 32), "w": Range(64, 64, 64), "b": Range(1, 4, 4)}
+        assert request.profiles == ({"h": Range(8, 16, 32)},)
+
+    @pytest.mark.parametrize(
+        "bound", [None, 1.5, True, (), (1.0, 2.0), ("1", "2"), (1, 2, 3, 4), "4:2:8", 0, {"min": 1}]
+    )
+    def test_a_request_names_the_dimension_that_is_wrong(self, bound: object) -> None:
+        with pytest.raises(InputError, match="bounds of 'h'"):
+            CheckRequest("net.onnx", dims={"h": bound})  # type: ignore[dict-item,arg-type]
 
     @pytest.mark.parametrize("text", ["", "a", "1:b", "1.5", "1:2:3:4", ":", "0", "-1", "4:2:8", "1:9:8", "0x10"])
     def test_nonsense(self, text: str) -> None:

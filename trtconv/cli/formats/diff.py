@@ -30,7 +30,7 @@ from trtconv.core.documents.diff import (
 )
 from trtconv.core.documents.inspect import EngineInspection
 from trtconv.core.findings import Severity
-from trtconv.core.requests.common import Bounds
+from trtconv.core.requests.base import Bounds
 from trtconv.core.text import clean
 
 ROUNDING = 1e-6

@@ -22,8 +22,8 @@ from trtconv.core.files import source_checksum
 from trtconv.core.findings import Finding, Ignored
 from trtconv.core.frozen import frozen
 from trtconv.core.options import options, reported
+from trtconv.core.requests.base import Bounds
 from trtconv.core.requests.build import BuildSettings
-from trtconv.core.requests.common import Bounds
 from trtconv.core.target import FAMILIES, Target
 from trtconv.core.version import __version__
 

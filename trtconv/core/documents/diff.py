@@ -8,7 +8,7 @@ from trtconv.core.decode import Measured
 from trtconv.core.dims import Shape
 from trtconv.core.encode import Document
 from trtconv.core.frozen import frozen
-from trtconv.core.requests.common import Bounds
+from trtconv.core.requests.base import Bounds
 
 
 @frozen

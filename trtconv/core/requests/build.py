@@ -15,6 +15,7 @@ from trtconv.core.findings import Severity
 from trtconv.core.frozen import frozen
 from trtconv.core.options import Requirement, group, option
 from trtconv.core.outputs import Output
+from trtconv.core.requests.base import Bounds, Request
 from trtconv.core.requests.code import EXTEND, PLUGINS, REFERENCES, SERIALIZED_PLUGINS
 from trtconv.core.requests.common import (
     DATA,
@@ -36,8 +37,6 @@ from trtconv.core.requests.common import (
     SELECTION,
     TARGET,
     VALUES,
-    Bounds,
-    Paths,
     error_budget,
 )
 from trtconv.core.rewrite_rules import RewriteRule
@@ -167,7 +166,7 @@ class BuildSettings:
 
 
 @frozen
-class BuildRequest(BuildSettings, Paths):
+class BuildRequest(BuildSettings, Request):
     """A call of `trtconv build`.
 
     Args:

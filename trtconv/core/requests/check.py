@@ -11,6 +11,7 @@ from trtconv.core.dims import InputRange
 from trtconv.core.findings import Severity
 from trtconv.core.frozen import frozen
 from trtconv.core.options import option
+from trtconv.core.requests.base import Bounds, Request
 from trtconv.core.requests.code import EXTEND, PLUGINS, REFERENCES
 from trtconv.core.requests.common import (
     DIMS,
@@ -26,8 +27,6 @@ from trtconv.core.requests.common import (
     SELECTION,
     TARGET,
     VALUES,
-    Bounds,
-    Paths,
 )
 from trtconv.core.rewrite_rules import RewriteRule
 from trtconv.core.selection import Selection
@@ -35,7 +34,7 @@ from trtconv.core.target import Target
 
 
 @frozen
-class CheckRequest(Paths):
+class CheckRequest(Request):
     """A call of `trtconv check`. Bounds may be left out: sizes are then not checked."""
 
     model: Path

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-import functools
-import typing
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from trtconv.core.dim_flags import (
@@ -20,6 +16,7 @@ from trtconv.core.dims import Range
 from trtconv.core.encode import plain
 from trtconv.core.findings import Severity
 from trtconv.core.options import Flag, Option, Requirement, option
+from trtconv.core.requests.base import Bounds
 from trtconv.core.rewrite_rules import KEY, RULE_SCHEMA, read_files, rules_of
 from trtconv.core.selection import Selection
 from trtconv.core.target import Target
@@ -30,31 +27,6 @@ NODE_PRECISIONS = ("fp32", "fp16", "bf16")
 PROOFS = ("none", "quick", "full", "required")
 """How much is proven: nothing; every piece, and the whole at one size; the whole at min, opt and max of every profile;
 the same, and what is not shown is an error."""
-
-
-Bounds = Mapping[str, Range]
-"""Dimension name or INPUT:AXIS to its range."""
-
-
-class Paths:
-    """A dataclass whose paths may be given as text, which callers of the Python API like to write."""
-
-    def __post_init__(self) -> None:
-        hints = _hints_of(type(self))  # type: ignore[arg-type]
-        for field in dataclasses.fields(self):  # type: ignore[arg-type]
-            value = getattr(self, field.name)
-            if isinstance(value, str) and Path in _members(hints[field.name]):
-                object.__setattr__(self, field.name, Path(value))
-
-
-@functools.cache
-def _hints_of(kind: type) -> dict[str, object]:
-    return typing.get_type_hints(kind)
-
-
-def _members(hint: Any) -> tuple[Any, ...]:
-    """Returns the types that a union allows, or the one that is asked for."""
-    return typing.get_args(hint) or (hint,)
 
 
 def _bounds(dims: Mapping[str, str | int]) -> Bounds:

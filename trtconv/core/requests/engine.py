@@ -12,8 +12,8 @@ from trtconv.core.dims import Shape
 from trtconv.core.files import with_ending
 from trtconv.core.frozen import frozen
 from trtconv.core.options import group, option
+from trtconv.core.requests.base import Bounds, Request
 from trtconv.core.requests.code import EXTEND, PLUGINS, REFERENCES
-from trtconv.core.requests.common import Bounds, Paths
 
 REPORT: Any = option("--report", "The engine's report. Default: ENGINE.json.", metavar="FILE", default=None)
 TRUST: Any = option(
@@ -82,7 +82,7 @@ class Limits:
 
 
 @frozen
-class VerifyRequest(Paths):
+class VerifyRequest(Request):
     """A call of `trtconv verify`.
 
     Args:
@@ -148,7 +148,7 @@ class VerifyRequest(Paths):
 
 
 @frozen
-class BenchRequest(Paths):
+class BenchRequest(Request):
     """A call of `trtconv bench`.
 
     Args:
@@ -192,7 +192,7 @@ class BenchRequest(Paths):
 
 
 @frozen
-class RunRequest(Paths):
+class RunRequest(Request):
     """A call of `trtconv run`.
 
     Args:
@@ -235,7 +235,7 @@ class RunRequest(Paths):
 
 
 @frozen
-class InspectRequest(Paths):
+class InspectRequest(Request):
     """A call of `trtconv inspect`.
 
     Args:
@@ -255,7 +255,7 @@ class InspectRequest(Paths):
 
 
 @frozen
-class WarmRequest(Paths):
+class WarmRequest(Request):
     """A call of `trtconv warm`.
 
     Args:

@@ -7,7 +7,7 @@ from pathlib import Path
 from trtconv.core.errors import InputError
 from trtconv.core.frozen import frozen
 from trtconv.core.options import option
-from trtconv.core.requests.common import Paths
+from trtconv.core.requests.base import Request
 
 AFTERWARDS = ("verify", "bench")
 """What can be done with an engine where it was built."""
@@ -22,7 +22,7 @@ def _afterwards(text: str) -> tuple[str, ...]:
 
 
 @frozen
-class FarmAccess(Paths):
+class FarmAccess(Request):
     """How a farm is reached.
 
     Args:

@@ -7,14 +7,15 @@ from pathlib import Path
 from trtconv.core.dim_flags import parse_dims
 from trtconv.core.frozen import frozen
 from trtconv.core.options import option
-from trtconv.core.requests.common import DATA, PREPROCESS, TARGET, Bounds, Paths, error_budget
+from trtconv.core.requests.base import Bounds, Request
+from trtconv.core.requests.common import DATA, PREPROCESS, TARGET, error_budget
 from trtconv.core.target import Target
 
 QUANTIZE_METHODS = ("auto", "min-max", "percentile", "mse", "entropy")
 
 
 @frozen
-class QuantizeRequest(Paths):
+class QuantizeRequest(Request):
     """A call of `trtconv quantize`.
 
     Args:

@@ -9,23 +9,14 @@ from trtconv.core.agreement import AGREE, CodeFile
 from trtconv.core.dims import InputRange
 from trtconv.core.frozen import frozen
 from trtconv.core.options import option
+from trtconv.core.requests.base import Bounds, Request
 from trtconv.core.requests.code import PLUGINS, REFERENCES
-from trtconv.core.requests.common import (
-    DIMS,
-    PRECISION,
-    PROFILES,
-    REQUANTIZE,
-    REWRITE,
-    TARGET,
-    VALUES,
-    Bounds,
-    Paths,
-)
+from trtconv.core.requests.common import DIMS, PRECISION, PROFILES, REQUANTIZE, REWRITE, TARGET, VALUES
 from trtconv.core.target import Target
 
 
 @frozen
-class ReduceRequest(Paths):
+class ReduceRequest(Request):
     """A call of `trtconv reduce`.
 
     Args:

@@ -7,14 +7,15 @@ from pathlib import Path
 from trtconv.core.agreement import CodeFile
 from trtconv.core.frozen import frozen
 from trtconv.core.options import option
+from trtconv.core.requests.base import Request
 from trtconv.core.requests.code import EXTEND
-from trtconv.core.requests.common import REQUANTIZE, REWRITE_RULES, TARGET, Paths
+from trtconv.core.requests.common import REQUANTIZE, REWRITE_RULES, TARGET
 from trtconv.core.rewrite_rules import RewriteRule
 from trtconv.core.target import Target
 
 
 @frozen
-class RewriteRequest(Paths):
+class RewriteRequest(Request):
     """A call of `trtconv rewrite`.
 
     Args:
