@@ -8,11 +8,17 @@ import threading
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-# The same examples in every run; `--hypothesis-profile thorough` looks for new ones.
+# The same examples in every run, no more than the mutation score needs; `--hypothesis-profile thorough` looks for more.
 _PHASES = [Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink]
 _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
 settings.register_profile(
-    "steady", deadline=None, derandomize=True, database=None, phases=_PHASES, suppress_health_check=_SLOW
+    "steady",
+    deadline=None,
+    max_examples=60,
+    derandomize=True,
+    database=None,
+    phases=_PHASES,
+    suppress_health_check=_SLOW,
 )
 settings.register_profile("thorough", deadline=None, max_examples=2000, phases=_PHASES, suppress_health_check=_SLOW)
 settings.load_profile("steady")
@@ -43,9 +49,12 @@ SLOW = {
     "cli/test_export_command.py": "exports, in processes",
     "cli/test_farm_command.py": "a scheduler and its workers",
     "cli/test_gate.py": "engines, built, compared and gated",
+    "cli/test_hostile_extensions.py": "files of passes and rules that are traps, in processes",
+    "cli/test_hostile_files.py": "models and folders that are traps, in processes",
     "cli/test_isolated.py": "children that crash, hang and take all memory",
     "cli/test_many.py": "configurations of many models",
     "cli/test_mix_command.py": "searches of types, each over many networks",
+    "cli/test_partition.py": "models cut, built in parts, run and verified",
     "cli/test_quantized.py": "quantised networks, built",
     "cli/test_shell.py": "commands as shells start them",
     "cli/test_signatures.py": "engines, built and signed",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trtconv.cli.formats.json import render
@@ -21,6 +21,7 @@ def refuse(constant: str) -> None:
     raise AssertionError(f"{constant} is not JSON")
 
 
+@settings(max_examples=30)
 @given(st.dictionaries(st.text(), VALUES))
 def test_strict_ascii_and_complete(document: dict[str, object]) -> None:
     text = render(document)
