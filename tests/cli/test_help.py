@@ -34,8 +34,8 @@ FLAGS = {
     "export": "-o --output --input --dynamic --dim --static --arg --weights --output-name --exporter --accept-branch "
     "--no-proof --no-check --trust --build --target --format --fail-on -q --quiet",
     "verify": "--dim --report --against --inputs --generator --seed --random --tolerance --cosine --mismatches "
-    "--bisect --trust --key --extend --require-engine --self-check --time-limit --format -q --quiet --budget "
-    "--follow-links "
+    "--bisect --trust --key --extend --prove --prove-time --require-engine --self-check "
+    "--time-limit --format -q --quiet --budget --follow-links "
     "--plugin --staticPlugins --dynamicPlugins --reference",
     "bench": "--dim --shapes --vs --report --warmup --duration --plot --runtime-cache --trust --key --time-limit "
     "--format -q --quiet --plugin --staticPlugins --dynamicPlugins",

@@ -13,9 +13,11 @@ import pytest
 from onnx import numpy_helper, parser
 
 import trtconv
+from trtconv.core.documents.proof import Lack
 from trtconv.core.findings import Severity
+from trtconv.runtimes.proof import pieces
 from trtconv.runtimes.tensorrt.network import Network
-from trtconv.runtimes.tensorrt.readback.records import ReadLayer, ReadNetwork
+from trtconv.runtimes.tensorrt.readback.records import ReadLayer, ReadNetwork, ReadTensor
 
 HEADER = '<ir_version: 8, opset_import: ["": 17]>\n'
 Change = Callable[[ReadLayer], ReadLayer]
@@ -70,6 +72,24 @@ RANDOM = (
     + """g (float[4] x) => (float[4] y)
     { r = RandomUniform <shape = [4]> ()  y = Add (x, r) }"""
 )
+OVERFLOWING = (
+    HEADER
+    + """g (int32[n,6] x) => (int32[n] y, int64[n] z) <int64[1] far = {9000000000000000000}, int64[1] axes = {1}>
+    { y = ReduceProd <axes = [1], keepdims = 0> (x)
+      w = Cast <to = 7> (x)  v = Mul (w, far)  z = ReduceSum <keepdims = 0> (v, axes) }"""
+)
+BY_SIZE = (
+    HEADER
+    + """g (float[n,4] x) => (float[n,4] y) <int64[1] most = {10}, int64[1] axes = {0}>
+    { s = Shape <start = 0, end = 1> (x)  g = Greater (s, most)  c = Squeeze (g, axes)
+      y = If (c) <then_branch = a () => (float[n,4] p) { p = Relu (x) },
+                  else_branch = b () => (float[n,4] q) { q = Neg (x) }> }"""
+)
+OF_OWN_SIZES = (
+    HEADER
+    + """g (float[1,4,8,8] x) => (float[1,64,64] y) <int64[3] flat = {1, 4, 64}>
+    { f = Reshape (x, flat)  t = Transpose <perm = [0, 2, 1]> (f)  m = MatMul (t, f)  y = Softmax <axis = 2> (m) }"""
+)
 
 
 def check(
@@ -119,7 +139,7 @@ def test_a_change_is_seen(text: str, change: Change, tmp_path: Path, monkeypatch
 
 
 @pytest.mark.parametrize(
-    "text", [*dict.fromkeys(text for text, _ in CHANGES.values()), FROM_ABSOLUTES, NOT_A_NUMBER, STEPS]
+    "text", [*dict.fromkeys(text for text, _ in CHANGES.values()), FROM_ABSOLUTES, NOT_A_NUMBER, STEPS, OVERFLOWING]
 )
 def test_what_is_right_is_proven_in_all_its_pieces(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     report = check(tmp_path, text, monkeypatch)
@@ -136,6 +156,32 @@ def test_what_is_not_shown_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert report.exit_code == 0
     assert report.proof is not None
     assert report.proof.missing
+
+
+def test_a_branch_that_no_inputs_lead_to_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = check(tmp_path, BY_SIZE, monkeypatch)
+    assert report.proof is not None
+    assert [(each.what, each.where) for each in report.proof.missing] == [(Lack.BRANCH, "y")]
+
+
+def test_sizes_that_nobody_knows_raise_no_alarm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = Network.read_back
+
+    def unknown(network: Network) -> ReadNetwork:
+        found = read(network)
+        inner = (each if each.index in found.inputs or not each.shape else _of_any_size(each) for each in found.tensors)
+        return dataclasses.replace(found, tensors=tuple(inner))
+
+    monkeypatch.setattr(Network, "read_back", unknown)
+    monkeypatch.setattr(pieces, "shapes_of", lambda network, model, inputs, *_: dict(inputs))
+    report = check(tmp_path, OF_OWN_SIZES, monkeypatch)
+    assert report.exit_code == 0
+    assert report.proof is not None
+    assert report.proof.agrees is True
+
+
+def _of_any_size(tensor: ReadTensor) -> ReadTensor:
+    return dataclasses.replace(tensor, shape=tensor.shape and (-1,) * len(tensor.shape))
 
 
 def test_what_must_be_shown_and_is_not_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,9 +11,11 @@ from trtconv.core.documents.saved import SavedReport
 from trtconv.core.frozen import frozen
 from trtconv.core.target import Target
 from trtconv.graph.model import OnnxModel
-from trtconv.passes import chosen
+from trtconv.passes import PassResult, chosen
 from trtconv.pipeline.preparation import Preparation, passes_of
-from trtconv.precision import Types
+from trtconv.pipeline.proving import ProofSubject
+from trtconv.precision import Types, casts
+from trtconv.runtimes.tensorrt import Capabilities
 
 
 @frozen
@@ -54,7 +56,7 @@ class Recipe:
 
 def rewritten_as_built(model: OnnxModel, recipe: Recipe) -> OnnxModel:
     """Returns a copy of a model rewritten as a build did, in the precision that it has."""
-    return _rewritten(model, recipe).model
+    return _rewritten(model, recipe)[0].model
 
 
 def as_built(model: OnnxModel, recipe: Recipe, *, emulated: bool = False) -> tuple[OnnxModel, Mapping[str, str]]:
@@ -67,7 +69,7 @@ def as_built(model: OnnxModel, recipe: Recipe, *, emulated: bool = False) -> tup
         recipe: How it was built.
         emulated: Compute in float32 and round, so that ONNX Runtime can run it; inputs and outputs keep their types.
     """
-    preparation = _rewritten(model, recipe)
+    preparation, _ = _rewritten(model, recipe)
     interface = recipe.plan.cast_interface and not emulated
     lowered = preparation.recast(recipe.types, recipe.profile, interface=interface, emulated=emulated)
     return preparation.model, lowered
@@ -81,8 +83,25 @@ def changes_numbers(model: OnnxModel, recipe: Recipe) -> bool:
     return any(edit.pass_name in requantizing for edit in done.edits)
 
 
-def _rewritten(model: OnnxModel, recipe: Recipe) -> Preparation:
+def subject_as_built(model: OnnxModel, recipe: Recipe, capabilities: Capabilities) -> ProofSubject:
+    """Returns what a build had to prove of the network that its parser made.
+
+    Args:
+        model: The original.
+        recipe: How it was built.
+        capabilities: Of the TensorRT that parses it: one whose builder has flags is given what was not cast.
+    """
+    preparation, done = _rewritten(model, recipe)
+    passes, types = passes_of(recipe.plan, chosen(recipe.forms)), recipe.types
+    if not casts(types.precision, capabilities, types.nodes):
+        return ProofSubject(done.edits, preparation.model, preparation.model, passes=passes)
+    uncast = preparation.model.copy()
+    preparation.recast(types, recipe.profile, interface=recipe.plan.cast_interface)
+    return ProofSubject(done.edits, uncast, preparation.model, types.precision, passes=passes)
+
+
+def _rewritten(model: OnnxModel, recipe: Recipe) -> tuple[Preparation, PassResult]:
     preparation = Preparation(model.copy(), recipe.plan.target)
-    preparation.rewrite(passes_of(recipe.plan, chosen(recipe.forms)))
+    done = preparation.rewrite(passes_of(recipe.plan, chosen(recipe.forms)))
     preparation.choose_types(recipe.plan)
-    return preparation
+    return preparation, done

@@ -10,32 +10,36 @@ from pathlib import Path
 from trtconv.core.bounds import make_profile
 from trtconv.core.dims import Shape, ShapeProfile
 from trtconv.core.documents.parts import FileIdentity, RuntimeIdentity
+from trtconv.core.documents.proof import BuildProof
 from trtconv.core.documents.saved import SavedReport
 from trtconv.core.documents.verify import Disagreement, Tolerance, VerifyCase, VerifyReport
 from trtconv.core.errors import EngineFailed, EnvironmentMissing, InputError
-from trtconv.core.findings import Severity
+from trtconv.core.findings import Finding, Severity
 from trtconv.core.frozen import frozen
 from trtconv.core.process import Tell
 from trtconv.core.requests.engine import VerifyRequest
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch, ToldProgress
+from trtconv.core.target import Target
 from trtconv.engine.cases import Case, cases_of_profiles, make_feeds
 from trtconv.engine.hearing import part
 from trtconv.engine.memory import available_bytes, too_large
 from trtconv.engine.opening import EngineFile, engine_of, load_into, read_engine, require_machine, require_model
 from trtconv.engine.profiles import named, narrowed, profile_for
-from trtconv.engine.rebuilding import Recipe, as_built, changes_numbers
+from trtconv.engine.rebuilding import Recipe, as_built, changes_numbers, subject_as_built
 from trtconv.engine.runs import CannotRun, EngineRuns, NetworkRuns, OnnxRuns, Runs
 from trtconv.engine.self_check import check_profiles, self_check
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.views import quantizes
 from trtconv.pipeline.extending.added import admit
+from trtconv.pipeline.parse import parse_model
 from trtconv.pipeline.preparation import Preparation
 from trtconv.pipeline.profiles import settle
+from trtconv.pipeline.proving import NetworkProof
 from trtconv.runtimes.compare import TOLERANCES, compare
 from trtconv.runtimes.inputs import Feeds, load_generator, read_inputs
 from trtconv.runtimes.onnxruntime import element_types, output_steps
-from trtconv.runtimes.tensorrt import Engine, EngineLoader, load_engines
+from trtconv.runtimes.tensorrt import Engine, EngineLoader, load, load_engines
 
 
 @frozen
@@ -116,9 +120,29 @@ def serve(request: VerifyRequest, tell: Tell) -> dict[str, float]:
     if request.self_check:
         found = _self_check(request, setting, reference, runs, cases, clock)
         tell(part(VerifyReport(ran, None, self_check=found)))
+    if request.prove != "none":
+        parsed, findings = _prove(request, setting, clock)
+        tell(part(VerifyReport(ran, None, parsed=parsed, findings=findings)))
     if isinstance(runs, NetworkRuns):
         tell(part(VerifyReport(ran, None, layers=runs.layers, unproven=tuple(runs.unproven.values()))))
     return clock.seconds
+
+
+def _prove(request: VerifyRequest, setting: Setting, clock: Stopwatch) -> tuple[BuildProof | None, tuple[Finding, ...]]:
+    """Proves what the parser of the TensorRT that is here makes of the model as it was built.
+
+    Raises:
+        EnvironmentMissing: No such TensorRT is here.
+    """
+    engine = load(Target((setting.subject and setting.subject.family) or "rtx"))
+    subject = subject_as_built(setting.model, setting.recipe, engine.info.capabilities)
+    network, told = parse_model(subject.parsed, engine, clock)
+    if network is None:
+        return None, told
+    profiles = [profile for profile in _built_profiles(request, setting) if profile.inputs]
+    with NetworkProof(network, subject, profiles, request.prove, request.prove_time) as proof:
+        parsed, found = proof.finish(clock)
+    return parsed, (*told, *found)
 
 
 def _self_check(

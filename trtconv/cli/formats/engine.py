@@ -6,10 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from trtconv.cli.formats.text import findings_text, proof_lines
 from trtconv.cli.formats.wording import byte_size, count, memory_by_profile, shapes_text, table
 from trtconv.core.documents.bench import BenchRatio, BenchReport, BenchRow
 from trtconv.core.documents.verify import Bisection, VerifyCase, VerifyReport
-from trtconv.core.text import clean
+from trtconv.core.findings import Severity
+from trtconv.core.text import clean, leading
 
 LETTERS = "AB"
 """What the engines are called where there are two."""
@@ -28,6 +30,7 @@ def verify_text(document: VerifyReport) -> str:
         _not_run(document),
         "\n".join(_case_table(document.cases)),
         "\n".join(_failures(document.cases)),
+        _parsed_text(document),
         _bisect_text(document.bisect),
         _advice(document),
         _verdict(document),
@@ -105,6 +108,12 @@ def _failures(cases: Sequence[VerifyCase]) -> list[str]:
     return lines
 
 
+def _parsed_text(document: VerifyReport) -> str:
+    """Says what was proven of the network that TensorRT parses, where that was asked."""
+    found = findings_text(leading(document.model.path), document.findings, verbose=True)
+    return "\n".join(each for each in ("\n".join(proof_lines(document.parsed)), found) if each)
+
+
 def _bisect_text(bisect: Bisection | None) -> str:
     if bisect is None:
         return ""
@@ -148,6 +157,9 @@ def _verdict(document: VerifyReport) -> str:
         return clean(
             f"NOT VERIFIED: {what} does not compute what {model} does, at {failed} of {len(cases)} sizes{furthest}"
         )
+    refuted = [each for each in document.findings if each.severity is Severity.ERROR]
+    if refuted:
+        return clean(f"NOT VERIFIED: the proof of what TensorRT parses fails ({refuted[0].code}){furthest}")
     if document.incomplete:
         return clean(f"NOT VERIFIED: not all was compared ({document.incomplete}){furthest}")
     verdict = f"{what} computes what {model} does, at {count(done, 'size')}{furthest}"

@@ -44,7 +44,7 @@ def check_text(report: CheckReport, verbose: bool = False) -> str:
     if report.partition is not None:
         blocks += cut_blocks(report.partition, verbose)
     told = memory_lines(report.memory)
-    lines = [*told, _parser_line(report.parser), *_proof_lines(report.proof), check_summary(report)]
+    lines = [*told, _parser_line(report.parser), *proof_lines(report.proof), check_summary(report)]
     return "\n\n".join([*blocks, "\n".join(lines)])
 
 
@@ -160,7 +160,7 @@ _MOST_LACKING = 8
 """Reasons for which something was not shown, of each of which one line tells."""
 
 
-def _proof_lines(proof: BuildProof | None) -> list[str]:
+def proof_lines(proof: BuildProof | None) -> list[str]:
     """Says what was proven of the parsed network, and which layers were not."""
     if proof is None:
         return []
@@ -215,7 +215,7 @@ def build_text(report: BuildReport, verbose: bool = False) -> str:
         mix_text(report.mix) if report.mix else "",
         "\n".join(_io(report.io)),
         _seconds(report.seconds),
-        "\n".join(_proof_lines(report.proof)),
+        "\n".join(proof_lines(report.proof)),
         _where(report),
         signed,
         _verdict(report),

@@ -11,8 +11,9 @@ from typing import Any
 from trtconv.core.decode import Measured, fields_of
 from trtconv.core.dims import Shape
 from trtconv.core.documents.parts import FileIdentity, RuntimeIdentity, UnprovenLayer
-from trtconv.core.documents.proof import ProofRecord, WorstOutput
+from trtconv.core.documents.proof import BuildProof, ProofRecord, WorstOutput
 from trtconv.core.encode import Document
+from trtconv.core.findings import Finding, Severity
 from trtconv.core.frozen import frozen
 
 
@@ -194,7 +195,7 @@ class Disagreement(Document):
 class VerifyReport(
     Document,
     keys="schema model against engine ran why_not_run runtime precision tolerance verified "
-    "incomplete? worst cases proof self_check bisect seconds exit_code",
+    "incomplete? worst cases proof parsed? findings? self_check bisect seconds exit_code",
 ):
     """What `trtconv verify` found.
 
@@ -215,6 +216,9 @@ class VerifyReport(
         unproven: Those that were not.
         self_check: Where the engine does not agree with itself; None where that was not asked.
         incomplete: Why not all that should be was compared; empty where it was.
+        parsed: What `--prove` showed of the network that TensorRT parses of the model as it was built; None where that
+            was not asked.
+        findings: What that proof found.
     """
 
     ran: str
@@ -232,6 +236,8 @@ class VerifyReport(
     layers: int = 0
     unproven: tuple[UnprovenLayer, ...] = ()
     self_check: tuple[Disagreement, ...] | None = None
+    parsed: BuildProof | None = None
+    findings: tuple[Finding, ...] = ()
 
     @property
     def proof(self) -> ProofRecord:
@@ -256,8 +262,10 @@ class VerifyReport(
 
     @property
     def exit_code(self) -> int:
-        """1 where an output is beyond the tolerance, 4 where not all could be compared, else 0."""
+        """1 where an output is beyond the tolerance or a proof fails, 4 where not all could be compared, else 0."""
         if any(case.passed is False for case in self.cases) or self.self_check:
+            return 1
+        if any(each.severity is Severity.ERROR for each in self.findings):
             return 1
         return 4 if self.incomplete or not self.cases else 0
 

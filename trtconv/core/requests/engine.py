@@ -14,6 +14,7 @@ from trtconv.core.frozen import frozen
 from trtconv.core.options import group, option
 from trtconv.core.requests.base import Bounds, Request
 from trtconv.core.requests.code import EXTEND, PLUGINS, REFERENCES
+from trtconv.core.requests.common import PROOFS
 
 REPORT: Any = option("--report", "The engine's report. Default: ENGINE.json.", metavar="FILE", default=None)
 TRUST: Any = option(
@@ -96,6 +97,8 @@ class VerifyRequest(Request):
         generator: "FILE.py:FUNCTION", called as FUNCTION(shapes, seed), which returns {input: array}.
         limits: How far the outputs may be off.
         self_check: Also compare the engine with itself; needs a GPU, and no reference.
+        prove: One of `PROOFS`: also prove what TensorRT parses of the model as it was built, as `build` does.
+        prove_time: How many seconds that may take.
         require_engine: Raise where the engine cannot be run here, instead of comparing the rewritten model.
         seconds: How long all of it may take.
     """
@@ -138,6 +141,20 @@ class VerifyRequest(Request):
         "--self-check",
         "Also hold the engine against itself: twice the same, equal rows of a batch, one size in two profiles.",
         default=False,
+    )
+    prove: str = option(
+        "--prove",
+        "Also prove what TensorRT parses of the model as it was built, as build does; needs no GPU.",
+        takes=PROOFS,
+        default="none",
+    )
+    prove_time: float = option(
+        "--prove-time",
+        "How many seconds that proof may take.",
+        metavar="S",
+        takes=float,
+        least=0,
+        default=60,
     )
     seconds: float = TIME_LIMIT
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from trtconv.core.dims import times
 from trtconv.core.documents.verify import Difference, Tolerance, Verdict
 from trtconv.runtimes.compare import TOLERANCES, compare
-from trtconv.runtimes.proof.tolerance import eps_of
+from trtconv.runtimes.proof.tolerance import eps_of, reduced
 from trtconv.runtimes.tensorrt.readback.records import ReadNetwork
 
 Array = NDArray[Any]
@@ -48,6 +48,9 @@ class Judge:
             got: What the network has.
             given: Names of the tensors before it that it was computed from; none: from the inputs.
         """
+        maker = self._makers.get(number)
+        if maker is not None and got is not None:
+            expected = reduced([maker], expected, got)
         types, steps = self._types(number, given)
         own = max((TOLERANCES[key] for key in _keys(types, steps)), key=lambda each: each.relative)
         tolerance = min(own, self._most, key=lambda each: each.relative)

@@ -81,6 +81,8 @@ class _Trial:
     shown: int = 0
     lack: Unshown | None = None
     done: bool = False
+    branches: set[tuple[int, bool]] = dataclasses.field(default_factory=set)
+    """What decided its conditionals, by their numbers."""
     alike: int = 1
     """How many pieces are like it, itself included."""
 
@@ -268,7 +270,7 @@ class Pieces:
         trial.shown += sum(not each.verdict.refutes and each.telling >= _TELLING for each in verdicts.values())
         if not wrong:
             if trial.shown:
-                trial.done, trial.lack = True, None
+                trial.done, trial.lack = True, self._untaken(trial, network)
             else:
                 self._next(trial, Lack.REFERENCE if verdicts else Lack.KIND, unable)
         elif not trial.closely:
@@ -323,6 +325,16 @@ class Pieces:
     def _give_up(self, trial: _Trial, lack: Lack, reason: str) -> None:
         trial.done, trial.lack = True, self._lack(trial, lack, reason)
 
+    def _untaken(self, trial: _Trial, network: ReadNetwork) -> Unshown | None:
+        """Says of a piece that is right which of its branches no inputs led to."""
+        conditionals = {layer.values["conditional"] for layer in network.layers if layer.kind == "CONDITIONAL_OUTPUT"}
+        left = [way for each in sorted(conditionals) for way in (True, False) if (each, way) not in trial.branches]
+        if not left:
+            return None
+        return self._lack(
+            trial, Lack.BRANCH, f"no inputs were found that lead to its {'then' if left[0] else 'else'} branch"
+        )
+
     def _lack(self, trial: _Trial, lack: Lack, reason: str) -> Unshown:
         return Unshown(lack, trial.piece.target, reason)
 
@@ -344,6 +356,7 @@ class Pieces:
         )
         run = Run(network, fed, deadline=self.deadline, megabytes=self._megabytes)
         found = run.outputs()
+        trial.branches |= run.branches
         if not found and run.malformed:
             return tolerance.Judgement(Verdict.MISSING, run.unproven[min(run.malformed)])
         if not found:
@@ -353,7 +366,7 @@ class Pieces:
         if network.outputs[0] in self._boxes:
             got = in_order(got, value)
         reference = tolerance.Computed(
-            value,
+            tolerance.reduced(network.layers, value, got),
             arrays.get(f"terms {int(kind)}"),
             [each for name, each in arrays.items() if name.startswith(f"moved {int(kind)} ")],
             [each for name, each in arrays.items() if name.startswith(f"beside {int(kind)} ")],

@@ -87,6 +87,8 @@ class Run:
         self.malformed: set[int] = set()
         """Those of them that fit neither what they are given nor what TensorRT inferred."""
         self.ran: set[int] = set()
+        self.branches: set[tuple[int, bool]] = set()
+        """Conditionals, by their numbers, with what decided them."""
         """Layers that were run."""
         self._network = network
         self._given = given
@@ -172,9 +174,10 @@ class Run:
             return self._flow.loops[layer.values["loop"]].needs
         return [each for each in layer.inputs if each is not None]
 
-    @staticmethod
-    def _branch(layer: ReadLayer, condition: Array) -> Sequence[int]:
-        taken = layer.inputs[0 if condition.reshape(()) else 1]
+    def _branch(self, layer: ReadLayer, condition: Array) -> Sequence[int]:
+        decided = bool(condition.reshape(()))
+        self.branches.add((layer.values["conditional"], decided))
+        taken = layer.inputs[0 if decided else 1]
         assert taken is not None
         return [taken]
 
