@@ -12,9 +12,9 @@ from trtconv.core.frozen import frozen
 from trtconv.core.target import Target
 from trtconv.graph.model import OnnxModel
 from trtconv.passes import PassResult, chosen
-from trtconv.pipeline.preparation import Preparation, passes_of
-from trtconv.pipeline.proving import ProofSubject
-from trtconv.precision import Types, casts
+from trtconv.pipeline.preparation import Preparation, passes_of, promise_of
+from trtconv.precision import Types
+from trtconv.runtimes.proof.subject import ProofSubject
 from trtconv.runtimes.tensorrt import Capabilities
 
 
@@ -92,12 +92,12 @@ def subject_as_built(model: OnnxModel, recipe: Recipe, capabilities: Capabilitie
         capabilities: Of the TensorRT that parses it: one whose builder has flags is given what was not cast.
     """
     preparation, done = _rewritten(model, recipe)
-    passes, types = passes_of(recipe.plan, chosen(recipe.forms)), recipe.types
-    if not casts(types.precision, capabilities, types.nodes):
-        return ProofSubject(done.edits, preparation.model, preparation.model, passes=passes)
+    promise = promise_of(done.edits, passes_of(recipe.plan, chosen(recipe.forms)))
+    if not capabilities.casts(recipe.types.precision, recipe.types.nodes):
+        return ProofSubject(promise, preparation.model, preparation.model)
     uncast = preparation.model.copy()
-    preparation.recast(types, recipe.profile, interface=recipe.plan.cast_interface)
-    return ProofSubject(done.edits, uncast, preparation.model, types.precision, passes=passes)
+    preparation.recast(recipe.types, recipe.profile, interface=recipe.plan.cast_interface)
+    return ProofSubject(promise, uncast, preparation.model, recipe.types.precision)
 
 
 def _rewritten(model: OnnxModel, recipe: Recipe) -> tuple[Preparation, PassResult]:

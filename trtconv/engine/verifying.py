@@ -35,10 +35,10 @@ from trtconv.pipeline.extending.added import admit
 from trtconv.pipeline.parse import parse_model
 from trtconv.pipeline.preparation import Preparation
 from trtconv.pipeline.profiles import settle
-from trtconv.pipeline.proving import NetworkProof
 from trtconv.runtimes.compare import TOLERANCES, compare
 from trtconv.runtimes.inputs import Feeds, load_generator, read_inputs
 from trtconv.runtimes.onnxruntime import element_types, output_steps
+from trtconv.runtimes.proof.proving import NetworkProof
 from trtconv.runtimes.tensorrt import Engine, EngineLoader, load, load_engines
 
 
