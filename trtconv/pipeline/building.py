@@ -29,13 +29,14 @@ from trtconv.graph.provenance import Origin
 from trtconv.passes import chosen
 from trtconv.pipeline.extending.added import admit, checks_of, require_proof
 from trtconv.pipeline.outputs import (
+    Stale,
     asked_profiles,
     check_outputs,
     file_identity,
     model_identity,
     named_cache,
     protect_data,
-    up_to_date,
+    standing,
     write_engine,
 )
 from trtconv.pipeline.parse import build_in_thread, fails, findings_of, parse_model
@@ -88,9 +89,10 @@ def _build(request: BuildRequest, clock: Stopwatch) -> BuildReport:
     # MEASURE has no time limit: the user's samples may be slow.
     with clock.stage(Stage.PLAN if request.data is None else Stage.MEASURE):
         asked = planned(request, model, engine.info)
-        kept = None if request.force else up_to_date(request, asked)
-    if kept is not None:
+        kept = Stale() if request.force else standing(request, asked)
+    if not isinstance(kept, Stale):
         return kept
+    asked = dataclasses.replace(asked, rebuilt=kept.why or None)
     report, blob = build_model(request, model, asked, engine, clock)
     model.require_unchanged_data()
     if blob is not None or request.report is not None:

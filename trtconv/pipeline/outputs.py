@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from trtconv.core import budget, signatures
 from trtconv.core.bounds import bounds_by_name, make_profile
 from trtconv.core.dims import ShapeProfile
 from trtconv.core.documents.build import BuildReport
-from trtconv.core.documents.parts import FileIdentity
-from trtconv.core.documents.saved import load_report
+from trtconv.core.documents.parts import FileIdentity, RuntimeIdentity
+from trtconv.core.documents.saved import SavedReport, load_report
 from trtconv.core.errors import InputError
 from trtconv.core.files import source_checksum, streams_together
+from trtconv.core.frozen import frozen
 from trtconv.core.hashing import Hashing
 from trtconv.core.outputs import Input, Output, check_all, file_id
 from trtconv.core.reading import sha256_of
@@ -118,45 +119,100 @@ def of_its_gpu(report: BuildReport) -> bool:
     return report.runtime.family != "rtx" or report.plan.tune or report.plan.precision == "auto"
 
 
-def identity(report: BuildReport) -> tuple[Any, ...]:
-    """Returns what of a report determines the engine.
+@frozen
+class Identity:
+    """What of a report determines the engine: the code and the model determine the rewritten one.
 
-    The code and the model determine the rewritten model, and with the plan the profiles.
+    Args:
+        trtconv: The version of trtconv.
+        source: The checksum of its code.
+        plan: The plan, by key.
+        runtime: The TensorRT that builds, with its GPU where the engine depends on it.
+        model: SHA-256 of the model.
     """
-    # Samples are told by their values (sampled), wherever they lie.
-    plan = dataclasses.replace(report.plan, data=None).to_json()
-    runtime = report.runtime if of_its_gpu(report) else dataclasses.replace(report.runtime, gpu=None)
-    return report.trtconv, report.source or source_checksum(), plan, runtime, report.model.sha256
+
+    trtconv: str
+    source: str
+    plan: Mapping[str, object]
+    runtime: RuntimeIdentity
+    model: str | None
+
+    @classmethod
+    def of(cls, report: BuildReport) -> Identity:
+        """Returns that of a report."""
+        # Samples are told by their values (sampled), wherever they lie.
+        plan = dataclasses.replace(report.plan, data=None).to_json()
+        runtime = report.runtime if of_its_gpu(report) else dataclasses.replace(report.runtime, gpu=None)
+        return cls(report.trtconv, report.source or source_checksum(), plan, runtime, report.model.sha256)
+
+    def changes(self, new: Identity) -> str:
+        """Returns in words what is another in a new one; nothing where they are equal."""
+        keys = [key for key in {**self.plan, **new.plan} if self.plan.get(key) != new.plan.get(key)]
+        changed = {
+            "the model": self.model != new.model,
+            f"what was asked for ({', '.join(keys)})": bool(keys),
+            f"TensorRT ({_spoken(self.runtime)}, now {_spoken(new.runtime)})": self.runtime != new.runtime,
+            f"trtconv ({self.trtconv}, now {new.trtconv})": self.trtconv != new.trtconv,
+            "trtconv's code": self.trtconv == new.trtconv and self.source != new.source,
+        }
+        what = [each for each, is_so in changed.items() if is_so]
+        return f"{' and '.join(what)} changed" if what else ""
 
 
-def up_to_date(request: BuildRequest, asked: BuildReport) -> BuildReport | None:
+def _spoken(runtime: RuntimeIdentity) -> str:
+    return " on ".join(filter(None, (f"{runtime.family} {runtime.version}", runtime.gpu)))
+
+
+@frozen
+class Stale:
+    """Why what is there is built again.
+
+    Args:
+        why: In words; empty where there is nothing, or nothing of trtconv's.
+    """
+
+    why: str = ""
+
+
+def standing(request: BuildRequest, asked: BuildReport) -> BuildReport | Stale:
     """Returns a report of the engine that is there, if it was built from just this model, plan and runtime."""
     try:
-        # As make does: whoever touches a model wants it built.
-        if request.model.stat().st_mtime_ns > request.engine_path.stat().st_mtime_ns:
-            return None
         saved = load_report(request.report_path)
-        old = saved.report
-        if not saved.is_intact or old.exit_code or identity(old) != identity(asked):
-            return None
-        # Its size first: to hash what is another file may take long.
-        if old.engine is None or request.engine_path.stat().st_size != old.engine.bytes:
-            return None
-        if sha256_of(request.engine_path) != old.engine.sha256:
-            return None
+        stale = _difference(request, asked, saved)
     except (OSError, InputError):
-        # What is no report of ours, or no engine, is built again.
-        return None
+        return Stale()
+    if stale:
+        return Stale(stale)
+    owner = None if request.sign is None else signatures.owner(request.sign)
+    kept = dataclasses.replace(as_kept(asked, saved.report), signed_by=owner)
+    shown, ignored = request.selection.divide((*kept.findings, *(each.finding for each in kept.ignored)))
+    if fails(shown, request.fail_on):
+        return Stale("it has findings that fail now")
+    return dataclasses.replace(kept, findings=shown, ignored=ignored)
+
+
+def _difference(request: BuildRequest, asked: BuildReport, saved: SavedReport) -> str:
+    """Returns why an engine is not the one that is asked for; nothing where it is."""
+    old = saved.report
+    if not saved.is_intact:
+        return "its report was changed by hand"
+    if old.exit_code or old.engine is None:
+        return "the last build failed"
+    if changes := Identity.of(old).changes(Identity.of(asked)):
+        return changes
+    # As make does: whoever touches a model wants it built.
+    if request.model.stat().st_mtime_ns > request.engine_path.stat().st_mtime_ns:
+        return "the model's file is newer"
+    # Its size first: to hash what is another file may take long.
+    same = request.engine_path.stat().st_size == old.engine.bytes
+    if not same or sha256_of(request.engine_path) != old.engine.sha256:
+        return "the engine's file was changed"
     # Whoever signs vouches for it, and it may have been put there by anybody.
     if request.sign is not None and not signatures.is_signed_by(saved.document, request.sign):
-        return None
-    # What was proven less than is asked now is built again, and proven.
+        return "it is not signed by this key"
     if PROOFS.index(request.prove) > PROOFS.index("none" if old.proof is None else old.proof.level or "none"):
-        return None
-    owner = None if request.sign is None else signatures.owner(request.sign)
-    kept = dataclasses.replace(as_kept(asked, old), signed_by=owner)
-    found, ignored = request.selection.divide((*kept.findings, *(each.finding for each in kept.ignored)))
-    return None if fails(found, request.fail_on) else dataclasses.replace(kept, findings=found, ignored=ignored)
+        return "less was proven than is asked for now"
+    return ""
 
 
 def as_kept(asked: BuildReport, old: BuildReport) -> BuildReport:
@@ -175,6 +231,7 @@ def as_kept(asked: BuildReport, old: BuildReport) -> BuildReport:
         inputs=asked.inputs,
         seconds={},
         up_to_date=True,
+        rebuilt=None,
         signed_by=None,
         signature=None,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,7 @@ import trtconv
 from support.onnx_models import RTX, parse
 from support.runtime import TENSORRT_8, FakeNetwork, FakeRuntime, deconv, issue
 from trtconv import BuildRequest, CheckRequest, Range, RewriteRequest, Target, pipeline
+from trtconv.cli.formats.text import build_text
 from trtconv.core.builder_options import BuilderOptions
 from trtconv.core.documents.build import BuildReport
 from trtconv.core.documents.check import ParserVerdict
@@ -211,10 +213,33 @@ class TestUpToDate:
         assert not report.up_to_date
         assert len(fake.network.built) == 1
 
+    @pytest.mark.parametrize(
+        ("change", "why"),
+        [
+            (lambda model: {"dims": {**DIMS, "width": Range(8, 16, 64)}}, r"what was asked for \(dims\) changed"),
+            (lambda model: {"precision": "fp16"}, r"what was asked for \(precision, .*\) changed"),
+            (lambda model: model.write_bytes(model.read_bytes() + b"\x12\x01x") and {}, "the model changed"),
+            (lambda model: model.with_suffix(".engine").write_bytes(b"other") and {}, "the engine's file was changed"),
+            (lambda model: os.utime(model, (time.time() + 9, time.time() + 9)) or {}, "the model's file is newer"),
+            (lambda model: model.with_name("m.engine.json").unlink() or {}, None),
+            (lambda model: {"force": True}, None),
+        ],
+    )
+    def test_why_it_is_built_again_is_told(
+        self, use: Use, model: Path, change: Callable[[Path], dict[str, Any]], why: str | None
+    ) -> None:
+        assert build(model).rebuilt is None
+        report = build(model, **change(model))
+        assert (report.rebuilt is None) == (why is None)
+        assert why is None or re.fullmatch(why, report.rebuilt or "")
+        assert report.rebuilt is None or f"; built again, since {report.rebuilt}" in build_text(report)
+
     def test_another_runtime_builds_again(self, use: Use, model: Path) -> None:
         build(model)
         use(FakeRuntime(version="1.8.0.1"))
-        assert not build(model).up_to_date
+        report = build(model)
+        assert not report.up_to_date
+        assert re.search(r"TensorRT \(rtx .*, now rtx 1\.8\.0\.1\) changed", report.rebuilt or "")
 
     def test_changed_external_data_builds_again(self, use: Use, tmp_path: Path) -> None:
         path = saved_outside(tmp_path / "m.onnx")

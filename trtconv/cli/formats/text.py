@@ -218,7 +218,7 @@ def build_text(report: BuildReport, verbose: bool = False) -> str:
         "\n".join(proof_lines(report.proof)),
         _where(report),
         signed,
-        _verdict(report),
+        _verdict(report) + _again(report),
     ]
     return "\n\n".join(block for block in blocks if block)
 
@@ -308,6 +308,10 @@ def _verdict(report: BuildReport) -> str:
     return f"built {engine}{total}{found}"
 
 
+def _again(report: BuildReport) -> str:
+    return clean(f"; built again, since {report.rebuilt}") if report.rebuilt else ""
+
+
 def _where(report: BuildReport) -> str:
     """Says where the engine runs, which is the first thing that its user has to know."""
     if report.engine is None:
@@ -345,7 +349,8 @@ def _place(result: CheckReport | BuildReport | FailedRun) -> tuple[str, str]:
 def _details(result: CheckReport | BuildReport | FailedRun, path: str, verbose: bool) -> list[str]:
     if isinstance(result, FailedRun) or (isinstance(result, BuildReport) and result.up_to_date):
         return []
-    found = [findings_text(path, result.findings, verbose)] if result.findings else []
+    own = [each for each in result.findings if verbose or not each.mended_by]
+    found = [findings_text(path, own, verbose)] if own else []
     ignored = ignored_lines(result.ignored)
     return [*found, *(["\n".join([path, *(f"  {line}" for line in ignored)])] if ignored else [])]
 
@@ -359,7 +364,17 @@ def _run_line(result: CheckReport | BuildReport | FailedRun) -> str:
     if isinstance(result, CheckReport):
         return run_summary(result)
     where = clean(f", on {result.worker}") if result.worker else ""
-    return f"{_verdict(result).removesuffix(_REBUILD)} for {result.plan.target}{where}"
+    verdict = _verdict(result).removesuffix(_REBUILD)
+    return f"{verdict} for {result.plan.target}{_proof_words(result.proof)}{where}{_again(result)}"
+
+
+def _proof_words(proof: BuildProof | None) -> str:
+    """Says in a row what the proof came to; nothing where there was none."""
+    if proof is None:
+        return ""
+    if proof.agrees is None:
+        return ", not proven"
+    return (", proven in part" if proof.missing else ", proven") if proof.agrees else ", proven wrong"
 
 
 def rewrite_text(report: RewriteReport) -> str:

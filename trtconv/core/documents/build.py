@@ -146,7 +146,7 @@ class CastRecord(Document):
 class BuildReport(
     Document,
     keys="schema trtconv source model plan profiles dims lattice notes tuned mix cast edits skipped findings ignored "
-    "proof runtime worker engine seconds io inputs up_to_date signed_by signature exit_code",
+    "proof runtime worker engine seconds io inputs up_to_date rebuilt signed_by signature exit_code",
 ):
     """What a build did. `to_json` is the document beside the engine; its keys are documented in docs/reports.md.
 
@@ -161,6 +161,7 @@ class BuildReport(
         io: Inputs and outputs of the engine.
         seconds: Wall time by stage, in seconds.
         up_to_date: True where an engine made earlier was kept.
+        rebuilt: Why an engine that was there was built again; None where there was none, or by --force.
         exit_code: As the command line would end.
         lattice: The sizes that the network accepts, as `trtconv sizes` tells them; None where there is none to tell.
         notes: What was done to the profiles, in words.
@@ -187,6 +188,7 @@ class BuildReport(
     io: tuple[TensorInfo, ...] = ()
     seconds: Mapping[str, float] = dataclasses.field(default_factory=dict)
     up_to_date: bool = False
+    rebuilt: str | None = None
     exit_code: int = 0
     lattice: LatticeRecord | None = None
     notes: tuple[str, ...] = ()

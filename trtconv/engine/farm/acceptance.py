@@ -21,7 +21,7 @@ from trtconv.engine.farm.job import BuildJob
 from trtconv.engine.farm.store import intact
 from trtconv.graph.model import OnnxModel
 from trtconv.pipeline.building import planned
-from trtconv.pipeline.outputs import as_kept, identity
+from trtconv.pipeline.outputs import Identity, as_kept
 from trtconv.runtimes.tensorrt import Capabilities, RuntimeInfo
 
 Fetch = Callable[[str, int], bytes | memoryview]
@@ -132,7 +132,7 @@ def _built(build: Build, result: JobResult, fetch: Fetch, worker: str | None) ->
     asked = as_told(build.request, build.model, old)
     # All that is in it is understood: both ends have the same trtconv.
     whole = came.is_intact and old.to_json() == result.report
-    if not whole or identity(old) != identity(asked):
+    if not whole or Identity.of(old).changes(Identity.of(asked)):
         raise InputError(f"what came back for {build.request.model} is of another build", HINT)
     _check_profiles(asked, old)
     if not all(0 <= each < _MOST_SECONDS for each in old.seconds.values()):

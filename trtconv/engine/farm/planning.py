@@ -19,7 +19,7 @@ from trtconv.engine.farm.job import BuildJob
 from trtconv.engine.farm.machines import Choice, Machine, choose
 from trtconv.engine.farm.results import Waiting
 from trtconv.graph.model import OnnxModel
-from trtconv.pipeline.outputs import asked_profiles, check_outputs, of_its_gpu, protect_data, up_to_date
+from trtconv.pipeline.outputs import Stale, asked_profiles, check_outputs, of_its_gpu, protect_data, standing
 
 UP_TO_DATE, TO_BUILD, NOBODY, ERROR = "up-to-date", "to-build", "nobody", "error"
 
@@ -150,7 +150,8 @@ def _kept(request: BuildRequest, model: OnnxModel, choice: Choice | None, then: 
             measured = read_plain(request.beside(kind).path, DOCUMENT_BYTES)
             if old.engine is None or str(old.engine.sha256).encode() not in measured:
                 return None
-        return up_to_date(request, as_told(request, model, old))
+        found = standing(request, as_told(request, model, old))
+        return None if isinstance(found, Stale) else found
     return None
 
 

@@ -93,6 +93,7 @@ def verdict(report: BuildReport) -> Badge:
     if report.engine is None:
         return Badge("bad", "Not built", "no engine was made")
     kept = "kept: model, plan and runtime are as they were" if report.up_to_date else "by TensorRT's own parser"
+    kept += f"; built again, since {report.rebuilt}" if report.rebuilt else ""
     return Badge("ok", "Built", kept)
 
 
@@ -121,6 +122,9 @@ def _verified(verify: VerifyReport) -> Badge:
     if not verify.verified:
         kind = "bad" if any(case.passed is False for case in verify.cases) else "warn"
         return Badge(kind, "Not verified", f"{verify.incomplete or 'beyond the tolerance'}{error}")
+    if verify.ran == "network":
+        note = f"what TensorRT parsed agrees with the model at {done}{error}; the engine was not run"
+        return Badge("warn", "Network verified", note)
     if verify.ran != "engine":
         note = f"the model as rewritten agrees at {done}{error}; the engine was not run"
         return Badge("warn", "Rewrite verified", note)
