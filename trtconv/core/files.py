@@ -7,6 +7,7 @@ import functools
 import glob
 import hashlib
 import os
+import stat
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -27,18 +28,23 @@ LOCK_SECONDS = 60.0
 _LOCK_POLL_SECONDS = 0.02
 
 
-def check_writable(path: Path) -> None:
-    """Raises InputError unless a file can be made at `path`; asked before work that takes long."""
-    spelling, path = path, place_of(path)
+def check_writable(path: Path, place: Path | None = None) -> None:
+    """Raises InputError unless a file can be made at a path; asked before work that takes long.
+
+    Args:
+        path: The path.
+        place: Where it leads, as `place_of` says, if that is known.
+    """
+    spelling, path = path, place or place_of(path)
     try:
-        path.stat()
+        mode = path.stat().st_mode
     except FileNotFoundError:
-        pass
+        mode = stat.S_IFREG
     except (OSError, ValueError) as error:
         raise InputError(f"{spelling} cannot be written: {_why(error)}", "Choose another output path.") from error
-    if path.is_dir():
+    if stat.S_ISDIR(mode):
         raise InputError(f"{spelling} is a folder", "Give the path of a file to write.")
-    if path.exists() and not path.is_file():
+    if not stat.S_ISREG(mode):
         # The rename would put a file in the place of /dev/null.
         raise InputError(f"{spelling} is a device or a pipe, no file", "Give the path of a file to write.")
     # Missing folders are made when the file is written, not for a request that may fail.

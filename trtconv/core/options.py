@@ -153,11 +153,18 @@ def group(of: type, key: str = "", about: str = "") -> Any:
     return Option(of(), settings={key: table} if key else {}, group=of)
 
 
-def options(kind: type) -> Iterator[tuple[str, Option]]:
-    """Yields the options of a class with the names of their fields: its own, then those of the classes above it."""
+def options(kind: type) -> tuple[tuple[str, Option], ...]:
+    """Returns the options of a class with the names of their fields: its own, then those of the classes above it."""
+    # Asked a dozen times for every request, of which there may be thousands.
+    known = _OPTIONS.get(kind)
+    if known is not None:
+        return known
     inherited = {name for above in kind.__mro__[1:] for name in getattr(above, "__dataclass_fields__", ())}
     declared = [(f.name, f.metadata["option"]) for f in dataclasses.fields(kind) if "option" in f.metadata]
-    yield from sorted(declared, key=lambda each: each[0] in inherited)
+    return _OPTIONS.setdefault(kind, tuple(sorted(declared, key=lambda each: each[0] in inherited)))
+
+
+_OPTIONS: dict[type, tuple[tuple[str, Option], ...]] = {}
 
 
 def flags(kind: type) -> Iterator[Flag]:

@@ -8,6 +8,8 @@ spelled.
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TypeAlias
@@ -47,14 +49,19 @@ class Output:
 
     def check(self) -> None:
         """Raises InputError where nothing may be written there, whatever else the command reads or writes."""
-        self.check_name()
-        check_writable(self.path)
+        place = place_of(self.path)
+        self.check_name(place)
+        check_writable(self.path, place)
 
-    def check_name(self) -> None:
-        """Raises InputError where a path that the user did not type may not be written to."""
+    def check_name(self, place: Path | None = None) -> None:
+        """Raises InputError where a path that the user did not type may not be written to.
+
+        Args:
+            place: Where it leads, if that is known.
+        """
         if self.typed:
             return
-        place = place_of(self.path)
+        place = place or place_of(self.path)
         if place.is_symlink():
             raise InputError(
                 f"{self.path} is a link to {place.readlink()}, and {self.what} would be written through it",
@@ -106,6 +113,15 @@ def check_all(outputs: Sequence[Output], inputs: Iterable[Input], *, and_disk: b
 
 def file_id(path: Path) -> FileId:
     """Returns what tells a file from all others, whatever its path is; of one that is not there, where it would be."""
+    try:
+        status = path.stat()
+        return status.st_dev, status.st_ino
+    except (OSError, ValueError):
+        pass
+    with contextlib.suppress(OSError, ValueError):
+        if path.name not in ("", "..") and not os.path.lexists(path):
+            folder = path.parent.stat()
+            return folder.st_dev, folder.st_ino, path.name
     # As it is written: of a/../b, where there is no a, the system knows nothing.
     real = real_path(path)
     try:

@@ -102,10 +102,10 @@ def _write(folder: Path, planned: Sequence[Planned]) -> list[str]:
 
     store, lines = Store(folder), []
     for each in planned:
-        if each.state == TO_BUILD and each.waiting is not None:
-            for path in contents(each.waiting.job, each.waiting.model).values():
+        if each.state == TO_BUILD and each.job is not None:
+            for path in contents(each.job, each.request.model).values():
                 store.put(read_plain(path))
-            path = store.put_job(each.waiting.job.name, each.waiting.job.to_json())
+            path = store.put_job(each.job.name, each.job.to_json())
             lines.append(clean(f"wrote {path} for {each.request.model}, {each.request.target or 'auto'}"))
     return lines
 

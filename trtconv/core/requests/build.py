@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -224,12 +225,12 @@ class BuildRequest(BuildSettings, Request):
     timing_folder: Path | None = None
     within: Path | None = dataclasses.field(default=None, compare=False)
 
-    @property
+    @functools.cached_property
     def engine_path(self) -> Path:
         """Where the engine goes."""
         return self.engine or with_ending(self.model, ".engine")
 
-    @property
+    @functools.cached_property
     def report_path(self) -> Path:
         """Where the report goes."""
         return self.report or report_beside(self.engine_path)

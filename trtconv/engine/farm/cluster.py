@@ -210,7 +210,7 @@ class Farm:
                 f"{waiting.request.model} has more than {MOST_BYTES_INSIDE >> 20} MiB, too much to be sent",
                 "Add --store DIR, a folder that the workers see too (worker --store).",
             )
-        lying = contents(job, waiting.model)
+        lying = contents(job, waiting.request.model)
         text = json.dumps(job.to_json())
         label = f"{waiting.request.model.name} for {waiting.request.target or 'auto'}"
         submit = Submit(choice.resource, text, self._store is not None, list(lying) if inside else [], label)

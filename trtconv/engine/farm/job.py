@@ -83,7 +83,7 @@ class BuildJob(Document, keys="schema trtconv source model data extensions build
         data = {file.relative_to(folder).as_posix(): _file(file) for file in model.external_files}
         own = FileSum(model.digest(alone=True), model.path.stat().st_size)
         added = admit(request.extend, request.agree)
-        settings = to_settings(dataclasses.replace(request, extend=()), BuildRequest)
+        settings = to_settings(dataclasses.replace(request, extend=()) if request.extend else request, BuildRequest)
         return cls(own, data, settings, version, added, then)
 
     @classmethod
@@ -188,10 +188,10 @@ class BuildJob(Document, keys="schema trtconv source model data extensions build
             path.write_bytes(intact(fetch(file.sha256, file.bytes), file.sha256, "the job"))
 
 
-def contents(job: BuildJob, model: OnnxModel) -> dict[str, Path]:
-    """Returns the SHA-256 of each file of a job to where it lies here."""
-    found = {file.sha256: model.path.parent / name for name, file in job.data.items()}
-    return {**found, job.model.sha256: model.path}
+def contents(job: BuildJob, model: Path) -> dict[str, Path]:
+    """Returns the SHA-256 of each file of a job to where it lies here, with the model at `model`."""
+    found = {file.sha256: model.parent / name for name, file in job.data.items()}
+    return {**found, job.model.sha256: model}
 
 
 def _file(path: Path) -> FileSum:

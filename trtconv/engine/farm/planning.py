@@ -31,7 +31,7 @@ class Planned:
     Args:
         request: What is asked.
         state: UP_TO_DATE, TO_BUILD, NOBODY (has the GPU) or ERROR.
-        waiting: The build as a job; None where the model cannot be read, or its samples are here alone.
+        job: The build as data; None where the model cannot be read, or its samples are here alone.
         kept: The report of the engine that is up to date.
         error: Why it cannot be planned.
         choice: Who can build it.
@@ -39,7 +39,7 @@ class Planned:
 
     request: BuildRequest
     state: str
-    waiting: Waiting | None = None
+    job: BuildJob | None = None
     kept: BuildReport | None = None
     error: TrtconvError | None = None
     choice: Choice | None = None
@@ -54,7 +54,7 @@ class Planned:
     def record(self) -> PlannedBuild:
         """Returns what the plan tells of it."""
         request = self.request
-        name = None if self.waiting is None else self.waiting.job.name
+        name = None if self.job is None else self.job.name
         why, hint = (None, None) if self.error is None else (self.error.message, self.error.hint)
         target, engine = str(request.target or "auto"), str(request.engine_path)
         version = None if self.choice is None else self.choice.version
@@ -100,9 +100,11 @@ def _look_at(request: BuildRequest, machines: Sequence[Machine] | None, then: tu
         waiting, kept = prepare(request, choice, then, here=here)
     except TrtconvError as error:
         return Planned(request, ERROR, error=error)
+    # The model is not kept: of thousands there would not be the memory.
+    job = None if waiting is None else waiting.job
     if kept is not None:
-        return Planned(request, UP_TO_DATE, waiting, kept, choice=choice)
-    return Planned(request, NOBODY if machines is not None and choice is None else TO_BUILD, waiting, choice=choice)
+        return Planned(request, UP_TO_DATE, job, kept, choice=choice)
+    return Planned(request, NOBODY if machines is not None and choice is None else TO_BUILD, job, choice=choice)
 
 
 def prepare(
@@ -142,6 +144,8 @@ def prepare(
 
 
 def _kept(request: BuildRequest, model: OnnxModel, choice: Choice | None, then: tuple[str, ...]) -> BuildReport | None:
+    if not request.report_path.exists():
+        return None
     with contextlib.suppress(OSError, InputError):
         old = load_report(request.report_path).report
         if not could_make(choice, old, request):

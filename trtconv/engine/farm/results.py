@@ -113,7 +113,7 @@ def crash_folder(waiting: Waiting, log: str) -> str:
     with contextlib.suppress(OSError, InputError):
         folder = Path(tempfile.mkdtemp(prefix="trtconv-crash-"))
         store = Store(folder)
-        for path in contents(waiting.job, waiting.model).values():
+        for path in contents(waiting.job, waiting.request.model).values():
             store.put(read_plain(path))
         job = store.put_job(waiting.job.name, waiting.job.to_json())
         atomic_write(folder / "log.txt", (log + "\n").encode(errors="backslashreplace"))

@@ -21,7 +21,6 @@ from trtconv.core.requests.farm import FarmRequest
 from trtconv.core.text import clean
 from trtconv.engine.farm.job import contents
 from trtconv.engine.farm.planning import prepare
-from trtconv.engine.farm.results import Waiting
 from trtconv.engine.farm.store import RESULT, Store
 from trtconv.pipeline.batch import Request, Result, failed_run
 
@@ -38,19 +37,22 @@ exec {python} -I -m trtconv run-job "$(sed -n "${{SLURM_ARRAY_TASK_ID}}p" {jobs}
 """
 
 
+_Task = tuple[int, BuildRequest, str]
+
+
 @frozen
 class _Array:
     """The tasks for one target.
 
     Args:
         target: As it is written.
-        tasks: Number of each request, and what waits.
+        tasks: Number of each request, the request, and the name of its job.
         program: The sbatch that waits for them.
         logs: Folder of a log for each task, JOB_TASK.log.
     """
 
     target: str
-    tasks: tuple[tuple[int, Waiting], ...]
+    tasks: tuple[_Task, ...]
     program: SystemProgram
     logs: Path
 
@@ -84,13 +86,13 @@ class Slurm:
 
     def run(self, requests: Sequence[Request]) -> Generator[tuple[int, Result], None, None]:
         """Builds; yields each request's number and result, as they come."""
-        by_target: dict[str, list[tuple[int, Waiting]]] = {}
+        by_target: dict[str, list[_Task]] = {}
         try:
             for index, request in enumerate(requests):
                 assert isinstance(request, BuildRequest)
                 prepared = self._prepare(request)
-                if isinstance(prepared, Waiting):
-                    by_target.setdefault(str(request.target or "auto"), []).append((index, prepared))
+                if isinstance(prepared, str):
+                    by_target.setdefault(str(request.target or "auto"), []).append((index, request, prepared))
                 else:
                     yield index, prepared
             for target, tasks in by_target.items():
@@ -100,33 +102,33 @@ class Slurm:
         finally:
             self.close()
 
-    def _prepare(self, request: BuildRequest) -> Waiting | Result:
-        """Writes a job with its files; returns the result where there is one already."""
+    def _prepare(self, request: BuildRequest) -> str | Result:
+        """Writes a job with its files; returns its name, or the result where there is one already."""
         try:
             waiting, kept = prepare(request, None, self._then)
             if kept is not None:
                 return kept
             assert waiting is not None
-            for path in contents(waiting.job, waiting.model).values():
+            for path in contents(waiting.job, request.model).values():
                 self._jobs.put(read_plain(path))
             self._jobs.put_job(waiting.job.name, waiting.job.to_json())
             if request.force or self._out.kept(waiting.job.name, self._then) is None:
                 # What failed before is no result of this call.
                 (self._out.root / f"{waiting.job.name}{RESULT}").unlink(missing_ok=True)
-            return waiting
+            return waiting.job.name
         except TrtconvError as error:
             return failed_run(request, error)
         except OSError as error:
             return failed_run(request, InputError(f"{request.model} cannot be read: {error.strerror or error}"))
 
-    def _submit(self, target: str, tasks: tuple[tuple[int, Waiting], ...]) -> _Array:
+    def _submit(self, target: str, tasks: tuple[_Task, ...]) -> _Array:
         """Submits an array of tasks, one a build."""
         name = f"trtconv-{clean(target).replace('/', '-')}"
         logs = self._folder / "logs"
         logs.mkdir(parents=True, exist_ok=True)
         jobs, labels, script = (self._folder / f"{name}.{kind}" for kind in ("jobs", "labels", "sh"))
-        paths = [self._jobs.root / f"{waiting.job.name}.json" for _, waiting in tasks]
-        said = [clean(f"{waiting.request.model.name} for {target}: job {waiting.job.name}") for _, waiting in tasks]
+        paths = [self._jobs.root / f"{job}.json" for _, _, job in tasks]
+        said = [clean(f"{request.model.name} for {target}: job {job}") for _, request, job in tasks]
         atomic_write(jobs, "".join(f"{path}\n" for path in paths).encode())
         atomic_write(labels, "".join(f"{line}\n" for line in said).encode())
         places = {"labels": labels, "jobs": jobs, "out": self._out.root, "python": sys.executable}
@@ -148,24 +150,32 @@ class Slurm:
         left = list(enumerate(array.tasks, 1))
         ended = None
         while left:
-            for task, (index, waiting) in list(left):
-                document = self._out.result(waiting.job.name)
+            for each in list(left):
+                _, (index, request, job) = each
+                document = self._out.result(job)
                 if document is not None:
-                    left.remove((task, (index, waiting)))
-                    yield index, self._taken(waiting, document)
+                    left.remove(each)
+                    yield index, self._taken(request, job, document)
             if array.program.status() is not None:
                 ended = ended or time.monotonic()
                 if not _number(array) or time.monotonic() - ended > _GRACE_SECONDS:
                     break
             time.sleep(_POLL_SECONDS * bool(left))
-        for task, (index, waiting) in left:
-            yield index, failed_run(waiting.request, _missing(array, task))
+        for task, (index, request, _) in left:
+            yield index, failed_run(request, _missing(array, task))
 
-    def _taken(self, waiting: Waiting, document: object) -> Result:
+    def _taken(self, request: BuildRequest, job: str, document: object) -> Result:
         try:
+            # The model was not kept in memory meanwhile.
+            waiting, kept = prepare(request, None, self._then)
+            if kept is not None:
+                return kept
+            assert waiting is not None
+            if waiting.job.name != job:
+                raise InputError(f"{request.model} was changed while it was built", "Build it again.")
             return waiting.take(document, self._out.get, worker_of(document))
         except TrtconvError as error:
-            return failed_run(waiting.request, error)
+            return failed_run(request, error)
 
 
 def _cancel(number: str) -> None:

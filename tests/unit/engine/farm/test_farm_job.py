@@ -67,7 +67,7 @@ def test_its_name_is_what_determines_the_engine(model: Path) -> None:
 
 def test_files_are_unpacked_and_checked(model: Path, tmp_path: Path) -> None:
     job = job_of(model)
-    found = contents(job, OnnxModel.load(model))
+    found = contents(job, model)
     folder = tmp_path / "in"
     job.unpack(folder, lambda sha, size: found[sha].read_bytes())
     assert OnnxModel.load(folder / "model.onnx", hashed=True).digest() == OnnxModel.load(model, hashed=True).digest()
