@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import json
 import re
 import shlex
@@ -26,7 +27,8 @@ from trtconv.rules import RULES
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 DOCS = sorted((ROOT / "docs").glob("*.md"))
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *DOCS]
+QUESTIONS = sorted((ROOT / "docs" / "questions").glob("*.md"))
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *DOCS, *QUESTIONS]
 
 
 MOST_LINES_OF_README = 200
@@ -164,9 +166,31 @@ def test_pages_name_only_what_exists(path: Path) -> None:
         assert cli.get_command(click.Context(cli), name) is not None, name
 
 
+def _calls(text: str) -> Iterator[list[str]]:
+    """Yields every call of trtconv in the scripts and consoles of a page, up to what a shell takes for itself."""
+    for block in re.findall(r"^ *```(?:sh|console|text|yaml)?\n(.*?)^ *```", text, re.MULTILINE | re.DOTALL):
+        for line in re.findall(r"^\s*(?:\$ )?(trtconv [a-z].*)$", joined(block), re.MULTILINE):
+            lexer = shlex.shlex(line, posix=True, punctuation_chars="|&;<>")
+            lexer.whitespace_split = True
+            words = list(itertools.takewhile(lambda word: not set(word) <= set("|&;<>"), lexer))
+            if "..." not in words:
+                yield words
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_every_command_of_a_page_is_taken_as_it_is_written(path: Path) -> None:
+    group = click.Context(cli, info_name="trtconv")
+    for _, name, *arguments in _calls(path.read_text(encoding="utf-8")):
+        command = cli.get_command(group, name)
+        assert command is not None, name
+        with contextlib.suppress(click.exceptions.Exit):
+            command.make_context(name, arguments, parent=group)
+
+
 def test_every_page_is_in_the_index() -> None:
     index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
-    assert {page.name for page in DOCS} - {"README.md"} <= set(re.findall(r"\]\(([\w.]+)\)", index))
+    named = set(re.findall(r"\]\(([\w./-]+)\)", index))
+    assert {page.relative_to(ROOT / "docs").as_posix() for page in (*DOCS, *QUESTIONS)} - {"README.md"} <= named
 
 
 def test_flags_of_other_tools_are_in_their_table() -> None:
