@@ -78,7 +78,7 @@ def test_what_the_build_makes_a_conv_stays_in_float_under_its_own_name(tmp_path:
 
 
 def test_the_report_says_what_became_of_each_layer(tmp_path: Path) -> None:
-    report = quantize(request(GROUPED, tmp_path, [(1, 4, 8, 8)], in_float=("c2",)))
+    report = quantize(request(GROUPED, tmp_path, [(1, 4, 8, 8)], in_float=("c2",), method="min-max"))
     assert [each.node for each in report.quantized] == ["c1"]
     assert {each.node: each.reason for each in report.left_in_float} == {
         "up": "TensorRT has no int8 deconvolution with 2 groups",
@@ -95,7 +95,7 @@ def test_the_report_says_what_became_of_each_layer(tmp_path: Path) -> None:
 
 
 def test_above_the_tolerance_nothing_is_written(tmp_path: Path) -> None:
-    report = quantize(request(RESIDUAL, tmp_path, [(1, 4, 8, 8)], tolerance=1e-6))
+    report = quantize(request(RESIDUAL, tmp_path, [(1, 4, 8, 8)], tolerance=1e-6, method="min-max"))
     assert report.exit_code == 1 and not report.output
     assert not (tmp_path / "int8.onnx").exists()
 
@@ -111,7 +111,7 @@ def test_a_budget_is_met_by_leaving_layers_in_float(tmp_path: Path) -> None:
 
 
 def test_calibration_is_kept_by_content(tmp_path: Path) -> None:
-    asked = request(RESIDUAL, tmp_path, [(1, 4, 8, 8)], cache=tmp_path / "cache")
+    asked = request(RESIDUAL, tmp_path, [(1, 4, 8, 8)], cache=tmp_path / "cache", method="min-max")
     first = quantize(asked)
     written = (tmp_path / "int8.onnx").read_bytes()
     second = quantize(asked)
@@ -128,13 +128,13 @@ def test_a_function_is_asked_at_opt_min_and_max(tmp_path: Path) -> None:
         "    return {'x': np.random.default_rng(seed).standard_normal(shapes['x']).astype('f4')}\n"
     )
     dims = {"n": Range(1, 1, 1), "h": Range(4, 8, 16), "w": Range(8, 8, 8)}
-    asked = request(UNET, tmp_path, [(1, 3, 8, 8)], data=f"{path}:make", dims=dims, samples=12)
+    asked = request(UNET, tmp_path, [(1, 3, 8, 8)], data=f"{path}:make", dims=dims, samples=12, method="min-max")
     report = quantize(asked)
     assert sorted(size["x"][2] for size in report.calibration.sizes) == [4, 8, 16]
 
 
 def test_a_quantised_model_is_refused(tmp_path: Path) -> None:
-    asked = request(RESIDUAL, tmp_path, [(1, 4, 8, 8)])
+    asked = request(RESIDUAL, tmp_path, [(1, 4, 8, 8)], method="min-max")
     quantize(asked)
     again = dataclasses.replace(asked, model=tmp_path / "int8.onnx", output=tmp_path / "other.onnx")
     with pytest.raises(InputError, match="is quantised already"):

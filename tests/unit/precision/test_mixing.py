@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,15 @@ from trtconv.precision.quantize.measure import Feeds, Reference
 from trtconv.precision.quantize.sessions import Probe
 
 SAMPLES = [{"x": np.random.default_rng(seed).standard_normal((4, 64)).astype(np.float32)} for seed in range(2)]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_objects() -> Iterator[None]:
+    """The search collects garbage after each measurement, which takes long beside all that earlier tests left."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 def chain(layers: int = 6, body: str = "Tanh (m{0})", **weights: float) -> OnnxModel:
