@@ -46,6 +46,7 @@ SLOW = {
     "cli/test_end_to_end.py": "from a model to an engine, in processes",
     "cli/test_endings.py": "commands that are ended in the middle",
     "cli/test_engine_commands.py": "engines, built and verified",
+    "cli/test_executors.py": "builds by each executor: processes, a farm, a batch system",
     "cli/test_export_command.py": "exports, in processes",
     "cli/test_farm_command.py": "a scheduler and its workers",
     "cli/test_gate.py": "engines, built, compared and gated",

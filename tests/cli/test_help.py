@@ -93,7 +93,9 @@ def test_table_agrees_with_command(name: str, module: str, short_help: str) -> N
 @pytest.mark.parametrize("name", FLAGS)
 def test_command_takes_the_flags_of_the_contract(name: str) -> None:
     options = [p for p in _command(name).params if isinstance(p, click.Option)]
-    assert {flag for option in options for flag in option.opts} == set(FLAGS[name].split())
+    flags, pinned = {flag for option in options for flag in option.opts}, set(FLAGS[name].split())
+    assert not flags - pinned, f"name in FLAGS[{name!r}] of tests/cli/test_help.py: {sorted(flags - pinned)}"
+    assert not pinned - flags, f"{name} has lost flags, which breaks whoever uses them: {sorted(pinned - flags)}"
 
 
 @pytest.mark.parametrize("name", FLAGS)

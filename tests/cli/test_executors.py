@@ -1,0 +1,132 @@
+"""What every executor keeps to, wherever it runs builds: processes of this machine, a farm, a batch system.
+
+Whoever writes one enters it into `EXECUTORS`: how it is opened for a folder, and closed again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import importlib.util
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from support.farm import LocalFarm, write_project
+from trtconv.core.dims import Range
+from trtconv.core.documents.build import BuildReport
+from trtconv.core.documents.check import FailedRun
+from trtconv.core.requests.build import BuildRequest
+from trtconv.core.requests.farm import FarmRequest
+from trtconv.core.target import Target
+from trtconv.pipeline.batch import Executor, LocalPool, Result, run_all
+
+pytestmark = [
+    pytest.mark.skipif(importlib.util.find_spec("tensorrt_rtx") is None, reason="needs tensorrt-rtx"),
+    pytest.mark.skipif(sys.platform == "win32", reason="POSIX paths and signals"),
+]
+
+Opened = contextlib.AbstractContextManager[Callable[[], Executor]]
+"""Makes executors, each for one use, while it is entered."""
+
+SBATCH = """#!/bin/sh
+for a; do case $a in --array=1-*) n=${a#--array=1-};; --output=*) o=${a#--output=};; esac; done
+echo "7;cluster"
+i=1
+while [ $i -le $n ]; do
+  SLURM_ARRAY_TASK_ID=$i sh "$a" > "$(echo "$o" | sed "s/%A/7/;s/%a/$i/")" 2>&1 || worst=$?
+  i=$((i + 1))
+done
+exit ${worst:-0}
+"""
+"""Does what Slurm's sbatch does with an array of tasks, one after the other."""
+
+
+@contextlib.contextmanager
+def local(folder: Path, _: pytest.MonkeyPatch) -> Iterator[Callable[[], Executor]]:
+    yield lambda: LocalPool(2)
+
+
+@contextlib.contextmanager
+def farm(folder: Path, _: pytest.MonkeyPatch) -> Iterator[Callable[[], Executor]]:
+    from trtconv.engine.farm.cluster import Farm
+
+    with LocalFarm(folder) as started:
+        started.worker("one")
+        yield lambda: Farm(FarmRequest(on=started.address, keys=started.keys))
+
+
+@contextlib.contextmanager
+def slurm(folder: Path, patch: pytest.MonkeyPatch) -> Iterator[Callable[[], Executor]]:
+    from trtconv.engine.farm.slurm import Slurm
+
+    for name, text in (("sbatch", SBATCH), ("scancel", "#!/bin/sh\n")):
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+    patch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    patch.setattr("trtconv.engine.farm.slurm._GRACE_SECONDS", 0.0)
+    yield lambda: Slurm(FarmRequest(on="slurm", store=folder / "shared"))
+
+
+EXECUTORS: dict[str, Callable[[Path, pytest.MonkeyPatch], Opened]] = {"local": local, "farm": farm, "slurm": slurm}
+
+
+@pytest.fixture(params=EXECUTORS)
+def executors(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[], Executor]]:
+    folder = tmp_path / "executor"
+    folder.mkdir()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+    with EXECUTORS[request.param](folder, monkeypatch) as opened:
+        yield opened
+
+
+def builds(folder: Path, *names: str) -> list[BuildRequest]:
+    dims = {"n": Range(1, 2, 4)}
+    return [BuildRequest(folder / f"{name}.onnx", dims=dims, target=Target("rtx"), prove="none") for name in names]
+
+
+def test_each_build_has_one_result_in_its_place(executors: Callable[[], Executor], tmp_path: Path) -> None:
+    """What fails is a result too, and takes none of the others along."""
+    project = write_project(tmp_path / "project", ("a", "c"), "")
+    (project / "b.onnx").write_bytes(b"no model")
+    requests = builds(project, "a", "b", "c", "missing")
+    a, b, c, missing = run_all(requests, executors())
+    for built, request in ((a, requests[0]), (c, requests[2])):
+        assert isinstance(built, BuildReport)
+        assert (built.exit_code, built.up_to_date, built.engine is not None) == (0, False, True)
+        assert request.engine_path.stat().st_size == (built.engine.bytes if built.engine else 0)
+        assert request.report_path.exists()
+    for failed, request in ((b, requests[1]), (missing, requests[3])):
+        assert isinstance(failed, FailedRun)
+        assert (failed.exit_code, failed.kind) == (2, "InputError")
+        assert request.model.name in failed.message
+        assert not request.engine_path.exists() and not request.report_path.exists()
+
+    local_engine = project / "local.engine"
+    (here,) = run_all([dataclasses.replace(requests[0], engine=local_engine)], LocalPool(1))
+    assert here.exit_code == 0
+    assert local_engine.read_bytes() == requests[0].engine_path.read_bytes(), "the same plan, the same engine"
+
+    again = run_all(builds(project, "a", "c"), executors())
+    assert [isinstance(each, BuildReport) and each.up_to_date for each in again] == [True, True]
+    assert run_all([], executors()) == []
+
+
+def test_to_stop_early_leaves_nothing_half_written(executors: Callable[[], Executor], tmp_path: Path) -> None:
+    project = write_project(tmp_path / "project", ("a", "b", "c"), "")
+    requests = builds(project, "a", "b", "c")
+    before = {str(path) for path in project.iterdir()}
+    running = executors().run(requests)
+    first: tuple[int, Result] = next(running)
+    running.close()
+    assert first[1].exit_code == 0
+    assert requests[first[0]].engine_path.exists()
+    for request in requests:
+        assert request.engine_path.exists() == request.report_path.exists()
+    written = {str(path) for request in requests for path in (request.engine_path, request.report_path)}
+    assert {str(path) for path in project.iterdir()} - before <= written
