@@ -143,7 +143,8 @@ def test_closed_descriptors_are_nobody_elses(spawn, closed: str) -> None:
     out, err = process.communicate(timeout=60)
     assert process.returncode == 2
     assert out == "" if "1" in closed else json.loads(out)["exit_code"] == 2
-    assert [line.partition(":")[0] for line in err.splitlines()] == ([] if "2" in closed else ["error", "hint"])
+    said = ["error", "hint"] * (2 if "1" in closed else 1)
+    assert [line.partition(":")[0] for line in err.splitlines()] == ([] if "2" in closed else said)
 
 
 def test_interruption_that_native_code_made_another_exception_of(spawn) -> None:
@@ -186,7 +187,8 @@ def test_help_without_a_reader(spawn, args: tuple[str, ...]) -> None:
 def test_closed_streams(spawn) -> None:
     process = spawn(FAKE, "check", "3", stdout=None, preexec_fn=lambda: os.close(1))
     _, err = process.communicate(timeout=60)
-    assert process.returncode == 0
+    # The verdict is lost, as on a full disk.
+    assert process.returncode == 2
     assert "Traceback" not in err
     process = spawn(FAKE, "check", "3", stderr=None, preexec_fn=lambda: os.close(2))
     out, _ = process.communicate(timeout=60)

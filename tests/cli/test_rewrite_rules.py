@@ -76,6 +76,17 @@ def test_what_is_no_file_of_rules(call, project: Path, text: str) -> None:
     assert ended.code == 2 and "rules.toml" in ended.err + ended.out
 
 
+@pytest.mark.parametrize("name", ["../rules.toml", "link.toml", "/etc/hosts"])
+def test_a_configuration_reads_no_rules_outside_its_folder(call, project: Path, name: str) -> None:
+    outside = project.parent / "rules.toml"
+    outside.write_text(RULE)
+    (project / "link.toml").symlink_to(outside)
+    config = project / "trtconv.toml"
+    config.write_text(config.read_text().replace("rules.toml", name))
+    ended = call("check", "m.onnx", "-q")
+    assert ended.code == 2 and "outside the folder of the configuration" in ended.err
+
+
 def test_rewrite_takes_them_by_name(call, project: Path) -> None:
     ended = call(
         "rewrite", "m.onnx", "-o", "o.onnx", "--rewrite-rules", "rules.toml", "--only", "acme-drop-negations", "-q"

@@ -225,9 +225,13 @@ def _jobs(r: random.Random, case: Case) -> None:
         (case.project / folder / f"{name}.result.json").write_text(told)
 
 
+FOREIGN = b"nothing that an engine is"
+"""What lies where engines go, and trtconv did not write."""
+
+
 def _reports(r: random.Random, case: Case) -> None:
     for name in ("a.engine", "r.engine", "x.engine"):
-        put(case.project / name, b"nothing that an engine is")
+        put(case.project / name, FOREIGN)
         put(
             case.project / f"{name}.json",
             r.choice(["{}", "null", '{"engine": {"path": 5}}', "[" * 5000, "\0"]).encode(),

@@ -145,6 +145,7 @@ def protected(case: Case) -> dict[str, str]:
     found = {f"{OUTSIDE}/{name}": told for name, told in folders.picture(case.root / OUTSIDE).items()}
     for name, told in folders.picture(case.project).items():
         is_output = name.split("/")[0].startswith(_WRITTEN) or name.endswith(_SUFFIXES) or told == _FOLDER
+        is_output = is_output and told != hashlib.sha256(folders.FOREIGN).hexdigest()
         # Where a link leads may be written, unless that is outside; the link stays.
         if not is_output or told.startswith("link"):
             found[f"{PROJECT}/{name}"] = told

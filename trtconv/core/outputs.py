@@ -15,15 +15,17 @@ from pathlib import Path
 from typing import TypeAlias
 
 from trtconv.core.errors import InputError
+from trtconv.core.file_kinds import ENGINE, kind_of
 from trtconv.core.files import check_writable, place_of, real_path
 from trtconv.core.frozen import frozen
-from trtconv.core.reading import open_plain
+from trtconv.core.reading import DOCUMENT_BYTES, open_plain, read_plain, sha256_of
 
 FileId: TypeAlias = tuple[object, ...]
 Input: TypeAlias = tuple[str, "str | Path | None"]
 """What a file is to a command, as in "the model itself", and its path; None where there is none."""
 
-_OWN_ENDINGS = (".engine", ".plan", ".trt", ".int8.onnx", ".part.onnx")
+_ENDINGS = (".engine", ".plan", ".trt")
+"""What engines are called."""
 _OWN_BEGINNING = b'"trtconv": "'
 _HEAD_BYTES = 200
 _HINT = "Choose another output path with -o."
@@ -39,6 +41,7 @@ class Output:
         typed: Whether the user named just this path.
         within: The folder of the configuration that named it, or what it lies beside; None: none did.
         hint: How another path is chosen.
+        ending: What only trtconv calls such files by, where they cannot be told by what they hold.
     """
 
     path: Path
@@ -46,6 +49,7 @@ class Output:
     typed: bool = True
     within: Path | None = None
     hint: str = _HINT
+    ending: str = ""
 
     def check(self) -> None:
         """Raises InputError where nothing may be written there, whatever else the command reads or writes."""
@@ -54,11 +58,13 @@ class Output:
         check_writable(self.path, place)
 
     def check_name(self, place: Path | None = None) -> None:
-        """Raises InputError where a path that the user did not type may not be written to.
+        """Raises InputError where a path that the user did not type may not be written to, and for `-`.
 
         Args:
             place: Where it leads, if that is known.
         """
+        if str(self.path) == "-":
+            raise InputError(f"{self.what} is not written to stdout, and '-' is not the name of a file", self.hint)
         if self.typed:
             return
         place = place or place_of(self.path)
@@ -79,7 +85,9 @@ class Output:
                     f"{self.what} {self.path} would be written to a hidden file or folder, which other tools read",
                     "Give it another name; or build the model by itself, with -o.",
                 )
-        if not is_replaceable(place):
+        # An engine that is named after a model which the user typed may have been damaged.
+        called_so = _ENDINGS if self.within is None else ()
+        if not is_replaceable(place, (*called_so, *filter(None, [self.ending]))):
             raise InputError(
                 f"{self.path} was not written by trtconv, and {self.what} would replace it",
                 "Move it away, or name another path.",
@@ -136,11 +144,28 @@ def file_id(path: Path) -> FileId:
         return (str(real),)
 
 
-def is_replaceable(path: Path) -> bool:
-    """Whether nothing is lost where a file is replaced: there is none, or trtconv wrote it, or calls files so."""
-    if not path.exists() or path.name.removesuffix(".json").endswith(_OWN_ENDINGS):
+def is_replaceable(path: Path, endings: tuple[str, ...] = ()) -> bool:
+    """Whether nothing is lost where a file is replaced: there is none, or trtconv wrote it.
+
+    Args:
+        path: The file.
+        endings: What such files, and with .json behind it their reports, are called by trtconv alone.
+    """
+    beside = path.name.removesuffix(".json")
+    if not path.exists() or beside.endswith(endings):
         return True
-    return any(_is_report(each) for each in (path, Path(f"{path}.json")))
+    # A report may have been spoiled; what its engine is remains plain.
+    is_beside = beside != path.name and beside.endswith(_ENDINGS) and kind_of(path.with_name(beside)) is ENGINE
+    return is_beside or kind_of(path) is ENGINE or _is_report(path) or _is_reported(path)
+
+
+def _is_reported(path: Path) -> bool:
+    """Whether a report of ours lies beside a file and names it by its SHA-256."""
+    report = Path(f"{path}.json")
+    try:
+        return _is_report(report) and sha256_of(path).encode() in read_plain(report, DOCUMENT_BYTES)
+    except OSError:
+        return False
 
 
 def _is_report(path: Path) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 from trtconv.core.decode import Fault, decoded
 from trtconv.core.encode import Document
 from trtconv.core.errors import InputError
+from trtconv.core.files import real_path
 from trtconv.core.frozen import frozen
 from trtconv.core.toml import read_toml
 
@@ -186,10 +187,19 @@ def gathered(entries: Sequence[Any], folder: Path) -> list[Any]:
     Args:
         entries: Tables, and paths of files from the configuration's folder.
         folder: That folder.
+
+    Raises:
+        InputError: A file lies outside of it, or as `read_rules`.
     """
     tables: list[Any] = []
     for entry in entries:
         if isinstance(entry, str):
+            # A stranger would learn what is there, and how it begins.
+            if not real_path(folder / entry).is_relative_to(real_path(folder)):
+                raise InputError(
+                    f"the file of rules {entry!r} is outside the folder of the configuration",
+                    "Keep it inside; or name it on the command line, with --rewrite-rules.",
+                )
             read_rules(folder / entry)  # so that what is wrong is said of that file
             tables += _tables_in(folder / entry)
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +18,7 @@ else:
 
 _LONGEST = 1 << 20
 _MOST_PARTS = 1000
+_TEXT = re.compile(r'"(?:[^"\\]|\\.)*"|\'[^\']*\'')
 
 
 def read_toml(path: Path) -> Mapping[str, Any]:
@@ -29,7 +31,7 @@ def read_toml(path: Path) -> Mapping[str, Any]:
         # Editors on Windows begin a file with a byte order mark.
         text = read_plain(path, _LONGEST).decode("utf-8-sig")
         # Some of what TOML allows takes its reader a time that is quadratic in its length.
-        if any(line.count(".") > _MOST_PARTS for line in text.splitlines()):
+        if any(_TEXT.sub("", line).count(".") > _MOST_PARTS for line in text.splitlines()):
             raise InputError(f"{path} has a key of too many parts", "Write it by hand.")
         document: Mapping[str, Any] = tomllib.loads(text)
         return document

@@ -30,6 +30,9 @@ from trtconv.pipeline.outputs import inputs_of, named_cache, of_its_gpu
 from trtconv.pipeline.parse import fails
 from trtconv.runtimes.tensorrt import EngineBlob
 
+_PART = ".part"
+"""What the names of the parts of a pipeline have before their endings."""
+
 
 class Writable(Protocol):
     """A part, as far as it is written."""
@@ -69,7 +72,7 @@ class Names:
 
     def _part(self, number: int, ending: str) -> Path:
         stem = self.document.name.removesuffix(ENDING)
-        return self.document.with_name(f"{stem}.{number}.part{ending}")
+        return self.document.with_name(f"{stem}.{number}{_PART}{ending}")
 
     def model(self, number: int) -> Path:
         """Returns where the ONNX file of a part goes; the first part has number 1."""
@@ -100,7 +103,8 @@ def write_pipeline(request: BuildRequest, names: Names, report: PipelineReport, 
         if part.blob is not None and part.report is not None:
             contents[names.engine(number)] = part.blob.data
             contents[report_beside(names.engine(number))] = _lines(part.report.to_json())
-    outputs = [Output(path, "a part of the pipeline", typed=False, within=request.within) for path in contents]
+    what, ending = "a part of the pipeline", _PART + ".onnx"
+    outputs = [Output(path, what, typed=False, within=request.within, ending=ending) for path in contents]
     check_all(outputs, inputs_of(request), and_disk=False)
     before = _saved(names.document)
     with streams_together({**dict.fromkeys(contents, False), names.document: names.typed}) as files:

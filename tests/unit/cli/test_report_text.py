@@ -7,13 +7,22 @@ from typing import Any
 
 import pytest
 
-from trtconv.cli.formats.text import LISTED, build_text, check_text, findings_text, rewrite_text, runs_text
+from trtconv.cli.formats.text import (
+    LISTED,
+    build_text,
+    check_text,
+    findings_text,
+    proof_lines,
+    rewrite_text,
+    runs_text,
+)
 from trtconv.cli.formats.wording import byte_size, count, memory_by_profile, shape_text
 from trtconv.core.builder_options import BuilderOptions
 from trtconv.core.dims import InputRange, Range, ShapeProfile
 from trtconv.core.documents.build import BuildPlan, BuildReport
 from trtconv.core.documents.check import CheckReport, ParserVerdict
 from trtconv.core.documents.parts import FileIdentity, RuntimeIdentity
+from trtconv.core.documents.proof import BuildProof, PieceCounts
 from trtconv.core.documents.rewrite import Comparison, Edit, RewriteReport, Skip
 from trtconv.core.documents.tensors import TensorInfo
 from trtconv.core.findings import Finding, Ignored, Location, Severity
@@ -303,3 +312,13 @@ def test_memory_is_told_by_profile_where_there_are_several() -> None:
     assert memory_by_profile([1_200_000, 900]) == " (by profile: 1.2 MB, 900 bytes)"
     for sizes in (None, [], [1_200_000]):
         assert memory_by_profile(sizes) == ""
+
+
+def test_a_proof_tells_what_was_run() -> None:
+    def told(sizes: int, layers: int, pieces: PieceCounts) -> str:
+        return proof_lines(BuildProof("network", sizes, layers, (), None, None, True, pieces=pieces))[0]
+
+    assert "(nothing was run)" in told(0, 0, PieceCounts())
+    assert "(1 of 2 pieces, each by itself)" in told(0, 0, PieceCounts(1, 2))
+    assert "(1 of 2 pieces, 3 layers run at 1 size)" in told(1, 3, PieceCounts(1, 2))
+    assert "(3 layers run at 1 size)" in told(1, 3, PieceCounts())

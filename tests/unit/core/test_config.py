@@ -186,3 +186,14 @@ def test_what_would_take_all_time_is_refused(tmp_path: Path, text: str) -> None:
     path.write_text(text)
     with pytest.raises(InputError):
         config.load(path)
+
+
+@pytest.mark.parametrize("line", ["a" + ".a" * 2000 + " = 1", '"a"' + '."a"' * 2000 + " = 1", "[a" + ".a" * 2000 + "]"])
+def test_a_key_of_many_parts_is_refused_and_a_value_with_many_points_is_not(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "trtconv.toml"
+    path.write_text(f"{line}\n")
+    with pytest.raises(InputError, match="too many parts"):
+        toml.read_toml(path)
+    listed = "tensorrt-8.6", 'it\'s \\"1.2\\"'
+    path.write_text("a = [" + ", ".join(f'"{text}"' for text in listed * 2000) + "]\nb = ['.\\']\n")
+    assert len(toml.read_toml(path)["a"]) == 4000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ from trtconv.core.outputs import Output, check_all
 from trtconv.core.requests.build import BuildRequest
 from trtconv.pipeline.outputs import check_outputs
 
+ENGINE = b"ftrt" + bytes(60)
 REPORT = '{\n  "schema": 1,\n  "trtconv": "0.1.0"\n}\n'
 
 
@@ -92,15 +94,37 @@ def test_entries_do_not_share_a_file(checkout: Path, one: str, other: str, prepa
 
 
 def test_what_a_configuration_may_replace(checkout: Path) -> None:
-    (checkout / "g.engine").write_bytes(b"old")
+    """An engine, by what it begins with or by its report; and its report, whatever became of that."""
+    (checkout / "g.engine").write_bytes(ENGINE)
     (checkout / "g.engine.json").write_text("damaged")
     (checkout / "out").mkdir()
     (checkout / "out" / "h.bin").write_bytes(b"old")
-    (checkout / "out" / "h.bin.json").write_text(REPORT)
+    named = REPORT.replace("}", f', "sha256": "{hashlib.sha256(b"old").hexdigest()}"}}')
+    (checkout / "out" / "h.bin.json").write_text(named)
     found = load(checkout, ("g.onnx", "g.engine"), ("h.onnx", "out/h.bin"))
     assert [build.engine_path.name for build in found.builds] == ["g.engine", "h.bin"]
     for build in found.builds:
         check_outputs(build)
+
+
+@pytest.mark.parametrize("name", ["keep.engine", "keep.plan", "keep.trt", "keep.int8.onnx", "keep.1.part.onnx"])
+@pytest.mark.parametrize("report", [None, "{}", REPORT, REPORT + hashlib.sha256(b"another").hexdigest()])
+def test_what_trtconv_did_not_write_is_not_replaced_whatever_it_is_called(
+    checkout: Path, name: str, report: str | None
+) -> None:
+    (checkout / name).write_bytes(b"mine")
+    if report is not None:
+        (checkout / f"{name}.json").write_text(report)
+    with pytest.raises(InputError, match="was not written by trtconv"):
+        load(checkout, ("g.onnx", name), ("h.onnx", "h.engine"))
+
+
+@pytest.mark.parametrize(("engine", "content"), [("package", ENGINE), ("new.engine", b"mine")])
+def test_a_report_that_trtconv_did_not_write_is_not_replaced(checkout: Path, engine: str, content: bytes) -> None:
+    (checkout / engine).write_bytes(content)
+    (checkout / f"{engine}.json").write_text("mine")
+    with pytest.raises(InputError, match="was not written by trtconv"):
+        load(checkout, ("g.onnx", engine), ("h.onnx", "h.engine"))
 
 
 def test_a_link_that_appears_after_the_configuration_was_read_is_refused(checkout: Path) -> None:
@@ -153,3 +177,9 @@ def test_a_link_is_replaced_where_it_is_not_followed(tmp_path: Path) -> None:
     with atomic_stream(link) as file:
         file.write(b"followed")
     assert (victim.read_bytes(), link.is_symlink()) == (b"followed", True)
+
+
+def test_stdout_is_not_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="not written to stdout"):
+        check_outputs(BuildRequest(tmp_path / "m.onnx", Path("-")))

@@ -52,6 +52,10 @@ def _requests(
     return config, [dataclasses.replace(each, timing_folder=folder) for each in builds]
 
 
+QUANTIZED_ENDING = ".int8.onnx"
+"""What follows the engine's name in that of the model which `--data` quantises."""
+
+
 @click.command(
     "build",
     cls=IsolatedCommand,
@@ -225,7 +229,7 @@ def _divided(request: BuildRequest, given: Collection[str]) -> tuple[QuantizeReq
     said = {name: value for name, value in said.items() if name in given}
     quantizing = QuantizeRequest(
         model=request.model,
-        output=with_ending(request.engine_path, ".int8.onnx"),
+        output=with_ending(request.engine_path, QUANTIZED_ENDING),
         dims=request.dims,
         target=request.target,
         cache=cache_folder("calibration"),
@@ -253,7 +257,9 @@ def _quantize_and_build(
     for path in pages:
         _check_page(path, request)
     quantizing, building = _divided(request, given)
-    quantised = Output(quantizing.output, "the quantised model", typed=False, within=request.within)
+    quantised = Output(
+        quantizing.output, "the quantised model", typed=False, within=request.within, ending=QUANTIZED_ENDING
+    )
     check_all([*request.outputs, quantised], inputs_of(request))
     with at_work(flags.quiet, quantizing.output, request.engine_path, request.report_path, *pages) as progress:
         quantized = quantize(quantizing, progress)

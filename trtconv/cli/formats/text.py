@@ -167,9 +167,9 @@ def proof_lines(proof: BuildProof | None) -> list[str]:
     if proof.agrees is None:
         return [clean(f"proof: none, the parsed network was not compared with the model: {proof.why}")]
     verdict = "computes what the model means" if proof.agrees else "does not compute what the model means"
-    error = proof.max_relative_error
-    far = "" if error is None else f", largest relative error {error:.1e}"
-    run = f"{count(proof.layers, 'layer')} run at {count(proof.sizes, 'size')}"
+    far = f", largest relative error {error:.1e}" if (error := proof.max_relative_error) is not None else ""
+    run = "each by itself" if proof.pieces.of else "nothing was run"
+    run = f"{count(proof.layers, 'layer')} run at {count(proof.sizes, 'size')}" if proof.sizes else run
     run = f"{proof.pieces.proven} of {count(proof.pieces.of, 'piece')}, {run}" if proof.pieces.of else run
     partly = "in part: " if proof.agrees and proof.missing else ""
     lines = [f"proof: {partly}what TensorRT parsed {verdict} ({run}{far})", *_weights_line(proof.weights)]

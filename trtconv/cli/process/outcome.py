@@ -202,10 +202,10 @@ def write_result(text: str, annotations: bool = False) -> None:
     A reader that went away (`| head`) has seen what it wanted: the exit status stays that of the work.
 
     Raises:
-        OutputLost: For a full disk, for example.
+        OutputLost: For a full disk, for example; or stdout is closed.
     """
     if sys.stdout is None:
-        return
+        raise OutputLost("cannot write to stdout: it is closed")
     from trtconv.cli.process.terminal import dressed
 
     status.announce(status.RESULT)

@@ -367,8 +367,8 @@ def _outcome(answer: Done | Failed | Died, engine: bytes) -> Outcome:
         return f"nothing came back from the farm: {clean(answer.why)}"
     try:
         return json_of(answer.result), memoryview(engine)
-    except (ValueError, RecursionError) as error:
-        return f"nothing came back from the farm: the result is no JSON: {type(error).__name__}"
+    except Fault as fault:
+        return f"nothing came back from the farm: the result cannot be read: {clean(str(fault))}"
 
 
 def _placed(target: Target | None, machines: Sequence[Machine]) -> Choice | TrtconvError | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from trtconv.graph.model import OnnxModel
 from trtconv.runtimes.proof.result import Divergence
 from trtconv.runtimes.tensorrt.readback.records import ReadNetwork, ReadTensor
+from trtconv.runtimes.tensorrt.readback.types import numpy_name
 
 _NARROWED = {("int64", "int32"), ("float64", "float32"), ("uint64", "int64")}
 """Types that TensorRT has no room for, and what it takes instead."""
@@ -22,7 +23,7 @@ def ends_that_differ(network: ReadNetwork, model: OnnxModel) -> Iterator[Diverge
     for number in (*network.inputs, *network.outputs):
         tensor = network.tensors[number]
         declared = model.main.dtype(tensor.name)
-        if declared not in (None, tensor.dtype) and (declared, tensor.dtype) not in _NARROWED:
+        if declared not in (None, numpy_name(tensor.dtype)) and (declared, tensor.dtype) not in _NARROWED:
             yield _divergence(network, tensor, f"its type is {tensor.dtype} instead of {declared}")
 
 

@@ -213,7 +213,7 @@ def test_what_did_not_come_back_is_one_row(
     found = dict(run(requests_in(tmp_path, 6)))
     assert found[0].message == "the worker slow died while it built this; it is not tried on another one"
     assert "the disk is full" in found[1].message
-    assert ["no JSON" in found[index].message for index in (2, 3)] == [True, True]
+    assert ["the result cannot be read" in found[index].message for index in (2, 3)] == [True, True]
     assert [found[index].message for index in (4, 5)] == ["written: 4", "written: 5"]
     assert [found[index].exit_code for index in range(6)] == [1] * 6
 

@@ -22,6 +22,11 @@ LARGEST = {"float8": 448.0, "float4": 6.0}
 """Largest magnitudes of the types that have no infinity."""
 
 
+def numpy_name(name: str) -> str:
+    """Returns what NumPy, or ml_dtypes, calls an element type of TensorRT."""
+    return _FOREIGN.get(name, name)
+
+
 @functools.cache
 def numpy_type(name: str) -> np.dtype[Any]:
     """Returns the NumPy type for the name of an element type ("float32", "bfloat16", "int4").
