@@ -106,15 +106,19 @@ MISTAKES: list[tuple[str, int, tuple[str, ...]]] = [
     (f"build myunet.onnx {D} --workspace 4", 2, ("is 4 bytes", "--workspace 4M")),
     (f"build myunet.onnx {D} --workspace 4096", 2, ("is 4096 bytes", "--workspace 4096M")),
     (f"build myunet.onnx {D} --workspace 4K", 2, ("less than 1 MiB", "--workspace 1G")),
-    (f"build myunet.onnx {D} --workspace lots", 2, ("'lots' is no size", "512M")),
+    (f"build myunet.onnx {D} --workspace lots", 2, ("'lots' is not a size", "512M")),
     (f"build myunet.onnx {D} --optimization-level 9", 2, ("9 is not in the range 0<=x<=5",)),
     (f"build myunet.onnx {D} --precision int8", 2, ("the model has none", "Quantise it with samples")),
     (f"build myunet.onnx {D} --compute-capability 9.0", 1, ("has no --compute-capability 9.0", "it knows 7.5")),
-    (f"build myunet.onnx {D} --compute-capability sm_89", 2, ("'sm_89' is none", "Did you mean 8.9?")),
+    (
+        f"build myunet.onnx {D} --compute-capability sm_89",
+        2,
+        ("'sm_89' is not a compute capability", "Did you mean 8.9?"),
+    ),
     ("rule TC999", 2, ("there is no rule 'TC999'",)),
     ("rule tc101", 0, ("TC101 output-padding-exceeds-pads",)),
     ("explain myunet.onnx nope", 2, ("nope",)),
-    ("check myunet.onnx --select FOO", 2, ("'FOO' is no rule code", "trtconv rule")),
+    ("check myunet.onnx --select FOO", 2, ("'FOO' is not a rule code", "trtconv rule")),
     (f"build myunet.onnx {D} --format yaml", 2, ("'text', 'json'",)),
 ]
 

@@ -18,7 +18,7 @@ Call = Callable[..., Ended]
     [
         ("megabytes=4000", 0, ""),
         ("nodes=1", 1, "nodes; the budget is 1"),
-        ("megabytes", 2, "'megabytes' is no budget"),
+        ("megabytes", 2, "'megabytes' is not a budget"),
     ],
 )
 def test_what_it_may_take_is_said_by_a_flag_of_its_own(

@@ -94,7 +94,7 @@ def parse(text: str) -> Budget:
         return dataclasses.replace(budget, **given)
     except ValueError as error:
         said = f"Give a factor, such as 4, or limits by name: {', '.join(names)}; such as elements=1e9."
-        raise InputError(f"--budget {text!r} is no budget", said) from error
+        raise InputError(f"--budget {text!r} is not a budget", said) from error
 
 
 def _positive(text: str) -> float:

@@ -25,7 +25,7 @@ def parse_bytes(text: str) -> int:
     match = re.fullmatch(r"(\d{1,12}(?:\.\d{1,6})?)\s*([KMG]?)(?:i?B)?", text.strip(), re.IGNORECASE)
     size = int(float(match[1]) * _UNITS[match[2].upper()]) if match else 0
     if not 0 < size <= _MOST_BYTES:
-        raise InputError(f"{text!r} is no size", "Write it as in 512M or 2G.")
+        raise InputError(f"{text!r} is not a size", "Write it as in 512M or 2G.")
     return size
 
 
@@ -137,12 +137,12 @@ class BuilderOptions:
     def __post_init__(self) -> None:
         validate(self)
         if self.workspace_bytes is not None and not 0 < self.workspace_bytes <= _MOST_BYTES:
-            raise InputError(f"{self.workspace_bytes} bytes are no workspace", "Give 1 to 2**63 - 1 bytes.")
+            raise InputError(f"{self.workspace_bytes} bytes cannot be a workspace", "Give 1 to 2**63 - 1 bytes.")
         for text in self.compute_capabilities:
             if not re.fullmatch(r"\d{1,2}\.\d", text):
                 known = re.fullmatch(r"(?:sm_?|compute_?)?(\d{1,2})(\d)", text)
                 hint = f"Did you mean {known[1]}.{known[2]}?" if known else "Write it as in 7.5 or 12.0."
-                raise InputError(f"compute capability {text!r} is none", hint)
+                raise InputError(f"{text!r} is not a compute capability", hint)
 
     def to_json(self) -> dict[str, object]:
         """Returns what differs from TensorRT's defaults, as plain JSON values."""

@@ -29,7 +29,7 @@ class Selection:
     def __post_init__(self) -> None:
         for asked in (*self.select, *self.ignore):
             if not _CODE.fullmatch(asked) and not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)+", asked):
-                raise InputError(f"{asked!r} is no rule code", _HINT)
+                raise InputError(f"{asked!r} is not a rule code", _HINT)
 
     @classmethod
     def parse(cls, select: Iterable[str], ignore: Iterable[str]) -> Selection:

@@ -115,7 +115,7 @@ def _read(key: Path, load: str, kind: str, **extra: Any) -> Any:
     except OSError as error:
         raise InputError(f"{key} cannot be read: {error.strerror or error}", hint) from error
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        raise InputError(f"{key} is no {what} key", hint) from error
+        raise InputError(f"{key} is not a {what} key", hint) from error
     if not isinstance(found, getattr(ed25519, kind)):
-        raise InputError(f"{key} is no {what} Ed25519 key", hint)
+        raise InputError(f"{key} is not a {what} Ed25519 key", hint)
     return found

@@ -39,4 +39,4 @@ def read_toml(path: Path) -> Mapping[str, Any]:
         raise InputError(f"{path} cannot be read: {error.strerror}", "Check the path of the configuration.") from error
     except (ValueError, RecursionError) as error:
         hint = "Write [[models]], in double brackets." if "('models',)" in str(error) else "Correct the file."
-        raise InputError(f"{path} is no TOML: {str(error)[:300]}", hint) from error
+        raise InputError(f"{path} is not TOML: {str(error)[:300]}", hint) from error

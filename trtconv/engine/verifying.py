@@ -291,7 +291,9 @@ def choose_cases(request: VerifyRequest, setting: Setting) -> list[Case]:
         raise InputError(f"the seed {request.seed} is negative", "Give 0 or more.")
     foreign = [spec.name for spec in model.inputs if spec.dtype == "undefined"]
     if foreign:
-        raise InputError(f"input {foreign[0]!r} of {request.model} is no tensor", "Verify a model that takes tensors.")
+        raise InputError(
+            f"input {foreign[0]!r} of {request.model} is not a tensor", "Verify a model that takes tensors."
+        )
     built = _built_profiles(request, setting)
     if request.inputs is not None:
         feeds = read_inputs(model.inputs, request.inputs)

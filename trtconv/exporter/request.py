@@ -215,7 +215,9 @@ def plan_axes(
     places: dict[str, list[tuple[int, int]]] = {}
     for name, axes in all_axes(inputs, dynamic).items():
         if name not in index:
-            raise InputError(f"--dynamic names {name!r}, which is no input", f"Inputs: {', '.join(index) or 'none'}.")
+            raise InputError(
+                f"--dynamic names {name!r}, which is not an input", f"Inputs: {', '.join(index) or 'none'}."
+            )
         shape = inputs[index[name]].shape
         if len(axes) != len(shape):
             raise InputError(
@@ -252,7 +254,7 @@ def _place(
         return f"{owner}_{axis}"
     known = ", ".join(places) or "none"
     raise InputError(
-        f"--dim names {name!r}, which is no dimension of the inputs",
+        f"--dim names {name!r}, which is not a dimension of the inputs",
         f"Dimensions: {known}. Name axes with --dynamic NAME=batch,_,height,width, or write INPUT:AXIS.",
     )
 

@@ -293,7 +293,7 @@ def _attribute_faults(
     if attribute.name == "output_padding" and types and wanted is None:
         yield f"{label} has an output_padding, which is an attribute of ConvTranspose alone"
     if kind == AttributeProto.STRING and attribute.name == "auto_pad" and not attribute.s.isascii():
-        yield f"{label} has an auto_pad that is no text"
+        yield f"{label} has an auto_pad that is not text"
     yield from _held_faults(attribute)
 
 

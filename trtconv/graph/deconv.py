@@ -145,7 +145,7 @@ def geometry_of(attrs: Mapping[str, Any], weight_shape: Sequence[int | None] | N
         return "strides and dilations must be at least 1 and output_padding at least 0"
     auto_pad = str(attrs.get("auto_pad") or "NOTSET")
     if auto_pad not in _AUTO_PADS:
-        return f"auto_pad {auto_pad!r} is none of {', '.join(_AUTO_PADS)}"
+        return f"auto_pad {auto_pad!r} is not one of {', '.join(_AUTO_PADS)}"
     shape = attrs.get("output_shape")
     if shape and len(shape) not in (rank, rank + 2):
         return f"output_shape has {len(shape)} entries, a {rank}-D kernel needs {rank}"

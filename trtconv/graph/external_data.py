@@ -54,7 +54,7 @@ def read_file(path: Path) -> bytes:
             f"{path} cannot be read: {error.strerror}", hints.get(error.errno or 0, _CHECK_PATH)
         ) from error
     except ValueError as error:
-        raise InputError(f"{str(path)!r} is no path: {error}", _CHECK_PATH) from error
+        raise InputError(f"{str(path)!r} is not a path: {error}", _CHECK_PATH) from error
 
 
 def _is_within(path: Path, location: str) -> bool:
@@ -107,7 +107,7 @@ def check_external(tensor: onnx.TensorProto, path: Path) -> None:
     except (OSError, ValueError) as error:
         raise InputError(f"{where} is missing", f"Put {location} beside {path.name}.") from error
     if not stat.S_ISREG(found.st_mode):
-        raise InputError(f"{where} is missing: it is no file", f"Put {location} beside {path.name}.")
+        raise InputError(f"{where} is missing: it is not a file", f"Put {location} beside {path.name}.")
     if not _is_within(path, location):
         hint = "Copy the file; or, where the link is meant so, let --follow-links allow it."
         raise InputError(f"{where} is a link that leaves the model's folder", hint)
@@ -115,7 +115,7 @@ def check_external(tensor: onnx.TensorProto, path: Path) -> None:
     try:
         _, end = external_range(tensor, where)
     except ValueError as error:
-        raise InputError(f"{where} has an offset or length that is no number", "Export the model again.") from error
+        raise InputError(f"{where} has an offset or length that is not a number", "Export the model again.") from error
     if end > size:
         raise InputError(f"{where} is too short: {end} bytes needed, {size} there", "Copy the file again.")
 

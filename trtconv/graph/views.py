@@ -234,7 +234,7 @@ class Linear(NodeView):
         if fault:
             return f"its {fault}"
         if self.zero_point is not None and not np.isfinite(self.zero_point.astype(np.float32)).all():
-            return f"its zero point {self.inputs[2]!r} is no number"
+            return f"its zero point {self.inputs[2]!r} is not a number"
         if self.zero_point is not None and self.zero_point.size not in (1, self.scale.size):
             return f"it has {self.zero_point.size} zero points for {self.scale.size} scales"
         return self.channels if isinstance(self.channels, str) else None

@@ -215,7 +215,7 @@ class _Expansion:
         if weight is None:
             return "its weight is computed at run time"
         if weight.ndim < 2 or not weight.size:
-            return f"its weight of shape {list(weight.shape)} is none"
+            return f"its weight cannot have the shape {list(weight.shape)}"
         axis = 0 if op == "Conv" else weight.ndim - 1
         channels = self._size(3)
         if self._size(2) != 1 or channels not in (1, weight.shape[axis]):

@@ -117,7 +117,7 @@ def _checked(request: QuantizeRequest) -> OnnxModel:
     protect_data(model, request.output, data_path(request.output))
     foreign = [spec.name for spec in model.inputs if spec.dtype == "undefined"]
     if foreign:
-        raise InputError(f"input {foreign[0]!r} of {request.model} is no tensor", "Quantise a model of tensors.")
+        raise InputError(f"input {foreign[0]!r} of {request.model} is not a tensor", "Quantise a model of tensors.")
     if model.has(_QUANTIZERS):
         raise InputError(
             f"{request.model} is quantised already",

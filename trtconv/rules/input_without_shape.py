@@ -39,4 +39,4 @@ class InputWithoutShape(Rule):
         for value in view.model.proto.graph.input:
             if value.name in view.model.main.initializers or value.type.tensor_type.HasField("shape"):
                 continue
-            yield self.finding(f"input {value.name!r} is no tensor with a shape", Location(tensor=value.name))
+            yield self.finding(f"input {value.name!r} is not a tensor with a shape", Location(tensor=value.name))

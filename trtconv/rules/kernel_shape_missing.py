@@ -45,5 +45,7 @@ class KernelShapeMissing(Rule):
         for scope, index, node in view.model.nodes("Conv", "ConvTranspose"):
             says = any(attribute.name == "kernel_shape" for attribute in node.attribute)
             if not says and len(node.input) > 1 and scope.initializer(node.input[1]) is None:
-                message = f"no kernel_shape, and the weight {node.input[1]!r} is no initializer: {target} refuses it"
+                message = (
+                    f"no kernel_shape, and the weight {node.input[1]!r} is not an initializer: {target} refuses it"
+                )
                 yield self.finding(message, scope.location(index))

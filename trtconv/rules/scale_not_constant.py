@@ -39,7 +39,7 @@ class ScaleNotConstant(LinearRule):
 
     def fault(self, linear: Linear, target: Target) -> str | None:
         if linear.scale is None:
-            return f"scale {linear.node.input[1]!r} is no constant"
+            return f"scale {linear.node.input[1]!r} is not a constant"
         if linear.has_zero_point and linear.zero_point is None:
-            return f"zero point {linear.node.input[2]!r} is no constant"
+            return f"zero point {linear.node.input[2]!r} is not a constant"
         return None

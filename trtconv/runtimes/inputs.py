@@ -53,7 +53,7 @@ def read_arrays(path: Path) -> Feeds:
         raise
     except Exception as error:  # Those of four decompressors, of zip and of Python's own tokenizer.
         said = f"{type(error).__name__}: {first_line(error)}"
-        raise InputError(f"{path} is no .npz file of plain arrays: {said}", "Write it with numpy.savez.") from error
+        raise InputError(f"{path} is not an .npz file of plain arrays: {said}", "Write it with numpy.savez.") from error
 
 
 def _stated_bytes(archive: zipfile.ZipFile) -> int:
@@ -99,7 +99,7 @@ def checked_inputs(
         raise InputError(f"{source} gives {type(arrays).__name__}, no dict of arrays", f"The inputs are {listed}.")
     for name in arrays:
         if name not in {spec.name for spec in inputs}:
-            raise InputError(f"{source} has {name!r}, which is no input of the model", f"The inputs are {listed}.")
+            raise InputError(f"{source} has {name!r}, which is not an input of the model", f"The inputs are {listed}.")
     found: Feeds = {}
     for spec in inputs:
         if spec.name not in arrays:
@@ -109,7 +109,7 @@ def checked_inputs(
         except Exception as error:
             # Lists of different lengths, or an object of another library that NumPy cannot read.
             raise InputError(
-                f"{source}: input {spec.name!r} is no array: {first_line(error)}", "Give arrays."
+                f"{source}: input {spec.name!r} is not an array: {first_line(error)}", "Give arrays."
             ) from error
         found[spec.name] = _checked_array(spec, array, source, (shapes or {}).get(spec.name))
     return found

@@ -92,7 +92,7 @@ def compare_models(
         return _unknown(f"ONNX Runtime does not load the rewritten model: {after}", math.inf)
     foreign = [spec.name for spec in original.inputs if spec.dtype == "undefined"]
     if foreign:
-        return _unknown(f"input {foreign[0]!r} is no tensor")
+        return _unknown(f"input {foreign[0]!r} is not a tensor")
     result = _compare(original, before, after, resized, traced)
     error = result.max_relative_error
     if further and error is not None and math.isfinite(error):

@@ -96,10 +96,10 @@ def test_pyproject_without_a_table_is_passed_over(tmp_path: Path) -> None:
         ("[[models]]\npath = 'a'\ntargets = ['trt']", r"targets\[0\] is 'trt'"),
         ("[[models]]\npath = 'a'\ntargets = 'rtx'", "targets must be an array"),
         ("[[models]]\npath = 'a'\nignore = [{ code = 'TC301' }]", "reason is missing"),
-        ("[[models]]\npath = 'a'\nignore = [{ code = 'what', reason = 'x' }]", "no rule code"),
+        ("[[models]]\npath = 'a'\nignore = [{ code = 'what', reason = 'x' }]", "not a rule code"),
         ("[[models]]\npath = 'a'\n[[models]]\npath = 'a'", "is the engine of two entries"),
         ("[[models]]\npath = 'a'\nprecision = 'auto'\ndata = 'samples.py:make'", "is code, and no configuration makes"),
-        ("models = [", "is no TOML"),
+        ("models = [", "is not TOML"),
     ],
 )
 def test_refusals(tmp_path: Path, text: str, said: str) -> None:

@@ -29,7 +29,7 @@ def test_divides(selection: Selection, kept: list[str], ignored: list[str]) -> N
 
 @pytest.mark.parametrize("asked", ["", "101", "TC1001", "tc101", "T", "*"])
 def test_refuses_what_is_no_code(asked: str) -> None:
-    with pytest.raises(InputError, match="no rule code"):
+    with pytest.raises(InputError, match="not a rule code"):
         Selection((asked,))
 
 

@@ -46,7 +46,7 @@ def test_outputs_are_those_of_the_engine(gpu: FakeDriver, tmp_path: Path) -> Non
     ("arrays", "said"),
     [
         ({}, "no values for input 'x'"),
-        ({"w": np.zeros(1, np.float32)}, "'w', which is no input"),
+        ({"w": np.zeros(1, np.float32)}, "'w', which is not an input"),
         ({"x": np.zeros((1, 3, 6, 8))}, "is float32 in the model, and float64 here"),
         ({"x": np.zeros((1, 3, 6, 99), np.float32)}, "no profile of the engine contains x 1x3x6x99"),
     ],

@@ -147,7 +147,7 @@ def test_inputs_of_the_user(gpu: FakeDriver, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({"y": np.ones(3)}, "'y', which is no input"),
+        ({"y": np.ones(3)}, "'y', which is not an input"),
         ({}, "no values for input 'x'"),
         ({"x": np.ones((1, 3, 8, 8))}, "float32 in the model, and float64 here"),
         ({"x": np.ones((1, 3, 8), np.float32)}, "has the shape"),
@@ -203,8 +203,8 @@ def test_a_generator_makes_the_inputs(gpu: FakeDriver, tmp_path: Path) -> None:
     [
         ("def make(shapes, seed): raise ValueError('oh')", "g.py:make", "ValueError: oh"),
         ("def make(shapes, seed): return [1]", "g.py:make", "no dict of arrays"),
-        ("def make(shapes, seed): return {'q': 1}", "g.py:make", "'q', which is no input"),
-        ("def make(shapes, seed): return {'x': [[1, 2], [3]]}", "g.py:make", "'x' is no array"),
+        ("def make(shapes, seed): return {'q': 1}", "g.py:make", "'q', which is not an input"),
+        ("def make(shapes, seed): return {'x': [[1, 2], [3]]}", "g.py:make", "'x' is not an array"),
         ("def make(shapes, seed): raise SystemExit('enough')", "g.py:make", "SystemExit: enough"),
         ("1 / 0", "g.py:make", "ZeroDivisionError"),
         ("raise SystemExit(0)", "g.py:make", "SystemExit"),

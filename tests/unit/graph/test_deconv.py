@@ -110,7 +110,7 @@ def test_excess(extra: list[int], strides: list[int], dilations: list[int], axes
         ({"strides": [0, 1]}, (1, 1, 3, 3), "at least 1"),
         ({"output_padding": [-1, 0]}, (1, 1, 3, 3), "at least 0"),
         ({"output_shape": [4]}, (1, 1, 3, 3), "output_shape has 1 entries"),
-        ({"auto_pad": "same"}, (1, 1, 3, 3), "auto_pad 'same' is none of"),
+        ({"auto_pad": "same"}, (1, 1, 3, 3), "auto_pad 'same' is not one of"),
     ],
 )
 def test_what_makes_no_sense_has_no_geometry(

@@ -213,7 +213,7 @@ def test_it_refuses_more_than_stride_and_dilation_allow(attrs: str) -> None:
 @pytest.mark.parametrize(
     ("attrs", "reason"),
     [
-        ('auto_pad="SAME"', "auto_pad 'SAME' is none of"),
+        ('auto_pad="SAME"', "auto_pad 'SAME' is not one of"),
         ("strides=[2], output_padding=[1,1]", "strides has 1 entries"),
         ("kernel_shape=[2,2], output_padding=[1,1]", "does not match"),
     ],

@@ -102,7 +102,7 @@ def test_layers_that_tensorrt_has_no_int8_kernel_for_say_so() -> None:
     reasons = {layer.name: layer.reason for layer in find_layers(prepared(GROUPED).main, ["c2"])}
     assert reasons == {"c1": "", "up": "TensorRT has no int8 deconvolution with 2 groups", "c2": "asked for"}
     (last,) = (layer for layer in find_layers(prepared(NARROW).main) if layer.name == "last")
-    assert last.reason == "TensorRT has no int8 deconvolution from 8 to 3 channels, which are no multiples of 4"
+    assert last.reason == "TensorRT has no int8 deconvolution from 8 to 3 channels, which are not multiples of 4"
 
 
 def test_weights_are_symmetric_int8_by_output_channel() -> None:

@@ -46,7 +46,7 @@ def command(folder: str, force: bool, output_format: str) -> Outcome:
 
     path = Path(folder) / config.FILE
     if not Path(folder).is_dir():
-        raise InputError(f"{folder} is no folder", "Give the folder of the models.")
+        raise InputError(f"{folder} is not a folder", "Give the folder of the models.")
     if (path.exists() or path.is_symlink()) and not force:
         raise InputError(f"{path} exists", "Replace it with --force.")
     found = find_models(Path(folder))

@@ -20,14 +20,14 @@ class Request:
     """A dataclass that takes what callers of the Python API like to write: paths as text, bounds as `Range.of` does."""
 
     def __post_init__(self) -> None:
-        hints = _hints_of(type(self))  # type: ignore[arg-type]
+        kinds = _kinds_of(type(self))  # type: ignore[arg-type]
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
-            value, hint = getattr(self, field.name), hints[field.name]
-            if isinstance(value, str) and Path in _members(hint):
+            value, kind = getattr(self, field.name), kinds[field.name]
+            if isinstance(value, str) and Path in _members(kind):
                 object.__setattr__(self, field.name, Path(value))
-            elif value and hint == Bounds:
+            elif value and kind == Bounds:
                 object.__setattr__(self, field.name, _ranges(value))
-            elif value and hint == tuple[Bounds, ...]:
+            elif value and kind == tuple[Bounds, ...]:
                 object.__setattr__(self, field.name, tuple(map(_ranges, value)))
 
 
@@ -43,10 +43,10 @@ def _ranges(bounds: Mapping[str, Any]) -> Bounds:
 
 
 @functools.cache
-def _hints_of(kind: type) -> dict[str, object]:
-    return typing.get_type_hints(kind)
+def _kinds_of(request: type) -> dict[str, object]:
+    return typing.get_type_hints(request)
 
 
-def _members(hint: Any) -> tuple[Any, ...]:
+def _members(kind: Any) -> tuple[Any, ...]:
     """Returns the types that a union allows, or the one that is asked for."""
-    return typing.get_args(hint) or (hint,)
+    return typing.get_args(kind) or (kind,)

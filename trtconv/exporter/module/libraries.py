@@ -90,7 +90,7 @@ def load_ultralytics(path: Path) -> torch.nn.Module:
     try:
         module: torch.nn.Module = YOLO(path).model.float()
     except Exception as error:
-        raise InputError(f"{path} is no checkpoint of ultralytics: {first_line(error)}", "") from error
+        raise InputError(f"{path} is not a checkpoint of ultralytics: {first_line(error)}", "") from error
     for part in module.modules():
         # What its own exporter sets: one tensor out of the head, anchors for every size.
         if hasattr(part, "export") and hasattr(part, "dynamic"):

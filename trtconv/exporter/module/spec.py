@@ -79,7 +79,7 @@ def _import_file(path: Path) -> types.ModuleType:
     name = path.stem if path.stem.isidentifier() and path.stem not in sys.modules else f"_trtconv_{path.stem}"
     found = importlib.util.spec_from_file_location(name, path.resolve())
     if found is None or found.loader is None:
-        raise InputError(f"{path} is no Python file", _FORMS)
+        raise InputError(f"{path} is not a Python file", _FORMS)
     module = importlib.util.module_from_spec(found)
     sys.modules[name] = module
     try:
@@ -92,7 +92,7 @@ def _import_file(path: Path) -> types.ModuleType:
 
 def _import_module(name: str) -> types.ModuleType:
     if not all(part.isidentifier() for part in name.split(".")):
-        raise InputError(f"{name!r} is no module's name", _FORMS)
+        raise InputError(f"{name!r} is not the name of a module", _FORMS)
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -155,9 +155,9 @@ def _load_program(path: Path) -> torch.export.ExportedProgram:
     try:
         program: torch.export.ExportedProgram = torch.export.load(path)
     except Exception as error:
-        raise InputError(f"{path} is no ExportedProgram: {first_line(error)}", "Save it with torch.export.save.") from (
-            error
-        )
+        raise InputError(
+            f"{path} is not an ExportedProgram: {first_line(error)}", "Save it with torch.export.save."
+        ) from (error)
     return program
 
 
@@ -174,7 +174,7 @@ def _load_script(path: Path) -> torch.nn.Module:
             "of ultralytics is read with --trust, which runs the code that is in it."
         )
         raise InputError(
-            f"{path} is no TorchScript file: {first_line(error)}", hint if _pickled(path) else _FORMS
+            f"{path} is not a TorchScript file: {first_line(error)}", hint if _pickled(path) else _FORMS
         ) from (error)
     return module
 

@@ -88,7 +88,7 @@ def _unsupported(scope: Scope, node: onnx.NodeProto) -> str:
     ins, outs = (scope.shape(node.input[1]) or (0, 0))[:2]
     if (ins or 0) % INT8_CHANNELS or (outs or 0) % INT8_CHANNELS:
         said = f"{_NO_KERNEL} from {ins} to {outs} channels"
-        return f"{said}, which are no multiples of {INT8_CHANNELS}"
+        return f"{said}, which are not multiples of {INT8_CHANNELS}"
     return ""
 
 

@@ -202,7 +202,7 @@ def _read(model: OnnxModel, path: Path) -> dict[str, NDArray[Any]]:
     except (TrtconvError, MemoryError):
         raise
     except Exception as error:  # Python's own tokenizer reads the header.
-        raise InputError(f"{path} is no .npy file of plain values", "Write it with numpy.save.") from error
+        raise InputError(f"{path} is not an .npy file of plain values", "Write it with numpy.save.") from error
 
 
 def _of_archive(model: OnnxModel, path: Path, arrays: Mapping[str, NDArray[Any]]) -> list[Callable[[], Feeds]]:

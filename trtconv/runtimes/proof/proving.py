@@ -81,7 +81,7 @@ class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
         model = subject.rewritten
         foreign = [spec.name for spec in model.inputs if spec.dtype == "undefined"]
         if foreign or not network.layer_count:
-            self._why = f"input {foreign[0]!r} is no tensor" if foreign else "the network has no layers"
+            self._why = f"input {foreign[0]!r} is not a tensor" if foreign else "the network has no layers"
             return
         meaning = Meaning(
             path=str(model.path),

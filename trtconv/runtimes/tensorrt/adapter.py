@@ -32,7 +32,7 @@ def _text(read: Callable[[], str]) -> str:
     try:
         return read()
     except UnicodeDecodeError:
-        return "TensorRT's ONNX parser refused the node, with a message that is no text"
+        return "TensorRT's ONNX parser refused the node, with a message that is not text"
 
 
 def probe(trt: Any) -> Capabilities:

@@ -93,7 +93,7 @@ def _matmul(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
 def _gemm(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
     a, b = list(shape_of(inputs)), list(shape_of(inputs, 1))
     if len(a) != 2 or len(b) != 2:
-        raise trial.fail("multiplies what are no matrices")
+        raise trial.fail("multiplies what are not matrices")
     a = a[::-1] if node.attrs.get("transA", 0) else a
     b = b[::-1] if node.attrs.get("transB", 0) else b
     trial.equal(a[1], b[0], "multiplies matrices with {0} columns and {1} rows")
@@ -196,5 +196,5 @@ def _compress(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
 def _constant(trial: Trial, node: Node, inputs: Inputs) -> Tensor:
     value: Any = node.attrs.get("tensor")
     if not isinstance(value, Tensor):
-        raise Opaque("its value is no tensor")
+        raise Opaque("its value is not a tensor")
     return value
