@@ -11,7 +11,7 @@ from trtconv.core.documents.saved import SavedReport
 from trtconv.core.frozen import frozen
 from trtconv.core.target import Target
 from trtconv.graph.model import OnnxModel
-from trtconv.passes import PassResult, chosen
+from trtconv.passes import PassResult
 from trtconv.pipeline.preparation import Preparation, passes_of, promise_of
 from trtconv.precision import Types
 from trtconv.runtimes.proof.subject import ProofSubject
@@ -25,7 +25,7 @@ class Recipe:
     Args:
         plan: What was asked.
         types: What is computed in which type: as asked, or the mix that was found.
-        forms: The forms that `--tune` chose, by node.
+        forms: The forms of nodes that are not the usual ones, by name.
         profile: The sizes that a cast was measured at; None: it was not.
     """
 
@@ -92,7 +92,7 @@ def subject_as_built(model: OnnxModel, recipe: Recipe, capabilities: Capabilitie
         capabilities: Of the TensorRT that parses it: one whose builder has flags is given what was not cast.
     """
     preparation, done = _rewritten(model, recipe)
-    promise = promise_of(done.edits, passes_of(recipe.plan, chosen(recipe.forms)))
+    promise = promise_of(done.edits, passes_of(recipe.plan, recipe.forms))
     if not capabilities.casts(recipe.types.precision, recipe.types.nodes):
         return ProofSubject(promise, preparation.model, preparation.model)
     uncast = preparation.model.copy()
@@ -102,6 +102,6 @@ def subject_as_built(model: OnnxModel, recipe: Recipe, capabilities: Capabilitie
 
 def _rewritten(model: OnnxModel, recipe: Recipe) -> tuple[Preparation, PassResult]:
     preparation = Preparation(model.copy(), recipe.plan.target)
-    done = preparation.rewrite(passes_of(recipe.plan, chosen(recipe.forms)))
+    done = preparation.rewrite(passes_of(recipe.plan, recipe.forms))
     preparation.choose_types(recipe.plan)
     return preparation, done

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -26,7 +25,6 @@ from trtconv.core.stopwatch import Stopwatch
 from trtconv.core.target import Target
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.provenance import Origin
-from trtconv.passes import chosen
 from trtconv.pipeline.extending.added import admit, checks_of, require_proof
 from trtconv.pipeline.outputs import (
     Stale,
@@ -42,16 +40,13 @@ from trtconv.pipeline.outputs import (
 from trtconv.pipeline.parse import build_in_thread, fails, findings_of, parse_model
 from trtconv.pipeline.preparation import Preparation, passes_of, promise_of
 from trtconv.pipeline.profiles import Sized, affordable, told_level
+from trtconv.pipeline.respelling import Forms, RefusedNetwork
 from trtconv.precision import Applied, Types
 from trtconv.runtimes import tensorrt
 from trtconv.runtimes.foreign_nodes import write_types
 from trtconv.runtimes.proof.proving import NetworkProof
 from trtconv.runtimes.proof.subject import ProofSubject
 from trtconv.runtimes.tensorrt import EngineBlob, ParsedNetwork, Runtime, RuntimeInfo
-from trtconv.shapes.profiles import narrower
-
-_PATIENCE_SECONDS = 60.0
-"""How long narrower profiles are tried after the builder refused, and how long a refusal may have taken to do so."""
 
 
 def build(request: BuildRequest, progress: Progress | None = None) -> BuildReport:
@@ -193,14 +188,16 @@ class _Work:
         request: What was asked.
         engine: The TensorRT that builds.
         clock: Times the stages.
+        forms: Other forms of nodes that the builder refused.
     """
 
     request: BuildRequest
     engine: Runtime
     clock: Stopwatch
+    forms: Forms = dataclasses.field(default_factory=dict)
 
     def run(self, model: OnnxModel, asked: BuildReport) -> tuple[BuildReport, EngineBlob | None]:
-        """Goes through the stages, as far as the model lets it.
+        """Goes through the stages, as far as the model lets it; again with other forms where the builder refuses it.
 
         Args:
             model: The model, which the stages change.
@@ -209,6 +206,18 @@ class _Work:
         Returns:
             The report, with all findings; and the engine, None where the model failed, and the findings say why.
         """
+        report, made = self._once(model, asked)
+        if not isinstance(made, RefusedNetwork):
+            return report, made
+        for forms in made.other_forms() if self.request.mend and self.request.rewrite else ():
+            again = OnnxModel.load(model.path)
+            write_types(again)
+            mended, engine = dataclasses.replace(self, forms=forms)._once(again, asked)
+            if isinstance(engine, EngineBlob):
+                return dataclasses.replace(mended, respelled=forms), engine
+        return _with_findings(report, made.narrower_offered()), None
+
+    def _once(self, model: OnnxModel, asked: BuildReport) -> tuple[BuildReport, EngineBlob | RefusedNetwork | None]:
         report, prepared = self._prepare(model, asked)
         if prepared is None:
             return report, None
@@ -219,10 +228,10 @@ class _Work:
         with NetworkProof(
             network, prepared.subject, report.profiles, self.request.prove, self.request.prove_time
         ) as proof:
-            blob, verdicts = self._build(model, network, prepared, report.plan)
-            report = _with_findings(report, verdicts)
-            if blob is None:
-                return report, None
+            blob = self._build(model, network, prepared, report.plan)
+            if isinstance(blob, RefusedNetwork):
+                return report, blob
+            report = _with_findings(report, (*blob.findings, *_cache_findings(self.request, self.engine.info)))
             hashing = Hashing(blob.data)
             proven, differences = proof.finish(self.clock, self.engine)
         differing = prepared.origin.place(differences, prepared.subject.rewritten)
@@ -239,8 +248,8 @@ class _Work:
         request, capabilities = self.request, self.engine.info.capabilities
         preparation = Preparation(model, self.engine.info.target, self.clock)
         tuned = self._tune(model, asked.plan) if request.tune else ()
-        choose = chosen({choice.node: choice.form for choice in tuned}) if request.tune else None
-        passes = passes_of(asked.plan, choose)
+        forms = {**{choice.node: choice.form for choice in tuned}, **self.forms}
+        passes = passes_of(asked.plan, forms)
         judged = preparation.judge(passes, checks=checks_of(asked.plan))
         covered = request.dims if request.profiles else None
         sized = preparation.size(asked.profiles, rounded=request.rounded, split=request.split, covered=covered)
@@ -311,14 +320,13 @@ class _Work:
 
     def _build(
         self, model: OnnxModel, network: ParsedNetwork, prepared: _Prepared, plan: BuildPlan
-    ) -> tuple[EngineBlob | None, tuple[Finding, ...]]:
+    ) -> EngineBlob | RefusedNetwork:
         plan = self._builder_plan(plan, prepared.types)
         try:
             # The report names the code, and to read all of it takes a while.
-            blob = build_in_thread(network, plan, self.clock, meanwhile=source_checksum)
+            return build_in_thread(network, plan, self.clock, meanwhile=source_checksum)
         except BuildFailed as error:
-            return None, _with_narrower(findings_of(error), model, prepared.sized, plan, self.engine, self.clock)
-        return blob, (*blob.findings, *_cache_findings(self.request, self.engine.info))
+            return RefusedNetwork(findings_of(error), model, prepared.sized, plan, self.engine, self.clock)
 
     def _builder_plan(self, plan: BuildPlan, types: Types) -> BuildPlan:
         """Returns what the builder is told: a strongly typed one finds the precision in the graph."""
@@ -357,38 +365,3 @@ def _cache_findings(request: BuildRequest, info: RuntimeInfo) -> tuple[Finding, 
     message = "TensorRT-RTX has no timing cache: it chooses kernels on the machine that runs the engine"
     fix = "Leave out --timing-cache; TensorRT has one."
     return (codes.TIMING_CACHE_UNUSED.finding(message, Severity.INFO, fix=fix),)
-
-
-def _with_narrower(
-    findings: tuple[Finding, ...],
-    model: OnnxModel,
-    sized: Sized,
-    plan: BuildPlan,
-    engine: Runtime,
-    clock: Stopwatch,
-) -> tuple[Finding, ...]:
-    """Says which narrower profiles build, where the builder refuses these and trying costs little.
-
-    Everything fixed is tried first: where that fails too, the ranges are not to blame.
-    """
-    started = time.monotonic()
-    refused = [finding for finding in findings if finding.code == codes.BUILDER_REFUSED.code]
-    if not refused or clock.spent(Stage.BUILD) > _PATIENCE_SECONDS:
-        return findings
-    built: list[str] = []
-    for number, each in enumerate(narrower(model.inputs, sized.profiles, sized.lattice)):
-        if time.monotonic() - started > _PATIENCE_SECONDS:
-            break
-        # A builder that broke down may have left its network in any state.
-        network, _ = parse_model(model, engine, clock)
-        try:
-            if network is not None:
-                build_in_thread(network, dataclasses.replace(plan, profiles=each.profiles), clock)
-                built.append(each.flags)
-        except BuildFailed:
-            if number == 0:
-                return findings
-    if not built:
-        return findings
-    offer = f"The ranges are too wide for the builder. It does build with {'; or with '.join([*built[1:], built[0]])}."
-    return tuple(dataclasses.replace(f, fix=offer) if f is refused[0] else f for f in findings)

@@ -32,7 +32,8 @@ from trtconv.graph.functions import UnsupportedFunctions
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.provenance import Origin
 from trtconv.graph.types import CONCERNED
-from trtconv.passes import Chooser, Pass, PassResult, passes_for, run_passes
+from trtconv.passes import Chooser, Pass, PassResult, chosen, passes_for, run_passes
+from trtconv.passes.spelling.other_forms import other_forms
 from trtconv.pipeline.extending.added import added_passes
 from trtconv.pipeline.mended import compared, declined
 from trtconv.pipeline.profiles import Sized, settle
@@ -184,17 +185,21 @@ class Preparation:
         return recast(self.model, types, profile, interface=interface, emulated=emulated)
 
 
-def passes_of(plan: BuildPlan, choose: Chooser | None = None) -> tuple[Pass, ...]:
+def passes_of(
+    plan: BuildPlan, forms: Mapping[str, str] | None = None, choose: Chooser | None = None
+) -> tuple[Pass, ...]:
     """Returns the passes of a plan: none, the usual ones, or those with what its flags ask for.
 
     Args:
         plan: What is built.
-        choose: As in `passes_for`.
+        forms: The forms of nodes, by their names, that are not the usual ones.
+        choose: Chooses the forms of transposed convolutions instead; as in `passes_for`.
     """
     if not plan.rewrite:
         return ()
+    choose = choose or (chosen(forms) if forms else None)
     usual = passes_for(plan.precision, requantize=plan.requantize, choose=choose, kept=plan.node_precisions)
-    return (*added_passes(plan), *usual)
+    return (*added_passes(plan), *usual, *other_forms(forms or {}))
 
 
 def promise_of(edits: Iterable[Edit], passes: Iterable[Pass]) -> Promise:

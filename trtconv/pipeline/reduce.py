@@ -178,7 +178,7 @@ class _Trials:
 
     def _build_request(self, path: Path) -> BuildRequest:
         asked = self._request
-        return BuildRequest(path, self._folder / "part.engine", force=True, **shared(asked, BuildRequest))
+        return BuildRequest(path, self._folder / "part.engine", force=True, mend=False, **shared(asked, BuildRequest))
 
     def _failures(self, request: BuildRequest, raising: bool = False) -> Iterator[Failure]:
         """Yields how a model fails: what a build finds, worst first; where that is nothing, what a rewrite breaks."""

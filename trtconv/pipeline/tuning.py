@@ -110,7 +110,7 @@ def _layers(
             found[view.node.name] = (layer, (usual, *(form for form in worth_timing(site) if form != usual)))
         return usual
 
-    Preparation(copy, target).rewrite(passes_of(plan, record))
+    Preparation(copy, target).rewrite(passes_of(plan, choose=record))
     return found
 
 

@@ -75,8 +75,9 @@ class BuilderRefused(Page):
     Versions:
         The installed one.
     Fix:
-        See the message; narrower profiles or another precision often help. Where the ranges are to blame, `build` tries
-        narrower ones for a minute at most, and names those that build.
+        See the message; narrower profiles or another precision often help. `build` tries convolutions that fail alone
+        in other forms, takes the first that builds and is proven (--no-mend leaves that); where the ranges are to
+        blame, it tries narrower ones for a minute at most, and names those that build.
     Source:
         The builder's log.
     """

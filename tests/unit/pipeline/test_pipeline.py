@@ -29,7 +29,7 @@ from trtconv.core.documents.tensors import TensorInfo
 from trtconv.core.errors import BuildFailed, EnvironmentMissing, InputError
 from trtconv.core.findings import Finding, Severity
 from trtconv.passes import PASSES, Pass, PassResult
-from trtconv.pipeline import building, rewriting
+from trtconv.pipeline import respelling, rewriting
 from trtconv.precision import apply
 from trtconv.runtimes import tensorrt
 
@@ -402,7 +402,7 @@ class TestFailure:
         assert len(network.built) == 2
 
     def test_no_patience(self, use: Use, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(building, "_PATIENCE_SECONDS", 0.0)
+        monkeypatch.setattr(respelling, "_PATIENCE_SECONDS", 0.0)
         network = Narrow()
         use(FakeRuntime(network))
         assert self.fails(model).findings[0].fix == "Give narrower ranges."

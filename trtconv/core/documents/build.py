@@ -145,8 +145,8 @@ class CastRecord(Document):
 @frozen
 class BuildReport(
     Document,
-    keys="schema trtconv source model plan profiles dims lattice notes tuned mix cast edits skipped findings ignored "
-    "proof runtime worker engine seconds io inputs up_to_date rebuilt signed_by signature exit_code",
+    keys="schema trtconv source model plan profiles dims lattice notes tuned respelled? mix cast edits skipped "
+    "findings ignored proof runtime worker engine seconds io inputs up_to_date rebuilt signed_by signature exit_code",
 ):
     """What a build did. `to_json` is the document beside the engine; its keys are documented in docs/reports.md.
 
@@ -168,6 +168,7 @@ class BuildReport(
         inputs: The model's inputs with the names of their dimensions.
         mix: The types that `--precision auto` found, and what they cost; None where it was not asked.
         tuned: What `--tune` chose.
+        respelled: Nodes that the builder refused, with the form in which it took them.
         cast: How the graph was cast to the precision, and how far it is from the model; None where it was not.
         ignored: Findings that were asked to be left out.
         proof: What was proven of the parsed network; None where nothing was to be.
@@ -194,6 +195,7 @@ class BuildReport(
     notes: tuple[str, ...] = ()
     inputs: tuple[InputSpec, ...] = ()
     tuned: tuple[Tuned, ...] = ()
+    respelled: Mapping[str, str] = dataclasses.field(default_factory=dict)
     cast: CastRecord | None = None
     mix: Mix | None = None
     ignored: tuple[Ignored, ...] = ()
@@ -227,8 +229,8 @@ class BuildReport(
 
     @property
     def forms(self) -> dict[str, str]:
-        """The forms that `--tune` chose, by node."""
-        return {each.node: each.form for each in self.tuned}
+        """The forms that `--tune` chose, or the builder takes, by node."""
+        return {**{each.node: each.form for each in self.tuned}, **self.respelled}
 
     def to_json(self) -> dict[str, object]:
         """Returns the report as plain JSON values, with the checksum of all of them."""

@@ -45,7 +45,7 @@ class SavedReport:
 
     @property
     def forms(self) -> dict[str, str]:
-        """The forms that `--tune` chose, by node."""
+        """The forms that `--tune` chose, or the builder takes, by node."""
         return self.report.forms
 
     def profile_for(self, shapes: Mapping[str, Sequence[int]]) -> int:

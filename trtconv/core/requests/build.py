@@ -203,6 +203,13 @@ class BuildRequest(BuildSettings, Request):
         default=None,
     )
     extend: tuple[CodeFile, ...] = EXTEND
+    mend: bool = option(
+        "--no-mend",
+        "Where the builder refuses a node, do not try it in other forms.",
+        default=True,
+        key="mend",
+        about="Whether nodes that the builder refuses are tried in other forms; default: true.",
+    )
     prove: str = PROVE
     prove_time: float = PROVE_TIME
     plugins: tuple[CodeFile, ...] = PLUGINS
