@@ -11,11 +11,6 @@ from typing import Any
 from trtconv.core.errors import InputError
 from trtconv.core.reading import read_plain
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
 _LONGEST = 1 << 20
 _MOST_PARTS = 1000
 _TEXT = re.compile(r'"(?:[^"\\]|\\.)*"|\'[^\']*\'')
@@ -27,6 +22,11 @@ def read_toml(path: Path) -> Mapping[str, Any]:
     Raises:
         InputError: It cannot be read, or is no TOML.
     """
+    # Loaded only here: most calls read no such file.
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
     try:
         # Editors on Windows begin a file with a byte order mark.
         text = read_plain(path, _LONGEST).decode("utf-8-sig")

@@ -144,3 +144,10 @@ def test_no_tensorrt_is_imported_before_it_is_asked_for() -> None:
         "sys.exit(any(m in sys.modules for m in ('tensorrt', 'tensorrt_rtx', 'onnx')))"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_what_is_installed_is_known_without_an_import(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loader, "_installed", lambda module: module == "tensorrt_rtx")
+    assert loader.is_installed(None)
+    assert loader.is_installed(Target("rtx", (1, 7)))
+    assert not loader.is_installed(Target("tensorrt", (10,)))

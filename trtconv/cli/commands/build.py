@@ -20,7 +20,6 @@ from trtconv.core.files import atomic_write, with_ending
 from trtconv.core.options import options as declared
 from trtconv.core.options import without_unmet
 from trtconv.core.outputs import Output, check_all
-from trtconv.core.process import start_early
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.requests.farm import FarmRequest
 from trtconv.core.requests.quantize import QuantizeRequest
@@ -156,6 +155,8 @@ def _build_here(flags: ManyFlags, request: BuildRequest, page: str | None) -> Ou
     from trtconv.pipeline import build
 
     if request.prove != "none" and (request.force or not request.engine_path.exists()):
+        from trtconv.core.process import start_early
+
         start_early(SERVE)
     pages = [] if page is None else [Path(page)]
     for path in pages:

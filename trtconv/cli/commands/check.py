@@ -14,7 +14,6 @@ from trtconv.cli.process.isolated import IsolatedCommand, at_work
 from trtconv.cli.process.outcome import FailedWithResult, Outcome
 from trtconv.core.errors import TrtconvError
 from trtconv.core.options import without_unmet
-from trtconv.core.process import start_early
 from trtconv.core.requests.check import CheckRequest
 from trtconv.runtimes.proof import SERVE
 
@@ -118,8 +117,11 @@ def command(asked: options.Asked[CheckRequest], models: tuple[str, ...], **many:
         return each_of(requests, flags, config)
     (request,) = requests
     from trtconv.pipeline import check
+    from trtconv.runtimes.tensorrt import is_installed
 
-    if request.prove != "none":
+    if request.prove != "none" and is_installed(request.target):
+        from trtconv.core.process import start_early
+
         start_early(SERVE)
     try:
         with at_work(flags.quiet) as progress:

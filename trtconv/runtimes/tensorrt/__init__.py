@@ -15,7 +15,7 @@ from trtconv.runtimes.tensorrt.base import (
     RuntimeStatus,
 )
 from trtconv.runtimes.tensorrt.gpu import card
-from trtconv.runtimes.tensorrt.loader import available, keep_network, load, load_engines
+from trtconv.runtimes.tensorrt.loader import available, is_installed, keep_network, load, load_engines
 from trtconv.runtimes.tensorrt.logger import follow_log
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "available",
     "card",
     "follow_log",
+    "is_installed",
     "keep_network",
     "load",
     "load_engines",

@@ -45,6 +45,16 @@ def available() -> tuple[RuntimeStatus, ...]:
     )
 
 
+def is_installed(target: Target | None) -> bool:
+    """Whether `load` has anything to try; imports nothing.
+
+    Args:
+        target: What is asked for; None: any family.
+    """
+    families = tuple(FAMILIES) if target is None else (target.family,)
+    return any(_installed(FAMILIES[family].module) for family in families)
+
+
 def load(target: Target | None) -> Runtime:
     """Loads the runtime for a target.
 
