@@ -85,7 +85,19 @@ class Reaching:
     def __init__(self, folder: Path, room: str) -> None:
         tests = [str(path) for each in ROOMS[room] for path in sorted(Path().glob(_UNIT + each))]
         data, times = folder / "coverage", folder / "times.xml"
-        how = ["-m", "pytest", "-q", "-p", "contexts", "-p", "no:cacheprovider", f"--junitxml={times}", *tests]
+        how = [
+            "-m",
+            "pytest",
+            "-q",
+            "-m",
+            "not slow",
+            "-p",
+            "contexts",
+            "-p",
+            "no:cacheprovider",
+            f"--junitxml={times}",
+            *tests,
+        ]
         source = f"--source=trtconv/{room}" if Path("trtconv", room).is_dir() else "--include=trtconv/" + room + ".py"
         command = [sys.executable, "-m", "coverage", "run", f"--data-file={data}", source, *how]
         subprocess.run(command, check=True, env=_environment())

@@ -14,8 +14,10 @@ from support.onnx_models import RTX, TENSORRT_8, parse, rewritten, wrap
 from support.quantized_models import Net, Quantiser, make_net
 from trtconv.core.findings import Finding, Severity
 from trtconv.core.target import Target
+from trtconv.graph.views import deconvs
 from trtconv.passes import PASSES
 from trtconv.rules import STANDING, run_rules
+from trtconv.rules.deconv_not_int8 import may_be_computed, why_in_float
 
 QUANT = tuple(f"TC3{n:02}" for n in range(1, 14))
 
@@ -288,3 +290,28 @@ def test_the_rules_read_what_makes_no_sense(axis: int, count: int, floats: bool)
     fits = axis in range(-4, 4) and (2, 3, 3, 3)[axis] == count
     codes = {f.code for f in found(proto)}
     assert ("TC302" in codes) == (not fits)
+
+
+MIXED = """<ir_version: 8, opset_import: ["": 17]> g (float[1,1,4,4] x, float[1,1,1,1] given) => (float[1,1,n,m] y)
+    <float[1,1,1,1] w = {1}, int8[1,1,1,1] q = {1}, float s = {0.1}, int8 z = {0}>
+    { d = DequantizeLinear (q, s, z)  c = Conv (x, d)  [up] y = ConvTranspose (%s) }"""
+
+
+@pytest.mark.parametrize(
+    ("inputs", "why", "computed"), [("c, w", "it runs in float", True), ("c, given", "", False)], ids=["kept", "given"]
+)
+def test_a_float_deconvolution_among_quantised_layers(inputs: str, why: str, computed: bool) -> None:
+    (deconv,) = deconvs(wrap(parse(MIXED % inputs)))
+    assert (why_in_float(deconv), may_be_computed(deconv)) == (why, computed)
+
+
+@pytest.mark.parametrize(("source", "computed"), [("x", True), ("back", False)])
+def test_only_a_float_input_may_have_been_computed_by_a_pass(source: str, computed: bool) -> None:
+    proto = parse(
+        f"""<ir_version: 8, opset_import: ["": 17]> g (float[1,1,4,4] x) => (float[1,1,n,m] y)
+        <int8[1,1,1,1] q = {{1}}, float s = {{0.1}}, int8 z = {{0}}>
+        {{ i = QuantizeLinear (x, s, z)  back = DequantizeLinear (i, s, z)  d = DequantizeLinear (q, s, z)
+          [up] y = ConvTranspose ({source}, d) }}"""
+    )
+    (deconv,) = deconvs(wrap(proto))
+    assert may_be_computed(deconv) is computed
