@@ -39,8 +39,11 @@ def test_a_shape_of_some_axes_is_taken_from_the_whole(
     run_passes(model, PASSES, EIGHT)
     assert not any(node.attribute for node in model.proto.graph.node if node.op_type == "Shape")
     feeds = {"x": np.zeros(shape, np.float32)}
-    (want,), (got,) = (ReferenceEvaluator(each).run(None, feeds) for each in (proto, model.proto))
-    assert got.dtype == want.dtype and np.array_equal(got, want)
+    (got,) = ReferenceEvaluator(model.proto).run(None, feeds)
+    # As ONNX says it; its own reference takes an end before the first axis for one behind it.
+    rank = len(shape)
+    first, last = (max(0, at + rank if at < 0 else at) for at in (start or 0, rank if end is None else end))
+    assert got.dtype == np.int64 and got.tolist() == shape[first:last]
 
 
 RANGE = """<ir_version: 8, opset_import: ["": 15]>
