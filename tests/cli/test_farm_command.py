@@ -130,7 +130,8 @@ def test_a_farm_builds_what_a_machine_of_its_own_would(
     assert {worker["name"]: worker["state"] for worker in seen["workers"]} == {"one": "idle", "two": "idle"}
     assert sum(worker["done"] for worker in seen["workers"]) >= 12
     assert "some-card" in call("farm", "status", farm.address, "--keys", str(farm.keys)).out
-    assert '<th scope="row">two</th>' in Path("farm.html").read_text()
+    assert '<th scope="row">two<br>' in Path("farm.html").read_text()
+    assert "a.onnx for rtx: built" in call("farm", "log", farm.address, "--keys", str(farm.keys)).out
     assert "a.onnx for rtx: built" in (farm.folder / "one.log").read_text() + (farm.folder / "two.log").read_text()
     # Of several, what somebody can do is done.
     (project / "trtconv.toml").write_text((project / "trtconv.toml").read_text().replace("@some-card", "@h100"))

@@ -33,6 +33,8 @@ Examples:
     trtconv farm scheduler tls://0.0.0.0:8786 --keys keys
   What its workers are at, and what waits:
     trtconv farm status tls://farm:8786 --keys keys --page farm.html
+  What the workers wrote into their logs, with the ends of builds that broke down:
+    trtconv farm log tls://farm:8786 --keys keys
   Remove from the store what is wrong, half-written, or was not used for a month:
     trtconv farm store --store /mnt/engines --prune --unused-days 30
 
@@ -43,8 +45,8 @@ Exit status: 0 done; 2 a bad address or folder, or no keys; 4 nobody answers, or
 )
 @click.argument(
     "what",
-    metavar="keys|signing-keys|scheduler|status|store",
-    type=Word(["keys", "signing-keys", "scheduler", "status", "store"]),
+    metavar="keys|signing-keys|scheduler|status|log|store",
+    type=Word(["keys", "signing-keys", "scheduler", "status", "log", "store"]),
 )
 @click.argument("place", metavar="[DIR|ADDRESS]", required=False)
 @options.asking(FarmAccess)
@@ -69,8 +71,8 @@ def command(
         return _store(access, place, tidying, output_format)
     if place is None:
         raise InputError(f"farm {what} takes a folder or an address", "trtconv farm --help has an example of each.")
-    if what == "status":
-        return _status(access, place, tidying["page"], output_format)
+    if what in ("status", "log"):
+        return _status(access, place, tidying["page"], output_format, only_log=what == "log")
     if what != "scheduler":
         from trtconv.engine.farm.keys import make_keys, make_signing_keys
 
@@ -86,7 +88,7 @@ def command(
     return Outcome("the scheduler has ended")
 
 
-def _status(access: FarmAccess, address: str, page: str | None, output_format: str) -> Outcome:
+def _status(access: FarmAccess, address: str, page: str | None, output_format: str, *, only_log: bool) -> Outcome:
     from trtconv.cli.formats import json
     from trtconv.cli.formats.farm import status_text
     from trtconv.core.files import atomic_write
@@ -101,7 +103,7 @@ def _status(access: FarmAccess, address: str, page: str | None, output_format: s
         atomic_write(Path(page), farm_page(address, status, time.strftime("%Y-%m-%d %H:%M:%S")))
     if output_format == "json":
         return Outcome(json.render({**status.to_json(), "exit_code": 0}))
-    return Outcome(status_text(status))
+    return Outcome("\n".join(status.log) or "nothing yet" if only_log else status_text(status))
 
 
 def _store(access: FarmAccess, place: str | None, tidying: Mapping[str, Any], output_format: str) -> Outcome:

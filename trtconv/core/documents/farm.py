@@ -180,19 +180,21 @@ class QueuedStatus(Document):
 
 
 @frozen
-class FarmStatus(Document, keys="schema workers queue waiting clients"):
+class FarmStatus(Document, keys="schema workers queue waiting clients log"):
     """What a farm does.
 
     Args:
         queue: The first jobs that wait.
         waiting: How many do.
         clients: How many there are.
+        log: The last of what the workers wrote into their logs, with the ends of builds that broke down.
     """
 
     workers: tuple[WorkerStatus, ...]
     queue: tuple[QueuedStatus, ...]
     waiting: int
     clients: int
+    log: tuple[str, ...] = ()
 
 
 @frozen

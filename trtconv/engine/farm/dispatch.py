@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import dataclasses
 import time
+from collections import deque
 from collections.abc import Coroutine, Iterable
 from typing import Any
 
@@ -22,6 +23,8 @@ ANSWER_SECONDS = 60.0
 """How long an answer waits for a client whose line is lost."""
 ASIDE_SECONDS = 60.0
 """How long a worker that failed for a reason of its own gets no job that another one can do."""
+MOST_NOTES, MOST_NOTE = 500, 4000
+"""How much of the workers' logs is kept: lines, and characters of what is said at once."""
 MOST_QUIET = 3
 """Beats after which a worker that is not heard of gets no more jobs."""
 
@@ -105,6 +108,7 @@ class Dispatch:
         self.workers: list[RemoteWorker] = []
         self.jobs: dict[str, QueuedJob] = {}
         self.waiting: dict[str, QueuedJob] = {}
+        self.log: deque[str] = deque(maxlen=MOST_NOTES)
         self._orphans: dict[str, QueuedJob] = {}
         self._posts: set[asyncio.Task[None]] = set()
 
@@ -167,6 +171,12 @@ class Dispatch:
                 worker.line.remove(job)
                 self.post(worker.peer.send(Drop(key)))
         self._assign()
+
+    def note(self, worker: RemoteWorker, text: str) -> None:
+        """Keeps what a worker wrote into its log."""
+        lines = map(clean, text[:MOST_NOTE].splitlines())
+        head = f"{time.strftime('%H:%M:%S')} {clean(worker.name)}: "
+        self.log.extend(f"{'  ' if number else head}{line}" for number, line in enumerate(lines))
 
     def begin(self, worker: RemoteWorker, key: str) -> None:
         """Hears that a worker is at a job."""

@@ -106,6 +106,8 @@ class Scheduler:
                 message, files = await worker.peer.receive(wire.MOST_ENGINE)
                 if isinstance(message, Begun):
                     dispatch.begin(worker, message.key)
+                elif isinstance(message, wire.Noted):
+                    dispatch.note(worker, message.text)
                 elif isinstance(message, Done | Failed):
                     dispatch.finish(worker, message, files)
                 elif isinstance(message, Offers):

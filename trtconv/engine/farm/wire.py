@@ -150,6 +150,13 @@ class Failed:
 
 
 @dataclasses.dataclass(frozen=True)
+class Noted:
+    """A worker says what it writes into its log: one line, or several about a build that broke down."""
+
+    text: str
+
+
+@dataclasses.dataclass(frozen=True)
 class Died:
     """The worker is gone that was at a job."""
 
@@ -186,6 +193,7 @@ Message = (
     | Begun
     | Done
     | Failed
+    | Noted
     | Died
     | End
     | Ask

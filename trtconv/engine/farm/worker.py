@@ -311,22 +311,29 @@ class _Serving:
                 traceback.print_exc()
             own = getattr(error, "exit_code", EnvironmentMissing.exit_code) == EnvironmentMissing.exit_code
             answer: Failed | Done = Failed(key, f"{type(error).__name__}: {error}", own)
-            files, said = [], f"failed: {error}"
+            files, said, log = [], f"failed: {error}", ""
         else:
             answer, files = Done(key, json.dumps(result.to_json()), own_reason(result)), [engine]
             said = f"failed: {result.error.message}" if result.error else "built" if result.engine else "refused"
+            log = f"\n{result.log}" if result.log else ""
         took = f"{time.monotonic() - began:.1f} s"
         if order.dropped.is_set():
             # The same may have been asked for again meanwhile, and this be what an interruption left of it.
-            self._say(f"{order.submit.label}: not wanted any more, after {took}")
+            await self._note(f"{order.submit.label}: not wanted any more, after {took}")
             return
         self._last = None if answer.own else _Finished(answer, files, time.monotonic())
         if self._peer is None:
             self._left = self._last
-        self._say(f"{order.submit.label}: {said}, {took}")
+        await self._note(f"{order.submit.label}: {said}, {took}{log}")
         if answer.own:
-            self._say("set aside for a while: this machine, not the model, is why; other workers get its jobs")
+            await self._note("set aside for a while: this machine, not the model, is why; other workers get its jobs")
         await self._send(answer, files)
+
+    async def _note(self, text: str) -> None:
+        """Writes into the log, here and at the scheduler."""
+        for line in text.splitlines():
+            self._say(line)
+        await self._send(wire.Noted(text))
 
     async def _send(self, message: wire.Message, files: Sequence[bytes] = ()) -> None:
         """Says something, where somebody hears it."""

@@ -239,3 +239,21 @@ def test_an_engine_goes_on_where_its_line_ended(monkeypatch: pytest.MonkeyPatch,
         line.close()
 
     party(talk)
+
+
+def test_what_workers_write_into_their_logs_can_be_asked_for() -> None:
+    async def talk(farm: Party) -> None:
+        noisy = await farm.joined(wire.WORKER, "noisy")
+        for number in range(dispatch.MOST_NOTES):
+            await noisy.send(wire.Noted(f"line {number}"))
+        await noisy.send(wire.Noted("a.onnx: failed\nfree(): \x1b[2Jinvalid\n" + "x" * 10_000))
+        await noisy.send(wire.Noted(""))
+        log: tuple[str, ...] = ()
+        while not log or "xxx" not in log[-1]:
+            log = (await asyncio.to_thread(ask, FarmRequest(on=farm.address))).log
+        assert len(log) == dispatch.MOST_NOTES
+        assert log[-3].endswith(" noisy: a.onnx: failed")
+        assert log[-2].startswith("  free(): ") and "\x1b" not in log[-2]
+        assert len(log[-1]) < dispatch.MOST_NOTE
+
+    party(talk)
