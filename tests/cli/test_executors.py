@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import importlib.util
-import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from support.farm import LocalFarm, write_project
+from support.slurm import put_up_sbatch
 from trtconv.core.dims import Range
 from trtconv.core.documents.build import BuildReport
 from trtconv.core.documents.check import FailedRun
@@ -31,18 +31,6 @@ pytestmark = [
 
 Opened = contextlib.AbstractContextManager[Callable[[], Executor]]
 """Makes executors, each for one use, while it is entered."""
-
-SBATCH = """#!/bin/sh
-for a; do case $a in --array=1-*) n=${a#--array=1-};; --output=*) o=${a#--output=};; esac; done
-echo "7;cluster"
-i=1
-while [ $i -le $n ]; do
-  SLURM_ARRAY_TASK_ID=$i sh "$a" > "$(echo "$o" | sed "s/%A/7/;s/%a/$i/")" 2>&1 || worst=$?
-  i=$((i + 1))
-done
-exit ${worst:-0}
-"""
-"""Does what Slurm's sbatch does with an array of tasks, one after the other."""
 
 
 @contextlib.contextmanager
@@ -63,10 +51,7 @@ def farm(folder: Path, _: pytest.MonkeyPatch) -> Iterator[Callable[[], Executor]
 def slurm(folder: Path, patch: pytest.MonkeyPatch) -> Iterator[Callable[[], Executor]]:
     from trtconv.engine.farm.slurm import Slurm
 
-    for name, text in (("sbatch", SBATCH), ("scancel", "#!/bin/sh\n")):
-        (folder / name).write_text(text)
-        (folder / name).chmod(0o755)
-    patch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    put_up_sbatch(folder, patch)
     patch.setattr("trtconv.engine.farm.slurm._GRACE_SECONDS", 0.0)
     yield lambda: Slurm(FarmRequest(on="slurm", store=folder / "shared"))
 

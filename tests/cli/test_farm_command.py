@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from support.farm import LocalFarm, write_project
+from support.slurm import put_up_sbatch
 from trtconv.core.documents.farm import JobResult
 from trtconv.engine.farm import cluster, slurm
 from trtconv.engine.farm.store import Store
@@ -189,6 +190,39 @@ def test_whoever_is_killed_costs_no_more_than_what_it_was_at(farm: LocalFarm, tm
     assert not (project / "a.rtx@card.engine").exists()
 
 
+NEWER = """
+import dataclasses
+from trtconv.engine.farm import worker
+real = worker.look
+def look(gpu):
+    machine = real(gpu)
+    newer = tuple(dataclasses.replace(info, version="99.1.0") for info in machine.runtimes)
+    return dataclasses.replace(machine, runtimes=newer)
+worker.look = look
+"""
+"""A worker that has a newer TensorRT, as far as it says."""
+
+
+def test_an_upgraded_worker_makes_no_engine_stale(
+    call: Any, farm: LocalFarm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(write_project(tmp_path / "project", ("a",), CONFIG.replace(', "rtx@card"', "")))
+    farm.worker("old")
+    assert document(call, "build", *farm.flags)["summary"]["ok"] == 1
+    (before,) = document(call, "plan", *farm.flags)["jobs"]
+    farm.worker("new", code=NEWER)
+    (after,) = document(call, "plan", *farm.flags)["jobs"]
+    assert (before["state"], after["state"], after["version"]) == ("up-to-date", "up-to-date", "99.1.0")
+    told = call("plan", *farm.flags).out
+    assert f"rtx is built by 99.1.0; engines of {before['version']}, which is there too, are kept" in told
+    assert document(call, "build", *farm.flags)["summary"]["up_to_date"] == 1
+    # Once nobody has the version that built it, it is to be built.
+    farm.kill("old")
+    while document(call, "farm", "status", farm.address, *farm.flags[2:])["workers"][1:]:
+        time.sleep(0.1)
+    assert [job["state"] for job in document(call, "plan", *farm.flags)["jobs"]] == ["to-build"]
+
+
 def test_jobs_without_a_farm(call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     project = write_project(tmp_path / "project", ("a", "b"), CONFIG)
     monkeypatch.chdir(project)
@@ -265,30 +299,12 @@ def test_an_address_without_tls_in_a_configuration_leads_nowhere(
             stranger.accept()
 
 
-SBATCH = """#!/bin/sh
-echo "$@" >> "$FAKE_LOG"
-for a; do case $a in --array=1-*) n=${a#--array=1-};; --output=*) o=${a#--output=};; esac; done
-case "$*" in *refuse*) echo "no such partition"; exit 1;; esac
-case "$*" in *@card*) number=78;; *) number=77;; esac
-echo "$number;cluster"
-i=1
-while [ $i -le $n ]; do
-  SLURM_ARRAY_TASK_ID=$i sh "$a" > "$(echo "$o" | sed "s/%A/$number/;s/%a/$i/")" 2>&1 || worst=$?
-  i=$((i + 1))
-done
-exit ${worst:-0}
-"""
-
-
 def test_tasks_of_slurm(call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     project = write_project(tmp_path / "project", ("a", "b"), CONFIG)
     monkeypatch.chdir(project)
     refused = call("build", "--on", "slurm", "-q")
     assert (refused.code, "sbatch" in refused.err) == (4, True)
-    (tmp_path / "sbatch").write_text(SBATCH)
-    (tmp_path / "sbatch").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setenv("FAKE_LOG", str(tmp_path / "log"))
+    put_up_sbatch(tmp_path, monkeypatch)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(slurm, "_GRACE_SECONDS", 0.0)
     assert call("plan", "--on", "slurm").code == 2
@@ -308,6 +324,9 @@ def test_tasks_of_slurm(call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     rest = document(call, "build", "--on", "slurm", "--sbatch", "--refuse")
     assert [run["exit_code"] for run in rest["runs"]] == [0, 4, 0, 4]
     assert "no such partition" in rest["runs"][1]["error"]["message"]
+    # Who stops a build where there is no scancel leaves the tasks to end by themselves.
+    (tmp_path / "scancel").unlink()
+    slurm._cancel("77")
 
 
 def test_a_store_is_tidied(call: Any, tmp_path: Path) -> None:

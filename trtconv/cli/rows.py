@@ -37,7 +37,7 @@ class Rows(JobWatch):
         self._start = time.monotonic()
         self._running: dict[int, tuple[str, float]] = {}
         self._failed: list[str] = []
-        self._done, self._shown = 0, 0
+        self._done, self._worked, self._shown = 0, 0, 0
         self._lock = threading.Lock()
 
     def begun(self, index: int, worker: str) -> None:
@@ -55,6 +55,7 @@ class Rows(JobWatch):
         with self._lock:
             where, _ = self._running.pop(index, ("", 0.0))
             self._done += 1
+            self._worked += bool(where)
             why = f": {result.message}" if isinstance(result, FailedRun) else ""
             mark = _MARKS.get(result.exit_code, "FAILED")
             line = clean(f"{mark}  {self._name(index)}{f' on {where}' * bool(where)}{why}".partition("\n")[0])
@@ -104,7 +105,8 @@ class Rows(JobWatch):
         return time.monotonic() - self._start
 
     def _time_left(self, left: int) -> str:
-        return f", about {self._seconds() / self._done * left:.0f} s left" if self._done and left else ""
+        # What no worker was at, such as a model that cannot be read, took no time.
+        return f", about {self._seconds() / self._worked * left:.0f} s left" if self._worked and left else ""
 
     def _write(self, text: str) -> None:
         # Whoever closed stderr does not want rows; the work goes on.

@@ -310,13 +310,19 @@ class SystemProgram:
 
     Args:
         command: The program, and what it is called with.
+
+    Raises:
+        OSError: There is no such program.
     """
 
     def __init__(self, command: Sequence[str]) -> None:
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115
-        self._process = subprocess.Popen(
-            list(command), stdin=subprocess.DEVNULL, stdout=self._said, stderr=subprocess.STDOUT, start_new_session=True
-        )
+        with contextlib.ExitStack() as undo:
+            said = undo.enter_context(tempfile.TemporaryFile())
+            self._process = subprocess.Popen(
+                list(command), stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT, start_new_session=True
+            )
+            self._said = said
+            undo.pop_all()
 
     def status(self) -> int | None:
         """Returns its exit status; None while it runs."""

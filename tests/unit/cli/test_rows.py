@@ -32,15 +32,18 @@ def test_failures_come_first_then_what_runs_longest_then_the_counts(clock: list[
     for index in range(12):
         clock[0] += 1
         shown.begun(index, f"w{index}")
+    # It tells nothing about how long the others take.
+    shown.ended(19, failed(19))
     clock[0] += 8
     shown.ended(0, failed(0))
     shown.ended(1, failed(1, 4, "nobody has it\nand more"))
     lines = shown.lines()
-    assert lines[:2] == ["FAILED  m0.onnx for rtx on w0: no such node", "cannot  m1.onnx for rtx on w1: nobody has it"]
-    assert [line.split()[2] for line in lines[2:-1]] == [f"m{index}.onnx" for index in range(2, 12)]
-    assert lines[2].split() == ["17", "s", "m2.onnx", "for", "rtx", "on", "w2"]
-    # 20 s for two: 18 are left.
-    assert lines[-1] == "[  20.0 s] 2 of 20 done, 2 failed, 10 at work, 8 waiting, about 180 s left"
+    assert lines[0] == "FAILED  m19.onnx for rtx: no such node"
+    assert lines[1:3] == ["FAILED  m0.onnx for rtx on w0: no such node", "cannot  m1.onnx for rtx on w1: nobody has it"]
+    assert [line.split()[2] for line in lines[3:-1]] == [f"m{index}.onnx" for index in range(2, 12)]
+    assert lines[3].split() == ["17", "s", "m2.onnx", "for", "rtx", "on", "w2"]
+    # 20 s for two: 17 are left.
+    assert lines[-1] == "[  20.0 s] 3 of 20 done, 3 failed, 10 at work, 7 waiting, about 170 s left"
 
 
 def test_what_waits_again_is_not_at_work(clock: list[float]) -> None:

@@ -179,8 +179,8 @@ class Slurm:
 
 
 def _cancel(number: str) -> None:
-    """Ends the tasks of an array."""
-    with contextlib.closing(SystemProgram(["scancel", number])) as ending:
+    """Ends the tasks of an array; where there is no scancel they end by themselves."""
+    with contextlib.suppress(OSError), contextlib.closing(SystemProgram(["scancel", number])) as ending:
         while ending.status() is None:
             time.sleep(_POLL_SECONDS)
 
