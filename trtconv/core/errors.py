@@ -84,8 +84,12 @@ class Bug(TrtconvError):
 
 
 def unusable_path(error: Exception) -> InputError | None:
-    """Returns the failure for a path that the system does not even look at; any question about a file may meet it."""
-    refused = (errno.ENAMETOOLONG, errno.EACCES, errno.ELOOP)
+    """Returns the failure for a path that the system does not look at, or `core.reading` does not read to its end.
+
+    Any question about a file may meet it.
+    """
+    unread = (errno.EFBIG, errno.EINVAL, errno.EISDIR, errno.ENXIO, errno.EIO)
+    refused = (errno.ENAMETOOLONG, errno.EACCES, errno.ELOOP, *unread)
     if not isinstance(error, OSError) or error.errno not in refused or error.filename is None:
         return None
     name = os.fsdecode(error.filename)

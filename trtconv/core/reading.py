@@ -19,6 +19,10 @@ CACHE_BYTES = 1 << 30
 """Most of what was measured in earlier builds."""
 KEY_BYTES = 1 << 16
 """Most of a key."""
+MOST_BYTES = 1 << 36
+"""Most of any file that is read to its end."""
+_HOLLOW_BYTES, _HOLLOW_SHARE = 1 << 30, 64
+"""Above so many bytes a file is hollow where less than one in so many lies on the disk; compression spares less."""
 
 
 def open_plain(path: Path, most: int | None = None) -> BinaryIO:
@@ -49,17 +53,35 @@ def open_plain(path: Path, most: int | None = None) -> BinaryIO:
 
 
 def read_plain(path: Path, most: int | None = None) -> bytes:
-    """Returns the content of a file; see `open_plain`."""
-    with open_plain(path, most) as file:
+    """Returns the content of a file; see `open_plain`. Without a limit it may be as large as the memory."""
+    with open_plain(path, _memory() if most is None else most) as file:
+        _refuse_hollow(file, path)
         # As much as there was when it was opened, since it may grow meanwhile; `read` takes the memory that it is asked
         # for at once, so `most` would take gigabytes for a file of a few bytes.
         return file.read(os.fstat(file.fileno()).st_size)
 
 
+def _memory() -> int:
+    """Returns how large a file may be that is read at once: no larger than this machine's memory."""
+    try:
+        return min(MOST_BYTES, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    except (AttributeError, ValueError, OSError):
+        return MOST_BYTES
+
+
+def _refuse_hollow(file: BinaryIO, path: Path) -> None:
+    """Raises OSError for a large file that is next to nothing on the disk: zeros that nobody has stored."""
+    status = os.fstat(file.fileno())
+    held = getattr(status, "st_blocks", status.st_size) * 512
+    if status.st_size > max(_HOLLOW_BYTES, held * _HOLLOW_SHARE):
+        raise OSError(errno.EFBIG, f"of its {status.st_size} bytes only {held} are there", str(path))
+
+
 def sha256_of(path: Path) -> str:
-    """Returns the SHA-256 of a file of any size, in hexadecimal; raises as `open_plain`."""
+    """Returns the SHA-256 of a file, in hexadecimal; raises as `open_plain`, and for one without an end."""
     sha = hashlib.sha256()
-    with open_plain(path) as file:
+    with open_plain(path, MOST_BYTES) as file:
+        _refuse_hollow(file, path)
         while chunk := file.read(1 << 20):
             sha.update(chunk)
     return sha.hexdigest()

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from trtconv.core.errors import unusable_path
 from trtconv.core.files import atomic_write
 from trtconv.core.reading import open_plain, read_plain, sha256_of
 from trtconv.core.scratch import Scratch
@@ -60,13 +61,26 @@ def test_only_plain_files_are_read(
     make(tmp_path / "f")
 
     def work() -> object:
-        with pytest.raises(OSError, match=r"."):
+        with pytest.raises(OSError, match=r".") as refused:
             read(tmp_path / "f")
+        # Wherever it is met, it is told as an error of the user's files.
+        assert unusable_path(refused.value) is not None
         return True
 
     before = len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").is_dir() else 0  # noqa: PTH208
     within(10, work)
     assert before == 0 or len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
+
+
+@pytest.mark.parametrize("size", [2 << 30, 1 << 40])
+@pytest.mark.parametrize("read", [read_plain, sha256_of])
+def test_a_file_of_holes_is_not_read(tmp_path: Path, read: Callable[[Path], object], size: int) -> None:
+    with (tmp_path / "sparse").open("wb") as file:
+        file.truncate(size)
+    with pytest.raises(OSError, match=str(size)) as refused:
+        read(tmp_path / "sparse")
+    failure = unusable_path(refused.value)
+    assert failure is not None and "sparse" in failure.message
 
 
 def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
