@@ -45,6 +45,7 @@ def read_arrays(path: Path) -> Feeds:
                     f"{path} holds one array without a name", "Write it with numpy.savez(PATH, NAME=array)."
                 )
             with loaded as arrays:
+                budget.spend("inputs", len(arrays.files), f"{path}: its arrays")
                 budget.spend("megabytes", _stated_bytes(arrays.zip) / 1e6, f"{path}: its arrays")
                 return {name: arrays[name] for name in arrays.files}
     except OSError as error:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import struct
+import zipfile
 import zlib
 from pathlib import Path
 
 import numpy as np
+import onnx.parser
 import pytest
 
 from trtconv.cli.timing_folder import cache_folder
@@ -16,8 +19,11 @@ from trtconv.core import budget
 from trtconv.core.budget import Budget, BudgetExceeded
 from trtconv.core.documents.calibration import KeptRanges
 from trtconv.core.errors import InputError
+from trtconv.graph.model import OnnxModel
 from trtconv.precision.quantize import cache
 from trtconv.precision.quantize.images import Preprocessing, read_image
+from trtconv.precision.quantize.samples import read_samples
+from trtconv.runtimes.inputs import read_arrays
 
 Image = pytest.importorskip("PIL.Image")
 EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\nshowpage\n%%EOF\n"
@@ -47,6 +53,46 @@ def test_an_image_may_not_be_larger_than_the_budget(tmp_path: Path, side: int) -
     _bomb(tmp_path / "x.png", side)
     with budget.allowed(Budget()), pytest.raises((BudgetExceeded, InputError)):
         read_image(tmp_path / "x.png", Preprocessing(), 0)
+
+
+def test_what_covers_a_size_may_not_be_larger_than_the_budget(tmp_path: Path) -> None:
+    """A line of pixels that is scaled until it is 224 wide has billions of them."""
+    Image.new("L", (1, 60_000)).save(tmp_path / "x.png")
+    with pytest.raises(BudgetExceeded):
+        read_image(tmp_path / "x.png", Preprocessing(sizes=((224, 224),), crop=True), 0)
+
+
+def _archive(path: Path, shape: tuple[int, ...], values: bytes = b"", arrays: int = 1) -> None:
+    """Writes an .npz file whose arrays say that they have a shape."""
+    head = io.BytesIO()
+    np.lib.format.write_array_header_1_0(head, {"descr": "|u1", "fortran_order": False, "shape": shape})
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for i in range(arrays):
+            archive.writestr(f"{'x' if i == 0 else i}.npy", head.getvalue() + values)
+
+
+@pytest.mark.parametrize(
+    ("shape", "filled"), [((10**12, 0, 1), False), ((10**12, 0), False), ((200_000, 1, 1), True), ((200_000, 1), True)]
+)
+def test_an_array_holds_no_more_samples_than_anybody_needs(
+    tmp_path: Path, shape: tuple[int, ...], filled: bool
+) -> None:
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 17]> g (uint8[n,1] x) => (uint8[n,1] y) { y = Identity (x) }'
+    )
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    _archive(tmp_path / "x.npz", shape, bytes(np.prod(shape)) if filled else b"")
+    with pytest.raises(InputError):
+        samples = read_samples(OnnxModel.load(tmp_path / "m.onnx"), str(tmp_path / "x.npz"), [], 1, 0, None)
+        # One without elements is one sample, which does not fit the model.
+        assert len(samples) == 1
+        samples[0]
+
+
+def test_an_archive_has_no_more_arrays_than_a_model_may_have_inputs(tmp_path: Path) -> None:
+    _archive(tmp_path / "x.npz", (1,), b"1", arrays=20)
+    with budget.allowed(Budget(inputs=10)), pytest.raises(BudgetExceeded):
+        read_arrays(tmp_path / "x.npz")
 
 
 @pytest.mark.parametrize("ending", ["png", "tif", "pgm"])

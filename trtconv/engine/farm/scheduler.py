@@ -17,8 +17,9 @@ from trtconv.core.errors import InputError
 from trtconv.core.requests.farm import FarmAccess
 from trtconv.core.text import clean
 from trtconv.engine.farm import wire
-from trtconv.engine.farm.addresses import BUFFER, SECONDS, checked_address, host_and_port, security
+from trtconv.engine.farm.addresses import SECONDS, checked_address, host_and_port, security
 from trtconv.engine.farm.dispatch import Dispatch, Member, RemoteWorker
+from trtconv.engine.farm.door import Door, listen
 from trtconv.engine.farm.status import status_of
 from trtconv.engine.farm.wire import (
     Alive,
@@ -47,15 +48,19 @@ class Scheduler:
     def __init__(self) -> None:
         self._dispatch = Dispatch()
 
-    async def meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Talks with a member for as long as it is there."""
+    async def meet(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, known: Callable[[], object]
+    ) -> None:
+        """Talks with a member for as long as it is there; `known` is called once it is seen to be one."""
         peer = Peer(reader, writer)
         try:
             join, _ = await asyncio.wait_for(peer.receive(most_json=wire.MOST_FIRST), SECONDS)
             why = _objection(join, peer)
             if why:
                 await peer.send(wire.Refused(why))
-            elif isinstance(join, Join) and join.role == wire.WORKER:
+                return
+            known()
+            if isinstance(join, Join) and join.role == wire.WORKER:
                 await self._with_worker(RemoteWorker(peer, join.name, join.offer, join.has))
             elif isinstance(join, Join):
                 await self._with_client(Member(peer, join.name))
@@ -148,15 +153,13 @@ async def schedule(address: str, access: FarmAccess, ready: Callable[[str], None
     context = security(where, access.keys, wire.SCHEDULER)
     host, port = host_and_port(where)
     scheduler = Scheduler()
-    limits = {} if context is None else {"ssl_handshake_timeout": SECONDS}
     try:
-        server = await asyncio.start_server(scheduler.meet, host, port, ssl=context, limit=BUFFER, **limits)
+        listening = listen(host, port)
     except OSError as error:
         raise InputError(f"{where} cannot be listened at: {clean(str(error))}", "Choose another port.") from error
-    port = server.sockets[0].getsockname()[1]
+    port = listening[0].getsockname()[1]
     ready(f"{urlsplit(where).scheme}://{f'[{host}]' if ':' in host else host}:{port}")
     try:
-        await server.serve_forever()
+        await Door(scheduler.meet, context).open(listening)
     finally:
-        server.close()
         await scheduler.end()

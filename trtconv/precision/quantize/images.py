@@ -126,7 +126,7 @@ def read_image(path: Path, preprocessing: Preprocessing, number: int) -> NDArray
         raise InputError(f"{path} cannot be read as an image: {error}", "Take it out of the folder.") from error
     if preprocessing.sizes:
         height, width = preprocessing.sizes[number % len(preprocessing.sizes)]
-        image = _resized(image, height, width, preprocessing.crop)
+        image = _resized(image, height, width, preprocessing.crop, path)
     return as_input(np.asarray(image), preprocessing, str(path))
 
 
@@ -141,11 +141,14 @@ def _of_8_bits(image: Any) -> Any:
     return image
 
 
-def _resized(image: Any, height: int, width: int, crop: bool) -> Any:
+def _resized(image: Any, height: int, width: int, crop: bool, path: Path) -> Any:
     if not crop:
         return image.resize((width, height))
     ratio = max(width / image.width, height / image.height)
-    image = image.resize((max(width, round(image.width * ratio)), max(height, round(image.height * ratio))))
+    covering = max(width, round(image.width * ratio)), max(height, round(image.height * ratio))
+    # Of a line of pixels there is nearly nothing to be cut off at one side, and nearly all at the other.
+    budget.spend("megabytes", covering[0] * covering[1] * _BYTES_A_PIXEL / 1e6, f"{path}: the image, scaled,")
+    image = image.resize(covering)
     left, top = (image.width - width) // 2, (image.height - height) // 2
     return image.crop((left, top, left + width, top + height))
 

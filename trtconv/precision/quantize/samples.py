@@ -28,6 +28,7 @@ from trtconv.runtimes.onnxruntime import random_feeds
 
 Feeds = Mapping[str, NDArray[Any]]
 Shapes = Mapping[str, Shape]
+_MOST_SAMPLES = 100_000
 _ARRAYS = (".npy", ".npz")
 
 
@@ -211,7 +212,7 @@ def _of_archive(model: OnnxModel, path: Path, arrays: Mapping[str, NDArray[Any]]
     Arrays of one dimension more than the inputs hold as many samples as their first dimension says. Others hold as many
     as fit the batch: of an array of 100 images for an input of batch 1, or of any batch, each image is one.
     """
-    cut = {spec.name: _cut(spec, arrays[spec.name]) for spec in model.inputs if spec.name in arrays}
+    cut = {spec.name: _cut(spec, arrays[spec.name], path) for spec in model.inputs if spec.name in arrays}
     counts = {name: len(pieces) for name, pieces in cut.items()}
     if len(set(counts.values())) > 1:
         raise InputError(f"{path} has different numbers of samples: {counts}", "Give each input as many.")
@@ -222,12 +223,15 @@ def _of_archive(model: OnnxModel, path: Path, arrays: Mapping[str, NDArray[Any]]
     return [functools.partial(checked_inputs, model.inputs, row, str(path), None) for row in rows]
 
 
-def _cut(spec: InputSpec, array: NDArray[Any]) -> list[NDArray[Any]]:
-    if array.ndim == len(spec.dims) + 1:
-        return list(array)
-    if array.ndim != len(spec.dims) or not spec.dims:
+def _cut(spec: InputSpec, array: NDArray[Any], path: Path) -> list[NDArray[Any]]:
+    size = 1
+    if array.ndim == len(spec.dims) and spec.dims:
+        size = spec.dims[0] if isinstance(spec.dims[0], int) else 1
+    elif array.ndim != len(spec.dims) + 1:
         return [array]
-    batch = spec.dims[0] if isinstance(spec.dims[0], int) else 1
-    if batch < 1 or array.shape[0] % batch:
+    # However many an array without elements says that it has.
+    if size < 1 or array.size == 0 or array.shape[0] % size:
         return [array]
-    return np.split(array, array.shape[0] // batch) if array.shape[0] else [array]
+    if array.shape[0] // size > _MOST_SAMPLES:
+        raise InputError(f"{path} has {array.shape[0] // size} samples, more than {_MOST_SAMPLES}", "Give fewer.")
+    return list(array) if array.ndim > len(spec.dims) else np.split(array, array.shape[0] // size)
