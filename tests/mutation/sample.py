@@ -129,6 +129,9 @@ def _spared(tree: ast.AST) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
             read = [node.test, *node.body]
         elif isinstance(node, ast.Assert):
             read = [node]
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "zip":
+            # Its "strict" raises where lengths differ, which they do not.
+            read = [each.value for each in node.keywords]
         else:
             continue
         for part in filter(None, read):

@@ -315,3 +315,16 @@ def test_only_a_float_input_may_have_been_computed_by_a_pass(source: str, comput
     )
     (deconv,) = deconvs(wrap(proto))
     assert may_be_computed(deconv) is computed
+
+
+@pytest.mark.parametrize("point", [0, 3])
+def test_only_a_zero_point_beside_0_is_asymmetric(point: int) -> None:
+    """Whatever the scale is: it is not the zero point."""
+    proto = parse(
+        f"""<ir_version: 8, opset_import: ["": 17]> g (float[1,1,4,4] x) => (float[1,1,n,m] y)
+        <int8[1,1,1,1] q = {{1}}, float s = {{7}}, int8 z = {{0}}, int8 p = {{{point}}}>
+        {{ i = QuantizeLinear (x, s, p)  back = DequantizeLinear (i, s, p)  d = DequantizeLinear (q, s, z)
+          [up] y = ConvTranspose (back, d) }}"""
+    )
+    (deconv,) = deconvs(wrap(proto))
+    assert ("asymmetrically" in why_in_float(deconv)) is (point != 0)
