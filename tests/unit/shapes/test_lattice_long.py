@@ -112,9 +112,9 @@ def test_the_sizes_command_judges_what_was_asked(tmp_path: Path) -> None:
     path.write_bytes(parse(ROWS_OF_64).proto.SerializeToString())
     report = sizes(SizesRequest(path, {"t": Range(6_400, 160_000, 640_001)}))
     assert report.nearest == {"t": {"640001": [640_000, 640_064]}}
-    started = time.perf_counter()
+    started = time.process_time()
     assert sizes(SizesRequest(path, {"t": Range(16_000, 160_000, 1_600_000)})).nearest == {}
-    assert time.perf_counter() - started < 2
+    assert time.process_time() - started < 2
 
 
 @pytest.mark.parametrize("split", [None, "auto"])
