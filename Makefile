@@ -30,6 +30,7 @@ JOBS ?= 2
 OLDEST_PYTHON ?= python3.10
 VENV := .venv
 OLDEST := .venv-oldest
+WHEEL := .venv-wheel
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 SIZES := --dim batch=1:1:4 --dim height=64:256:512 --dim width=64:256:512
@@ -91,10 +92,16 @@ docs: $(VENV)/dev.stamp
 	$(BIN)/python docs/make_schema.py
 	$(BIN)/python docs/make_cli.py
 
-wheel: $(VENV)/dev.stamp
+# In an environment of its own: whoever wants a wheel has his trtconv installed as he likes it.
+wheel: $(WHEEL)/stamp
 	rm -rf dist
-	$(BIN)/python -m build --quiet
-	$(BIN)/python -m twine check --strict dist/*
+	$(WHEEL)/bin/python -m build --quiet
+	$(WHEEL)/bin/python -m twine check --strict dist/*
+
+$(WHEEL)/stamp:
+	@$(PYTHON) -m venv $(WHEEL)
+	$(WHEEL)/bin/python -m pip install -qq --disable-pip-version-check 'build>=1' 'twine>=6.1'
+	@touch $@
 
 MINUTES ?= 10
 SEED ?= $(shell date +%s)
@@ -145,5 +152,5 @@ $(VENV)/architectures.stamp: $(VENV)/export.stamp
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(OLDEST) out build dist *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(OLDEST) $(WHEEL) out build dist *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache
 	find trtconv tests models bench -name __pycache__ -type d -prune -exec rm -rf {} +
