@@ -366,9 +366,11 @@ def store_is_a_file(stand: Stand, project: Path) -> Ended:
 
 def store_deleted(stand: Stand, project: Path) -> Ended:
     store = stand.folder / "store"
+    # What an earlier turn left there would not be built.
+    shutil.rmtree(store, ignore_errors=True)
     client = stand.client(project, "--store", str(store))
     stand.at_work("one")
-    store.unlink() if store.is_file() else shutil.rmtree(store, ignore_errors=True)
+    shutil.rmtree(store, ignore_errors=True)
     return Ended.of(client)
 
 
