@@ -9,7 +9,7 @@ import pytest
 
 from trtconv.core.errors import EnvironmentMissing
 from trtconv.core.target import Target
-from trtconv.runtimes.tensorrt import RuntimeStatus, available, load, loader
+from trtconv.runtimes.tensorrt import RuntimeStatus, adapter, available, load, loader
 
 Put = Callable[..., None]
 
@@ -56,6 +56,8 @@ def put(monkeypatch: pytest.MonkeyPatch) -> Iterator[Put]:
         return installed[name]
 
     monkeypatch.setattr(loader, "_installed", lambda name: installed[name] is not None)
+    # What the adapter needs is imported as always.
+    assert adapter.Installed
     monkeypatch.setattr(loader.importlib, "import_module", importing)
     loader._try.cache_clear()
     yield lambda **modules: installed.update(modules)
