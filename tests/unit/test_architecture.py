@@ -87,6 +87,7 @@ DOORS = {
     "numpy": [
         "engine/*",
         "exporter/file/proof.py",
+        "exporter/sizing/*",
         "graph/*",
         "passes/*",
         "pipeline/extending/*",

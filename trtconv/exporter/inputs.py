@@ -45,6 +45,42 @@ class SteppedRange(Range):
 
 
 @frozen
+class Values:
+    """Which values an integer input takes.
+
+    Args:
+        low: The smallest.
+        high: The largest: a number, or the name of the dimension whose size it is.
+        place: Input and axis of that dimension, once they are known.
+    """
+
+    low: int
+    high: int | str
+    place: tuple[int, int] | None = None
+
+    @classmethod
+    def parse(cls, flag: str, text: str) -> Values:
+        """Reads "1..length" or "0..49406".
+
+        Raises:
+            InputError: For what is neither.
+        """
+        low, dots, high = (part.strip() for part in text.partition(".."))
+        number = high.removeprefix("-").isdecimal()
+        if not (dots and low.removeprefix("-").isdecimal() and (number or high.isidentifier())):
+            raise InputError(f"--input {flag!r}: [{text}] is not a range of values", "Write n=batch:int64[1..length].")
+        if number and int(high) < int(low):
+            raise InputError(f"--input {flag!r}: [{text}] has no value in it", "Write the smaller value first.")
+        return cls(int(low), int(high) if number else high)
+
+    def top(self, shapes: Sequence[Shape]) -> int:
+        """Returns the largest value where the inputs have some shapes."""
+        if self.place is not None:
+            return max(shapes[self.place[0]][self.place[1]], self.low)
+        return self.high if isinstance(self.high, int) else self.low
+
+
+@frozen
 class InputDecl:
     """One input of the module.
 
@@ -54,6 +90,7 @@ class InputDecl:
         dtype: One of `DTYPES`.
         axes: The names of its axes, where the call gives them with the shape.
         bounds: Dimension name to its bounds, likewise.
+        values: The values that it takes, where it is of integers and the call says so.
     """
 
     name: str
@@ -61,6 +98,7 @@ class InputDecl:
     dtype: str = "float32"
     axes: AxisNames | None = None
     bounds: Mapping[str, Range] = dataclasses.field(default_factory=dict)
+    values: Values | None = None
 
     def __str__(self) -> str:
         return f"{self.name}={'x'.join(map(str, self.shape)) or 'scalar'}:{self.dtype}"
@@ -126,7 +164,8 @@ def _bounds_only(axis: str) -> bool:
 
 def _lists_axes(shape: str) -> bool:
     """Whether a shape is written axis by axis, and not as sizes joined by x."""
-    return "," in shape or "=" in shape
+    only = shape.partition(":")[0].strip()
+    return "," in shape or "=" in shape or (only.isidentifier() and only != "scalar")
 
 
 def _without_dtype(text: str) -> tuple[str, str]:
@@ -188,7 +227,42 @@ def parse_input(text: str) -> InputDecl:
     if not (name and equals and rest):
         raise InputError(f"--input {text!r} is not NAME=SHAPE[:DTYPE]", "Write --input x=1x3x64x64 or t=1:int64.")
     shape, _, dtype = rest.partition(":")
-    return InputDecl(name, _shape(text, shape), _dtype(text, dtype or "float32"))
+    dtype, bracket, values = dtype.partition("[")
+    found = InputDecl(name, _shape(text, shape), _dtype(text, dtype or "float32"))
+    if not bracket:
+        return found
+    if not values.endswith("]") or not found.dtype.startswith(("int", "uint")):
+        raise InputError(f"--input {text!r}: values go with an integer type", "Write n=batch:int64[1..length].")
+    return dataclasses.replace(found, values=Values.parse(text, values[:-1]))
+
+
+def with_places(inputs: Sequence[InputDecl], axes: Mapping[str, AxisNames]) -> tuple[InputDecl, ...]:
+    """Returns inputs whose values know the place of the dimension that bounds them.
+
+    Args:
+        inputs: All inputs.
+        axes: Input name to the names of its axes.
+
+    Raises:
+        InputError: A name that no axis has.
+    """
+    places = {
+        dim: (number, axis)
+        for number, each in enumerate(inputs)
+        for axis, dim in enumerate(axes.get(each.name, ()))
+        if dim is not None
+    }
+    placed = []
+    for each in inputs:
+        if each.values is not None and isinstance(each.values.high, str):
+            if each.values.high not in places:
+                known = ", ".join(places) or "none"
+                said = f"--input {each.name}: no axis is called {each.values.high}"
+                raise InputError(said, did_you_mean(each.values.high, list(places), f"Axes: {known}."))
+            values = dataclasses.replace(each.values, place=places[each.values.high])
+            each = dataclasses.replace(each, values=values)
+        placed.append(each)
+    return tuple(placed)
 
 
 def _shape(flag: str, text: str) -> Shape:

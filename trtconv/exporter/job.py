@@ -34,8 +34,10 @@ class Job:
         joint: What ties dimensions together, in words.
         attempts: The ways that were tried.
         objection: What torch.export said last, where it refused.
+        together: Sizes that no file could take together, where there are some.
         guards: What torch.export relied on, where it did not.
         branches: Those on values of which a trace keeps one side: accepted by the user, or checks that only raise.
+        branches_on_sizes: Place of each branch on sizes of which the user accepted one side, to that branch.
         blind: Whether the tracer made constants of sizes, and nobody can say what they mean.
     """
 
@@ -49,8 +51,10 @@ class Job:
     joint: tuple[str, ...] = ()
     attempts: list[Attempt] = dataclasses.field(default_factory=list)
     objection: Objection | None = None
+    together: Objection | None = None
     guards: Guards | None = None
     branches: tuple[Branch, ...] = ()
+    branches_on_sizes: dict[str, Branch] = dataclasses.field(default_factory=dict)
     blind: bool = False
 
     def accepts(self, branch: Branch) -> bool:

@@ -102,7 +102,7 @@ class ExportRequest(Request):
         "--input",
         "One input: its name (forward's parameter; may be left out where it is the only one), then the example's "
         "shape, or its axes with bounds, as in x=batch,3,height=64:128:512,width=64:128:512, and its type (default "
-        "float32). Repeatable.",
+        "float32), of integers with the values that it takes, as in n=batch:int64[1..length]. Repeatable.",
         metavar="[NAME=]1x3x64x64[:DTYPE]",
         many=True,
         default=(),

@@ -23,7 +23,7 @@ from trtconv.core.stopwatch import Stopwatch
 from trtconv.exporter.file import write
 from trtconv.exporter.file.candidates import best_draft
 from trtconv.exporter.file.validate import program_axes
-from trtconv.exporter.inputs import AxisNames, InputDecl
+from trtconv.exporter.inputs import AxisNames, InputDecl, all_axes, with_places
 from trtconv.exporter.job import Job
 from trtconv.exporter.module.spec import load_spec, module_path
 from trtconv.exporter.module.torch_module import Subject, prepare
@@ -59,6 +59,8 @@ def run(request: ExportRequest, progress: Progress | None = None) -> ExportRepor
                     raise InputError("--weights goes with a module; a .pt2 file has its own", "Leave out --weights.")
                 notes = load_weights(loaded, request.weights)
         request = _named(request, loaded)
+        axes = all_axes(request.inputs, request.dynamic)
+        request = dataclasses.replace(request, inputs=with_places(request.inputs, axes))
         asked = plan_axes(request.inputs, request.dynamic, request.dims) if request.inputs else None
         with clock.stage(Stage.RUN):
             try:

@@ -11,7 +11,16 @@ from trtconv.cli.commands.export import command
 from trtconv.core.dims import Range
 from trtconv.core.documents.export import Blame, Proof, ProofRun, SizeRule
 from trtconv.core.errors import InputError
-from trtconv.exporter.inputs import InputDecl, SteppedRange, parse_bounds, parse_dynamic, parse_input, parse_inputs
+from trtconv.exporter.inputs import (
+    InputDecl,
+    SteppedRange,
+    all_axes,
+    parse_bounds,
+    parse_dynamic,
+    parse_input,
+    parse_inputs,
+    with_places,
+)
 from trtconv.exporter.request import parse_argument, plan_axes
 
 X = InputDecl("x", (1, 3, 64, 64))
@@ -205,3 +214,27 @@ def test_a_proof_fails_on_infinity_and_nan() -> None:
     assert Proof((good, bad), 1e-4).failed
     assert Proof((ProofRun({}, float("nan")),), 1e-4).failed
     assert not Proof((), 1e-4, "why").failed
+
+
+def test_values_of_an_integer_input() -> None:
+    inputs = parse_inputs(["x=batch=1:2:4,length=4:8:16,3", "n=batch:int64[1..length]", "ids=5:int32[0..49406]"])
+    placed = with_places(inputs, all_axes(inputs, {}))
+    assert [each.dtype for each in placed] == ["float32", "int64", "int32"]
+    assert placed[1].values is not None
+    assert placed[1].values.top([(2, 11, 3), (2,), (5,)]) == 11
+    assert placed[2].values is not None
+    assert (placed[2].values.low, placed[2].values.top([])) == (0, 49406)
+
+
+@pytest.mark.parametrize(
+    "text", ["n=2:int64[1..", "n=2:float32[0..1]", "n=2:int64[5..1]", "n=2:int64[a..b c]", "n=2:int64[1]"]
+)
+def test_values_that_are_no_range_are_refused(text: str) -> None:
+    with pytest.raises(InputError):
+        parse_inputs([text])
+
+
+def test_values_bounded_by_an_axis_that_is_not_there() -> None:
+    inputs = parse_inputs(["x=batch=1:2:4,length=4:8:16,3", "n=batch:int64[1..lenght]"])
+    with pytest.raises(InputError, match="lenght"):
+        with_places(inputs, all_axes(inputs, {}))

@@ -45,7 +45,7 @@ def test_export(tmp_path: Path) -> None:
     assert report.inputs == {"x": ("batch", 3, "height", "width")}
     assert report.outputs == {"y": ("batch", 6, "height", "width")}
     assert "multiple of 2" in {r.name: r for r in report.sizes}["height"].sentence()
-    assert len(report.proof.runs) == 5
+    assert len(report.proof.runs) >= 5
     assert any(run.inputs["x"][2] % 4 for run in report.proof.runs)
     assert report.proof.worst is not None
     assert report.proof.worst < 1e-5
@@ -119,7 +119,7 @@ def test_named_inputs_and_outputs(tmp_path: Path) -> None:
     [
         (nets.Baked(), "height = int(x.shape[2])", "height becomes a constant"),
         (nets.Fixed(), "return x.reshape(x.shape[0], 3, 32 * 32)", "height must be 32"),
-        (nets.Values(), "if x.sum() > 0:", "reads values of the inputs"),
+        (nets.Values(), "if x.sum() > 0:", "the values of the inputs decide"),
         (nets.Branch(), "if x.shape[2] > 40:", "for height from 16 to 40 only"),
     ],
 )

@@ -111,7 +111,7 @@ def _checked(net, x):
 
 def test_the_side_that_ran_and_the_other_are_named() -> None:
     (branch,) = _branches(_two_sides)
-    assert (branch.value, branch.ran, branch.lost) == ("False", "", "`return x * 3`")
+    assert (branch.value, branch.ran, branch.lost) == ("reads False", "", "`return x * 3`")
 
 
 def test_a_check_that_only_raises_stops_no_export(tmp_path: Path) -> None:

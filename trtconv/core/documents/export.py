@@ -44,7 +44,7 @@ class Branch(Document, keys="at code value ran? lost? sides?=either check?"):
 
     Args:
         blame: The line.
-        value: What was read, in words.
+        value: What it does there, in words: "reads True".
         sides: The first line of the side that ran and of the other, empty where there is none.
         known: Whether it is known which of them ran; else the first is the one that stands first.
         check: Whether the other side only raises: nothing but an error is lost.
@@ -87,14 +87,17 @@ class Branch(Document, keys="at code value ran? lost? sides?=either check?"):
         return line == str(self.blame.line) and f"/{self.blame.file}".endswith(f"/{file.lstrip('./')}")
 
     def sentence(self) -> str:
-        """Returns it in words: "`if x.any():` at unet.py:31 read True; the file would never run `y = b`"."""
-        text = f"{self.blame} read {self.value}"
+        """Returns it in words: "`if x.any():` at unet.py:31 reads True; the file would never run `y = b`"."""
+        text = f"{self.blame} {self.value}"
         if self.known:
             ran = f" and ran {self.ran}" if self.ran else ""
             return f"{text}{ran}; the file would {f'never run {self.lost}' if self.lost else 'always run it'}"
         if any(self.sides):
             return f"{text}; the file would always or never run {' or '.join(filter(None, self.sides))}"
-        return f"{text}, which would be a constant in the file"
+        return f"{text}, which the file would always do"
+
+
+UNKNOWN_LINE = Blame("a line that torch does not tell", 0, "")
 
 
 @frozen

@@ -17,12 +17,14 @@ from trtconv.core.frozen import frozen
 from trtconv.core.stages import Stage
 from trtconv.exporter.file import writers
 from trtconv.exporter.file.judging import judged, labelled
+from trtconv.exporter.file.parting import held_to_regions
 from trtconv.exporter.file.validate import Objection, Validated, export_program, told
 from trtconv.exporter.job import Draft, Job
 from trtconv.exporter.module.torch_module import Subject
 from trtconv.exporter.module.values import draws_random, value_branches
 from trtconv.exporter.patches.torch_quiet import quiet_torch
 from trtconv.exporter.sizing.guards import guards_of
+from trtconv.exporter.sizing.probes import other_way
 from trtconv.exporter.sizing.sizes import with_tied
 
 _ROOM = 4
@@ -64,12 +66,15 @@ def best_draft(job: Job) -> Draft:
             if not draft.proof.failed and _share(draft.rules, job.rules) == 1.0:
                 break
     good = [draft for draft in drafts if not draft.proof.failed]
-    best = max(good, key=lambda draft: _share(draft.rules, job.rules), default=None)
+    good.sort(key=lambda draft: _share(draft.rules, job.rules), reverse=True)
+    best = next((held for draft in good if (held := held_to_regions(job, draft)) is not None), None)
     if best is not None:
         _refuse_lost_ends(job, best)
         return _used(job, best)
     if drafts:
         _refuse_random(job)
+    if job.together is not None:
+        raise ExportFailed(job.together.message, _HINTS["together"] + job.together.more)
     if drafts and job.objection is None:
         return drafts[0]
     raise _failure(job)
@@ -122,15 +127,14 @@ def _reads_values(job: Job) -> bool:
     A check that only raises is no loss but of the error, which a note says.
     """
     with job.clock.stage(Stage.VALUES), quiet_torch():
-        found = value_branches(job.subject)
+        found = value_branches(job.subject) or other_way(job.subject)
     job.branches = tuple(each for each in found if each.check or job.accepts(each))
     refused = [each for each in found if each not in job.branches]
     if refused:
         said = "; ".join(map(Branch.sentence, refused[:_NAMED])) + (" ..." if len(refused) > _NAMED else "")
+        said = f"the values of the inputs decide what Python does, and a file does not: {said}"
         places = " ".join(f"--accept-branch {each.at}" for each in refused)
-        job.objection = Objection(
-            "data", f"Python reads values of the inputs, which a file does not: {said}", more=places
-        )
+        job.objection = Objection("data", said, more=places)
         job.attempts.append(Attempt("torchscript", "not tried: a trace would keep what Python read as a constant"))
     return bool(refused)
 
@@ -295,6 +299,7 @@ _HINTS = {
     "specialized": "Use tensor operations or x.shape itself there (no int(), no constant); or leave that dimension "
     "static: _ in place of its name.",
     "narrowed": "Narrow --dim to one side, or take the branch out of forward.",
+    "together": "Narrow --dim so that one side runs at all sizes, or take the branch out of forward.",
     "written": "Narrow --dim, or replace what makes a constant of a size (int(), float(), a computed scale_factor).",
     "random": "Give the random numbers as an input, or leave them out in eval mode.",
 }

@@ -12,10 +12,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from trtconv.core.dims import times
+from trtconv.core.dims import Shape, times
 from trtconv.core.documents.export import Blame, Proof, ProofRun, SizeRule
+from trtconv.exporter.module.random_inputs import inputs_that_run
 from trtconv.exporter.module.source_line import first_line
-from trtconv.exporter.module.torch_module import Subject, random_inputs
+from trtconv.exporter.module.torch_module import Subject
 from trtconv.exporter.request import Axes
 from trtconv.exporter.sizing.sizes import size_at, with_tied
 from trtconv.exporter.sizing.trials import Trials
@@ -73,7 +74,7 @@ def proof_sizes(
             break
     ways: dict[Route, list[Mapping[str, int]]] = {}
     for sizes in trials.seen():
-        if all(rule.takes(sizes[rule.name]) for rule in rules) and _affordable(subject, axes, sizes):
+        if all(rule.takes(sizes[rule.name]) for rule in rules) and affordable(subject, axes, sizes):
             ways.setdefault(route(sizes), []).append(sizes)
     covered = {route(sizes) for sizes in chosen}
     new = [way for way in ways if way not in covered]
@@ -90,7 +91,8 @@ def _distance(axes: Axes, sizes: Mapping[str, int]) -> int:
     return max((abs(size - axes.example[name]) for name, size in sizes.items()), default=0)
 
 
-def _affordable(subject: Subject, axes: Axes, sizes: Mapping[str, int]) -> bool:
+def affordable(subject: Subject, axes: Axes, sizes: Mapping[str, int]) -> bool:
+    """Whether inputs of some sizes are small enough to be compared at without a special reason."""
     limit = _GROWTH * sum(math.prod(each.shape) for each in subject.inputs)
     return sum(math.prod(s) for s in axes.shapes(subject.inputs, sizes)) <= limit
 
@@ -109,7 +111,7 @@ def _candidates(subject: Subject, axes: Axes, rules: Sequence[SizeRule]) -> Iter
             size = size_at(rule, own, max(factor * rule.example, rule.example + 2 * max(rule.step, 1)))
             sizes[rule.name] = size if turn < _ENDS else _uneven(rule, size)
         sizes = with_tied(rules, sizes)
-        if _affordable(subject, axes, sizes):
+        if affordable(subject, axes, sizes):
             yield sizes
 
 
@@ -143,19 +145,27 @@ def prove(path: Path, subject: Subject, axes: Axes, sizes: Sequence[Mapping[str,
     for number, chosen in enumerate(sizes):
         shapes = axes.shapes(subject.inputs, chosen)
         known = dict(chosen) == dict(axes.example)
-        tensors = subject.example if known else random_inputs(subject.inputs, shapes, number)
-        difference, why = _compare(session, subject, tensors)
+        difference, why = _compare_at(session, subject, shapes, None if known else number)
         named = dict(zip((each.name for each in subject.inputs), shapes, strict=True))
         runs.append(ProofRun(named, difference, why))
     return Proof(tuple(runs), limit)
 
 
-def _compare(session: Any, subject: Subject, tensors: Sequence[torch.Tensor]) -> tuple[float | None, str]:
-    """Returns the largest relative error of all outputs, and what went wrong."""
+def _compare_at(session: Any, subject: Subject, shapes: Sequence[Shape], seed: int | None) -> tuple[float | None, str]:
+    """Compares on the example, or on random inputs; None where PyTorch refuses them."""
     try:
-        expected = [_array(t) for t in subject.run(tensors)]
+        if seed is None:
+            return _compare(session, subject, subject.example, subject.run(subject.example))
+        return _compare(session, subject, *inputs_that_run(subject.inputs, shapes, seed, subject.run))
     except Exception as error:
         return None, f"PyTorch refuses it: {first_line(error)}"
+
+
+def _compare(
+    session: Any, subject: Subject, tensors: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
+) -> tuple[float | None, str]:
+    """Returns the largest relative error of all outputs, and what went wrong."""
+    expected = [_array(tensor) for tensor in outputs]
     wanted = {i.name for i in session.get_inputs()}
     feeds = {each.name: _array(t) for each, t in zip(subject.inputs, tensors, strict=True) if each.name in wanted}
     try:

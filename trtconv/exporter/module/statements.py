@@ -104,9 +104,9 @@ def _decided(statement: Any, value: str) -> bool | None:
         test, turned = test.operand, not turned
     mixed = any(isinstance(part, ast.BoolOp | ast.Is | ast.IsNot | ast.IfExp) for part in ast.walk(test))
     cast = any(isinstance(part, ast.Name) and part.id == "bool" for part in ast.walk(test))
-    if value not in ("True", "False") or mixed or cast:
+    if value not in ("reads True", "reads False") or mixed or cast:
         return None
-    return (value == "True") != turned
+    return (value == "reads True") != turned
 
 
 def _holds(side: Sequence[Any], line: int) -> bool:

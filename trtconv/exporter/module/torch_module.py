@@ -12,13 +12,14 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from trtconv.core.dims import Shape
 from trtconv.core.documents.export import Blame
 from trtconv.core.errors import InputError
 from trtconv.exporter.inputs import InputDecl
+from trtconv.exporter.module.random_inputs import inputs_that_run, random_inputs
 from trtconv.exporter.module.source_line import blame_exception, blame_frame, first_line
 from trtconv.exporter.module.spec import Loaded
 from trtconv.exporter.module.state import restored, versions
+from trtconv.exporter.patches.control_flow import control_flow_chosen
 from trtconv.exporter.patches.fake_quantize import is_fake_quantize
 from trtconv.exporter.request import Axes
 
@@ -62,7 +63,7 @@ class Subject:
 
     def run(self, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         """Runs the module in eager PyTorch."""
-        with torch.no_grad(), restored(self.module):
+        with torch.no_grad(), restored(self.module), control_flow_chosen():
             return as_tuple(self.module(*copies(tensors)))
 
 
@@ -137,13 +138,20 @@ def prepare(
         inputs, tensors = _program_example(program)
     if not inputs:
         raise InputError("no inputs were given", "Add --input NAME=1x3x64x64[:DTYPE], one for each input.")
-    example = tuple(tensors) if tensors is not None else random_inputs(inputs, [i.shape for i in inputs], 0)
     order, keywords = _bind(module, program, inputs)
-    subject = Subject(_adapted(module, keywords, order), tuple(inputs), example, (), (), program, scripted, notes=notes)
+    subject = Subject(_adapted(module, keywords, order), tuple(inputs), (), (), (), program, scripted, notes=notes)
     if isinstance(subject.module, Adapter):
         subject.prefix = "inner."
     subject.notes.extend(_renamed(module, program, subject.inputs))
-    _first_run(subject, outputs)
+
+    def run(example: tuple[torch.Tensor, ...]) -> None:
+        subject.example = example
+        _first_run(subject, outputs)
+
+    if tensors is not None:
+        run(tuple(tensors))
+    else:
+        inputs_that_run(inputs, [i.shape for i in inputs], 0, run)
     return subject
 
 
@@ -151,6 +159,9 @@ def _unpack(loaded: Loaded) -> tuple[torch.nn.Module, torch.export.ExportedProgr
     if isinstance(loaded, torch.export.ExportedProgram):
         return loaded.module(), loaded, False, []
     notes = []
+    loaded, wrapper = _unwrapped(loaded)
+    if wrapper:
+        notes.append(f"exported is what {wrapper} wraps")
     sensitive = [name for name, m in loaded.named_modules() if m.training and isinstance(m, _SENSITIVE)]
     if sensitive:
         notes.append(f"the module was in train mode ({', '.join(sensitive[:3])} ...); exported in eval mode")
@@ -160,8 +171,22 @@ def _unpack(loaded: Loaded) -> tuple[torch.nn.Module, torch.export.ExportedProgr
     return loaded, None, isinstance(loaded, torch.jit.ScriptModule), notes
 
 
+def _unwrapped(module: torch.nn.Module) -> tuple[torch.nn.Module, str]:
+    """Returns the module that torch.compile or a way to several devices wraps, and that wrapper's name."""
+    names: list[str] = []
+    while True:
+        parallel = isinstance(module, torch.nn.DataParallel | torch.nn.parallel.DistributedDataParallel)
+        inner = module.module if parallel else getattr(module, "_orig_mod", None)
+        if not isinstance(inner, torch.nn.Module):
+            return module, " and ".join(names)
+        names.append(type(module).__name__ if parallel else "torch.compile")
+        module = inner
+
+
 def refuse_train_mode(module: torch.nn.Module) -> None:
     """Raises InputError for a module whose train mode shows; it is the caller's, so we do not change it."""
+    if "eval" in vars(module):
+        return  # out of torch.export (PT2E among them), which has settled it
     training = [name or "the module itself" for name, m in module.named_modules() if m.training]
     if training:
         named = ", ".join(training[:5]) + (" ..." if len(training) > 5 else "")
@@ -181,21 +206,6 @@ def _program_example(
         for name, t in zip(names, tensors, strict=True)
     )
     return inputs, tuple(tensors)
-
-
-def random_inputs(
-    inputs: Sequence[InputDecl], shapes: Sequence[Shape], seed: int, scale: float = 1.0
-) -> tuple[torch.Tensor, ...]:
-    """Returns seeded random tensors: normal floats times `scale`, integers and booleans of 0 and 1."""
-    generator = torch.Generator().manual_seed(seed)
-    made = []
-    for each, shape in zip(inputs, shapes, strict=True):
-        dtype: torch.dtype = getattr(torch, each.dtype)
-        if dtype.is_floating_point:
-            made.append((scale * torch.randn(shape, generator=generator)).to(dtype))
-        else:
-            made.append(torch.randint(0, 2, shape, generator=generator).to(dtype))
-    return tuple(made)
 
 
 def example_at(subject: Subject, axes: Axes, sizes: Mapping[str, int]) -> tuple[torch.Tensor, ...]:
@@ -262,7 +272,7 @@ def _adapted(module: torch.nn.Module, keywords: Sequence[str], order: str) -> to
 def _first_run(subject: Subject, outputs: Sequence[str]) -> None:
     """Runs the example once, watching what the module does, and learns its outputs."""
     try:
-        with torch.no_grad(), restored(subject.module), _watching(subject):
+        with torch.no_grad(), restored(subject.module), control_flow_chosen(), _watching(subject):
             adapter, before = subject.module, versions(subject.module)
             result = (adapter.call if isinstance(adapter, Adapter) else adapter)(*copies(subject.example))
             after = versions(subject.module)
@@ -314,6 +324,8 @@ def does_not_run(inputs: Sequence[InputDecl], error: Exception, dtype: str = "")
     blame = blame_exception(error)
     at = f"\n  at {blame}" if blame is not None else ""
     hint = "Give --input the rank, sizes and type that the module takes."
+    if whole := next((i for i in inputs if i.dtype.startswith(("int", "uint")) and i.values is None), None):
+        hint += f" Say which values {whole.name} takes: {whole.name}=...:{whole.dtype}[1..length]."
     if dtype:
         hint = f"Its weights are {dtype}: write {inputs[0].name}={'x'.join(map(str, inputs[0].shape))}:{dtype}."
     return InputError(f"the module does not run on {', '.join(map(str, inputs))}: {first_line(error)}{at}", hint)

@@ -16,7 +16,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils.weak import WeakIdKeyDictionary
 
-from trtconv.core.documents.export import Blame, Branch
+from trtconv.core.documents.export import UNKNOWN_LINE, Blame, Branch
 from trtconv.exporter.module.source_line import blame_frame, is_users
 from trtconv.exporter.module.statements import NextLine, with_sides
 from trtconv.exporter.module.taint import Taint, tensors_in
@@ -30,7 +30,6 @@ _SIZES = frozenset({"size", "numel", "nelement", "__len__"})
 _SHAPE = torch.Tensor.shape.__get__
 _FOLLOWED = ("/torch/nn/modules/rnn.py", "/torch/nn/utils/rnn.py")
 """Code of torch that reads lengths only to check them: the exporters know packed sequences."""
-_UNKNOWN = "a line that torch does not tell"
 
 
 class Reader(TorchFunctionMode):  # type: ignore[misc]
@@ -99,8 +98,8 @@ class Reader(TorchFunctionMode):  # type: ignore[misc]
                 return
             frame = frame.f_back
         text = repr(value) if isinstance(value, bool | int | float) else f"a {type(value).__name__}"
-        at = blame_frame(frame) or Blame(_UNKNOWN, 0, "")
-        self.branches.append(Branch(at, text))
+        at = blame_frame(frame) or UNKNOWN_LINE
+        self.branches.append(Branch(at, f"reads {text}"))
         if frame is not None:
             self._next.append((len(self.branches) - 1, NextLine(frame)))
 

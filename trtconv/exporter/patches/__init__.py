@@ -50,6 +50,13 @@ PATCHES = (
         "nn.Transformer with a mask, through torch.export",
     ),
     ForeignPatch(
+        "control_flow",
+        "torch.cond",
+        _TORCH,
+        "in eager PyTorch it compiles both sides, which fails while modes look on",
+        "modules with torch.cond",
+    ),
+    ForeignPatch(
         "fake_quantize",
         "torch.fake_quantize_per_*",
         _TORCH,

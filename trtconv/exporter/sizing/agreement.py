@@ -72,7 +72,9 @@ def beyond_pytorch(lattices: Lattices, rules: Sequence[SizeRule], trials: Trials
             continue
         low, high = _span(rule)
         theirs = lattices[rule.name].valid or range(low, high + 1)
-        more = [n for n in theirs if low <= n <= high and not rule.takes(n)][:_TRIED]
+        # A step that the user gave is no word of PyTorch's.
+        asked = (n for n in theirs if trials.axes.on_steps({rule.name: n}))
+        more = [n for n in asked if low <= n <= high and not rule.takes(n)][:_TRIED]
         refused = [n for n in more if not trials.ok({rule.name: n})]
         if refused:
             found.setdefault(_listed(refused), []).append(rule.name)

@@ -6,7 +6,7 @@ import linecache
 import math
 import re
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import sympy
@@ -16,6 +16,7 @@ from torch.utils._sympy.printers import PythonPrinter
 from trtconv.core.documents.export import Blame
 from trtconv.core.frozen import frozen
 from trtconv.exporter.module.source_line import is_users, short_path
+from trtconv.exporter.sizing.vectors import truth_of
 
 _CONTRADICTION = -1
 """Stands among the violated guards where the sizes cannot be told apart by the program's symbols."""
@@ -40,6 +41,10 @@ class Guard:
     text: str
     holds: Callable[[Mapping[str, int]], bool]
     blame: Blame | None
+
+    def truth(self, values: Mapping[str, Any]) -> Any:
+        """Whether it is so, for each entry of arrays of the symbols' values, which are broadcast."""
+        return truth_of(self.text, self.holds, values)
 
 
 class Guards:
@@ -107,17 +112,30 @@ def guards_of(program: torch.export.ExportedProgram) -> Guards:
     placed = [node.meta["val"] for node in program.graph.nodes if node.op == "placeholder" and _is_input(program, node)]
     inputs = [tuple(value.shape) for value in placed]
     environment = next((v.fake_mode.shape_env for v in placed if v.fake_mode.shape_env is not None), None)
-    found: dict[str, Guard] = {}
-    for each in environment.guards if environment is not None else ():
-        text = _python(each.expr)
-        if text is not None and text not in found:
-            found[text] = Guard(text, _compiled(text), _line(each.sloc))
+    own = environment_guards(environment) if environment is not None else ()
+    found: dict[str, Guard] = {guard.text: guard for guard in own}
     for expression, traced in _computed_sizes(program).items():
         text = _python(expression)
         if text is not None:
             asked = f"min({text}, {_SEVERAL}) == {traced}"
             found[asked] = Guard(asked, _compiled(asked), None)
     return Guards(inputs, tuple(found.values()))
+
+
+def environment_guards(environment: Any, symbols: Collection[str] | None = None) -> tuple[Guard, ...]:
+    """Returns what was asked of the sizes, each question once.
+
+    Args:
+        environment: The ShapeEnv that noted it.
+        symbols: The only symbols that may be in it; default: any.
+    """
+    found: dict[str, Guard] = {}
+    for each in environment.guards:
+        text = _python(each.expr)
+        strange = symbols is not None and not {str(s) for s in each.expr.free_symbols} <= set(symbols)
+        if text is not None and text not in found and not strange:
+            found[text] = Guard(text, _compiled(text), _line(each.sloc))
+    return tuple(found.values())
 
 
 def _computed_sizes(program: torch.export.ExportedProgram) -> dict[Any, int]:

@@ -212,18 +212,18 @@ def with_tied(rules: Sequence[SizeRule], sizes: dict[str, int]) -> dict[str, int
     """Returns sizes in which dimensions that are tied to another follow it."""
     by_name = {rule.name: rule for rule in rules}
     chosen = dict(sizes)
-    for rule in map(by_name.__getitem__, _followers(rules)):
-        leader = by_name[rule.tied or ""]
+    for name, other in following(rules).items():
+        rule, leader = by_name[name], by_name[other]
         chosen[rule.name] = rule.example + (chosen[leader.name] - leader.example) * rule.step // (leader.step or 1)
     return chosen
 
 
-def _followers(rules: Sequence[SizeRule]) -> list[str]:
-    """Returns the dimensions that follow another; of two that are tied to each other the first."""
-    found: list[str] = []
+def following(rules: Sequence[SizeRule]) -> dict[str, str]:
+    """Returns the dimensions that follow another, and which; of two that are tied to each other the first."""
+    found: dict[str, str] = {}
     for rule in rules:
         if rule.tied and rule.tied not in found:
-            found.append(rule.name)
+            found[rule.name] = rule.tied
     return found
 
 
@@ -263,16 +263,16 @@ def output_dims(trials: Trials, rules: Sequence[SizeRule], outputs: Sequence[str
     base = trials.outputs({})
     unknown = tuple(tuple(f"{name}_{axis}" for axis in range(len(base[o]))) for o, name in enumerate(outputs))
     varied: dict[str, list[tuple[int, tuple[Shape, ...]]]] = {}
-    following = _followers(rules)
+    followers = following(rules)
     for rule in rules:
-        for size in _varied(rule) if rule.name not in following else ():
+        for size in _varied(rule) if rule.name not in followers else ():
             try:
                 shapes = trials.outputs(with_tied(rules, {r.name: r.example for r in rules} | {rule.name: size}))
             except Exception:  # too expensive, or refused together with the other dimensions' example
                 continue
             if [len(s) for s in shapes] == [len(s) for s in base]:
                 varied.setdefault(rule.name, []).append((size, shapes))
-    if any(rule.name not in varied and _varied(rule) for rule in rules if rule.name not in following):
+    if any(rule.name not in varied and _varied(rule) for rule in rules if rule.name not in followers):
         return unknown
     return tuple(
         tuple(_axis_name(base, varied, rules, o, axis, name) for axis in range(len(base[o])))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import math
 import re
 import sys
@@ -20,10 +21,12 @@ from torch.overrides import TorchFunctionMode
 from trtconv.core.dims import Shape
 from trtconv.core.documents.export import Blame
 from trtconv.core.frozen import frozen
+from trtconv.exporter.module.random_inputs import inputs_that_run
 from trtconv.exporter.module.source_line import blame_exception, blame_frame
 from trtconv.exporter.module.state import restored
-from trtconv.exporter.module.torch_module import Subject, as_tuple, random_inputs
+from trtconv.exporter.module.torch_module import Subject, as_tuple
 from trtconv.exporter.patches.causal_masks import masks_unseen
+from trtconv.exporter.patches.control_flow import control_flow_chosen
 from trtconv.exporter.patches.fake_quantize import without_fake_quantize
 from trtconv.exporter.patches.meta_shapes import meta_shapes
 from trtconv.exporter.request import Axes
@@ -68,20 +71,20 @@ class Trials:
         self._accepts: Callable[[Sizes], bool] = axes.on_steps
         with contextlib.suppress(Exception):
             self._twin = _meta_twin(subject)
-            path, started = _Operations(), time.process_time()
+            path, started = Operations(), time.process_time()
             ran = self._on_meta(self._shapes({}), path)
             if ran == tuple(tuple(t.shape) for t in subject.expected):
                 self.meta = True
                 self._quick = self._eager_room(path, time.process_time() - started)
 
-    def _eager_room(self, path: _Operations, seconds: float) -> float:
+    def _eager_room(self, path: Operations, seconds: float) -> float:
         """Returns up to how many times the example's elements a trial is rather made with values.
 
         Args:
             path: What the module does on the meta device; it may do something else with values.
             seconds: What that takes.
         """
-        own, started = _Operations(), time.process_time()
+        own, started = Operations(), time.process_time()
         self._eager(self._shapes({}), own)
         spent = time.process_time() - started
         return seconds / spent / _FIRST_RUN if own.names == path.names else 0.0
@@ -144,7 +147,7 @@ class Trials:
 
     def _try(self, shapes: Sequence[Shape]) -> Ran | Exception:
         """Runs once; in eager mode, and from now on, where the meta device is what the module does not take."""
-        path = _Operations()
+        path = Operations()
         try:
             return Ran((self._on_meta if self._prefers_meta(shapes) else self._eager)(shapes, path), path.hash())
         except TooExpensive:
@@ -182,7 +185,7 @@ class Trials:
     def runs_eagerly(self, sizes: Sizes) -> bool:
         """Whether the module runs at these sizes with values; False where that is too expensive to tell."""
         try:
-            self._eager(self._shapes(sizes), _Operations())
+            self._eager(self._shapes(sizes), Operations())
         except Exception:
             return False
         return True
@@ -201,7 +204,7 @@ class Trials:
         """Returns the first line at which the module does something else at these sizes than at the example's."""
         told = []
         for each in ({}, sizes):
-            path = _Operations(lines=True)
+            path = Operations(lines=True)
             with contextlib.suppress(Exception):
                 (self._on_meta if self.meta else self._eager)(self._shapes(each), path)
             told.append(path)
@@ -212,19 +215,28 @@ class Trials:
         shorter = min(len(path.names) for path in told)
         return longer.lines[shorter] if shorter < len(longer.lines) else None
 
-    def _on_meta(self, shapes: Sequence[Shape], path: _Operations) -> tuple[Shape, ...]:
+    def _on_meta(self, shapes: Sequence[Shape], path: Operations) -> tuple[Shape, ...]:
         dtypes = [getattr(torch, each.dtype) for each in self.subject.inputs]
         inputs = [torch.empty(s, dtype=d, device="meta") for s, d in zip(shapes, dtypes, strict=True)]
         skipping = without_fake_quantize() if self.subject.fake_quantized else contextlib.nullcontext()
-        with torch.no_grad(), restored(self._twin), torch.device("meta"), masks_unseen(), meta_shapes(), skipping, path:
+        seen = (masks_unseen(), control_flow_chosen(), meta_shapes(), skipping, path)
+        with torch.no_grad(), restored(self._twin), torch.device("meta"), contextlib.ExitStack() as stack:
+            for each in seen:
+                stack.enter_context(each)
             return tuple(tuple(tensor.shape) for tensor in as_tuple(self._twin(*inputs)))
 
-    def _eager(self, shapes: Sequence[Shape], path: _Operations) -> tuple[Shape, ...]:
+    def _eager(self, shapes: Sequence[Shape], path: Operations) -> tuple[Shape, ...]:
         if not self.meta and _elements(shapes) > _EAGER_GROWTH * _elements([i.shape for i in self.subject.inputs]):
             raise TooExpensive
-        inputs = random_inputs(self.subject.inputs, shapes, 0)
-        with torch.no_grad(), restored(self.subject.module), _one_thread(), masks_unseen(), path:
-            return tuple(tuple(tensor.shape) for tensor in as_tuple(self.subject.module(*inputs)))
+        seen = (masks_unseen(), control_flow_chosen())
+        with torch.no_grad(), restored(self.subject.module), _one_thread(), seen[0], seen[1], path:
+            _, found = inputs_that_run(self.subject.inputs, shapes, 0, functools.partial(self._shapes_of, path))
+            return found
+
+    def _shapes_of(self, path: Operations, tensors: tuple[torch.Tensor, ...]) -> tuple[Shape, ...]:
+        path.names.clear()
+        path.lines.clear()
+        return tuple(tuple(tensor.shape) for tensor in as_tuple(self.subject.module(*tensors)))
 
 
 @contextlib.contextmanager
@@ -247,7 +259,7 @@ def _is_of_meta(error: Exception) -> bool:
     return isinstance(error, NotImplementedError) or bool(re.search(r"\bmeta\b", str(error)))
 
 
-class _Operations(TorchFunctionMode):  # type: ignore[misc]
+class Operations(TorchFunctionMode):  # type: ignore[misc]
     """Notes the operations that make tensors.
 
     Args:

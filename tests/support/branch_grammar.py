@@ -1,0 +1,141 @@
+"""Modules with branches on sizes and on values, made by Hypothesis, whose behaviour is known by construction."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+LOW, HIGH = 8, 40
+"""Bounds of height and width."""
+
+
+class Branching(nn.Module):
+    """Computes something else where a condition of its input holds."""
+
+    def __init__(self, condition: Callable[[Tensor], Any]) -> None:
+        super().__init__()
+        self.condition = condition
+        self.conv = nn.Conv2d(1, 1, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.conv(x)
+        if self.condition(x):
+            y = y * 2 + 1
+        return y
+
+
+@dataclasses.dataclass(frozen=True)
+class SizeCondition:
+    """A condition of height and width.
+
+    Args:
+        text: In Python, over h and w.
+    """
+
+    text: str
+
+    def __call__(self, x: Tensor) -> Any:
+        return eval(self.text, {"h": x.shape[2], "w": x.shape[3]})
+
+    def truth(self) -> Mapping[tuple[int, int], bool]:
+        """Returns whether it holds, for all sizes within the bounds."""
+        sizes = range(LOW, HIGH + 1)
+        return {(h, w): bool(eval(self.text, {"h": h, "w": w})) for h, w in itertools.product(sizes, sizes)}
+
+
+def _size() -> st.SearchStrategy[str]:
+    name, small = st.sampled_from(("h", "w")), st.integers(2, 9)
+    return st.one_of(
+        name,
+        st.builds("({} % {})".format, name, small),
+        st.builds("({} // {})".format, name, small),
+        st.builds("({} * {} + {})".format, small, name, st.integers(-9, 30)),
+        st.builds("(h {} w)".format, st.sampled_from(("+", "-", "*"))),
+        st.builds("({}(h, w))".format, st.sampled_from(("min", "max"))),
+    )
+
+
+def _relation() -> st.SearchStrategy[str]:
+    compare = st.sampled_from(("==", "!=", "<", "<=", ">", ">="))
+    return st.builds("({} {} {})".format, _size(), compare, st.one_of(_size(), st.integers(0, 90).map(str)))
+
+
+def size_conditions() -> st.SearchStrategy[SizeCondition]:
+    """Conditions such as `(w >= (3 * h + 5)) and not ((h % 7) == 5)`."""
+    joined = st.recursive(
+        _relation(),
+        lambda inner: st.one_of(
+            st.builds("({} {} {})".format, inner, st.sampled_from(("and", "or")), inner),
+            st.builds("(not {})".format, inner),
+            st.builds("(0 < {} < {})".format, _size(), _size()),
+        ),
+        max_leaves=3,
+    )
+    return joined.map(SizeCondition)
+
+
+REDUCED: Mapping[str, Callable[[Tensor], Tensor]] = {
+    "mean": lambda x: x.mean(),
+    "largest": lambda x: x.abs().max(),
+    "corner": lambda x: x[0, 0, -1, -1],
+    "through a view": lambda x: x.transpose(2, 3)[..., 1:].reshape(-1)[3],
+    "written": lambda x: torch.zeros(4).index_copy(0, torch.tensor([1]), x.sum()[None])[1],
+    "in place": lambda x: torch.zeros(2).add_(x.std())[0],
+    "sorted": lambda x: x.flatten().sort().values[-2],
+    "counted": lambda x: (x > 0).sum(),
+    "norm": lambda x: torch.linalg.vector_norm(x),
+    "matmul": lambda x: (x.flatten() @ x.flatten()).sqrt(),
+}
+"""Ways to a number that depends on the values of a tensor."""
+READ: Mapping[str, Callable[[Tensor, float], bool]] = {
+    "bool": lambda value, limit: bool(value > limit),
+    "if": lambda value, limit: value > limit,
+    "item": lambda value, limit: value.item() > limit,
+    "float": lambda value, limit: float(value) > limit,
+    "int": lambda value, limit: int(value) > limit,
+    "tolist": lambda value, limit: value.tolist() > limit,
+    "numpy": lambda value, limit: value.numpy() > limit,
+    "in": lambda value, limit: value[None].round() in torch.tensor([limit]),
+    "equal": lambda value, limit: torch.equal(value, torch.tensor(limit)),
+    "any": lambda value, limit: any(value[None] > limit),
+    "isnan": lambda value, limit: bool(torch.isnan(value)),
+    "selected": lambda value, limit: value[None][value[None] > limit].numel() > 0,
+    "nonzero": lambda value, limit: (value[None] > limit).nonzero().shape[0] > 0,
+    "is_nonzero": lambda value, limit: torch.is_nonzero(value > limit),
+    "max": lambda value, limit: max(value, torch.tensor(limit)) is value,
+}
+"""Ways of Python to read it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ValueCondition:
+    """A condition of the values of a tensor, or of one that has nothing but its shape and type.
+
+    Args:
+        number: The way to a number, of `REDUCED`.
+        read: The way that Python reads it, of `READ`.
+        limit: What it is compared with.
+        values: Whether it is of the input's values; else of zeros of its shape.
+    """
+
+    number: str
+    read: str
+    limit: float
+    values: bool
+
+    def __call__(self, x: Tensor) -> bool:
+        return READ[self.read](REDUCED[self.number](x if self.values else torch.zeros_like(x)), self.limit)
+
+
+def value_conditions() -> st.SearchStrategy[ValueCondition]:
+    """Conditions such as `x.abs().max().item() > 1e4`, of which a typical input says one thing only."""
+    limits = st.sampled_from((-1e6, -50.0, 0.0, 0.5, 49.0, 1e4, 1e9))
+    return st.builds(
+        ValueCondition, st.sampled_from(tuple(REDUCED)), st.sampled_from(tuple(READ)), limits, st.booleans()
+    )

@@ -1,0 +1,112 @@
+"""A finished file, held to each region of its sizes: that it is right where no comparison was made, too."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+
+from trtconv.core.documents.export import Blame, Branch, SizeRule
+from trtconv.core.stages import Stage
+from trtconv.exporter.file import proof
+from trtconv.exporter.file.validate import Objection
+from trtconv.exporter.job import Draft, Job
+from trtconv.exporter.patches.torch_quiet import quiet_torch
+from trtconv.exporter.sizing.grid import Grid
+from trtconv.exporter.sizing.regions import Regions, Sizes
+from trtconv.exporter.sizing.sizes import size_at, with_tied
+
+_RANDOM = 3
+"""Random sizes of the rules, taken together."""
+
+
+def held_to_regions(job: Job, draft: Draft) -> Draft | None:
+    """Returns a draft for the sizes at which it is right, as far as the lines that part them tell.
+
+    Returns:
+        None, and `job.together` says why, where sizes that are valid one by one are wrong together.
+    """
+    if not draft.rules or not draft.proof.runs:
+        return draft
+    with job.clock.stage(Stage.SIZES), quiet_torch():
+        regions = Regions(job.trials, draft.rules)
+        asked = [sizes for sizes in (*_of_regions(job, draft, regions), *_together(job, draft)) if job.trials.ok(sizes)]
+    with job.clock.stage(Stage.PROOF), quiet_torch():
+        found = proof.prove(draft.path, job.subject, job.axes, asked, draft.proof.tolerance)
+    bad = [sizes for sizes, run in zip(asked, found.runs, strict=True) if not run.passes(found.tolerance)]
+    bad = [sizes for sizes in bad if not _accepted(job, regions, sizes)]
+    if not bad:
+        return draft
+    narrower = regions.without(draft.rules, {regions.of(sizes) for sizes in bad} - {-1, 0})
+    if narrower is None or any(_taken(narrower, sizes) for sizes in bad):
+        _object(job, regions, bad[0])
+        return None
+    line = _line(job, regions, bad[0])
+    rules = tuple(
+        new if new == old else dataclasses.replace(new, blame=line, narrowed=line, remark=_OTHER_CODE)
+        for new, old in zip(narrower, draft.rules, strict=True)
+    )
+    return dataclasses.replace(draft, rules=rules)
+
+
+_OTHER_CODE = "PyTorch takes more sizes, by other code, which the file does not have"
+
+
+def _of_regions(job: Job, draft: Draft, regions: Regions) -> list[Sizes]:
+    """Returns a size of each region that a line of the user's parts from the example's."""
+    chosen = []
+    for number, region in enumerate(regions.found[1:], start=1):
+        if not region.refused and regions.blame(0, region.samples[0]) is not None:
+            inside = [s for s in region.samples if _taken(draft.rules, s) and regions.of(s) == number]
+            near = [s for s in inside if proof.affordable(job.subject, job.axes, s)]
+            path = job.trials.path_or(job.axes.example, 0)
+            # One that is too large is compared too where its operations are not the example's.
+            chosen += near[:2] or [s for s in inside[:1] if job.trials.path_or(s, path) != path]
+    return chosen
+
+
+def _together(job: Job, draft: Draft) -> list[Sizes]:
+    """Returns some of the sizes that the rules allow together: two at opposite ends, and random ones."""
+    if len(draft.rules) == 1:
+        return []
+    ends = [
+        {rule.name: size_at(rule, float(n % 2 == turn), 2 * rule.example) for n, rule in enumerate(draft.rules)}
+        for turn in (0, 1)
+    ]
+    grid, generator = Grid(draft.rules), random.Random(0)
+    picks = [grid.sample(grid.everywhere(), generator) for _ in range(_RANDOM)]
+    sizes = [with_tied(draft.rules, each) for each in (*ends, *picks) if each is not None]
+    return [each for each in sizes if proof.affordable(job.subject, job.axes, each)]
+
+
+def _taken(rules: tuple[SizeRule, ...], sizes: Sizes) -> bool:
+    return all(rule.takes(sizes[rule.name]) for rule in rules)
+
+
+def _line(job: Job, regions: Regions, sizes: Sizes) -> Blame | None:
+    return regions.blame(0, sizes) or job.trials.parting(sizes)
+
+
+def _accepted(job: Job, regions: Regions, sizes: Sizes) -> bool:
+    """Whether the user accepted that the file has not the code that runs at some sizes."""
+    line = _line(job, regions, sizes)
+    if line is None:
+        return False
+    branch = Branch(line, f"goes otherwise than on the example at {_said(sizes)}")
+    if job.accepts(branch):
+        job.branches_on_sizes.setdefault(branch.at, branch)
+    return branch.at in job.branches_on_sizes
+
+
+def _object(job: Job, regions: Regions, sizes: Sizes) -> None:
+    line = _line(job, regions, sizes)
+    said = f"the file differs from PyTorch at {_said(sizes)}"
+    if line is None:
+        job.together = Objection("together", said)
+        return
+    said = f"other code runs at {_said(sizes)}, which the file would not have: from {line}"
+    more = f" To keep the example's: --accept-branch {Branch(line, '').at}."
+    job.together = Objection("together", said, more=more)
+
+
+def _said(sizes: Sizes) -> str:
+    return ", ".join(f"{name} {size}" for name, size in sizes.items())

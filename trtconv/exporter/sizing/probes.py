@@ -1,0 +1,64 @@
+"""Unusual values for a module's inputs, on which a module that reads none of them runs through the same operations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+import torch
+
+from trtconv.core.documents.export import UNKNOWN_LINE, Branch
+from trtconv.exporter.module.torch_module import Subject
+from trtconv.exporter.patches.causal_masks import masks_unseen
+from trtconv.exporter.sizing.trials import Operations
+
+_FLOATS: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "zeros": torch.zeros_like,
+    "ones": torch.ones_like,
+    "negative values": lambda tensor: -tensor.abs() - 1,
+    "large values": lambda tensor: tensor * 1e5,
+    "NaN": lambda tensor: torch.full_like(tensor, float("nan")),
+    "infinities": lambda tensor: torch.full_like(tensor, float("inf")),
+}
+_WHOLE: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "zeros": torch.zeros_like,
+    "ones": torch.ones_like,
+    "large integers": lambda tensor: torch.full_like(tensor, 100),
+}
+
+
+def probes(subject: Subject) -> Iterator[tuple[str, tuple[torch.Tensor, ...]]]:
+    """Yields unusual values for each input in turn, the others as in the example, and what they are called."""
+    for number, (decl, own) in enumerate(zip(subject.inputs, subject.example, strict=True)):
+        kinds = _FLOATS if own.dtype.is_floating_point else _WHOLE
+        for kind, change in kinds.items():
+            tensors = list(subject.example)
+            tensors[number] = change(own)
+            yield f"{kind} in {decl.name}", tuple(tensors)
+
+
+def other_way(subject: Subject) -> tuple[Branch, ...]:
+    """Returns where a module first runs through other operations on unusual values, one branch; empty: nowhere.
+
+    What a module refuses to run on is no such value.
+    """
+    usual = None if subject.scripted else _operations(subject, subject.example)
+    for name, tensors in probes(subject) if usual is not None else ():
+        found = _operations(subject, tensors)
+        if usual is None or found is None or found.names == usual.names:
+            continue
+        at = next((n for n, (a, b) in enumerate(zip(usual.names, found.names, strict=False)) if a != b), None)
+        longer = max(usual, found, key=lambda each: len(each.lines))
+        line = longer.lines[min(len(usual.lines), len(found.lines)) if at is None else at]
+        return (Branch(line or UNKNOWN_LINE, f"runs other operations on {name}"),)
+    return ()
+
+
+def _operations(subject: Subject, tensors: tuple[torch.Tensor, ...]) -> Operations | None:
+    path = Operations(lines=True)
+    try:
+        with torch.random.fork_rng(devices=[]), masks_unseen(), path:
+            torch.manual_seed(0)
+            subject.run(tensors)
+    except Exception:  # whatever the module raises
+        return None
+    return path

@@ -1,0 +1,237 @@
+"""The sizes parted by what Python asks of them: within a region every question has the same answer, so one code runs.
+
+The module runs with symbols for its sizes. What it asks of them there, its guards, is solved over all sizes of the
+rules at once, and it runs again at sizes that none of the regions has, until each size has its region.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import random
+import time
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch._dispatch.python import enable_python_dispatcher
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
+from torch.overrides import TorchFunctionMode
+
+from trtconv.core.documents.export import Blame, SizeRule
+from trtconv.core.frozen import frozen
+from trtconv.exporter.module.state import restored
+from trtconv.exporter.module.torch_module import as_tuple, example_at
+from trtconv.exporter.patches.causal_masks import masks_unseen
+from trtconv.exporter.patches.control_flow import control_flow_chosen
+from trtconv.exporter.patches.fake_quantize import without_fake_quantize
+from trtconv.exporter.patches.time_limit import ExportTimeOver, limited
+from trtconv.exporter.sizing.grid import Grid
+from trtconv.exporter.sizing.guards import Guard, environment_guards
+from trtconv.exporter.sizing.trials import Trials
+
+SECONDS = 20.0
+"""Processor time for all regions of a module."""
+_MOST = 48
+"""Regions that are looked for."""
+_FEW, _COVERED = 6, 0.05
+"""After so many regions so large a part of all sizes is to have one, or no more are looked for."""
+_RECURRENT = frozenset({"lstm", "gru", "rnn_tanh", "rnn_relu"})
+Sizes = Mapping[str, int]
+
+
+@frozen
+class Region:
+    """Sizes at which the same code runs.
+
+    Args:
+        guards: What Python asks of the sizes there, and is so.
+        places: Symbol to the dimension that it stands for.
+        refused: Whether the module refuses these sizes.
+        samples: Some of them, the one nearest to the example first.
+    """
+
+    guards: tuple[Guard, ...]
+    places: Mapping[str, str]
+    refused: bool
+    samples: tuple[Sizes, ...] = ()
+
+    def takes(self, sizes: Sizes) -> bool:
+        """Whether sizes are in the region."""
+        return self.parting(sizes) is None
+
+    def parting(self, sizes: Sizes) -> Guard | None:
+        """Returns the first guard that does not hold for some sizes."""
+        values = {symbol: sizes[name] for symbol, name in self.places.items()}
+        return next((guard for guard in self.guards if not guard.holds(values)), None)
+
+    def mask(self, grid: Grid) -> NDArray[np.bool_]:
+        """Returns which sizes of a grid are in the region."""
+        values = {symbol: grid.values[name] for symbol, name in self.places.items()}
+        inside = np.ones(grid.shape, dtype=bool)
+        for guard in self.guards:
+            inside &= guard.truth(values)
+        return inside
+
+
+class Regions:
+    """The regions of a module's sizes.
+
+    Args:
+        trials: The module's behaviour at other sizes.
+        rules: The sizes that it takes, dimension by dimension.
+    """
+
+    def __init__(self, trials: Trials, rules: Sequence[SizeRule]) -> None:
+        self.trials = trials
+        self.found: list[Region] = []
+        self.complete = False
+        grid = Grid(rules)
+        if rules and not trials.subject.scripted:
+            self._explore(grid)
+
+    def _explore(self, grid: Grid) -> None:
+        left = np.ones(grid.shape, dtype=bool)
+        chosen: Sizes | None = dict(self.trials.axes.example)
+        end, generator = time.process_time() + SECONDS, random.Random(0)
+        while chosen is not None and len(self.found) < _MOST and time.process_time() < end:
+            region = self._region(chosen, end - time.process_time())
+            if region is None:
+                return
+            inside = region.mask(grid) & left
+            left &= ~inside
+            far = grid.sample(inside, generator)
+            samples = (chosen, *(s for s in (grid.nearest(inside), far) if s is not None and s != chosen))
+            self.found.append(Region(region.guards, region.places, region.refused, samples))
+            if not inside.any() and len(self.found) > 1:
+                return  # a size that its own region does not have: what was asked is not all in the guards
+            if len(self.found) >= _FEW and left.mean() > 1 - _COVERED:
+                return  # sizes that became constants: each is its own region
+            chosen = grid.sample(left, generator)
+        self.complete = chosen is None and not grid.thinned
+
+    def _region(self, sizes: Sizes, seconds: float) -> Region | None:
+        """Runs the module with symbols at some sizes; None where it does not run so."""
+        subject, axes = self.trials.subject, self.trials.axes
+        environment = ShapeEnv(
+            specialize_zero_one=False,
+            duck_shape=False,
+            allow_scalar_outputs=True,
+            allow_dynamic_output_shape_ops=True,
+        )
+        mode = FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True)
+        refused = False
+        try:
+            with limited(max(seconds, 1.0)):
+                inputs, places = _symbolic(mode, environment, axes, example_at(subject, axes, sizes))
+                kept = _remembered_numbers(mode, subject.module)
+                skipping = without_fake_quantize() if subject.fake_quantized else contextlib.nullcontext()
+                run = (torch.no_grad(), restored(subject.module), masks_unseen(), control_flow_chosen(), skipping)
+                with contextlib.ExitStack() as stack:
+                    for context in (*run, mode, enable_python_dispatcher(), _Recurrent()):
+                        stack.enter_context(context)
+                    as_tuple(subject.module(*inputs))
+                del kept
+        except ExportTimeOver:
+            return None
+        except Exception:  # whatever the module or the fake tensors raise
+            if self.trials.ok(sizes):
+                return None
+            refused = True
+        asked = environment_guards(environment, set(places))
+        # Which kernel is faster is asked of sizes too, by no line of the user's.
+        return Region(tuple(g for g in asked if g.blame or "==" in g.text or "!=" in g.text), places, refused)
+
+    def of(self, sizes: Sizes) -> int:
+        """Returns the number of the region that has some sizes, -1 where none has."""
+        whole = {**self.trials.axes.example, **sizes}
+        return next((number for number, region in enumerate(self.found) if region.takes(whole)), -1)
+
+    def blame(self, number: int, sizes: Sizes) -> Blame | None:
+        """Returns the line that parts sizes from a region."""
+        whole = {**self.trials.axes.example, **sizes}
+        guard = self.found[number].parting(whole) if number >= 0 else None
+        return guard.blame if guard is not None else None
+
+    def first(self, rules: Sequence[SizeRule], numbers: Collection[int]) -> Sizes | None:
+        """Returns the sizes nearest to the example that some rules allow together, of those in some regions."""
+        grid = Grid(rules)
+        return grid.nearest(self._inside(grid, numbers))
+
+    def without(self, rules: Sequence[SizeRule], numbers: Collection[int]) -> tuple[SizeRule, ...] | None:
+        """Returns rules without the sizes of single dimensions that are always in some regions.
+
+        None where that does not leave the regions out, a dimension has no bounds, or one has no size left.
+        """
+        grid = Grid(rules)
+        inside, found = self._inside(grid, numbers), []
+        for axis, rule in enumerate(rules):
+            others = tuple(n for n in range(len(rules)) if n != axis)
+            always = inside.all(axis=others)
+            if not always.any():
+                found.append(rule)
+                continue
+            sizes = [int(n) for n in grid.values[rule.name].ravel()[~always]]
+            if grid.thinned or rule.max is None or rule.tied or rule.example not in sizes:
+                return None
+            listed = dataclasses.replace(rule, step=0, offsets=(), valid=tuple(sizes), min=sizes[0], max=sizes[-1])
+            found.append(listed)
+        return tuple(found) if self.first(found, numbers) is None else None
+
+    def _inside(self, grid: Grid, numbers: Collection[int]) -> NDArray[np.bool_]:
+        """Returns which sizes of a grid are in some regions."""
+        left, inside = np.ones(grid.shape, dtype=bool), np.zeros(grid.shape, dtype=bool)
+        for number, region in enumerate(self.found):
+            own = region.mask(grid) & left
+            left &= ~own
+            if number in numbers and not region.refused:
+                inside |= own
+        return inside
+
+
+def _symbolic(
+    mode: FakeTensorMode, environment: ShapeEnv, axes: Any, tensors: Sequence[torch.Tensor]
+) -> tuple[list[Any], dict[str, str]]:
+    """Returns inputs with symbols for their dynamic sizes, and which dimension each symbol stands for."""
+    from torch._dynamo.source import ConstantSource
+
+    made, places = [], {}
+    for index, tensor in enumerate(tensors):
+        names = axes.names(index, tensor.dim())
+        dynamic = [DimDynamic.STATIC if name is None else DimDynamic.DYNAMIC for name in names]
+        context = StatelessSymbolicContext(dynamic_sizes=dynamic)
+        fake = mode.from_tensor(tensor, source=ConstantSource(f"input_{index}"), symbolic_context=context)
+        made.append(fake)
+        for name, size in zip(names, fake.shape, strict=True):
+            if name is not None and not isinstance(size, int):
+                places[str(size.node.expr)] = name
+    return made, places
+
+
+def _remembered_numbers(mode: FakeTensorMode, module: torch.nn.Module) -> list[Any]:
+    """Lets Python read the buffers of one element, which no input decides, as long as nothing is written to them.
+
+    Returns:
+        What is to be kept while the mode is in use: it holds them weakly.
+    """
+    kept = []
+    for buffer in module.buffers():
+        if buffer.numel() == 1 and type(buffer) is torch.Tensor:
+            fake = mode.from_tensor(buffer)
+            fake.constant = buffer.detach().clone()
+            kept.append(fake)
+    return kept
+
+
+class _Recurrent(TorchFunctionMode):  # type: ignore[misc]
+    """Gives recurrent networks their results' shapes: torch would take them apart step by step."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if getattr(func, "__name__", "") not in _RECURRENT or not isinstance(args[2], list | tuple):
+            return func(*args, **(kwargs or {}))
+        x, states = args[0], args[1] if isinstance(args[1], list | tuple) else (args[1],)
+        width = states[0].shape[-1] * (2 if args[7] else 1)
+        return (x.new_empty((*x.shape[:-1], width)), *(state.new_empty(state.shape) for state in states))
