@@ -199,7 +199,7 @@ def passes_of(
         return ()
     choose = choose or (chosen(forms) if forms else None)
     usual = passes_for(plan.precision, requantize=plan.requantize, choose=choose, kept=plan.node_precisions)
-    return (*added_passes(plan), *usual, *other_forms(forms or {}))
+    return (*added_passes(plan), *usual, *(other_forms(forms) if forms else ()))
 
 
 def promise_of(edits: Iterable[Edit], passes: Iterable[Pass]) -> Promise:
