@@ -167,10 +167,10 @@ def test_an_axis_can_be_named_by_its_place() -> None:
 @pytest.mark.parametrize(
     ("dynamic", "dims", "said"),
     [
-        ({"y": ("a",)}, {}, "no input"),
+        ({"y": ("a",)}, {}, "not an input"),
         ({"x": ("a", None)}, {}, "2 axes"),
-        (AXES, {"hight": Range(1, 2, 3)}, "no dimension"),
-        (AXES, {"x:7": Range(1, 2, 3)}, "no dimension"),
+        (AXES, {"hight": Range(1, 2, 3)}, "not a dimension"),
+        (AXES, {"x:7": Range(1, 2, 3)}, "not a dimension"),
         (AXES, {"height": Range(1, 2, 3)}, "outside"),
         ({"x": ("n", "n", None, None)}, {}, "different sizes"),
     ],

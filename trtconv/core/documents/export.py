@@ -48,6 +48,7 @@ class Branch(Document, keys="at code value ran? lost? sides?=either check?"):
         sides: The first line of the side that ran and of the other, empty where there is none.
         known: Whether it is known which of them ran; else the first is the one that stands first.
         check: Whether the other side only raises: nothing but an error is lost.
+        truth: The truth that was read, where it was one.
     """
 
     blame: Blame
@@ -55,6 +56,7 @@ class Branch(Document, keys="at code value ran? lost? sides?=either check?"):
     sides: tuple[str, ...] = ()
     known: bool = False
     check: bool = False
+    truth: bool | None = None
 
     @property
     def at(self) -> str:

@@ -60,7 +60,7 @@ def with_sides(branch: Branch, after: NextLine) -> Branch:
     body, other = _sides(statement)
     ran_body = _ran(body, other, after)
     if ran_body is None:
-        ran_body = _decided(statement, branch.value)
+        ran_body = _decided(statement, branch.truth)
     names = [_said(after.file, side) for side in (body, other)]
     if ran_body is None:
         return dataclasses.replace(branch, sides=(names[0], names[1]))
@@ -97,16 +97,16 @@ def _ran(body: Sequence[Any], other: Sequence[Any], after: NextLine) -> bool | N
     return _holds(body, after.after)
 
 
-def _decided(statement: Any, value: str) -> bool | None:
+def _decided(statement: Any, truth: bool | None) -> bool | None:
     """Whether the first side ran, where the test is nothing but what was read."""
     test, turned = statement.test, False
     while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         test, turned = test.operand, not turned
     mixed = any(isinstance(part, ast.BoolOp | ast.Is | ast.IsNot | ast.IfExp) for part in ast.walk(test))
     cast = any(isinstance(part, ast.Name) and part.id == "bool" for part in ast.walk(test))
-    if value not in ("reads True", "reads False") or mixed or cast:
+    if truth is None or mixed or cast:
         return None
-    return (value == "reads True") != turned
+    return truth != turned
 
 
 def _holds(side: Sequence[Any], line: int) -> bool:

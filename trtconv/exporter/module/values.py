@@ -99,7 +99,7 @@ class Reader(TorchFunctionMode):  # type: ignore[misc]
             frame = frame.f_back
         text = repr(value) if isinstance(value, bool | int | float) else f"a {type(value).__name__}"
         at = blame_frame(frame) or UNKNOWN_LINE
-        self.branches.append(Branch(at, f"reads {text}"))
+        self.branches.append(Branch(at, f"reads {text}", truth=value if isinstance(value, bool) else None))
         if frame is not None:
             self._next.append((len(self.branches) - 1, NextLine(frame)))
 
