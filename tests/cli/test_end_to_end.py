@@ -272,7 +272,7 @@ def test_two_builds_at_once_into_one_output(spawn, tmp_path: Path) -> None:
         (("--compute-capability", "nine"), 2, "compute capability"),
         (("--hardware-compatibility", "ampere+"), 1, "TC405"),
         (("--version-compatible",), 1, "TC405"),
-        (("--workspace", "lots"), 2, "no size"),
+        (("--workspace", "lots"), 2, "is not a size"),
         (
             ("--workspace", "4G", "--optimization-level", "1", "--no-tf32", "--sparsity", "--weight-streaming"),
             0,

@@ -93,7 +93,7 @@ def test_export_then_build(call, tmp_path: Path) -> None:
     ("name", "code", "said"),
     [
         ("Baked", 1, "height becomes a constant: from `height = int(x.shape[2])` at "),
-        ("Values", 1, "from `if x.sum() > 0:` at "),
+        ("Values", 1, "a file does not: `if x.sum() > 0:` at "),
         ("broken", 2, "KeyError: 'no such weight'"),
         ("nothing", 2, "has no 'nothing'"),
     ],

@@ -28,6 +28,9 @@ from trtconv.shapes.profiles import narrower
 _PATIENCE_SECONDS = 60.0
 """How long other ways are looked for after a builder refused, and how long a refusal may have taken to do so."""
 _MOST_SUSPECTS = 64
+_TOO_LARGE = "volume exceeds"
+"""In what TensorRT says of a tensor of too many elements. It is as large in any form, and at some of them the
+builder of RTX 1.7 ends by a segmentation fault."""
 
 Forms = Mapping[str, str]
 """Name of a node to that of its form."""
@@ -61,7 +64,7 @@ class RefusedNetwork:
 
     def other_forms(self) -> Iterator[Forms]:
         """Yields forms of nodes with which the whole may build: those in which the nodes that fail alone do so."""
-        if not self._reasons:
+        if not self._reasons or any(_TOO_LARGE in each.message for each in self._reasons):
             return
         started = time.monotonic()
         cutter = Cutter(self.model, self.sized.profiles)

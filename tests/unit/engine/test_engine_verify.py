@@ -164,13 +164,13 @@ def test_inputs_that_do_not_fit(gpu: FakeDriver, tmp_path: Path, arrays: dict[st
 
 def test_a_file_that_is_no_npz(gpu: FakeDriver, tmp_path: Path) -> None:
     (tmp_path / "i.npz").write_text("no")
-    with pytest.raises(InputError, match=r"no \.npz file"):
+    with pytest.raises(InputError, match=r"is not an \.npz file"):
         run(build(tmp_path), inputs=tmp_path / "i.npz")
     np.save(tmp_path / "i.npy", np.ones(3))
     with pytest.raises(InputError, match="one array without a name"):
         run(build(tmp_path), inputs=tmp_path / "i.npy")
     np.savez(tmp_path / "o.npz", x=np.array([{"a": 1}], dtype=object))
-    with pytest.raises(InputError, match=r"no \.npz file of plain arrays"):
+    with pytest.raises(InputError, match=r"is not an \.npz file of plain arrays"):
         run(build(tmp_path), inputs=tmp_path / "o.npz")
 
 
@@ -186,7 +186,7 @@ def test_a_damaged_npz(gpu: FakeDriver, tmp_path: Path, method: int) -> None:
     start = 30 + int.from_bytes(data[26:28], "little") + int.from_bytes(data[28:30], "little")
     data[start : start + 4] = b"\xff" * 4
     path.write_bytes(data)
-    with pytest.raises(InputError, match=r"no \.npz file of plain arrays"):
+    with pytest.raises(InputError, match=r"is not an \.npz file of plain arrays"):
         run(build(tmp_path), inputs=path)
 
 

@@ -319,7 +319,7 @@ def test_torchscript(tmp_path: Path) -> None:
 
 def test_a_state_dict_is_no_module(tmp_path: Path) -> None:
     torch.save(nets.Skip().state_dict(), tmp_path / "w.pt")
-    with pytest.raises(InputError, match="no TorchScript file") as caught:
+    with pytest.raises(InputError, match="is not a TorchScript file") as caught:
         export_spec(ExportRequest(str(tmp_path / "w.pt"), tmp_path / "m.onnx", (InputDecl("x", (1, 3, 16, 16)),)))
     assert "--weights" in caught.value.hint
 

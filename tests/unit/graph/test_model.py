@@ -239,7 +239,7 @@ def test_a_model_too_large_for_one_file_gets_a_data_file(tmp_path: Path, monkeyp
         ({"length": "37"}, "too short"),
         ({"length": "35"}, "needs 36"),
         ({"offset": "4"}, "too short"),
-        ({"offset": "four"}, "no number"),
+        ({"offset": "four"}, "not a number"),
         ({"length": "-1"}, "needs 36"),
         ({"offset": "-4"}, "at -4"),
     ],

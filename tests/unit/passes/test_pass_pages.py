@@ -19,6 +19,7 @@ from trtconv.cli.formats.pages import sections
 from trtconv.core.target import Target
 from trtconv.graph.model import OnnxModel
 from trtconv.passes import PASSES, Pass, run_passes
+from trtconv.passes.spelling.other_forms import OTHER_FORMS
 from trtconv.rules import RULES
 from trtconv.runtimes.compare import relative_error
 from trtconv.runtimes.onnxruntime import random_feeds, session, tolerance
@@ -89,7 +90,7 @@ def test_page(each: Pass) -> None:
 
 def test_every_pass_is_in_the_registry() -> None:
     """A pass that is written and not entered would never run."""
-    missing = not_entered(passes, Pass, "name", PASSES)
+    missing = not_entered(passes, Pass, "name", [*PASSES, *(form([]) for form in OTHER_FORMS.values())])
     assert not missing, f"enter into PASSES of trtconv/passes/__init__.py, where it has to run: {', '.join(missing)}"
 
 

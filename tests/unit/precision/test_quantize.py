@@ -437,5 +437,5 @@ def test_an_array_is_cut_by_its_batch(rows: int, count: int) -> None:
     from trtconv.core.dims import InputSpec
     from trtconv.precision.quantize.samples import _cut
 
-    assert len(_cut(InputSpec("x", "float32", ("n", 1)), np.zeros((rows, 1), np.float32))) == count
-    assert len(_cut(InputSpec("x", "float32", (2, 0)), np.zeros((4, 0), np.float32))) == 2
+    assert len(_cut(InputSpec("x", "float32", ("n", 1)), np.zeros((rows, 1), np.float32), Path("x.npz"))) == count
+    assert len(_cut(InputSpec("x", "float32", (2, 0)), np.zeros((4, 0), np.float32), Path("x.npz"))) == 1

@@ -24,16 +24,13 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX limits")
 @contextlib.contextmanager
 def strangers(address: str, count: int) -> Iterator[list[socket.socket]]:
     """Opens connections that begin a handshake and say no more."""
-    lines = [socket.create_connection(host_and_port(address)) for _ in range(count)]
-    try:
+    with contextlib.ExitStack() as opened:
+        lines = [opened.enter_context(socket.create_connection(host_and_port(address))) for _ in range(count)]
         for line in lines:
             with contextlib.suppress(OSError):
                 line.send(b"\x16")
             line.setblocking(False)
         yield lines
-    finally:
-        for line in lines:
-            line.close()
 
 
 def are_open(lines: list[socket.socket]) -> int:
