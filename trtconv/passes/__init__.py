@@ -31,11 +31,13 @@ from trtconv.passes.shift_uint8 import ShiftUint8
 from trtconv.passes.spelling.arguments import FixArguments
 from trtconv.passes.spelling.bits import CombineBits, ShiftBits
 from trtconv.passes.spelling.branches import TakeDecidedBranches
+from trtconv.passes.spelling.caches import UpdateByScatter
 from trtconv.passes.spelling.cumulative import CumulativeProduct
 from trtconv.passes.spelling.determinant import DeterminantByMinors
 from trtconv.passes.spelling.float_mod import FloatMod
 from trtconv.passes.spelling.fourier import FourierByMatrix
 from trtconv.passes.spelling.functions import ExpandFunctions
+from trtconv.passes.spelling.int8_constants import CastInt8Constants
 from trtconv.passes.spelling.integer_products import MultiplyInFloat
 from trtconv.passes.spelling.one_hot import ComparePositions, CompressBySize
 from trtconv.passes.spelling.pooling import PoolByTaps
@@ -72,6 +74,7 @@ PASSES: tuple[Pass, ...] = (
     CompressBySize(),
     PoolByTaps(),
     ScatterByPosition(),
+    UpdateByScatter(),
     FourierByMatrix(),
     UnfoldColumns(),
     UnpoolByScatter(),
@@ -114,6 +117,7 @@ PASSES: tuple[Pass, ...] = (
     QuantizeInArithmetic(),
     MultiplyInFloat(),
     ComputeWider(),
+    CastInt8Constants(),
     LowerOpset(),
 )
 

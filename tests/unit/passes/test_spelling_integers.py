@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from onnx import helper
+from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from support.onnx_models import wrap
@@ -137,3 +137,14 @@ def test_remainders_of_floats(pair: tuple[NDArray[Any], NDArray[Any]], half: boo
     )
     expected = np.mod(feeds["x"].astype(np.float64), feeds["z"].astype(np.float64))
     np.testing.assert_allclose(computed(after, feeds), expected, rtol=1e-2, atol=1e-6)
+
+
+@given(pairs(("int8",)), st.sampled_from(("Add", "Sub", "Mul", "Max", "Min", "Less", "Equal")))
+def test_int8_constants_are_cast(pair: tuple[NDArray[Any], NDArray[Any]], op: str) -> None:
+    proto = model(op, {"a": pair[0], "b": pair[1]}, "bool" if op in ("Less", "Equal") else "int8")
+    constant = proto.graph.input.pop()
+    proto.graph.initializer.append(numpy_helper.from_array(pair[1], constant.name))
+    done = rewritten(proto)
+    np.testing.assert_array_equal(computed(proto, {"a": pair[0]}), computed(done, {"a": pair[0]}))
+    assert not any(each.data_type == each.INT8 for each in done.graph.initializer)
+    assert not any(each.op_type == "Cast" for each in rewritten(proto, Target("tensorrt", (8, 6))).graph.node)

@@ -140,6 +140,33 @@ def test_scatters_of_elements(reduction: str, dtype: Any, axis: int, negative: b
     assert_same(model("ScatterElements", feeds, 18, axis=axis, reduction=reduction), feeds, "scatter-by-position")
 
 
+@given(
+    st.integers(3, 5),
+    st.integers(1, 4),
+    st.booleans(),
+    st.sampled_from(("linear", "circular")),
+    st.data(),
+    st.booleans(),
+)
+def test_updates_of_caches(rank: int, axis: int, placed: bool, mode: str, data: st.DataObject, free: bool) -> None:
+    assume(axis < rank and not (rank == 4 and mode == "linear"))
+    random = np.random.default_rng(0)
+    sizes = data.draw(st.lists(st.integers(1, 3), min_size=rank, max_size=rank))
+    sizes[axis] = data.draw(st.integers(1, 6))
+    update = [*sizes[:axis], data.draw(st.integers(1, sizes[axis])), *sizes[axis + 1 :]]
+    room = sizes[axis] - update[axis]
+    first = data.draw(st.lists(st.integers(0, room if mode == "linear" else 9), min_size=sizes[0], max_size=sizes[0]))
+    feeds = {"a": random.normal(size=sizes).astype(np.float32), "b": random.normal(size=update).astype(np.float32)}
+    if placed:
+        feeds["c"] = np.array(first, np.int64)
+    proto = model("TensorScatter", feeds, 24, axis=axis - rank, mode=mode)
+    if free:
+        for value in (*proto.graph.input, *proto.graph.output):
+            for number, dim in enumerate(value.type.tensor_type.shape.dim):
+                dim.dim_param = f"{value.name}{number}"
+    assert_same(proto, feeds, "update-by-scatter")
+
+
 @pytest.mark.parametrize(("reduction", "depth"), list(itertools.product(("add", "mul", "max", "min"), (1, 2, 3))))
 def test_scatters_of_slices(reduction: str, depth: int) -> None:
     random = np.random.default_rng(0)
