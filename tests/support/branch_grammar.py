@@ -80,37 +80,39 @@ def size_conditions() -> st.SearchStrategy[SizeCondition]:
     return joined.map(SizeCondition)
 
 
-REDUCED: Mapping[str, Callable[[Tensor], Tensor]] = {
-    "mean": lambda x: x.mean(),
-    "largest": lambda x: x.abs().max(),
-    "corner": lambda x: x[0, 0, -1, -1],
-    "through a view": lambda x: x.transpose(2, 3)[..., 1:].reshape(-1)[3],
-    "written": lambda x: torch.zeros(4).index_copy(0, torch.tensor([1]), x.sum()[None])[1],
-    "in place": lambda x: torch.zeros(2).add_(x.std())[0],
-    "sorted": lambda x: x.flatten().sort().values[-2],
-    "counted": lambda x: (x > 0).sum(),
-    "norm": lambda x: torch.linalg.vector_norm(x),
-    "matmul": lambda x: (x.flatten() @ x.flatten()).sqrt(),
+NUMBERS: Mapping[str, str] = {
+    "mean": "{t}.mean()",
+    "largest": "{t}.abs().max()",
+    "corner": "{t}[0, 0, -1, -1]",
+    "through a view": "{t}.transpose(2, 3)[..., 1:].reshape(-1)[3]",
+    "written": "torch.zeros(4).index_copy(0, torch.tensor([1]), {t}.sum()[None])[1]",
+    "in place": "torch.zeros(2).add_({t}.std())[0]",
+    "sorted": "{t}.flatten().sort().values[-2]",
+    "counted": "({t} > 0).sum()",
+    "norm": "torch.linalg.vector_norm({t})",
+    "matmul": "({t}.flatten() @ {t}.flatten()).sqrt()",
 }
-"""Ways to a number that depends on the values of a tensor."""
-READ: Mapping[str, Callable[[Tensor, float], bool]] = {
-    "bool": lambda value, limit: bool(value > limit),
-    "if": lambda value, limit: value > limit,
-    "item": lambda value, limit: value.item() > limit,
-    "float": lambda value, limit: float(value) > limit,
-    "int": lambda value, limit: int(value) > limit,
-    "tolist": lambda value, limit: value.tolist() > limit,
-    "numpy": lambda value, limit: value.numpy() > limit,
-    "in": lambda value, limit: value[None].round() in torch.tensor([limit]),
-    "equal": lambda value, limit: torch.equal(value, torch.tensor(limit)),
-    "any": lambda value, limit: any(value[None] > limit),
-    "isnan": lambda value, limit: bool(torch.isnan(value)),
-    "selected": lambda value, limit: value[None][value[None] > limit].numel() > 0,
-    "nonzero": lambda value, limit: (value[None] > limit).nonzero().shape[0] > 0,
-    "is_nonzero": lambda value, limit: torch.is_nonzero(value > limit),
-    "max": lambda value, limit: max(value, torch.tensor(limit)) is value,
+"""Ways to a number that depends on the values of a tensor t."""
+READS: Mapping[str, str] = {
+    "bool": "bool({n} > {k})",
+    "truth": "{n} > {k}",
+    "not": "not {n}",
+    "item": "{n}.item() > {k}",
+    "float": "float({n}) > {k}",
+    "int": "int({n}) > {k}",
+    "tolist": "{n}.tolist() > {k}",
+    "numpy": "{n}.numpy() > {k}",
+    "in": "{n}[None].round() in torch.tensor([{k}])",
+    "equal": "torch.equal({n}, torch.tensor({k}))",
+    "any": "any({n}[None] > {k})",
+    "isnan": "torch.isnan({n})",
+    "selected": "{n}[None][{n}[None] > {k}].numel() > 0",
+    "nonzero": "({n}[None] > {k}).nonzero().shape[0] > 0",
+    "is_nonzero": "torch.is_nonzero({n} > {k})",
+    "max": "max({n}, torch.tensor({k})) != {n}",
 }
-"""Ways of Python to read it."""
+"""Ways of Python to read a number n, and to compare it with k."""
+LIMITS = (-1e6, -50.0, 0.0, 0.5, 49.0, 1e4, 1e9)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,8 +120,8 @@ class ValueCondition:
     """A condition of the values of a tensor, or of one that has nothing but its shape and type.
 
     Args:
-        number: The way to a number, of `REDUCED`.
-        read: The way that Python reads it, of `READ`.
+        number: The way to a number, of `NUMBERS`.
+        read: The way that Python reads it, of `READS`.
         limit: What it is compared with.
         values: Whether it is of the input's values; else of zeros of its shape.
     """
@@ -129,13 +131,17 @@ class ValueCondition:
     limit: float
     values: bool
 
-    def __call__(self, x: Tensor) -> bool:
-        return READ[self.read](REDUCED[self.number](x if self.values else torch.zeros_like(x)), self.limit)
+    @property
+    def text(self) -> str:
+        """In Python, over x."""
+        number = NUMBERS[self.number].format(t="x" if self.values else "torch.zeros_like(x)")
+        return READS[self.read].format(n=f"({number})", k=self.limit)
+
+    def __call__(self, x: Tensor) -> Any:
+        return eval(self.text, {"torch": torch, "x": x})
 
 
 def value_conditions() -> st.SearchStrategy[ValueCondition]:
     """Conditions such as `x.abs().max().item() > 1e4`, of which a typical input says one thing only."""
-    limits = st.sampled_from((-1e6, -50.0, 0.0, 0.5, 49.0, 1e4, 1e9))
-    return st.builds(
-        ValueCondition, st.sampled_from(tuple(REDUCED)), st.sampled_from(tuple(READ)), limits, st.booleans()
-    )
+    limits, numbers, reads = (st.sampled_from(tuple(each)) for each in (LIMITS, NUMBERS, READS))
+    return st.builds(ValueCondition, numbers, reads, limits, st.booleans())

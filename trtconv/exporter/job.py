@@ -15,6 +15,7 @@ from trtconv.exporter.file.validate import Objection
 from trtconv.exporter.module.torch_module import Subject
 from trtconv.exporter.request import Axes, ExportOptions
 from trtconv.exporter.sizing.guards import Guards
+from trtconv.exporter.sizing.regions import Regions
 from trtconv.exporter.sizing.sizes import output_dims
 from trtconv.exporter.sizing.trials import Trials
 
@@ -38,6 +39,7 @@ class Job:
         guards: What torch.export relied on, where it did not.
         branches: Those on values of which a trace keeps one side: accepted by the user, or checks that only raise.
         branches_on_sizes: Place of each branch on sizes of which the user accepted one side, to that branch.
+        regions: Of the sizes of the last draft that was held to them.
         blind: Whether the tracer made constants of sizes, and nobody can say what they mean.
     """
 
@@ -55,6 +57,7 @@ class Job:
     guards: Guards | None = None
     branches: tuple[Branch, ...] = ()
     branches_on_sizes: dict[str, Branch] = dataclasses.field(default_factory=dict)
+    regions: Regions | None = None
     blind: bool = False
 
     def accepts(self, branch: Branch) -> bool:

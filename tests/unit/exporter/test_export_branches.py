@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -10,6 +12,7 @@ from hypothesis import HealthCheck, given, settings  # noqa: E402
 
 from support import branch_grammar as grammar  # noqa: E402
 from support.branch_grammar import HIGH, LOW, Branching, SizeCondition, ValueCondition  # noqa: E402
+from support.branch_modules import FORMS, Decides, Source, Verdict, outcome, sources  # noqa: E402
 from trtconv.core.dims import Range  # noqa: E402
 from trtconv.core.documents.export import SizeRule  # noqa: E402
 from trtconv.exporter.inputs import InputDecl  # noqa: E402
@@ -67,8 +70,33 @@ def test_generated_conditions_part_the_sizes(condition: SizeCondition) -> None:
     _parts_both_sides(condition)
 
 
-@pytest.mark.parametrize("read", grammar.READ)
-@pytest.mark.parametrize("number", grammar.REDUCED)
+@pytest.mark.parametrize("read", grammar.READS)
+@pytest.mark.parametrize("number", grammar.NUMBERS)
 def test_every_way_to_read_every_number_is_seen(number: str, read: str) -> None:
     assert value_branches(_subject(Branching(ValueCondition(number, read, 49.0, values=True))))
     assert not value_branches(_subject(Branching(ValueCondition(number, read, 49.0, values=False))))
+
+
+@given(sources())
+@settings(max_examples=4, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+def test_a_generated_branch_is_kept_right_or_refused_with_its_line(tmp_path_factory, source: Source) -> None:
+    found = outcome(source, tmp_path_factory.mktemp("branch"), "net")
+    assert found.good, f"{found}\n{source.text}"
+
+
+TOLD = {
+    "an assertion that is caught": Source(FORMS["caught"], "mask.any()", "torch.cat([y, y], 1)", Decides.VALUES),
+    "an exception that is caught": Source(FORMS["raised"], "mask.any()", "-y", Decides.VALUES),
+    "sizes tied by nothing": Source(FORMS["module"], "0 < min(h, w) < max(h, w)", "-y", Decides.SIZES),
+}
+"""Branches that an earlier exporter kept one side of, or refused without the line."""
+
+
+@pytest.mark.parametrize("kind", TOLD)
+def test_a_branch_is_refused_with_its_line(kind: str, tmp_path: Path) -> None:
+    assert outcome(TOLD[kind], tmp_path, "net").verdict is Verdict.REFUSED
+
+
+def test_one_size_by_other_code_costs_no_more_than_that_size(tmp_path: Path) -> None:
+    found = outcome(Source(FORMS["if"], "w == 37", "-y", Decides.SIZES), tmp_path, "net")
+    assert (found.verdict, found.kept) == (Verdict.RIGHT, 32 / 33)

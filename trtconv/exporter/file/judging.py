@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import onnx
@@ -13,6 +13,7 @@ import torch
 from trtconv.core.documents.export import Blame, Proof, SizeRule
 from trtconv.core.stages import Stage
 from trtconv.exporter.file import finish, proof
+from trtconv.exporter.file.parting import right_regions
 from trtconv.exporter.job import Draft, Job, interface_of
 from trtconv.exporter.patches.torch_quiet import quiet_torch
 from trtconv.exporter.sizing.agreement import beyond_pytorch, first_lost, graph_lattice, takes_all
@@ -50,11 +51,13 @@ def judged(job: Job, exporter: str, traced: Sizes, raw: Path, guards: Guards | N
     if not found.failed:
         return _agreed(job, dataclasses.replace(draft, proof=found), route)
     passed = [run.passes(found.tolerance) for run in found.runs]
-    good = {route(each) for each, right in zip(sizes, passed, strict=True) if right}
-    good -= {route(each) for each, right in zip(sizes, passed, strict=True) if not right}
-    bad = next(each for each, right in zip(sizes, passed, strict=True) if not right)
-    draft = _narrowed(job, dataclasses.replace(draft, proof=found), route, lambda each: route(each) in good, bad)
-    return _stepped(job, draft, route, bad) if draft.proof.failed else draft
+    right = [each for each, passes in zip(sizes, passed, strict=True) if passes]
+    wrong = [each for each, passes in zip(sizes, passed, strict=True) if not passes]
+    good = set(map(route, right)) - set(map(route, wrong))
+    draft = _narrowed(job, dataclasses.replace(draft, proof=found), route, lambda each: route(each) in good, wrong[0])
+    if draft.proof.failed:
+        draft = _parted(job, draft, route, right, wrong)
+    return _stepped(job, draft, route, wrong[0]) if draft.proof.failed else draft
 
 
 def _meet(job: Job, guards: Guards) -> None:
@@ -83,6 +86,16 @@ def _narrowed(job: Job, draft: Draft, route: proof.RouteOf, accepts: Callable[[S
         return draft
     with job.clock.stage(Stage.PROOF), quiet_torch():
         found, _ = _proved(job, draft, rules, route, accepts)
+    return draft if found.failed else dataclasses.replace(draft, rules=rules, proof=found)
+
+
+def _parted(job: Job, draft: Draft, route: proof.RouteOf, right: Sequence[Sizes], wrong: Sequence[Sizes]) -> Draft:
+    """Returns a draft for the regions of sizes at which it is right, proved anew; the same where that does not help."""
+    rules = right_regions(job, draft, right, wrong)
+    if rules is None:
+        return draft
+    with job.clock.stage(Stage.PROOF), quiet_torch():
+        found, _ = _proved(job, draft, rules, route)
     return draft if found.failed else dataclasses.replace(draft, rules=rules, proof=found)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+from collections.abc import Sequence
 
 from trtconv.core.documents.export import Blame, Branch, SizeRule
 from trtconv.core.stages import Stage
@@ -27,8 +28,8 @@ def held_to_regions(job: Job, draft: Draft) -> Draft | None:
     """
     if not draft.rules or not draft.proof.runs:
         return draft
+    regions = _regions(job, draft)
     with job.clock.stage(Stage.SIZES), quiet_torch():
-        regions = Regions(job.trials, draft.rules)
         asked = [sizes for sizes in (*_of_regions(job, draft, regions), *_together(job, draft)) if job.trials.ok(sizes)]
     with job.clock.stage(Stage.PROOF), quiet_torch():
         found = proof.prove(draft.path, job.subject, job.axes, asked, draft.proof.tolerance)
@@ -36,16 +37,54 @@ def held_to_regions(job: Job, draft: Draft) -> Draft | None:
     bad = [sizes for sizes in bad if not _accepted(job, regions, sizes)]
     if not bad:
         return draft
+    rules = _without(job, draft, regions, bad)
+    if rules is None:
+        _object(job, regions, bad[0])
+    return None if rules is None else dataclasses.replace(draft, rules=rules)
+
+
+def right_regions(
+    job: Job, draft: Draft, right: Sequence[Sizes], wrong: Sequence[Sizes]
+) -> tuple[SizeRule, ...] | None:
+    """Returns rules for the regions at which a file is right, where the regions are what parts right from wrong.
+
+    Args:
+        job: What is exported.
+        draft: A file that is wrong at some sizes of its rules.
+        right: Sizes at which it was compared and is right.
+        wrong: Sizes at which it is wrong.
+
+    Returns:
+        None where they are not, or where no rules of single dimensions say it; `job.together` has the line then.
+    """
+    regions = _regions(job, draft)
+    bad = {regions.of(sizes) for sizes in wrong}
+    if not bad.isdisjoint({-1, 0, *map(regions.of, right)}):
+        return None
+    rules = _without(job, draft, regions, wrong)
+    if rules is None and regions.blame(0, wrong[0]) is not None:
+        _object(job, regions, wrong[0])
+    return rules
+
+
+def _regions(job: Job, draft: Draft) -> Regions:
+    """Returns the regions of a draft's sizes; several drafts have the same."""
+    if job.regions is None or job.regions.rules != draft.rules:
+        with job.clock.stage(Stage.SIZES), quiet_torch():
+            job.regions = Regions(job.trials, draft.rules)
+    return job.regions
+
+
+def _without(job: Job, draft: Draft, regions: Regions, bad: Sequence[Sizes]) -> tuple[SizeRule, ...] | None:
+    """Returns rules without the regions of some sizes; None where none says that."""
     narrower = regions.without(draft.rules, {regions.of(sizes) for sizes in bad} - {-1, 0})
     if narrower is None or any(_taken(narrower, sizes) for sizes in bad):
-        _object(job, regions, bad[0])
         return None
     line = _line(job, regions, bad[0])
-    rules = tuple(
+    return tuple(
         new if new == old else dataclasses.replace(new, blame=line, narrowed=line, remark=_OTHER_CODE)
         for new, old in zip(narrower, draft.rules, strict=True)
     )
-    return dataclasses.replace(draft, rules=rules)
 
 
 _OTHER_CODE = "PyTorch takes more sizes, by other code, which the file does not have"

@@ -29,9 +29,14 @@ _INTERNAL = (
 _SERIALIZED = re.compile(r'File "([^"]+)", line (\d+), in \w+\n((?:.*\n)*?)\s*~+ <--- HERE')
 
 
+def is_ours(filename: str) -> bool:
+    """Whether a frame's file belongs to this package."""
+    return filename.startswith(_OURS)
+
+
 def is_users(filename: str) -> bool:
     """Whether a frame's file is neither torch's, nor Python's machinery, nor ours."""
-    if filename.startswith("<") or filename.startswith(_OURS):
+    if filename.startswith("<") or is_ours(filename):
         return False
     return not any(f"/{name}/" in filename or filename.endswith(f"/{name}") for name in _INTERNAL)
 

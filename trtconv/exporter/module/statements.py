@@ -11,6 +11,7 @@ from types import FrameType
 from typing import Any
 
 from trtconv.core.documents.export import Branch
+from trtconv.exporter.module.source_line import is_ours, is_users
 
 
 class NextLine:
@@ -22,6 +23,7 @@ class NextLine:
 
     def __init__(self, frame: FrameType) -> None:
         self.file, self.line = frame.f_code.co_filename, frame.f_lineno
+        self.caught = _caught(frame)
         self.after: int | None = None
         self._frame: FrameType | None = None
         if sys.gettrace() is None and frame.f_trace is None:  # else a debugger's, or a coverage's
@@ -56,7 +58,7 @@ def with_sides(branch: Branch, after: NextLine) -> Branch:
     if statement is None:
         return branch
     if isinstance(statement, ast.Assert):
-        return dataclasses.replace(branch, check=True)
+        return dataclasses.replace(branch, check=not after.caught)
     body, other = _sides(statement)
     ran_body = _ran(body, other, after)
     if ran_body is None:
@@ -66,16 +68,37 @@ def with_sides(branch: Branch, after: NextLine) -> Branch:
         return dataclasses.replace(branch, sides=(names[0], names[1]))
     ran, lost = (body, other) if ran_body else (other, body)
     sides = tuple(names if ran_body else names[::-1])
-    return dataclasses.replace(branch, sides=sides, known=True, check=_raises(lost) and not _raises(ran))
+    check = _raises(lost) and not _raises(ran) and not after.caught
+    return dataclasses.replace(branch, sides=sides, known=True, check=check)
+
+
+def _caught(frame: FrameType | None) -> bool:
+    """Whether the user's code goes on where the running line raises."""
+    while frame is not None and not is_ours(frame.f_code.co_filename):
+        file, line = frame.f_code.co_filename, frame.f_lineno
+        if is_users(file) and any(_catches(node) and _holds(node.body, line) for node in _nodes(file)):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _catches(node: ast.AST) -> bool:
+    if isinstance(node, ast.With):
+        return any("suppress" in ast.unparse(item.context_expr) for item in node.items)
+    return bool(getattr(node, "handlers", ()))
+
+
+def _nodes(file: str) -> list[Any]:
+    """Returns the parts of a file's source, those inside others after them."""
+    try:
+        return list(ast.walk(ast.parse("".join(linecache.getlines(file)))))
+    except (SyntaxError, ValueError):
+        return []
 
 
 def _statement(file: str, line: int) -> Any:
     """Returns the innermost statement that decides something in that line."""
-    try:
-        tree = ast.parse("".join(linecache.getlines(file)))
-    except (SyntaxError, ValueError):
-        return None
-    deciding = [node for node in ast.walk(tree) if isinstance(node, ast.If | ast.While | ast.IfExp | ast.Assert)]
+    deciding = [node for node in _nodes(file) if isinstance(node, ast.If | ast.While | ast.IfExp | ast.Assert)]
     inside = [node for node in deciding if node.test.lineno <= line <= (node.test.end_lineno or node.test.lineno)]
     return inside[-1] if inside else None
 

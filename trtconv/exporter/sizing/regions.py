@@ -87,6 +87,7 @@ class Regions:
 
     def __init__(self, trials: Trials, rules: Sequence[SizeRule]) -> None:
         self.trials = trials
+        self.rules = tuple(rules)
         self.found: list[Region] = []
         self.complete = False
         grid = Grid(rules)
