@@ -1,9 +1,9 @@
 """trtconv: ONNX models made into TensorRT engines.
 
 `trtconv.build(BuildRequest(...))`, `trtconv.check(CheckRequest(...))`, `trtconv.rewrite(RewriteRequest(...))`, and
-`verify`, `bench` and `inspect` with their requests do what the commands of the same names do, and return a report
-instead of printing one. Names are looked up when they are
-first used, so that `import trtconv` loads nothing heavy.
+`verify`, `bench`, `refit` and `inspect` with their requests do what the commands of the same names do, and return a
+report instead of printing one. Names are looked up when they are first used, so that `import trtconv` loads nothing
+heavy.
 """
 
 from __future__ import annotations
@@ -31,10 +31,17 @@ if TYPE_CHECKING:
     from trtconv.core.progress import NullProgress, Progress
     from trtconv.core.requests.build import BuildRequest
     from trtconv.core.requests.check import CheckRequest
-    from trtconv.core.requests.engine import BenchRequest, InspectRequest, Limits, RunRequest, VerifyRequest
+    from trtconv.core.requests.engine import (
+        BenchRequest,
+        InspectRequest,
+        Limits,
+        RefitRequest,
+        RunRequest,
+        VerifyRequest,
+    )
     from trtconv.core.requests.rewrite import RewriteRequest
     from trtconv.core.target import Target
-    from trtconv.engine import bench, inspect, run, run_pipeline, verify, verify_pipeline
+    from trtconv.engine import bench, inspect, refit, run, run_pipeline, verify, verify_pipeline
     from trtconv.engine.pipelines import Pipeline, load_pipeline
     from trtconv.exporter import ConvertReport, ExportOptions, ExportReport, ExportRequest, convert, export, export_spec
     from trtconv.passes.base import NodePass, Pass, PassResult, Refusal
@@ -76,6 +83,7 @@ __all__ = [
     "Pipeline",
     "Progress",
     "Range",
+    "RefitRequest",
     "Refusal",
     "RewriteReport",
     "RewriteRequest",
@@ -102,6 +110,7 @@ __all__ = [
     "load_report",
     "operator",
     "reference",
+    "refit",
     "rewrite",
     "run",
     "run_pipeline",
@@ -111,7 +120,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "trtconv.engine": ("bench", "inspect", "run", "run_pipeline", "verify", "verify_pipeline"),
+    "trtconv.engine": ("bench", "inspect", "refit", "run", "run_pipeline", "verify", "verify_pipeline"),
     "trtconv.engine.pipelines": ("Pipeline", "load_pipeline"),
     "trtconv.pipeline.partitioning": ("build_pipeline",),
     "trtconv.core.errors": (
@@ -151,6 +160,7 @@ _HOMES = {
         "BenchRequest",
         "InspectRequest",
         "Limits",
+        "RefitRequest",
         "RunRequest",
         "VerifyRequest",
     ),

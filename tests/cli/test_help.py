@@ -43,6 +43,8 @@ FLAGS = {
     "--plugin --staticPlugins --dynamicPlugins",
     "run": "-o --output --inputs --preprocess --engines --report --trust --key --time-limit --format -q --quiet "
     "--plugin --staticPlugins --dynamicPlugins",
+    "refit": "-o --output --report --sign --prove --prove-time --extend --trust --key --time-limit --format -q --quiet "
+    "--plugin --staticPlugins --dynamicPlugins --reference",
     "report": "-o --output --with --format -q --quiet --budget --follow-links",
     "diff": "--tolerance --format -q --quiet",
     "rewrite": "-o --output --only --skip --rewrite-rules --extend --requantize --target --format -q --quiet --budget "

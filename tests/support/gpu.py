@@ -172,6 +172,7 @@ def engine_bytes(
     memory: int = 1000,
     late: tuple[str, ...] = (),
     on_host: tuple[str, ...] = (),
+    refits: Mapping[tuple[str, str], str] | None = None,
 ) -> bytes:
     """Makes an engine file for the fake TensorRT.
 
@@ -184,11 +185,12 @@ def engine_bytes(
         memory: What its activations take, in bytes.
         late: Outputs whose shape is known only once it has run.
         on_host: Inputs that are read from the memory of the host.
+        refits: Layer and role of the weights that it takes, to the initializer that they are; None: it takes none.
     """
     shapes = [{n: (r.min, r.opt, r.max) for n, r in profile.items()} for profile in profiles]
     told = {"Layers": ["layer"]} if information is None else information
     return b"FAKE" + pickle.dumps(
-        (model.SerializeToString(), shapes, dict(faults or {}), json.dumps(told), us, memory, late, on_host)
+        (model.SerializeToString(), shapes, dict(faults or {}), json.dumps(told), us, memory, late, on_host, refits)
     )
 
 
@@ -282,8 +284,9 @@ _ORT_TYPES |= {"tensor(int32)": "int32", "tensor(bool)": "bool"}
 
 class Engine(Played):
     def __init__(self, data: bytes) -> None:
-        model, self._profiles, self._faults, self._told, *rest = pickle.loads(data)
-        self._us, self._memory, self._late, self._on_host = rest
+        self._content = pickle.loads(data)
+        model, self._profiles, self._faults, self._told, *rest = self._content
+        self._us, self._memory, self._late, self._on_host, self._refits = rest
         self._session = session(model, optimised=True)
         values = (*self._session.get_inputs(), *self._session.get_outputs())
         self._io = [value.name for value in values]
@@ -298,6 +301,19 @@ class Engine(Played):
             found[name] = found[name].copy()
             found[name].reshape(-1)[0] += fault
         return found
+
+    refittable = property(lambda self: self._refits is not None)
+
+    def serialize(self) -> bytes:
+        return b"FAKE" + pickle.dumps(self._content)
+
+    def _refit(self, values: Mapping[str, Any]) -> None:
+        model = onnx.load_model_from_string(self._content[0])
+        for tensor in model.graph.initializer:
+            if tensor.name in values:
+                new = values[tensor.name].reshape(tuple(tensor.dims))
+                tensor.CopyFrom(onnx.numpy_helper.from_array(new, tensor.name))
+        self._content = (model.SerializeToString(), *self._content[1:])
 
     num_io_tensors = property(lambda self: len(self._io))
     num_layers = property(lambda self: 3)
@@ -336,6 +352,42 @@ class Engine(Played):
         return self.trt.IExecutionContext(self) if self._memory <= free else None
 
 
+class Refitter(Played):
+    """Takes weights by layer and role. `hidden` and `refused` are what it does not list, and does not take."""
+
+    _hidden: frozenset[tuple[str, str]] = frozenset()
+    _refused: frozenset[tuple[str, str]] = frozenset()
+
+    def __init__(self, engine: Any, logger: Any) -> None:
+        self._engine = engine
+        self._values: dict[str, Any] = {}
+
+    def _listed(self, keys: Any) -> tuple[list[str], list[Any]]:
+        kept = [key for key in keys if key not in self._hidden]
+        return [layer for layer, _ in kept], [self.trt.WeightsRole[role] for _, role in kept]
+
+    def get_all(self) -> tuple[list[str], list[Any]]:
+        return self._listed(self._engine._refits)
+
+    def set_weights(self, layer_name: str, role: Any, weights: Any) -> bool:
+        key = (layer_name, role.name)
+        if key in self._refused:
+            return False
+        self._values[self._engine._refits[key]] = weights
+        return True
+
+    def get_missing(self) -> tuple[list[str], list[Any]]:
+        names = self._engine._refits.items()
+        return self._listed(key for key, name in names if self._values and name not in self._values)
+
+    def get_missing_weights(self) -> list[str]:
+        return []
+
+    def refit_cuda_engine(self) -> bool:
+        self._engine._refit(self._values)
+        return True
+
+
 class Runtime(Played):
     engine_host_code_allowed = False
 
@@ -361,6 +413,7 @@ _PLAYED = {
     "IExecutionContext": Context,
     "EngineInspector": Inspector,
     "ICudaEngine": Engine,
+    "Refitter": Refitter,
     "Runtime": Runtime,
 }
 
@@ -376,6 +429,7 @@ def fake_tensorrt(driver: FakeDriver, surface: str = "tensorrt-8.6.0") -> Any:
         make: Any = enum.IntFlag
         trt.EngineInvalidityDiagnostics = make("EngineInvalidityDiagnostics", _BITS)
     trt.ILogger = ILogger
+    trt.Weights = lambda values: values
     trt.IProfiler = type("IProfiler", (), {})
     trt.IOutputAllocator = type("IOutputAllocator", (), {})
     for owner, kind in _PLAYED.items():

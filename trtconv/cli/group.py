@@ -19,6 +19,7 @@ COMMANDS = (
     ("bench", "trtconv.cli.commands.bench", "Time an engine at its sizes, or two in turns."),
     ("inspect", "trtconv.cli.commands.inspect", "Show what is in an engine, its report, or an ONNX file."),
     ("run", "trtconv.cli.commands.run", "Run an engine once, from arrays to arrays."),
+    ("refit", "trtconv.cli.commands.refit", "Put the weights of a retrained model into an engine."),
     ("report", "trtconv.cli.commands.report", "Write a page about an engine, or about a folder of engines."),
     ("diff", "trtconv.cli.commands.diff", "Compare two engines, and fail on a regression."),
     ("rewrite", "trtconv.cli.commands.rewrite", "Write the model that build would hand to TensorRT."),

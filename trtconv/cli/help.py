@@ -17,6 +17,7 @@ EVERYDAY = {
     "export": "--output --input --dynamic --dim --arg --weights --build --target --format",
     "verify": "--dim --inputs --generator --random --tolerance --against --bisect --require-engine --format",
     "run": "--inputs --output --preprocess --engines --format",
+    "refit": "--output --report --prove --sign --key --trust --format",
     "bench": "--dim --shapes --vs --duration --plot --format",
     "quantize": "--output --data --preprocess --error-budget --tolerance --dim --samples --target --format",
     "reduce": "--output --dim --input --no-rewrite --target --trials --timeout",

@@ -144,6 +144,11 @@ class BuilderOptions:
                 hint = f"Did you mean {known[1]}.{known[2]}?" if known else "Write it as in 7.5 or 12.0."
                 raise InputError(f"{text!r} is not a compute capability", hint)
 
+    @property
+    def refits(self) -> bool:
+        """Whether the engine takes weights after it was built."""
+        return self.refittable or self.strip_weights
+
     def to_json(self) -> dict[str, object]:
         """Returns what differs from TensorRT's defaults, as plain JSON values."""
         kept = {}

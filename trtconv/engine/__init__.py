@@ -1,4 +1,4 @@
-"""What is done with a built engine: verify, bench, inspect, run.
+"""What is done with a built engine: verify, bench, inspect, run, refit.
 
 The functions here are what a caller sees. Each hands its request to a process of its own (`trtconv.core.process`),
 where the module of the same name does the work: loading an engine runs code that is in it, may crash, and may hang.
@@ -18,12 +18,13 @@ from trtconv.core.documents.bench import BenchReport
 from trtconv.core.documents.inspect import EngineInspection, Inspected, ModelInspection, RunReport
 from trtconv.core.documents.pipeline import is_pipeline, load_document
 from trtconv.core.documents.pipeline_verify import PipelineRunReport, PipelineVerifyReport
+from trtconv.core.documents.refit import RefitReport
 from trtconv.core.documents.verify import Bisection, VerifyReport
 from trtconv.core.errors import EngineFailed, EnvironmentMissing, InputError, TrtconvError
 from trtconv.core.foreign import ForeignCode
 from trtconv.core.process import Lost, WorkerBug, call
 from trtconv.core.progress import NullProgress, Progress
-from trtconv.core.requests.engine import BenchRequest, InspectRequest, RunRequest, VerifyRequest
+from trtconv.core.requests.engine import BenchRequest, InspectRequest, RefitRequest, RunRequest, VerifyRequest
 from trtconv.engine.hearing import Hearing
 
 
@@ -150,6 +151,26 @@ def run(request: RunRequest, progress: Progress | None = None) -> RunReport:
     return decoded(RunReport, _document("trtconv.engine.running:serve", request, f"running {request.engine}", progress))
 
 
+def refit(request: RefitRequest, progress: Progress | None = None) -> RefitReport:
+    """Puts the weights of another model of the same graph into an engine, without building it again.
+
+    Args:
+        request: The engine and the model.
+        progress: Told of the stages.
+
+    Returns:
+        Every weight that the engine was given. The exit_code is 1 where the network with the new weights was found to
+        differ from the model; nothing is then written.
+
+    Raises:
+        InputError: A file cannot be read or written; the engine takes no weights; the model has another graph.
+        EnvironmentMissing: There is no GPU, or the engine was built for another TensorRT or GPU.
+        EngineFailed: TensorRT does not refit the engine, or some of the old weights would stay in it.
+    """
+    what = f"refitting {request.engine}"
+    return decoded(RefitReport, _document("trtconv.engine.refitting:serve", request, what, progress))
+
+
 def run_pipeline(request: RunRequest, progress: Progress | None = None) -> PipelineRunReport:
     """Runs a model in parts once; as `run`, with a `MODEL.pipeline.json` for the engine."""
     _require_files(request)
@@ -194,7 +215,7 @@ def _require_files(request: RunRequest) -> None:
 
 
 def _document(
-    task: str, request: InspectRequest | RunRequest | VerifyRequest, what: str, progress: Progress | None
+    task: str, request: InspectRequest | RefitRequest | RunRequest | VerifyRequest, what: str, progress: Progress | None
 ) -> Any:
     """Returns the document of what one process, of its own, finds; `what` says what it does."""
     with foreign.using(ForeignCode.of(request)), Hearing(VerifyReport, progress) as hearing:
@@ -248,10 +269,13 @@ __all__ = [
     "BenchReport",
     "BenchRequest",
     "InspectRequest",
+    "RefitReport",
+    "RefitRequest",
     "VerifyReport",
     "VerifyRequest",
     "bench",
     "inspect",
+    "refit",
     "run",
     "run_pipeline",
     "verify",

@@ -182,8 +182,13 @@ def require_model(subject: EngineFile, model: Path, sha256: str) -> None:
         )
 
 
-def require_machine(subject: EngineFile, engines: EngineLoader) -> None:
+def require_machine(subject: EngineFile, engines: EngineLoader, *, with_weights: bool = True) -> None:
     """Checks that an engine was built for the TensorRT and the GPU that are here.
+
+    Args:
+        subject: The engine.
+        engines: What would run it.
+        with_weights: Whether it has to have its weights.
 
     Raises:
         EnvironmentMissing: It was built for others.
@@ -192,10 +197,10 @@ def require_machine(subject: EngineFile, engines: EngineLoader) -> None:
     if subject.build is None:
         return
     built = subject.build.runtime
-    if subject.options.strip_weights:
+    if with_weights and subject.options.strip_weights:
         raise InputError(
             f"{subject.path} was built without its weights, and computes nothing before it is refitted",
-            "Build it without --strip-weights to try it out.",
+            f"Put its weights in: trtconv refit {shlex.quote(str(subject.path))} MODEL.onnx -o OUT.engine.",
         )
     if built.version != engines.version and not subject.options.version_compatible:
         raise EnvironmentMissing(

@@ -225,6 +225,7 @@ class _Work:
         report = _with_findings(report, prepared.origin.place(faults, model))
         if network is None or self._fails(report):
             return report, None
+        report = _with_network(report, network, prepared.subject.parsed)
         with NetworkProof(
             network, prepared.subject, report.profiles, self.request.prove, self.request.prove_time
         ) as proof:
@@ -338,6 +339,17 @@ class _Work:
 
 def _with_findings(report: BuildReport, findings: Iterable[Finding]) -> BuildReport:
     return dataclasses.replace(report, findings=(*report.findings, *findings))
+
+
+def _with_network(report: BuildReport, network: ParsedNetwork, model: OnnxModel) -> BuildReport:
+    """Keeps what a refit will hold the network of another model to; `model` is what the parser was given."""
+    if not report.plan.options.refits:
+        return report
+    # Loaded only here: most engines are never refitted.
+    from trtconv.runtimes.network_record import record
+    from trtconv.runtimes.plugin_layers import with_meanings
+
+    return dataclasses.replace(report, network=record(with_meanings(network.read_back(), model)))
 
 
 def _timing_cache(request: BuildRequest, info: RuntimeInfo) -> Path | None:

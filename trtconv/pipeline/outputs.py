@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from trtconv.core import budget, signatures
@@ -39,16 +39,34 @@ def write_engine(request: BuildRequest, report: BuildReport, blob: EngineBlob | 
         The report, signed where that is asked for.
     """
     written = [each for each in request.outputs if blob is not None or each.path == request.report_path]
+    return write_report(report, None if blob is None else blob.data, written, request.sign, clock)
+
+
+def write_report(
+    report: BuildReport, data: memoryview | None, written: Sequence[Output], sign: Path | None, clock: Stopwatch
+) -> BuildReport:
+    """Writes a report and, where there is one, the engine; both or none.
+
+    Args:
+        report: The report.
+        data: The engine; None where there is none.
+        written: Where the engine goes, if there is one, and where the report goes.
+        sign: A private key to sign them with; None for none.
+        clock: Times it.
+
+    Returns:
+        The report, signed where that is asked for.
+    """
     for each in written:
-        # The build took its time, in a folder that others may write to.
+        # The work took its time, in a folder that others may write to.
         each.check()
     with streams_together({each.path: each.typed for each in written}) as files:
-        if blob is not None:
+        if data is not None:
             with clock.stage(Stage.WRITE):
-                files[0].write(blob.data)
-        if request.sign is not None and report.engine is not None:
-            report = dataclasses.replace(report, signed_by=signatures.owner(request.sign))
-            report = dataclasses.replace(report, signature=signatures.sign(report.to_json(), request.sign))
+                files[0].write(data)
+        if sign is not None and report.engine is not None:
+            report = dataclasses.replace(report, signed_by=signatures.owner(sign))
+            report = dataclasses.replace(report, signature=signatures.sign(report.to_json(), sign))
         files[-1].write((json.dumps(report.to_json(), indent=2) + "\n").encode())
     return report
 

@@ -11,8 +11,10 @@ from trtconv.core.decode import Fault, Measured, decoded, fields_of
 from trtconv.core.dims import InputRange, InputSpec, Range, ShapeProfile
 from trtconv.core.documents.lattice import LatticeRecord
 from trtconv.core.documents.mix import Mix, require_types
+from trtconv.core.documents.network import NetworkRecord
 from trtconv.core.documents.parts import CodeIdentity, FileIdentity, RuntimeIdentity
 from trtconv.core.documents.proof import BuildProof
+from trtconv.core.documents.refit import RefitRecord
 from trtconv.core.documents.rewrite import Edit, Skip
 from trtconv.core.documents.signed import CHECKSUM, checksum
 from trtconv.core.documents.tensors import TensorInfo
@@ -146,7 +148,8 @@ class CastRecord(Document):
 class BuildReport(
     Document,
     keys="schema trtconv source model plan profiles dims lattice notes tuned respelled? mix cast edits skipped "
-    "findings ignored proof runtime worker engine seconds io inputs up_to_date rebuilt signed_by signature exit_code",
+    "findings ignored proof runtime worker engine seconds io inputs network- refit- up_to_date rebuilt signed_by "
+    "signature exit_code",
 ):
     """What a build did. `to_json` is the document beside the engine; its keys are documented in docs/reports.md.
 
@@ -172,6 +175,8 @@ class BuildReport(
         cast: How the graph was cast to the precision, and how far it is from the model; None where it was not.
         ignored: Findings that were asked to be left out.
         proof: What was proven of the parsed network; None where nothing was to be.
+        network: The network of an engine that can be refitted; None for others.
+        refit: Where the engine was refitted, what it was before; None where it was built so.
         worker: Name of the machine of a farm that built it; None for this one.
         signed_by: Fingerprint of the key that signed; None where none was asked to.
         signature: Of all the others; None where none was asked for.
@@ -200,6 +205,8 @@ class BuildReport(
     mix: Mix | None = None
     ignored: tuple[Ignored, ...] = ()
     proof: BuildProof | None = None
+    network: NetworkRecord | None = None
+    refit: RefitRecord | None = None
     worker: str | None = None
     signed_by: str | None = None
     signature: str | None = None

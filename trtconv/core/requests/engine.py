@@ -14,7 +14,7 @@ from trtconv.core.frozen import frozen
 from trtconv.core.options import group, option
 from trtconv.core.requests.base import Bounds, Request
 from trtconv.core.requests.code import EXTEND, PLUGINS, REFERENCES
-from trtconv.core.requests.common import PROOFS
+from trtconv.core.requests.common import PROOFS, PROVE, PROVE_TIME
 
 REPORT: Any = option("--report", "The engine's report. Default: ENGINE.json.", metavar="FILE", default=None)
 TRUST: Any = option(
@@ -249,6 +249,46 @@ class RunRequest(Request):
     key: Path | None = KEY
     plugins: tuple[CodeFile, ...] = PLUGINS_HERE
     seconds: float = TIME_LIMIT
+
+
+@frozen
+class RefitRequest(Request):
+    """A call of `trtconv refit`.
+
+    Args:
+        engine: The engine, built with --refittable or --strip-weights.
+        model: The .onnx file whose weights it is to have; of the same graph as the one that it was built from.
+        output: Where the new engine goes; default: the model's path with the suffix .engine.
+        report: The engine's report; default: the engine's path with ".json" appended. That of the new one is written
+            beside it.
+        seconds: How long all of it may take.
+    """
+
+    engine: Path
+    model: Path
+    output: Path | None = option(
+        "-o --output",
+        "Where the new engine goes; ENGINE itself may be named. Default: MODEL with the suffix .engine.",
+        metavar="OUT",
+        default=None,
+    )
+    report: Path | None = REPORT
+    sign: Path | None = option(
+        "--sign", "Sign the new engine and report with this private Ed25519 key (PEM).", metavar="KEY", default=None
+    )
+    prove: str = PROVE._replace(settings={}, load=None, save=None)
+    prove_time: float = PROVE_TIME._replace(settings={}, load=None, save=None)
+    extend: tuple[CodeFile, ...] = EXTEND_HERE
+    trust: bool = TRUST
+    key: Path | None = KEY
+    plugins: tuple[CodeFile, ...] = PLUGINS_HERE
+    references: tuple[CodeFile, ...] = REFERENCES_HERE
+    seconds: float = TIME_LIMIT
+
+    @property
+    def output_path(self) -> Path:
+        """Where the new engine goes."""
+        return self.output or with_ending(self.model, ".engine")
 
 
 @frozen

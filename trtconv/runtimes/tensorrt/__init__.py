@@ -4,16 +4,14 @@ from trtconv.runtimes.tensorrt.base import (
     BuildMonitor,
     Capabilities,
     DeconvLayer,
-    Engine,
     EngineBlob,
-    EngineLoader,
-    Execution,
     ParsedNetwork,
     ParserIssue,
     Runtime,
     RuntimeInfo,
     RuntimeStatus,
 )
+from trtconv.runtimes.tensorrt.engine_base import Engine, EngineLoader, Execution, Refitter, WeightKey
 from trtconv.runtimes.tensorrt.gpu import card
 from trtconv.runtimes.tensorrt.loader import available, is_installed, keep_network, load, load_engines
 from trtconv.runtimes.tensorrt.logger import follow_log
@@ -28,9 +26,11 @@ __all__ = [
     "Execution",
     "ParsedNetwork",
     "ParserIssue",
+    "Refitter",
     "Runtime",
     "RuntimeInfo",
     "RuntimeStatus",
+    "WeightKey",
     "available",
     "card",
     "follow_log",

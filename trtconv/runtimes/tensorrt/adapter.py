@@ -15,12 +15,12 @@ from trtconv.core.errors import BuildFailed
 from trtconv.runtimes.tensorrt import plugins, refusals
 from trtconv.runtimes.tensorrt.base import (
     Capabilities,
-    EngineLoader,
     ParsedNetwork,
     ParserIssue,
     PluginCreator,
     RuntimeInfo,
 )
+from trtconv.runtimes.tensorrt.engine_base import EngineLoader
 from trtconv.runtimes.tensorrt.gpu import gpu_name
 from trtconv.runtimes.tensorrt.logger import Log
 from trtconv.runtimes.tensorrt.messages import clean, distinct, refusal

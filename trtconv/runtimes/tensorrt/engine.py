@@ -10,6 +10,7 @@ from trtconv.runtimes.tensorrt.device import Gpu
 from trtconv.runtimes.tensorrt.engine_in_memory import EngineInMemory
 from trtconv.runtimes.tensorrt.execution import ExecutionContext
 from trtconv.runtimes.tensorrt.logger import Log, logged_errors
+from trtconv.runtimes.tensorrt.refit import EngineRefitter
 
 _MACHINE = ("VERSION_MISMATCH", "UNSUPPORTED_CC", "OLD_CUDA_DRIVER", "OLD_CUDA_RUNTIME", "INSUFFICIENT_GPU_MEMORY")
 """Reasons why an engine is invalid that lie in the machine, not in the engine."""
@@ -110,3 +111,13 @@ class LoadedEngine(EngineInMemory):
             EnvironmentMissing: The GPU's memory does not suffice.
         """
         return ExecutionContext(self._trt, self, profile, cache)
+
+    def refitter(self) -> EngineRefitter:
+        """Returns what puts new weights into it.
+
+        Raises:
+            EngineFailed: It was not built for that.
+        """
+        if not self.handle.refittable:
+            raise EngineFailed("the engine cannot be refitted", "Build it with --refittable or --strip-weights.")
+        return EngineRefitter(self._trt, self.log, self.handle)

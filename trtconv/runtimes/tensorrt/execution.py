@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtconv.core.errors import EngineFailed, EnvironmentMissing, InputError
-from trtconv.runtimes.tensorrt.base import Launch
 from trtconv.runtimes.tensorrt.callbacks import Allocator, make_allocator, make_profiler
 from trtconv.runtimes.tensorrt.device import Buffer, Stream, pinned
+from trtconv.runtimes.tensorrt.engine_base import Launch
 from trtconv.runtimes.tensorrt.engine_in_memory import EngineInMemory
 from trtconv.runtimes.tensorrt.logger import logged_errors
 

@@ -11,7 +11,8 @@ from typing import Any
 from trtconv.core.errors import EnvironmentMissing
 from trtconv.core.process import address_space
 from trtconv.core.target import FAMILIES, Target
-from trtconv.runtimes.tensorrt.base import EngineLoader, Runtime, RuntimeStatus
+from trtconv.runtimes.tensorrt.base import Runtime, RuntimeStatus
+from trtconv.runtimes.tensorrt.engine_base import EngineLoader
 from trtconv.runtimes.tensorrt.messages import clean
 
 # A stub package without its libraries, a library without its driver, a foreign package of the same name.

@@ -207,8 +207,7 @@ class Network:
         errors = tuple(finding for finding in found if finding.severity is Severity.ERROR)
         if errors:
             raise _failed(errors)
-        refits = options.refittable or options.strip_weights
-        if refits and self._capabilities.builds_without_gpu and gpu_name() is None:
+        if options.refits and self._capabilities.builds_without_gpu and gpu_name() is None:
             raise EnvironmentMissing(
                 f"{product} builds engines that can be refitted, or that have no weights, only where there is a GPU",
                 "Build on a machine with a GPU, or leave out --refittable and --strip-weights.",
