@@ -482,3 +482,56 @@ def test_what_is_measured_on_samples_is_planned_here_and_travels_nowhere(
         code, state, _, error = planned()
         assert (code, state, "samples" in str(error)) == (2, "error", True), engine
         net.with_suffix(".engine.json").unlink(missing_ok=True)
+
+
+def test_patterns_pin_the_nearest_nodes_and_are_counted(call: Call, tmp_path: Path) -> None:
+    net = saved_net(PLAIN, tmp_path)
+    flags = [f"--node-precision={each}" for each in ("type:*=fp32", "c*=fp16", "c3=fp32")]
+    document = built(call, net, "--precision", "fp16", *flags)
+    pinned = {each["pattern"]: each["nodes"] for each in document["pinned"]}
+    assert (pinned["c*"], pinned["c3"], len(pinned["type:*"])) == (["c1", "c2"], ["c3"], 1)
+    ended = call("build", str(net), "--target", "rtx", "-q", *flags, "--node-precision=type:Conv=fp32")
+    assert (ended.code, "a nearer one has each" in ended.err) == (2, True)
+
+
+def test_patterns_are_told_and_replayed(call: Call, tmp_path: Path) -> None:
+    net = saved_net(PLAIN, tmp_path)
+    common = ("build", str(net), "--target", "rtx", "-q", "--precision", "fp16", "--node-precision")
+    ended = call(*common, "c[*=fp32")
+    assert (ended.code, "means no node" in ended.err) == (2, True)
+    ended = call(*common, "type:Covn=fp32")
+    assert (ended.code, "Conv" in ended.err) == (2, True)
+    ended = call(*common, "c?=fp32")
+    assert (ended.code, "--node-precision c?=fp32: 3 nodes" in ended.out) == (0, True)
+    saved = load_report(net.with_suffix(".engine.json"))
+    recipe = Recipe.of(saved)
+    assert recipe.types.nodes == dict.fromkeys(("c1", "c2", "c3"), "fp32")
+    rebuilt, _ = as_built(OnnxModel.load(net), recipe)
+    assert saved.report.cast is not None and saved.report.cast.nodes == 1
+    kinds = {node.op_type: rebuilt.main.types.get(node.output[0]) for node in rebuilt.proto.graph.node}
+    assert (kinds["Conv"], kinds["Relu"]) == (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16)
+
+
+def test_a_pattern_leaves_out_what_computes_no_floats(call: Call, tmp_path: Path) -> None:
+    text = f"""{HEAD} g (float[1,4,8,8] x) => (float[1,4,8,8] y, int64[4] s) {{
+        [c1] y = Conv <pads = [1,1,1,1]> (x, w_4_4_3_3)
+        [size] s = Shape (y) }}"""
+    net = saved_net(text, tmp_path)
+    document = built(call, net, "--precision", "fp16", "--node-precision", "*=fp32")
+    assert [(each["nodes"], each["idle"]) for each in document["pinned"]] == [(["c1"], 1)]
+    ended = call("build", str(net), "--target", "rtx", "-q", "--node-precision", "s*=fp16")
+    assert (ended.code, "none of its 1 nodes can have that type" in ended.err) == (2, True)
+    ended = call("build", str(net), "--target", "rtx", "-q", "--node-precision", "size=fp16")
+    assert (ended.code, "the Shape computes no floats" in ended.err) == (2, True)
+
+
+def test_eight_is_told_the_nodes_of_a_pattern(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeRuntime(family="tensorrt", version="8.6.0", gpu="GPU", capabilities=TENSORRT_8)
+    monkeypatch.setattr(tensorrt, "load", lambda target: fake)
+    request = BuildRequest(saved_net(PLAIN, tmp_path), node_precisions={"c*": "fp16", "c2": "fp32"}, prove="none")
+    report = build(request)
+    assert fake.network.built[-1].node_precisions == {"c1": "fp16", "c3": "fp16", "c2": "fp32"}
+    assert [str(each) for each in report.pinned] == [
+        "--node-precision c*=fp16: 2 nodes",
+        "--node-precision c2=fp32: 1 node",
+    ]

@@ -44,11 +44,10 @@ class Recipe:
         target = Target.of(built.runtime.family, built.runtime.version)
         plan = dataclasses.replace(built.plan, target=target)
         asked = "as-is" if plan.precision == "auto" else plan.precision
-        types = (
-            Types(asked, plan.node_precisions)
-            if built.mix is None
-            else Types(built.mix.precision, built.mix.node_precisions)
-        )
+        # Reports of an older trtconv have no patterns.
+        types = Types.of(asked, built.pinned) if built.pinned else Types(asked, plan.node_precisions)
+        if built.mix is not None:
+            types = Types(built.mix.precision, built.mix.node_precisions)
         # A mix names a type for every node whose values do not fit; samples showed which, and random inputs may not.
         profile = report.profiles[0] if report.profiles and built.mix is None else None
         return cls(plan, types, built.forms, profile)

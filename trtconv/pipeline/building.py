@@ -272,8 +272,13 @@ class _Work:
         uncast = model.copy() if is_cast and request.prove != "none" else model
         types, cast = self._cast(preparation, plan)
         report = dataclasses.replace(
-            _with_findings(report, cast.findings), edits=edits + cast.edits, cast=cast.report, mix=types.mix
+            _with_findings(report, cast.findings),
+            edits=edits + cast.edits,
+            cast=cast.report,
+            mix=types.mix,
+            pinned=types.pinned,
         )
+        report = dataclasses.replace(report, notes=(*report.notes, *map(str, types.pinned)))
         if self._fails(report):
             return report, None
         promise, precision = promise_of(edits, passes), types.precision if is_cast else "as-is"
@@ -300,24 +305,28 @@ class _Work:
                 "inputs and outputs are cast only with --precision fp16, bf16 or int8, and not on TensorRT 8",
                 "Leave out --cast-io.",
             )
-        types = preparation.choose_types(plan, lambda model: self._search_types(model, plan))
+        types = preparation.choose_types(
+            plan,
+            lambda model, asked: self._search_types(model, plan, asked),
+            by_flags=info.capabilities.builder_precision_flags,
+        )
         # The optimum of the first profile is what its author thinks typical.
         profile = plan.profiles[0] if plan.profiles else None
         return types, preparation.cast(types, profile, info.capabilities, interface=plan.cast_interface)
 
-    def _search_types(self, model: OnnxModel, plan: BuildPlan) -> Types:
+    def _search_types(self, model: OnnxModel, plan: BuildPlan, pinned: Types) -> Types:
         # Loaded only here: most builds measure nothing.
         from trtconv.pipeline.mixing import mixed, samples_of
 
         samples = samples_of(self.request, model, plan.profiles, settled=True)
-        told = self._builder_plan(plan, Types(plan.precision, plan.node_precisions))
-        mix = mixed(self.request, model, samples, self.engine, told, self.clock)
+        told = self._builder_plan(plan, pinned)
+        mix = mixed(self.request, model, pinned, samples, self.engine, told, self.clock)
         if plan.cast_interface and mix.precision == "as-is":
             raise InputError(
                 f"--precision auto found no types within a tolerance of {mix.tolerance:g}, so that --cast-io has none",
                 "Leave out --cast-io, or allow a larger --tolerance.",
             )
-        return Types(mix.precision, mix.node_precisions, mix, samples[0])
+        return Types(mix.precision, mix.node_precisions, mix, samples[0], pinned.pinned)
 
     def _build(
         self, model: OnnxModel, network: ParsedNetwork, prepared: _Prepared, plan: BuildPlan

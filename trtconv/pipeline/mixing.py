@@ -90,6 +90,7 @@ def _fixed(dims: tuple[int | str | None, ...]) -> tuple[int, ...]:
 def mixed(
     request: BuildRequest,
     model: OnnxModel,
+    pinned: Types,
     samples: InputSamples,
     runtime: Runtime,
     plan: BuildPlan,
@@ -100,6 +101,7 @@ def mixed(
     Args:
         request: What is built.
         model: The model after the passes, its nodes named.
+        pinned: The types of nodes that are asked for.
         samples: What to measure on.
         runtime: What builds; its GPU, if there is one, times the parts.
         plan: How it builds.
@@ -113,7 +115,7 @@ def mixed(
     # Made once: a function of the user's need not make the same twice.
     feeds = list(samples)
     try:
-        mixer = Mixer(model, feeds, request.node_precisions, by_flags=by_flags, tell=tell)
+        mixer = Mixer(model, feeds, pinned, by_flags=by_flags, tell=tell)
     except RuntimeError as error:
         raise InputError(
             f"--precision auto cannot run {model.path}: {error}", "Choose a precision, or give --data that it runs on."

@@ -25,6 +25,7 @@ from trtconv.core.files import atomic_write, source_checksum
 from trtconv.core.findings import Severity
 from trtconv.core.foreign import ForeignCode
 from trtconv.core.frozen import frozen
+from trtconv.core.node_patterns import matches
 from trtconv.core.options import refuse_unmet
 from trtconv.core.progress import Progress
 from trtconv.core.requests.build import BuildRequest
@@ -249,7 +250,7 @@ class _Partitioning:
 
     def _request(self, part: Slice, model: OnnxModel, number: int) -> BuildRequest:
         """Returns what is asked of the engine of a part."""
-        names = set(model.main.columns.names)
+        nodes = list(zip(model.main.columns.names, model.main.columns.ops, strict=True))
         inputs = {tensor.name for tensor in part.inputs}
         return dataclasses.replace(
             self.request,
@@ -259,7 +260,11 @@ class _Partitioning:
             dims={},
             profiles=part.dims,
             values={name: bound for name, bound in self.request.values.items() if name in inputs},
-            node_precisions={node: kind for node, kind in self.request.node_precisions.items() if node in names},
+            node_precisions={
+                pattern: kind
+                for pattern, kind in self.request.node_precisions.items()
+                if any(matches(pattern, *node) for node in nodes)
+            },
             rounded=False,
             split=None,
             partition=False,

@@ -25,6 +25,7 @@ from trtconv.core.dims import Range, ShapeProfile
 from trtconv.core.documents.build import BuildPlan
 from trtconv.core.documents.rewrite import Edit
 from trtconv.core.findings import Finding
+from trtconv.core.node_patterns import is_pattern
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.core.target import Target
@@ -133,19 +134,41 @@ class Preparation:
         with self._clock.stage(Stage.SIZES):
             return settle(self.model, profiles, rounded=rounded, split=split, covered=covered)
 
-    def choose_types(self, plan: BuildPlan, search: Callable[[OnnxModel], Types] | None = None) -> Types:
+    def choose_types(
+        self,
+        plan: BuildPlan,
+        search: Callable[[OnnxModel, Types], Types] | None = None,
+        *,
+        by_flags: bool = False,
+    ) -> Types:
         """Names every node where nodes have types of their own, and searches the types of `--precision auto`.
 
         Args:
             plan: What is built.
-            search: Finds the types of `--precision auto`; the model's nodes have names.
+            search: Finds the types of `--precision auto`, given what is asked for; the model's nodes have names. None:
+                nothing is looked up either, a report has it.
+            by_flags: Whether flags of the builder say the types, and not the graph.
+
+        Raises:
+            InputError: A type is asked for of a node that is not there, or cannot have it.
         """
         if plan.precision == "auto" or plan.node_precisions:
             name_all(self.model)
-        if plan.precision != "auto" or search is None:
+        if search is None:
             return Types(plan.precision, plan.node_precisions)
+        asked = Types(plan.precision)
+        if plan.node_precisions:
+            # Loaded only here: most builds ask for none.
+            from trtconv.precision.pinned import pin, refuse_unknown
+
+            refuse_unknown(
+                self.model, {name: kind for name, kind in plan.node_precisions.items() if not is_pattern(name)}
+            )
+            asked = Types.of(plan.precision, pin(self.model, plan.node_precisions, by_flags=by_flags))
+        if plan.precision != "auto":
+            return asked
         with self._clock.stage(Stage.MEASURE):
-            return search(self.model)
+            return search(self.model, asked)
 
     def cast(
         self, types: Types, profile: ShapeProfile | None, capabilities: Capabilities, *, interface: bool = False

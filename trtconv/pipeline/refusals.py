@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from trtconv.core import codes
@@ -10,6 +9,7 @@ from trtconv.core.codes import CodeFamily
 from trtconv.core.documents.pipeline import LeftNode
 from trtconv.core.errors import InputError
 from trtconv.core.findings import Finding, Severity
+from trtconv.core.node_patterns import matches
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.core.suggest import did_you_mean
 from trtconv.core.target import Target
@@ -157,9 +157,10 @@ def matching(model: OnnxModel, patterns: Sequence[str]) -> list[int]:
     columns = model.main.columns
     found: list[int] = []
     for pattern in patterns:
-        names, wanted = (columns.ops, pattern[5:]) if pattern.startswith("type:") else (columns.names, pattern)
-        own = [index for index, name in enumerate(names) if fnmatch.fnmatchcase(name, wanted)]
+        pairs = zip(columns.names, columns.ops, strict=True)
+        own = [index for index, node in enumerate(pairs) if matches(pattern, *node)]
         if not own:
+            names, wanted = (columns.ops, pattern[5:]) if pattern.startswith("type:") else (columns.names, pattern)
             raise InputError(
                 f"--leave {pattern}: no node of {model.path} is meant",
                 did_you_mean(wanted, set(names)) or "Give a node's name, or type:OPERATOR.",

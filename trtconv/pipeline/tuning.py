@@ -17,6 +17,7 @@ from trtconv.core.documents.tuned import TimedForms, TimedLayer, Tuned
 from trtconv.core.encode import plain
 from trtconv.core.errors import BuildFailed, EngineFailed, EnvironmentMissing, InputError
 from trtconv.core.files import atomic_write, locked
+from trtconv.core.node_patterns import nearest
 from trtconv.core.reading import CACHE_BYTES, read_plain
 from trtconv.core.target import Target
 from trtconv.graph.extract import shapes_at
@@ -104,7 +105,7 @@ def _layers(
         sizes = [size for size in shape if size is not None]
         assert not isinstance(site.kernel, str)
         # What has a precision of its own is not timed in it.
-        if len(sizes) == len(shape) and view.node.name not in plan.node_precisions:
+        if len(sizes) == len(shape) and nearest(plan.node_precisions, view.node.name, view.node.op_type) is None:
             weight = site.kernel.values.shape
             layer = layer_of(view, weight, sizes, _element(view, site, is_cast), copy.opset)
             found[view.node.name] = (layer, (usual, *(form for form in worth_timing(site) if form != usual)))

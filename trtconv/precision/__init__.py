@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 from trtconv.core.documents.build import CastRecord
 from trtconv.core.documents.mix import Mix
+from trtconv.core.documents.pinned import Pinned
 from trtconv.core.documents.rewrite import Edit
 from trtconv.core.findings import Finding
 from trtconv.core.frozen import frozen
+from trtconv.core.node_patterns import is_pattern
 
 if TYPE_CHECKING:
     from trtconv.precision.measure import Feeds
@@ -25,12 +27,25 @@ class Types:
         nodes: Names of nodes to types of their own, of `trtconv.core.requests.common.NODE_PRECISIONS`.
         mix: What the search of `--precision auto` says of them in a report; None where they were asked for.
         sample: Inputs on which the search saw which values fit; None: random inputs show it.
+        pinned: What the user asked for, where that was looked up in the model.
     """
 
     precision: str = "as-is"
     nodes: Mapping[str, str] = dataclasses.field(default_factory=dict)
     mix: Mix | None = None
     sample: Feeds | None = None
+    pinned: tuple[Pinned, ...] = ()
+
+    @classmethod
+    def of(cls, precision: str, pinned: tuple[Pinned, ...]) -> Types:
+        """Returns the types that are asked for, of nodes that were looked up."""
+        return cls(precision, {name: each.type for each in pinned for name in each.nodes}, pinned=pinned)
+
+    @property
+    def required(self) -> Mapping[str, str]:
+        """The nodes that were asked for by name: unlike those of a pattern, each has to have its type."""
+        loose = {name for each in self.pinned if is_pattern(each.pattern) for name in each.nodes}
+        return {name: kind for name, kind in self.nodes.items() if name not in loose}
 
 
 @frozen

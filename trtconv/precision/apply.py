@@ -80,7 +80,7 @@ def apply_precision(
     """
     refuse_unknown(model, types.nodes)
     if types.sample is None:
-        refuse_idle(model, types.nodes, by_flags=capabilities.builder_precision_flags)
+        refuse_idle(model, types.required, by_flags=capabilities.builder_precision_flags)
     if types.precision == "int8":
         _require_quantizers(model)
     if not capabilities.casts(types.precision, types.nodes) or not kinds_of(types.precision, types.nodes):
@@ -167,7 +167,7 @@ def _cast(model: OnnxModel, types: Types, ranges: Ranges, referee: Referee, inte
         why = why or f"ONNX casts to bfloat16 since opset {BFLOAT_SINCE} only, and the model has {model.opset}"
     uncast = None if why else model.copy()
     done = cast(model)
-    refuse_kept(types.nodes, done.refused, "random inputs of the optimal sizes", sampled=False)
+    refuse_kept(types.required, done.refused, "random inputs of the optimal sizes", sampled=False)
     verified = CastCheck(why=why) if uncast is None else _verify(uncast, referee, emulate)
     _cast_ends(model, types, interface)
     kept = {why.value: count for why, count in _kept(done)}

@@ -25,6 +25,7 @@ from trtconv.core.documents.mix import Mix, TypedPart
 from trtconv.core.frozen import frozen
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.order import sort
+from trtconv.precision import Types
 from trtconv.precision.apply import BFLOAT_SINCE, casters, kinds_of
 from trtconv.precision.casting import Casting
 from trtconv.precision.measure import Ranges, survey
@@ -85,7 +86,7 @@ class Mixer:
     Args:
         model: The model after the passes, its nodes named; it is not changed.
         samples: Inputs to measure on, all of which are kept in memory.
-        fixed: Nodes whose types are given.
+        fixed: The types of nodes that are given.
         by_flags: Whether flags of the builder say the types, as those of a TensorRT without bfloat16.
         tell: Hears how many networks were measured, of about how many.
 
@@ -98,17 +99,18 @@ class Mixer:
         self,
         model: OnnxModel,
         samples: Sequence[Feeds],
-        fixed: NodeTypes,
+        fixed: Types,
         *,
         by_flags: bool,
         tell: Callable[[int, int], None],
     ) -> None:
-        refuse_unknown(model, fixed)
-        refuse_idle(model, fixed, by_flags=by_flags)
+        refuse_unknown(model, fixed.nodes)
+        refuse_idle(model, fixed.required, by_flags=by_flags)
         self._model = model = model.copy()
         sort(model)
         self._base = "int8" if model.has(_QUANTIZERS) else "fp16"
-        self._fixed = dict(fixed)
+        self._fixed = dict(fixed.nodes)
+        self._required = fixed.required
         self._by_flags = by_flags
         self._tell = tell
         self._measured = 0
@@ -190,7 +192,7 @@ class Mixer:
         """Returns the types that are no matter of choice: those given, and those of nodes whose values do not fit."""
         cast = self._cast(self._fixed)[1]
         if not self._by_flags:
-            refuse_kept(self._fixed, cast.refused, source, sampled=True)
+            refuse_kept(self._required, cast.refused, source, sampled=True)
         floats = {**dict.fromkeys(cast.hot, "fp32"), **self._fixed}
         # The graph has bfloat16 where it says the types.
         if self._by_flags or self._model.opset < BFLOAT_SINCE or not cast.hot:

@@ -1,14 +1,18 @@
-"""Types that are asked for single nodes: those that cannot be had are refused."""
+"""Types that are asked for single nodes, by name or by pattern: those that cannot be had are refused."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from onnx import TensorProto
 
+from trtconv.core.documents.pinned import Pinned
 from trtconv.core.errors import InputError
+from trtconv.core.node_patterns import is_pattern, nearest
+from trtconv.core.suggest import did_you_mean
 from trtconv.core.text import clean
 from trtconv.graph.model import OnnxModel
+from trtconv.graph.scope import Scope
 from trtconv.graph.types import dtype_name
 from trtconv.precision.casting import CastRefusal, WhyKept
 from trtconv.precision.regions import quantized_nodes
@@ -16,6 +20,57 @@ from trtconv.precision.schemas import BFLOAT, FLOAT, HALF
 
 _CODES = {"fp32": FLOAT, HALF.name: HALF.code, BFLOAT.name: BFLOAT.code}
 _FLOATS = frozenset((*_CODES.values(), TensorProto.DOUBLE))
+
+
+def pin(model: OnnxModel, asked: Mapping[str, str], *, by_flags: bool = False) -> tuple[Pinned, ...]:
+    """Returns which nodes the types are for that names and patterns ask for; the nearest one has a node.
+
+    What a pattern means and cannot have its type is left as it is; a name has to be right.
+
+    Args:
+        model: The model before a cast, its nodes named.
+        asked: Names and patterns (`trtconv.core.node_patterns`) to types.
+        by_flags: Whether flags of the builder say the types, and not the graph.
+
+    Raises:
+        InputError: A name or a pattern means no node, or none that can have its type.
+    """
+    if not asked:
+        return ()
+    taken: dict[str, list[str]] = {pattern: [] for pattern in asked}
+    idle: dict[str, list[str]] = {pattern: [] for pattern in asked}
+    quantized = set() if by_flags else quantized_nodes(model)
+    ops: set[str] = set()
+    for scope, index in _places(model):
+        node = scope.graph.node[index]
+        ops.add(node.op_type)
+        pattern = nearest(asked, node.name, node.op_type)
+        if pattern is None:
+            continue
+        why = _idle(scope, index, asked[pattern], quantized, by_flags=by_flags)
+        if why and not is_pattern(pattern):
+            _refuse(node.name, asked[pattern], why)
+        (idle if why else taken)[pattern].append(node.name)
+    for pattern, nodes in taken.items():
+        if not nodes and is_pattern(pattern):
+            _refuse_empty(pattern, asked[pattern], idle[pattern], ops)
+    return tuple(Pinned(each, asked[each], tuple(nodes), len(idle[each])) for each, nodes in taken.items())
+
+
+def _places(model: OnnxModel) -> Iterator[tuple[Scope, int]]:
+    return ((scope, index) for scope in model.scopes for index in range(len(scope.graph.node)))
+
+
+def _refuse_empty(pattern: str, kind: str, idle: list[str], ops: set[str]) -> None:
+    said = f"--node-precision {clean(pattern)}={kind}"
+    if idle:
+        raise InputError(
+            f"{said} has no effect: none of its {len(idle)} nodes can have that type, the first is {clean(idle[0])}",
+            "Leave it out: they compute no floats, or their quantisers or the model say their types.",
+        )
+    hint = "Names are those of the rewritten model: trtconv rewrite MODEL -o OUT.onnx; trtconv inspect OUT.onnx."
+    near = did_you_mean(pattern.removeprefix("type:"), ops) if pattern.startswith("type:") else ""
+    raise InputError(f"{said} has no effect: it means no node, or a nearer one has each", near or hint)
 
 
 def refuse_unknown(model: OnnxModel, nodes: Mapping[str, str]) -> None:
@@ -51,18 +106,25 @@ def refuse_idle(model: OnnxModel, nodes: Mapping[str, str], *, by_flags: bool = 
         InputError: A node cannot be computed in the type that was asked for it.
     """
     quantized = quantized_nodes(model) if nodes and not by_flags else set()
-    for scope in model.scopes if nodes else ():
-        for index, node in enumerate(scope.graph.node):
-            kind = nodes.get(node.name)
-            if kind is None:
-                continue
-            made = {scope.types.get(name, 0) for name in node.output if name}
-            if 0 not in made and made.isdisjoint(_FLOATS):
-                _refuse(node.name, kind, f"the {clean(node.op_type)} computes no floats")
-            if (scope.position, index) in quantized:
-                _refuse(node.name, kind, "it is computed in int8, as its quantisers say")
-            if not by_flags and made.isdisjoint((0, FLOAT, _CODES[kind])):
-                _refuse(node.name, kind, f"the model computes it in {dtype_name(max(made & _FLOATS))}")
+    for scope, index in _places(model) if nodes else ():
+        node = scope.graph.node[index]
+        kind = nodes.get(node.name)
+        why = "" if kind is None else _idle(scope, index, kind, quantized, by_flags=by_flags)
+        if kind is not None and why:
+            _refuse(node.name, kind, why)
+
+
+def _idle(scope: Scope, index: int, kind: str, quantized: set[tuple[int, int]], *, by_flags: bool) -> str:
+    """Returns why a node cannot have a type; nothing where it can."""
+    node = scope.graph.node[index]
+    made = {scope.types.get(name, 0) for name in node.output if name}
+    if 0 not in made and made.isdisjoint(_FLOATS):
+        return f"the {clean(node.op_type)} computes no floats"
+    if (scope.position, index) in quantized:
+        return "it is computed in int8, as its quantisers say"
+    if not by_flags and made.isdisjoint((0, FLOAT, _CODES[kind])):
+        return f"the model computes it in {dtype_name(max(made & _FLOATS))}"
+    return ""
 
 
 def refuse_kept(nodes: Mapping[str, str], refused: Mapping[str, CastRefusal], inputs: str, *, sampled: bool) -> None:

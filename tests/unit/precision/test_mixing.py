@@ -61,7 +61,7 @@ def found(
 ) -> Mix:
     told: list[tuple[int, int]] = []
     name_all(model)
-    mixer = Mixer(model, SAMPLES, fixed or {}, by_flags=not bfloat, tell=lambda *count: told.append(count))
+    mixer = Mixer(model, SAMPLES, Types(nodes=fixed or {}), by_flags=not bfloat, tell=lambda *count: told.append(count))
     silent = timed or (lambda _: NodeTimes(why="no GPU"))
     mix = mixer.search(tolerance, "the test", silent, ran or (lambda *_: EngineRun(why="no GPU")))
     assert [number for number, _ in told] == list(range(1, len(told) + 1))

@@ -308,7 +308,7 @@ def test_a_type_that_a_node_cannot_have_is_refused(pinned: str, said: str, preci
     with pytest.raises(InputError) if said else contextlib.nullcontext() as raised:
         if precision == "auto":
             feeds = {"x": np.ones((1, 2, 4, 4), np.float32)}
-            mixer = Mixer(made, [feeds], nodes, by_flags=False, tell=lambda *_: None)
+            mixer = Mixer(made, [feeds], Types(nodes=nodes), by_flags=False, tell=lambda *_: None)
             mixer.search(0.0, "DIR", lambda _: NodeTimes(), lambda *_: EngineRun())
         else:
             cast(made, precision, RTX, profile_of(made), nodes=nodes)

@@ -13,6 +13,7 @@ from trtconv.core.documents.lattice import LatticeRecord
 from trtconv.core.documents.mix import Mix, require_types
 from trtconv.core.documents.network import NetworkRecord
 from trtconv.core.documents.parts import CodeIdentity, FileIdentity, RuntimeIdentity
+from trtconv.core.documents.pinned import Pinned
 from trtconv.core.documents.proof import BuildProof
 from trtconv.core.documents.refit import RefitRecord
 from trtconv.core.documents.rewrite import Edit, Skip
@@ -147,7 +148,7 @@ class CastRecord(Document):
 @frozen
 class BuildReport(
     Document,
-    keys="schema trtconv source model plan profiles dims lattice notes tuned respelled? mix cast edits skipped "
+    keys="schema trtconv source model plan profiles dims lattice notes tuned respelled? mix pinned? cast edits skipped "
     "findings ignored proof runtime worker engine seconds io inputs network- refit- up_to_date rebuilt signed_by "
     "signature exit_code",
 ):
@@ -170,6 +171,7 @@ class BuildReport(
         notes: What was done to the profiles, in words.
         inputs: The model's inputs with the names of their dimensions.
         mix: The types that `--precision auto` found, and what they cost; None where it was not asked.
+        pinned: Nodes that have types of their own, by what asked for them.
         tuned: What `--tune` chose.
         respelled: Nodes that the builder refused, with the form in which it took them.
         cast: How the graph was cast to the precision, and how far it is from the model; None where it was not.
@@ -203,6 +205,7 @@ class BuildReport(
     respelled: Mapping[str, str] = dataclasses.field(default_factory=dict)
     cast: CastRecord | None = None
     mix: Mix | None = None
+    pinned: tuple[Pinned, ...] = ()
     ignored: tuple[Ignored, ...] = ()
     proof: BuildProof | None = None
     network: NetworkRecord | None = None

@@ -95,7 +95,8 @@ class BuildSettings:
     precision: str = PRECISION
     node_precisions: Mapping[str, str] = option(
         "--node-precision",
-        "Compute a node in another type than --precision says: fp32, fp16 or bf16. Repeatable.",
+        "Compute nodes in another type than --precision says: fp32, fp16 or bf16. NODE is a name, a pattern such as "
+        "'/decoder/*', or an operator, type:Softmax; the nearest counts. Repeatable.",
         metavar="NODE=TYPE",
         many=True,
         default={},
@@ -104,7 +105,7 @@ class BuildSettings:
         key="node-precisions",
         schema={"type": "object", "additionalProperties": {"type": "string", "enum": list(NODE_PRECISIONS)}},
         load=dict,
-        about="Node to the type that it is computed in, whatever precision says: fp32, fp16 or bf16.",
+        about="Node, pattern or type:OPERATOR to its type, whatever precision says: fp32, fp16 or bf16.",
     )
     tolerance: float = option(
         "--tolerance",
