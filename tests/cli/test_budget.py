@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import json
 import os
+import re
 import resource as limits
 import subprocess
 import sys
@@ -67,6 +69,14 @@ def test_a_loop_that_does_not_end_is_the_files_own(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["m.onnx"]
 
 
+def test_the_help_names_every_limit() -> None:
+    from trtconv.cli.commands.check import command
+
+    (told,) = (each.help for each in command.params if "--budget" in each.opts)
+    limits = [field.name for field in dataclasses.fields(budget.Budget) if field.name != "follow_links"]
+    assert [word for word in re.findall(r"[a-z]+", told.partition("limits:")[2]) if word in limits] == limits
+
+
 def test_a_budget_can_be_raised(tmp_path: Path) -> None:
     text = FILLED.replace("3000000000", "4096")
     assert run(tmp_path, text, "check", "m.onnx", "--budget", "elements=1000")[0] == 1
@@ -84,6 +94,19 @@ def test_each_of_several_models_is_held_to_the_limits(tmp_path: Path, command: s
     runs = json.loads(done.stdout)["runs"]
     assert (done.returncode, len(runs)) == (1, 2)
     assert all("exceeds the budget: stage" in each["error"]["message"] for each in runs)
+
+
+@pytest.mark.parametrize("form", ["text", "json", "sarif", "github", "junit"])
+def test_what_exceeds_the_budget_is_a_finding_among_several_models_too(tmp_path: Path, form: str) -> None:
+    (tmp_path / "trtconv.toml").write_text('targets = ["rtx"]\n[[models]]\npath = "m.onnx"\n')
+    (tmp_path / "m.onnx").write_bytes(onnx.parser.parse_model(many_inputs(3, 1)).SerializeToString())
+    arguments = [sys.executable, "-m", "trtconv", "check", "-q", "--format", form, "--budget", "inputs=3"]
+    done = subprocess.run(arguments, cwd=tmp_path, capture_output=True, check=False, timeout=120)
+    assert done.returncode == 1
+    told = done.stdout.decode()
+    if form == "sarif":
+        told = json.dumps(json.loads(told)["runs"][0]["results"])
+    assert "TC408" in told
 
 
 def many_inputs(inputs: int, outputs: int) -> str:

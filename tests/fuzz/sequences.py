@@ -10,6 +10,7 @@ hangs, and the verdict is that of the same command over the same models in a fol
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import json
 import os
@@ -29,6 +30,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import folders
 from folders import CACHE, OUTSIDE, PROJECT, TEMPORARY, Case
 from harness import Fault, Worker, judge
+
+from trtconv.core.errors import InputError
+from trtconv.core.toml import read_toml
 
 STRIDE = 1_000_000_000
 _TOLD_SECONDS = 60.0
@@ -65,8 +69,8 @@ def make_command(r: random.Random, case: Case) -> tuple[str, ...]:
             ("check", model, "-q", "--format", "json"),
             ("check", model, "--target", "tensorrt-8.6", "-q"),
             ("rewrite", model, "-o", "r.onnx", "-q"),
-            ("init", model, "-o", "new.toml"),
-            ("init", ".", "-o", "new.toml"),
+            ("init",),
+            ("init", ".", "--force"),
             ("plan",),
             ("plan", "--write", "jobs"),
             ("plan", "--format", "json"),
@@ -81,10 +85,12 @@ def make_command(r: random.Random, case: Case) -> tuple[str, ...]:
             ("diff", engine, "r.engine"),
             ("sizes", model, "--format", "json"),
             ("explain", model, "--node", "0"),
-            ("triton", engine, "-o", "out"),
+            ("triton", engine, "out"),
+            ("rewrite", model, "-o", "gone/../r.onnx", "-q"),
             ("warm", engine),
             ("build", "-q", "--config", r.choice(["trtconv.toml", "fifo", "sub", "new.toml", "../outside/victim.sh"])),
-            ("quantize", model, "-o", "r.onnx", "--data", r.choice(["random", "s.npz", "samples", "fifo", "."])),
+            ("quantize", model, "-o", "r.onnx", "--random", "--samples", "2", "--dim", "n=2", "-q"),
+            ("quantize", model, "-o", "r.onnx", "--data", r.choice(["s.npz", "samples", "fifo", "."])),
         ]
     )
 
@@ -160,7 +166,7 @@ def run_case(case: Case, r: random.Random, worker: Worker, verdicts: Verdicts, c
             done.append(folders.disturb(r, case))
             counts["disturbances"] += 1
         command = make_command(r, case)
-        before, typed, inputs = protected(case), typed_outputs(command, case), inputs_of(case)
+        before, typed, inputs = protected(case), outputs_named(command, case), inputs_of(case)
         answer = answered(worker, command, case.root)
         name = f"case {case.number} ({'; '.join(done)})"
         done.append(" ".join(command))
@@ -179,11 +185,26 @@ def run_case(case: Case, r: random.Random, worker: Worker, verdicts: Verdicts, c
             return
 
 
-def typed_outputs(command: tuple[str, ...], case: Case) -> list[str]:
-    """Returns where the outputs lead, from the case's folder, that the user typed: they go where he says."""
+def outputs_named(command: tuple[str, ...], case: Case) -> list[str]:
+    """Returns where the outputs lead, from the case's folder, that the user typed, or that are new and configured."""
     after = [command[i + 1] for i, flag in enumerate(command[:-1]) if flag in ("-o", "--write")]
     after += command[2:3] if command[0] == "run-job" else []
+    after += ["trtconv.toml"] if command[0] == "init" and not (case.project / "trtconv.toml").is_symlink() else []
+    after += _new_engines(case)
     return [os.path.relpath(os.path.realpath(case.project / name), os.path.realpath(case.root)) for name in after]
+
+
+def _new_engines(case: Case) -> list[str]:
+    """Returns files that the configuration names, in its folder, which are not there; and the reports beside them."""
+    with contextlib.suppress(OSError, ValueError, LookupError, TypeError, AttributeError, InputError):
+        models = read_toml(case.project / "trtconv.toml")["models"]
+        names = {each["engine"] for each in models if "engine" in each}
+        inside = {name for name in names if (case.project / name).resolve().parent == case.project.resolve()}
+        named = [
+            f"{name}{end}" for name in sorted(inside) for end in ("", ".json") if not Path(name).name.startswith(".")
+        ]
+        return [name for name in named if not os.path.lexists(case.project / name)]
+    return []
 
 
 def _changes(before: dict[str, str], after: dict[str, str], typed: list[str]) -> list[str]:

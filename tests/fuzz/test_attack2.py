@@ -151,7 +151,9 @@ def test_h4_many_inputs_end(folder: Path) -> None:
 @pytest.mark.parametrize("profiles", [3_000, 60_000])
 def test_h5_many_profiles_end(folder: Path, profiles: int) -> None:
     configure(folder, f'path = "g.onnx"\nprofiles = [{",".join(["{batch=1}"] * profiles)}]')
-    assert run(folder, "build", "-q").returncode in (0, 1, 2)
+    done = run(folder, "build", "-q", "--format", "json")
+    assert done.returncode == 1
+    assert "TC408" in done.stdout
 
 
 @pytest.mark.parametrize("engine", ["h.onnx", ".git/config", "trtconv.toml", "sub/../h.onnx", "package"])
@@ -273,3 +275,31 @@ def test_one_hostile_report_leaves_the_page_of_the_others(folder: Path) -> None:
 def test_an_address_has_no_user(folder: Path, address: str) -> None:
     configure(folder, 'path = "g.onnx"')
     assert run(folder, "build", "-q", "--on", address).returncode == 2
+
+
+def test_a_detour_by_a_folder_that_is_not_there_leads_where_it_says(folder: Path) -> None:
+    target = ("--target", "rtx", "-q")
+    for name, command in {
+        "r.onnx": ("rewrite", "g.onnx", *target, "-o", "none/../r.onnx"),
+        "q.onnx": (
+            "quantize",
+            "g.onnx",
+            "-q",
+            "--random",
+            "--samples",
+            "2",
+            "--dim",
+            "batch=1",
+            "-o",
+            "none/../q.onnx",
+        ),
+        "e.engine": ("build", "g.onnx", *target, "--dim", "batch=1", "--prove", "none", "-o", "none/../e.engine"),
+    }.items():
+        done = run(folder, *command, "--format", "json")
+        assert done.returncode == 0, done.stderr
+        assert (folder / name).is_file()
+        assert f'"{name}"' in done.stdout
+        assert "none" not in done.stdout.replace('"none"', "")
+    # What it says can be opened, so that the next build finds it.
+    again = run(folder, *command, "--format", "json")
+    assert json.loads(again.stdout)["up_to_date"] is True

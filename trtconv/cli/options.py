@@ -186,8 +186,8 @@ def resources_option(flag: str) -> Callable[[Decorated], Decorated]:
         metavar="N|NAME=N,...",
         expose_value=False,
         callback=enter,
-        help="What a model may cost: N times as much as usual, or limits: nodes, inputs, profiles, elements, "
-        "candidates, bytes, seconds, megabytes (TC408).",
+        help="What a model may cost: N times as much as usual, or limits: nodes, inputs, attributes, weights, tensors, "
+        "entries, profiles, elements, candidates, bytes, seconds, megabytes (TC408).",
     )
 
 

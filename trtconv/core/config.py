@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from trtconv.core import budget
 from trtconv.core.agreement import CodeFile
 from trtconv.core.errors import InputError
 from trtconv.core.files import real_path, with_ending
@@ -126,6 +127,7 @@ class Config:
 
 
 _MOST_ENTRIES = 10_000
+_MOST_SETTINGS = 1 << 18
 _LARGEST_NUMBER = 1 << 63
 
 
@@ -160,8 +162,10 @@ def load(path: Path) -> Config:
 
     Raises:
         InputError: It is missing, no TOML, or says something that trtconv does not know; the message names the key.
+        BudgetExceeded: It asks for more profiles than an engine may have.
     """
     document: Mapping[str, Any] = _tools(path).get("trtconv", {}) if path.name == PYPROJECT else read_toml(path)
+    _hold_to_budget(path, document)
     for fault in _faults(document, SCHEMA, ""):
         raise InputError(
             f"{path}: {fault}", "docs/config.md describes the file; docs/trtconv.schema.json is its schema."
@@ -174,6 +178,36 @@ def load(path: Path) -> Config:
     farm = document.get("farm", {})
     store = path.parent / farm["store"] if "store" in farm else None
     return Config(path, tuple(entries), farm.get("address"), store)
+
+
+def _hold_to_budget(path: Path, document: Mapping[str, Any]) -> None:
+    """Raises the error for a file that multiplies, before anything of it is looked at.
+
+    Raises:
+        InputError: Models and targets have too many settings, those that each inherits counted for each.
+        BudgetExceeded: A table lists too many profiles.
+    """
+    listed = document.get("models")
+    models = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+    for table in (document, *models):
+        if isinstance(table.get("profiles"), list):
+            budget.spend("profiles", len(table["profiles"]), f"an engine of {path}")
+    defaults = _defaults(document)
+    inherited, settings = _size(defaults), 0
+    for own in models:
+        targets = [own.get(key, defaults.get(key)) for key in ("targets", "check-targets")]
+        settings += (inherited + _size(own)) * max(1, sum(len(each) for each in targets if isinstance(each, list)))
+    if settings > _MOST_SETTINGS:
+        raise InputError(
+            f"{path} has more than {_MOST_SETTINGS} settings, with those that each model inherits for each target",
+            "Divide it into several files.",
+        )
+
+
+def _size(value: Any) -> int:
+    """Returns how many numbers and texts a value of TOML has in all."""
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return 1 if inside is None else sum(map(_size, inside))
 
 
 def _check_outputs(path: Path, entries: Sequence[Entry]) -> None:

@@ -125,6 +125,18 @@ def place_of(path: Path) -> Path:
     return real_path(path.parent) / path.name if path.name not in ("", "..") else real_path(path)
 
 
+def openable(path: Path) -> Path:
+    """Returns a path by which what is written there can be opened: of `a/../b`, where there is no `a`, `b`.
+
+    Raises:
+        InputError: No file can have that path.
+    """
+    if ".." not in path.parts or path.parent.exists():
+        return path
+    place = place_of(path)
+    return place if path.is_absolute() else Path(os.path.relpath(place))
+
+
 def atomic_write(path: Path, data: bytes | memoryview, *, through_links: bool = True) -> None:
     """Writes a file by way of a temporary file beside it, fsync and rename; see `atomic_stream`."""
     with atomic_stream(path, through_links=through_links) as file:

@@ -24,6 +24,9 @@ def take_census(proto: onnx.ModelProto) -> None:
     Raises:
         BudgetExceeded: There is more of something than the budget allows.
     """
+    weights_by_name = {tensor.name for tensor in proto.graph.initializer}
+    given = sum(value.name not in weights_by_name for value in proto.graph.input)
+    budget.spend("inputs", given + len(proto.graph.output), "with its outputs it")
     parts: list[Sequence[Any]] = [proto.metadata_props, proto.opset_import, proto.functions, proto.training_info]
     parts += [part for f in proto.functions for part in (f.input, f.output, f.attribute, f.opset_import)]
     entries = sum(map(len, parts))

@@ -102,9 +102,6 @@ class OnnxModel:
             raise InputError(f"{path} is not a valid ONNX model: {examined}", _UNREADABLE_HINT)
         nodes, place = inlined_nodes(model.proto)
         budget.spend("nodes", nodes, "with its functions inlined it", place)
-        weights = {tensor.name for tensor in model.proto.graph.initializer}
-        given = sum(value.name not in weights for value in model.proto.graph.input)
-        budget.spend("inputs", given + len(model.proto.graph.output), "with its outputs it")
         model.whole = model._whole_of(examined)
         check_external_all(list(model._external_tensors()), path)
         model._data = FileStates.of(model.external_files)

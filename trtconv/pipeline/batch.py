@@ -21,6 +21,7 @@ from trtconv.core.documents.check import CheckReport, FailedRun
 from trtconv.core.documents.commands import RunCounts
 from trtconv.core.documents.rewrite import RewriteReport
 from trtconv.core.errors import Bug, BuildFailed, TrtconvError
+from trtconv.core.findings import Finding
 from trtconv.core.process import Cause, Lost, Process, Tell
 from trtconv.core.progress import NullProgress, Progress
 from trtconv.core.rations import RationGuard
@@ -204,7 +205,8 @@ def failed_run(request: Request | RewriteRequest, error: TrtconvError) -> Failed
     """Returns what stands for a request that ended with an exception."""
     target = "auto" if request.target is None else str(request.target)
     kind = type(error).__name__
-    return FailedRun(str(request.model), target, kind, error.message, error.hint, error.exit_code)
+    findings = tuple(each for each in getattr(error, "findings", ()) if isinstance(each, Finding))
+    return FailedRun(str(request.model), target, kind, error.message, error.hint, error.exit_code, findings=findings)
 
 
 def worst_exit_code(codes: Sequence[int]) -> int:

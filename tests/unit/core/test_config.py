@@ -10,6 +10,7 @@ import pytest
 
 from support.paths import ROOT
 from trtconv.core import config, toml
+from trtconv.core.budget import BudgetExceeded
 from trtconv.core.dims import Range
 from trtconv.core.errors import InputError
 from trtconv.core.findings import Severity
@@ -179,6 +180,7 @@ def test_a_pyproject_of_another_form_says_nothing(tmp_path: Path, text: str) -> 
         '[[models]]\npath = "m.onnx"\n' * 10_001,
         "targets = [" + '"rtx",' * 200 + "]\n" + '[[models]]\npath = "m.onnx"\n' * 100,
         "#" * (1 << 20) + "\n",
+        "dims = {" + ",".join(f"d{i} = 1" for i in range(1000)) + "}\n" + '[[models]]\npath = "m.onnx"\n' * 300,
     ],
 )
 def test_what_would_take_all_time_is_refused(tmp_path: Path, text: str) -> None:
@@ -186,6 +188,15 @@ def test_what_would_take_all_time_is_refused(tmp_path: Path, text: str) -> None:
     path.write_text(text)
     with pytest.raises(InputError):
         config.load(path)
+
+
+@pytest.mark.parametrize("place", ["", '[[models]]\npath = "m.onnx"\n'])
+def test_too_many_profiles_exceed_the_budget_before_any_is_looked_at(tmp_path: Path, place: str) -> None:
+    path = tmp_path / "trtconv.toml"
+    path.write_text(f"{place}profiles = [{'{n = 0},' * 257}]\n" + '[[models]]\npath = "n.onnx"\n')
+    with pytest.raises(BudgetExceeded) as exceeded:
+        config.load(path)
+    assert exceeded.value.findings[0].code == "TC408"
 
 
 @pytest.mark.parametrize("line", ["a" + ".a" * 2000 + " = 1", '"a"' + '."a"' * 2000 + " = 1", "[a" + ".a" * 2000 + "]"])

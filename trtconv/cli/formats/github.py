@@ -26,8 +26,12 @@ def check_github(reports: Sequence[CheckReport], root: Path | None = None, failu
         failures: Models that could not be checked.
     """
     # A model that is checked for two targets mostly has the same findings for both: each is said once.
-    lines = list(dict.fromkeys(_annotation(report, finding, root) for report in reports for finding in report.findings))
+    found = [(report.model.path, finding) for report in reports for finding in report.findings]
+    found += [(failure.model, finding) for failure in failures for finding in failure.findings]
+    lines = list(dict.fromkeys(_annotation(model, finding, root) for model, finding in found))
     for failure in failures:
+        if failure.findings:
+            continue
         file = relative_path(failure.model, root) or failure.model
         text = f"{failure.message}\n{failure.advice}".strip()
         lines.append(annotation("error", {"file": file, "title": f"trtconv {failure.kind}"}, text))
@@ -38,8 +42,7 @@ def check_github(reports: Sequence[CheckReport], root: Path | None = None, failu
     return "\n".join(lines)
 
 
-def _annotation(report: CheckReport, finding: Finding, root: Path | None) -> str:
-    model = report.model.path
+def _annotation(model: str, finding: Finding, root: Path | None) -> str:
     file, _, line = finding.location.source.rpartition(":")
     path = file or model
     properties = {"file": relative_path(path, root) or path}

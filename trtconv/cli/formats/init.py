@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -42,7 +43,12 @@ def find_models(folder: Path) -> list[Found]:
         raise InputError(f"there is no .onnx file in {folder}", "Export a model first: trtconv export --help.")
     if len(paths) > _MOST_MODELS:
         raise InputError(f"{folder} has {len(paths)} .onnx files", "Give the folder of those that are built.")
-    return [_found(path, folder) for path in paths]
+    found = []
+    for path in paths:
+        found.append(_found(path, folder))
+        # A model is a cycle, and commands look for cycles seldom.
+        gc.collect(0)
+    return found
 
 
 def _hidden(path: Path, folder: Path) -> bool:

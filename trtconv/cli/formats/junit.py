@@ -65,7 +65,8 @@ def _failed_suite(failure: FailedRun) -> ElementTree.Element:
     suite = ElementTree.Element("testsuite", name=f"{path} for {failure.target}", tests="1", failures="0", errors="1")
     case = ElementTree.SubElement(suite, "testcase", classname=path, name="load")
     error = ElementTree.SubElement(case, "error", message=_plain(failure.message), type=failure.kind)
-    error.text = "\n".join(indented(_NOT_XML.sub("\ufffd", failure.advice), ""))
+    found = [findings_text(leading(path), failure.findings)] if failure.findings else []
+    error.text = _NOT_XML.sub("\ufffd", "\n".join([*found, *indented(failure.advice, "")]))
     return suite
 
 

@@ -44,7 +44,9 @@ def check_sarif(
     """
     codes = [report.exit_code for report in reports] + [failure.exit_code for failure in failures]
     rules = {page.code: index for index, page in enumerate(pages)}
-    results = [_result(report, item, rules, root) for report in reports for item in _items(report)]
+    found = [(report.model.path, str(report.target), item) for report in reports for item in _items(report)]
+    found += [(failure.model, failure.target, finding) for failure in failures for finding in failure.findings]
+    results = [_result(path, target, item, rules, root) for path, target, item in found]
     driver = {
         "name": "trtconv",
         "semanticVersion": __version__,
@@ -90,10 +92,10 @@ def _rule(page: Page) -> dict[str, object]:
 
 
 def _result(
-    report: CheckReport, item: Finding | Ignored, rules: dict[str, int], root: Path | None
+    path: str, target: str, item: Finding | Ignored, rules: dict[str, int], root: Path | None
 ) -> dict[str, object]:
     finding = item.finding if isinstance(item, Ignored) else item
-    model = _artifact(report.model.path, root)
+    model = _artifact(path, root)
     place = finding.location
     fix = f"\n{finding.fix}" if finding.fix else ""
     result: dict[str, object] = {
@@ -101,8 +103,8 @@ def _result(
         "level": _LEVELS[finding.severity],
         "message": {"text": f"{place}: {finding.message}{fix}"},
         "analysisTarget": model,
-        "partialFingerprints": {"trtconv/v1": _fingerprint(report, finding)},
-        "properties": {"target": str(report.target), "mendedBy": finding.mended_by},
+        "partialFingerprints": {"trtconv/v1": _fingerprint(path, finding)},
+        "properties": {"target": target, "mendedBy": finding.mended_by},
     }
     # Version 2.1.0 wants ruleIndex to be there only where it is known.
     if finding.code in rules:
@@ -121,11 +123,11 @@ def _result(
     return result
 
 
-def _fingerprint(report: CheckReport, finding: Finding) -> str:
+def _fingerprint(path: str, finding: Finding) -> str:
     """Returns what stays the same where other nodes come and go: a node is known by its name if it has one."""
     place = finding.location
     node = place.node or f"{place.op}[{place.index}]"
-    what = "\0".join((Path(report.model.path).name, finding.code, place.graph, node, place.tensor))
+    what = "\0".join((Path(path).name, finding.code, place.graph, node, place.tensor))
     return hashlib.sha256(what.encode(errors="surrogatepass")).hexdigest()[:32]
 
 

@@ -347,11 +347,11 @@ def _place(result: CheckReport | BuildReport | FailedRun) -> tuple[str, str]:
 
 
 def _details(result: CheckReport | BuildReport | FailedRun, path: str, verbose: bool) -> list[str]:
-    if isinstance(result, FailedRun) or (isinstance(result, BuildReport) and result.up_to_date):
+    if isinstance(result, BuildReport) and result.up_to_date:
         return []
     own = [each for each in result.findings if verbose or not each.mended_by]
     found = [findings_text(path, own, verbose)] if own else []
-    ignored = ignored_lines(result.ignored)
+    ignored = [] if isinstance(result, FailedRun) else ignored_lines(result.ignored)
     return [*found, *(["\n".join([path, *(f"  {line}" for line in ignored)])] if ignored else [])]
 
 

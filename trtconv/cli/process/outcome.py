@@ -10,12 +10,14 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from trtconv.cli.process import status
 from trtconv.core.errors import TrtconvError
+from trtconv.core.files import openable
 from trtconv.core.text import guarded
 
 if TYPE_CHECKING:
@@ -46,6 +48,10 @@ class Isolation(NamedTuple):
     arguments: list[str]
 
 
+_WRITTEN = ("output", "report", "page", "plot", "timing_cache", "runtime_cache")
+"""Parameters that say where something is written."""
+
+
 class Text(click.types.StringParamType):
     """A text that says something: an unset variable of a script, "$MODEL", is no path, and `Path("")` is a folder."""
 
@@ -54,7 +60,8 @@ class Text(click.types.StringParamType):
         if value == "" and param is not None:
             name = param.opts[-1] if isinstance(param, click.Option) else (param.metavar or "").strip("[].")
             raise EmptyText(name, ctx)
-        return super().convert(value, param, ctx)
+        text = super().convert(value, param, ctx)
+        return str(openable(Path(text))) if param is not None and param.name in _WRITTEN else text
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Returns what a shell may complete the text with."""

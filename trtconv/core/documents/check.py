@@ -6,7 +6,7 @@ from trtconv.core.documents.memory import MemoryRecord
 from trtconv.core.documents.parts import FileIdentity
 from trtconv.core.documents.pipeline import PlannedCut
 from trtconv.core.documents.proof import BuildProof
-from trtconv.core.encode import SCHEMA, Document
+from trtconv.core.encode import SCHEMA, Document, plain
 from trtconv.core.findings import Finding, Ignored, Severity, summarize
 from trtconv.core.frozen import frozen
 from trtconv.core.target import Target
@@ -80,6 +80,7 @@ class FailedRun:
     Args:
         worker: Name of the machine of a farm where that was; None for this one.
         lost: "crash", "time" or "memory" where its process did not come to an end; not part of the document.
+        findings: Why, one finding a cause, where it is known.
     """
 
     model: str
@@ -90,6 +91,7 @@ class FailedRun:
     exit_code: int
     worker: str | None = None
     lost: str | None = None
+    findings: tuple[Finding, ...] = ()
 
     @property
     def advice(self) -> str:
@@ -105,5 +107,6 @@ class FailedRun:
             "target": self.target,
             **({"worker": self.worker} if self.worker else {}),
             "error": error,
+            **({"findings": plain(self.findings)} if self.findings else {}),
             "exit_code": self.exit_code,
         }

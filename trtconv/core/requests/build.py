@@ -11,7 +11,7 @@ from trtconv.core.agreement import AGREE, CodeFile
 from trtconv.core.builder_options import BuilderOptions
 from trtconv.core.dims import InputRange
 from trtconv.core.errors import InputError
-from trtconv.core.files import report_beside, with_ending
+from trtconv.core.files import openable, report_beside, with_ending
 from trtconv.core.findings import Severity
 from trtconv.core.frozen import frozen
 from trtconv.core.options import Requirement, group, option
@@ -236,12 +236,12 @@ class BuildRequest(BuildSettings, Request):
     @functools.cached_property
     def engine_path(self) -> Path:
         """Where the engine goes."""
-        return self.engine or with_ending(self.model, ".engine")
+        return openable(self.engine or with_ending(self.model, ".engine"))
 
     @functools.cached_property
     def report_path(self) -> Path:
         """Where the report goes."""
-        return self.report or report_beside(self.engine_path)
+        return openable(self.report or report_beside(self.engine_path))
 
     @property
     def outputs(self) -> tuple[Output, Output]:

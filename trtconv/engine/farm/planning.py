@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 from collections.abc import Sequence
 
 from trtconv.core.documents.build import BuildReport
@@ -99,7 +100,9 @@ def _look_at(request: BuildRequest, machines: Sequence[Machine] | None, then: tu
         choice = None if machines is None else choose(request.target, machines)
         waiting, kept = prepare(request, choice, then, here=here)
     except TrtconvError as error:
-        return Planned(request, ERROR, error=error)
+        # Without the frames that it came through, and what it came of: they hold the model.
+        error.__cause__ = error.__context__ = None
+        return Planned(request, ERROR, error=error.with_traceback(None))
     # The model is not kept: of thousands there would not be the memory.
     job = None if waiting is None else waiting.job
     if kept is not None:
@@ -126,6 +129,8 @@ def prepare(
         InputError: The model or its samples cannot be read, bounds are missing, or the engine cannot be written;
             samples would have to travel.
     """
+    # The model of an earlier call is a cycle, and commands look for cycles seldom.
+    gc.collect(0)
     refuse_unmet(request)
     check_outputs(request)
     model = OnnxModel.load(request.model, hashed=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import itertools
 import json
 from pathlib import Path
@@ -19,6 +20,7 @@ from trtconv.core.errors import EnvironmentMissing, InputError
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.target import Target
 from trtconv.engine.farm.job import BuildJob, contents
+from trtconv.engine.farm.planning import plan
 from trtconv.engine.farm.results import Waiting
 from trtconv.engine.farm.store import Store, intact
 from trtconv.graph.model import OnnxModel
@@ -51,6 +53,22 @@ def test_it_is_read_as_it_was_written(model: Path) -> None:
     assert (request.dims, request.precision) == ({"n": Range(1, 2, 4)}, "fp16")
     assert (request.model, request.target) == (Path("model.onnx"), Target("rtx"))
     assert "some name" not in json.dumps(job.to_json())
+
+
+@pytest.mark.parametrize("dims", [{"n": Range(1, 2, 4)}, {}])
+def test_a_plan_of_many_builds_keeps_none_of_their_models(model: Path, dims: dict[str, Range]) -> None:
+    gc.collect()
+    before = sum(isinstance(each, OnnxModel) for each in gc.get_objects())
+    usual = gc.get_threshold()
+    # As the command line has it.
+    gc.set_threshold(1_000_000)
+    try:
+        planned = plan([BuildRequest(model, dims=dims, target=Target("rtx"))] * 20, None)
+        after = sum(isinstance(each, OnnxModel) for each in gc.get_objects())
+    finally:
+        gc.set_threshold(*usual)
+    assert {each.state for each in planned} == {"to-build" if dims else "error"}
+    assert after - before <= 2
 
 
 def test_its_name_is_what_determines_the_engine(model: Path) -> None:
