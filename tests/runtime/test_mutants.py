@@ -76,14 +76,27 @@ def test_mutants_that_survived_are_seen(network: str, kind: str, attribute: str,
     assert columns.isdisjoint(bench.LEFT)
 
 
-@pytest.mark.parametrize("name", ["iov_0", "nan_0", "norm_1", "norm_2"])
+@pytest.mark.parametrize("name", ["iov_0", "nan_0", "norm_1", "norm_2", "soft_0"])
 def test_what_is_read_right_raises_no_alarm(name: str) -> None:
     report = trtconv.check(trtconv.CheckRequest(ROOT / "tests" / "data" / "proof" / "false-alarms" / f"{name}.onnx"))
     assert report.exit_code == 0, report.findings
     assert not [each for each in report.findings if each.code == "TC402"]
 
 
-def test_a_logarithm_of_nothing_is_no_false_alarm() -> None:
-    """TensorRT's parser takes LogSoftmax for the logarithm of a softmax that may be 0."""
-    report = trtconv.check(trtconv.CheckRequest(ROOT / "tests" / "data" / "proof" / "false-alarms" / "soft_0.onnx"))
-    assert [each.location.tensor for each in report.findings if each.code == "TC402"] == ["t3_LogSoftmax"]
+LOGARITHMS = {
+    "log-softmax": ("LogSoftmax (x)", True),
+    "log-softmax 2-d": ("LogSoftmax <axis = 0> (x)", True),
+    "log-sum-exp": ("ReduceLogSumExp <axes = [1], keepdims = 1> (x)", False),
+    "softmax": ("Softmax (x)", False),
+}
+
+
+@pytest.mark.parametrize(("node", "misread"), LOGARITHMS.values(), ids=LOGARITHMS)
+def test_logarithms_of_nothing_are_found(node: str, misread: bool, tmp_path: Path) -> None:
+    """RTX's parser takes LogSoftmax for the logarithm of a softmax, which may be 0."""
+    text = f'<ir_version: 8, opset_import: ["": 17]> g (float[n,6] x) => (float[n,k] y) {{ y = {node} }}'
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "m.onnx")
+    dims = {"n": trtconv.Range(2, 4, 8)}
+    for rewrite, wrong in ((False, misread), (True, False)):
+        report = trtconv.check(trtconv.CheckRequest(tmp_path / "m.onnx", dims=dims, rewrite=rewrite))
+        assert [each.code for each in report.findings if each.code == "TC402"] == ["TC402"] * wrong

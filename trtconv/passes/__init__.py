@@ -34,6 +34,7 @@ from trtconv.passes.spelling.branches import TakeDecidedBranches
 from trtconv.passes.spelling.caches import UpdateByScatter
 from trtconv.passes.spelling.cumulative import CumulativeProduct
 from trtconv.passes.spelling.determinant import DeterminantByMinors
+from trtconv.passes.spelling.exponentials import ShiftExponentials
 from trtconv.passes.spelling.float_mod import FloatMod
 from trtconv.passes.spelling.fourier import FourierByMatrix
 from trtconv.passes.spelling.functions import ExpandFunctions
@@ -66,6 +67,7 @@ PASSES: tuple[Pass, ...] = (
     ShiftBits(),
     CombineBits(),
     FloatMod(),
+    ShiftExponentials(),
     ResizeByMatrix(),
     RegionsByMatrix(),
     DeformBySamples(),

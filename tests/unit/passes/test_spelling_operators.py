@@ -341,3 +341,32 @@ def test_only_a_dropout_that_drops_nothing_is_written(ratio: float, written: boo
     constant: Arrays = {"b": np.array(ratio, np.float32), "c": np.array(True)}
     rewritten = wrap(model("Dropout", {"a": normal(2, 3)}, 13, constant=constant, shape=[2, 3]))
     assert bool(run_passes(rewritten, PASSES, RTX).edits) == written
+
+
+@pytest.mark.parametrize("opset", [11, 13, 18])
+@pytest.mark.parametrize("scale", [1.0, 300.0])
+@given(st.integers(1, 4), st.integers(-4, 3))
+def test_logarithms_of_softmax(opset: int, scale: float, rank: int, axis: int) -> None:
+    assume(-rank <= axis < rank)
+    feeds = {"a": (np.random.default_rng(0).normal(size=(2, 3, 1, 4)[:rank]) * scale).astype(np.float32)}
+    # ONNX's reference takes the logarithm of a softmax too.
+    assert_same(model("LogSoftmax", feeds, opset, axis=axis), feeds, "shift-exponentials", runtime=True)
+
+
+@pytest.mark.parametrize("opset", [13, 18])
+@pytest.mark.parametrize("least", [-np.inf, -300.0])
+@given(st.sets(st.integers(-3, 2), max_size=3), st.booleans(), st.sampled_from((1.0, 300.0)))
+def test_logarithms_of_sums_of_exponentials(opset: int, least: float, axes: set[int], keep: bool, scale: float) -> None:
+    assume(len({axis % 3 for axis in axes}) == len(axes))
+    random = np.random.default_rng(0)
+    feeds = {"a": (random.normal(size=(2, 3, 4)) * scale).astype(np.float32)}
+    feeds["a"][0, :, 1:] = least
+    given = {"axes": sorted(axes)} if opset == 13 and axes else {}
+    constant = {"b": np.array(sorted(axes), np.int64)} if opset == 18 and axes else None
+    proto = wrap(model("ReduceLogSumExp", feeds, opset, constant=constant, keepdims=int(keep), **given))
+    assert {edit.pass_name for edit in run_passes(proto, PASSES, EIGHT).edits} >= {"shift-exponentials"}
+    (got,) = session(proto.proto, sized=False).run(None, feeds)
+    # ONNX Runtime itself loses what is small beside -inf.
+    over = tuple(axes) or None
+    expected = np.logaddexp.reduce(feeds["a"].astype(np.float64), axis=over, keepdims=keep)
+    np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)

@@ -145,3 +145,14 @@ def test_layers_far_from_zero_are_normalised(offset: float, axis: int) -> None:
     normal = left / np.sqrt(np.square(left).mean(axes, keepdims=True) + 0.001)
     expected = normal * np.array([2, 1, 0.5, 3, -1]) + np.array([0, 1, -1, 2, 0])
     np.testing.assert_allclose(got, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_masked_scores_are_infinite() -> None:
+    text = """<ir_version: 11, opset_import: ["": 24]>
+    g (float[1,1,2,4] q, float[1,1,3,4] k, float[1,1,3,4] v) => (float[1,1,2,4] y, float[1,1,2,3] s)
+    { y, , , s = Attention <is_causal = 1, qk_matmul_output_mode = 2> (q, k, v) }"""
+    random = np.random.default_rng(0)
+    q, k, v = (random.normal(size=(1, 1, rows, 4)).astype(np.float32) for rows in (2, 3, 3))
+    y, scores = run(onnx.parser.parse_model(text), {"q": q, "k": k, "v": v})
+    assert (scores[0, 0] == -np.inf).tolist() == [[False, True, True], [False, False, True]]
+    np.testing.assert_allclose(y[0, 0, 0], v[0, 0, 0], rtol=1e-6)

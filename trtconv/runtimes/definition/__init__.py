@@ -15,6 +15,7 @@ from trtconv.graph.model import OnnxModel
 from trtconv.graph.scope import Scope
 from trtconv.graph.types import ONNX_DOMAINS
 from trtconv.graph.walk import all_nodes, inner_graphs
+from trtconv.runtimes.definition.attention import write_attention
 from trtconv.runtimes.definition.bodies import copy_results
 from trtconv.runtimes.definition.deconvolution import write_deconvolution
 from trtconv.runtimes.definition.normalization import write_instance_normalization, write_layer_normalization
@@ -22,6 +23,7 @@ from trtconv.runtimes.definition.reduction import REDUCTIONS, write_reduction
 from trtconv.runtimes.definition.writing import Writing
 
 WRITERS: dict[str, Callable[[Scope, int, Writing], bool]] = {
+    "Attention": write_attention,
     "ConvTranspose": write_deconvolution,
     "InstanceNormalization": write_instance_normalization,
     "LayerNormalization": write_layer_normalization,

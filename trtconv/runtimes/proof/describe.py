@@ -137,7 +137,7 @@ class Description:
             _is_narrow(model.main.dtype(piece.target)),
             8.0 if approximated else 30.0 if eps > eps_of(()) else 300.0,
             max((_ROUGH.get(node.op_type, 0.0) for node in nodes), default=0.0),
-            _kinds(nodes, layers, sources),
+            _kinds(nodes, layers, sources, approximated),
             _sizes_of_constants(model, nodes),
             all(layer.kind in _OF_ANY_SIZE for layer in layers),
             _extent(layers, nodes),
@@ -148,11 +148,15 @@ class Description:
         )
 
 
-def _kinds(nodes: list[onnx.NodeProto], layers: list[ReadLayer], sources: tuple[Source, ...]) -> tuple[InputKind, ...]:
+def _kinds(
+    nodes: list[onnx.NodeProto], layers: list[ReadLayer], sources: tuple[Source, ...], approximated: bool
+) -> tuple[InputKind, ...]:
     if all(node.op_type in _LINEAR for node in nodes):
         return _LINEAR_KINDS
     moves = all(node.op_type in _MOVING for node in nodes) and all(layer.kind in _MOVING_LAYERS for layer in layers)
-    return _MOVING_KINDS if moves and all(each.role is Role.NUMBER for each in sources) else tuple(InputKind)
+    if moves and all(each.role is Role.NUMBER for each in sources):
+        return _MOVING_KINDS
+    return tuple(kind for kind in InputKind if approximated or kind is not InputKind.WIDE)
 
 
 def _sizes_of_constants(model: OnnxModel, nodes: list[onnx.NodeProto]) -> frozenset[int]:

@@ -25,6 +25,7 @@ CALM = (0, 1, 2)
 """How calm integers may be."""
 LARGEST_SIZE = 4
 """The largest integer, of either sign, that is drawn where integers decide sizes."""
+_WIDEST = 300.0
 _UNKNOWN = 5
 """Size of an axis that only values decide, such as how many boxes there are."""
 
@@ -40,6 +41,8 @@ class InputKind(enum.IntEnum):
     ZEROS = 5
     LIMITS = 6
     POSITIVE = 7
+    WIDE = 8
+    """Of many magnitudes at once, some beyond what exponentials take."""
 
 
 class Role(enum.Enum):
@@ -165,7 +168,7 @@ def _integers(
     if calm and calm <= CALM[-1]:
         return np.ones(shape) if calm > 1 else random.integers(0, 2, shape)
     if source.role is Role.TRIPS:
-        return np.full(shape, (3, 0, 1, 2, 5, 0, 1, 4)[kind])
+        return np.full(shape, (3, 0, 1, 2, 5, 0, 1, 4, 2)[kind])
     if source.role is Role.LENGTH:
         return 1 + _indices(max(source.bound, 1), shape, kind, random)
     if source.role is Role.INDEX:
@@ -207,6 +210,8 @@ def _floats(
     normal = np.resize(random.standard_normal(min(count, _PERIOD)), shape)
     if kind is InputKind.LARGE:
         return normal * largest
+    if kind is InputKind.WIDE:
+        return np.asarray(normal * _WIDEST ** random.random(shape))
     if kind is InputKind.SMALL:
         return normal * 3e-3
     if kind is InputKind.NEGATIVE:
