@@ -33,8 +33,8 @@ GROUPS = {
     "--random --gpu-memory",
     "Target and precision": "--target --precision --node-precision --requantize --cast-io --compute-capability --tf32 "
     "--sparsity --hardware-compatibility --version-compatible",
-    "Quantising": "--data --preprocess --error-budget --tolerance --samples --held-out --method --percentile --float "
-    "--no-cache",
+    "Quantising": "--data --preprocess --cache --error-budget --tolerance --samples --held-out --method --percentile "
+    "--float --no-cache",
     "Proof": "--prove --prove-time --self-check --bisect --cosine --mismatches --against --inputs --generator --seed "
     "--require-engine --no-proof --no-check --thorough --no-rewrite",
     "Findings": "--fail-on --select --ignore",

@@ -11,7 +11,14 @@ from trtconv.core.bounds import make_profile
 from trtconv.core.dims import dynamic_dims
 from trtconv.core.documents.calibration import KeptRanges, KeptSizes
 from trtconv.core.documents.parts import FileIdentity
-from trtconv.core.documents.quantize import BudgetRecord, Calibration, Distance, LayerError, Layerwise, QuantizeReport
+from trtconv.core.documents.quantize import (
+    CacheRecord,
+    Calibration,
+    Distance,
+    LayerError,
+    Layerwise,
+    QuantizeReport,
+)
 from trtconv.core.documents.rewrite import Edit
 from trtconv.core.errors import InputError
 from trtconv.core.frozen import frozen
@@ -28,6 +35,7 @@ from trtconv.graph.model import OnnxModel
 from trtconv.passes import PassResult, passes_for
 from trtconv.passes.fold_batch_norm import FoldBatchNorm
 from trtconv.passes.overlap_add import OverlapAdd
+from trtconv.pipeline.cached_scales import CachedScales, cached_scales
 from trtconv.pipeline.checking import target_and_runtime
 from trtconv.pipeline.outputs import model_identity, protect_data
 from trtconv.pipeline.preparation import Preparation
@@ -71,17 +79,16 @@ def quantize(request: QuantizeRequest, progress: Progress | None = None) -> Quan
         target = request.target or target_and_runtime(None)[0]
     with clock.stage(Stage.LOAD):
         original = _checked(request)
-        calibration, held_out = _samples(request, original).parted(request.held_out)
+        calibration, held_out = _parted(request, original)
     with clock.stage(Stage.REWRITE):
-        model, done = _prepared(original, target)
-    layers = find_layers(model.main, _known(model, request.in_float))
-    chosen = _chosen(request, model, layers, calibration, clock, (original.digest(), str(target)))
+        model, done, layers = _prepared(request, original, target)
+    chosen = _chosen(request, model, layers, calibration, clock, (original, str(target)))
     with clock.stage(Stage.MEASURE):
         reference = Reference(original, held_out)
         spending = _spent(request, chosen, reference, clock)
         placement = place(model.main, chosen.layers if spending is None else spending.layers)
         result, mended = _with_biases(chosen, placement, calibration, clock)
-        error = reference.distances(result)
+        error = reference.distances(result) if len(held_out) else {}
     with clock.stage(Stage.WRITE):
         output = _write(result, request) if worst(error) <= request.tolerance else None
     return QuantizeReport(
@@ -91,28 +98,34 @@ def quantize(request: QuantizeRequest, progress: Progress | None = None) -> Quan
         edits=done.edits + chosen.edits,
         skipped=done.skipped,
         quantized=_quantized(model, placement),
-        left_in_float=_left(layers, placement, spending),
+        left_in_float=_left(layers, placement, spending, chosen.lacking),
         notes=tuple(filter(None, [slows_down(layers)])),
         error=error,
         per_layer=_per_layer(chosen.model, result, placement, held_out),
         calibration=dataclasses.replace(chosen.calibration, biases_corrected=mended),
-        budget=None if spending is None else _budget(spending, request.error_budget or 0.0),
+        budget=None if spending is None else spending.record(request.error_budget or 0.0),
         findings=run_rules(result, target),
         tolerance=request.tolerance,
         seconds=clock.seconds,
         exit_code=0 if output else 1,
+        cache=chosen.cache,
     )
 
 
 def _checked(request: QuantizeRequest) -> OnnxModel:
     """Returns the model; raises InputError where it or the request is no good."""
     model = OnnxModel.load(request.model, hashed=True)
-    if (request.data is None) != request.random:
+    lacking = request.data is None and not request.random and request.calibration is None
+    if lacking or (request.data is not None and request.random):
         raise InputError(
             "quantizing needs samples of what the network will see",
             "Give --data DIR, FILE.npz or FILE.py:FUNC; or --random, to try whether it works at all.",
         )
-    read = [("the model itself", request.model), ("the samples", request.data)]
+    if request.calibration is not None and request.error_budget is not None:
+        raise InputError(
+            "--error-budget needs ranges that a cache does not have", "Leave it out, or name layers: --float."
+        )
+    read = [("the model itself", request.model), ("the samples", request.data), ("the cache", request.calibration)]
     check_all([Output(request.output, "the quantised model")], read)
     protect_data(model, request.output, data_path(request.output))
     foreign = [spec.name for spec in model.inputs if spec.dtype == "undefined"]
@@ -128,11 +141,19 @@ def _checked(request: QuantizeRequest) -> OnnxModel:
 
 def _samples(request: QuantizeRequest, model: OnnxModel) -> InputSamples:
     shapes = functools.cache(functools.partial(_shapes, request, model))
+    if request.data is None and not request.random:
+        return InputSamples((), str(request.calibration))
     if request.data is None:
         return random_samples(model, shapes(), request.samples, request.seed)
     called = ".py" in request.data.rpartition("/")[2]
     preprocessing = None if request.preprocess is None else parse_preprocessing(request.preprocess)
     return read_samples(model, request.data, shapes() if called else (), request.samples, request.seed, preprocessing)
+
+
+def _parted(request: QuantizeRequest, model: OnnxModel) -> tuple[InputSamples, InputSamples]:
+    """Returns the samples to calibrate with and those that measure; with the scales of a cache all of them measure."""
+    samples = _samples(request, model)
+    return samples.parted(request.held_out) if request.calibration is None else (samples[:0], samples)
 
 
 def _shapes(request: QuantizeRequest, model: OnnxModel) -> Sequence[Shapes]:
@@ -144,15 +165,18 @@ def _shapes(request: QuantizeRequest, model: OnnxModel) -> Sequence[Shapes]:
     return [{spec.name: tuple(int(size) for size in spec.dims) for spec in model.inputs}]
 
 
-def _prepared(original: OnnxModel, target: Target) -> tuple[OnnxModel, PassResult]:
-    """Returns the float model as its scales have to be taken from it, and what was done to it."""
+def _prepared(
+    request: QuantizeRequest, original: OnnxModel, target: Target
+) -> tuple[OnnxModel, PassResult, tuple[WeightedLayer, ...]]:
+    """Returns the float model as its scales have to be taken from it, what was done to it, and its layers."""
     model = original.copy()
     with contextlib.suppress(UnsupportedFunctions):
         model.inline_functions()
     model = with_channel_scales(model)
     # What has no int8 kernel as a deconvolution stays in float as what it is; the build makes a Conv of it then.
     passes = [each for each in passes_for("int8") if not isinstance(each, OverlapAdd)]
-    return model, Preparation(model, target).rewrite((FoldBatchNorm(), *passes), _WEIGHTED)
+    done = Preparation(model, target).rewrite((FoldBatchNorm(), *passes), _WEIGHTED)
+    return model, done, find_layers(model.main, _known(model, request.in_float))
 
 
 def _known(model: OnnxModel, names: Sequence[str]) -> Sequence[str]:
@@ -173,6 +197,8 @@ class _Chosen:
     layers: tuple[WeightedLayer, ...]
     ranges: Ranges
     calibration: Calibration
+    lacking: Mapping[int, str] = dataclasses.field(default_factory=dict)
+    cache: CacheRecord | None = None
 
     @property
     def error(self) -> float:
@@ -186,16 +212,28 @@ def _chosen(
     layers: Sequence[WeightedLayer],
     samples: InputSamples,
     clock: Stopwatch,
-    made_of: tuple[str, str],
+    made_of: tuple[OnnxModel, str],
 ) -> _Chosen:
-    """Calibrates the model as it is and with its channels brought to one size; takes what errs less."""
+    """Calibrates the model as it is and with its channels brought to one size; takes what errs less.
+
+    Where a calibration cache has the scales, these are taken.
+    """
     quantizable = [layer for layer in layers if not layer.reason]
-    plain = _Calibrating(request, model, samples, clock, made_of)
+    original, target = made_of
+    if request.calibration is not None:
+        return _as_given(cached_scales(request.calibration, original, model, quantizable), model)
+    plain = _Calibrating(request, model, samples, clock, (original.digest(), target))
     found = [plain.calibrated(quantizable)]
     equal = plain.equalized()
     if equal is not None:
         found.append(equal.calibrated(quantizable))
     return min(found, key=lambda each: each.error)
+
+
+def _as_given(given: CachedScales, model: OnnxModel) -> _Chosen:
+    method = f"cache of {given.calibrator}"
+    calibration = Calibration(0, given.record.file, (), method, methods={}, equalized=False, cached=False)
+    return _Chosen(model, (), given.layers, given.ranges, calibration, given.lacking, given.record)
 
 
 class _Calibrating:
@@ -309,6 +347,8 @@ def _with_biases(
 ) -> tuple[OnnxModel, bool]:
     """Returns the quantised model, with corrected biases where that brings it nearer, and whether it does."""
     result = quantized(chosen.model, placement, chosen.ranges)
+    if not len(calibration):
+        return result, False
     samples, judging = calibration.parted(_JUDGING) if len(calibration) >= _ENOUGH else (calibration, calibration)
     tensors = [chosen.model.proto.graph.node[index].output[0] for index in placement.layers]
     tell = functools.partial(clock.progress.phase, "correcting biases")
@@ -321,6 +361,8 @@ def _with_biases(
 def _per_layer(
     model: OnnxModel, result: OnnxModel, placement: Placement, samples: InputSamples
 ) -> tuple[LayerError, ...]:
+    if not len(samples):
+        return ()
     nodes = [model.proto.graph.node[index] for index in placement.layers]
     distances: Mapping[str, Distance] = Reference(model, samples).inside(result, [node.output[0] for node in nodes])
     found = ((node, distances[node.output[0]]) for node in nodes)
@@ -338,20 +380,20 @@ def _quantized(model: OnnxModel, placement: Placement) -> tuple[Layerwise, ...]:
     return tuple(Layerwise(node.name, node.op_type) for node in nodes)
 
 
-def _left(layers: Sequence[WeightedLayer], placement: Placement, spending: Spending | None) -> tuple[Layerwise, ...]:
+def _left(
+    layers: Sequence[WeightedLayer], placement: Placement, spending: Spending | None, lacking: Mapping[int, str]
+) -> tuple[Layerwise, ...]:
     spared = {step.node: step for step in spending.steps} if spending is not None else {}
     found = []
     for layer in layers:
         if layer.index in placement.layers:
             continue
         reason = layer.reason
-        if not reason and layer.name in spared:
+        if not reason and layer.index in lacking:
+            reason = f"the cache has no scale of tensor {lacking[layer.index]!r}"
+        elif not reason and layer.name in spared:
             reason = f"left out for the budget: the error falls by {spared[layer.name].gain:.2g}"
         elif not reason:
             reason = "TensorRT computes a 3-D deconvolution in int8 only if its result is quantised"
         found.append(Layerwise(layer.name, layer.node.op_type, reason))
     return tuple(found)
-
-
-def _budget(spending: Spending, asked: float) -> BudgetRecord:
-    return BudgetRecord(asked, spending.met, spending.error, spending.alone, spending.steps)

@@ -27,6 +27,8 @@ Examples:
       --dim batch=1 --dim height=64:256:512 --dim width=64:256:512
   At most 2 % off, whatever has to stay in float for that:
     trtconv quantize unet.onnx --data samples/ -o unet.int8.onnx --budget 0.02 --tolerance 0.02
+  With the scales that TensorRT 8 found (trtexec --calib), which only --data measures:
+    trtconv quantize unet.onnx --cache calib.cache --data samples/ -o unet.int8.onnx
   And then:
     trtconv build unet.int8.onnx --precision int8 --dim ...
     trtconv verify unet.int8.onnx --against unet.onnx

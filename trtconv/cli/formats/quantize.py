@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trtconv.cli.formats.wording import byte_size, count, table
-from trtconv.core.documents.quantize import BudgetRecord, Calibration, LayerError, Layerwise, QuantizeReport
+from trtconv.core.documents.quantize import (
+    BudgetRecord,
+    CacheRecord,
+    Calibration,
+    LayerError,
+    Layerwise,
+    QuantizeReport,
+)
 from trtconv.core.findings import Finding
 from trtconv.core.text import clean, indented
 
@@ -20,7 +27,7 @@ def quantize_text(report: QuantizeReport) -> str:
         How it was calibrated, the error whole and by layer, what stays in float; the last line is the outcome.
     """
     blocks = [
-        _calibration(report.calibration),
+        _calibration(report.calibration) if report.cache is None else _cache(report.cache, report.calibration),
         _errors(report),
         _layers(report.per_layer),
         _budget(report.budget) if report.budget else "",
@@ -48,7 +55,21 @@ def _calibration(calibration: Calibration) -> str:
     return clean(text) + (f"\nerror by method: {tried}" if tried else "")
 
 
+def _cache(cache: CacheRecord, calibration: Calibration) -> str:
+    lines = [f"{cache.file}, {calibration.method}: {cache.used} of its {count(cache.scales, 'scale')} are used"]
+    if cache.unknown:
+        shown = ", ".join(cache.unknown[:_LISTED]) + (", ..." if len(cache.unknown) > _LISTED else "")
+        lines.append(f"{count(len(cache.unknown), 'name')} that no tensor of the model has: {shown}")
+    if cache.other:
+        first = cache.other[0]
+        said = f"first {first.tensor}: {first.written:.6g} in place of {first.cached:.6g}"
+        lines.append(f"{count(len(cache.other), 'scale')} written otherwise, as tensors share one or must not: {said}")
+    return "\n".join(map(clean, lines))
+
+
 def _errors(report: QuantizeReport) -> str:
+    if not report.error:
+        return "the error was not measured: no samples were given (--data)"
     rows = [
         (clean(name), f"rms {_percent(each.rms)}", f"cosine {each.cosine:.6f}") for name, each in report.error.items()
     ]
@@ -93,7 +114,8 @@ def _outcome(report: QuantizeReport) -> str:
     worst = max((each.rms for each in report.error.values()), default=0.0)
     output = report.output
     if output:
-        return clean(f"wrote {output.path}: {byte_size(output.bytes)}, error {_percent(worst)}")
+        error = f", error {_percent(worst)}" if report.error else ""
+        return clean(f"wrote {output.path}: {byte_size(output.bytes)}{error}")
     return (
         f"NOT WRITTEN: the error of {_percent(worst)} is above the tolerance of {_percent(report.tolerance)}.\n"
         "Give more samples, leave layers in float with --error-budget or --float, or allow more with --tolerance."

@@ -55,7 +55,7 @@ FLAGS = {
     "--iterations": "It is bench --duration, in seconds",
     "--avgRuns": "It is bench --duration, in seconds",
     "--warmUp": "It is bench --warmup, in seconds",
-    "--calib": "Quantise the model first: docs/quantization.md",
+    "--calib": "Quantise the model first, with its scales: trtconv quantize MODEL --cache CALIB.cache -o OUT.onnx",
     "--sparsity=enable": "It is --sparsity",
     "--load-inputs": "It is verify --inputs FILE.npz",
     "--loadInputs": "It is verify --inputs FILE.npz",

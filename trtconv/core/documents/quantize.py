@@ -87,6 +87,40 @@ class BudgetRecord(Document):
 
 
 @frozen
+class OtherScale(Document):
+    """A tensor that could not keep its scale, since it shares one with others or must not.
+
+    Args:
+        tensor: Its name.
+        cached: The scale in the cache.
+        written: The scale in the quantised model.
+    """
+
+    tensor: str
+    cached: float
+    written: float
+
+
+@frozen
+class CacheRecord(Document):
+    """A calibration cache of TensorRT.
+
+    Args:
+        file: Its path.
+        scales: How many tensors it has.
+        used: How many of them are quantised.
+        unknown: Names that no tensor of the model has.
+        other: Tensors whose scale is another one now.
+    """
+
+    file: str
+    scales: int
+    used: int
+    unknown: tuple[str, ...]
+    other: tuple[OtherScale, ...]
+
+
+@frozen
 class Calibration(Document):
     """How a model was calibrated.
 
@@ -115,7 +149,7 @@ class Calibration(Document):
 class QuantizeReport(
     Document,
     keys="schema model output target=target_name edits skipped quantized left_in_float notes error per_layer "
-    "calibration budget findings tolerance seconds exit_code",
+    "calibration cache- budget findings tolerance seconds exit_code",
 ):
     """What `trtconv quantize` did.
 
@@ -131,6 +165,7 @@ class QuantizeReport(
         error: Output to how far it is from that of the float model, on samples that calibration did not see.
         per_layer: The same of the result of every quantised layer, in the order of the graph.
         calibration: Samples, their sizes, the method, and the error of each method that was tried.
+        cache: What became of a calibration cache of TensorRT; None without one.
         budget: What `--budget` came to; None where it was not asked for.
         findings: What check says of the quantised model.
         tolerance: The error (rms) that was allowed.
@@ -152,6 +187,7 @@ class QuantizeReport(
     tolerance: float
     seconds: Mapping[str, float]
     exit_code: int = 0
+    cache: CacheRecord | None = None
 
     def to_json(self) -> dict[str, object]:
         """Returns the report as plain JSON values; `output` is empty where nothing was written."""

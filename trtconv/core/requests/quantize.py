@@ -29,6 +29,7 @@ class QuantizeRequest(Request):
         held_out: Share of the samples that calibration does not see, on which the error is measured.
         method: One of `QUANTIZE_METHODS`; "auto" takes that with the smallest error on samples that it has not seen.
         percentile: Share of the values, in percent, that "percentile" covers.
+        calibration: A calibration cache of TensorRT, whose scales are taken; None calibrates.
         in_float: Names of nodes that stay in float.
         target: None picks the installed runtime.
         seed: Of the first sample of a function, or of random data.
@@ -93,6 +94,13 @@ class QuantizeRequest(Request):
         least=50,
         most=100,
         default=99.99,
+    )
+    calibration: Path | None = option(
+        "--cache",
+        "Take the scales of a calibration cache that TensorRT up to 10 wrote (trtexec --calib, Polygraphy); samples "
+        "then only measure the error.",
+        metavar="CALIB.cache",
+        default=None,
     )
     in_float: tuple[str, ...] = option(
         "--float", "Leave this layer in float. Repeatable.", metavar="NODE", many=True, default=()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from trtconv.core.documents.quantize import Step
+from trtconv.core.documents.quantize import BudgetRecord, Step
 from trtconv.core.frozen import frozen
 from trtconv.precision.quantize.layers import WeightedLayer
 
@@ -30,6 +30,10 @@ class Spending:
     steps: tuple[Step, ...]
     layers: tuple[WeightedLayer, ...]
     met: bool
+
+    def record(self, asked: float) -> BudgetRecord:
+        """Returns what a document says of it; `asked` is the error that was to be met."""
+        return BudgetRecord(asked, self.met, self.error, self.alone, self.steps)
 
 
 def spend(layers: Sequence[WeightedLayer], budget: float, judge: Judge, tell: Tell) -> Spending:
