@@ -60,7 +60,7 @@ FORMS: Mapping[str, str] = {
     "caught": f"try:\n    assert {{c}}{_HERE}\n    y = {{s}}\nexcept AssertionError:\n    pass",
     "raised": f"try:\n    if {{c}}:{_HERE}\n        raise ValueError\nexcept ValueError:\n    y = {{s}}",
     "comprehension": f"y = sum([{{s}} for _ in range(2) if ({{c}})], y){_HERE}",
-    "lambda": f"decide = lambda: {{c}}{_HERE}\nif decide():\n    y = {{s}}",
+    "lambda": f"decide = lambda: bool({{c}}){_HERE}\nif decide():\n    y = {{s}}",
     "kept": f"kept = bool({{c}}){_HERE}\nif kept:\n    y = {{s}}",
 }
 """Ways of Python to take a side s by a condition c. A comment marks the line that decides."""

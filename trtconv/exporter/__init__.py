@@ -6,7 +6,7 @@ The package is not called `export`, because `trtconv.export` is the function.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,11 @@ if TYPE_CHECKING:
     import torch
 
 Example = Any
-"""A tensor, a sequence of them in forward's order, or a mapping of forward's parameter names to them."""
+"""A tensor, a sequence of arguments in forward's order, or a mapping of forward's parameter names to them.
+
+An argument is a tensor, or tensors in dictionaries, lists, tuples and dataclasses; anything else is a constant of the
+file. Inputs are named by their places: "batch.image", "features.0".
+"""
 DimBounds = Mapping[str, "Range | str | tuple[int, int]"]
 
 __all__ = [
@@ -83,7 +87,7 @@ def export(
     module: torch.nn.Module,
     example: Example,
     output: Path | str,
-    dynamic: Mapping[str, Sequence[str | None]] | None = None,
+    dynamic: Mapping[str, Any] | None = None,
     dims: DimBounds | None = None,
     options: ExportOptions | None = None,
     progress: Progress | None = None,
@@ -92,9 +96,11 @@ def export(
 
     Args:
         module: In eval mode; not changed.
-        example: A tensor, a sequence of tensors in forward's order, or a mapping of parameter names to tensors.
+        example: A tensor, a sequence of arguments in forward's order, or a mapping of parameter names to them; an
+            argument may be nested, see `Example`.
         output: Where the file goes.
-        dynamic: Input name to the names of its axes, None for a static one: {"x": ("batch", None, "h", "w")}.
+        dynamic: Input name to the names of its axes, None for a static one: {"x": ("batch", None, "h", "w")}; nested
+            as the arguments are, or by full names ("batch.image").
         dims: Dimension name (or "INPUT:AXIS") to its bounds: a `Range`, "64:512", "64:512:/8" (multiples of 8) or
             (64, 512).
         options: Target, output names, what to leave out.
@@ -111,17 +117,18 @@ def export(
     require_torch()
     from trtconv.core.stopwatch import Stopwatch
     from trtconv.exporter import run
-    from trtconv.exporter.module import torch_module
+    from trtconv.exporter.module import nested, torch_module
 
     path, options = Path(output), options or ExportOptions()
     check_writable(path)
     torch_module.refuse_train_mode(module)
-    named = _named_example(module, example)
+    flat, named, constants = _flat_example(torch_module.unwrapped(module)[0], example)
     inputs = tuple(InputDecl(name, tuple(tensor.shape), _dtype(name, tensor)) for name, tensor in named.items())
     clock = Stopwatch(progress)
     with clock.stage(Stage.RUN):
-        ready = torch_module.prepare(module, inputs, options.outputs, tuple(named.values()))
-    axes: dict[str, AxisNames] = {name: tuple(names) for name, names in (dynamic or {}).items()}
+        ready = torch_module.prepare(flat or module, inputs, options.outputs, tuple(named.values()))
+    ready.notes.extend(f"{name} is {value!r} in the file" for name, value in constants.items())
+    axes: dict[str, AxisNames] = dict(nested.flat_axes(dynamic or {}))
     texts = [f"{name}={bound}" for name, bound in (dims or {}).items() if isinstance(bound, str)]
     bounds = {name: Range.of(bound) for name, bound in (dims or {}).items() if not isinstance(bound, str)}
     bounds |= parse_bounds(texts)
@@ -132,7 +139,7 @@ def convert(
     module: torch.nn.Module,
     example: Example,
     build: BuildRequest,
-    dynamic: Mapping[str, Sequence[str | None]] | None = None,
+    dynamic: Mapping[str, Any] | None = None,
     options: ExportOptions | None = None,
     progress: Progress | None = None,
 ) -> ConvertReport:
@@ -172,25 +179,30 @@ def convert(
     return ConvertReport(exported, pipeline.build(request, progress))
 
 
-def _named_example(module: torch.nn.Module, example: Example) -> dict[str, torch.Tensor]:
-    """Returns the example's tensors by name; those given by position are called as forward calls them."""
+def _flat_example(
+    module: torch.nn.Module, example: Example
+) -> tuple[torch.nn.Module | None, dict[str, torch.Tensor], dict[str, Any]]:
+    """Returns the module with flat inputs where an argument is not a tensor, the tensors by name, and the constants."""
     import inspect
 
     import torch
 
+    from trtconv.exporter.module.nested import Nested, Slots
+
+    slots = Slots()
     if isinstance(example, Mapping):
-        named = dict(example)
+        named, positional = {name: slots.taken(value, name) for name, value in example.items()}, []
     else:
-        tensors = [example] if isinstance(example, torch.Tensor) else list(example)
-        parameters = [
-            p.name for p in inspect.signature(module.forward).parameters.values() if p.kind is not p.VAR_POSITIONAL
-        ]
-        names = [*parameters[: len(tensors)], *(f"input_{i}" for i in range(len(parameters), len(tensors)))]
-        named = dict(zip(names, tensors, strict=True))
-    for name, tensor in named.items():
-        if not isinstance(tensor, torch.Tensor):
-            raise InputError(f"example input {name} is a {type(tensor).__name__}, no tensor", "Give tensors.")
-    return named
+        given = [example] if isinstance(example, torch.Tensor) else list(example)
+        parameters = inspect.signature(module.forward).parameters.values()
+        names = [p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)][: len(given)]
+        names += [f"input_{number}" for number in range(len(names), len(given))]
+        named, positional = {}, [slots.taken(value, name) for name, value in zip(names, given, strict=True)]
+    if not slots.tensors:
+        raise InputError("the example has no tensor in it", "Give forward's arguments, of which one is a tensor.")
+    count = len(named) + len(positional)
+    plain = len(slots.tensors) == count and not any("." in name for name in slots.tensors)
+    return None if plain else Nested(module, positional, named).eval(), slots.tensors, slots.constants
 
 
 def _dtype(name: str, tensor: torch.Tensor) -> str:

@@ -25,6 +25,7 @@ from trtconv.exporter.file.candidates import best_draft
 from trtconv.exporter.file.validate import program_axes
 from trtconv.exporter.inputs import AxisNames, InputDecl, all_axes, with_places
 from trtconv.exporter.job import Job
+from trtconv.exporter.module.nested import Nested, slots_of_names
 from trtconv.exporter.module.spec import load_spec, module_path
 from trtconv.exporter.module.torch_module import Subject, prepare
 from trtconv.exporter.module.weights import load_weights
@@ -62,6 +63,8 @@ def run(request: ExportRequest, progress: Progress | None = None) -> ExportRepor
         axes = all_axes(request.inputs, request.dynamic)
         request = dataclasses.replace(request, inputs=with_places(request.inputs, axes))
         asked = plan_axes(request.inputs, request.dynamic, request.dims) if request.inputs else None
+        if any("." in each.name for each in request.inputs) and isinstance(loaded, torch.nn.Module):
+            loaded = Nested(loaded, (), slots_of_names([each.name for each in request.inputs]))
         with clock.stage(Stage.RUN):
             try:
                 subject = prepare(loaded, request.inputs, request.options.outputs, None)

@@ -134,7 +134,7 @@ def _reads_values(job: Job) -> bool:
         said = "; ".join(map(Branch.sentence, refused[:_NAMED])) + (" ..." if len(refused) > _NAMED else "")
         said = f"the values of the inputs decide what Python does, and a file does not: {said}"
         places = " ".join(f"--accept-branch {each.at}" for each in refused)
-        job.objection = Objection("data", said, more=places)
+        job.objection = Objection("data", said, more=f" To keep what the example reads: {places}.")
         job.attempts.append(Attempt("torchscript", "not tried: a trace would keep what Python read as a constant"))
     return bool(refused)
 
@@ -287,15 +287,14 @@ def _refuse_random(job: Job) -> None:
 def _failure(job: Job) -> TrtconvError:
     """Returns the error for a module that no exporter takes: torch.export's objection says it best, with its line."""
     if job.objection is not None and job.objection.kind in _HINTS and job.objection.located:
-        hint = _HINTS[job.objection.kind]
-        return ExportFailed(job.objection.message, hint.format(places=job.objection.more))
+        return ExportFailed(job.objection.message, _HINTS[job.objection.kind] + job.objection.more)
     tried = "\n".join(f"  {attempt.exporter}: {attempt.outcome}" for attempt in job.attempts)
     return ExportFailed(f"no exporter of torch takes the module\n{tried}", "Replace what they name, or try --static.")
 
 
 _HINTS = {
     "data": "Write it with torch.where, which computes both sides, or torch.cond; take a number from a shape, not from "
-    "a value; or take it out of forward. To keep what the example reads: {places}.",
+    "a value; or take it out of forward.",
     "specialized": "Use tensor operations or x.shape itself there (no int(), no constant); or leave that dimension "
     "static: _ in place of its name.",
     "narrowed": "Narrow --dim to one side, or take the branch out of forward.",

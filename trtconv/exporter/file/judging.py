@@ -13,7 +13,7 @@ import torch
 from trtconv.core.documents.export import Blame, Proof, SizeRule
 from trtconv.core.stages import Stage
 from trtconv.exporter.file import finish, proof
-from trtconv.exporter.file.parting import right_regions
+from trtconv.exporter.file.parting import line_between, right_regions
 from trtconv.exporter.job import Draft, Job, interface_of
 from trtconv.exporter.patches.torch_quiet import quiet_torch
 from trtconv.exporter.sizing.agreement import beyond_pytorch, first_lost, graph_lattice, takes_all
@@ -80,7 +80,7 @@ def _narrowed(job: Job, draft: Draft, route: proof.RouteOf, accepts: Callable[[S
         return draft
     with job.clock.stage(Stage.SIZES), quiet_torch():
         rules = find_rules(job.trials.narrowed(accepts))
-        line = route(bad).blame or job.trials.parting(bad)
+        line = route(bad).blame or line_between(job, draft, bad)
     rules = tuple(_explained(new, old, line) for new, old in zip(rules, job.rules, strict=True))
     if rules == draft.rules or any(new.baked and not old.baked for new, old in zip(rules, job.rules, strict=True)):
         return draft

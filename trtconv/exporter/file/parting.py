@@ -67,6 +67,11 @@ def right_regions(
     return rules
 
 
+def line_between(job: Job, draft: Draft, sizes: Sizes) -> Blame | None:
+    """Returns the line that parts sizes from the example: the question, else the first operation that differs."""
+    return _line(job, _regions(job, draft), sizes)
+
+
 def _regions(job: Job, draft: Draft) -> Regions:
     """Returns the regions of a draft's sizes; several drafts have the same."""
     if job.regions is None or job.regions.rules != draft.rules:

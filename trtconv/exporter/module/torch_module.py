@@ -159,7 +159,7 @@ def _unpack(loaded: Loaded) -> tuple[torch.nn.Module, torch.export.ExportedProgr
     if isinstance(loaded, torch.export.ExportedProgram):
         return loaded.module(), loaded, False, []
     notes = []
-    loaded, wrapper = _unwrapped(loaded)
+    loaded, wrapper = unwrapped(loaded)
     if wrapper:
         notes.append(f"exported is what {wrapper} wraps")
     sensitive = [name for name, m in loaded.named_modules() if m.training and isinstance(m, _SENSITIVE)]
@@ -171,7 +171,7 @@ def _unpack(loaded: Loaded) -> tuple[torch.nn.Module, torch.export.ExportedProgr
     return loaded, None, isinstance(loaded, torch.jit.ScriptModule), notes
 
 
-def _unwrapped(module: torch.nn.Module) -> tuple[torch.nn.Module, str]:
+def unwrapped(module: torch.nn.Module) -> tuple[torch.nn.Module, str]:
     """Returns the module that torch.compile or a way to several devices wraps, and that wrapper's name."""
     names: list[str] = []
     while True:

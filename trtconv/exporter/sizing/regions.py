@@ -154,7 +154,7 @@ class Regions:
     def blame(self, number: int, sizes: Sizes) -> Blame | None:
         """Returns the line that parts sizes from a region."""
         whole = {**self.trials.axes.example, **sizes}
-        guard = self.found[number].parting(whole) if number >= 0 else None
+        guard = self.found[number].parting(whole) if 0 <= number < len(self.found) else None
         return guard.blame if guard is not None else None
 
     def first(self, rules: Sequence[SizeRule], numbers: Collection[int]) -> Sizes | None:
