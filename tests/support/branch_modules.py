@@ -21,6 +21,7 @@ from torch import Tensor, nn
 import trtconv
 from support.branch_grammar import HIGH, LIMITS, LOW, NUMBERS, READS, SizeCondition, size_conditions
 from trtconv import ExportFailed, ExportOptions, ExportReport
+from trtconv.core.documents.export import SizeRule
 
 _HEAD = """import torch
 import torch.nn.functional as F
@@ -249,13 +250,16 @@ def _first_wrong(source: Source, net: nn.Module, file: Path, report: ExportRepor
     taken = {
         (h, w): holds
         for (h, w), holds in source.truth().items()
-        if rules["height"].takes(h) and rules["width"].takes(w)
+        if rules["height"].takes(h) and rules["width"].takes(w) and _tied(rules["height"], rules["width"], h, w)
     }
     for number, (h, w) in enumerate(_telling(taken)):
         for kind in range(_KINDS) if number < 2 else (number % 2,):
             inputs = _inputs(h, w, kind, number)
             with torch.no_grad():
-                wanted = net(**{key: value.clone() for key, value in inputs.items()}).numpy()
+                try:
+                    wanted = net(**{key: value.clone() for key, value in inputs.items()}).numpy()
+                except RuntimeError:  # sizes that PyTorch refuses, together: the report says so
+                    break
             feeds = {key: value.numpy() for key, value in inputs.items() if key in names}
             try:
                 (got,) = session.run(None, feeds)
@@ -267,6 +271,13 @@ def _first_wrong(source: Source, net: nn.Module, file: Path, report: ExportRepor
             if not np.allclose(got, wanted, rtol=1e-3, atol=1e-3 * largest, equal_nan=True):
                 return f"{h}x{w}, values {kind}: differs by {np.nanmax(np.abs(got - wanted)):.2g} of {largest:.2g}"
     return ""
+
+
+def _tied(height: SizeRule, width: SizeRule, h: int, w: int) -> bool:
+    """Whether sizes that change together do so."""
+    if width.tied != "height":
+        return True
+    return (h - height.example) * width.step == (w - width.example) * height.step
 
 
 def _telling(taken: Mapping[tuple[int, int], bool]) -> Iterator[tuple[int, int]]:

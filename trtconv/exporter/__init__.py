@@ -187,22 +187,22 @@ def _flat_example(
 
     import torch
 
-    from trtconv.exporter.module.nested import Nested, Slots
+    from trtconv.exporter.module.nested import Leaves, Nested
 
-    slots = Slots()
+    leaves = Leaves()
     if isinstance(example, Mapping):
-        named, positional = {name: slots.taken(value, name) for name, value in example.items()}, []
+        named, positional = {name: leaves.taken(value, name) for name, value in example.items()}, []
     else:
         given = [example] if isinstance(example, torch.Tensor) else list(example)
         parameters = inspect.signature(module.forward).parameters.values()
         names = [p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)][: len(given)]
         names += [f"input_{number}" for number in range(len(names), len(given))]
-        named, positional = {}, [slots.taken(value, name) for name, value in zip(names, given, strict=True)]
-    if not slots.tensors:
+        named, positional = {}, [leaves.taken(value, name) for name, value in zip(names, given, strict=True)]
+    if not leaves.tensors:
         raise InputError("the example has no tensor in it", "Give forward's arguments, of which one is a tensor.")
     count = len(named) + len(positional)
-    plain = len(slots.tensors) == count and not any("." in name for name in slots.tensors)
-    return None if plain else Nested(module, positional, named).eval(), slots.tensors, slots.constants
+    plain = len(leaves.tensors) == count and not any("." in name for name in leaves.tensors)
+    return None if plain else Nested(module, positional, named).eval(), leaves.tensors, leaves.constants
 
 
 def _dtype(name: str, tensor: torch.Tensor) -> str:

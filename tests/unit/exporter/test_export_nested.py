@@ -19,7 +19,7 @@ import trtconv  # noqa: E402
 from trtconv import ExportOptions, InputError  # noqa: E402
 from trtconv.exporter import ExportRequest, export_spec  # noqa: E402
 from trtconv.exporter.inputs import parse_dynamic, parse_inputs  # noqa: E402
-from trtconv.exporter.module.nested import Nested, Slots, flat_axes, slots_of_names  # noqa: E402
+from trtconv.exporter.module.nested import Leaves, Nested, flat_axes, slots_of_names  # noqa: E402
 
 QUICK = ExportOptions(check=False)
 Pair = collections.namedtuple("Pair", "first second")
@@ -51,12 +51,12 @@ def _arguments(height: int) -> tuple[Any, ...]:
 
 
 def _same(module: torch.nn.Module, arguments: Any, file: Path) -> None:
-    slots = Slots()
-    slots.taken(arguments[0], "batch")
-    slots.taken(arguments[1], "features")
+    leaves = Leaves()
+    leaves.taken(arguments[0], "batch")
+    leaves.taken(arguments[1], "features")
     session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
     names = {value.name for value in session.get_inputs()}
-    got = session.run(None, {n: t.numpy() for n, t in slots.tensors.items() if n in names})
+    got = session.run(None, {n: t.numpy() for n, t in leaves.tensors.items() if n in names})
     with torch.no_grad():
         found = module(*arguments)
     for array, tensor in zip(got, (found["y"], *found["sums"]), strict=True):
@@ -97,9 +97,9 @@ def test_tensors_come_back_to_their_places() -> None:
             return torch.ones(1)
 
     value = {"a": [torch.ones(1), (torch.ones(2), None)], "b": Pair(torch.ones(3), "text")}
-    slots = Slots()
-    taken = slots.taken(value, "v")
-    assert list(slots.tensors) == ["v.a.0", "v.a.1.0", "v.b.0"]
+    leaves = Leaves()
+    taken = leaves.taken(value, "v")
+    assert list(leaves.tensors) == ["v.a.0", "v.a.1.0", "v.b.0"]
     Nested(Keeping(), [taken], {"k": taken}).call(*(torch.zeros(n) for n in range(1, 4)))
     ((given,), named) = seen[0]
     assert [given["a"][0].numel(), given["a"][1][0].numel(), given["b"].first.numel()] == [1, 2, 3]

@@ -43,7 +43,7 @@ class Nested(Adapter):
         return self.inner(*_filled(self.positional, tensors), **_filled(self.named, tensors))
 
 
-class Slots:
+class Leaves:
     """Takes the tensors out of nested arguments.
 
     Attributes:
