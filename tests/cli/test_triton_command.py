@@ -155,6 +155,48 @@ def test_what_triton_cannot_serve_is_refused(call, tmp_path: Path, changes: Any,
     assert not (tmp_path / "r").exists()
 
 
+PROFILE = {"x": {key: [1, 3, 8, 8] for key in ("min", "opt", "max")}}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"io": [{**IO[0], "name": "other"}, IO[1]]},
+        {"io": [{**IO[0], "name": "\ud800"}, IO[1]]},
+        {"profiles": [{"x": {**PROFILE["x"], "min": []}}]},
+        {"profiles": [{"x": {key: [] for key in PROFILE["x"]}}]},
+        {"profiles": [{"y": PROFILE["x"]}]},
+    ],
+)
+def test_a_report_whose_parts_do_not_fit_is_refused(call, tmp_path: Path, changes: Any) -> None:
+    built = engines.build(tmp_path)
+    built.change_report(**{"io": IO, **changes})
+    assert call("triton", str(built.engine), str(tmp_path / "r")).code == 2
+    assert not (tmp_path / "r").exists()
+
+
+@pytest.mark.parametrize("io", [IO[1:], [IO[0], {**IO[1], "name": "\ud800"}]])
+def test_an_engine_without_inputs_or_with_a_name_that_is_no_text_is_served(call, tmp_path: Path, io: Any) -> None:
+    built = engines.build(tmp_path)
+    built.change_report(io=io)
+    assert call("triton", str(built.engine), str(tmp_path / "r")).code == 0
+    assert len(config(tmp_path / "r" / "net").output) == 1
+
+
+@pytest.mark.parametrize("name", ["..engine", "...engine", "....engine", ".a.engine", "a b;$(id).engine"])
+def test_an_engine_is_put_into_a_folder_of_the_repository_whatever_its_name(call, tmp_path: Path, name: str) -> None:
+    built = engines.build(tmp_path)
+    built.change_report(io=IO)
+    folder = tmp_path / "top" / "repository"
+    built.engine.rename(tmp_path / name)
+    Path(f"{built.engine}.json").rename(tmp_path / f"{name}.json")
+    assert call("triton", str(tmp_path / name), str(folder)).code == 0
+    assert [path.name for path in (tmp_path / "top").iterdir()] == ["repository"]
+    (model,) = folder.iterdir()
+    assert not model.name.startswith(".")
+    assert (model / "1" / "model.plan").is_file()
+
+
 def test_nothing_is_replaced_unasked(call, tmp_path: Path) -> None:
     built = engines.build(tmp_path)
     built.change_report(io=IO)

@@ -81,7 +81,7 @@ def make_command(r: random.Random, case: Case) -> tuple[str, ...]:
             ("report", ".", "-o", "p.html"),
             ("report", engine, "-o", "p.html"),
             ("inspect", engine),
-            ("verify", model, "--engine", engine),
+            ("verify", model, engine),
             ("diff", engine, "r.engine"),
             ("sizes", model, "--format", "json"),
             ("explain", model, "--node", "0"),

@@ -65,7 +65,8 @@ def command(engines: tuple[str, ...], repository: str, version: int, force: bool
         report = report_of(engine)
         if report == engine:
             raise InputError(f"{engine} is a report, where an engine is wanted", "Give the engine.")
-        name = re.sub(r"[^\w.-]", "_", engine.stem)
+        # A name of points alone would be the repository, or the folder that it is in.
+        name = re.sub(r"[^\w.-]|^\.+", "_", engine.stem)
         made.append((engine, Path(repository) / name, served(name, load_report(report))))
     _check(made, version, force)
     lines = []

@@ -56,6 +56,7 @@ def served(name: str, report: SavedReport) -> Served:
     tensors = report.report.io
     if not tensors:
         raise InputError(f"{report.path} tells of no inputs and outputs", "Build the engine again.")
+    _refuse_misfits(report, tensors)
     batch, why = _batch(report, tensors)
     lines = [f"name: {_text(name)}", 'platform: "tensorrt_plan"', f"max_batch_size: {batch}"]
     for kind in ("input", "output"):
@@ -83,10 +84,25 @@ def _refuse(report: SavedReport) -> None:
         )
 
 
+def _refuse_misfits(report: SavedReport, tensors: Sequence[TensorInfo]) -> None:
+    """Raises InputError where profiles are not of the inputs that the report lists: it may be a stranger's."""
+    inputs = [tensor for tensor in tensors if tensor.kind == "input"]
+    for profile in report.profiles:
+        for tensor in inputs:
+            shapes = profile.inputs.get(tensor.name)
+            fits = shapes is None or {len(shapes.min), len(shapes.opt), len(shapes.max)} == {len(tensor.shape)}
+            if not fits or (shapes is None and -1 in tensor.shape and tensor.name not in profile.values):
+                raise InputError(
+                    f"{report.path} has a profile that is not one of input {tensor.name!r}", "Build the engine again."
+                )
+
+
 def _batch(report: SavedReport, tensors: Sequence[TensorInfo]) -> tuple[int, str]:
     """Returns the largest batch that Triton may make, and why it may make none."""
     if any(not tensor.shape or tensor.shape[0] != -1 for tensor in tensors):
         return 0, "not every input and output has a dynamic first dimension"
+    if not any(tensor.kind == "input" for tensor in tensors):
+        return 0, "it has no inputs"
     if any(profile.values for profile in report.profiles):
         return 0, "an input holds sizes"
     first = {each.dims[0] if each.dims else None for each in report.inputs}
@@ -131,7 +147,8 @@ def _instances(profiles: int) -> Iterator[str]:
 def _text(text: str) -> str:
     """Returns a string of a protobuf text, its bytes beyond ASCII written out."""
     plain = "".join(
-        chr(byte) if 32 <= byte < 127 and byte not in (34, 92) else f"\\{byte:03o}" for byte in text.encode()
+        chr(byte) if 32 <= byte < 127 and byte not in (34, 92) else f"\\{byte:03o}"
+        for byte in text.encode(errors="replace")
     )
     return f'"{plain}"'
 
