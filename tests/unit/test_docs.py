@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import io
 import itertools
 import json
@@ -23,6 +24,7 @@ from click.testing import CliRunner
 from support.paths import MODELS, ROOT
 from trtconv.cli.group import cli
 from trtconv.cli.process.suggestions import FLAGS
+from trtconv.core.budget import Budget
 from trtconv.rules import RULES
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -255,9 +257,19 @@ def test_promises_name_modules_and_tests_that_are_there() -> None:
         (ROOT / "docs" / "security.md").read_text(encoding="utf-8"),
         re.MULTILINE,
     )
-    assert len(rows) >= 19
-    for modules, tests, _ in rows:
+    table = (ROOT / "docs" / "security.md").read_text(encoding="utf-8").partition("## Promises")[2]
+    assert len(rows) == sum(line.startswith("| ") for line in table.splitlines()) - 1
+    for modules, tests, cases in rows:
+        assert int(cases) > 0
         for name in re.findall("`([^`]+)`", modules):
             assert (ROOT / "trtconv" / name).is_file(), name
         for name in re.findall("`([^`]+)`", tests):
-            assert (ROOT / name).is_file(), name
+            file, _, function = name.partition("::")
+            defined = re.findall(r"^(?:async )?def (test_\w+)", (ROOT / file).read_text(encoding="utf-8"), re.MULTILINE)
+            assert function in defined if function else defined, name
+
+
+def test_every_limit_of_the_budget_is_told() -> None:
+    told = re.findall(r"^\| `(\w+)` \| ([\d,]+) \|", (ROOT / "docs" / "security.md").read_text("utf-8"), re.MULTILINE)
+    limits = {field.name: field.default for field in dataclasses.fields(Budget) if field.name != "follow_links"}
+    assert {name: int(number.replace(",", "")) for name, number in told} == limits
