@@ -30,6 +30,13 @@ _APPROXIMATED = frozenset(
         "RotaryEmbedding MeanVarianceNormalization"
     ).split()
 )
+_EXPONENTIAL = frozenset(
+    (  # noqa: SIM905
+        "Exp Log Softmax LogSoftmax ReduceLogSum ReduceLogSumExp Softplus Mish Elu Selu Celu Swish Sigmoid Attention "
+        "MultiHeadAttention"
+    ).split()
+)
+"""Operators that are read otherwise, if at all, where their exponentials overflow or vanish."""
 _QUANTIZED = (-128.5, -127.5, -128.0, 127.5, 126.5, 127.0, 255.0, 0.5, 1.5, 2.5, -0.5)
 _LINEAR = frozenset("Conv ConvTranspose Gemm MatMul Add Sub Constant".split())  # noqa: SIM905
 _LINEAR_KINDS = (InputKind.ORDINARY, InputKind.ZEROS, InputKind.LARGE)
@@ -137,7 +144,7 @@ class Description:
             _is_narrow(model.main.dtype(piece.target)),
             8.0 if approximated else 30.0 if eps > eps_of(()) else 300.0,
             max((_ROUGH.get(node.op_type, 0.0) for node in nodes), default=0.0),
-            _kinds(nodes, layers, sources, approximated),
+            _kinds(nodes, layers, sources),
             _sizes_of_constants(model, nodes),
             all(layer.kind in _OF_ANY_SIZE for layer in layers),
             _extent(layers, nodes),
@@ -148,15 +155,15 @@ class Description:
         )
 
 
-def _kinds(
-    nodes: list[onnx.NodeProto], layers: list[ReadLayer], sources: tuple[Source, ...], approximated: bool
-) -> tuple[InputKind, ...]:
+def _kinds(nodes: list[onnx.NodeProto], layers: list[ReadLayer], sources: tuple[Source, ...]) -> tuple[InputKind, ...]:
     if all(node.op_type in _LINEAR for node in nodes):
         return _LINEAR_KINDS
     moves = all(node.op_type in _MOVING for node in nodes) and all(layer.kind in _MOVING_LAYERS for layer in layers)
     if moves and all(each.role is Role.NUMBER for each in sources):
         return _MOVING_KINDS
-    return tuple(kind for kind in InputKind if approximated or kind is not InputKind.WIDE)
+    # TensorRT computes doubles as float32, and has no exponentials beyond those of its own.
+    wide = any(node.op_type in _EXPONENTIAL for node in nodes) and all(each.dtype != "float64" for each in sources)
+    return tuple(kind for kind in InputKind if wide or kind is not InputKind.WIDE)
 
 
 def _sizes_of_constants(model: OnnxModel, nodes: list[onnx.NodeProto]) -> frozenset[int]:
