@@ -97,3 +97,19 @@ def test_the_same_model_needs_no_run() -> None:
     for number, node in enumerate(renamed.proto.graph.node):
         node.name = f"node{number}"
     assert kept(file, OnnxModel(renamed.proto, renamed.path), EXACT, Process("nowhere:never")).shown == 0
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_axes_that_follow_from_a_shape_further_on(same: bool, runner: Process) -> None:
+    text = """<ir_version: 8, opset_import: ["": 18]> g (float[3,4] x, int64[1] axes) => (float[3] y)
+    { s = ReduceSum <keepdims = 0> (x, axes)  y = Abs (s) }"""
+    file = OnnxModel(onnx.parser.parse_model(text), Path("m.onnx"))
+    given = file.copy()
+    assert run_passes(given, passes_for("as-is"), RTX).edits
+    (made,) = (node for node in given.proto.graph.node if node.op_type == "ReduceSum")
+    fixed = next(tensor for tensor in given.proto.graph.initializer if tensor.name == made.input[1])
+    assert numpy_helper.to_array(fixed).tolist() == [1]
+    if not same:
+        made.op_type = "ReduceMax"
+    found = kept(file, OnnxModel(given.proto, Path("m.onnx")), EXACT, runner)
+    assert (found.changed is None) == same

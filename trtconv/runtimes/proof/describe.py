@@ -66,6 +66,8 @@ _ROUGH = {"Selu": 1e-4, "LRN": 1e-4}
 Runtime takes by adding at one end and subtracting at the other."""
 _PLACED = frozenset("Resize Upsample GridSample RoiAlign AffineGrid".split())  # noqa: SIM905
 """Operators that compute where they read: a place is rounded as the number that it is, between 0 and the size."""
+_SPECTRA = frozenset({"DFT", "STFT"})
+"""Operators that add up an axis with factors of all angles, which are rounded as numbers up to 2 pi times the size."""
 _BY_CHANNEL = frozenset("Conv ConvTranspose BatchNormalization InstanceNormalization".split())  # noqa: SIM905
 """Operators whose constants say nothing of the sizes of images."""
 _OF_CONSTANTS = (1.0, -1.0, *_QUANTIZED)
@@ -87,7 +89,8 @@ class Description:
         bound: Sizes that its constants have.
         any_size: Whether nothing in its layers depends on the sizes that it was parsed for.
         extent: Its largest window.
-        placed: Whether it computes where it reads.
+        placed: How many units of rounding of its largest input a result is off for each place of an axis, since
+            places, or angles, are computed.
         moves: Whether the place of an element matters to what is done with it.
         free_batch: Whether the first axis of all sources may have any size.
         ranks: Of the sources, as the network has them.
@@ -104,7 +107,7 @@ class Description:
     bound: frozenset[int]
     any_size: bool
     extent: int
-    placed: bool
+    placed: float
     moves: bool
     free_batch: bool
     known: Mapping[str, tuple[int, ...]]
@@ -148,7 +151,7 @@ class Description:
             _sizes_of_constants(model, nodes),
             all(layer.kind in _OF_ANY_SIZE for layer in layers),
             _extent(layers, nodes),
-            any(node.op_type in _PLACED for node in nodes),
+            max((_placed(node.op_type) for node in nodes), default=0.0),
             any(layer.kind not in _ELEMENT_BY_ELEMENT for layer in layers),
             bool(sources) and all(_is_free(known.get(name), shapes.get(name)) for name in piece.sources),
             known,
@@ -164,6 +167,10 @@ def _kinds(nodes: list[onnx.NodeProto], layers: list[ReadLayer], sources: tuple[
     # TensorRT computes doubles as float32, and has no exponentials beyond those of its own.
     wide = any(node.op_type in _EXPONENTIAL for node in nodes) and all(each.dtype != "float64" for each in sources)
     return tuple(kind for kind in InputKind if wide or kind is not InputKind.WIDE)
+
+
+def _placed(op: str) -> float:
+    return 2 * math.pi if op in _SPECTRA else 1.0 if op in _PLACED else 0.0
 
 
 def _sizes_of_constants(model: OnnxModel, nodes: list[onnx.NodeProto]) -> frozenset[int]:

@@ -79,13 +79,13 @@ class Arithmetic:
         eps: Its unit of rounding.
         approximated: Whether it holds functions that libraries approximate.
         rough: By how much of a value it may be off besides.
-        placed: Whether it computes where it reads.
+        placed: How many units of rounding of its largest input a result is off for each place of the longest axis.
     """
 
     eps: float
     approximated: bool
     rough: float
-    placed: bool
+    placed: float
 
 
 def judge(reference: Computed, got: Array, how: Arithmetic, amplitude: float) -> Judgement:
@@ -106,7 +106,7 @@ def judge(reference: Computed, got: Array, how: Arithmetic, amplitude: float) ->
     expected, actual = _wide(value), _wide(got)
     exact = value.dtype.kind in "iub"
     slack = _APPROXIMATED * max(1.0, amplitude) * (how.eps / _EPS["float32"]) if how.approximated else 0.0
-    size = max(value.shape, default=0) if how.placed else 0
+    size = how.placed * max(value.shape, default=0)
     # By as much as places are rounded, what lies beside them counts, however little it has of it.
     slack += how.eps * size * amplitude
     with np.errstate(all="ignore"):
