@@ -17,7 +17,6 @@ import click
 
 from trtconv.cli.process import status
 from trtconv.core.errors import TrtconvError
-from trtconv.core.files import openable
 from trtconv.core.text import guarded
 
 if TYPE_CHECKING:
@@ -61,7 +60,12 @@ class Text(click.types.StringParamType):
             name = param.opts[-1] if isinstance(param, click.Option) else (param.metavar or "").strip("[].")
             raise EmptyText(name, ctx)
         text = super().convert(value, param, ctx)
-        return str(openable(Path(text))) if param is not None and param.name in _WRITTEN else text
+        if param is None or param.name not in _WRITTEN:
+            return text
+        # Help loads nothing of the core.
+        from trtconv.core.files import openable
+
+        return str(openable(Path(text)))
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Returns what a shell may complete the text with."""
