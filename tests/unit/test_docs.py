@@ -204,6 +204,8 @@ def test_every_command_is_in_the_readme() -> None:
     told = {shlex.split(command)[1] for command in commands()}
     # They take several machines.
     told |= set(re.findall(r"^trtconv ([a-z-]+)", (ROOT / "docs" / "farm.md").read_text(), re.MULTILINE))
+    # It takes a GPU.
+    told |= set(re.findall(r"`trtconv (refit) ", README))
     assert set(cli.list_commands(click.Context(cli))) <= told
 
 
