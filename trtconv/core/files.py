@@ -278,6 +278,13 @@ def _beginning(path: Path) -> str:
     return f".{name}."
 
 
+def remove_abandoned(paths: Iterable[Path]) -> None:
+    """Removes temporary files for paths whose writers are dead, those that died just now among them."""
+    _parts_in.cache_clear()
+    for path in paths:
+        _remove_abandoned(path)
+
+
 def _remove_abandoned(path: Path) -> None:
     """Removes temporary files for `path` whose writers are dead: killed together with whoever would have cleaned up."""
     for left in left_in(path.parent, _parts_in(path.parent, int(time.monotonic())), _beginning(path)):

@@ -21,6 +21,7 @@ from trtconv.core.documents.check import CheckReport, FailedRun
 from trtconv.core.documents.commands import RunCounts
 from trtconv.core.documents.rewrite import RewriteReport
 from trtconv.core.errors import Bug, BuildFailed, TrtconvError
+from trtconv.core.files import remove_abandoned
 from trtconv.core.findings import Finding
 from trtconv.core.process import Cause, Lost, Process, Tell
 from trtconv.core.progress import NullProgress, Progress
@@ -88,6 +89,7 @@ class LocalPool:
         waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
         for index in range(len(requests)):
             waiting.put(index)
+        left = dict(enumerate(requests))
         workers = [Worker() for _ in range(self._jobs or suitable_jobs(requests))]
         done: queue.SimpleQueue[tuple[int, Result]] = queue.SimpleQueue()
 
@@ -103,7 +105,9 @@ class LocalPool:
             while not all(future.done() for future in running) or not done.empty():
                 # In slices, so that signals get through.
                 with contextlib.suppress(queue.Empty):
-                    yield done.get(timeout=0.2)
+                    index, result = done.get(timeout=0.2)
+                    del left[index]
+                    yield index, result
             for future in running:
                 future.result()
         finally:
@@ -111,6 +115,8 @@ class LocalPool:
             for worker in workers:
                 worker.close()
             pool.shutdown(wait=False, cancel_futures=True)
+            builds = [each for each in left.values() if isinstance(each, BuildRequest)]
+            remove_abandoned(path for each in builds for path in (each.engine_path, each.report_path))
 
 
 def suitable_jobs(requests: Sequence[Request]) -> int:

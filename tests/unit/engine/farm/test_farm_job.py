@@ -58,13 +58,13 @@ def test_it_is_read_as_it_was_written(model: Path) -> None:
 @pytest.mark.parametrize("dims", [{"n": Range(1, 2, 4)}, {}])
 def test_a_plan_of_many_builds_keeps_none_of_their_models(model: Path, dims: dict[str, Range]) -> None:
     gc.collect()
-    before = sum(isinstance(each, OnnxModel) for each in gc.get_objects())
+    before = sum(type(each) is OnnxModel for each in gc.get_objects())
     usual = gc.get_threshold()
     # As the command line has it.
     gc.set_threshold(1_000_000)
     try:
         planned = plan([BuildRequest(model, dims=dims, target=Target("rtx"))] * 20, None)
-        after = sum(isinstance(each, OnnxModel) for each in gc.get_objects())
+        after = sum(type(each) is OnnxModel for each in gc.get_objects())
     finally:
         gc.set_threshold(*usual)
     assert {each.state for each in planned} == {"to-build" if dims else "error"}
