@@ -18,6 +18,7 @@ import pytest
 
 from support.onnx_models import parse
 from trtconv.cli import main
+from trtconv.core.documents.proof import BuildProof, PieceCounts
 from trtconv.core.documents.signed import checksum
 
 pytestmark = [
@@ -136,6 +137,9 @@ CHANGES: list[Change] = [
     put("report", "model", "sha256", "0" * 64),
     put("report", "profiles", [{"z": {"min": [1], "opt": [1], "max": [1]}}]),
     put("report", "profiles", []),
+    put("report", "proof", BuildProof(agrees=False).to_json()),
+    put("report", "proof", BuildProof(pieces=PieceCounts(3, 2)).to_json()),
+    put("report", "io", 0, "name", "evil"),
     put("report", "profiles", 0, "x", "max", [8, 4]),
     put("report", "profiles", 0, "x", "max", [2**70, 4]),
     put("report", "profiles", 0, "x", "min", [1]),

@@ -216,6 +216,8 @@ def _difference(request: BuildRequest, asked: BuildReport, saved: SavedReport) -
         return "its report was changed by hand"
     if old.exit_code or old.engine is None:
         return "the last build failed"
+    if old.contradiction(selected=bool(request.selection.select)):
+        return "its report contradicts itself"
     if changes := Identity.of(old).changes(Identity.of(asked)):
         return changes
     # As make does: whoever touches a model wants it built.

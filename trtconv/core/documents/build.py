@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from trtconv.core.codes import NETWORK_DIFFERS
 from trtconv.core.decode import Fault, Measured, decoded, fields_of
 from trtconv.core.dims import InputRange, InputSpec, Range, ShapeProfile
 from trtconv.core.documents.lattice import LatticeRecord
@@ -241,6 +242,22 @@ class BuildReport(
     def forms(self) -> dict[str, str]:
         """The forms that `--tune` chose, or the builder takes, by node."""
         return {**{each.node: each.form for each in self.tuned}, **self.respelled}
+
+    def contradiction(self, *, selected: bool = False) -> str:
+        """Returns what no build can have told of itself; nothing where there is no such thing.
+
+        Args:
+            selected: Whether findings were left out without a word, by `--select`.
+        """
+        proof = self.proof
+        if proof is None:
+            return ""
+        if not 0 <= proof.pieces.proven <= proof.pieces.of:
+            return f"{proof.pieces.proven} pieces are proven, of {proof.pieces.of}"
+        codes = {each.code for each in (*self.findings, *(each.finding for each in self.ignored))}
+        if proof.agrees is False and not selected and NETWORK_DIFFERS.code not in codes:
+            return "the proof found a difference, and no finding tells of it"
+        return ""
 
     def to_json(self) -> dict[str, object]:
         """Returns the report as plain JSON values, with the checksum of all of them."""

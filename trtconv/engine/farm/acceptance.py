@@ -128,6 +128,8 @@ def _built(build: Build, result: JobResult, fetch: Fetch, worker: str | None) ->
     came = saved(build.request.report_path, result.report)
     old = came.report
     _check_parts(old, result.then)
+    if against := old.contradiction(selected=bool(build.request.selection.select)):
+        raise ValueError(against)
     _check_runtime(build, old.runtime)
     asked = as_told(build.request, build.model, old)
     # All that is in it is understood: both ends have the same trtconv.
@@ -135,6 +137,9 @@ def _built(build: Build, result: JobResult, fetch: Fetch, worker: str | None) ->
     if not whole or Identity.of(old).changes(Identity.of(asked)):
         raise InputError(f"what came back for {build.request.model} is of another build", HINT)
     _check_profiles(asked, old)
+    names = {*(spec.name for spec in build.model.inputs), *build.model.outputs}
+    if old.engine is not None and any(each.name not in names for each in old.io):
+        raise ValueError("its engine has inputs or outputs that the model has not")
     if not all(0 <= each < _MOST_SECONDS for each in old.seconds.values()):
         raise ValueError("it took a time that nothing takes")
     engine, data = old.engine, None
