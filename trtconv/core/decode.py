@@ -10,6 +10,7 @@ import math
 import sys
 import types
 import typing
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -75,17 +76,27 @@ def parsed(kind: type[T], data: bytes | str) -> T:
 def json_of(data: bytes | str) -> Any:
     """Returns JSON as plain values. JSON knows neither NaN nor numbers beyond all bounds, though Python does.
 
+    A key that comes twice is refused: others may read the first where this reads the last.
+
     Raises:
         Fault: It is not JSON.
     """
     try:
-        return json.loads(data, parse_constant=_refuse, parse_float=_finite)
+        return json.loads(data, parse_constant=_refuse, parse_float=_finite, object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:
         raise Fault(f"it is not JSON: {str(error)[:200] or type(error).__name__}") from error
 
 
 def _refuse(name: str) -> None:
     raise ValueError(f"{name} is not a number")
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    document = dict(pairs)
+    if len(document) != len(pairs):
+        (twice, _), *_ = Counter(name for name, _ in pairs).most_common(1)
+        raise ValueError(f"it has the key {twice[:40]!r} twice")
+    return document
 
 
 def _finite(text: str) -> float:
