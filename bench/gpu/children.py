@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
+import datetime
 import json
 import os
 import select
@@ -10,8 +12,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
+ROOT = Path(__file__).resolve().parents[2]
 Row = dict[str, Any]
 
 
@@ -120,3 +124,45 @@ def serve(start: Callable[[], Callable[[Row], Row]]) -> int:
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
     return 0
+
+
+def options(about: str | None, most_jobs: int) -> argparse.Namespace:
+    """Returns the flags of a script that has its tasks done by such processes; `worker` says that it is one.
+
+    Args:
+        about: What the script does, its docstring.
+        most_jobs: How many processes can be of use.
+    """
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--jobs", type=int, default=max(1, min(most_jobs, (os.cpu_count() or 2) - 2)))
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--out", type=Path, default=ROOT / "bench" / "results")
+    parser.add_argument("--family", default="tensorrt", help=argparse.SUPPRESS)
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def run_script(script: str, tasks: list[Row], given: argparse.Namespace, name: str) -> list[Row]:
+    """Has the tasks of a script done; returns them with their answers, and keeps them in a file as they come.
+
+    Args:
+        script: The file of the script, which calls `serve` where it is a worker.
+        tasks: What is asked.
+        given: Its flags, of `options`.
+        name: Of the file.
+    """
+    started = time.monotonic()
+    given.out.mkdir(parents=True, exist_ok=True)
+    rows: list[Row] = []
+
+    def done(task: Row, answer: Row) -> None:
+        rows.append({**task, **answer})
+        document = {"date": str(datetime.date.today()), "rows": rows, "seconds": time.monotonic() - started}
+        (given.out / name).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+    end = started + given.seconds
+    command = [sys.executable, str(Path(script).resolve()), "--worker", "--family", given.family]
+    with Children(command, min(given.jobs, len(tasks))) as children:
+        children.run(tasks, end - 5, end, done)
+    return rows

@@ -15,11 +15,7 @@ Writes FOLDER/gpu-plugins-8.6.json and prints a table. Exit status: 0 all is equ
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import datetime
-import json
-import os
 import sys
 import tempfile
 import time
@@ -31,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(ROOT), str(HERE)]
 
-from children import Children, Row, serve  # noqa: E402
+from children import Row, options, run_script, serve  # noqa: E402
 
 NAME = "gpu-plugins-8.6.json"
 COUNT = 10
@@ -50,41 +46,18 @@ MISTAKES = {
 
 def main() -> int:
     """Runs everything; returns the exit status."""
-    options = _options()
-    if options.worker:
+    given = options(__doc__, 14)
+    if given.worker:
         return serve(Bench)
     from plugin_cases import CASES
 
-    started = time.monotonic()
-    options.out.mkdir(parents=True, exist_ok=True)
     tasks: list[Row] = [{"kind": DETECTOR, "plugin": DETECTOR}]
     tasks += [{"kind": "cases", "plugin": name} for name in CASES]
     tasks += [{"kind": "mistake", "plugin": name} for name in MISTAKES]
-    tasks = [task for task in tasks if options.only in task["plugin"]]
-    rows: list[Row] = []
-
-    def done(task: Row, answer: Row) -> None:
-        rows.append({**task, **answer})
-        document = {"date": str(datetime.date.today()), "rows": rows, "seconds": time.monotonic() - started}
-        (options.out / NAME).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-
-    end = started + options.seconds
-    command = [sys.executable, str(Path(__file__).resolve()), "--worker", "--family", options.family]
-    with Children(command, min(options.jobs, len(tasks))) as children:
-        children.run(tasks, end - 5, end, done)
+    tasks = [task for task in tasks if given.only in task["plugin"]]
+    rows = run_script(__file__, tasks, given, NAME)
     print(table(rows))
     return 0 if all(map(_is_right, rows)) else 1
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--jobs", type=int, default=max(1, min(14, (os.cpu_count() or 2) - 2)))
-    parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--only", default="")
-    parser.add_argument("--out", type=Path, default=ROOT / "bench" / "results")
-    parser.add_argument("--family", default="tensorrt", help=argparse.SUPPRESS)
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
-    return parser.parse_args()
 
 
 def _is_right(row: Row) -> bool:
