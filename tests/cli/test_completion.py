@@ -17,6 +17,7 @@ import pytest
 from onnx import helper
 
 from trtconv.cli.complete import values
+from trtconv.cli.process.boundary import main
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX terminals")
 
@@ -168,3 +169,39 @@ def test_what_a_shell_would_read_is_not_offered(tmp_path: Path, name: str) -> No
     context.params["model"] = str(tmp_path / "m.onnx")
     assert [each.value for each in values(context, "node", "")] == ["up/1.x"]
     assert [each.value for each in values(context, "dim", "")] == ["size="]
+
+
+def test_a_file_whose_name_is_an_option_is_not_offered(terminal: Callable[[], Terminal], tmp_path: Path) -> None:
+    (tmp_path / "folder" / "--extend=x.onnx").touch()
+    shell = terminal()
+    said = shell.enter("trtconv check \t")
+    assert shell.calls() in ([["check"]], [["check", "./--extend=x.onnx"]]), said
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {},
+        {"COMP_WORDS": "trtconv check"},
+        {"COMP_WORDS": "trtconv check m", "COMP_CWORD": "x"},
+        {"COMP_WORDS": "trtconv check m", "COMP_CWORD": ""},
+        {"COMP_WORDS": "trtconv check m", "COMP_CWORD": "9" * 5000},
+        {"COMP_WORDS": "trtconv check m", "COMP_CWORD": "-7"},
+        {"COMP_WORDS": "trtconv check m", "COMP_CWORD": " "},
+        {"COMP_WORDS": "trtconv check '", "COMP_CWORD": "2"},
+        {"COMP_WORDS": "trtconv check \udcff", "COMP_CWORD": "2"},
+        {"COMP_WORDS": "", "COMP_CWORD": "0"},
+    ],
+)
+def test_variables_of_completion_that_make_no_sense_are_an_error(
+    shell: str, variables: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("_TRTCONV_COMPLETE", f"{shell}_complete")
+    for name in ("COMP_WORDS", "COMP_CWORD"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    code = main([])
+    assert code in (0, 2)
+    assert ("COMP_WORDS and COMP_CWORD" in capsys.readouterr().err) == (code == 2)

@@ -52,6 +52,8 @@ fake.build = fake.check = build
 from trtconv.cli import run
 run()
 """
+OLD = b"ftrt" + bytes(8)
+"""An engine, by its first bytes."""
 WAIT = "time.sleep(60)"
 STUCK = "ctypes.PyDLL(None).sleep(60)"  # Native code that keeps Python from running at all.
 MODEL = """<ir_version: 8, opset_import: ["": 17]> g (float[1,1,4,4] x) => (float[1,1,8,8] y)
@@ -127,13 +129,13 @@ def test_a_death_is_told_and_leaves_a_reproduction(
 
 
 def test_killed_from_outside_leaves_the_old_engine(start: Start, tmp_path: Path) -> None:
-    (tmp_path / "m.engine").write_bytes(b"old")
+    (tmp_path / "m.engine").write_bytes(OLD)
     process = start(WAIT)
     os.kill(child_of(process), signal.SIGKILL)
     out, err = process.communicate(timeout=120)
     assert (process.returncode, out) == (1, "")
     assert "by hand, or for want of memory" in err
-    assert (tmp_path / "m.engine").read_bytes() == b"old"
+    assert (tmp_path / "m.engine").read_bytes() == OLD
     assert not list(tmp_path.glob(".*"))
 
 

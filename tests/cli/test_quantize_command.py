@@ -32,3 +32,6 @@ def test_what_it_may_take_is_said_by_a_flag_of_its_own(
     assert ended.code == code, ended.err
     assert words in ended.out + ended.err
     assert output.exists() == (code == 0)
+    if code == 1:
+        assert "--resources nodes=N" in ended.out + ended.err
+        assert "--budget" not in ended.out + ended.err

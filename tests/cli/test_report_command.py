@@ -242,3 +242,15 @@ def test_one_spoiled_report_is_left_out_and_named(call, tmp_path: Path) -> None:
     page = (tmp_path / "page.html").read_text()
     assert "bad.engine.json" in page
     assert "<script>" not in page
+
+
+@pytest.mark.parametrize("subject", ["net.engine", "net.engine.json", "."])
+@pytest.mark.parametrize("page", ["net.onnx", "net.engine", "net.engine.json", "net.engine.bench.json"])
+def test_a_page_replaces_nothing_that_it_is_about(
+    call, built: engines.Built, monkeypatch: pytest.MonkeyPatch, subject: str, page: str
+) -> None:
+    monkeypatch.chdir(built.engine.parent)
+    before = {path.name: path.read_bytes() for path in Path().iterdir()}
+    ended = call("report", subject, "-o", page)
+    assert (ended.code, "would replace it" in ended.err) == (2, True), ended.err
+    assert {path.name: path.read_bytes() for path in Path().iterdir()} == before

@@ -13,7 +13,31 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import click
-from click.shell_completion import CompletionItem
+from click.shell_completion import CompletionItem, get_completion_class, shell_complete
+
+VARIABLE = "_TRTCONV_COMPLETE"
+"""What the shell says what it wants with."""
+
+
+def answer(command: click.Command, instruction: str) -> int:
+    """Writes what a shell asks for, which says in COMP_WORDS and COMP_CWORD what is typed; returns the exit status.
+
+    Raises:
+        InputError: They make no sense.
+    """
+    from trtconv.core.errors import InputError
+
+    shell, _, wanted = instruction.partition("_")
+    kind = get_completion_class(shell)
+    try:
+        if kind is not None and wanted == "complete":
+            kind(command, {}, "trtconv", VARIABLE).get_completion_args()
+        return shell_complete(command, {}, "trtconv", VARIABLE, instruction)
+    except (KeyError, IndexError, ValueError) as error:
+        raise InputError(
+            "COMP_WORDS and COMP_CWORD do not say what is to be completed",
+            f"They are for shells: trtconv completion {shell} prints what {shell} needs.",
+        ) from error
 
 
 def values(ctx: click.Context, parameter: str, incomplete: str) -> list[CompletionItem]:

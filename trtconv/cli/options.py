@@ -176,10 +176,12 @@ def resources_option(flag: str) -> Callable[[Decorated], Decorated]:
     """Returns the flag that says what a model may cost, under a name."""
 
     def enter(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
-        if value:
+        if value or flag != "--budget":
             from trtconv.core import budget
 
-            context.with_resource(budget.allowed(budget.parse(value)))
+            context.with_resource(budget.allowed(dataclasses.replace(budget.current(), flag=flag)))
+            if value:
+                context.with_resource(budget.allowed(budget.parse(value)))
 
     return click.option(
         flag,

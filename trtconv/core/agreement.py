@@ -162,4 +162,5 @@ def code_option(names: str, help: str, *, metavar: str, key: str, about: str) ->
         schema={"type": "array", "items": {"type": "string", "minLength": 1}},
         load=CodeFile.configured,
         save=lambda files: ([str(file) for file in files],),
+        reads="code that is loaded",
     )

@@ -42,6 +42,7 @@ class Budget:
         seconds: Time for one stage that looks at a model; and something for every byte that it has.
         megabytes: Memory beyond what a command begins with; and six times the size of the model's files.
         follow_links: Whether external data may be a link that leaves the model's folder.
+        flag: What the command calls the flag that sets these; `--budget` is something else to `quantize`.
     """
 
     nodes: float = 200_000
@@ -57,6 +58,7 @@ class Budget:
     seconds: float = 10
     megabytes: float = 1500
     follow_links: bool = False
+    flag: str = "--budget"
 
 
 _USUAL = Budget()
@@ -81,7 +83,11 @@ def parse(text: str) -> Budget:
         InputError: It is neither.
     """
     budget = _current.get()
-    names = [field.name for field in dataclasses.fields(Budget) if field.name != "follow_links"]
+    names = [
+        field.name
+        for field in dataclasses.fields(Budget)
+        if isinstance(field.default, (int, float)) and field.default is not False
+    ]
     try:
         if re.fullmatch(r"[0-9.e+]{1,20}", text):
             factor = _positive(text)
@@ -94,7 +100,7 @@ def parse(text: str) -> Budget:
         return dataclasses.replace(budget, **given)
     except ValueError as error:
         said = f"Give a factor, such as 4, or limits by name: {', '.join(names)}; such as elements=1e9."
-        raise InputError(f"--budget {text!r} is not a budget", said) from error
+        raise InputError(f"{budget.flag} {text!r} is not a budget", said) from error
 
 
 def _positive(text: str) -> float:
@@ -157,7 +163,8 @@ def exceeded(resource: str, said: str, place: Location | None = None) -> BudgetE
     place = place or _place.get()
     where = f"{place}: " if place is not None and str(place) != "graph" else ""
     message = f"{where}{said}; the budget is {_count(limit)}"
-    fix = f"Where the model is meant so, raise the limit: --budget {resource}=N, or --budget 4 for four times of all."
+    flag = _current.get().flag
+    fix = f"Where the model is meant so, raise the limit: {flag} {resource}=N, or {flag} 4 for four times of all."
     finding = Finding(CODE, NAME, message, Severity.ERROR, place or Location(), fix)
     return BudgetExceeded(f"the model exceeds the budget: {message}", fix, (finding,))
 

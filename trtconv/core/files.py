@@ -73,12 +73,13 @@ def with_ending(path: Path, ending: str) -> Path:
     return path.parent / f"{path.stem}{ending}"
 
 
-def files_below(folder: Path, ending: str = "") -> list[Path]:
+def files_below(folder: Path, ending: str = "", *, plain: bool = True) -> list[Path]:
     """Returns the files in a folder and below, as far as they may be looked at; links to folders are not followed.
 
     Args:
         folder: The folder.
         ending: Of the files' names.
+        plain: Whether pipes, devices, and links that lead nowhere are left out.
 
     Raises:
         InputError: There are more files than anybody means: it is the root of the file system, for example.
@@ -90,7 +91,7 @@ def files_below(folder: Path, ending: str = "") -> list[Path]:
             raise InputError(f"{folder} has more than {MOST_FILES} files", "Give a folder with fewer.")
         path = Path(where, name)
         # Unlike `Path.is_file`, this says no where one may not look.
-        if name.endswith(ending) and os.path.isfile(path):  # noqa: PTH113
+        if name.endswith(ending) and (not plain or os.path.isfile(path)):  # noqa: PTH113
             found.append(path)
     return sorted(found)
 

@@ -86,6 +86,9 @@ class Option(NamedTuple):
         save: Makes the settings' values of the field's value, as `load` reads them; default: the value itself, which
             is the only setting's.
         requires: What it has no effect without.
+        reads: What the file that it names is to the command, as in "the samples"; empty: it names none, or one that is
+            written.
+        writes: Whether it names a file that is written.
     """
 
     default: Any
@@ -97,6 +100,8 @@ class Option(NamedTuple):
     group: type | None = None
     save: Callable[[Any], tuple[Any, ...]] | None = None
     requires: Requirement | None = None
+    reads: str = ""
+    writes: bool = False
 
     def defaulting(self, default: Any) -> Option:
         """Returns the same option, which is one flag, with another default."""

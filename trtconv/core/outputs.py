@@ -16,9 +16,10 @@ from typing import TypeAlias
 
 from trtconv.core.errors import InputError
 from trtconv.core.file_kinds import ENGINE, kind_of
-from trtconv.core.files import check_writable, place_of, real_path
+from trtconv.core.files import check_writable, place_of, real_path, report_beside
 from trtconv.core.frozen import frozen
 from trtconv.core.reading import DOCUMENT_BYTES, open_plain, read_plain, sha256_of
+from trtconv.core.seal import is_sealed
 
 FileId: TypeAlias = tuple[object, ...]
 Input: TypeAlias = tuple[str, "str | Path | None"]
@@ -41,7 +42,7 @@ class Output:
         typed: Whether the user named just this path.
         within: The folder of the configuration that named it, or what it lies beside; None: none did.
         hint: How another path is chosen.
-        ending: What only trtconv calls such files by, where they cannot be told by what they hold.
+        ours: Whether a document of trtconv's tells of the file, whatever became of it since.
     """
 
     path: Path
@@ -49,7 +50,7 @@ class Output:
     typed: bool = True
     within: Path | None = None
     hint: str = _HINT
-    ending: str = ""
+    ours: bool = False
 
     def check(self) -> None:
         """Raises InputError where nothing may be written there, whatever else the command reads or writes."""
@@ -85,12 +86,12 @@ class Output:
                     f"{self.what} {self.path} would be written to a hidden file or folder, which other tools read",
                     "Give it another name; or build the model by itself, with -o.",
                 )
-        # An engine that is named after a model which the user typed may have been damaged.
-        called_so = _ENDINGS if self.within is None else ()
-        if not is_replaceable(place, (*called_so, *filter(None, [self.ending]))):
+        # A configuration may come with documents of its own.
+        ours = self.within is None and (self.ours or _is_told_of(place))
+        if not (ours or is_replaceable(place)):
             raise InputError(
                 f"{self.path} was not written by trtconv, and {self.what} would replace it",
-                "Move it away, or name another path.",
+                f"Move it away. {self.hint}" if self.within is None else "Move it away, or name another path.",
             )
 
 
@@ -144,26 +145,31 @@ def file_id(path: Path) -> FileId:
         return (str(real),)
 
 
-def is_replaceable(path: Path, endings: tuple[str, ...] = ()) -> bool:
-    """Whether nothing is lost where a file is replaced: there is none, or trtconv wrote it.
-
-    Args:
-        path: The file.
-        endings: What such files, and with .json behind it their reports, are called by trtconv alone.
-    """
-    beside = path.name.removesuffix(".json")
-    if not path.exists() or beside.endswith(endings):
+def is_replaceable(path: Path) -> bool:
+    """Whether nothing is lost where a file is replaced that nobody named: there is none, it is an engine, which can be
+    built again, or trtconv wrote it. What it is called says nothing."""
+    if not path.exists() or kind_of(path) is ENGINE:
         return True
     # A report may have been spoiled; what its engine is remains plain.
+    beside = path.name.removesuffix(".json")
     is_beside = beside != path.name and beside.endswith(_ENDINGS) and kind_of(path.with_name(beside)) is ENGINE
-    return is_beside or kind_of(path) is ENGINE or _is_report(path) or _is_reported(path)
+    return is_beside or _is_report(path) or _is_reported(path) or is_sealed(path)
 
 
 def _is_reported(path: Path) -> bool:
     """Whether a report of ours lies beside a file and names it by its SHA-256."""
-    report = Path(f"{path}.json")
+    report = report_beside(path)
     try:
         return _is_report(report) and sha256_of(path).encode() in read_plain(report, DOCUMENT_BYTES)
+    except OSError:
+        return False
+
+
+def _is_told_of(path: Path) -> bool:
+    """Whether a report of ours beside a file tells of an engine, which the file was then."""
+    report = report_beside(path)
+    try:
+        return _is_report(report) and b'"engine": {' in read_plain(report, DOCUMENT_BYTES)
     except OSError:
         return False
 

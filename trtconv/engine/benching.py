@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 from trtconv.core.dims import Shape, ShapeProfile
 from trtconv.core.documents.bench import BenchEngine, BenchRatio, BenchReport, BenchRow, GpuRuntime
 from trtconv.core.errors import EnvironmentMissing, InputError
-from trtconv.core.files import atomic_write, report_beside
+from trtconv.core.files import atomic_write
 from trtconv.core.frozen import frozen
 from trtconv.core.outputs import Output, check_all
 from trtconv.core.process import Tell
 from trtconv.core.reading import CACHE_BYTES, read_plain
 from trtconv.core.requests.engine import BenchRequest
+from trtconv.core.requests.files import files_read
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch, ToldProgress
 from trtconv.engine.hearing import part
@@ -115,11 +116,8 @@ def _check_cache(request: BenchRequest) -> None:
     """Raises InputError where the runtime cache cannot be written, or would overwrite what is timed."""
     if request.cache is None:
         return
-    engines = [path for path in (request.engine, request.versus) if path is not None]
-    reports = [request.report, *(report_beside(path) for path in engines)]
-    read = [*(("an engine", path) for path in engines), *(("a report", path) for path in reports)]
     cache = Output(request.cache, "the runtime cache", hint="Give another --runtime-cache.")
-    check_all([cache], [*read, ("a key", request.key)])
+    check_all([cache], files_read(request))
 
 
 def _require_same_inputs(engines: Sequence[Loaded]) -> None:

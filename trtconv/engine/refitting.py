@@ -27,6 +27,7 @@ from trtconv.core.hashing import Hashing
 from trtconv.core.outputs import Output, check_all, file_id
 from trtconv.core.process import Tell
 from trtconv.core.requests.engine import RefitRequest
+from trtconv.core.requests.files import files_read
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch, ToldProgress
 from trtconv.core.target import Target
@@ -175,9 +176,7 @@ def _outputs(request: RefitRequest) -> tuple[Output, Output]:
     )
     report = request.report or report_beside(request.engine)
     replaced = {file_id(request.engine), file_id(report)} if typed else set()
-    own = [("the engine that is refitted", request.engine), ("its report", report)]
-    read = [each for each in own if file_id(each[1]) not in replaced]
-    check_all(outputs, [*read, ("the model", request.model), ("a key", request.key), ("a key", request.sign)])
+    check_all(outputs, [each for each in files_read(request) if file_id(each[1]) not in replaced])
     return outputs
 
 

@@ -15,17 +15,19 @@ from trtconv.core.documents.inspect import RunReport, TensorRecord
 from trtconv.core.documents.parts import FileIdentity, RuntimeIdentity
 from trtconv.core.documents.pipeline_verify import PartTime, PipelineRunReport
 from trtconv.core.errors import InputError
-from trtconv.core.files import atomic_write, report_beside
+from trtconv.core.files import atomic_write
 from trtconv.core.outputs import Output, check_all
 from trtconv.core.process import Tell
 from trtconv.core.reading import sha256_of
 from trtconv.core.requests.engine import RunRequest
+from trtconv.core.requests.files import files_read
+from trtconv.core.samples import IMAGES
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch, ToldProgress
 from trtconv.engine.opening import load_into, read_engine, require_machine
 from trtconv.engine.pipelines import load_pipeline
 from trtconv.engine.profiles import inputs_of, profile_for, profiles_of
-from trtconv.precision.quantize.images import SUFFIXES, Preprocessing, parse_preprocessing, read_image
+from trtconv.precision.quantize.images import Preprocessing, parse_preprocessing, read_image
 from trtconv.runtimes.inputs import Feeds, checked_inputs, read_inputs
 from trtconv.runtimes.onnxruntime import numpy_type
 from trtconv.runtimes.tensorrt import load_engines
@@ -99,14 +101,12 @@ def _write(path: Path, outputs: Feeds) -> None:
 
 def _check_output(request: RunRequest) -> None:
     """Raises InputError where the outputs cannot be written, or would overwrite what is read."""
-    report = request.report or report_beside(request.engine)
-    read = [("the engine", request.engine), ("the inputs", request.inputs), ("the report", report)]
-    check_all([Output(request.output, "what it computes")], [*read, ("a key", request.key)])
+    check_all([Output(request.output, "what it computes")], files_read(request))
 
 
 def _feeds(request: RunRequest, inputs: Sequence[InputSpec]) -> Feeds:
     """Reads the values of the inputs: arrays of a file, or an image."""
-    if request.inputs.suffix.lower() not in SUFFIXES:
+    if request.inputs.suffix.lower() not in IMAGES:
         if request.preprocess:
             raise InputError("--preprocess is about images", f"Leave it out: {request.inputs} holds arrays.")
         return read_inputs(inputs, request.inputs)

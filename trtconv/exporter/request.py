@@ -137,6 +137,7 @@ class ExportRequest(Request):
         "State dict to load, .pt or .safetensors; nothing is unpickled.",
         metavar="FILE",
         default=None,
+        reads="the weights",
     )
     trust: bool = option(
         "--trust", "Read a checkpoint of ultralytics, which is a pickle: runs the code that is in it.", default=False

@@ -17,6 +17,7 @@ from trtconv.core.documents.export import ExportReport, SizeRule
 from trtconv.core.errors import ExportFailed, InputError
 from trtconv.core.outputs import Output, check_all
 from trtconv.core.progress import Progress
+from trtconv.core.requests.files import files_read
 from trtconv.core.scratch import Scratch
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch
@@ -51,8 +52,7 @@ def run(request: ExportRequest, progress: Progress | None = None) -> ExportRepor
     clock = Stopwatch(progress)
     with module_path(request.spec):
         with clock.stage(Stage.LOAD):
-            read = [("what is exported", request.spec), ("the weights", request.weights)]
-            check_all([Output(request.output, "the model")], read)
+            check_all([Output(request.output, "the model")], files_read(request))
             loaded = load_spec(request.spec, request.arguments, request.trust)
             notes: tuple[str, ...] = ()
             if request.weights is not None:

@@ -26,7 +26,7 @@ from onnx_graphsurgeon.logger import G_LOGGER
 from trtconv.core import budget
 from trtconv.core.dims import InputSpec
 from trtconv.core.errors import InputError
-from trtconv.core.files import atomic_stream, atomic_write
+from trtconv.core.files import atomic_stream
 from trtconv.core.hashing import Hashing
 from trtconv.graph import checker
 from trtconv.graph.census import take_census
@@ -51,6 +51,7 @@ from trtconv.graph.functions import UnsupportedFunctions, called_functions, func
 from trtconv.graph.inference import SMALL_ELEMENTS, infer, skeleton
 from trtconv.graph.nodes import Columns
 from trtconv.graph.scope import Scope, Whole
+from trtconv.graph.sealing import sealed
 from trtconv.graph.tensor_checker import nbytes
 from trtconv.graph.types import ONNX_DOMAINS, PROTOBUF_LIMIT
 from trtconv.graph.walk import all_nodes, inner_graphs, tensors
@@ -219,7 +220,8 @@ class OnnxModel:
             copy.embed()
         else:
             copy._move_weights(path)
-        atomic_write(path, copy.serialize())
+        with atomic_stream(path) as file:
+            file.writelines(sealed(copy.proto, copy.serialize))
 
     def _fits_one_file(self) -> bool:
         return self.nbytes <= PROTOBUF_LIMIT

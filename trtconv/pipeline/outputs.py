@@ -17,11 +17,12 @@ from trtconv.core.errors import InputError
 from trtconv.core.files import source_checksum, streams_together
 from trtconv.core.frozen import frozen
 from trtconv.core.hashing import Hashing
-from trtconv.core.outputs import Input, Output, check_all, file_id
+from trtconv.core.outputs import Output, check_all, file_id
 from trtconv.core.reading import sha256_of
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.requests.check import CheckRequest
 from trtconv.core.requests.common import PROOFS
+from trtconv.core.requests.files import files_read
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.graph.external_data import refuse_other_kinds
@@ -78,12 +79,7 @@ def check_outputs(request: BuildRequest) -> None:
     caches = [Output(path, "the timing cache", hint="Choose another --timing-cache.") for path in named_cache(request)]
     if file_id(request.engine_path) == file_id(request.model):
         refuse_other_kinds(request.model)
-    check_all([*request.outputs, *caches], inputs_of(request))
-
-
-def inputs_of(request: BuildRequest) -> list[Input]:
-    """Returns what a build reads, so far as the request names it."""
-    return [("the model itself", request.model), ("the key to sign with", request.sign), ("the samples", request.data)]
+    check_all([*request.outputs, *caches], files_read(request))
 
 
 def named_cache(request: BuildRequest) -> tuple[Path, ...]:

@@ -26,7 +26,8 @@ from trtconv.core.frozen import frozen
 from trtconv.core.outputs import Output, check_all
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.requests.common import PROOFS
-from trtconv.pipeline.outputs import inputs_of, named_cache, of_its_gpu
+from trtconv.core.requests.files import files_read
+from trtconv.pipeline.outputs import named_cache, of_its_gpu
 from trtconv.pipeline.parse import fails
 from trtconv.runtimes.tensorrt import EngineBlob
 
@@ -86,7 +87,7 @@ class Names:
 def check_pipeline_outputs(request: BuildRequest, names: Names) -> None:
     """Raises InputError where the document cannot be written, or would replace what is read."""
     caches = [Output(path, "the timing cache", hint="Choose another --timing-cache.") for path in named_cache(request)]
-    check_all([Output(names.document, "the pipeline", names.typed, request.within), *caches], inputs_of(request))
+    check_all([Output(names.document, "the pipeline", names.typed, request.within), *caches], files_read(request))
 
 
 def write_pipeline(request: BuildRequest, names: Names, report: PipelineReport, parts: Sequence[Writable]) -> None:
@@ -103,10 +104,11 @@ def write_pipeline(request: BuildRequest, names: Names, report: PipelineReport, 
         if part.blob is not None and part.report is not None:
             contents[names.engine(number)] = part.blob.data
             contents[report_beside(names.engine(number))] = _lines(part.report.to_json())
-    what, ending = "a part of the pipeline", _PART + ".onnx"
-    outputs = [Output(path, what, typed=False, within=request.within, ending=ending) for path in contents]
-    check_all(outputs, inputs_of(request), and_disk=False)
     before = _saved(names.document)
+    ours = [] if before is None else before.files()
+    what = "a part of the pipeline"
+    outputs = [Output(path, what, typed=False, within=request.within, ours=path in ours) for path in contents]
+    check_all(outputs, files_read(request), and_disk=False)
     with streams_together({**dict.fromkeys(contents, False), names.document: names.typed}) as files:
         for file, content in zip(files, (*contents.values(), _lines(report.pipeline.to_json())), strict=True):
             file.write(content)

@@ -35,6 +35,7 @@ from trtconv.core.stopwatch import Stopwatch
 from trtconv.graph.divisible import hold_outputs
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.order import sort
+from trtconv.graph.sealing import sealed
 from trtconv.pipeline.building import build_model, planned, require_gpu
 from trtconv.pipeline.cutting import Cutting, Slice
 from trtconv.pipeline.outputs import protect_data
@@ -230,7 +231,8 @@ class _Partitioning:
 
     def _part(self, cutting: Cutting, part: Slice, number: int) -> BuiltPart:
         """Builds one part."""
-        data = cutting.model_of(part).serialize()
+        own = cutting.model_of(part)
+        data = b"".join(sealed(own.proto, own.serialize))
         digest = hashlib.sha256(data).hexdigest()
         path = self.names.model(number)
         file = PartFile(path.name, digest)

@@ -25,6 +25,7 @@ from trtconv.core.frozen import frozen
 from trtconv.core.outputs import Output, check_all
 from trtconv.core.progress import Progress
 from trtconv.core.reading import sha256_of
+from trtconv.core.requests.files import files_read
 from trtconv.core.requests.quantize import QuantizeRequest
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch
@@ -125,8 +126,7 @@ def _checked(request: QuantizeRequest) -> OnnxModel:
         raise InputError(
             "--error-budget needs ranges that a cache does not have", "Leave it out, or name layers: --float."
         )
-    read = [("the model itself", request.model), ("the samples", request.data), ("the cache", request.calibration)]
-    check_all([Output(request.output, "the quantised model")], read)
+    check_all([Output(request.output, "the quantised model")], files_read(request))
     protect_data(model, request.output, data_path(request.output))
     foreign = [spec.name for spec in model.inputs if spec.dtype == "undefined"]
     if foreign:

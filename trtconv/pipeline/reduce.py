@@ -30,6 +30,7 @@ from trtconv.core.outputs import Output, check_all
 from trtconv.core.progress import NullProgress, Progress
 from trtconv.core.reading import sha256_of
 from trtconv.core.requests.build import BuildRequest
+from trtconv.core.requests.files import files_read
 from trtconv.core.requests.reduce import ReduceRequest
 from trtconv.core.requests.rewrite import RewriteRequest
 from trtconv.core.scratch import Scratch
@@ -95,7 +96,7 @@ def reduce(request: ReduceRequest, progress: Progress | None = None) -> ReduceRe
 
 
 def _check_output(request: ReduceRequest, model: OnnxModel) -> None:
-    check_all([Output(request.output, "the part")], [("the model itself", request.model)])
+    check_all([Output(request.output, "the part")], files_read(request))
     protect_data(model, request.output, data_path(request.output))
 
 

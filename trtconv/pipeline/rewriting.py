@@ -13,6 +13,7 @@ from trtconv.core.documents.rewrite import Comparison, RewriteReport
 from trtconv.core.outputs import Output, check_all
 from trtconv.core.progress import Progress
 from trtconv.core.reading import sha256_of
+from trtconv.core.requests.files import files_read
 from trtconv.core.requests.rewrite import RewriteRequest
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch
@@ -46,7 +47,7 @@ def rewrite(request: RewriteRequest, progress: Progress | None = None) -> Rewrit
 
     clock = Stopwatch(progress)
     with clock.stage(Stage.LOAD):
-        check_all([Output(request.output, "the rewritten model")], [("the model itself", request.model)])
+        check_all([Output(request.output, "the rewritten model")], files_read(request))
         passes = _selected(request)
         original, model = OnnxModel.load(request.model), OnnxModel.load(request.model, hashed=True)
         protect_data(original, request.output, data_path(request.output))

@@ -191,7 +191,7 @@ class OverBudget(Page):
         All.
     Fix:
         Where the model is meant so, raise the limit that the message names: --budget elements=1e9, or --budget 4 for
-        four times of all.
+        four times of all. The flag is --resources for quantize, whose --budget is an error.
     Source:
         docs/security.md.
     """

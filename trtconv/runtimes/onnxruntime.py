@@ -198,7 +198,7 @@ def compare_safely(
         # The sizes were chosen here, and are small where the file lets them be.
         blame_file(lost, original, seconds, megabytes, fixed=True)
         why = {
-            "time": f"took longer than {seconds:.0f} s over the models (--budget seconds=N)",
+            "time": f"took longer than {seconds:.0f} s over the models ({budget.current().flag} seconds=N)",
             "memory": "ran out of memory on the models",
             "crash": f"broke down on the models ({lost.why})",
         }

@@ -2,20 +2,45 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import onnx.parser
 import pytest
 
 from trtconv.core import config
+from trtconv.core.agreement import CodeFile
 from trtconv.core.errors import InputError
 from trtconv.core.files import atomic_stream, atomic_write
 from trtconv.core.outputs import Output, check_all
 from trtconv.core.requests.build import BuildRequest
+from trtconv.core.requests.check import CheckRequest
+from trtconv.core.requests.engine import (
+    BenchRequest,
+    InspectRequest,
+    RefitRequest,
+    RunRequest,
+    VerifyRequest,
+    WarmRequest,
+)
+from trtconv.core.requests.explain import ExplainRequest
+from trtconv.core.requests.farm import FarmRequest
+from trtconv.core.requests.files import files_read
+from trtconv.core.requests.quantize import QuantizeRequest
+from trtconv.core.requests.reduce import ReduceRequest
+from trtconv.core.requests.rewrite import RewriteRequest
+from trtconv.core.seal import KEY
+from trtconv.graph.model import OnnxModel
 from trtconv.pipeline.outputs import check_outputs
 
+REQUESTS = (
+    *(BenchRequest, BuildRequest, CheckRequest, ExplainRequest, FarmRequest, InspectRequest, QuantizeRequest),
+    *(ReduceRequest, RefitRequest, RewriteRequest, RunRequest, VerifyRequest, WarmRequest),
+)
 ENGINE = b"ftrt" + bytes(60)
 REPORT = '{\n  "schema": 1,\n  "trtconv": "0.1.0"\n}\n'
 
@@ -183,3 +208,117 @@ def test_stdout_is_not_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError, match="not written to stdout"):
         check_outputs(BuildRequest(tmp_path / "m.onnx", Path("-")))
+
+
+@pytest.mark.parametrize("name", ["m.engine", "m.engine.json"])
+@pytest.mark.parametrize("content", [b"mine", b"{}", b"\x08\x08:\x05\x12\x03abc"])
+def test_a_name_that_nobody_typed_makes_no_file_of_somebody_else_ours(
+    tmp_path: Path, name: str, content: bytes
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match="was not written by trtconv") as refused:
+        check_outputs(BuildRequest(tmp_path / "m.onnx"))
+    assert "-o" in refused.value.hint
+    check_outputs(BuildRequest(tmp_path / "m.onnx", tmp_path / "m.engine", report=tmp_path / "m.engine.json"))
+
+
+def test_an_engine_of_ours_is_replaced_whatever_became_of_it(tmp_path: Path) -> None:
+    request = BuildRequest(tmp_path / "m.onnx")
+    request.engine_path.write_bytes(ENGINE)
+    request.report_path.write_text("spoiled")
+    check_outputs(request)
+    request.engine_path.write_bytes(b"spoiled")
+    request.report_path.write_text(REPORT.replace("\n}", ',\n  "engine": {"sha256": "0"}\n}'))
+    check_outputs(request)
+    # The report of a build that failed tells of no engine.
+    request.report_path.write_text(REPORT)
+    with pytest.raises(InputError, match="was not written by trtconv"):
+        check_outputs(request)
+
+
+def test_a_model_of_ours_is_replaced_until_somebody_changes_it(tmp_path: Path) -> None:
+    text = '<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y) { y = Relu (x) }'
+    path = tmp_path / "m.int8.onnx"
+    output = Output(path, "the quantised model", typed=False)
+    OnnxModel(onnx.parser.parse_model(text), path).save(path)
+    output.check()
+    OnnxModel.load(path).save(path)
+    output.check()
+    proto = onnx.load(path)
+    assert [each.key for each in proto.metadata_props] == [KEY]
+    proto.graph.node[0].op_type = "Tanh"
+    onnx.save(proto, path)
+    with pytest.raises(InputError, match="was not written by trtconv"):
+        output.check()
+
+
+def _requests(folder: Path, output: Path) -> list[Any]:
+    model, data = folder / "m.onnx", str(folder / "s")
+    return [
+        BuildRequest(model, output, precision="auto", data=data),
+        BuildRequest(model, precision="auto", data=data, report=output),
+        BuildRequest(model, precision="auto", data=data, timing_cache=output),
+        BuildRequest(model, output, precision="auto", data=f"{folder / 's' / '0.npz'}:f"),
+        QuantizeRequest(model, output, data=data),
+        QuantizeRequest(model, output, calibration=folder / "s" / "0.npz"),
+        BuildRequest(model, output, plugins=CodeFile.named([folder / "s" / "0.npz"])),
+        RunRequest(folder / "m.engine", inputs=folder / "s" / "0.npz", output=output),
+        WarmRequest(folder / "s" / "0.npz", cache=output),
+    ]
+
+
+def _outputs(request: Any) -> list[Output]:
+    if isinstance(request, BuildRequest):
+        caches = [] if request.timing_cache is None else [request.timing_cache]
+        return [*request.outputs, *(Output(path, "the timing cache") for path in caches)]
+    return [Output(getattr(request, "output", None) or request.cache, "what is written")]
+
+
+@pytest.mark.parametrize("spelling", ["s/0.npz", "s/../s/0.npz", "none/../s/0.npz", "hard", "link"])
+def test_nothing_is_written_over_a_file_that_is_read(tmp_path: Path, spelling: str) -> None:
+    (tmp_path / "s").mkdir()
+    (tmp_path / "s" / "0.npz").write_bytes(b"sample")
+    os.link(tmp_path / "s" / "0.npz", tmp_path / "hard")
+    (tmp_path / "link").symlink_to("s/0.npz")
+    for request in _requests(tmp_path, tmp_path / spelling):
+        if ".npz:f" not in str(getattr(request, "data", "")):
+            with pytest.raises(InputError, match="would replace it"):
+                check_all(_outputs(request), files_read(request))
+    for request in _requests(tmp_path, tmp_path / "s" / "new"):
+        check_all(_outputs(request), files_read(request))
+
+
+def test_a_function_that_makes_samples_is_read_too(tmp_path: Path) -> None:
+    (tmp_path / "make.py").write_text("")
+    request = BuildRequest(tmp_path / "m.onnx", tmp_path / "make.py", precision="auto", data=f"{tmp_path}/make.py:f")
+    with pytest.raises(InputError, match="is the samples"):
+        check_outputs(request)
+
+
+def test_every_path_that_a_request_names_is_read_or_written() -> None:
+    """An option with a file that says neither would be written over."""
+    subjects = {"model", "path", "spec", "within", "timing_folder", "output", "keys", "store"}
+    for kind in REQUESTS:
+        for field in dataclasses.fields(kind):
+            says = field.metadata.get("option")
+            is_file = "Path" in str(field.type) or "CodeFile" in str(field.type)
+            if not is_file or field.name in subjects or (says is None and field.name in ("engine", "cache")):
+                continue
+            assert bool(says.reads) != says.writes, (kind, field.name)
+
+
+@pytest.mark.parametrize("request_of", [
+    lambda path: QuantizeRequest("m.onnx", path).output,
+    lambda path: RewriteRequest("m.onnx", path).output,
+    lambda path: ReduceRequest("m.onnx", path).output,
+    lambda path: RunRequest("m.engine", inputs="i.npz", output=path).output,
+    lambda path: RefitRequest("m.engine", "m.onnx", output=path).output_path,
+    lambda path: WarmRequest("m.engine", cache=path).cache,
+    lambda path: BenchRequest("m.engine", cache=path).cache,
+    lambda path: BuildRequest("m.onnx", path).engine_path,
+    lambda path: BuildRequest("m.onnx", report=path).report_path,
+])  # fmt: skip
+def test_what_is_written_can_be_opened_by_the_path_that_is_told(
+    tmp_path: Path, request_of: Callable[[str], Path]
+) -> None:
+    assert request_of(f"{tmp_path}/none/../x") == tmp_path / "x"

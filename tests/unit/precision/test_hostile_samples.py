@@ -5,9 +5,12 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
+import stat
 import struct
 import zipfile
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -17,8 +20,9 @@ import pytest
 from trtconv.cli.timing_folder import cache_folder
 from trtconv.core import budget
 from trtconv.core.budget import Budget, BudgetExceeded
-from trtconv.core.documents.calibration import KeptRanges
+from trtconv.core.documents.calibration import KeptRanges, KeptSizes
 from trtconv.core.errors import InputError
+from trtconv.core.samples import sample_files
 from trtconv.graph.model import OnnxModel
 from trtconv.precision.quantize import cache
 from trtconv.precision.quantize.images import Preprocessing, read_image
@@ -155,3 +159,40 @@ def test_a_cache_that_others_may_write_to_is_not_used(tmp_path: Path, monkeypatc
     if os.geteuid() == 0:
         os.chown(folder, 12345, 12345)
         assert cache_folder("timing") is None
+
+
+@pytest.mark.parametrize("name", ["a.npz", "sub/b.NPY", "c.png"])
+@pytest.mark.parametrize("kind", ["pipe", "socket", "link to nothing"])
+def test_a_sample_that_is_not_a_plain_file_is_named(tmp_path: Path, name: str, kind: str) -> None:
+    np.savez(tmp_path / "good.npz", x=np.zeros((1, 3, 8, 8), np.float32))
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "socket":
+        os.mknod(path, stat.S_IFSOCK | 0o600)
+    else:
+        path.symlink_to("nothing")
+    with pytest.raises(InputError, match=re.escape(f"{path} is not a plain file")):
+        sample_files(tmp_path)
+    path.rename(path.with_name(".hidden"))
+    (tmp_path / "readme").touch()
+    assert sample_files(tmp_path) == [tmp_path / "good.npz"]
+
+
+@pytest.mark.parametrize("number", ["1e308", "0.0", "1e39", "2.0", "-1.0"])
+def test_a_range_that_was_changed_is_found_anew(tmp_path: Path, number: str) -> None:
+    """0 may be one, and is not that of this tensor."""
+    cache.store(tmp_path, "k", KeptRanges("max", {}, {"x": 1.25}))
+    path = tmp_path / "k.json"
+    path.write_text(path.read_text().replace("1.25", number))
+    assert cache.load(tmp_path, "k", KeptRanges, ["x"]) is None
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -1.0, 1e39])
+@pytest.mark.parametrize("values", [lambda bad: [1.0, bad], lambda bad: [bad, 1.0]])
+def test_no_range_and_no_size_is_beyond_float32(values: Callable[[float], list[float]], bad: float) -> None:
+    ranges = dict(zip("xy", values(bad), strict=True))
+    assert not KeptRanges("max", {}, ranges).is_of(["x"])
+    assert not KeptSizes({"x": values(bad)}).is_of(["x"])
+    assert KeptSizes({"x": [0.0, 1.0]}).is_of(["x"])

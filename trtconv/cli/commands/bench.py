@@ -10,8 +10,10 @@ from trtconv.cli import options
 from trtconv.cli.process.outcome import Command, Outcome
 from trtconv.cli.progress import show_progress
 from trtconv.core.errors import InputError
+from trtconv.core.files import openable
 from trtconv.core.outputs import Output, check_all
 from trtconv.core.requests.engine import BenchRequest
+from trtconv.core.requests.files import files_read
 
 
 @click.command(
@@ -58,9 +60,11 @@ def command(
     if request.dims and request.shapes:
         raise InputError("--dim does not go together with --shapes", "Give one of them.")
     if plot is not None:
+        plot = str(openable(Path(plot)))
         drawing.check_format(Path(plot))
-        read = [(what, getattr(request, what)) for what in ("engine", "versus", "report", "cache", "key")]
-        check_all([Output(Path(plot), "the drawing", hint="Choose another --plot.")], read)
+        drawn = [Output(Path(plot), "the drawing", hint="Choose another --plot.")]
+        cache = [] if request.cache is None else [Output(request.cache, "the runtime cache")]
+        check_all([*cache, *drawn], files_read(request))
     with show_progress(quiet) as progress:
         report = bench(request, progress)
     if plot is not None:

@@ -16,12 +16,13 @@ from trtconv.cli.process.outcome import Outcome
 from trtconv.cli.timing_folder import cache_folder, timing_folder
 from trtconv.core.agreement import AGREE
 from trtconv.core.errors import InputError
-from trtconv.core.files import atomic_write, with_ending
+from trtconv.core.files import atomic_write, openable, with_ending
 from trtconv.core.options import options as declared
 from trtconv.core.options import without_unmet
 from trtconv.core.outputs import Output, check_all
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.requests.farm import FarmRequest
+from trtconv.core.requests.files import files_read
 from trtconv.core.requests.quantize import QuantizeRequest
 from trtconv.runtimes.proof import SERVE
 
@@ -158,13 +159,12 @@ def _build_here(flags: ManyFlags, request: BuildRequest, page: str | None) -> Ou
         from trtconv.core.process import start_early
 
         start_early(SERVE)
-    pages = [] if page is None else [Path(page)]
-    for path in pages:
-        _check_page(path, request)
+    pages = [] if page is None else [openable(Path(page))]
+    check_all([*request.outputs, *map(_output, pages)], files_read(request))
     with at_work(flags.quiet, request.engine_path, request.report_path, *pages) as progress:
         report = build(request, progress)
-    if page is not None:
-        _write_page(Path(page), request, report)
+    for path in pages:
+        _write_page(path, request, report)
     render = json.render(report.to_json()) if flags.output_format == "json" else text.build_text(report, flags.verbose)
     return Outcome(render, report.exit_code)
 
@@ -205,11 +205,8 @@ def _build_on_farm(
     return build_on(farm, requests, flags, config, alone=len(requests) == 1)
 
 
-def _check_page(page: Path, request: BuildRequest) -> None:
-    """Checks, before anything is built, that a page can be written and replaces nothing that belongs to the build."""
-    from trtconv.pipeline.outputs import inputs_of
-
-    check_all([*request.outputs, Output(page, "the page", hint="Write --page FILE.html.")], inputs_of(request))
+def _output(page: Path) -> Output:
+    return Output(page, "the page", hint="Write --page FILE.html.")
 
 
 def _write_page(page: Path, request: BuildRequest, report: BuildReport) -> None:
@@ -248,20 +245,15 @@ def _quantize_and_build(
     from trtconv.cli.formats import json, text
     from trtconv.cli.formats.quantize import quantize_text
     from trtconv.pipeline import build
-    from trtconv.pipeline.outputs import inputs_of
     from trtconv.pipeline.quantizing import quantize
 
     request = requests[0]
     if len(requests) > 1:
         raise InputError(f"{request.model} has several targets, and --data quantises it for one", "Add --target.")
-    pages = [] if page is None else [Path(page)]
-    for path in pages:
-        _check_page(path, request)
+    pages = [] if page is None else [openable(Path(page))]
     quantizing, building = _divided(request, given)
-    quantised = Output(
-        quantizing.output, "the quantised model", typed=False, within=request.within, ending=QUANTIZED_ENDING
-    )
-    check_all([*request.outputs, quantised], inputs_of(request))
+    quantised = Output(quantizing.output, "the quantised model", typed=False, within=request.within)
+    check_all([*request.outputs, quantised, *map(_output, pages)], files_read(request))
     with at_work(flags.quiet, quantizing.output, request.engine_path, request.report_path, *pages) as progress:
         quantized = quantize(quantizing, progress)
         said, exit_code = quantize_text(quantized), quantized.exit_code
@@ -270,6 +262,6 @@ def _quantize_and_build(
             report = build(building, progress)
             document, exit_code = {**report.to_json(), "quantization": quantized.to_json()}, report.exit_code
             said = f"{said}\n\n{text.build_text(report, flags.verbose)}"
-            if page is not None:
-                _write_page(Path(page), request, report)
+            for path in pages:
+                _write_page(path, request, report)
     return Outcome(json.render(document) if flags.output_format == "json" else said, exit_code)

@@ -10,6 +10,18 @@ from trtconv.cli.process.outcome import Command, Outcome, Word
 SHELLS = ("bash", "zsh", "fish")
 
 
+_WITHOUT_OPTIONS = {
+    "compopt -o default": """if [[ -z $value ]]; then
+                mapfile -t COMPREPLY < <(compgen -f -X '-*'); compopt -o filenames
+            else
+                compopt -o default
+            fi""",
+    "_path_files -f": "_path_files -f -F '(-*)'",
+    "__fish_complete_path $metadata[2]": "__fish_complete_path $metadata[2] | string match --invert -- '-*'",
+}
+"""How shells list files, and how they do without those whose names are options (a file --extend=x.py) to trtconv."""
+
+
 @click.command(
     "completion",
     cls=Command,
@@ -41,4 +53,7 @@ def command(shell: str) -> Outcome:
     text = script(cli, {}, "trtconv", "_TRTCONV_COMPLETE").source().rstrip("\n")
     # Without quotation marks bash would expand it; behind "height=" its bounds follow, and no blank.
     added = 'COMPREPLY+=("$value"); [[ $value == *= ]] && compopt -o nospace'
-    return Outcome(text.replace("COMPREPLY+=($value)", added))
+    text = text.replace("COMPREPLY+=($value)", added)
+    for files, without in _WITHOUT_OPTIONS.items():
+        text = text.replace(files, without)
+    return Outcome(text)

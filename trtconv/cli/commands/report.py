@@ -53,15 +53,15 @@ def command(subject: str, output: str, given: tuple[str, ...], output_format: st
     Nothing is built or run, and the engine is not loaded. Rewrites are drawn where the model is at hand and unchanged.
     """
     from trtconv.cli.formats.page import engine_page, folder_page
-    from trtconv.cli.formats.page.gather import gather, gather_all
+    from trtconv.cli.formats.page.gather import files_shown, gather, gather_all
     from trtconv.cli.formats.wording import byte_size
     from trtconv.core.documents.pipeline import is_pipeline
     from trtconv.core.errors import InputError
-    from trtconv.core.files import atomic_write
+    from trtconv.core.files import atomic_write, openable
     from trtconv.core.outputs import Output, check_all
     from trtconv.core.text import clean
 
-    page, path = Path(output), Path(subject)
+    page, path = openable(Path(output)), Path(subject)
     if is_pipeline(path):
         return _pipeline(path, page, given, output_format)
     if path.is_dir():
@@ -74,17 +74,17 @@ def command(subject: str, output: str, given: tuple[str, ...], output_format: st
         subjects, left_out = (gather(path, [Path(file) for file in given]),), {}
         content = engine_page(subjects[0])
     read = [("what is shown", Path(file)) for file in given] + [("what is shown", path)]
-    read += [("a report", each.path) for each in subjects]
+    read += [each for subject in subjects for each in files_shown(subject)]
     check_all([Output(page, "the page", hint="Write the page to another file, such as page.html.")], read)
     atomic_write(page, content)
     if output_format == "json":
         from trtconv.cli.formats.json import render
         from trtconv.core.documents.commands import PageFile, PageReport
 
-        written = PageReport(PageFile(output, len(content)), len(subjects), left_out)
+        written = PageReport(PageFile(str(page), len(content)), len(subjects), left_out)
         return Outcome(render(written.to_json()))
     said = f"{len(subjects)} engines" if path.is_dir() else subjects[0].path.name
-    lines = [f"wrote {output} ({byte_size(len(content))}) about {said}"]
+    lines = [f"wrote {page} ({byte_size(len(content))}) about {said}"]
     lines += [f"left out {each}: {why}" for each, why in left_out.items()]
     return Outcome("\n".join(map(clean, lines)))
 
@@ -104,7 +104,10 @@ def _pipeline(path: Path, page: Path, given: tuple[str, ...], output_format: str
     if given:
         raise InputError("--with goes with one engine", "Leave it out.")
     saved = load_document(path)
-    check_all([Output(page, "the page", hint="Write the page to another file.")], [("what is shown", path)])
+    check_all(
+        [Output(page, "the page", hint="Write the page to another file.")],
+        [("what is shown", each) for each in saved.files()],
+    )
     content = pipeline_page(saved)
     atomic_write(page, content)
     if output_format == "json":

@@ -79,9 +79,9 @@ def _run(arguments: list[str], isolation: Isolation | None) -> int:
     try:
         completion = os.environ.get("_TRTCONV_COMPLETE")
         if completion:
-            from click.shell_completion import shell_complete
+            from trtconv.cli.complete import answer
 
-            return shell_complete(cli, {}, "trtconv", "_TRTCONV_COMPLETE", completion)
+            return answer(cli, completion)
         with cli.make_context("trtconv", arguments.copy(), obj=isolation) as context:
             cli.invoke(context)
         return 0

@@ -10,7 +10,6 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -47,10 +46,6 @@ class Isolation(NamedTuple):
     arguments: list[str]
 
 
-_WRITTEN = ("output", "report", "page", "plot", "timing_cache", "runtime_cache")
-"""Parameters that say where something is written."""
-
-
 class Text(click.types.StringParamType):
     """A text that says something: an unset variable of a script, "$MODEL", is no path, and `Path("")` is a folder."""
 
@@ -59,13 +54,7 @@ class Text(click.types.StringParamType):
         if value == "" and param is not None:
             name = param.opts[-1] if isinstance(param, click.Option) else (param.metavar or "").strip("[].")
             raise EmptyText(name, ctx)
-        text = super().convert(value, param, ctx)
-        if param is None or param.name not in _WRITTEN:
-            return text
-        # Help loads nothing of the core.
-        from trtconv.core.files import openable
-
-        return str(openable(Path(text)))
+        return super().convert(value, param, ctx)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Returns what a shell may complete the text with."""

@@ -7,6 +7,14 @@ from collections.abc import Mapping, Sequence
 from trtconv.core.encode import Document
 from trtconv.core.frozen import frozen
 
+_LARGEST = 3.4028234663852886e38
+"""Of float32."""
+
+
+def _is_magnitude(value: float) -> bool:
+    """Whether a value is the magnitude of a float32, NaN and infinity left out."""
+    return 0 <= value <= _LARGEST
+
 
 @frozen
 class KeptRanges(Document):
@@ -24,7 +32,7 @@ class KeptRanges(Document):
 
     def is_of(self, tensors: Sequence[str]) -> bool:
         """Whether it has all of some tensors, and nothing that no range can be."""
-        return self.ranges.keys() >= set(tensors) and min(self.ranges.values(), default=0.0) >= 0
+        return self.ranges.keys() >= set(tensors) and all(map(_is_magnitude, self.ranges.values()))
 
 
 @frozen
@@ -35,4 +43,6 @@ class KeptSizes(Document):
 
     def is_of(self, tensors: Sequence[str]) -> bool:
         """Whether it has all of some tensors, and nothing that no size can be."""
-        return self.sizes.keys() >= set(tensors) and all(min(each, default=0.0) >= 0 for each in self.sizes.values())
+        return self.sizes.keys() >= set(tensors) and all(
+            _is_magnitude(size) for each in self.sizes.values() for size in each
+        )

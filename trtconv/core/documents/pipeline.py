@@ -16,6 +16,7 @@ from trtconv.core.documents.build import BuildPlan, BuildReport
 from trtconv.core.documents.parts import FileIdentity, RuntimeIdentity
 from trtconv.core.encode import Document
 from trtconv.core.errors import InputError
+from trtconv.core.files import report_beside
 from trtconv.core.findings import Finding
 from trtconv.core.frozen import frozen
 from trtconv.core.reading import DOCUMENT_BYTES, read_plain, sha256_of
@@ -321,6 +322,12 @@ class SavedPipeline:
     def engines(self) -> list[tuple[Path, Path]]:
         """Returns the ONNX file and the engine of each part that has one; raises as `file`."""
         return [(self.file(part.model), self.file(part.runs)) for part in self.document.parts if part.onnx is not None]
+
+    def files(self) -> list[Path]:
+        """Returns the paths of the document and of all that it tells of, whether they are there or not."""
+        parts = [file for part in self.document.parts for file in (part.runs, part.onnx) if file is not None]
+        paths = [self.path.parent / file.file for file in parts]
+        return [self.path, self.model(), *paths, *map(report_beside, paths)]
 
     def model(self) -> Path:
         """Returns the path of the whole model: as it was built, or beside the document."""

@@ -11,20 +11,29 @@ from typing import Any
 
 from trtconv.core.dims import Range
 from trtconv.core.errors import InputError
+from trtconv.core.files import openable
 
 Bounds = Mapping[str, Range]
 """Dimension name or INPUT:AXIS to its range."""
 
 
+OUTPUT = "output"
+"""The field of a file that is written, where a command cannot do without it."""
+
+
 class Request:
-    """A dataclass that takes what callers of the Python API like to write: paths as text, bounds as `Range.of` does."""
+    """A dataclass that takes what callers of the Python API like to write: paths as text, bounds as `Range.of` does.
+
+    A path that is written is one by which the file can then be opened (`openable`).
+    """
 
     def __post_init__(self) -> None:
         kinds = _kinds_of(type(self))  # type: ignore[arg-type]
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
             value, kind = getattr(self, field.name), kinds[field.name]
-            if isinstance(value, str) and Path in _members(kind):
-                object.__setattr__(self, field.name, Path(value))
+            if isinstance(value, (str, Path)) and Path in _members(kind):
+                writes = field.name == OUTPUT or ("option" in field.metadata and field.metadata["option"].writes)
+                object.__setattr__(self, field.name, openable(Path(value)) if writes else Path(value))
             elif value and kind == Bounds:
                 object.__setattr__(self, field.name, _ranges(value))
             elif value and kind == tuple[Bounds, ...]:

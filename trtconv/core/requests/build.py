@@ -11,7 +11,7 @@ from trtconv.core.agreement import AGREE, CodeFile
 from trtconv.core.builder_options import BuilderOptions
 from trtconv.core.dims import InputRange
 from trtconv.core.errors import InputError
-from trtconv.core.files import openable, report_beside, with_ending
+from trtconv.core.files import report_beside, with_ending
 from trtconv.core.findings import Severity
 from trtconv.core.frozen import frozen
 from trtconv.core.options import Requirement, group, option
@@ -186,6 +186,7 @@ class BuildRequest(BuildSettings, Request):
         "Where the engine goes. Default: MODEL with the suffix .engine.",
         metavar="ENGINE",
         default=None,
+        writes=True,
     )
     dims: Bounds = DIMS
     profiles: tuple[Bounds, ...] = PROFILES
@@ -194,7 +195,7 @@ class BuildRequest(BuildSettings, Request):
     fail_on: Severity | None = FAIL_ON
     selection: Selection = SELECTION._replace(flags=())
     report: Path | None = option(
-        "--report", "Where the report goes. Default: ENGINE.json.", metavar="FILE", default=None
+        "--report", "Where the report goes. Default: ENGINE.json.", metavar="FILE", default=None, writes=True
     )
     sign: Path | None = option(
         "--sign",
@@ -202,6 +203,7 @@ class BuildRequest(BuildSettings, Request):
         "again.",
         metavar="KEY",
         default=None,
+        reads="the key to sign with",
     )
     extend: tuple[CodeFile, ...] = EXTEND
     mend: bool = option(
@@ -227,6 +229,7 @@ class BuildRequest(BuildSettings, Request):
         default=None,
         absent="auto",
         read=lambda text: None if text == "none" else text,
+        writes=True,
     )
     partition: bool = PARTITION
     leave: tuple[str, ...] = LEAVE
@@ -236,12 +239,12 @@ class BuildRequest(BuildSettings, Request):
     @functools.cached_property
     def engine_path(self) -> Path:
         """Where the engine goes."""
-        return openable(self.engine or with_ending(self.model, ".engine"))
+        return self.engine or with_ending(self.model, ".engine")
 
     @functools.cached_property
     def report_path(self) -> Path:
         """Where the report goes."""
-        return openable(self.report or report_beside(self.engine_path))
+        return self.report or report_beside(self.engine_path)
 
     @property
     def outputs(self) -> tuple[Output, Output]:

@@ -221,6 +221,7 @@ DATA: Any = option(
     key="data",
     about="Folder or .npz file of samples that precision auto measures on; default: random ones.",
     requires=MEASURED,
+    reads="the samples",
 )
 """A folder of samples, an .npz file, or FILE.py:FUNCTION; None for random data."""
 

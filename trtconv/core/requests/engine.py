@@ -16,7 +16,9 @@ from trtconv.core.requests.base import Bounds, Request
 from trtconv.core.requests.code import EXTEND, PLUGINS, REFERENCES
 from trtconv.core.requests.common import PROOFS, PROVE, PROVE_TIME
 
-REPORT: Any = option("--report", "The engine's report. Default: ENGINE.json.", metavar="FILE", default=None)
+REPORT: Any = option(
+    "--report", "The engine's report. Default: ENGINE.json.", metavar="FILE", default=None, reads="the report"
+)
 TRUST: Any = option(
     "--trust",
     "Load an engine that has no report, or another one. Loading an engine runs code that is in it.",
@@ -27,6 +29,7 @@ KEY: Any = option(
     "Public key (PEM) whose owner must have signed the engine (build --sign); it is then trusted.",
     metavar="PUB",
     default=None,
+    reads="a key",
 )
 PLUGINS_HERE: Any = PLUGINS._replace(settings={}, load=None, save=None)
 """Libraries of plugins that the engine needs."""
@@ -112,18 +115,21 @@ class VerifyRequest(Request):
         "Compare with this model instead of MODEL, which may then be the engine: that of its report is taken.",
         metavar="FLOAT.onnx",
         default=None,
+        reads="what is compared with",
     )
     inputs: Path | None = option(
         "--inputs",
         "Run with these inputs alone, one array for each input by name.",
         metavar="FILE.npz",
         default=None,
+        reads="the inputs",
     )
     generator: str | None = option(
         "--generator",
         "Make inputs with FUNC(shapes, seed); its code is run.",
         metavar="FILE.py:FUNC",
         default=None,
+        reads="what makes inputs",
     )
     seed: int = option("--seed", "Seed of inputs and random sizes.", takes=int, least=0, default=0)
     random: int = option("--random", "Random sizes of each profile.", takes=int, least=0, most=1000, default=2)
@@ -189,7 +195,11 @@ class BenchRequest(Request):
         read=lambda text: parse_shapes("--shapes", text),
     )
     versus: Path | None = option(
-        "--vs", "Time another engine in turns with it, at the same sizes.", metavar="OTHER", default=None
+        "--vs",
+        "Time another engine in turns with it, at the same sizes.",
+        metavar="OTHER",
+        default=None,
+        reads="an engine",
     )
     report: Path | None = REPORT
     warmup: float = option("--warmup", "Seconds run first.", metavar="S", takes=float, least=0, most=600, default=0.3)
@@ -201,6 +211,7 @@ class BenchRequest(Request):
         "Keep what TensorRT-RTX compiles while it runs; others have no such cache.",
         metavar="FILE",
         default=None,
+        writes=True,
     )
     trust: bool = TRUST
     key: Path | None = KEY
@@ -227,6 +238,7 @@ class RunRequest(Request):
         "One array for each input, by name; or an image, for an engine with one input.",
         metavar="IN.npz|IMAGE",
         default=None,
+        reads="the inputs",
     )
     preprocess: str = option(
         "--preprocess",
@@ -236,7 +248,7 @@ class RunRequest(Request):
         default="",
         absent=None,
     )
-    output: Path = option("-o --output", "Where the outputs go, by name.", metavar="OUT.npz", default=None)
+    output: Path = option("-o --output", "Where the outputs go, by name.", metavar="OUT.npz", default=None, writes=True)
     engines: str = option(
         "--engines",
         "What runs the engines of a MODEL.pipeline.json: onnxruntime runs their parts of the model on the CPU, for "
@@ -271,10 +283,15 @@ class RefitRequest(Request):
         "Where the new engine goes; ENGINE itself may be named. Default: MODEL with the suffix .engine.",
         metavar="OUT",
         default=None,
+        writes=True,
     )
     report: Path | None = REPORT
     sign: Path | None = option(
-        "--sign", "Sign the new engine and report with this private Ed25519 key (PEM).", metavar="KEY", default=None
+        "--sign",
+        "Sign the new engine and report with this private Ed25519 key (PEM).",
+        metavar="KEY",
+        default=None,
+        reads="the key to sign with",
     )
     prove: str = PROVE._replace(settings={}, load=None, save=None)
     prove_time: float = PROVE_TIME._replace(settings={}, load=None, save=None)
@@ -322,7 +339,7 @@ class WarmRequest(Request):
     """
 
     engine: Path
-    cache: Path = option("-o --output", "Where the runtime cache goes.", metavar="CACHE", default=None)
+    cache: Path = option("-o --output", "Where the runtime cache goes.", metavar="CACHE", default=None, writes=True)
     dims: Bounds = _dims("Run at these sizes instead of those of the profiles; NAME=N is one size. Repeatable.")
     report: Path | None = REPORT
     trust: bool = TRUST

@@ -101,6 +101,7 @@ class QuantizeRequest(Request):
         "then only measure the error.",
         metavar="CALIB.cache",
         default=None,
+        reads="the cache",
     )
     in_float: tuple[str, ...] = option(
         "--float", "Leave this layer in float. Repeatable.", metavar="NODE", many=True, default=()

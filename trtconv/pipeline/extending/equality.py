@@ -85,7 +85,7 @@ def _asked(document: str) -> list[list[Instance]]:
         names = ", ".join(table["name"] for table in tables)
         raise InputError(
             f"rules of rewriting ({names}) were not shown to be right: the process that ran them was lost, {lost}",
-            "Narrow types, ranks, shapes or attributes; --budget seconds=N allows more time.",
+            f"Narrow types, ranks, shapes or attributes; {budget.current().flag} seconds=N allows more time.",
         ) from lost
     except process.WorkerBug as bug:
         # What a stranger's text makes of libraries is not foreseen.

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from trtconv.core.decode import Fault, decoded, json_of
 from trtconv.core.documents.calibration import KeptRanges, KeptSizes
+from trtconv.core.documents.signed import CHECKSUM, checksum
 from trtconv.core.errors import InputError
 from trtconv.core.files import atomic_write
 from trtconv.core.reading import CACHE_BYTES, read_plain
@@ -37,8 +38,11 @@ def key_of(model: str, samples: str, tensors: Sequence[str], settings: Mapping[s
 def load(folder: Path, key: str, kind: type[Kept], tensors: Sequence[str]) -> Kept | None:
     """Returns what was kept of some tensors, as `store` got it; None where there is nothing, or something else."""
     with contextlib.suppress(OSError, Fault):
-        kept = decoded(kind, json_of(read_plain(folder / f"{key}.json", CACHE_BYTES)))
-        return kept if kept.is_of(tensors) else None
+        document = json_of(read_plain(folder / f"{key}.json", CACHE_BYTES))
+        # A number that was changed may be one still: a range of 0 is that of a tensor of zeros.
+        if isinstance(document, dict) and document.pop(CHECKSUM, None) == checksum(document):
+            kept = decoded(kind, document)
+            return kept if kept.is_of(tensors) else None
     return None
 
 
@@ -47,4 +51,5 @@ def store(folder: Path | None, key: str, found: KeptRanges | KeptSizes) -> None:
     if folder is None:
         return
     with contextlib.suppress(InputError):
-        atomic_write(folder / f"{key}.json", json.dumps(found.to_json(), sort_keys=True).encode(), through_links=False)
+        document = {**found.to_json(), CHECKSUM: checksum(found.to_json())}
+        atomic_write(folder / f"{key}.json", json.dumps(document, sort_keys=True).encode(), through_links=False)

@@ -15,8 +15,6 @@ from trtconv.core.errors import EnvironmentMissing, InputError, TrtconvError
 from trtconv.core.frozen import frozen
 from trtconv.core.reading import open_plain
 
-SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"})
-"""What the names of images end in."""
 _EXAMPLE = "--preprocess size=224x224,scale=1/255,mean=0.485:0.456:0.406,std=0.229:0.224:0.225"
 _FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 """What is looked for in a file, whatever its name says: others of Pillow's readers start programs, as Ghostscript."""

@@ -19,17 +19,16 @@ from numpy.typing import NDArray
 from trtconv.core import budget
 from trtconv.core.dims import InputSpec, Shape
 from trtconv.core.errors import InputError, TrtconvError
-from trtconv.core.files import files_below
 from trtconv.core.reading import open_plain
+from trtconv.core.samples import ARRAYS, IMAGES, function_of, sample_files
 from trtconv.graph.model import OnnxModel
-from trtconv.precision.quantize.images import SUFFIXES, Preprocessing, read_image
+from trtconv.precision.quantize.images import Preprocessing, read_image
 from trtconv.runtimes.inputs import call_generator, checked_inputs, header_of, load_generator, read_arrays
 from trtconv.runtimes.onnxruntime import random_feeds
 
 Feeds = Mapping[str, NDArray[Any]]
 Shapes = Mapping[str, Shape]
 _MOST_SAMPLES = 100_000
-_ARRAYS = (".npy", ".npz")
 
 
 class InputSamples(Sequence[Feeds]):
@@ -121,7 +120,7 @@ def read_samples(
     path = Path(data)
     if path.is_dir():
         return _folder(model, path, preprocessing)
-    if ".py:" in data or data.endswith(".py"):
+    if function_of(data) is not None or data.endswith(".py"):
         function = load_generator(data)
         calls = ((shapes[number % len(shapes)], seed + number) for number in range(count))
         return InputSamples([functools.partial(_made, model, function, data, at, each) for at, each in calls], data)
@@ -142,9 +141,9 @@ def _made(model: OnnxModel, function: Callable[..., Any], source: str, shapes: S
 
 def _folder(model: OnnxModel, folder: Path, preprocessing: Preprocessing | None) -> InputSamples:
     """Returns the samples of a folder: each .npz file has some, each .npy file and each image is one."""
-    files = [path for path in files_below(folder) if not path.name.startswith(".")]
-    arrays = [path for path in files if path.suffix.lower() in _ARRAYS]
-    images = [path for path in files if path.suffix.lower() in SUFFIXES]
+    files = sample_files(folder)
+    arrays = [path for path in files if path.suffix.lower() in ARRAYS]
+    images = [path for path in files if path.suffix.lower() in IMAGES]
     if arrays:
         makers: list[Callable[[], Feeds]] = []
         named: list[str] = []
@@ -154,7 +153,7 @@ def _folder(model: OnnxModel, folder: Path, preprocessing: Preprocessing | None)
         return InputSamples(makers, str(folder), named)
     if not images:
         raise InputError(
-            f"{folder} has no samples", f"It may hold .npz and .npy files, or images ({', '.join(sorted(SUFFIXES))})."
+            f"{folder} has no samples", f"It may hold .npz and .npy files, or images ({', '.join(sorted(IMAGES))})."
         )
     spec = _only_input(model, f"{folder} holds images")
     if preprocessing is None:

@@ -65,7 +65,7 @@ def read_cache(path: Path) -> CalibrationCache:
             raise InputError(f"{path}: line {number} is not 'NAME: eight hexadecimal digits'", _HINT)
         (scale,) = struct.unpack(">f", bytes.fromhex(digits))
         if not math.isfinite(scale) or scale < 0:
-            raise InputError(f"{path}: line {number}: {scale} is not a scale", _HINT)
+            raise InputError(f"{path}: line {number}: {scale} is not a scale (of {name!r})", _HINT)
         if scales.setdefault(name, scale) != scale:
             raise InputError(f"{path}: line {number}: {name!r} has another scale above", _HINT)
     return CalibrationCache(header[2], scales)

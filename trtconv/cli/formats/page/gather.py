@@ -114,6 +114,20 @@ def report_of(path: Path) -> Path:
     return beside
 
 
+def model_files(subject: PageSubject) -> tuple[Path, Path]:
+    """Returns where the model of an engine may be: where the build found it, or beside its report."""
+    name = Path(subject.report.model.path)
+    return name, subject.path.parent / name.name
+
+
+def files_shown(subject: PageSubject) -> list[tuple[str, Path]]:
+    """Returns the files that a page is made of, or speaks of."""
+    engine = subject.path.with_name(subject.path.name.removesuffix(".json"))
+    measured = [("what is shown", engine.with_name(f"{engine.name}{ending}")) for ending in _MEASURED]
+    models = [("the model", path) for path in model_files(subject)]
+    return [("the report", subject.path), ("the engine", engine), *models, *measured]
+
+
 @frozen
 class Folder:
     """The reports below a folder.

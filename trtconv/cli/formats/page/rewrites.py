@@ -8,7 +8,7 @@ from typing import Any
 
 from trtconv.cli.formats.explain import alike, legend
 from trtconv.cli.formats.page.drawings import graph_drawing, taps_drawing
-from trtconv.cli.formats.page.gather import PageSubject
+from trtconv.cli.formats.page.gather import PageSubject, model_files
 from trtconv.core.errors import InputError
 from trtconv.explainer.changes import Change, DrawnNode, changes
 
@@ -33,7 +33,7 @@ def rewrites(subject: PageSubject) -> dict[str, object]:
 def _changes(subject: PageSubject) -> tuple[tuple[Change, ...], str]:
     """Returns what became of the model, and why that is not known where its file is not at hand."""
     model, plan = subject.report.model, subject.report.plan
-    path = _model_file(subject, model.path)
+    path = _model_file(subject)
     if path is None:
         return (), f"{model.path} is not here, so that its rewrites are listed and not drawn"
     from trtconv.graph.model import OnnxModel
@@ -47,9 +47,8 @@ def _changes(subject: PageSubject) -> tuple[tuple[Change, ...], str]:
         return (), f"{error.message}: rewrites are listed and not drawn"
 
 
-def _model_file(subject: PageSubject, name: str) -> Path | None:
-    """Returns the model: where the build found it, or beside its report."""
-    for path in (Path(name), subject.path.parent / Path(name).name):
+def _model_file(subject: PageSubject) -> Path | None:
+    for path in model_files(subject):
         if path.suffix.lower() == ".onnx" and path.is_file():
             return path
     return None

@@ -1,0 +1,51 @@
+"""Which files a request has a command read; none of them is written over."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from trtconv.core.agreement import CodeFile
+from trtconv.core.documents.pipeline import is_pipeline, load_document
+from trtconv.core.errors import InputError
+from trtconv.core.files import report_beside
+from trtconv.core.options import options
+from trtconv.core.samples import files_of
+
+_SUBJECTS = {"model": "the model itself", "engine": "the engine", "path": "the engine", "spec": "what is exported"}
+"""Field that no flag says to what it is."""
+
+
+def files_read(request: object) -> list[tuple[str, Path]]:
+    """Returns what a request has a command read, so far as it names it: model, engine and its report, samples, code.
+
+    Raises:
+        InputError: What it names has more files than anybody means, or pipes and devices among its samples.
+    """
+    declared = dict(options(type(request)))
+    subjects = {name: what for name, what in _SUBJECTS.items() if name not in declared and hasattr(request, name)}
+    listed = [(what, file) for name, what in subjects.items() for file in _files(getattr(request, name))]
+    for name, each in declared.items():
+        if each.reads:
+            listed += [(each.reads, file) for file in _files(getattr(request, name))]
+    for _, path in [each for each in listed if is_pipeline(each[1])]:
+        # One that cannot be read is an error for whoever reads it.
+        with contextlib.suppress(InputError):
+            listed += [("a file of the pipeline", file) for file in load_document(path).files()]
+    # Its own report may be given, and lie elsewhere.
+    lacking = ("an engine",) if getattr(request, "report", None) else ("an engine", "the engine")
+    return listed + [("the report of an engine", report_beside(path)) for what, path in listed if what in lacking]
+
+
+def _files(value: Any) -> Iterator[Path]:
+    if isinstance(value, tuple):
+        for each in value:
+            yield from _files(each)
+    elif isinstance(value, CodeFile):
+        yield value.path
+    elif isinstance(value, Path):
+        yield value
+    elif value is not None:
+        yield from files_of(value)
