@@ -59,6 +59,7 @@ SLOW = {
     "cli/test_shell.py": "commands as shells start them",
     "cli/test_signatures.py": "engines, built and signed",
     "cli/test_traps.py": "commands among files that are traps",
+    "cli/test_upgrade_command.py": "models in processes of other environments",
     "unit/engine/farm": "schedulers, workers and stores, in processes",
     "unit/engine/test_rebuilding.py": "each way to build, twice",
     "unit/exporter": "networks, exported by torch (make test-export)",

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         VerifyRequest,
     )
     from trtconv.core.requests.rewrite import RewriteRequest
+    from trtconv.core.requests.upgrade import UpgradeRequest
     from trtconv.core.target import Target
     from trtconv.engine import bench, inspect, refit, run, run_pipeline, verify, verify_pipeline
     from trtconv.engine.pipelines import Pipeline, load_pipeline
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from trtconv.pipeline.checking import check
     from trtconv.pipeline.partitioning import build_pipeline
     from trtconv.pipeline.rewriting import rewrite
+    from trtconv.pipeline.upgrading.upgrade import upgrade
     from trtconv.plugins.registry import reference
     from trtconv.rules.base import Rule
     from trtconv.rules.operator import OperatorRule
@@ -95,6 +97,7 @@ __all__ = [
     "SizesRequest",
     "Target",
     "TrtconvError",
+    "UpgradeRequest",
     "VerifyReport",
     "VerifyRequest",
     "__version__",
@@ -115,6 +118,7 @@ __all__ = [
     "run",
     "run_pipeline",
     "sizes",
+    "upgrade",
     "verify",
     "verify_pipeline",
 ]
@@ -123,6 +127,7 @@ _HOMES = {
     "trtconv.engine": ("bench", "inspect", "refit", "run", "run_pipeline", "verify", "verify_pipeline"),
     "trtconv.engine.pipelines": ("Pipeline", "load_pipeline"),
     "trtconv.pipeline.partitioning": ("build_pipeline",),
+    "trtconv.pipeline.upgrading.upgrade": ("upgrade",),
     "trtconv.core.errors": (
         "BuildFailed",
         "EngineFailed",
@@ -154,6 +159,7 @@ _HOMES = {
     "trtconv.core.requests.build": ("BuildRequest",),
     "trtconv.core.requests.check": ("CheckRequest",),
     "trtconv.core.requests.rewrite": ("RewriteRequest",),
+    "trtconv.core.requests.upgrade": ("UpgradeRequest",),
     "trtconv.core.target": ("Target",),
     "trtconv.core.progress": ("NullProgress", "Progress"),
     "trtconv.core.requests.engine": (

@@ -47,6 +47,9 @@ FLAGS = {
     "--plugin --staticPlugins --dynamicPlugins --reference",
     "report": "-o --output --with --format -q --quiet --budget --follow-links",
     "diff": "--tolerance --format -q --quiet",
+    "upgrade": "--from --to -o --output --dim --input --profile --minShapes --optShapes --maxShapes --value "
+    "--precision --no-rewrite --requantize --target --fail-on --prove --prove-time --tolerance --slower --time-limit "
+    "--format --config --jobs -q --quiet -v --verbose --budget --follow-links",
     "rewrite": "-o --output --only --skip --rewrite-rules --extend --requantize --target --format -q --quiet --budget "
     "--follow-links",
     "quantize": "-o --output --data --cache --random --preprocess --samples --held-out --method --percentile --float "

@@ -22,6 +22,7 @@ COMMANDS = (
     ("refit", "trtconv.cli.commands.refit", "Put the weights of a retrained model into an engine."),
     ("report", "trtconv.cli.commands.report", "Write a page about an engine, or about a folder of engines."),
     ("diff", "trtconv.cli.commands.diff", "Compare two engines, and fail on a regression."),
+    ("upgrade", "trtconv.cli.commands.upgrade", "Tell what another TensorRT makes of models, before you change to it."),
     ("rewrite", "trtconv.cli.commands.rewrite", "Write the model that build would hand to TensorRT."),
     ("quantize", "trtconv.cli.commands.quantize", "Quantise a float model in int8, and measure what that costs."),
     ("reduce", "trtconv.cli.commands.reduce", "Find the smallest part of a model that still fails."),

@@ -18,6 +18,7 @@ EVERYDAY = {
     "verify": "--dim --inputs --generator --random --tolerance --against --bisect --require-engine --format",
     "run": "--inputs --output --preprocess --engines --format",
     "refit": "--output --report --prove --sign --key --trust --format",
+    "upgrade": "--from --to --output --dim --prove --tolerance --slower --config --format",
     "bench": "--dim --shapes --vs --duration --plot --format",
     "quantize": "--output --data --preprocess --error-budget --tolerance --dim --samples --target --format",
     "reduce": "--output --dim --input --no-rewrite --target --trials --timeout",
@@ -29,6 +30,7 @@ _EXAMPLES = 3
 """How many examples are on the short page."""
 
 GROUPS = {
+    "Environments": "--from --to",
     "Sizes": "--dim --input --profile --minShapes --optShapes --maxShapes --value --split --round --dynamic --static "
     "--random --gpu-memory",
     "Target and precision": "--target --precision --node-precision --requantize --cast-io --compute-capability --tf32 "

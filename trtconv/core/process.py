@@ -68,7 +68,7 @@ class WorkerBug(Exception):
 
 _START = """
 import os, sys
-sys.path[:] = {path!r}
+{path}
 # ONNX Runtime would write a file of its own where temporary files go.
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 # NumPy's matrix library takes 40 MB a core as it is imported, which alone is beyond the limit on a large machine.
@@ -81,7 +81,7 @@ getattr(importlib.import_module({module!r}), {function!r})()
 """
 
 
-def python(entry: str) -> list[str]:
+def python(entry: str, interpreter: Path | None = None) -> list[str]:
     """Returns the command of a Python that calls a function of trtconv; every child process is started with it.
 
     Modules come from where this process has them installed, and from nowhere else: not from the working directory or
@@ -90,13 +90,22 @@ def python(entry: str) -> list[str]:
 
     Args:
         entry: "module:function", a module of trtconv; the function takes nothing.
+        interpreter: Another Python, which has modules of its own, but this very trtconv; None: this one.
     """
     module, _, function = entry.partition(":")
     package = Path(__file__).resolve().parents[1]
     init = str(package / "__init__.py")
-    code = _START.format(path=trusted_path(), init=init, package=str(package), module=module, function=function)
+    path = f"sys.path[:] = {trusted_path()!r}" if interpreter is None else ""
+    code = _START.format(path=path, init=init, package=str(package), module=module, function=function)
     flags = ["-B"] if sys.dont_write_bytecode else []
-    return [sys.executable, "-I", *flags, *(["-X", "utf8"] if sys.flags.utf8_mode else []), "-c", code]
+    return [
+        str(interpreter or sys.executable),
+        "-I",
+        *flags,
+        *(["-X", "utf8"] if sys.flags.utf8_mode else []),
+        "-c",
+        code,
+    ]
 
 
 def trusted_path() -> list[str]:
@@ -141,12 +150,16 @@ class Process(contextlib.AbstractContextManager["Process"]):
         megabytes: How much memory the process may take beyond what it begins with, in MiB; None, and where the system
             has no such limit: any.
         quiet: Whether what it writes to stderr is kept for `Lost.said`, rather than passed on.
+        interpreter: As for `python`.
     """
 
-    def __init__(self, task: str, megabytes: float | None = None, *, quiet: bool = True) -> None:
+    def __init__(
+        self, task: str, megabytes: float | None = None, *, quiet: bool = True, interpreter: Path | None = None
+    ) -> None:
         self._task = task
         self._greeting = pickle.dumps((task, megabytes, budget.current(), foreign.current()))
         self._quiet = quiet
+        self._interpreter = interpreter
         self._running: _Running | None = None
         self._lock = threading.Lock()
         self._closed = False
@@ -201,8 +214,8 @@ class Process(contextlib.AbstractContextManager["Process"]):
             if self._closed:
                 raise Lost("it was ended")
             if self._running is None:
-                spare = _SPARES.pop(self._task, None) if self._quiet else None
-                self._running = spare or _Running(self._quiet)
+                spare = _SPARES.pop(self._task, None) if self._quiet and self._interpreter is None else None
+                self._running = spare or _Running(self._quiet, self._interpreter)
                 self._running.send(self._greeting)
             return self._running
 
@@ -233,16 +246,18 @@ def start_early(task: str) -> None:
 class _Running:
     """One process that runs `serve`, and the pipes to it."""
 
-    def __init__(self, quiet: bool) -> None:
-        self._said = tempfile.TemporaryFile() if quiet else None  # noqa: SIM115
-        # A session of its own, so that what it starts ends with it, and that Ctrl-C is the caller's alone.
-        self._process = subprocess.Popen(
-            python("trtconv.core.serving:serve"),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._said,
-            start_new_session=True,
-        )
+    def __init__(self, quiet: bool, interpreter: Path | None = None) -> None:
+        with contextlib.ExitStack() as undo:
+            self._said = undo.enter_context(tempfile.TemporaryFile()) if quiet else None
+            # A session of its own, so that what it starts ends with it, and that Ctrl-C is the caller's alone.
+            self._process = subprocess.Popen(
+                python("trtconv.core.serving:serve", interpreter),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._said,
+                start_new_session=True,
+            )
+            undo.pop_all()
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._requests, self._answers = self._process.stdin, self._process.stdout

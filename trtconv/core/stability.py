@@ -9,7 +9,9 @@ from trtconv.core.frozen import frozen
 
 FIRST = "0.1.0"
 """The version since which names are there that `SINCE` does not have."""
-SINCE: Mapping[str, str] = {"RefitRequest": "0.2.0", "RunRequest": "0.2.0", "refit": "0.2.0", "run": "0.2.0"}
+SINCE: Mapping[str, str] = dict.fromkeys(
+    ("RefitRequest", "RunRequest", "UpgradeRequest", "refit", "run", "upgrade"), "0.2.0"
+)
 """Names of `import trtconv` to the version that brought them, where that is later than `FIRST`."""
 
 WITHIN: Mapping[str, tuple[str, ...]] = {

@@ -63,11 +63,13 @@ from trtconv.rules.verdicts import (
     OptionMissing,
     OutputMisdeclared,
     OverBudget,
+    ParsedOtherwise,
     ParserRefused,
     ProfileInconsistent,
     ProofIncomplete,
     ShapeTensorInput,
     TimingCacheUnused,
+    UpgradeRegression,
 )
 from trtconv.rules.zero_point_at_run_time import ZeroPointAtRunTime
 from trtconv.rules.zero_point_missing import ZeroPointMissing
@@ -142,6 +144,8 @@ _VERDICTS = (
     OverBudget(),
     OutputMisdeclared(),
     ProofIncomplete(),
+    UpgradeRegression(),
+    ParsedOtherwise(),
     CastNotVerified(),
     CastNotFinite(),
     CastInaccurate(),

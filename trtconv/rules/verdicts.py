@@ -239,6 +239,44 @@ class ProofIncomplete(Page):
     code, name = codes.PROOF_INCOMPLETE
 
 
+class UpgradeRegression(Page):
+    """Another version of TensorRT makes less of the model.
+
+    What it checks:
+        trtconv upgrade has both versions parse, build and prove the model. One that had an engine and has none now, or
+        whose proof finds a larger error, is told with the reason; with --slower a build that takes longer too.
+    Why TensorRT cares:
+        Each version reads some nodes in another way than the one before.
+    Versions:
+        Those that are compared.
+    Fix:
+        Do what the reason says, or stay with the version that is right.
+    Source:
+        docs/upgrading.md.
+    """
+
+    code, name = codes.UPGRADE_REGRESSION
+
+
+class ParsedOtherwise(Page):
+    """Another version of TensorRT makes other layers of a node.
+
+    What it checks:
+        trtconv upgrade compares the parsed networks of both versions layer by layer: kinds, attributes, weights, types
+        and sizes.
+    Why TensorRT cares:
+        It does not. Where the proof agrees on both sides the other layers compute the same, perhaps at another speed.
+    Versions:
+        Those that are compared.
+    Fix:
+        None is needed; time the engine, trtconv bench.
+    Source:
+        docs/upgrading.md.
+    """
+
+    code, name = codes.PARSED_OTHERWISE
+
+
 class CastNotVerified(Page):
     """A cast to float16 or bfloat16 was not compared with the model, or there was nothing to cast.
 

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from trtconv.cli.formats.page.gather import Folder, PageSubject
+from trtconv.cli.formats.upgrade import cells, verdict
 from trtconv.cli.formats.wording import count
 from trtconv.core.documents.farm import FarmStatus
+from trtconv.core.documents.upgrade import Effect, UpgradeReport
 from trtconv.core.errors import EnvironmentMissing
 from trtconv.core.text import clean
 from trtconv.core.version import __version__
@@ -60,6 +62,26 @@ def farm_page(name: str, status: FarmStatus, moment: str) -> bytes:
         EnvironmentMissing: Jinja2 is not installed.
     """
     return rendered("farm.html", {"name": name, "status": status, "moment": moment})
+
+
+def upgrade_page(report: UpgradeReport) -> bytes:
+    """Writes the page of what another TensorRT makes of models.
+
+    Raises:
+        EnvironmentMissing: Jinja2 is not installed.
+    """
+    kinds = {Effect.SAME: "ok", Effect.IMPROVEMENT: "ok", Effect.CHANGED: "info", Effect.REGRESSION: "bad"}
+    rows = [
+        {
+            "number": number,
+            "model": each.model,
+            "cells": cells(each),
+            "kind": kinds.get(each.change, "warn"),
+            "findings": each.findings,
+        }
+        for number, each in enumerate(report.models, 1)
+    ]
+    return rendered("upgrade.html", {"report": report, "rows": rows, "verdict": verdict(report)})
 
 
 def _environment() -> Any:

@@ -16,7 +16,7 @@ from trtconv.runtimes.tensorrt.readback.records import NotProven, PluginIdentity
 from trtconv.runtimes.tensorrt.readback.surface import ATTENTION, GROUPS, SURFACES, Surface
 from trtconv.runtimes.tensorrt.readback.types import numpy_type, unpack
 
-_PERMUTATION = ("first_transpose", "second_transpose")
+_FIRST, _SECOND = _PERMUTATION = ("first_transpose", "second_transpose")
 _WEIGHTS = ("kernel", "bias", "weights", "shift", "scale", "power")
 _HEADER_BYTES = 16
 """Of a Python object, before what a binding keeps in it."""
@@ -72,13 +72,16 @@ class _Reader:
         outputs = (layer.get_output(i) for i in range(layer.num_outputs))
         node, inside = onnx_origin(layer.metadata, layer.name)
         surface = SURFACES.get(kind)
+        taken = tuple(None if each is None else self.number(each) for each in inputs)
+        made = tuple(self.number(each) for each in outputs if each is not None)
+        values = {} if surface is None else self._values(layer, surface)
         return ReadLayer(
             index=index,
             name=layer.name,
             kind=kind,
-            inputs=tuple(None if each is None else self.number(each) for each in inputs),
-            outputs=tuple(self.number(each) for each in outputs if each is not None),
-            values={} if surface is None else self._values(layer, surface),
+            inputs=taken,
+            outputs=made,
+            values={**values, **self._permutations(values, taken, made)},
             onnx_node=node,
             inside=inside,
         )
@@ -88,6 +91,19 @@ class _Reader:
         layer.__class__ = getattr(self.trt, surface.interface)
         names = (*surface.attributes, *(name for name in surface.newer if hasattr(type(layer), name)))
         return {name: self._value(layer, name) for name in names}
+
+    def _permutations(
+        self, values: Mapping[str, Any], inputs: tuple[int | None, ...], outputs: tuple[int, ...]
+    ) -> dict[str, object]:
+        """Returns permutations as long as the rank: there are always eight entries, and the rest has any value."""
+        ends = {_FIRST: inputs[:1], _SECOND: outputs[:1]}
+        shapes = {
+            name: self.tensors[number].shape
+            for name, numbers in ends.items()
+            for number in numbers
+            if name in values and number is not None
+        }
+        return {name: values[name][: len(shape)] for name, shape in shapes.items() if shape is not None}
 
     def _value(self, layer: Any, name: str) -> Any:
         try:
@@ -101,7 +117,6 @@ class _Reader:
         if name == "plugin":
             return self._plugin(value)
         if name in _PERMUTATION:
-            # Always eight entries, of which those beyond the rank mean nothing.
             return tuple(int(each) for each in value)
         return weights_of(value) if name in _WEIGHTS else self._plain(value)
 

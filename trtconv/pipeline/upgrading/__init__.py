@@ -1,0 +1,1 @@
+"""Models on two TensorRTs, each in an environment of its own."""
