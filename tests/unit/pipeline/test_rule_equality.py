@@ -61,6 +61,10 @@ WRONG = {
         "(x) => (y) { c = Constant <value = float {1}> () a = Abs (x) y = Add (a, c) }",
         types=["int64"],
     ),
+    "one number that it writes": rule(
+        "(x) => (y) { y = Identity (x) }",
+        "(x) => (y) { c = Constant <value = float {1.2345}> () z = Sub (c, c) e = Equal (x, c) y = Where (e, z, x) }",
+    ),
     "the type of the result": rule("(x) => (y) { y = Abs (x) }", "(x) => (y) { y = Cast <to: int = 11> (x) }"),
 }
 

@@ -17,6 +17,7 @@ from trtconv.core.frozen import frozen
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.requests.farm import AFTERWARDS
 from trtconv.core.target import FAMILIES
+from trtconv.engine.farm.claims import check_lattice, check_tensors
 from trtconv.engine.farm.job import BuildJob
 from trtconv.engine.farm.store import intact
 from trtconv.graph.model import OnnxModel
@@ -137,9 +138,9 @@ def _built(build: Build, result: JobResult, fetch: Fetch, worker: str | None) ->
     if not whole or Identity.of(old).changes(Identity.of(asked)):
         raise InputError(f"what came back for {build.request.model} is of another build", HINT)
     _check_profiles(asked, old)
-    names = {*(spec.name for spec in build.model.inputs), *build.model.outputs}
-    if old.engine is not None and any(each.name not in names for each in old.io):
-        raise ValueError("its engine has inputs or outputs that the model has not")
+    if old.engine is not None:
+        check_tensors(build.model, old.io, cast=build.request.cast_interface)
+    check_lattice(asked.inputs, (*asked.profiles, *old.profiles), old.lattice)
     if not all(0 <= each < _MOST_SECONDS for each in old.seconds.values()):
         raise ValueError("it took a time that nothing takes")
     engine, data = old.engine, None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
+from onnx import numpy_helper
 
 from trtconv.core.rewrite_rules import InputCondition
 from trtconv.passes.patterns.match import Instance
@@ -17,6 +19,8 @@ from trtconv.runtimes.onnxruntime import dtype_of
 _SIZES = (1, 2, 3, 4, 6)
 _ONES = 0.25
 """Share of axes that are broadcast."""
+_WRITTEN, _MOST_WRITTEN = 0.3, 256
+"""Share of the elements that are numbers of the texts, and how many of these are looked at."""
 _LARGE = {"float16": 1e3}
 _USUAL_LARGE = 1e4
 
@@ -80,13 +84,34 @@ def _size(size: str | int, names: dict[str, int], random: Generator) -> int:
 def draw_values(
     texts: Texts, instance: Instance, shapes: Mapping[str, tuple[int, ...]], random: Generator, number: int
 ) -> dict[str, NDArray[Any]]:
-    """Returns the inputs: of one kind of values at first, then of kinds that differ."""
+    """Returns the inputs: of one kind of values at first, then of several, with numbers that the texts write."""
     found = {}
     for name, kind in zip(texts.inputs, instance.types, strict=True):
-        values = KINDS[number if number < len(KINDS) else int(random.integers(len(KINDS)))]
-        drawn = np.asarray(values(random, shapes[name], _LARGE.get(kind, _USUAL_LARGE)), np.float64)
+        values, large = KINDS[number if number < len(KINDS) else int(random.integers(len(KINDS)))], _large(kind)
+        drawn = np.asarray(values(random, shapes[name], large), np.float64)
+        if number >= len(KINDS) and (written := _written(texts, large)):
+            # At first these alone: a text may do something else where all of them are met.
+            share = 1.0 if number == len(KINDS) else _WRITTEN
+            drawn = np.where(random.random(drawn.shape) < share, random.choice(written, drawn.shape), drawn)
         found[name] = _of_type(_within(drawn, texts.rule.inputs.get(name)), kind)
     return found
+
+
+def _large(kind: str) -> float:
+    return _LARGE.get(kind, _USUAL_LARGE)
+
+
+def _written(texts: Texts, large: float) -> list[float]:
+    """Returns the numbers that texts write, with both signs: what they compare with, or take away."""
+    found: set[float] = set()
+    nodes = [*texts.pattern.node, *texts.replacement.node]
+    for attribute in (each for node in nodes for each in node.attribute):
+        numbers = [attribute.f, attribute.i, *attribute.floats, *attribute.ints]
+        # A stranger's tensor may have other values than its sizes say; the text does not run then.
+        with contextlib.suppress(ValueError, TypeError, NotImplementedError):
+            numbers += numpy_helper.to_array(attribute.t).ravel()[:_MOST_WRITTEN].astype(np.float64).tolist()
+        found |= {float(sign * each) for each in numbers for sign in (1, -1) if abs(each) <= large}
+    return sorted(found)[:_MOST_WRITTEN]
 
 
 def _within(values: NDArray[Any], condition: InputCondition | None) -> NDArray[Any]:

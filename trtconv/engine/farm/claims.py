@@ -1,0 +1,77 @@
+"""What a report says of an engine that can be held to the model here: its inputs, outputs and sizes.
+
+The rest of it, as edits, findings and proofs, is the word of the machine that built, which the report names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trtconv.core.dims import InputSpec, ShapeProfile, dynamic_dims
+from trtconv.core.documents.lattice import DimRecord, LatticeRecord
+from trtconv.core.documents.tensors import TensorInfo
+from trtconv.graph.model import OnnxModel
+from trtconv.graph.types import dtype_name
+from trtconv.runtimes.onnxruntime import dtype_of
+
+_FLOATS = {"float32", "float16", "bfloat16"}
+_INSTEAD = {"int64": {"int64", "int32"}, "float64": {"float64", "float32"}}
+"""What engines have where a model has another type, which their TensorRT does not."""
+
+
+def check_tensors(model: OnnxModel, tensors: Sequence[TensorInfo], *, cast: bool) -> None:
+    """Raises ValueError where inputs and outputs of an engine are not those of a model.
+
+    Args:
+        model: The model.
+        tensors: What a report says of the engine.
+        cast: Whether their types may be those of the precision (`--cast-io`).
+    """
+    said = [(each.kind, each.name) for each in tensors]
+    inputs = {spec.name: spec for spec in model.inputs}
+    outputs = {each.name: dtype_name(each.type.tensor_type.elem_type) for each in model.proto.graph.output}
+    wanted = {*(("input", name) for name in inputs), *(("output", name) for name in outputs)}
+    if len(set(said)) != len(said) or set(said) != wanted:
+        raise ValueError("its engine has other inputs or outputs than the model")
+    for each in tensors:
+        spec = inputs[each.name] if each.kind == "input" else None
+        own = outputs[each.name] if spec is None else spec.dtype
+        if not _may_be(own, each.dtype, cast=cast):
+            raise ValueError(f"{each.kind} {each.name!r} of its engine is {each.dtype[:40]!r}, and {own} in the model")
+        if min(each.shape, default=0) < -1 or (spec is not None and not _fits(spec, each.shape)):
+            raise ValueError(f"{each.kind} {each.name!r} of its engine has another shape than in the model")
+
+
+def _may_be(own: str, said: str, *, cast: bool) -> bool:
+    try:
+        name = str(dtype_of(own))
+    except (KeyError, ValueError):
+        # The model does not say.
+        return True
+    allowed = _INSTEAD.get(name, {name})
+    return said in (allowed | _FLOATS if cast and allowed & _FLOATS else allowed)
+
+
+def _fits(spec: InputSpec, shape: Sequence[int]) -> bool:
+    pairs = zip(spec.dims, shape, strict=False)
+    return len(shape) == len(spec.dims) and all(not isinstance(own, int) or own == said for own, said in pairs)
+
+
+def check_lattice(inputs: Sequence[InputSpec], profiles: Sequence[ShapeProfile], record: LatticeRecord | None) -> None:
+    """Raises ValueError where sizes are told of dimensions that a model has not, or that nobody asked about.
+
+    Args:
+        inputs: The model's inputs.
+        profiles: What was asked for, and what was built.
+        record: What a report says of the sizes that the network accepts.
+    """
+    names = dynamic_dims(inputs)
+    for name, each in {} if record is None else record.dims.items():
+        asked = [profile.dims[name] for profile in profiles if name in profile.dims]
+        if name not in names or (asked and not _is_within(each, min(r.min for r in asked), max(r.max for r in asked))):
+            raise ValueError(f"it tells of sizes of {name[:80]!r} that were not asked about")
+
+
+def _is_within(record: DimRecord, least: int, most: int) -> bool:
+    sizes = record.valid if record.valid is not None else (record.min, record.max)
+    return least <= record.min <= record.max <= most and all(record.min <= size <= record.max for size in sizes)
