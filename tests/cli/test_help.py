@@ -58,6 +58,9 @@ FLAGS = {
     "reduce": "-o --output --dim --input --profile --minShapes --optShapes --maxShapes --value --precision "
     "--no-rewrite --requantize --target --trials --timeout --format -q --quiet --budget --follow-links "
     "--plugin --staticPlugins --dynamicPlugins --reference --agree",
+    "share": "-o --output --dim --input --profile --minShapes --optShapes --maxShapes --value --precision "
+    "--no-rewrite --requantize --target --trials --timeout --format -q --quiet --budget --follow-links "
+    "--plugin --staticPlugins --dynamicPlugins --reference --agree",
     "explain": "--target --format -q --quiet --budget --follow-links",
     "sizes": "--dim --input --format -q --quiet --budget --follow-links",
     "plan": "--on --keys --insecure --store --reconnect --then --retries --job-timeout --sbatch --write --config "

@@ -168,6 +168,7 @@ def _with_dims(r: random.Random, name: str, dims: tuple[str, ...]) -> Iterator[t
     if r.random() < 0.005:
         yield ("inspect", *simple, *at)
     if r.random() < 0.003:
+        yield ("share", "-o", "s.onnx", "--target", "rtx", "--trials", "2", "--timeout", "4", *simple, "-q", *at)
         yield ("reduce", "-o", "p.onnx", "--target", "rtx", "--trials", "2", "--timeout", "4", *simple, "-q", *at)
     if r.random() < 0.004:
         yield ("build", *dims, "--target", "rtx", "-o", "e.engine", "--precision", "fp16", "--force", "-q", *at)

@@ -185,7 +185,7 @@ def test_crashes_and_hangs_are_reduced_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cause: Cause, code: str
 ) -> None:
     worker = Scripted(cause, "relu3")
-    monkeypatch.setattr("trtconv.pipeline.reduce.Worker", lambda: worker)
+    monkeypatch.setattr("trtconv.pipeline.trials.Worker", lambda: worker)
     path = saved(tmp_path, chain(8, 5, "Abs"))
     dims = {**SIZES, "w": Range(16, 16, 16)}
     report = reduce(ReduceRequest(path, tmp_path / "part.onnx", dims, target=RTX, timeout=7))

@@ -26,6 +26,7 @@ COMMANDS = (
     ("rewrite", "trtconv.cli.commands.rewrite", "Write the model that build would hand to TensorRT."),
     ("quantize", "trtconv.cli.commands.quantize", "Quantise a float model in int8, and measure what that costs."),
     ("reduce", "trtconv.cli.commands.reduce", "Find the smallest part of a model that still fails."),
+    ("share", "trtconv.cli.commands.share", "Make a part of a failing model that may be shown to others."),
     ("explain", "trtconv.cli.commands.explain", "Explain one ConvTranspose in words and a drawing, or list them."),
     ("sizes", "trtconv.cli.commands.sizes", "List the sizes that a model accepts, and the nodes that say so."),
     ("plan", "trtconv.cli.commands.plan", "List which engines of trtconv.toml are to be built, and who can."),

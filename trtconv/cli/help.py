@@ -22,6 +22,7 @@ EVERYDAY = {
     "bench": "--dim --shapes --vs --duration --plot --format",
     "quantize": "--output --data --preprocess --error-budget --tolerance --dim --samples --target --format",
     "reduce": "--output --dim --input --no-rewrite --target --trials --timeout",
+    "share": "--output --dim --input --no-rewrite --target --trials --timeout",
 }
 """The options of most calls, ten at most, of each command that has many."""
 _LONG = 120

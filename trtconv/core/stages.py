@@ -48,6 +48,7 @@ class Stage(enum.Enum):
     RUN = "run"
     RUNTIME = "runtime"
     SELF_CHECK = "self-check"
+    SHARE = "share"
     SIZES = "sizes"
     TIME = "time"
     TUNE = "tune"

@@ -1,31 +1,21 @@
-"""A failing model made small: the fewest nodes that fail on the target in the same way.
-
-Parts of the model are built, each in a process of its own with a time limit, since what fails may also crash or hang.
-A part counts where it fails as the whole does: the same finding about the same operator, the same crash, or a rewrite
-that computes something else.
-"""
+"""A failing model made small: the fewest nodes that fail on the target in the same way."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 
 import onnx
 
 from trtconv.core.bounds import make_profile
-from trtconv.core.codes import OF_TENSORRT, CodeFamily
-from trtconv.core.dims import ShapeProfile, dynamic_dims
-from trtconv.core.documents.build import BuildReport
-from trtconv.core.documents.check import FailedRun
+from trtconv.core.dims import dynamic_dims
 from trtconv.core.documents.parts import FileIdentity
 from trtconv.core.documents.reduce import Failure, ReduceReport
-from trtconv.core.errors import EnvironmentMissing, InputError, TrtconvError
 from trtconv.core.files import with_ending
-from trtconv.core.findings import Finding, Severity
-from trtconv.core.options import command_line, shared
+from trtconv.core.frozen import frozen
+from trtconv.core.options import command_line
 from trtconv.core.outputs import Output, check_all
 from trtconv.core.progress import NullProgress, Progress
 from trtconv.core.reading import sha256_of
@@ -38,15 +28,8 @@ from trtconv.core.stages import Stage
 from trtconv.graph.external_data import data_path
 from trtconv.graph.extract import Cutter
 from trtconv.graph.model import OnnxModel
-from trtconv.pipeline.batch import Worker
 from trtconv.pipeline.outputs import protect_data
-
-# What differs between the same refusal of two models: names, shapes and numbers.
-_DETAIL = re.compile(r"\{[^}]*\}|\[[^\]]*\]|\([^)]*\)|'[^']*'|\"[^\"]*\"|\S*\d\S*")
-
-
-class _OutOfTrials(Exception):
-    """As many parts as allowed were tried."""
+from trtconv.pipeline.trials import OutOfTrials, PartTrials
 
 
 def reduce(request: ReduceRequest, progress: Progress | None = None) -> ReduceReport:
@@ -64,140 +47,116 @@ def reduce(request: ReduceRequest, progress: Progress | None = None) -> ReduceRe
         EnvironmentMissing: The runtime that was asked for is not here.
     """
     model = OnnxModel.load(request.model, hashed=True)
-    _check_output(request, model)
+    check_all([Output(request.output, "the part")], files_read(request))
+    protect_data(model, request.output, data_path(request.output))
+    told = progress or NullProgress()
+    with Scratch("reduce") as folder, contextlib.closing(PartTrials(request, folder.path, model.path, told)) as trials:
+        part = smallest_part(model, request, trials, told)
+        number = trials.number
+    OnnxModel(part.proto, model.path).save(request.output)
+    output = FileIdentity(str(request.output), sha256_of(request.output), request.output.stat().st_size)
+    return ReduceReport(
+        model=FileIdentity(str(model.path), model.digest()),
+        output=output,
+        failure=part.failure,
+        nodes_before=part.nodes_before,
+        nodes=part.nodes,
+        trials=number,
+        minimal=part.minimal,
+        command=_command(dataclasses.replace(part.request, model=request.output), part.failure),
+        exit_code=0 if part.minimal else 1,
+    )
+
+
+@frozen
+class FailingPart:
+    """The smallest part of a model that fails as it does.
+
+    Args:
+        proto: The part; the whole where none is smaller.
+        request: How it is built: at the sizes that its inputs have in the whole.
+        failure: How both fail.
+        nodes_before: Nodes of the whole.
+        nodes: Nodes of the part.
+        minimal: Whether the part without any one of its nodes no longer fails so.
+    """
+
+    proto: onnx.ModelProto
+    request: BuildRequest
+    failure: Failure
+    nodes_before: int
+    nodes: int
+    minimal: bool
+
+
+def smallest_part(model: OnnxModel, request: ReduceRequest, trials: PartTrials, progress: Progress) -> FailingPart:
+    """Finds the smallest part of a model that still fails.
+
+    Args:
+        model: The model; must not change meanwhile.
+        request: What it is built for.
+        trials: Builds the parts.
+        progress: Told of the stages.
+
+    Raises:
+        InputError: The model does not fail, or it cannot be tried.
+        EnvironmentMissing: The runtime that was asked for is not here.
+    """
     bounds = request.profiles or ({},)
     bounded = request.dims or request.profiles or not dynamic_dims(model.inputs)
     profiles = (
         [make_profile(model.inputs, {**request.dims, **own}, request.values) for own in bounds] if bounded else []
     )
-    with Scratch("reduce") as folder:
-        trials = _Trials(request, folder.path, Cutter(model, profiles), model.path, progress or NullProgress())
-        try:
-            failure = trials.of_whole(profiles)
-            kept, minimal = trials.search(failure)
-        finally:
-            trials.close()
+    with progress.stage(Stage.WHOLE_MODEL.value):
+        failure = trials.of_whole(bool(profiles))
+    search = _Search(Cutter(model, profiles), trials, trials.request(request.model), failure)
+    with progress.stage(Stage.REDUCE.value):
+        minimal = search.run()
+    kept = search.kept
     # The whole may have inputs that no part could be given.
-    part = trials.cutter.cut(kept) if len(kept) < len(trials.cutter) else None
-    asked = trials.request_for(part, request.output)
-    (model if part is None else OnnxModel(part, model.path)).save(request.output)
-    output = FileIdentity(str(request.output), sha256_of(request.output), request.output.stat().st_size)
-    return ReduceReport(
-        model=FileIdentity(str(model.path), model.digest()),
-        output=output,
-        failure=failure,
-        nodes_before=len(trials.cutter),
-        nodes=len(kept),
-        trials=trials.number,
-        minimal=minimal,
-        command=_command(asked, failure),
-        exit_code=0 if minimal else 1,
-    )
+    part = search.cutter.cut(kept) if len(kept) < len(search.cutter) else None
+    asked = search.request if part is None else search.request_for(part)
+    return FailingPart(part or model.proto, asked, failure, len(search.cutter), len(kept), minimal)
 
 
-def _check_output(request: ReduceRequest, model: OnnxModel) -> None:
-    check_all([Output(request.output, "the part")], files_read(request))
-    protect_data(model, request.output, data_path(request.output))
+class _Search:
+    """Leaves out nodes as long as what remains fails as the whole does."""
 
-
-class _Trials:
-    """Builds parts of a model and says whether they fail as the whole does."""
-
-    def __init__(self, request: ReduceRequest, folder: Path, cutter: Cutter, origin: Path, progress: Progress) -> None:
+    def __init__(self, cutter: Cutter, trials: PartTrials, request: BuildRequest, failure: Failure) -> None:
         self.cutter = cutter
-        self.number = 0
-        self._request = request
-        self._folder = folder
-        self._origin = origin
-        self._progress = progress
-        self._worker = Worker()
+        self.request = request
+        self.kept = list(range(len(cutter)))
+        self._trials = trials
+        self._failure = failure
         self._seen: dict[tuple[int, ...], bool] = {}
 
-    def close(self) -> None:
-        """Ends the process in which parts are built."""
-        self._worker.close()
-
-    def of_whole(self, profiles: Sequence[ShapeProfile]) -> Failure:
-        """Returns how the whole model fails.
-
-        Raises:
-            InputError: It does not, or it cannot be tried.
-            EnvironmentMissing: The runtime is not here.
-        """
-        with self._progress.stage(Stage.WHOLE_MODEL.value):
-            found = list(self._failures(self._build_request(self._request.model), raising=True))
-        if found:
-            return found[0]
-        unbounded = "" if profiles else " Dynamic dimensions have no bounds: give --dim."
-        raise InputError(f"{self._request.model} does not fail", f"Give the flags with which it fails.{unbounded}")
-
-    def search(self, failure: Failure) -> tuple[list[int], bool]:
-        """Returns the nodes of the smallest part that was found, and whether leaving any one out mends it."""
-        kept = list(range(len(self.cutter)))
-
-        def fails(candidate: Sequence[int]) -> bool:
-            return self._fails(candidate, failure, len(kept))
-
+    def run(self) -> bool:
+        """Looks for the smallest part; returns whether leaving any one node out of it mends it."""
         try:
-            with self._progress.stage(Stage.REDUCE.value):
-                kept = next((guess for guess in self.cutter.around(failure.node) if fails(guess)), kept)
-                for smaller in _ever_smaller(kept, fails):
-                    kept = smaller
-        except _OutOfTrials:
-            return kept, False
-        return kept, True
+            self.kept = next((g for g in self.cutter.around(self._failure.node) if self._fails(g)), self.kept)
+            for smaller in _ever_smaller(self.kept, self._fails):
+                self.kept = smaller
+        except OutOfTrials:
+            return False
+        return True
 
-    def _fails(self, candidate: Sequence[int], failure: Failure, kept: int) -> bool:
+    def _fails(self, candidate: Sequence[int]) -> bool:
         key = tuple(candidate)
         if key not in self._seen:
-            if self.number >= self._request.trials:
-                raise _OutOfTrials
-            self.number += 1
-            self._progress.phase(f"{kept} nodes", self.number, self._request.trials)
             part = self.cutter.cut(candidate)
-            self._seen[key] = part is not None and any(_same(found, failure) for found in self._of_part(part))
+            title = f"{len(self.kept)} nodes"
+            self._seen[key] = part is not None and bool(
+                self._trials.failure(part, self.request_for(part), [self._failure], title)
+            )
         return self._seen[key]
 
-    def _of_part(self, part: onnx.ModelProto) -> Iterator[Failure]:
-        path = self._folder / "part.onnx"
-        try:
-            OnnxModel(part, self._origin).save(path)
-        except InputError:  # The whole has weights that cannot be read.
-            return
-        yield from self._failures(self.request_for(part, path))
-
-    def request_for(self, part: onnx.ModelProto | None, path: Path) -> BuildRequest:
-        """Returns the build of a part, or of the whole (None), that lies at `path`."""
-        request = self._build_request(path)
-        if part is None:
-            return request
+    def request_for(self, part: onnx.ModelProto) -> BuildRequest:
+        """Returns the build of a part."""
         bounds = self.cutter.bounds(part)
         inputs = {value.name for value in part.graph.input}
-        values = {name: value for name, value in request.values.items() if name in inputs}
+        values = {name: value for name, value in self.request.values.items() if name in inputs}
         dims, profiles = (bounds[0], ()) if len(bounds) == 1 else ({}, bounds)
-        return dataclasses.replace(request, dims=dims, profiles=profiles if any(bounds) else (), values=values)
-
-    def _build_request(self, path: Path) -> BuildRequest:
-        asked = self._request
-        return BuildRequest(path, self._folder / "part.engine", force=True, mend=False, **shared(asked, BuildRequest))
-
-    def _failures(self, request: BuildRequest, raising: bool = False) -> Iterator[Failure]:
-        """Yields how a model fails: what a build finds, worst first; where that is nothing, what a rewrite breaks."""
-        built = self._worker.run(request, self._request.timeout)
-        if isinstance(built, FailedRun):
-            if raising:
-                _raise_unless_of_model(built)
-            yield _of_run(built)
-        if not isinstance(built, BuildReport) or built.exit_code:
-            yield from map(_of_finding, _worst_first(getattr(built, "findings", ())))
-        elif request.rewrite and built.edits:
-            output = self._folder / "rewritten.onnx"
-            asked = RewriteRequest(request.model, output, **shared(request, RewriteRequest))
-            done = self._worker.run(asked, self._request.timeout)
-            if isinstance(done, FailedRun):
-                yield _of_run(done)
-            elif done.exit_code:
-                yield Failure("verify", "rewrite-differs", "the rewritten model computes something else")
+        return dataclasses.replace(self.request, dims=dims, profiles=profiles if any(bounds) else (), values=values)
 
 
 def _ever_smaller(kept: list[int], fails: Callable[[Sequence[int]], bool]) -> Iterator[list[int]]:
@@ -214,43 +173,6 @@ def _ever_smaller(kept: list[int], fails: Callable[[Sequence[int]], bool]) -> It
                 yield kept
         if run == 1 and len(kept) == before:
             return
-
-
-def _worst_first(findings: Sequence[Finding]) -> list[Finding]:
-    """Returns the errors, those that TensorRT itself reports first."""
-    errors = [finding for finding in findings if finding.severity is Severity.ERROR]
-    return sorted(errors, key=lambda finding: CodeFamily.of(finding.code) is not CodeFamily.TENSORRT)
-
-
-def _of_finding(finding: Finding) -> Failure:
-    return Failure(finding.code, finding.name, finding.message, finding.location.op, finding.location.node)
-
-
-def _of_run(run: FailedRun) -> Failure:
-    code = {"crash": "crash", "time": "timeout", "memory": "memory", None: run.kind}[run.lost]
-    return Failure(code, run.kind, run.message)
-
-
-def _raise_unless_of_model(run: FailedRun) -> None:
-    """Raises what says more of the call or the machine than of the model."""
-    if run.exit_code == InputError.exit_code:
-        raise InputError(run.message, run.hint)
-    if run.exit_code == EnvironmentMissing.exit_code:
-        raise EnvironmentMissing(run.message, run.hint)
-    if run.exit_code == 3:
-        raise TrtconvError(run.message, run.hint)
-
-
-def _same(found: Failure, wanted: Failure) -> bool:
-    if (found.code, found.op) != (wanted.code, wanted.op):
-        return False
-    # The code of a rule says it all; behind those of TensorRT's verdicts are many reasons.
-    return wanted.code not in OF_TENSORRT or _gist(found.message) == _gist(wanted.message)
-
-
-def _gist(message: str) -> str:
-    """Returns a message without names, shapes and numbers."""
-    return " ".join(_DETAIL.sub("", message).split())
 
 
 def _command(request: BuildRequest, failure: Failure) -> str:
