@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import datetime
+import faulthandler
 import json
 import os
 import select
@@ -16,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
+_SLOW = 45.0
+"""Seconds after which a task's stack is printed."""
 Row = dict[str, Any]
 
 
@@ -118,9 +121,12 @@ def serve(start: Callable[[], Callable[[Row], Row]]) -> int:
     for line in sys.stdin:
         try:
             work = work or start()
+            # Of what hangs, stderr tells where.
+            faulthandler.dump_traceback_later(_SLOW, file=sys.stderr)
             answer = work(json.loads(line))
         except Exception as error:
             answer = {"failed": f"{type(error).__name__}: {error}"[:400]}
+        faulthandler.cancel_dump_traceback_later()
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
     return 0

@@ -109,7 +109,8 @@ class Bench:
             path = Path(folder) / "m.onnx"
             path.write_bytes(data)
             dims = {name: trtconv.Range(*sizes) for name, sizes in profile["dims"].items()}
-            options = BuilderOptions(optimization_level=node_suite.LEVEL)
+            # Without TF32, as `_raw` has it: what is compared is the arithmetic of float32.
+            options = BuilderOptions(optimization_level=node_suite.LEVEL, tf32=False)
             request = trtconv.BuildRequest(path, dims=dims, target=Target(self._family), options=options)
             try:
                 document = trtconv.build(request).to_json()

@@ -333,7 +333,7 @@ class Bench:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "m.onnx"
             path.write_bytes(data)
-            options = BuilderOptions(optimization_level=LEVEL)
+            options = BuilderOptions(optimization_level=LEVEL, tf32=False)
             try:
                 report = trtconv.build(trtconv.BuildRequest(path, target=Target(self._family), options=options))
             except trtconv.TrtconvError as error:

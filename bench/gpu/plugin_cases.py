@@ -64,7 +64,6 @@ def efficient_nms(random: Random, number: int) -> Case:
         "background_class": int(random.integers(-1, classes)),
         "score_activation": sigmoid,
         "box_coding": coding,
-        "class_agnostic": int(random.integers(0, 2)),
     }
     return Case("EfficientNMS_TRT", tuple(inputs), attributes=attributes, outputs=4)
 
@@ -85,6 +84,7 @@ def efficient_nms_onnx(random: Random, number: int) -> Case:
 def _tensorflow(op: str) -> Callable[[Random, int], Case]:
     def make(random: Random, number: int) -> Case:
         batch, count, classes = int(random.integers(1, 3)), int(random.integers(20, 120)), int(random.integers(1, 5))
+        batch = 1 if "Implicit" in op else batch
         attributes = {
             "max_output_size_per_class": int(random.integers(2, 20)),
             "max_total_size": int(random.integers(5, 40)),
@@ -109,7 +109,7 @@ def _batched_nms(op: str) -> Callable[[Random, int], Case]:
             "shareLocation": shared,
             "backgroundLabelId": int(random.integers(-1, classes)),
             "numClasses": classes,
-            "topK": keep + int(random.integers(0, 60)),
+            "topK": min(count, keep + int(random.integers(0, 60))),
             "keepTopK": keep,
             "scoreThreshold": float(random.uniform(0.05, 0.5)),
             "iouThreshold": float(random.uniform(0.2, 0.8)),
@@ -214,16 +214,6 @@ def group_normalization(random: Random, number: int) -> Case:
     return Case("GroupNormalizationPlugin", (x.astype(np.float32),), constants, attributes)
 
 
-def scatter_nd(random: Random, number: int) -> Case:
-    """Indices that do not repeat. The parser takes nodes of this name itself: what is compared is its layer."""
-    rows, columns = (int(n) for n in random.integers(4, 12, 2))
-    data = random.standard_normal((rows, columns)).astype(np.float32)
-    count = int(random.integers(1, rows))
-    indices = random.permutation(rows)[:count, None].astype(np.int32)
-    updates = random.standard_normal((count, columns)).astype(np.float32)
-    return Case("ScatterND", (data, updates), (indices,))
-
-
 def deformable_convolution(random: Random, number: int) -> Case:
     """Groups, deformable groups, a bias each second time; stride and padding differ by axis."""
     group, parts = int(random.choice([1, 2])), int(random.choice([1, 2]))
@@ -243,10 +233,10 @@ def deformable_convolution(random: Random, number: int) -> Case:
 
 
 def disentangled_attention(random: Random, number: int) -> Case:
-    """Sequences longer and shorter than the span."""
+    """Sequences longer than the span, of as many positions as the plugin takes."""
     heads, length, span = (
         int(random.integers(1, 4)),
-        int(random.choice([8, 16, 32, 64])),
+        int(random.choice([64, 128, 192])),
         int(random.choice([4, 8, 16])),
     )
     shapes = (heads, length, length), (heads, length, 2 * span), (heads, length, 2 * span)
@@ -306,15 +296,49 @@ CASES: Mapping[str, Callable[[Random, int], Case]] = {
     "MultiscaleDeformableAttnPlugin_TRT": deformable_attention,
     "InstanceNormalization_TRT": instance_normalization,
     "GroupNormalizationPlugin": group_normalization,
-    "ScatterND": scatter_nd,
     "ModulatedDeformConv2d": deformable_convolution,
     "DisentangledAttention_TRT": disentangled_attention,
     **{name: _grid_anchor(name) for name in ("GridAnchor_TRT", "GridAnchorRect_TRT")},
     "PriorBox_TRT": prior_box,
 }
 """Every plugin of the list that TensorRT 8.6 has, with what makes a configuration of it."""
-ORDER = {
-    "MultiscaleDeformableAttnPlugin_TRT": (0, 3, 4, 1, 2),
-    "ScatterND": (0, 2, 1),
-}
+ORDER = {"MultiscaleDeformableAttnPlugin_TRT": (0, 3, 4, 1, 2)}
 """In which order a node takes inputs and constants; the others take them as they are."""
+
+
+def _short_sequence(random: Random, number: int) -> Case:
+    """A sequence that ends within a tile of the plugin."""
+    shapes = (2, 24, 24), (2, 24, 8), (2, 24, 8)
+    inputs = tuple(random.standard_normal(shape).astype(np.float32) for shape in shapes)
+    return Case("DisentangledAttention_TRT", inputs, attributes={"span": 4, "factor": 0.2})
+
+
+def _several_images(random: Random, number: int) -> Case:
+    """Two images for the plugin that has memory for one."""
+    case = CASES["EfficientNMS_Implicit_TF_TRT"](random, number)
+    inputs = _boxes(random, 2, 100, 1), _scores(random, 2, 100, 4)
+    return dataclasses.replace(case, inputs=inputs)
+
+
+def _across_classes(random: Random, number: int) -> Case:
+    """Boxes of several classes, which suppress one another."""
+    inputs = _boxes(random, 1, 80), _scores(random, 1, 80, 4)
+    attributes = {**efficient_nms(random, 0).attributes, "background_class": -1, "class_agnostic": 1}
+    return Case("EfficientNMS_TRT", inputs, attributes=attributes, outputs=4)
+
+
+def _too_many_candidates(random: Random, number: int) -> Case:
+    """More candidates asked for than there are boxes, each class with boxes of its own."""
+    case = CASES["BatchedNMSDynamic_TRT"](random, 4)
+    inputs = (_boxes(random, 3, 20, 4) * 300).astype(np.float32), _scores(random, 3, 20, 4)
+    changed = {"numClasses": 4, "topK": 55, "keepTopK": 25, "shareLocation": 0, "isNormalized": 0, "clipBoxes": 0}
+    return dataclasses.replace(case, inputs=inputs, attributes={**case.attributes, **changed, "backgroundLabelId": 2})
+
+
+FAULTS = {
+    "DisentangledAttention_TRT": _short_sequence,
+    "EfficientNMS_Implicit_TF_TRT": _several_images,
+    "EfficientNMS_TRT": _across_classes,
+    "BatchedNMSDynamic_TRT": _too_many_candidates,
+}
+"""What these plugins compute wrongly (trtconv/plugins/limits.py), and a build has to say."""

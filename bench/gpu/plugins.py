@@ -7,8 +7,9 @@ engine of: its proof runs every node beside its reference without the GPU, then 
 GPU and compares. The engine of all ten is run here too, and every output compared. Where the ten together fail, each is
 built by itself, so that one that TensorRT refuses does not hide the others.
 
-"mistakes": references that are wrong on purpose, in one point each; every build has to fail (TC402). "detector": a
-small network with random weights, three scales, decoded boxes and EfficientNMS_TRT at its end, built and run.
+"faults": configurations that the plugins themselves compute wrongly, without a word; builds have to say so (TC005 or
+TC402). "mistakes": references that are wrong on purpose, in one point each; every build has to fail (TC402).
+"detector": a small network with random weights, three scales, decoded boxes and EfficientNMS_TRT at its end.
 
 Writes FOLDER/gpu-plugins-8.6.json and prints a table. Exit status: 0 all is equal, and every mistake is found; 1 not.
 """
@@ -39,7 +40,7 @@ MISTAKES = {
     "ROIAlign_TRT": ("spatial_scale=1.0", "spatial_scale=0.5"),
     "MultiscaleDeformableAttnPlugin_TRT": ("- np.float32(0.5)", "- np.float32(0.0)"),
     "InstanceNormalization_TRT": ("wide.mean(axes", "wide.max(axes"),
-    "CropAndResizeDynamic": ("picture.shape[1]", "picture.shape[2]"),
+    "CropAndResizeDynamic": ("np.float32(size - 1)", "np.float32(size - 2)"),
 }
 """Plugin to a point of its reference, and what stands there in the wrong one."""
 
@@ -49,11 +50,12 @@ def main() -> int:
     given = options(__doc__, 14)
     if given.worker:
         return serve(Bench)
-    from plugin_cases import CASES
+    from plugin_cases import CASES, FAULTS
 
     tasks: list[Row] = [{"kind": DETECTOR, "plugin": DETECTOR}]
     tasks += [{"kind": "cases", "plugin": name} for name in CASES]
     tasks += [{"kind": "mistake", "plugin": name} for name in MISTAKES]
+    tasks += [{"kind": "fault", "plugin": name} for name in FAULTS]
     tasks = [task for task in tasks if given.only in task["plugin"]]
     rows = run_script(__file__, tasks, given, NAME)
     print(table(rows))
@@ -61,7 +63,7 @@ def main() -> int:
 
 
 def _is_right(row: Row) -> bool:
-    if row["kind"] == "mistake":
+    if row["kind"] in ("mistake", "fault"):
         return bool(row.get("found"))
     return "failed" not in row and not row.get("refused") and row.get("equal") == row.get("of")
 
@@ -70,11 +72,10 @@ def table(rows: Sequence[Row]) -> str:
     """Returns the rows as text."""
     lines = [f"{'plugin':40} {'equal':>7} {'error':>8} {'proof':>7} {'seconds':>8}  what"]
     for row in sorted(rows, key=lambda each: (each["kind"], each["plugin"])):
-        if row["kind"] == "mistake":
+        if row["kind"] in ("mistake", "fault"):
             said = "found" if row.get("found") else "NOT FOUND"
-            lines.append(
-                f"{'mistake: ' + row['plugin']:40} {said:>7} {'':25}  {row.get('failed') or row.get('why', '')}"
-            )
+            name = f"{row['kind']}: {row['plugin']}"
+            lines.append(f"{name:40} {said:>7} {'':25}  {row.get('failed') or row.get('why', '')}")
             continue
         equal = f"{row.get('equal', 0)}/{row.get('of', 0)}"
         error = "" if row.get("error") is None else f"{row['error']:.1e}"
@@ -99,11 +100,14 @@ class Bench:
     def __call__(self, task: Row) -> Row:
         """Does a task."""
         import numpy as np
-        from plugin_cases import CASES
+        from plugin_cases import CASES, FAULTS
 
         started = time.monotonic()
         if task["kind"] == DETECTOR:
             return {**self._detector(), "seconds": time.monotonic() - started}
+        if task["kind"] == "fault":
+            case = FAULTS[task["plugin"]](np.random.default_rng(86), 0)
+            return {**self._fault(case), "seconds": round(time.monotonic() - started, 1)}
         make = CASES[task["plugin"]]
         cases = [make(np.random.default_rng([number, 86]), number) for number in range(COUNT)]
         row = self._mistake(task["plugin"], cases[:4]) if task["kind"] == "mistake" else self._cases(cases)
@@ -145,6 +149,19 @@ class Bench:
         wrong = [f"configuration {number} is off by {each:.2g}" for number, each in errors.items() if each > _RELATIVE]
         return {**row, "why": "; ".join(wrong)} if wrong else row
 
+    def _fault(self, case: Any) -> Row:
+        """Builds what the plugin computes wrongly."""
+        model, _ = model_of([case], [0])
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "m.onnx"
+            path.write_bytes(model)
+            try:
+                report = self._build(path)
+            except self._trtconv.TrtconvError as error:
+                return {"found": False, "why": error.message[:_TEXT]}
+        said = [f"{each.code}: {each.message}" for each in report.findings if each.code in ("TC005", "TC402")]
+        return {"found": bool(said), "why": "; ".join(said)[:_TEXT]}
+
     def _mistake(self, plugin: str, cases: Sequence[Any]) -> Row:
         """Builds with a reference that is wrong in one point."""
         model, _ = model_of(cases, range(len(cases)))
@@ -166,7 +183,7 @@ class Bench:
         from trtconv.core.builder_options import BuilderOptions
 
         files = CodeFile.named(references)
-        options = BuilderOptions(optimization_level=0)
+        options = BuilderOptions(optimization_level=0, tf32=False)
         asked = {"references": files, "prove_time": 10.0, "options": options}
         request = self._trtconv.BuildRequest(path, target=self._target, **asked)
         return self._trtconv.build(request)

@@ -333,7 +333,7 @@ class Engine(Played):
         return self.trt.TensorIOMode.INPUT if name in self._inputs else self.trt.TensorIOMode.OUTPUT
 
     def get_tensor_dtype(self, name: str) -> Any:
-        return self.trt.DataType[_DTYPES[str(self._types[name])]]
+        return getattr(self.trt.DataType, _DTYPES[str(self._types[name])])
 
     def get_tensor_shape(self, name: str) -> list[int]:
         return self._declared[name]
@@ -364,7 +364,7 @@ class Refitter(Played):
 
     def _listed(self, keys: Any) -> tuple[list[str], list[Any]]:
         kept = [key for key in keys if key not in self._hidden]
-        return [layer for layer, _ in kept], [self.trt.WeightsRole[role] for _, role in kept]
+        return [layer for layer, _ in kept], [getattr(self.trt.WeightsRole, role) for _, role in kept]
 
     def get_all(self) -> tuple[list[str], list[Any]]:
         return self._listed(self._engine._refits)
@@ -418,13 +418,24 @@ _PLAYED = {
 }
 
 
+class _Bound(enum.EnumMeta):
+    """As pybind11 makes enumerations: members are attributes alone."""
+
+    def __getitem__(cls, name: str) -> Any:
+        raise TypeError("'pybind11_type' object is not subscriptable")
+
+
+class BoundEnum(enum.IntEnum, metaclass=_Bound):
+    """An enumeration of the bindings."""
+
+
 def fake_tensorrt(driver: FakeDriver, surface: str = "tensorrt-8.6.0") -> Any:
     """Makes the module. What it plays and the surface lacks raises AttributeError."""
     known = json.loads((SURFACES / f"{surface}.json").read_text(encoding="utf-8"))
     trt = types.SimpleNamespace(__version__=VERSION if surface == "tensorrt-8.6.0" else surface.rpartition("-")[2])
     for owner, described in known.items():
         if "enum" in described:
-            setattr(trt, owner, enum.IntEnum(owner, described["enum"]))
+            setattr(trt, owner, BoundEnum(owner, described["enum"]))
     if hasattr(trt, "EngineInvalidityDiagnostics"):
         make: Any = enum.IntFlag
         trt.EngineInvalidityDiagnostics = make("EngineInvalidityDiagnostics", _BITS)

@@ -10,6 +10,7 @@ from trtconv.core.target import Target
 from trtconv.graph.operators import is_foreign
 from trtconv.graph.scope import Scope
 from trtconv.plugins.known import KNOWN, OF_PARSER, KnownPlugin
+from trtconv.plugins.limits import fault
 from trtconv.rules.base import ModelView, Rule
 
 
@@ -19,7 +20,9 @@ class ForeignOperator(Rule):
     What it checks:
         Nodes whose operator is neither ONNX's nor a function of the model. Where a library of plugins is given
         (`--plugin`), those that it may have are left to TensorRT. Of NVIDIA's standard plugins: whether the target has
-        them, and whether attributes and the number of inputs are those of the plugin.
+        them, whether attributes and the number of inputs are those of the plugin, and what it is known to compute
+        wrongly: DisentangledAttention_TRT over sequences that are no multiple of 64, EfficientNMS_Implicit_TF_TRT over
+        several images; of 8.6.0 class_agnostic of EfficientNMS_TRT, and a topK of BatchedNMS above the boxes.
     Why TensorRT cares:
         Its parser looks for a plugin of the operator's name, and refuses the model without one; TensorRT-RTX has none
         for users at all. An attribute that the plugin does not have is passed over without a word.
@@ -50,9 +53,13 @@ class ForeignOperator(Rule):
             pairs = dict.fromkeys(zip(columns.domains, columns.ops, strict=True))
             strange = {pair for pair in pairs if is_foreign(view.model.proto, *pair)}
             for index, pair in enumerate(zip(columns.domains, columns.ops, strict=True)):
-                message = _fault(scope, index, target, given) if pair in strange else ""
+                if pair not in strange:
+                    continue
+                message = _fault(scope, index, target, given)
                 if message:
                     yield self.finding(message, scope.location(index))
+                elif wrong := fault(scope, index, target):
+                    yield self.finding(wrong[0], scope.location(index), wrong[1])
 
 
 def _fault(scope: Scope, index: int, target: Target, given: bool) -> str:

@@ -30,6 +30,7 @@ from trtconv.runtimes import tensorrt
 from trtconv.runtimes.foreign_nodes import write_types
 from trtconv.runtimes.onnxruntime import session
 from trtconv.runtimes.tensorrt import plugins
+from trtconv.runtimes.tensorrt.base import PluginCreator
 from trtconv.runtimes.tensorrt.readback.records import PluginIdentity, ReadLayer, ReadNetwork, ReadTensor
 
 MODEL = """<ir_version: 8, opset_import: ["": 17, "my": 1]>
@@ -176,6 +177,16 @@ def test_without_a_reference_nothing_is_shown(build: Any) -> None:
     assert report.exit_code == 0 and report.proof.agrees is None
     assert any("reference" in each.reason for each in report.proof.missing)
     assert build(gpu=True, prove="required").exit_code == 1
+
+
+@pytest.mark.parametrize(("fields", "named"), [(("by",), False), (("to",), True)])
+def test_an_attribute_that_the_installed_plugin_passes_over_is_named(
+    build: Any, monkeypatch: pytest.MonkeyPatch, fields: tuple[str, ...], named: bool
+) -> None:
+    creator = PluginCreator("Shift", "1", "", fields)
+    monkeypatch.setattr(FakeRuntime, "creators", lambda self: (creator,))
+    missing = build(gpu=True).proof.missing
+    assert any("no field 'by'" in each.reason for each in missing) is named
 
 
 def test_another_plugin_than_the_node_s_is_not_proven(build: Any) -> None:

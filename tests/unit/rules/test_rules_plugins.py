@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper
 
 from support.onnx_models import TENSORRT_8, parse, wrap
 from trtconv.plugins.known import KNOWN
@@ -20,8 +20,55 @@ COUNTED = {
 def test_a_plugin_takes_no_more_inputs_and_no_fewer(name: str) -> None:
     least, most = COUNTED[name]
     for count in {max(0, least - 1), least, most, most + 1}:
-        proto = parse('<ir_version: 8, opset_import: ["": 17]> g (float[1,4] x) => (float[n] y) { y = Relu (x) }')
+        proto = parse('<ir_version: 8, opset_import: ["": 17]> g (float[1,64] x) => (float[n] y) { y = Relu (x) }')
         attributes = dict.fromkeys(KNOWN[name].required, 1)
         proto.graph.node[0].CopyFrom(helper.make_node(name, ["x"] * count, ["y"], **attributes))
         refused = "TC005" in {finding.code for finding in run_rules(wrap(proto), TENSORRT_8)}
         assert refused is (not least <= count <= most), count
+
+
+NMS = {
+    "score_threshold": 0.1,
+    "iou_threshold": 0.5,
+    "max_output_boxes": 5,
+    "background_class": -1,
+    "score_activation": 0,
+    "box_coding": 0,
+}
+BATCHED = {
+    "shareLocation": 1,
+    "backgroundLabelId": -1,
+    "numClasses": 3,
+    "keepTopK": 5,
+    "scoreThreshold": 0.1,
+    "iouThreshold": 0.5,
+}
+
+
+@pytest.mark.parametrize(
+    ("op", "shapes", "attributes", "severity"),
+    [
+        ("DisentangledAttention_TRT", [(2, 64, 64), (2, 64, 8), (2, 64, 8)], {"span": 4, "factor": 0.1}, ""),
+        ("DisentangledAttention_TRT", [(2, 65, 65), (2, 65, 8), (2, 65, 8)], {"span": 4, "factor": 0.1}, "error"),
+        ("DisentangledAttention_TRT", [("n", "s", "s"), ("n", "s", 8), ("n", "s", 8)], {"span": 4, "factor": 0.1}, ""),
+        ("EfficientNMS_Implicit_TF_TRT", [(1, 9, 1, 4), (1, 9, 3)], {}, ""),
+        ("EfficientNMS_Implicit_TF_TRT", [(2, 9, 1, 4), (2, 9, 3)], {}, "error"),
+        ("EfficientNMS_Explicit_TF_TRT", [(2, 9, 1, 4), (2, 9, 3)], {}, ""),
+        ("EfficientNMS_TRT", [(2, 9, 4), (2, 9, 3)], {**NMS, "class_agnostic": 0}, ""),
+        ("EfficientNMS_TRT", [(2, 9, 4), (2, 9, 3)], {**NMS, "class_agnostic": 1}, "warning"),
+        ("BatchedNMSDynamic_TRT", [(2, 9, 1, 4), (2, 9, 3)], {**BATCHED, "topK": 9}, ""),
+        ("BatchedNMSDynamic_TRT", [(2, 9, 1, 4), (2, 9, 3)], {**BATCHED, "topK": 10}, "warning"),
+    ],
+)
+def test_what_a_plugin_computes_wrongly_is_said(
+    op: str, shapes: list[tuple[int | str, ...]], attributes: dict[str, float], severity: str
+) -> None:
+    names = [f"x{number}" for number in range(len(shapes))]
+    inputs = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in zip(names, shapes, strict=True)
+    ]
+    node = helper.make_node(op, names, ["y"], domain="TRT", **attributes)
+    graph = helper.make_graph([node], "g", inputs, [helper.make_empty_tensor_value_info("y")])
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("TRT", 1)]
+    found = run_rules(wrap(helper.make_model(graph, ir_version=8, opset_imports=opsets)), TENSORRT_8)
+    assert "".join(each.severity.value for each in found if each.code == "TC005") == severity

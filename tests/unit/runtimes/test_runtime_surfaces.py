@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from support.gpu import BoundEnum
 from support.paths import SURFACES
 from trtconv.core.builder_options import BuilderOptions
 from trtconv.core.dims import InputRange, ShapeProfile
@@ -120,7 +121,7 @@ def behaviour(trt: Any, script: Script) -> dict[str, dict[str, Any]]:
 
 def of_networks(trt: Any, script: Script) -> dict[str, dict[str, Any]]:
     def tensor(name: str, shape: tuple[int, ...]) -> Any:
-        return trt.ITensor(name=name, shape=shape, dtype=trt.DataType[script.dtype], is_shape_tensor=False)
+        return trt.ITensor(name=name, shape=shape, dtype=getattr(trt.DataType, script.dtype), is_shape_tensor=False)
 
     def x() -> Any:
         return tensor("x", (-1, 3, -1, -1))
@@ -131,7 +132,7 @@ def of_networks(trt: Any, script: Script) -> dict[str, dict[str, Any]]:
     def layer(kind: str) -> Any:
         return trt.ILayer(
             **dict.fromkeys(SPATIAL, (2, 2)),
-            type=trt.LayerType[kind],
+            type=getattr(trt.LayerType, kind),
             name="up_1",
             metadata="[ONNX Layer: up]",
             num_inputs=1,
@@ -277,7 +278,7 @@ def fake_module(name: str, script: Script) -> Any:
     trt = types.SimpleNamespace(__version__=VERSIONS.get(name, name.rpartition("-")[2] + ".9"))
     for owner, described in surface.items():
         if "enum" in described:
-            setattr(trt, owner, enum.IntEnum(owner, described["enum"]))
+            setattr(trt, owner, BoundEnum(owner, described["enum"]))
     told_to = behaviour(trt, script)
     for owner, described in surface.items():
         if owner == "IHostMemory":
@@ -362,7 +363,7 @@ def test_networks_have_an_explicit_batch_where_that_must_be_said(name: str, adap
     adapter.parse(two_nodes(), Path("model.onnx"))
     known = fake_module(name, script).NetworkDefinitionCreationFlag
     wanted = {"tensorrt-8.6.0": ["EXPLICIT_BATCH"], "tensorrt-10.16.1": ["EXPLICIT_BATCH", "STRONGLY_TYPED"]}
-    assert script.network_flags[0] == sum(1 << int(known[flag]) for flag in wanted.get(name, []))
+    assert script.network_flags[0] == sum(1 << int(getattr(known, flag)) for flag in wanted.get(name, []))
 
 
 @pytest.mark.parametrize(("precision", "flags"), [("fp16", ["FP16"]), ("int8", ["INT8", "FP16"])])

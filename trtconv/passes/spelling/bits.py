@@ -90,6 +90,10 @@ class CombineBits(Spelling):
 
     def write(self, writer: Writer, target: Target) -> str | None:
         dtype = writer.dtype(writer.input(0))
+        if writer.node.op_type == "BitwiseNot" and dtype == np.int32:
+            # No division is needed, which 8.6 does in floats.
+            writer("Sub", np.array(-1, dtype), writer.input(0), to=writer.output())
+            return None
         wide = holder(dtype, target)
         x = widened(writer, writer.input(0), target)
         if writer.node.op_type == "BitwiseNot":

@@ -46,8 +46,8 @@ class ShiftExponentials(Spelling):
             writer("Sub", low, writer("Log", sums), to=writer.output())
             return None
         axes = self._axes(writer, rank)
-        # What is infinite stays so: taken off itself it would be no number.
-        end = np.finfo(np.float32).max if str(dtype) == "bfloat16" else np.finfo(dtype).max
+        # What is infinite stays so: taken off itself it would be no number. float64 is float32 to TensorRT.
+        end = np.finfo(np.float16 if dtype == np.float16 else np.float32).max
         ends = [writer.constant(np.asarray(sign * end).astype(dtype)) for sign in (-1, 1)]
         top = writer("Min", writer("Max", writer.reduce("ReduceMax", x, axes), ends[0]), ends[1])
         _, sums = self._sums(writer, x, top, axes)

@@ -5,6 +5,7 @@ A network that was parsed right still computes what its plugins' libraries compu
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -20,11 +21,13 @@ from trtconv.core.process import Process
 from trtconv.core.scratch import Scratch
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.operators import is_foreign
+from trtconv.plugins.known import OF_PARSER
 from trtconv.runtimes.compare import TOLERANCES, compare
 from trtconv.runtimes.foreign_nodes import foreign_nodes, node_alone
 from trtconv.runtimes.proof import SERVE
 from trtconv.runtimes.proof.reference import Expected, Wanted, expect
 from trtconv.runtimes.tensorrt import EngineLoader, Runtime
+from trtconv.runtimes.tensorrt.base import PluginCreator
 
 _SECONDS = 60.0
 _FIX = "Correct the reference (--reference), the node's attributes, or the plugin; --prove none builds it all the same."
@@ -59,8 +62,11 @@ def try_plugins(model: OnnxModel, engine: Runtime, profiles: Sequence[ShapeProfi
     if not others:
         return PluginTrial()
     judged = foreign_nodes(model.proto)
+    creators = engine.creators()
     missing = [
-        _missing(model, i, "no reference says what it computes; --reference gives one")
+        _missing(
+            model, i, f"no reference says what it computes{_passed_over(model, i, creators)}; --reference gives one"
+        )
         for i in others
         if i not in judged
     ]
@@ -80,6 +86,14 @@ def try_plugins(model: OnnxModel, engine: Runtime, profiles: Sequence[ShapeProfi
             elif told:
                 missing.append(_missing(model, index, told))
     return PluginTrial(tuple(found), tuple(missing))
+
+
+def _passed_over(model: OnnxModel, index: int, creators: Sequence[PluginCreator]) -> str:
+    """Says which attribute of a node its plugin does not read; empty where it reads all, or is not in the registry."""
+    columns = model.main.columns
+    listed = [each.fields for each in creators if each.name == columns.ops[index]]
+    names = {each.name for each in columns.attributes[index]} - {*OF_PARSER, *itertools.chain(*listed)}
+    return f", and the plugin has no field {min(names)!r}, which TensorRT passes over" if listed and names else ""
 
 
 def _missing(model: OnnxModel, index: int, reason: str) -> Unshown:

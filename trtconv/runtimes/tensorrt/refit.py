@@ -59,7 +59,7 @@ class EngineRefitter:
         """
         with self._log.session() as session:
             for (layer, role), values in weights.items():
-                if not self._refitter.set_weights(layer, self._trt.WeightsRole[role], self._weights(values)):
+                if not self._refitter.set_weights(layer, getattr(self._trt.WeightsRole, role), self._weights(values)):
                     raise EngineFailed(
                         f"TensorRT refuses the {role} of layer {layer!r}: {logged_errors(session)}", _FIX
                     )
@@ -97,7 +97,7 @@ class EngineRefitter:
             return self._trt.Weights(values)
         raw = _packed(values) if kind in _HALF_BYTES else values
         self._held.append(raw)
-        return self._trt.Weights(self._trt.DataType[kind], raw.ctypes.data, values.size)
+        return self._trt.Weights(getattr(self._trt.DataType, kind), raw.ctypes.data, values.size)
 
 
 def _packed(values: NDArray[Any]) -> NDArray[np.uint8]:
