@@ -41,6 +41,7 @@ from trtconv.passes.spelling.functions import ExpandFunctions
 from trtconv.passes.spelling.int8_constants import CastInt8Constants
 from trtconv.passes.spelling.integer_products import MultiplyInFloat
 from trtconv.passes.spelling.one_hot import ComparePositions, CompressBySize
+from trtconv.passes.spelling.one_row import DoubleOneRow
 from trtconv.passes.spelling.pooling import PoolByTaps
 from trtconv.passes.spelling.quantize import QuantizeInArithmetic
 from trtconv.passes.spelling.ranges import RangeBySize
@@ -68,6 +69,7 @@ PASSES: tuple[Pass, ...] = (
     CombineBits(),
     FloatMod(),
     ShiftExponentials(),
+    DoubleOneRow(),
     ResizeByMatrix(),
     RegionsByMatrix(),
     DeformBySamples(),

@@ -370,3 +370,23 @@ def test_logarithms_of_sums_of_exponentials(opset: int, least: float, axes: set[
     over = tuple(axes) or None
     expected = np.logaddexp.reduce(feeds["a"].astype(np.float64), axis=over, keepdims=keep)
     np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("cast", ["", "c = Cast <to = 1> (s)"])
+@given(st.integers(0, 2), st.booleans())
+def test_one_row_of_shares_times_values(cast: str, batch: int, free: bool) -> None:
+    sizes = ",".join(["2"] * batch)
+    lead = f"{sizes}," if sizes else ""
+    proto = onnx.parser.parse_model(f"""<ir_version: 8, opset_import: ["": 17]>
+        g (float[{lead}1,5] x, bool[{lead}1,1] none, float[{lead}5,{"n" if free else "3"}] v) => (y)
+        <float zero = {{0.0}}> {{
+          s = Softmax <axis = -1> (x) {cast} w = Where (none, zero, {"c" if cast else "s"}) y = MatMul (w, v)
+        }}""")
+    random = np.random.default_rng(batch)
+    lead_sizes = (2,) * batch
+    feeds: Arrays = {
+        "x": random.normal(size=(*lead_sizes, 1, 5)).astype(np.float32),
+        "none": random.random((*lead_sizes, 1, 1)) > 0.5,
+        "v": random.normal(size=(*lead_sizes, 5, 3)).astype(np.float32),
+    }
+    assert_same(proto, feeds, "double-one-row", EIGHT)
