@@ -341,4 +341,4 @@ FAULTS = {
     "EfficientNMS_TRT": _across_classes,
     "BatchedNMSDynamic_TRT": _too_many_candidates,
 }
-"""What these plugins compute wrongly (trtconv/plugins/limits.py), and a build has to say."""
+"""What these plugins compute wrongly (trtconv/rules/plugin_limits.py), and a build has to say."""

@@ -425,8 +425,14 @@ class _Bound(enum.EnumMeta):
         raise TypeError("'pybind11_type' object is not subscriptable")
 
 
-class BoundEnum(enum.IntEnum, metaclass=_Bound):
+class _BoundEnum(enum.IntEnum, metaclass=_Bound):
     """An enumeration of the bindings."""
+
+
+def bound_enum(name: str, members: list[str]) -> Any:
+    """Makes an enumeration of the bindings."""
+    make: Any = _BoundEnum
+    return make(name, members)
 
 
 def fake_tensorrt(driver: FakeDriver, surface: str = "tensorrt-8.6.0") -> Any:
@@ -435,7 +441,7 @@ def fake_tensorrt(driver: FakeDriver, surface: str = "tensorrt-8.6.0") -> Any:
     trt = types.SimpleNamespace(__version__=VERSION if surface == "tensorrt-8.6.0" else surface.rpartition("-")[2])
     for owner, described in known.items():
         if "enum" in described:
-            setattr(trt, owner, BoundEnum(owner, described["enum"]))
+            setattr(trt, owner, bound_enum(owner, described["enum"]))
     if hasattr(trt, "EngineInvalidityDiagnostics"):
         make: Any = enum.IntFlag
         trt.EngineInvalidityDiagnostics = make("EngineInvalidityDiagnostics", _BITS)

@@ -10,8 +10,8 @@ from trtconv.core.target import Target
 from trtconv.graph.operators import is_foreign
 from trtconv.graph.scope import Scope
 from trtconv.plugins.known import KNOWN, OF_PARSER, KnownPlugin
-from trtconv.plugins.limits import fault
 from trtconv.rules.base import ModelView, Rule
+from trtconv.rules.plugin_limits import fault
 
 
 class ForeignOperator(Rule):

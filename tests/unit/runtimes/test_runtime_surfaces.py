@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from support.gpu import BoundEnum
+from support.gpu import bound_enum
 from support.paths import SURFACES
 from trtconv.core.builder_options import BuilderOptions
 from trtconv.core.dims import InputRange, ShapeProfile
@@ -278,7 +278,7 @@ def fake_module(name: str, script: Script) -> Any:
     trt = types.SimpleNamespace(__version__=VERSIONS.get(name, name.rpartition("-")[2] + ".9"))
     for owner, described in surface.items():
         if "enum" in described:
-            setattr(trt, owner, BoundEnum(owner, described["enum"]))
+            setattr(trt, owner, bound_enum(owner, described["enum"]))
     told_to = behaviour(trt, script)
     for owner, described in surface.items():
         if owner == "IHostMemory":

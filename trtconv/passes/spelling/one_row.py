@@ -15,7 +15,7 @@ class DoubleOneRow(Spelling):
     builder of TensorRT 8.6 makes something of Softmax, Where and MatMul that is off by half, though each of them is
     right alone, as is the whole with two queries (bench/results/gpu-attention-parts-8.6.json).
 
-    Before:
+    Before (tensorrt-8.6):
         <ir_version: 8, opset_import: ["": 13]>
         g (float[2,1,8] x, bool[2,1,1] none, float[2,8,4] v) => (float[2,1,4] y) <float zero = {0.0}>
         { s = Softmax (x)  w = Where (none, zero, s)  y = MatMul (w, v) }
