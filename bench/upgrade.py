@@ -16,6 +16,7 @@ import collections
 import contextlib
 import dataclasses
 import json
+import re
 import sys
 import tempfile
 import time
@@ -29,8 +30,9 @@ import onnx
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from trtconv.core.codes import PARSED_OTHERWISE  # noqa: E402
 from trtconv.core.dims import Range  # noqa: E402
-from trtconv.core.documents.upgrade import BuildTrial, Effect, Fate, ModelUpgrade  # noqa: E402
+from trtconv.core.documents.upgrade import BuildTrial, Effect, ModelUpgrade  # noqa: E402
 from trtconv.core.requests.build import BuildRequest  # noqa: E402
 from trtconv.pipeline.upgrading.environments import Environment, interpreter_of  # noqa: E402
 from trtconv.pipeline.upgrading.judging import Allowance, judged  # noqa: E402
@@ -41,6 +43,7 @@ MARKS = ("<!-- versions: begin -->", "<!-- versions: end -->")
 ALLOWED = Allowance(0.05)
 SECONDS = 120.0
 TESTS_EACH = 4
+SHOWN = 10
 ONE = Range(1, 1, 1)
 IMAGE = {"batch": ONE, "height": Range(64, 128, 256), "width": Range(64, 128, 256)}
 MODELS: Mapping[str, Mapping[str, Range]] = {
@@ -73,7 +76,7 @@ def main() -> None:
         "seconds": round(time.monotonic() - started),
         "models": {version: [kept(row) for row in found] for version, found in rows.items()},
     }
-    RESULTS.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    RESULTS.write_text(json.dumps(document) + "\n", encoding="utf-8")
     write_table(document)
 
 
@@ -128,33 +131,34 @@ def kept(row: ModelUpgrade) -> dict[str, Any]:
 
 
 def write_table(document: Mapping[str, Any]) -> None:
-    """Writes what is otherwise into the page."""
-    lines = [f"| version | beside {document['newest']} | models |", "|---|---|---|"]
-    for version, rows in document["models"].items():
-        groups: dict[str, list[str]] = collections.defaultdict(list)
-        for row in rows:
-            groups[summary(row)].append(f"`{row['model']}`")
-        for what, names in sorted(groups.items(), key=lambda each: -len(each[1])):
-            shown = ", ".join(names) if len(names) <= TESTS_EACH and what != "same" else str(len(names))
-            lines.append(f"| {version} | {what} | {shown} |")
+    """Writes what is otherwise into the page: a row for the models of which all versions tell the same."""
+    versions: Mapping[str, Any] = document["models"]
+    groups: dict[tuple[str, ...], list[str]] = collections.defaultdict(list)
+    for rows in zip(*versions.values(), strict=True):
+        what = next((found for row in rows if (found := otherwise(row))), "")
+        groups[(*map(summary, rows), what)].append(rows[0]["model"].removeprefix("test_"))
+    lines = [f"| beside {document['newest']} | {' | '.join(versions)} | parsed otherwise |", f"|{'---|' * 5}"]
+    for cells, names in sorted(groups.items(), key=lambda each: (-len(each[1]), each)):
+        shown = ", ".join(names) if len(names) <= SHOWN else f"{len(names)} models"
+        lines.append(f"| {shown} | {' | '.join(cells)} |")
     before, _, rest = DOCUMENT.read_text(encoding="utf-8").partition(MARKS[0])
     after = rest.partition(MARKS[1])[2]
-    text = "\n".join([before + MARKS[0], *lines, MARKS[1] + after])
-    DOCUMENT.write_text(text, encoding="utf-8")
+    DOCUMENT.write_text("\n".join([before + MARKS[0], *lines, MARKS[1] + after]), encoding="utf-8")
 
 
 def summary(row: Mapping[str, Any]) -> str:
     """Returns in words what became of a model."""
     if row["change"] == Effect.SAME.value:
         return "same"
-    errors = [row[side]["error"] for side in ("before", "after")]
-    shown = f", error {errors[0]:.2g} -> {errors[1]:.2g}" if None not in errors and errors[0] != errors[1] else ""
     fates = dict.fromkeys(row[side]["fate"] for side in ("before", "after"))
-    if list(fates) == [Fate.NOT_TRIED.value]:
-        return Fate.NOT_TRIED.value
-    told = [each["message"] for each in row["findings"]]
-    what = f"; {told[0]}" if told and len(told[0]) < 120 else ""
-    return f"{row['change']}: {' -> '.join(fates)}{shown}{what}".replace("|", "\\|")
+    return " -> ".join(fates)
+
+
+def otherwise(row: Mapping[str, Any]) -> str:
+    """Returns the first layer that is parsed otherwise, without its sizes."""
+    told = [each["message"] for each in row.get("findings", ()) if each["code"] == PARSED_OTHERWISE.code]
+    text = told[0].partition(": ")[2].partition("; ")[0] if told else ""
+    return re.sub(r" \[[-\d, ]*\]", "", text)
 
 
 if __name__ == "__main__":
