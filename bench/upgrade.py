@@ -136,7 +136,8 @@ def write_table(document: Mapping[str, Any]) -> None:
     groups: dict[tuple[str, ...], list[str]] = collections.defaultdict(list)
     for rows in zip(*versions.values(), strict=True):
         what = next((found for row in rows if (found := otherwise(row))), "")
-        groups[(*map(summary, rows), what)].append(rows[0]["model"].removeprefix("test_"))
+        cells = (*map(summary, rows), what)
+        groups[cells].append(rows[0]["model"].removeprefix("test_"))
     lines = [f"| beside {document['newest']} | {' | '.join(versions)} | parsed otherwise |", f"|{'---|' * 5}"]
     for cells, names in sorted(groups.items(), key=lambda each: (-len(each[1]), each)):
         shown = ", ".join(names) if len(names) <= SHOWN else f"{len(names)} models"

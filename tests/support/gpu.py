@@ -21,10 +21,12 @@ import onnx
 from support.paths import SURFACES
 from support.session import session
 from trtconv.core.dims import InputRange
+from trtconv.runtimes.tensorrt.layouts import pack, stored_shape, unpack
 
 VERSION = "8.6.0"
 
 _DTYPES = {"float32": "FLOAT", "float16": "HALF", "int64": "INT64", "int32": "INT32", "int8": "INT8", "bool": "BOOL"}
+_DTYPES |= {"uint8": "UINT8"}
 
 
 _CaptureMode = enum.Enum("_CaptureMode", {"CU_STREAM_CAPTURE_MODE_THREAD_LOCAL": 1})
@@ -173,6 +175,7 @@ def engine_bytes(
     late: tuple[str, ...] = (),
     on_host: tuple[str, ...] = (),
     refits: Mapping[tuple[str, str], str] | None = None,
+    formats: Mapping[str, str] | None = None,
 ) -> bytes:
     """Makes an engine file for the fake TensorRT.
 
@@ -185,12 +188,24 @@ def engine_bytes(
         memory: What its activations take, in bytes.
         late: Outputs whose shape is known only once it has run.
         on_host: Inputs that are read from the memory of the host.
+        formats: Inputs and outputs to TensorRT's name of the format that they have; None: all are linear.
         refits: Layer and role of the weights that it takes, to the initializer that they are; None: it takes none.
     """
     shapes = [{n: (r.min, r.opt, r.max) for n, r in profile.items()} for profile in profiles]
     told = {"Layers": ["layer"]} if information is None else information
     return b"FAKE" + pickle.dumps(
-        (model.SerializeToString(), shapes, dict(faults or {}), json.dumps(told), us, memory, late, on_host, refits)
+        (
+            model.SerializeToString(),
+            shapes,
+            dict(faults or {}),
+            json.dumps(told),
+            us,
+            memory,
+            late,
+            on_host,
+            refits,
+            formats,
+        )
     )
 
 
@@ -247,9 +262,10 @@ class Context(Played):
         return True
 
     def _read(self, name: str) -> Any:
-        dtype, shape = self._engine._types[name], self._shapes[name]
-        size = int(np.prod(shape)) * dtype.itemsize
-        return np.frombuffer(ctypes.string_at(self._addresses[name], size), dtype).reshape(shape)
+        dtype, shape, form = self._engine._types[name], self._shapes[name], self._engine._format(name)
+        stored = stored_shape(shape, form)
+        size = int(np.prod(stored)) * dtype.itemsize
+        return unpack(np.frombuffer(ctypes.string_at(self._addresses[name], size), dtype).reshape(stored), shape, form)
 
     def execute_async_v3(self, stream: int) -> bool:
         self.driver.work(self._infer)
@@ -262,7 +278,8 @@ class Context(Played):
                 allocator = self._allocators[name]
                 self._addresses[name] = allocator.reallocate_output(name, 0, values.nbytes, 256)
                 allocator.notify_shape(name, values.shape)
-            ctypes.memmove(self._addresses[name], np.ascontiguousarray(values).ctypes.data, values.nbytes)
+            stored = pack(values, self._engine._format(name))
+            ctypes.memmove(self._addresses[name], stored.ctypes.data, stored.nbytes)
         self.driver.now += self._engine._us
         if self.profiler is not None:
             self.profiler.report_layer_time("layer", self._engine._us / 1000)
@@ -279,14 +296,15 @@ class Inspector(Played):
 
 
 _ORT_TYPES = {"tensor(float)": "float32", "tensor(float16)": "float16", "tensor(int64)": "int64"}
-_ORT_TYPES |= {"tensor(int32)": "int32", "tensor(bool)": "bool"}
+_ORT_TYPES |= {"tensor(int32)": "int32", "tensor(bool)": "bool", "tensor(uint8)": "uint8", "tensor(int8)": "int8"}
 
 
 class Engine(Played):
     def __init__(self, data: bytes) -> None:
         self._content = pickle.loads(data)
         model, self._profiles, self._faults, self._told, *rest = self._content
-        self._us, self._memory, self._late, self._on_host, self._refits = rest
+        self._us, self._memory, self._late, self._on_host, self._refits, formats = rest
+        self._formats: dict[str, str] = dict(formats or {})
         self._session = session(model, optimised=True)
         values = (*self._session.get_inputs(), *self._session.get_outputs())
         self._io = [value.name for value in values]
@@ -301,6 +319,12 @@ class Engine(Played):
             found[name] = found[name].copy()
             found[name].reshape(-1)[0] += fault
         return found
+
+    def _format(self, name: str) -> str:
+        return self._formats.get(name, "LINEAR")
+
+    def get_tensor_format(self, name: str) -> Any:
+        return getattr(self.trt.TensorFormat, self._format(name))
 
     refittable = property(lambda self: self._refits is not None)
 

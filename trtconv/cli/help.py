@@ -34,7 +34,8 @@ GROUPS = {
     "Environments": "--from --to",
     "Sizes": "--dim --input --profile --minShapes --optShapes --maxShapes --value --split --round --dynamic --static "
     "--random --gpu-memory",
-    "Target and precision": "--target --precision --node-precision --requantize --cast-io --compute-capability --tf32 "
+    "Target and precision": "--target --precision --node-precision --requantize --io --inputIOFormats "
+    "--outputIOFormats --cast-io --compute-capability --tf32 "
     "--sparsity --hardware-compatibility --version-compatible",
     "Quantising": "--data --preprocess --cache --error-budget --tolerance --samples --held-out --method --percentile "
     "--float --no-cache",
@@ -43,7 +44,7 @@ GROUPS = {
     "Findings": "--fail-on --select --ignore",
     "Rules and passes of yours": "--rewrite-rules",
     "Builder": "--workspace --optimization-level --timing-cache --strip-weights --max-aux-streams --refittable "
-    "--weight-streaming --profiling-verbosity --no-mend",
+    "--weight-streaming --profiling-verbosity --direct-io --no-mend",
     "Output": "--output --report --page --sign --force --format --quiet --verbose",
     "Models in parts": "--partition --leave --engines",
     "Several models": "--config --jobs",

@@ -122,6 +122,12 @@ class BuilderOptions:
         default=None,
         key="profiling-verbosity",
     )
+    direct_io: bool = option(
+        "--direct-io",
+        "Take inputs and give outputs without copies into other formats; refused where a kernel lacks the format.",
+        default=False,
+        key="direct-io",
+    )
     compute_capabilities: tuple[str, ...] = option(
         "--compute-capability",
         "Build for this GPU, such as 8.9; TensorRT-RTX only. Repeatable. 7.5 must be asked for.",

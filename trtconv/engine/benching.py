@@ -267,6 +267,8 @@ def make_inputs(
             found[tensor.name] = np.array(values[tensor.name], np.int64).reshape(shape)
         elif "float" in tensor.dtype:
             found[tensor.name] = random.standard_normal(shape).astype(np.float32)
+        elif tensor.dtype in ("int8", "uint8"):
+            found[tensor.name] = random.integers(0, 128, shape)
         else:
             found[tensor.name] = np.ones(shape, np.bool_ if tensor.dtype == "bool" else np.int64)
     return found

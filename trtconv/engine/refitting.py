@@ -33,6 +33,7 @@ from trtconv.core.stopwatch import Stopwatch, ToldProgress
 from trtconv.core.target import Target
 from trtconv.engine.opening import EngineFile, load_into, read_engine, require_machine
 from trtconv.engine.rebuilding import Recipe, subject_as_built
+from trtconv.graph.interface import retype
 from trtconv.graph.model import OnnxModel
 from trtconv.pipeline.extending.added import admit
 from trtconv.pipeline.outputs import file_identity, model_identity, protect_data, write_report
@@ -78,6 +79,7 @@ def serve(request: RefitRequest, tell: Tell) -> dict[str, object]:
         outputs = _outputs(request)
         built, network = _built(subject)
         model = OnnxModel.load(request.model, hashed=True)
+        retype(model, built.plan.io)
         write_types(model)
         protect_data(model, *(each.path for each in outputs))
     with clock.stage(Stage.RUNTIME):

@@ -1,9 +1,8 @@
 """The only door to onnx and onnx-graphsurgeon: reading, looking at, operating on and writing ONNX models.
 
-A model is read without its external data: weights are fetched one by one, when something needs their values. Passes
-operate through a `Field`: an onnx-graphsurgeon graph of just the nodes that a pass asks for and their surroundings.
-Closing a field writes back the replaced nodes and nothing else, so whatever graph-surgeon would lose on a round trip
-(metadata, doc strings, unusual attributes, the order of nodes) stays as it was.
+A model is read without its external data: weights are fetched one by one. Passes operate through a `Field`: an
+onnx-graphsurgeon graph of the nodes that a pass asks for. Closing it writes back the replaced nodes alone, so whatever
+graph-surgeon would lose (metadata, doc strings, unusual attributes, the order of nodes) stays as it was.
 """
 
 from __future__ import annotations
@@ -28,6 +27,7 @@ from trtconv.core.dims import InputSpec
 from trtconv.core.errors import InputError
 from trtconv.core.files import atomic_stream
 from trtconv.core.hashing import Hashing
+from trtconv.core.tensor_io import TensorIos
 from trtconv.graph import checker
 from trtconv.graph.census import take_census
 from trtconv.graph.dim_names import forget_meaningless, input_spec
@@ -77,6 +77,7 @@ class OnnxModel:
     def __init__(self, proto: onnx.ModelProto, path: Path) -> None:
         self.proto = proto
         self.path = path
+        self.io: TensorIos = {}  # What `graph.interface` made of inputs and outputs.
         self._hashing: Hashing | None = None
         self._data = FileStates({})
 
@@ -89,8 +90,7 @@ class OnnxModel:
             hashed: Whether `digest` will be asked for, which then need not read the file again.
 
         Raises:
-            InputError: The file is missing, a folder, unreadable, truncated or no ONNX model, or its external data is
-                missing, too short or outside the model's folder.
+            InputError: The file is missing, truncated or no ONNX model, or its external data is not as it should be.
         """
         data = read_file(path)
         hashing = Hashing(data) if hashed else None
@@ -324,6 +324,7 @@ class OnnxModel:
         """Returns a copy; both refer to the same external data."""
         twin = OnnxModel(onnx.ModelProto(), self.path)
         twin.proto.CopyFrom(self.proto)
+        twin.io = self.io
         return twin
 
     def fits_halved(self) -> bool:

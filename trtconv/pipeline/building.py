@@ -23,6 +23,7 @@ from trtconv.core.requests.build import BuildRequest, BuildSettings
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.core.target import Target
+from trtconv.graph.interface import reloaded, retype
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.provenance import Origin
 from trtconv.pipeline.extending.added import admit, checks_of, require_proof
@@ -76,6 +77,7 @@ def _build(request: BuildRequest, clock: Stopwatch) -> BuildReport:
     with clock.stage(Stage.LOAD):
         check_outputs(request)
         model = OnnxModel.load(request.model, hashed=True)
+        retype(model, request.io)
         write_types(model)
         protect_data(model, request.engine_path, request.report_path, *named_cache(request))
     with clock.stage(Stage.RUNTIME):
@@ -210,7 +212,7 @@ class _Work:
         if not isinstance(made, RefusedNetwork):
             return report, made
         for forms in made.other_forms() if self.request.mend and self.request.rewrite else ():
-            again = OnnxModel.load(model.path)
+            again = reloaded(model)
             write_types(again)
             mended, engine = dataclasses.replace(self, forms=forms)._once(again, asked)
             if isinstance(engine, EngineBlob):
@@ -229,7 +231,8 @@ class _Work:
         with NetworkProof(
             network, prepared.subject, report.profiles, self.request.prove, self.request.prove_time
         ) as proof:
-            blob = self._build(model, network, prepared, report.plan)
+            plan = dataclasses.replace(report.plan, io=model.io)
+            blob = self._build(model, network, prepared, plan)
             if isinstance(blob, RefusedNetwork):
                 return report, blob
             report = _with_findings(report, (*blob.findings, *_cache_findings(self.request, self.engine.info)))
@@ -240,7 +243,7 @@ class _Work:
         # What differs is not written, nor what is not shown where it must be.
         if any(each.severity is Severity.ERROR for each in differing):
             return report, None
-        io = (*network.inputs, *network.outputs)
+        io = tuple(each.laid_out(model.io) for each in (*network.inputs, *network.outputs))
         return dataclasses.replace(
             report, engine=file_identity(self.request.engine_path, blob.data, hashing), io=io
         ), blob

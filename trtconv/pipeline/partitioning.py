@@ -126,6 +126,7 @@ def _refuse_others(request: BuildRequest) -> None:
         ("--data", request.data is not None),
         ("--tune", request.tune),
         ("--cast-io", request.cast_interface),
+        ("--io", bool(request.io)),
         ("--sign", request.sign is not None),
         ("--report", request.report is not None),
     ):

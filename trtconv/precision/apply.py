@@ -21,9 +21,9 @@ from trtconv.core.documents.rewrite import Edit
 from trtconv.core.errors import InputError
 from trtconv.core.findings import Finding, Severity
 from trtconv.graph.functions import UnsupportedFunctions
+from trtconv.graph.interface import cast_floats
 from trtconv.graph.model import OnnxModel
 from trtconv.precision import Applied, Types, casting
-from trtconv.precision.io import cast_interface
 from trtconv.precision.measure import Ranges, Referee
 from trtconv.precision.pinned import refuse_idle, refuse_kept, refuse_unknown
 from trtconv.precision.schemas import BFLOAT, HALF, Kind
@@ -142,7 +142,7 @@ def _inline(model: OnnxModel) -> None:
 
 def _cast_ends(model: OnnxModel, types: Types, interface: bool) -> None:
     if interface and types.precision in _KINDS:
-        cast_interface(model, _KINDS[types.precision])
+        cast_floats(model, _KINDS[types.precision].code)
 
 
 def _require_quantizers(model: OnnxModel) -> None:

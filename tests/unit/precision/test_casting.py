@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from onnx import TensorProto, numpy_helper
 
 from support.onnx_models import parse
+from trtconv.graph.interface import cast_floats
 from trtconv.graph.model import OnnxModel
 from trtconv.precision import casting
 from trtconv.precision.casting import WhyKept
-from trtconv.precision.io import cast_interface
 from trtconv.precision.schemas import BFLOAT, HALF, Kind
 from trtconv.runtimes import onnxruntime
 
@@ -85,7 +85,7 @@ def test_the_interface_and_its_numbers_stay() -> None:
 def test_the_interface_can_be_cast_too() -> None:
     made = model(DECONV, **weights())
     casting.cast(made, HALF)
-    cast_interface(made, HALF)
+    cast_floats(made, HALF.code)
     known = types(made)
     assert (known["x"], known["y"]) == (HALF.code, HALF.code)
     onnx.checker.check_model(made.proto, full_check=True)
@@ -102,7 +102,7 @@ def test_a_weight_that_is_returned_keeps_its_type() -> None:
         <float[4] w = {1,2,3,4}> { y = Mul (x, w) }"""
     made = model(text)
     casting.cast(made, HALF)
-    cast_interface(made, HALF)
+    cast_floats(made, HALF.code)
     onnx.checker.check_model(made.proto, full_check=True)
     got = onnxruntime.session(made).run(None, {"x": np.ones(4, np.float16)})
     assert [each.dtype for each in got] == [np.float16, np.float32]

@@ -64,6 +64,22 @@ def test_an_engine_is_described_and_runs(engines: Engines, driver: FakeDriver) -
     assert driver.used == 0
 
 
+def test_other_formats_are_packed_and_unpacked(engines: Engines, driver: FakeDriver) -> None:
+    text = (
+        '<ir_version: 8, opset_import: ["": 17]> g (float16[n, 3, 2, 2] x) => (float16[n, 3, 2, 2] y) { y = Neg (x) }'
+    )
+    profiles = [{"x": InputRange((1, 3, 2, 2), (2, 3, 2, 2), (3, 3, 2, 2))}]
+    made = engine_bytes(onnx.parser.parse_model(text), profiles, formats={"x": "HWC8", "y": "CHW32"})
+    engine = engines.load(made)
+    assert [(t.name, t.format) for t in engine.tensors] == [("x", "hwc8"), ("y", "chw32")]
+    execution = engine.open()
+    x = np.arange(24, dtype=np.float16).reshape(2, 3, 2, 2)
+    execution.feed({"x": x})
+    assert np.array_equal(execution.run()["y"], -x)
+    execution.close()
+    assert driver.used == 0
+
+
 def test_it_is_timed_in_every_way(engines: Engines, driver: FakeDriver) -> None:
     execution = engines.load(engine_bytes(MODEL, PROFILES, us=250.0)).open(0)
     execution.feed({"x": np.ones((2, 4), np.float32)})

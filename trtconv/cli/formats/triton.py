@@ -132,6 +132,9 @@ def _tensor(report: SavedReport, tensor: TensorInfo, batched: bool) -> str:
     if not dims:
         # Triton has no tensors without dimensions.
         lines.append("    reshape { shape: [ ] }")
+    if tensor.format is not None:
+        # Of Triton 24.08 and newer; requests bring the elements as the engine has them.
+        lines.append("    is_non_linear_format_io: true")
     if any(tensor.name in profile.values for profile in report.profiles):
         lines.append("    is_shape_tensor: true")
     return "\n".join(["  {", *lines, "  }"])

@@ -6,6 +6,7 @@ import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from trtconv.core.agreement import AGREE, CodeFile
 from trtconv.core.builder_options import BuilderOptions
@@ -14,7 +15,7 @@ from trtconv.core.errors import InputError
 from trtconv.core.files import report_beside, with_ending
 from trtconv.core.findings import Severity
 from trtconv.core.frozen import frozen
-from trtconv.core.options import Requirement, group, option
+from trtconv.core.options import Flag, Option, Requirement, group, option
 from trtconv.core.outputs import Output
 from trtconv.core.requests.base import Bounds, Request
 from trtconv.core.requests.code import EXTEND, PLUGINS, REFERENCES, SERIALIZED_PLUGINS
@@ -43,6 +44,7 @@ from trtconv.core.requests.common import (
 from trtconv.core.rewrite_rules import RewriteRule
 from trtconv.core.selection import Selection
 from trtconv.core.target import Target
+from trtconv.core.tensor_io import TensorIo, TensorIos, read_io
 
 _MOST_PROFILES = 9999
 
@@ -85,6 +87,40 @@ QUANTIZED = Requirement(
     "{flag} goes with --precision int8 and --data; the precision is {precision}",
     "Add them, or leave out {flag}. --tolerance says which error --precision auto may make.",
 )
+
+
+_IO: Any = Option(
+    {},
+    (
+        Flag(
+            "--io",
+            "Type of an input or output, and how its elements lie in memory: x=fp16, x=fp16:hwc8, y=int8:chw32. "
+            "NAME may be inputs or outputs, for all that can. uint8 takes numbers 0 to 255, int8 the codes of the "
+            "quantiser there. Repeatable.",
+            metavar="NAME=TYPE[:FORMAT]",
+            many=True,
+            absent=(),
+        ),
+        Flag(
+            "--inputIOFormats",
+            "trtexec's spelling for inputs, in the model's order; one alone is for all.",
+            metavar="TYPE:FORMAT,...",
+        ),
+        Flag("--outputIOFormats", "The same of outputs.", metavar="TYPE:FORMAT,..."),
+    ),
+    read=read_io,
+    write=lambda io: [f"{name}={what}" for name, what in io.items()],
+    settings={
+        "io": {
+            "type": "object",
+            "additionalProperties": {"type": "string"},
+            "description": "Input or output to TYPE[:FORMAT], as --io has it.",
+        }
+    },
+    load=lambda io: {name: TensorIo.parse(text) for name, text in io.items()},
+    save=lambda io: ({name: str(what) for name, what in io.items()},),
+)
+"""What inputs and outputs are to be; the rest stays as in the model."""
 
 
 @frozen
@@ -158,9 +194,10 @@ class BuildSettings:
         about="Time the forms of transposed convolutions on the GPU, and take the fastest; default: false.",
         requires=REWRITTEN,
     )
+    io: TensorIos = _IO
     cast_interface: bool = option(
         "--cast-io",
-        "Give inputs and outputs the precision too; they keep theirs otherwise.",
+        "Give inputs and outputs the precision too; they keep theirs otherwise. --io names them one by one.",
         default=False,
         key="cast-io",
         about="Cast inputs and outputs to the precision too; default: false.",

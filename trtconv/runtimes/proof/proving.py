@@ -85,7 +85,7 @@ class NetworkProof(contextlib.AbstractContextManager["NetworkProof"]):
             return
         meaning = Meaning(
             path=str(model.path),
-            original=None if subject.promise.means_the_file else model.serialize(),
+            original=subject.original,
             given=model.serialize,
             makers=lambda: _makers(model),
             tolerance=TOLERANCES[precision_of(subject.parsed, subject.precision)],

@@ -12,6 +12,7 @@ from trtconv.core import budget, codes
 from trtconv.core.documents.proof import Lack, Unshown, WeightCounts
 from trtconv.core.errors import TrtconvError
 from trtconv.core.findings import Finding, Location
+from trtconv.graph.interface import reloaded
 from trtconv.graph.model import OnnxModel
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class Weighing:
         from trtconv.runtimes.proof.weights import weigh
 
         try:
-            file = OnnxModel.load(self._given.path)
+            file = reloaded(self._given)
             self._origins = origins(file, self._given)
             self._weighed = weigh(self._network, self._given, self._origins)
             if self._rewritten is not None:

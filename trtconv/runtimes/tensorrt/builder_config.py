@@ -183,3 +183,5 @@ def _flags(options: BuilderOptions) -> Iterator[str]:
         yield "SPARSE_WEIGHTS"
     if options.tf32:
         yield "TF32"
+    if options.direct_io:
+        yield "DIRECT_IO"

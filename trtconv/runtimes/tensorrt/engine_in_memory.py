@@ -12,8 +12,9 @@ import numpy as np
 from trtconv.core.dims import InputRange
 from trtconv.core.documents.tensors import TensorInfo
 from trtconv.core.errors import EngineFailed, EnvironmentMissing
+from trtconv.core.tensor_io import FORMATS, LINEAR
 from trtconv.runtimes.tensorrt.device import Gpu
-from trtconv.runtimes.tensorrt.layers import dtype_name
+from trtconv.runtimes.tensorrt.layers import dtype_name, enum_name
 from trtconv.runtimes.tensorrt.logger import Log
 
 _NUMPY = {
@@ -25,6 +26,7 @@ _NUMPY = {
     "UINT8": "uint8",
     "BOOL": "bool",
 }
+_FORMATS = {theirs: ours for ours, theirs in FORMATS.items() if ours != LINEAR}
 _ML_DTYPES = {"BF16": "bfloat16", "FP8": "float8_e4m3fn"}
 """Types that NumPy has only with the package ml_dtypes, which onnx brings along."""
 
@@ -66,7 +68,12 @@ class EngineInMemory:
     def _tensor(self, name: str) -> TensorInfo:
         kind = "input" if self.handle.get_tensor_mode(name) == self._trt.TensorIOMode.INPUT else "output"
         shape = tuple(int(size) for size in self.handle.get_tensor_shape(name))
-        return TensorInfo(name, kind, dtype_name(self.handle.get_tensor_dtype(name)), shape)
+        form = _FORMATS.get(self.format(name))
+        return TensorInfo(name, kind, dtype_name(self.handle.get_tensor_dtype(name)), shape, form)
+
+    def format(self, name: str) -> str:
+        """Returns how the elements of an input or output lie in memory, as TensorRT calls it: "LINEAR"."""
+        return enum_name(self.handle.get_tensor_format(name))
 
     def numpy_type(self, name: str) -> np.dtype[Any]:
         """Returns the NumPy type of an input or output."""

@@ -17,6 +17,7 @@ from trtconv.runtimes.tensorrt.callbacks import Allocator, make_allocator, make_
 from trtconv.runtimes.tensorrt.device import Buffer, Stream, pinned
 from trtconv.runtimes.tensorrt.engine_base import Launch
 from trtconv.runtimes.tensorrt.engine_in_memory import EngineInMemory
+from trtconv.runtimes.tensorrt.layouts import pack, stored_shape, unpack
 from trtconv.runtimes.tensorrt.logger import logged_errors
 
 Array = NDArray[Any]
@@ -110,6 +111,7 @@ class ExecutionContext:
 
     def _set_input(self, name: str, values: Array) -> None:
         self._chosen(self._context.set_input_shape(name, values.shape))
+        values = pack(values, self._engine.format(name))
         self._hosts[name] = values
         if self._engine.on_host(name):
             address = values.ctypes.data
@@ -127,7 +129,8 @@ class ExecutionContext:
             self._room.callback(self._allocators[name].close)
             self._context.set_output_allocator(name, self._allocators[name])
             return
-        nbytes = math.prod(shape) * self._engine.numpy_type(name).itemsize
+        stored = stored_shape(shape, self._engine.format(name))
+        nbytes = math.prod(stored) * self._engine.numpy_type(name).itemsize
         self._chosen(self._context.set_tensor_address(name, self._buffer(name, nbytes).address))
 
     def _buffer(self, name: str, nbytes: int) -> Buffer:
@@ -160,8 +163,9 @@ class ExecutionContext:
         allocator = self._allocators.get(name)
         buffer = self._buffers[name] if allocator is None else allocator.buffer
         assert buffer is not None, "an engine that has run has told where its output lies"
-        values: Array = buffer.read(self._shape(name), self._engine.numpy_type(name))
-        return values
+        shape, form = self._shape(name), self._engine.format(name)
+        values: Array = buffer.read(stored_shape(shape, form), self._engine.numpy_type(name))
+        return unpack(values, shape, form)
 
     def launcher(self, *, graph: bool, copies: bool) -> Launch | None:
         """Returns what launches one inference.

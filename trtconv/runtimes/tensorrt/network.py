@@ -15,6 +15,7 @@ from trtconv.core.documents.tensors import TensorInfo
 from trtconv.core.errors import BuildFailed, EnvironmentMissing, InputError
 from trtconv.core.findings import Finding, Location, Severity
 from trtconv.core.frozen import frozen
+from trtconv.core.tensor_io import FORMATS, LINEAR, TensorIos
 from trtconv.runtimes.tensorrt import builder_config, layers, messages
 from trtconv.runtimes.tensorrt.base import BuildMonitor, Capabilities, DeconvLayer, EngineBlob
 from trtconv.runtimes.tensorrt.gpu import gpu_name
@@ -167,12 +168,22 @@ class Network:
         misfits = messages.profile_findings(session.records, len(plan.profiles))
         return misfits or messages.refusal_findings(session.records)
 
+    def _lay_out(self, io: TensorIos) -> None:
+        """Says how inputs and outputs lie in memory, where that is not as usual."""
+        network = self._handles.network
+        outputs = (network.get_output(i) for i in range(network.num_outputs))
+        for tensor in (*self._input_tensors(), *outputs):
+            asked = io.get(tensor.name)
+            if asked is not None and asked.format != LINEAR:
+                tensor.allowed_formats = 1 << int(getattr(self._trt.TensorFormat, FORMATS[asked.format]))
+
     def _run(self, plan: BuildPlan, session: Session, progress: BuildProgress) -> tuple[Any, tuple[Finding, ...]]:
         """Configures and runs the builder. Returns its IHostMemory, or None where it refused, and what to know."""
         builder = self._handles.builder
         config = builder.create_builder_config()
         self._set_types(config, plan)
         builder_config.apply(self._trt, config, plan.options)
+        self._lay_out(plan.io)
         if self._serialized:
             config.plugins_to_serialize = list(self._serialized)
         if not self._add_profiles(config, plan.profiles):

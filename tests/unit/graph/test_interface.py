@@ -1,0 +1,139 @@
+"""Inputs and outputs of a model in other types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+from trtconv.core.errors import InputError
+from trtconv.core.tensor_io import TensorIo, read_io
+from trtconv.graph.interface import reloaded, retype
+from trtconv.graph.model import OnnxModel
+
+TWO = """
+<ir_version: 8, opset_import: ["" : 17]>
+g (float[n,2] x, float[n,2] y, int64[1] k) => (float[n,2] a, float[n,2] b, int64[1] m)
+{ a = Add (x, y)  s = Sigmoid (a)  b = Mul (s, x)  m = Add (k, k) }
+"""
+CODES = """
+<ir_version: 8, opset_import: ["" : 17]>
+g (float[n,2] x) => (float[n,2] y)
+<float s = {0.5}, float t = {0.25}, int8 z = {0}>
+{ q = QuantizeLinear (x, s, z)  d = DequantizeLinear (q, s, z)  r = Relu (d)
+  p = QuantizeLinear (r, t, z)  y = DequantizeLinear (p, t, z) }
+"""
+BRANCH = """
+<ir_version: 8, opset_import: ["" : 17]>
+g (float[2] x, bool c) => (float[2] y)
+{ y = If (c) <then_branch = t () => (float[2] a) { a = Relu (x) }, else_branch = e () => (float[2] b) { b = Neg (x) }> }
+"""
+Make = Callable[[str], OnnxModel]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Make:
+    def load(text: str) -> OnnxModel:
+        path = tmp_path / "m.onnx"
+        onnx.save(onnx.parser.parse_model(text), path)
+        return OnnxModel.load(path)
+
+    return load
+
+
+def ran(model: OnnxModel, **feeds: Any) -> dict[str, Any]:
+    session = onnxruntime.InferenceSession(model.serialize())
+    names = [each.name for each in session.get_outputs()]
+    return dict(zip(names, session.run(names, feeds), strict=True))
+
+
+def types(model: OnnxModel) -> dict[str, str]:
+    graph = model.proto.graph
+    return {v.name: onnx.TensorProto.DataType.Name(v.type.tensor_type.elem_type) for v in (*graph.input, *graph.output)}
+
+
+def test_each_has_its_own_type_and_the_numbers_stay(make: Make) -> None:
+    model = make(TWO)
+    retype(model, read_io(["x=uint8", "b=fp16", "k=int32"], None, None))
+    kept = {"y": "FLOAT", "a": "FLOAT", "m": "INT64"}
+    assert types(model) == {"x": "UINT8", "b": "FLOAT16", "k": "INT32", **kept}
+    feeds = {"y": np.array([[-1.5, 0.25]], np.float32), "k": np.array([3], np.int32)}
+    got = ran(model, x=np.array([[255, 2]], np.uint8), **feeds)
+    x = np.array([[255, 2]], np.float32)
+    expected = ran(make(TWO), x=x, y=feeds["y"], k=np.array([3]))
+    assert np.array_equal(got["a"], expected["a"])
+    assert np.array_equal(got["b"], expected["b"].astype(np.float16))
+    assert np.array_equal(got["m"], expected["m"])
+
+
+def test_the_nearest_name_counts_and_all_means_those_that_can(make: Make) -> None:
+    model = make(TWO)
+    retype(model, read_io(["inputs=fp16", "y=fp32", "outputs#1=fp16:chw32"], None, None))
+    assert {name for name, kind in types(model).items() if kind == "FLOAT16"} == {"x", "b"}
+    assert {name: str(io) for name, io in model.io.items()} == {"x": "fp16", "y": "fp32", "b": "fp16:chw32"}
+
+
+def test_trtexecs_lists_are_in_order_and_one_is_for_all(make: Make) -> None:
+    model = make(TWO)
+    retype(model, read_io([], "fp16:chw,fp32:hwc8,int32:chw", "fp16:chw"))
+    assert types(model) == {
+        **{"x": "FLOAT16", "y": "FLOAT", "k": "INT32"},
+        **{"a": "FLOAT16", "b": "FLOAT16", "m": "INT64"},
+    }
+    assert model.io["y"] == TensorIo("fp32", "hwc8")
+
+
+def test_int8_are_the_codes_of_the_quantisers(make: Make) -> None:
+    model = make(CODES)
+    retype(model, read_io(["x=int8", "y=int8:chw4"], None, None))
+    assert [node.op_type for node in model.proto.graph.node] == ["DequantizeLinear", "Relu", "QuantizeLinear"]
+    assert (model.io["x"].scale, model.io["y"].scale) == (0.5, 0.25)
+    codes = np.array([[-7, 9]], np.int8)
+    expected = ran(make(CODES), x=codes.astype(np.float32) * np.float32(0.5))["y"]
+    assert np.array_equal(ran(model, x=codes)["y"].astype(np.float32) * np.float32(0.25), expected)
+
+
+def test_branches_read_what_the_cast_makes(make: Make) -> None:
+    model = make(BRANCH)
+    retype(model, read_io(["x=uint8"], None, None))
+    assert ran(model, x=np.array([1, 2], np.uint8), c=np.array(False))["y"].tolist() == [-1.0, -2.0]
+
+
+def test_the_file_again_has_the_same_interface(make: Make) -> None:
+    for text in (TWO, CODES):
+        model = make(text)
+        retype(model, read_io(["inputs=int8" if text is CODES else "inputs=fp16", "outputs=fp16"], None, None))
+        again = reloaded(model.copy())
+        assert (types(again), again.io) == (types(model), model.io)
+
+
+@pytest.mark.parametrize(
+    ("text", "io", "what"),
+    [
+        (TWO, "z=fp16", "no input or output 'z'"),
+        (TWO, "inputs#9=fp16", "inputs#9"),
+        (TWO, "x=int8", "QuantizeLinear"),
+        (TWO, "b=int8", "DequantizeLinear"),
+        (TWO, "a=uint8", "beyond 0 to 255"),
+        (TWO, "x=int64", "it is float"),
+        (TWO, "k=fp16", "it is int64"),
+        (TWO.replace('"" : 17', '"" : 11'), "x=bf16", "opset 13"),
+        (CODES.replace("int8 z", "uint8 z"), "x=int8", "zero point 0"),
+        (CODES.replace("z = {0}", "z = {3}"), "y=int8", "zero point 0"),
+        (CODES.replace("r = Relu (d)", "e = Relu (d)  r = Add (e, x)"), "x=int8", "all that reads it"),
+    ],
+)
+def test_what_cannot_be(make: Make, text: str, io: str, what: str) -> None:
+    with pytest.raises(InputError, match=what):
+        retype(make(text), read_io([io], None, None))
+
+
+@pytest.mark.parametrize("texts", [["x"], ["=fp16"], ["x=fp61"], ["x=fp16:hwc9"], ["x=fp16:chw+hwc8"], ["x=fp16"] * 2])
+def test_what_is_not_type_and_format(texts: list[str]) -> None:
+    with pytest.raises(InputError):
+        read_io(texts, None, None)

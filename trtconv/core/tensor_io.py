@@ -1,0 +1,117 @@
+"""What an engine takes and returns where the model says otherwise: `--io NAME=TYPE[:FORMAT]`, tensor by tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from trtconv.core.errors import InputError
+from trtconv.core.frozen import frozen
+from trtconv.core.suggest import did_you_mean
+
+TYPES = {
+    "fp32": "float32",
+    "fp16": "float16",
+    "bf16": "bfloat16",
+    "int8": "int8",
+    "uint8": "uint8",
+    "int32": "int32",
+    "int64": "int64",
+    "bool": "bool",
+}
+"""As they are written, and as NumPy calls them."""
+FORMATS = {
+    "chw": "LINEAR",
+    "chw2": "CHW2",
+    "chw4": "CHW4",
+    "chw16": "CHW16",
+    "chw32": "CHW32",
+    "hwc": "HWC",
+    "hwc8": "HWC8",
+    "hwc16": "HWC16",
+    "dhwc": "DHWC",
+    "dhwc8": "DHWC8",
+    "cdhw32": "CDHW32",
+}
+"""As trtexec writes them, and as TensorRT calls them. Those of DLA are left out: nothing here builds for it."""
+LINEAR = "chw"
+ALL = {"input": "inputs", "output": "outputs"}
+"""What stands for all inputs, or all outputs, that can have the type."""
+_WORDS = f"TYPE is one of {', '.join(TYPES)}, FORMAT one of {', '.join(FORMATS)}."
+
+
+@frozen
+class TensorIo:
+    """Type and format of an input or output.
+
+    Args:
+        type: One of `TYPES`.
+        format: One of `FORMATS`.
+        scale: What an int8 code is times, to be the number that it stands for; None for other types, and where only
+            the type is asked for.
+    """
+
+    type: str
+    format: str = LINEAR
+    scale: float | None = None
+
+    def __str__(self) -> str:
+        return self.type if self.format == LINEAR else f"{self.type}:{self.format}"
+
+    to_json = __str__
+
+    @classmethod
+    def parse(cls, text: str) -> TensorIo:
+        """Reads "fp16" or "fp16:hwc8".
+
+        Raises:
+            InputError: A word is not known.
+        """
+        kind, _, form = text.partition(":")
+        form = form or LINEAR
+        if kind in TYPES and form in FORMATS:
+            return cls(kind, form)
+        wrong, words = (kind, list(TYPES)) if kind not in TYPES else (form, list(FORMATS))
+        if "+" in form:
+            raise InputError(f"{text!r} has several formats", "Name one: an engine has one, which --io decides.")
+        raise InputError(f"{text!r} is not TYPE[:FORMAT]: {wrong!r} is unknown", did_you_mean(wrong, words, _WORDS))
+
+    @classmethod
+    def from_json(cls, value: Any) -> TensorIo:
+        """Reads the text that `to_json` makes."""
+        return cls.parse(str(value))
+
+
+TensorIos = Mapping[str, TensorIo]
+"""Name of an input or output, or what `ALL` and `numbered` stand for, to what it is to be."""
+
+
+def numbered(kind: str, index: int) -> str:
+    """Returns what stands for one input or output by its position: "inputs#0"."""
+    return f"{ALL[kind]}#{index}"
+
+
+def read_io(texts: Sequence[str], inputs: str | None, outputs: str | None) -> TensorIos:
+    """Reads `--io`, and trtexec's `--inputIOFormats` and `--outputIOFormats`.
+
+    Args:
+        texts: Each NAME=TYPE[:FORMAT].
+        inputs: "fp16:chw,fp32:chw", in the model's order; one alone is for all.
+        outputs: The same of outputs.
+
+    Raises:
+        InputError: One is none of that, or a name comes twice.
+    """
+    found: dict[str, TensorIo] = {}
+    for text in texts:
+        name, _, what = text.rpartition("=")
+        if not name:
+            raise InputError(f"--io {text!r} is not NAME=TYPE[:FORMAT]", _WORDS)
+        if name in found:
+            raise InputError(f"--io names {name!r} twice", "Say once what it is.")
+        found[name] = TensorIo.parse(what)
+    for kind, listed in (("input", inputs), ("output", outputs)):
+        each = [TensorIo.parse(text) for text in listed.split(",")] if listed else []
+        names = [ALL[kind]] if len(each) == 1 else [numbered(kind, index) for index in range(len(each))]
+        found |= dict(zip(names, each, strict=True))
+    return found
