@@ -124,6 +124,13 @@ def test_what_is_no_cache_of_the_model(call: Call, tmp_path: Path, text: str, sa
     assert (ended.code, said in ended.err, (tmp_path / "q.onnx").exists()) == (2, True, False), ended.err
 
 
+def test_more_scales_than_a_model_may_have_tensors_are_not_read(call: Call, tmp_path: Path) -> None:
+    net, path = saved_net(CHAIN, tmp_path), cache(tmp_path, {f"t{i}": 1.0 for i in range(100)})
+    common = ("quantize", str(net), "--cache", str(path), "-o", str(tmp_path / "q.onnx"), "-q")
+    ended = call(*common, "--resources", "tensors=99")
+    assert (ended.code, "TC408" in ended.err, "--resources tensors=N" in ended.err) == (1, True, True), ended.err
+
+
 def test_a_budget_needs_samples(call: Call, tmp_path: Path) -> None:
     net, path = saved_net(CHAIN, tmp_path), cache(tmp_path, SCALES)
     common = ("quantize", str(net), "--cache", str(path), "-q")

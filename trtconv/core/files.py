@@ -138,7 +138,7 @@ def openable(path: Path) -> Path:
     return place if path.is_absolute() else Path(os.path.relpath(place))
 
 
-def atomic_write(path: Path, data: bytes | memoryview, *, through_links: bool = True) -> None:
+def atomic_write(path: Path, data: bytes | memoryview, *, through_links: bool = False) -> None:
     """Writes a file by way of a temporary file beside it, fsync and rename; see `atomic_stream`."""
     with atomic_stream(path, through_links=through_links) as file:
         file.write(data)
@@ -168,12 +168,13 @@ def streams_together(paths: Mapping[Path, bool]) -> Iterator[list[BinaryIO]]:
 
 
 @contextlib.contextmanager
-def atomic_stream(path: Path, *, through_links: bool = True) -> Iterator[BinaryIO]:
+def atomic_stream(path: Path, *, through_links: bool = False) -> Iterator[BinaryIO]:
     """Opens a temporary file that becomes `path` when the block ends well, and vanishes when it does not.
 
     Args:
         path: The file.
-        through_links: Whether a link is followed; the link itself is replaced otherwise.
+        through_links: Whether a link is followed, as where the user typed the path; the link itself is replaced
+            otherwise, which somebody else may have put there.
 
     Raises:
         InputError: The file cannot be written (folder missing or read-only, disk full).
@@ -196,7 +197,7 @@ class _Part(contextlib.AbstractContextManager["_Part"]):
         file: The temporary file, open.
     """
 
-    def __init__(self, path: Path, through_links: bool = True) -> None:
+    def __init__(self, path: Path, through_links: bool) -> None:
         # What a link points to is written, not the link: /dev/stdout is one.
         self._path = real_path(path) if through_links else place_of(path)
         folder, begin = self._path.parent, _beginning(self._path)

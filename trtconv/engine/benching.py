@@ -287,4 +287,4 @@ def _read(cache: Path | None) -> bytes | None:
 
 def _write(cache: Path | None, content: bytes | None) -> None:
     if cache is not None and content is not None:
-        atomic_write(cache, content)
+        atomic_write(cache, content, through_links=True)

@@ -96,7 +96,7 @@ def serve_pipeline(request: RunRequest, tell: Tell) -> dict[str, Any]:
 def _write(path: Path, outputs: Feeds) -> None:
     data = io.BytesIO()
     np.savez(data, **outputs)  # type: ignore[arg-type]
-    atomic_write(path, data.getbuffer())
+    atomic_write(path, data.getbuffer(), through_links=True)
 
 
 def _check_output(request: RunRequest) -> None:

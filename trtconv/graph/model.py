@@ -220,7 +220,7 @@ class OnnxModel:
             copy.embed()
         else:
             copy._move_weights(path)
-        with atomic_stream(path) as file:
+        with atomic_stream(path, through_links=True) as file:
             file.writelines(sealed(copy.proto, copy.serialize))
 
     def _fits_one_file(self) -> bool:
@@ -246,7 +246,7 @@ class OnnxModel:
         """Writes the weights to the data file of a model at `path`, and makes them refer to it."""
         data = data_path(path)
         large = [tensor for tensor in self.proto.graph.initializer if len(tensor.raw_data) > SMALL_BYTES]
-        with atomic_stream(data, through_links=False) as file:
+        with atomic_stream(data) as file:
             for tensor in (*self._external_tensors(), *large):
                 file.write(bytes(-file.tell() % ALIGNMENT))
                 begin = file.tell()

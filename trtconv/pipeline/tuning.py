@@ -157,7 +157,7 @@ class _Memory:
             self._entries = (*others, TimedForms(asked, us, tuple(sorted(refused))))
             text = json.dumps(plain(self._entries), indent=1) + "\n"
             # Beside the timing cache that the user named, or in the user's own folder.
-            atomic_write(self._path, text.encode(), through_links=False)
+            atomic_write(self._path, text.encode())
 
     def _read(self) -> tuple[TimedForms, ...]:
         if self._path is None:

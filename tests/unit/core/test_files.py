@@ -31,7 +31,7 @@ def test_a_device_or_a_pipe_is_never_replaced(tmp_path: Path) -> None:
 def test_a_link_stays_and_what_it_points_to_is_written(tmp_path: Path) -> None:
     (tmp_path / "real").write_bytes(b"old")
     (tmp_path / "link").symlink_to("real")
-    atomic_write(tmp_path / "link", b"new")
+    atomic_write(tmp_path / "link", b"new", through_links=True)
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "real").read_bytes() == b"new"
 

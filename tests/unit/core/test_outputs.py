@@ -195,11 +195,11 @@ def test_a_link_is_replaced_where_it_is_not_followed(tmp_path: Path) -> None:
     victim, link = tmp_path / "victim", tmp_path / "link"
     victim.write_text("mine")
     link.symlink_to(victim)
-    atomic_write(link, b"new", through_links=False)
+    atomic_write(link, b"new")
     assert (victim.read_text(), link.read_bytes(), link.is_symlink()) == ("mine", b"new", False)
     link.unlink()
     link.symlink_to(victim)
-    with atomic_stream(link) as file:
+    with atomic_stream(link, through_links=True) as file:
         file.write(b"followed")
     assert (victim.read_bytes(), link.is_symlink()) == (b"followed", True)
 
@@ -322,3 +322,13 @@ def test_what_is_written_can_be_opened_by_the_path_that_is_told(
     tmp_path: Path, request_of: Callable[[str], Path]
 ) -> None:
     assert request_of(f"{tmp_path}/none/../x") == tmp_path / "x"
+
+
+@pytest.mark.parametrize("name", ["client.pem", "ca.pem"])
+def test_keys_of_a_farm_are_read(tmp_path: Path, name: str) -> None:
+    (tmp_path / "keys").mkdir()
+    path = tmp_path / "keys" / name
+    path.touch()
+    for output in (path, tmp_path / "keys"):
+        with pytest.raises(InputError, match="is the keys"):
+            check_all([Output(output, "the engine")], files_read(FarmRequest(keys=tmp_path / "keys")))

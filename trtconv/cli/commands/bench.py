@@ -70,6 +70,6 @@ def command(
     if plot is not None:
         from trtconv.core.files import atomic_write
 
-        atomic_write(Path(plot), drawing.draw(report, Path(plot)))
+        atomic_write(Path(plot), drawing.draw(report, Path(plot)), through_links=True)
     render = json.render(report.to_json()) if output_format == "json" else bench_text(report)
     return Outcome(render, report.exit_code)

@@ -213,7 +213,7 @@ def _write_page(page: Path, request: BuildRequest, report: BuildReport) -> None:
     from trtconv.cli.formats.page import engine_page
     from trtconv.cli.formats.page.gather import with_measured
 
-    atomic_write(page, engine_page(with_measured(request.report_path, report)))
+    atomic_write(page, engine_page(with_measured(request.report_path, report)), through_links=True)
 
 
 def _divided(request: BuildRequest, given: Collection[str]) -> tuple[QuantizeRequest, BuildRequest]:

@@ -91,16 +91,21 @@ def command(
 def _status(access: FarmAccess, address: str, page: str | None, output_format: str, *, only_log: bool) -> Outcome:
     from trtconv.cli.formats import json
     from trtconv.cli.formats.farm import status_text
-    from trtconv.core.files import atomic_write
+    from trtconv.core.files import atomic_write, openable
+    from trtconv.core.outputs import Output, check_all
+    from trtconv.core.requests.files import files_read
     from trtconv.engine.farm.asking import ask
 
+    if page is not None:
+        check_all([Output(openable(Path(page)), "the page", hint="Write another --page.")], files_read(access))
     status = ask(
         FarmRequest(**{field.name: getattr(access, field.name) for field in dataclasses.fields(access)}, on=address)
     )
     if page is not None:
         from trtconv.cli.formats.page import farm_page
 
-        atomic_write(Path(page), farm_page(address, status, time.strftime("%Y-%m-%d %H:%M:%S")))
+        text = farm_page(address, status, time.strftime("%Y-%m-%d %H:%M:%S"))
+        atomic_write(openable(Path(page)), text, through_links=True)
     if output_format == "json":
         return Outcome(json.render({**status.to_json(), "exit_code": 0}))
     return Outcome("\n".join(status.log) or "nothing yet" if only_log else status_text(status))

@@ -88,8 +88,11 @@ def build_on(
         raise InputError("--jobs is of this machine", "Start more workers, one a GPU.")
     from trtconv.cli.rows import WatchedExecutor, show_rows
     from trtconv.core.documents.check import FailedRun
+    from trtconv.core.outputs import check_all
+    from trtconv.core.requests.files import files_read
     from trtconv.pipeline.batch import run_all
 
+    check_all([output for request in requests for output in request.outputs], files_read(farm), and_disk=False)
     with show_rows(requests, flags.quiet) as rows, opened(farm, rows) as executor:
         results = run_all(requests, WatchedExecutor(executor, rows))
     if not alone:

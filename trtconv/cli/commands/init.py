@@ -55,7 +55,7 @@ def command(folder: str, force: bool, output_format: str) -> Outcome:
         raise InputError(
             f"no .onnx file in {folder} can be read: {found[0].path}: {found[0].fault}", "Export it again."
         )
-    atomic_write(path, toml(found).encode(), through_links=False)
+    atomic_write(path, toml(found).encode())
     if output_format == "json":
         from trtconv.cli.formats.json import render
         from trtconv.core.documents.commands import InitModel, InitReport, LeftOut

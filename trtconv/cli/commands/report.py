@@ -76,7 +76,7 @@ def command(subject: str, output: str, given: tuple[str, ...], output_format: st
     read = [("what is shown", Path(file)) for file in given] + [("what is shown", path)]
     read += [each for subject in subjects for each in files_shown(subject)]
     check_all([Output(page, "the page", hint="Write the page to another file, such as page.html.")], read)
-    atomic_write(page, content)
+    atomic_write(page, content, through_links=True)
     if output_format == "json":
         from trtconv.cli.formats.json import render
         from trtconv.core.documents.commands import PageFile, PageReport
@@ -109,7 +109,7 @@ def _pipeline(path: Path, page: Path, given: tuple[str, ...], output_format: str
         [("what is shown", each) for each in saved.files()],
     )
     content = pipeline_page(saved)
-    atomic_write(page, content)
+    atomic_write(page, content, through_links=True)
     if output_format == "json":
         engines = sum(part.onnx is not None for part in saved.document.parts)
         return Outcome(render(PageReport(PageFile(str(page), len(content)), engines, {}).to_json()))

@@ -71,8 +71,8 @@ def command(engines: tuple[str, ...], repository: str, version: int, force: bool
     _check(made, version, force)
     lines = []
     for engine, folder, each in made:
-        atomic_write(folder / str(version) / "model.plan", read_plain(engine), through_links=False)
-        atomic_write(folder / "config.pbtxt", each.config.encode(), through_links=False)
+        atomic_write(folder / str(version) / "model.plan", read_plain(engine))
+        atomic_write(folder / "config.pbtxt", each.config.encode())
         batches = f"batches of up to {each.batch}" if each.batch else f"no batches: {each.why}"
         lines.append(clean(f"wrote {folder}/config.pbtxt and {version}/model.plan; {batches}"))
     if output_format == "json":

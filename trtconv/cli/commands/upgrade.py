@@ -96,7 +96,7 @@ def command(
         from trtconv.cli.formats.page import upgrade_page
         from trtconv.core.files import atomic_write
 
-        atomic_write(page, upgrade_page(report))
+        atomic_write(page, upgrade_page(report), through_links=True)
     return Outcome(_render(report, flags), report.exit_code, flags.output_format == "github")
 
 

@@ -37,6 +37,7 @@ class FarmAccess(Request):
         "Folder with the keys that trtconv farm keys made. Default: $TRTCONV_FARM_KEYS.",
         metavar="DIR",
         default=None,
+        reads="the keys",
     )
     insecure: bool = option(
         "--insecure",

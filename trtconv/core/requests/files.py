@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from trtconv.core.samples import files_of
 
 _SUBJECTS = {"model": "the model itself", "engine": "the engine", "path": "the engine", "spec": "what is exported"}
 """Field that no flag says to what it is."""
+_MOST_KEYS = 100
 
 
 def files_read(request: object) -> list[tuple[str, Path]]:
@@ -47,5 +49,8 @@ def _files(value: Any) -> Iterator[Path]:
         yield value.path
     elif isinstance(value, Path):
         yield value
+        if value.is_dir():
+            # Of keys; nobody has more than a few.
+            yield from itertools.islice(value.iterdir(), _MOST_KEYS)
     elif value is not None:
         yield from files_of(value)

@@ -64,8 +64,9 @@ def _entries(store: Store, now: float, days: float) -> Iterator[tuple[Path, str,
 
 
 def _files(root: Path) -> Iterator[Path]:
-    for folder in (root, *sorted((root / "sha256").glob("[0-9a-f][0-9a-f]"))):
-        if folder.is_symlink():
+    contents = root / "sha256"
+    for folder in (root, *sorted(contents.glob("[0-9a-f][0-9a-f]"))):
+        if folder.is_symlink() or (folder != root and contents.is_symlink()):
             continue
         for path in sorted(folder.iterdir()):
             known = _NAME.fullmatch(path.name.partition(".")[0]) or _PART.fullmatch(path.name)

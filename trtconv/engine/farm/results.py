@@ -81,7 +81,7 @@ class Waiting:
         if blob is not None or self.request.report is not None:
             report = write_engine(self.request, report, blob, Stopwatch(None))
         for kind, text in after.items():
-            atomic_write(beside[kind].path, text.encode(), through_links=False)
+            atomic_write(beside[kind].path, text.encode())
         done = {kind: decoded(Followed, found) for kind, found in came.then.items()}
         bad = {kind: found for kind, found in done.items() if found.exit_code}
         if not bad:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from trtconv.core.decode import Fault, checked_schema, decoded, json_of
 from trtconv.core.documents.farm import JobResult
 from trtconv.core.errors import InputError
-from trtconv.core.files import atomic_stream, atomic_write
+from trtconv.core.files import atomic_stream, atomic_write, real_path
 from trtconv.core.reading import open_plain, sha256_of
 
 Bytes = TypeVar("Bytes", bound="bytes | memoryview")
@@ -38,7 +38,7 @@ class Store:
         """Keeps a file's content; returns its SHA-256."""
         sha = hashlib.sha256(data).hexdigest()
         if not self.has(sha):
-            atomic_write(self._path(sha), data)
+            atomic_write(self._inside(self._path(sha)), data)
         return sha
 
     def put_file(self, sha: str, path: Path) -> None:
@@ -54,7 +54,7 @@ class Store:
         if self.has(sha):
             return
         try:
-            with open_plain(path) as source, atomic_stream(self._path(sha), through_links=False) as copy:
+            with open_plain(path) as source, atomic_stream(self._inside(self._path(sha))) as copy:
                 digest = hashlib.sha256()
                 while chunk := source.read(1 << 20):
                     digest.update(chunk)
@@ -126,10 +126,10 @@ class Store:
 
     def touch(self, result: JobResult) -> None:
         """Remembers that a result was used: what nobody uses is removed first."""
-        with contextlib.suppress(OSError, Fault, InputError):
-            os.utime(self.root / f"{_checked(result.job)}{RESULT}")
+        with contextlib.suppress(OSError, Fault, InputError, NotImplementedError):
+            os.utime(self.root / f"{_checked(result.job)}{RESULT}", follow_symlinks=False)
             if result.engine is not None:
-                os.utime(self._path(result.engine.sha256 or ""))
+                os.utime(self._path(result.engine.sha256 or ""), follow_symlinks=False)
 
     def results(self) -> Iterator[str]:
         """Yields the names of all jobs that have a result."""
@@ -140,7 +140,13 @@ class Store:
         return self.root / "sha256" / _checked(sha)[:2] / sha
 
     def _write(self, path: Path, document: dict[str, object]) -> Path:
-        atomic_write(path, (json.dumps(document, indent=2) + "\n").encode(), through_links=False)
+        atomic_write(self._inside(path), (json.dumps(document, indent=2) + "\n").encode())
+        return path
+
+    def _inside(self, path: Path) -> Path:
+        """Returns where something is written; raises InputError where a link leads out of the store."""
+        if not real_path(path.parent).is_relative_to(real_path(self.root)):
+            raise InputError(f"{path.parent} is a link that leads out of {self.root}", "Remove it.")
         return path
 
 

@@ -44,7 +44,7 @@ def write_model(proto: onnx.ModelProto, folder: Path, output: Path) -> None:
     sizes = [_entry(tensor)[2] for tensor in external]
     records = [len(body) + len(_raw_head(size)) + size for body, size in zip(bodies, sizes, strict=True)]
     total = len(tail) + sum(len(_head(_INITIALIZER_FIELD, n)) + n for n in records)
-    with atomic_stream(output) as file:
+    with atomic_stream(output, through_links=True) as file:
         file.write(head)
         file.write(_head(_GRAPH_FIELD, total))
         file.write(tail)
@@ -57,7 +57,7 @@ def _write_two(
     proto: onnx.ModelProto, external: list[onnx.TensorProto], folder: Path, output: Path, data: Path
 ) -> None:
     offset = 0
-    with atomic_stream(data, through_links=False) as file:
+    with atomic_stream(data) as file:
         for tensor in external:
             size = _entry(tensor)[2]
             _copy(tensor, folder, file)
@@ -67,7 +67,7 @@ def _write_two(
             padding = -size % 4096
             file.write(b"\0" * padding)
             offset += size + padding
-    with atomic_stream(output) as file:
+    with atomic_stream(output, through_links=True) as file:
         file.write(proto.SerializeToString())
 
 

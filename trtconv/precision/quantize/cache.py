@@ -52,4 +52,4 @@ def store(folder: Path | None, key: str, found: KeptRanges | KeptSizes) -> None:
         return
     with contextlib.suppress(InputError):
         document = {**found.to_json(), CHECKSUM: checksum(found.to_json())}
-        atomic_write(folder / f"{key}.json", json.dumps(document, sort_keys=True).encode(), through_links=False)
+        atomic_write(folder / f"{key}.json", json.dumps(document, sort_keys=True).encode())

@@ -8,6 +8,7 @@ import struct
 from collections.abc import Mapping
 from pathlib import Path
 
+from trtconv.core import budget
 from trtconv.core.errors import InputError
 from trtconv.core.frozen import frozen
 from trtconv.core.reading import CACHE_BYTES, read_plain
@@ -47,7 +48,9 @@ def read_cache(path: Path) -> CalibrationCache:
         InputError: It cannot be read, or is none; the message has the line.
     """
     try:
-        lines = read_plain(path, CACHE_BYTES).decode("utf-8").splitlines()
+        data = read_plain(path, CACHE_BYTES)
+        budget.spend("tensors", data.count(b"\n"), f"{path}: its lines")
+        lines = data.decode("utf-8").splitlines()
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}", _HINT) from error
     except UnicodeDecodeError as error:

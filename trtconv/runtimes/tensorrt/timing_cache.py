@@ -49,7 +49,7 @@ class TimingCache:
                     theirs = self._made_of(now)
                     if theirs is not None:
                         ours.combine(theirs, False)
-                atomic_write(self._path, bytes(memoryview(ours.serialize())))
+                atomic_write(self._path, bytes(memoryview(ours.serialize())), through_links=True)
         except InputError as error:
             # The engine is none the worse for it.
             return error.message

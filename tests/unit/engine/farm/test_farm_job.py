@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import hashlib
 import itertools
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +17,13 @@ import pytest
 
 from support.onnx_models import parse
 from trtconv.core.dims import Range
-from trtconv.core.documents.farm import JobResult
+from trtconv.core.documents.farm import ErrorRecord, JobResult
 from trtconv.core.errors import EnvironmentMissing, InputError
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.target import Target
 from trtconv.engine.farm.job import BuildJob, contents
 from trtconv.engine.farm.planning import plan
+from trtconv.engine.farm.pruning import prune
 from trtconv.engine.farm.results import Waiting
 from trtconv.engine.farm.store import Store, intact
 from trtconv.graph.model import OnnxModel
@@ -192,3 +195,33 @@ def test_a_store_leaves_its_folder_for_nobody(tmp_path: Path) -> None:
     assert store.finished("0" * 64, ()) == JobResult("0" * 64, log="x")
     with pytest.raises(InputError):
         intact(b"a", "0" * 64, "test")
+
+
+def test_a_store_writes_through_no_link(tmp_path: Path) -> None:
+    """Whoever may write to a shared store chooses no other file of those who use it."""
+    store, victim, elsewhere = Store(tmp_path / "store"), tmp_path / "victim", tmp_path / "elsewhere"
+    victim.write_text("mine")
+    elsewhere.mkdir()
+    name, data = "0" * 64, b"engine"
+    sha = hashlib.sha256(data).hexdigest()
+    for _ in range(2):
+        for path in (f"sha256/{sha[:2]}/{sha}", f"{name}.json", f"{name}.result.json"):
+            (store.root / path).parent.mkdir(parents=True, exist_ok=True)
+            (store.root / path).unlink(missing_ok=True)
+            (store.root / path).symlink_to(victim)
+        assert store.put(data) == sha
+        store.put_job(name, {"schema": 1})
+        store.put_result(JobResult(name, None, ErrorRecord("X", "m", "", 1), {}, ""))
+        assert not any(path.is_symlink() for path in store.root.rglob("*"))
+        assert (victim.read_text(), store.get(sha, len(data))) == ("mine", data)
+    shutil.rmtree(store.root / "sha256")
+    (store.root / "sha256").symlink_to(elsewhere)
+    with pytest.raises(InputError, match="leads out of"):
+        store.put(data)
+    with pytest.raises(InputError, match="leads out of"):
+        store.put_file(sha, victim)
+    kept = elsewhere / sha[:2] / sha
+    kept.parent.mkdir()
+    kept.write_bytes(b"of somebody else")
+    prune(store.root, 0, 0, remove=True)
+    assert kept.exists()
