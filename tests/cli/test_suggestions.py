@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trtconv.cli.process.suggestions import FLAGS
+from trtconv.cli.process.other_flags import FLAGS
 
 
 @pytest.mark.parametrize("flag", FLAGS)

@@ -21,9 +21,9 @@ import onnx
 import pytest
 from click.testing import CliRunner
 
-from support.paths import MODELS, ROOT
+from support.paths import DATA, MODELS, ROOT
 from trtconv.cli.group import cli
-from trtconv.cli.process.suggestions import FLAGS
+from trtconv.cli.process.other_flags import FLAGS
 from trtconv.core.budget import Budget
 from trtconv.rules import RULES
 
@@ -198,14 +198,22 @@ def test_every_page_is_in_the_index() -> None:
 def test_flags_of_other_tools_are_in_their_table() -> None:
     told = (ROOT / "docs" / "trtexec.md").read_text(encoding="utf-8")
     assert [flag for flag in FLAGS if f"`{flag}`" not in told] == []
+    listed = json.loads((DATA / "trtexec-flags.json").read_text(encoding="utf-8"))
+    every = {flag for flags in listed.values() for flag in flags}
+    assert [flag for flag in sorted(every) if f"`{flag}` (" not in told] == []
+    # What is no flag of ours is answered where somebody types it.
+    context = click.Context(cli)
+    commands = [cli.get_command(context, name) for name in cli.list_commands(context)]
+    ours = {name for each in commands if each is not None for param in each.get_params(context) for name in param.opts}
+    assert sorted(every - FLAGS.keys() - ours) == []
 
 
 def test_every_command_is_in_the_readme() -> None:
     told = {shlex.split(command)[1] for command in commands()}
     # They take several machines.
     told |= set(re.findall(r"^trtconv ([a-z-]+)", (ROOT / "docs" / "farm.md").read_text(), re.MULTILINE))
-    # It takes a GPU.
-    told |= set(re.findall(r"`trtconv (refit) ", README))
+    # They take a GPU, and another environment.
+    told |= set(re.findall(r"`trtconv (refit|upgrade) ", README))
     assert set(cli.list_commands(click.Context(cli))) <= told
 
 

@@ -1,4 +1,4 @@
-"""What to write instead of what other tools call it: flags of trtexec and Polygraphy, their commands, other habits."""
+"""What to write instead of what other tools call it: their flags, their commands, other habits."""
 
 from __future__ import annotations
 
@@ -8,63 +8,8 @@ import shlex
 import click
 
 from trtconv.cli.help import EVERYDAY, HELP_ALL
+from trtconv.cli.process.other_flags import FLAGS
 from trtconv.cli.process.outcome import EmptyText, NotAChoice
-
-FLAGS = {
-    "--onnx": "The model stands by itself: trtconv build MODEL.onnx",
-    "--model": "The model stands by itself: trtconv build MODEL.onnx",
-    "--saveEngine": "It is -o ENGINE",
-    "--out": "It is -o ENGINE",
-    "--loadEngine": "trtconv bench ENGINE times an engine, trtconv inspect ENGINE shows it",
-    "--fp16": "It is --precision fp16",
-    "--bf16": "It is --precision bf16",
-    "--int8": "It is --precision int8, for a model that is quantised",
-    "--fp8": "There is none; --precision takes as-is, fp16, bf16, int8",
-    "--best": "Choose one: --precision fp16, or int8 for a model that is quantised",
-    "--noTF32": "It is --no-tf32",
-    "--stronglyTyped": "That is how it is: --precision as-is, the default",
-    "--shapes": "It is --optShapes x:1x3x64x64 alone, or --input x=1,3,64,64",
-    "--trt-min-shapes": "It is --dim NAME=MIN:OPT:MAX, or --minShapes x:1x3x64x64",
-    "--trt-opt-shapes": "It is --dim NAME=MIN:OPT:MAX, or --optShapes x:1x3x64x64",
-    "--trt-max-shapes": "It is --dim NAME=MIN:OPT:MAX, or --maxShapes x:1x3x64x64",
-    "--layerPrecisions": "It is --node-precision NODE=fp16, with * and type:OPERATOR",
-    "--layerOutputTypes": "It is --node-precision NODE=fp16, which is the type of its outputs too",
-    "--precisionConstraints": "Leave it out: the builder has to obey --node-precision",
-    "--memPoolSize": "It is --workspace 4096M",
-    "--pool-limit": "It is --workspace 4096M",
-    "--maxWorkspaceSize": "It is --workspace 4096M",
-    "--builderOptimizationLevel": "It is --optimization-level",
-    "--builder-optimization-level": "It is --optimization-level",
-    "--timingCacheFile": "It is --timing-cache FILE",
-    "--load-timing-cache": "It is --timing-cache FILE",
-    "--save-timing-cache": "It is --timing-cache FILE",
-    "--versionCompatible": "It is --version-compatible",
-    "--hardwareCompatibilityLevel": "It is --hardware-compatibility",
-    "--stripWeights": "It is --strip-weights",
-    "--refit": "It is --refittable",
-    "--allowWeightStreaming": "It is --weight-streaming",
-    "--maxAuxStreams": "It is --max-aux-streams",
-    "--profilingVerbosity": "It is --profiling-verbosity",
-    "--computeCapabilities": "It is --compute-capability 8.9",
-    "--skipInference": "Leave it out: build never runs the engine",
-    "--buildOnly": "Leave it out: build never runs the engine",
-    "--dumpProfile": "trtconv inspect ENGINE times layers",
-    "--exportLayerInfo": "trtconv inspect ENGINE --format json lists layers",
-    "--dumpLayerInfo": "trtconv inspect ENGINE lists layers",
-    "--useCudaGraph": "Leave it out: bench times with and without",
-    "--iterations": "It is bench --duration, in seconds",
-    "--avgRuns": "It is bench --duration, in seconds",
-    "--warmUp": "It is bench --warmup, in seconds",
-    "--calib": "Quantise the model first, with its scales: trtconv quantize MODEL --cache CALIB.cache -o OUT.onnx",
-    "--sparsity=enable": "It is --sparsity",
-    "--load-inputs": "It is verify --inputs FILE.npz",
-    "--loadInputs": "It is verify --inputs FILE.npz",
-    "--atol": "It is verify --tolerance",
-    "--rtol": "It is verify --tolerance",
-    "--dims": "It is --dim NAME=MIN:OPT:MAX, once a dimension",
-    "--batch": "It is --dim batch=N",
-}
-"""A flag of another tool to what is written here."""
 
 COMMANDS = {"convert": "build", "compile": "build", "trtexec": "build", "lint": "check", "surgeon": "rewrite"}
 """A command of another tool to ours."""
