@@ -339,7 +339,7 @@ class _Work:
             # The report names the code, and to read all of it takes a while.
             return build_in_thread(network, plan, self.clock, meanwhile=source_checksum)
         except BuildFailed as error:
-            return RefusedNetwork(findings_of(error), model, prepared.sized, plan, self.engine, self.clock)
+            return RefusedNetwork(findings_of(error, model), model, prepared.sized, plan, self.engine, self.clock)
 
     def _builder_plan(self, plan: BuildPlan, types: Types) -> BuildPlan:
         """Returns what the builder is told: a strongly typed one finds the precision in the graph."""

@@ -184,7 +184,7 @@ def _try_out(
             if built:
                 build_in_thread(network, plan, clock)
         except BuildFailed as error:
-            return (*told, *findings_of(error)), verdict(True, False), None
+            return (*told, *findings_of(error, subject.parsed)), verdict(True, False), None
         shown, differs = proof.finish(clock)
         return (*told, *differs), verdict(True, built), shown
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
 import threading
 from collections.abc import Callable, Iterable, Iterator
 
@@ -100,10 +102,30 @@ def build_in_thread(
     return made[0]
 
 
-def findings_of(error: BuildFailed) -> tuple[Finding, ...]:
-    """Returns what the builder said against the network, as findings."""
+def findings_of(error: BuildFailed, model: OnnxModel) -> tuple[Finding, ...]:
+    """Returns what the builder said against the network, as findings; those that name a node stand at it.
+
+    Args:
+        error: What it said.
+        model: The model as the parser was given it.
+    """
     found = tuple(f for f in error.findings if isinstance(f, Finding))
-    return found or (codes.BUILDER_REFUSED.finding(error.message, fix=error.hint),)
+    found = found or (codes.BUILDER_REFUSED.finding(error.message, fix=error.hint),)
+    return tuple(dataclasses.replace(f, location=_place(model, f)) for f in found)
+
+
+def _place(model: OnnxModel, finding: Finding) -> Location:
+    """Returns the first node that a refusal of the builder names; layers are called as nodes, with a number behind."""
+    if finding.location.index is not None or finding.code != codes.BUILDER_REFUSED.code:
+        return finding.location
+    words = [word.strip(".:;") for word in _BETWEEN_NAMES.split(finding.message)]
+    wanted = dict.fromkeys([*words, *(_NUMBER.sub("", word) for word in words)])
+    named = {name: scope.location(i) for scope in model.scopes for i, name in enumerate(scope.columns.names) if name}
+    return next((named[word] for word in wanted if word in named), finding.location)
+
+
+_BETWEEN_NAMES = re.compile(r"[\s\[\]{}()\"',+|]+|\.\.\.")
+_NUMBER = re.compile(r"_\d+$")
 
 
 def fails(findings: Iterable[Finding], fail_on: Severity | None) -> bool:

@@ -382,6 +382,23 @@ class TestFailure:
         (finding,) = self.fails(model).findings
         assert (finding.code, finding.message, finding.fix) == ("TC403", "no tactic", "try less")
 
+    @pytest.mark.parametrize(
+        "message",
+        [
+            "Assertion !layerImpls.empty() failed. a_0 has no runners that implement it",
+            "Could not find any implementation for node a.",
+            "Could not find any implementation for node {ForeignNode[a...b]}.",
+            "Could not find any implementation for node x_1 + a.",
+        ],
+    )
+    def test_what_the_builder_refuses_stands_at_the_node_that_it_names(
+        self, use: Use, model: Path, message: str
+    ) -> None:
+        use(FakeRuntime(FakeNetwork(failure=BuildFailed(message))))
+        (finding,) = self.fails(model).findings
+        place = finding.location
+        assert (place.index, place.node, place.op) == (0, "a", "Relu")
+
     def test_the_builder_refuses_wide_ranges(self, use: Use, model: Path) -> None:
         """As std::bad_alloc for two ranging dimensions: what does build is tried and told."""
         network = Narrow()

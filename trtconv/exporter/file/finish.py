@@ -17,9 +17,11 @@ from trtconv.core.target import Target
 from trtconv.core.version import __version__
 from trtconv.exporter.module.source_line import blame_stack_text, first_line
 from trtconv.exporter.module.torch_module import Subject
+from trtconv.graph.cut_shapes import SELECTIONS
+from trtconv.graph.model import OnnxModel
 from trtconv.graph.scope import SOURCE_KEY
 from trtconv.graph.stored_bounds import DIMS_KEY
-from trtconv.graph.walk import all_nodes
+from trtconv.graph.walk import all_nodes, reads
 
 MODULE_KEY, CODE_KEY = "trtconv.module", "trtconv.code"
 """Node metadata: path of the submodule, and the text of the line that SOURCE_KEY names."""
@@ -49,6 +51,37 @@ def clean(proto: onnx.ModelProto, subject: Subject) -> None:
     for function in proto.functions:
         for node in function.node:
             _clear(node)
+
+
+def without_found(proto: onnx.ModelProto, outputs: Dims) -> Dims:
+    """Returns dimensions of outputs without sizes that only the values of the inputs tell, whatever trials had.
+
+    What is as large as what was found, or the first hundred of it, had one size wherever enough was found. Such an
+    axis has a name of its own, unless ONNX's inference shows its size.
+
+    Args:
+        proto: The file.
+        outputs: Dimensions of its outputs, as they were seen.
+    """
+    found: set[str] = set()
+    for node in proto.graph.node:
+        if any(each.op_type in SELECTIONS for each in all_nodes([node])) or not found.isdisjoint(reads(node)):
+            found.update(node.output)
+    if found.isdisjoint(outputs):
+        return outputs
+    bare = onnx.ModelProto()
+    bare.CopyFrom(proto)
+    del bare.graph.value_info[:]
+    for value in bare.graph.output:
+        value.type.tensor_type.ClearField("shape")
+    shapes = OnnxModel(bare, Path()).main.shapes
+    return {name: dims if name not in found else _shown(name, dims, shapes.get(name)) for name, dims in outputs.items()}
+
+
+def _shown(name: str, dims: Sequence[int | str], shape: Sequence[int | None] | None) -> tuple[int | str, ...]:
+    shown = shape if shape is not None and len(shape) == len(dims) else [None] * len(dims)
+    pairs = enumerate(zip(dims, shown, strict=True))
+    return tuple(dim if dim == size or isinstance(dim, str) else f"{name}_{axis}" for axis, (dim, size) in pairs)
 
 
 def label(

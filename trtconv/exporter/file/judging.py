@@ -204,6 +204,7 @@ def _finished(job: Job, raw: Path, exporter: str) -> onnx.ModelProto:
 def labelled(job: Job, proto: onnx.ModelProto, exporter: str, rules: tuple[SizeRule, ...]) -> None:
     """Writes the names of its dimensions into a file, and the sizes that it takes."""
     inputs, outputs = interface_of(job, rules)
+    outputs = finish.without_found(proto, outputs)
     facts = {"trtconv.exporter": exporter, "trtconv.torch": str(torch.__version__)}
     finish.label(proto, inputs, outputs, rules, facts)
 
