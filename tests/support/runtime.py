@@ -1,6 +1,6 @@
 """A TensorRT that does as it is told, for tests of what is built on the `Runtime` protocol.
 
-    runtime = FakeRuntime()                                            accepts every model, builds b"engine"
+    runtime = FakeRuntime()                                            accepts every model, builds a tiny engine
     runtime = FakeRuntime(refuses=[issue(2, "NonZero", "no plugin")])  refuses it
     runtime = FakeRuntime(FakeNetwork(deconvolutions=(deconv("up"),))) has these layers
     runtime = FakeRuntime(FakeNetwork(warnings=("Half is slow",)))     builds with warnings
@@ -91,7 +91,7 @@ class FakeNetwork:
     inputs: Sequence[TensorInfo] = (TensorInfo("x", "input", "float32", (1, 3, 8, 8)),)
     outputs: Sequence[TensorInfo] = (TensorInfo("y", "output", "float32", (-1, -1, -1, -1)),)
     shape_inputs: Sequence[str] = ()
-    engine: bytes = b"engine"
+    engine: bytes = b"ptrt\0engine"
     warnings: tuple[str, ...] = ()
     failure: BaseException | None = None
     phases: Sequence[tuple[str, int, int]] = (("Building engine", 0, 1), ("Building engine", 1, 1))

@@ -6,9 +6,9 @@ import pytest
 
 pytest.importorskip("torch")
 
-import onnx  # noqa: E402
+import onnx
 
-from trtconv.exporter.file.finish import without_found  # noqa: E402
+from trtconv.exporter.file.finish import without_found
 
 HEAD = """<ir_version: 8, opset_import: ["": 17]> g (float[1, 6, 4] boxes, float[1, 1, 6] scores) => (%s)
     <int64[1] zero = {0}, int64[1] hundred = {100}, int64[1] most = {1000}, int64[1] last = {2}, int64[1] one = {1},
