@@ -55,7 +55,7 @@ in an environment.
     "--to",
     "after",
     metavar="RUNTIME",
-    help="Environment with the TensorRT that is to take its place; default: the one that trtconv runs in.",
+    help="Environment with the TensorRT that is to take its place; default: the one of this call.",
 )
 @click.option("-o", "--output", metavar="PAGE.html", help="Write a page too.")
 @options.for_models
