@@ -21,6 +21,7 @@ MESSAGES: dict[str, dict[str, tuple[int, int, bool, str]]] = {
         "dims": (4, INT64, True, ""),
         "reshape": (5, MESSAGE, False, "ModelTensorReshape"),
         "is_shape_tensor": (6, BOOL, False, ""),
+        "is_non_linear_format_io": (9, BOOL, False, ""),
     },
     "ModelOutput": {
         "name": (1, STRING, False, ""),
@@ -28,6 +29,7 @@ MESSAGES: dict[str, dict[str, tuple[int, int, bool, str]]] = {
         "dims": (3, INT64, True, ""),
         "reshape": (5, MESSAGE, False, "ModelTensorReshape"),
         "is_shape_tensor": (6, BOOL, False, ""),
+        "is_non_linear_format_io": (7, BOOL, False, ""),
     },
     "ModelInstanceGroup": {
         "count": (2, INT32, False, ""),
@@ -99,6 +101,14 @@ def test_batches_where_the_first_dimension_is_one_for_all(call, tmp_path: Path) 
     assert list(made.instance_group[0].profile) == ["0", "1"]
     assert list(made.dynamic_batching.preferred_batch_size) == [2, 4]
     assert (folder / "1" / "model.plan").read_bytes() == built.engine.read_bytes()
+
+
+def test_a_format_that_is_not_linear_is_said(call, tmp_path: Path) -> None:
+    built = engines.build(tmp_path, dims=({"n": Range(1, 2, 4), "h": Range(4, 8, 12), "w": Range(4, 8, 12)},))
+    built.change_report(io=[{**IO[0], "format": "chw32"}, IO[1]])
+    assert call("triton", str(built.engine), str(tmp_path / "repository")).code == 0
+    made = config(tmp_path / "repository" / "net")
+    assert [made.input[0].is_non_linear_format_io, made.output[0].is_non_linear_format_io] == [True, False]
 
 
 @pytest.mark.parametrize(

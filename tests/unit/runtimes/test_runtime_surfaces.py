@@ -26,6 +26,7 @@ from trtconv.core.dims import InputRange, ShapeProfile
 from trtconv.core.documents.build import BuildPlan
 from trtconv.core.errors import BuildFailed, EnvironmentMissing, InputError
 from trtconv.core.target import Target
+from trtconv.core.tensor_io import FORMATS, TensorIo
 from trtconv.runtimes.tensorrt import network as network_module
 from trtconv.runtimes.tensorrt.adapter import Installed
 from trtconv.runtimes.tensorrt.base import EngineBlob, ParserIssue
@@ -95,6 +96,7 @@ class Script:
         self.shapes: list[tuple[Any, ...]] = []
         self.cleared: list[str] = []
         self.typed: list[Any] = []
+        self.formats: dict[str, int] = {}
         self.config: Any = None
         self.cache: Any = None
         self.caches: list[bytes] = []
@@ -152,7 +154,8 @@ def of_networks(trt: Any, script: Script) -> dict[str, dict[str, Any]]:
         "set_output_type": lambda self, i, kind: script.typed.append((self.name, i, self.precision.name, kind.name)),
     }
     return {
-        "ITensor": {name: kept(name) for name in ("name", "shape", "dtype", "is_shape_tensor")},
+        "ITensor": {name: kept(name) for name in ("name", "shape", "dtype", "is_shape_tensor")}
+        | {"allowed_formats": property(None, lambda self, bits: script.formats.update({self.name: bits}))},
         "ILayer": layer_members | typed,
         "IDeconvolutionLayer": layer_members
         | {name: kept(name) for name in (*SPATIAL, "num_groups", "num_output_maps", "bias", "padding_mode")},
@@ -493,6 +496,17 @@ def test_options_are_set_on_every_version(adapter: Installed, script: Script) ->
     assert config.state["pool"] == ("WORKSPACE", 1 << 30)
     assert (config.builder_optimization_level, config.profiling_verbosity.name) == (5, "DETAILED")
     assert config.max_aux_streams == 0
+
+
+def test_formats_are_set_on_every_version(name: str, adapter: Installed, script: Script) -> None:
+    network = adapter.parse(two_nodes(), Path("model.onnx"))
+    assert not isinstance(network, tuple)
+    io = {"x": TensorIo("fp32", "chw32"), "y": TensorIo("fp32")}
+    network.build(dataclasses.replace(plan(), options=BuilderOptions(direct_io=True), io=io))
+    formats = fake_module(name, script).TensorFormat
+    assert (script.formats, script.flags) == ({"x": 1 << int(formats.CHW32)}, ["DIRECT_IO"])
+    for form in FORMATS.values():
+        assert hasattr(formats, form)
 
 
 def test_defaults_leave_the_config_alone(adapter: Installed, script: Script) -> None:
