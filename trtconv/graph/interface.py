@@ -106,6 +106,10 @@ def _why_not(model: OnnxModel, value: onnx.ValueInfoProto, io: TensorIo, kind: s
     code, own = _CODES[io.type], value.type.tensor_type.elem_type
     if code == own:
         return None
+    if kind == "output" and value.name not in model.main.producers:
+        return "no node makes it"
+    if kind == "input" and value.name in model.outputs:
+        return "it is returned as it is"
     if code == TensorProto.BFLOAT16 and model.opset < _BFLOAT16_OPSET:
         return f"bfloat16 needs opset {_BFLOAT16_OPSET}, and the model has {model.opset}"
     if code == TensorProto.INT8 and own in _FLOATS:
@@ -122,16 +126,15 @@ def _why_not(model: OnnxModel, value: onnx.ValueInfoProto, io: TensorIo, kind: s
 def _quantisers(model: OnnxModel, value: onnx.ValueInfoProto) -> list[onnx.NodeProto]:
     """Returns the quantisers behind an input, or the dequantiser before an output; nothing where there is more."""
     graph, name = model.proto.graph, value.name
+    inner = any(name in node.input for scope in model.scopes[1:] for node in scope.graph.node)
+    readers = [node for node in graph.node if name in node.input]
     if any(each is value for each in graph.input):
-        readers = [node for scope in model.scopes for node in scope.graph.node if name in node.input]
-        same = len({tuple(node.input[1:]) for node in readers}) == 1
         plain = all(node.op_type == "QuantizeLinear" and node.input[0] == name for node in readers)
-        inside = {node.name for node in graph.node}
-        fits = same and plain and all(node.name in inside for node in readers) and name not in model.outputs
+        alike = len({tuple(node.input[1:]) for node in readers}) == 1
+        fits = plain and alike and not inner
         return [node for node in readers if fits and _is_int8(model, node)]
-    if model.main.consumers.get(name):
-        return []
-    return [n for n in graph.node if name in n.output and n.op_type == "DequantizeLinear" and _is_int8(model, n)]
+    makers = [node for node in graph.node if name in node.output and node.op_type == "DequantizeLinear"]
+    return [node for node in makers if not (readers or inner) and _is_int8(model, node)]
 
 
 def _is_int8(model: OnnxModel, node: onnx.NodeProto) -> bool:

@@ -33,6 +33,19 @@ BRANCH = """
 g (float[2] x, bool c) => (float[2] y)
 { y = If (c) <then_branch = t () => (float[2] a) { a = Relu (x) }, else_branch = e () => (float[2] b) { b = Neg (x) }> }
 """
+PASSED = """
+<ir_version: 8, opset_import: ["" : 17]>
+g (float[2] x) => (float[2] x, float[2] w, float[2] y) <float[2] w = {1, 2}> { y = Add (x, w) }
+"""
+INSIDE = """
+<ir_version: 8, opset_import: ["" : 17]>
+g (float[2] x, bool c) => (float[2] y)
+<float s = {0.5}, int8 z = {0}>
+{ q = QuantizeLinear (x, s, z)  d = DequantizeLinear (q, s, z)
+  i = If (c) <then_branch = t () => (int8[2] a) { a = QuantizeLinear (x, s, z) },
+              else_branch = e () => (int8[2] b) { b = Identity (q) }>
+  f = DequantizeLinear (i, s, z)  y = Add (d, f) }
+"""
 Make = Callable[[str], OnnxModel]
 
 
@@ -123,6 +136,10 @@ def test_the_file_again_has_the_same_interface(make: Make) -> None:
         (TWO, "x=int64", "it is float"),
         (TWO, "k=fp16", "it is int64"),
         (TWO.replace('"" : 17', '"" : 11'), "x=bf16", "opset 13"),
+        (PASSED, "x=fp16", "returned as it is"),
+        (PASSED, "outputs#0=fp16", "no node makes it"),
+        (PASSED, "w=fp16", "no node makes it"),
+        (INSIDE, "x=int8", "all that reads it"),
         (CODES.replace("int8 z", "uint8 z"), "x=int8", "zero point 0"),
         (CODES.replace("z = {0}", "z = {3}"), "y=int8", "zero point 0"),
         (CODES.replace("r = Relu (d)", "e = Relu (d)  r = Add (e, x)"), "x=int8", "all that reads it"),
