@@ -5,7 +5,7 @@
 #                    part of them: make test-oldest PYTEST_ARGS=tests/unit/passes
 # make check   format, lint, types, all tests
 # make bench   side-by-side benchmarks on the CPU, into bench/results/cpu.json
-# make docs    docs/rules/, docs/passes/, docs/trtconv.schema.json, docs/cli.md and docs/api.md, from the sources
+# make docs    docs/rules/, docs/passes/, docs/trtconv.schema.json, docs/cli.md, docs/cli/ and docs/api.md, from the sources
 # make wheel   the wheel and the source distribution, checked, in dist/
 # make fuzz    ten minutes of hostile files, and of sequences of commands over hostile folders, against every command:
 #              make fuzz MINUTES=60 SEED=1

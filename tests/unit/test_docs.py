@@ -30,7 +30,8 @@ from trtconv.rules import RULES
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 DOCS = sorted((ROOT / "docs").glob("*.md"))
 QUESTIONS = sorted((ROOT / "docs" / "questions").glob("*.md"))
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *DOCS, *QUESTIONS]
+HELP = sorted((ROOT / "docs" / "cli").glob("*.md"))
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *DOCS, *QUESTIONS, *HELP]
 
 
 MOST_LINES_OF_README = 200

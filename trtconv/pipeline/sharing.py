@@ -62,7 +62,7 @@ def share(request: ShareRequest, progress: Progress | None = None) -> ShareRepor
     _require_clean(found)
     report = dataclasses.replace(report, checks=ShareChecks(found.names, found.weight_bytes))
     atomic_write(request.output, data, through_links=True)
-    atomic_write(request.page, page_of(report, part.proto).encode())
+    atomic_write(request.page, page_of(report, part.proto).encode(), through_links=False)
     identity = FileIdentity(str(request.output), sha256_of(request.output), len(data))
     return dataclasses.replace(report, output=identity)
 
