@@ -191,7 +191,9 @@ def outputs_named(command: tuple[str, ...], case: Case) -> list[str]:
     after += command[2:3] if command[0] == "run-job" else []
     after += ["trtconv.toml"] if command[0] == "init" and not (case.project / "trtconv.toml").is_symlink() else []
     after += _new_engines(case)
-    return [os.path.relpath(os.path.realpath(case.project / name), os.path.realpath(case.root)) for name in after]
+    leads = [os.path.relpath(os.path.realpath(case.project / name), os.path.realpath(case.root)) for name in after]
+    # With --force a link is not followed: the configuration takes its place.
+    return leads + ([f"{PROJECT}/trtconv.toml"] if command[0] == "init" and "--force" in command else [])
 
 
 def _new_engines(case: Case) -> list[str]:

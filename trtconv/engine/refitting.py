@@ -221,7 +221,9 @@ def _paired(
 ) -> Iterator[tuple[WeightKey, NewWeight]]:
     found = {(each.weight.layer.index, each.weight.attribute): each for each in accounts(read, model)}
     names = Counter(before.layers[layer].name for layer in {weight.layer for weight in before.weights})
-    for old, new, weight in zip(before.weights, after.weights, layer_weights(read), strict=True):
+    known = {(each.layer, each.role): each for each in before.weights}
+    for new, weight in zip(after.weights, layer_weights(read), strict=True):
+        old = known[new.layer, new.role]
         name = before.layers[weight.layer].name
         key = name, weight.role
         if isinstance(weight.values, UnreadWeights) or not old.sha256:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -130,7 +131,7 @@ def test_an_engine_is_replaced_only_where_it_is_named(trt: Any, tmp_path: Path) 
     built = refittable(tmp_path, net(1))
     old = built.engine.read_bytes()
     onnx.save(onnx.parser.parse_model(net(2)), built.model)
-    with pytest.raises(InputError, match="is the engine that is refitted") as caught:
+    with pytest.raises(InputError, match="is the engine, and the new engine would replace it") as caught:
         refit(RefitRequest(built.engine, built.model))
     assert f"-o {built.engine}" in caught.value.hint
     assert built.engine.read_bytes() == old
@@ -150,6 +151,21 @@ def test_what_cannot_be_refitted(trt: Any, tmp_path: Path, changes: dict[str, An
     built = refittable(tmp_path, net(1))
     built.change_report(**changes)
     with pytest.raises(InputError, match=said):
+        refit(RefitRequest(built.engine, model(tmp_path, net(2))))
+
+
+@pytest.mark.parametrize("spoil", [
+    lambda network: network["weights"][0].update(layer=99),
+    lambda network: network["weights"][0].update(layer=-1),
+    lambda network: network["weights"].append(dict(network["weights"][0])),
+    lambda network: network["layers"].clear(),
+])  # fmt: skip
+def test_weights_of_layers_that_a_report_does_not_have_are_refused(trt: Any, tmp_path: Path, spoil: Any) -> None:
+    built = refittable(tmp_path, net(1))
+    network = json.loads(built.report.read_text())["network"]
+    spoil(network)
+    built.change_report(network=network)
+    with pytest.raises(InputError, match="its weights are not those of its layers"):
         refit(RefitRequest(built.engine, model(tmp_path, net(2))))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from trtconv.core.encode import Document
+from trtconv.core.errors import InputError
 from trtconv.core.frozen import frozen
 
 
@@ -57,3 +58,8 @@ class NetworkRecord(Document):
     outputs: tuple[str, ...]
     layers: tuple[NetworkLayer, ...]
     weights: tuple[NetworkWeight, ...]
+
+    def __post_init__(self) -> None:
+        places = [(weight.layer, weight.role) for weight in self.weights]
+        if len(set(places)) != len(places) or not all(0 <= layer < len(self.layers) for layer, _ in places):
+            raise InputError("its weights are not those of its layers", "Build the engine again.")
