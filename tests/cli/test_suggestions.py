@@ -29,6 +29,7 @@ def test_flags_of_other_tools_name_ours(call, flag: str) -> None:
         (("frobnicate",), "No such command 'frobnicate'."),
         (("build", "m.onnx", "m.engine"), "hint: The engine's path goes behind -o: -o m.engine"),
         (("build", "m.onnx", "--dim", "batch", "1"), "hint: Join the two by an equals sign: --dim batch=1"),
+        (("build", "--dim", "batch", "1:2:4", "m.onnx"), "hint: Join the two by an equals sign: --dim batch=1:2:4"),
         (("check", "m.onnx", "--dim", "batch"), "hint: Write --dim batch=64:256:512."),
         (("check", "m.onnx", "--target", "trt10"), "hint: Did you mean tensorrt-10?"),
         (("check", "m.onnx", "--target", "tensort"), "hint: Did you mean tensorrt?"),

@@ -46,8 +46,11 @@ def usage_failure(error: click.UsageError) -> tuple[str, str]:
     extra = _EXTRA.match(message)
     if extra and command is not None and command.name == "build":
         words = extra[1].split() or ["''"]
-        if _BOUNDS.fullmatch(words[0]) and (name := _unbound(error)):
-            hint = f"Join the two by an equals sign: --dim {name}={words[0]}"
+        # In "--dim batch 1 net.onnx" it is the number that stands where the model does.
+        given = [str(error.ctx.params.get("model", "")) if error.ctx is not None else "", *words]
+        bound = next((word for word in given if _BOUNDS.fullmatch(word)), "")
+        if bound and (name := _unbound(error)):
+            hint = f"Join the two by an equals sign: --dim {name}={bound}"
         elif words[0].lower().endswith(_MODELS):
             hint = "For several models: list them in trtconv.toml (docs/config.md), or call trtconv build for each."
         else:

@@ -1,0 +1,262 @@
+"""Follows every hint that `trtconv build` prints, until it builds, or is refused for a reason that no hint mends.
+
+    python bench/hints.py [--only TEXT] [--seconds 600] [-o bench/results/hints.json]
+
+Networks with random weights, each written by both exporters of torch, begin with the bounds of whoever knows his sizes:
+half of the example's to twice as much. What a hint says is then done as it is written: sizes, flags, or the export of
+the module. "first": builds so; "after hints"; "refused": no hint is left that could be followed; "circle": a call is
+advised that has been made before. Ends with 1 where there is a circle.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import contextlib
+import functools
+import io
+import json
+import re
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import onnx
+import torch
+from click.testing import CliRunner
+from torch import nn
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+
+from support import export_nets, size_nets  # noqa: E402
+from trtconv.cli.group import cli  # noqa: E402
+from trtconv.core.errors import TrtconvError  # noqa: E402
+
+_MOST_STEPS = 8
+_BOUND = re.compile(r"--dim (?P<name>'[^']+'|[^\s=]+)=(?P<bound>\d+(?::\d+){0,2})")
+_END = re.compile(r"\b(?:use|Use) (?P<pick>min|opt|max) (?P<size>\d+)")
+_OF = re.compile(r"the (min|opt|max) of (\S+?),")
+_FLAG = re.compile(r"(?:add|Add|build) (--round|--partition)\b")
+
+Axes = tuple[str | None, ...]
+PLANE: Axes = ("batch", None, "height", "width")
+
+
+class Case(NamedTuple):
+    """A network with the shape of an example, and the names of the axes that are to be dynamic."""
+
+    name: str
+    make: Callable[[], nn.Module]
+    shape: tuple[int, ...]
+    axes: Axes
+
+
+class Attention(nn.Module):
+    """Tokens of an image, with positions that belong to one size, or none."""
+
+    def __init__(self, tokens: int = 0) -> None:
+        super().__init__()
+        self.patch = nn.Conv2d(3, 8, 4, 4)
+        self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+        self.positions = nn.Parameter(torch.randn(1, tokens, 8)) if tokens else None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.patch(x)
+        batch, channels, height, width = y.shape
+        tokens = y.flatten(2).transpose(1, 2)
+        tokens = tokens if self.positions is None else tokens + self.positions
+        mixed = self.attention(tokens, tokens, tokens, need_weights=False)[0]
+        return mixed.transpose(1, 2).reshape(batch, channels, height, width)
+
+
+class Recurrent(nn.Module):
+    """Features of a line of text, read both ways."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.net = getattr(nn, kind)(8, 6, batch_first=True, bidirectional=True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.net(x)[0]
+
+
+class Found(nn.Module):
+    """Pixels above a limit, at most a hundred."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (x[0, 0] > 0).nonzero()[:100]
+
+
+def _layers(*layers: nn.Module) -> Callable[[], nn.Module]:
+    return lambda: nn.Sequential(*layers)
+
+
+def corpus() -> Iterator[Case]:
+    """Yields the networks."""
+    image = (1, 3, 32, 32)
+    for name in ("Skip", "AnySize", "ComputedPadding", "Baked", "Fixed", "Branch"):
+        yield Case(name, getattr(export_nets, name), image, PLANE)
+    for name in ("NestedUnet", "Pyramid", "Vit", "Yolo", "Normalised", "PaddedToEight", "PaddedToSkip"):
+        yield Case(name, getattr(size_nets, name), (1, 3, 64, 64), PLANE)
+    for padded in (False, True):
+        yield Case(f"Windows {padded}", functools.partial(size_nets.Windows, padded), (1, 3, 64, 64), PLANE)
+    yield Case("Attention", Attention, image, PLANE)
+    yield Case("Attention, positions of one size", lambda: Attention(64), image, PLANE)
+    yield Case("Found", Found, image, PLANE)
+    for kind in ("LSTM", "GRU", "RNN"):
+        yield Case(kind, functools.partial(Recurrent, kind), (1, 12, 8), ("batch", "length", None))
+    conv = nn.Conv2d(3, 8, 3, padding=1)
+    yield Case("AdaptiveAvgPool", _layers(conv, nn.AdaptiveAvgPool2d(4)), image, PLANE)
+    yield Case("Flatten", _layers(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(3600, 5)), image, PLANE)
+    yield Case("PixelShuffle", _layers(nn.Conv2d(3, 12, 3), nn.PixelShuffle(2)), image, PLANE)
+    yield Case("Unfold", _layers(nn.Unfold(4, stride=4)), image, PLANE)
+    yield Case("GroupNorm", _layers(conv, nn.GroupNorm(2, 8), nn.SiLU()), image, PLANE)
+    yield Case("LayerNorm", _layers(nn.Conv2d(3, 4, 3), nn.LayerNorm([4, 30, 30])), image, PLANE)
+    deconv = nn.ConvTranspose2d(3, 4, 3, 2, 0, 1)
+    yield Case("ConvTranspose", _layers(deconv, nn.ReLU()), image, PLANE)
+    yield Case("Upsample", _layers(nn.MaxPool2d(2), nn.Upsample(scale_factor=3, mode="bilinear")), image, PLANE)
+    encoder = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
+    yield Case("TransformerEncoder", _layers(encoder), (1, 10, 16), ("batch", "length", None))
+
+
+def export(case: Case, exporter: str, path: Path) -> None:
+    """Writes a network's file as one of torch's exporters does by itself."""
+    torch.manual_seed(0)
+    module, x = case.make().eval(), torch.randn(case.shape)
+    names = {axis: name for axis, name in enumerate(case.axes) if name}
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
+        if exporter == "dynamo":
+            dims = ({axis: torch.export.Dim.DYNAMIC if axis else torch.export.Dim.AUTO for axis in names},)
+            torch.onnx.export(module, (x,), path, dynamo=True, dynamic_shapes=dims, input_names=["x"], verbose=False)
+        else:
+            torch.onnx.export(module, (x,), path, dynamo=False, dynamic_axes={"x": names}, input_names=["x"])
+
+
+class Call(NamedTuple):
+    """A call of build: the model, its bounds and its flags."""
+
+    model: str
+    bounds: tuple[tuple[str, str], ...]
+    flags: tuple[str, ...] = ()
+
+    def words(self) -> list[str]:
+        dims = [word for name, bound in self.bounds for word in ("--dim", f"{name}={bound}")]
+        return ["build", self.model, *dims, *self.flags, "--target", "rtx", "--force", "-q", "--format", "json"]
+
+
+def follow(case: Case, path: Path, exported: Callable[[], str]) -> dict[str, Any]:
+    """Builds, and does what hints say until none is left."""
+    sizes = {name: size for name, size in zip(case.axes, case.shape, strict=True) if name}
+    model = onnx.load(path, load_external_data=False)
+    told = [dim.dim_param for value in model.graph.input for dim in value.type.tensor_type.shape.dim]
+    places = {str(axis): told[axis] for axis, name in enumerate(case.axes) if name and told[axis]}
+    bounds = {
+        places[str(axis)]: _around(sizes[name]) for axis, name in enumerate(case.axes) if name and str(axis) in places
+    }
+    call, steps, made = Call(str(path), tuple(bounds.items())), [], list[Call]()
+    while True:
+        made.append(call)
+        outcome = CliRunner().invoke(cli, call.words())
+        error = outcome.exception
+        document: dict[str, Any]
+        if isinstance(error, TrtconvError):
+            document = {"error": {"type": type(error).__name__, "message": error.message, "hint": error.hint}}
+        else:
+            document = json.loads(outcome.stdout)
+        if document.get("exit_code") == 0:
+            return {"end": "after hints" if steps else "first", "steps": steps}
+        errors = [each for each in document.get("findings", ()) if each["severity"] == "error"]
+        said = [(each["message"], each["fix"]) for each in errors]
+        if document.get("error"):
+            said.append((document["error"]["message"], document["error"].get("hint") or ""))
+        following = next((n for message, fix in said if (n := followed(call, message, fix, exported))), None)
+        why = [each["code"] for each in errors] or [document.get("error", {}).get("type")]
+        if following is None:
+            return {"end": "refused", "why": sorted(set(why)), "said": said[0][0][:200] if said else "", "steps": steps}
+        if following in made or len(steps) == _MOST_STEPS:
+            return {"end": "circle", "why": sorted(set(why)), "said": said[0], "steps": steps}
+        steps.append(
+            " ".join(word for word in following.words()[2:-6]) if following.model == call.model else "trtconv export"
+        )
+        call = following
+
+
+def _around(size: int) -> str:
+    return "1:1:4" if size == 1 else f"{max(1, size // 2)}:{size}:{2 * size}"
+
+
+def followed(call: Call, message: str, fix: str, exported: Callable[[], str]) -> Call | None:
+    """Returns the call that a hint advises; None where it advises none that is about this file."""
+    bounds = dict(call.bounds)
+    for found in _BOUND.finditer(fix):
+        bounds[found["name"].strip("'")] = found["bound"]
+    end, of = _END.search(fix), _OF.search(message)
+    if end and of and of[2] in bounds:
+        parts = (bounds[of[2]].split(":") * 3)[:3]
+        parts[("min", "opt", "max").index(end["pick"])] = end["size"]
+        bounds[of[2]] = ":".join(map(str, sorted(map(int, parts))))
+    changed = call._replace(bounds=tuple(bounds.items()))
+    if changed != call:
+        return changed
+    if "trtconv export" in fix and not call.model.endswith("ours.onnx"):
+        model = exported()
+        return call._replace(model=model) if model else None
+    flag = _FLAG.search(fix)
+    return call._replace(flags=(*call.flags, flag[1])) if flag and flag[1] not in call.flags else None
+
+
+def _ours(case: Case, folder: Path) -> str:
+    """Exports with trtconv, as the hint says; returns the file, or nothing where it refuses."""
+    import trtconv
+
+    path = folder / "ours.onnx"
+    try:
+        trtconv.export(case.make().eval(), torch.randn(case.shape), path, {"x": case.axes}, None,
+                       trtconv.ExportOptions(check=False))  # fmt: skip
+    except trtconv.TrtconvError:
+        return ""
+    return str(path)
+
+
+def main() -> int:
+    """Prints a line a file; returns 1 where hints lead in a circle."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--seconds", type=float, default=600.0)
+    parser.add_argument("-o", "--output", type=Path)
+    args = parser.parse_args()
+    rows: dict[str, dict[str, Any]] = {}
+    begin = time.process_time()
+    for case in corpus():
+        for exporter in ("dynamo", "traced"):
+            if args.only not in case.name or time.process_time() - begin > args.seconds:
+                continue
+            with tempfile.TemporaryDirectory() as folder:
+                rows[f"{case.name}, {exporter}"] = row = _row(case, exporter, Path(folder))
+                sys.stdout.write(f"{case.name}, {exporter}: {json.dumps(row)}\n")
+                sys.stdout.flush()
+    counts = collections.Counter(row["end"] for row in rows.values())
+    sys.stdout.write(f"{dict(counts)}\n")
+    if args.output:
+        found = {"counts": counts, "seconds": round(time.process_time() - begin), "files": rows}
+        args.output.write_text(json.dumps(found, indent=1) + "\n")
+    return 1 if counts["circle"] else 0
+
+
+def _row(case: Case, exporter: str, folder: Path) -> dict[str, Any]:
+    path = folder / "net.onnx"
+    try:
+        export(case, exporter, path)
+    except Exception as error:  # torch refuses in many ways
+        return {"end": "torch does not export it", "why": type(error).__name__}
+    return follow(case, path, lambda: _ours(case, folder))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
