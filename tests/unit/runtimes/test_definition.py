@@ -156,3 +156,28 @@ def test_masked_scores_are_infinite() -> None:
     y, scores = run(onnx.parser.parse_model(text), {"q": q, "k": k, "v": v})
     assert (scores[0, 0] == -np.inf).tolist() == [[False, True, True], [False, False, True]]
     np.testing.assert_allclose(y[0, 0, 0], v[0, 0, 0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("opset", [11, 18, 22])
+@pytest.mark.parametrize("p", [1, 2])
+@given(st.integers(-3, 2))
+def test_lp_normalization(opset: int, p: int, axis: int) -> None:
+    x = np.random.default_rng(0).normal(size=(2, 3, 4)).astype(np.float32)
+    x[0, :, 0] = x[1, 2] = 0
+    proto = onnx.parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["": {opset}]>
+        g (float[2,3,4] x) => (float[2,3,4] y) {{ y = LpNormalization <p = {p}, axis = {axis}> (x) }}"""
+    )
+    norm = np.linalg.norm(x, ord=p, axis=axis, keepdims=True)
+    np.testing.assert_allclose(run(proto, {"x": x})[0], x / np.where(norm == 0, 1, norm), rtol=1e-6)
+
+
+def test_places_of_an_unpooling_are_those_of_the_inferred_output() -> None:
+    proto = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["": 11]> g (float[1,1,2,2] x, int64[1,1,2,2] i) => (float[1,1,5,6] y)
+        <int64[4] s = {1, 1, 5, 6}> { y = MaxUnpool <kernel_shape = [2, 2], strides = [2, 2]> (x, i, s) }"""
+    )
+    feeds = {"x": np.arange(1, 5, dtype=np.float32).reshape(1, 1, 2, 2), "i": np.array([[[[5, 7], [13, 15]]]])}
+    expected = np.zeros((1, 1, 5, 6), np.float32)
+    expected[0, 0, [1, 1, 3, 3], [1, 3, 1, 3]] = 1, 2, 3, 4
+    np.testing.assert_array_equal(run(proto, feeds)[0], expected)

@@ -18,8 +18,13 @@ from trtconv.graph.walk import all_nodes, inner_graphs
 from trtconv.runtimes.definition.attention import write_attention
 from trtconv.runtimes.definition.bodies import copy_results
 from trtconv.runtimes.definition.deconvolution import write_deconvolution
-from trtconv.runtimes.definition.normalization import write_instance_normalization, write_layer_normalization
+from trtconv.runtimes.definition.normalization import (
+    write_instance_normalization,
+    write_layer_normalization,
+    write_lp_normalization,
+)
 from trtconv.runtimes.definition.reduction import REDUCTIONS, write_reduction
+from trtconv.runtimes.definition.unpooling import write_max_unpool
 from trtconv.runtimes.definition.writing import Writing
 
 WRITERS: dict[str, Callable[[Scope, int, Writing], bool]] = {
@@ -27,6 +32,8 @@ WRITERS: dict[str, Callable[[Scope, int, Writing], bool]] = {
     "ConvTranspose": write_deconvolution,
     "InstanceNormalization": write_instance_normalization,
     "LayerNormalization": write_layer_normalization,
+    "LpNormalization": write_lp_normalization,
+    "MaxUnpool": write_max_unpool,
     **dict.fromkeys(REDUCTIONS, write_reduction),
 }
 """By operator, what writes such a node out; returns whether it did."""

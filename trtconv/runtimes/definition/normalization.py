@@ -1,9 +1,10 @@
-"""InstanceNormalization and LayerNormalization in float64.
+"""InstanceNormalization, LayerNormalization and LpNormalization in float64.
 
 ONNX Runtime takes the variance as the mean of squares less the square of the mean, in float32: of values far from zero,
 or of equal ones, nothing is left of it. The definition takes the mean of squares of what is left of the mean.
+LpNormalization of opset 22 is missing from older versions, and ONNX's own implementation sums without magnitudes.
 
-Source: ONNX operators InstanceNormalization and LayerNormalization.
+Source: ONNX operators InstanceNormalization, LayerNormalization and LpNormalization.
 """
 
 from __future__ import annotations
@@ -20,6 +21,12 @@ _TYPED_CAST = 9
 """Opset from which on Cast takes types as numbers in all ONNX Runtimes."""
 _AXES_AS_INPUT = 18
 _EPSILON = 1e-5
+_FLOATS = (
+    onnx.TensorProto.FLOAT,
+    onnx.TensorProto.DOUBLE,
+    onnx.TensorProto.FLOAT16,
+    onnx.TensorProto.BFLOAT16,
+)
 
 
 def write_instance_normalization(scope: Scope, index: int, writing: Writing) -> bool:
@@ -50,6 +57,24 @@ def write_layer_normalization(scope: Scope, index: int, writing: Writing) -> boo
     for op, name in zip(("Mul", "Add"), node.input[1:], strict=False):
         result = writing.compute(op, result, _wide(writing, name)) if name else result
     writing.compute("Cast", result, to=onnx.TensorProto.FLOAT)
+    writing.finish()
+    return True
+
+
+def write_lp_normalization(scope: Scope, index: int, writing: Writing) -> bool:
+    """Writes an LpNormalization out; where the norm is 0 the result is 0, as all elements are."""
+    node = scope.columns.nodes[index]
+    kind = scope.types.get(node.input[0], 0)
+    if writing.opset < _TYPED_CAST or kind not in _FLOATS:
+        return False
+    x, axis = _wide(writing, node.input[0]), _attribute(node, "axis", -1)
+    op = f"ReduceL{_attribute(node, 'p', 2)}"
+    if writing.opset < _AXES_AS_INPUT:
+        norm = writing.compute(op, x, axes=[axis], keepdims=1)
+    else:
+        norm = writing.compute(op, x, writing.constant([axis]), keepdims=1)
+    none = writing.compute("Not", writing.compute("Greater", norm, writing.number(0.0)))
+    writing.compute("Cast", writing.compute("Where", none, x, writing.compute("Div", x, norm)), to=kind)
     writing.finish()
     return True
 

@@ -148,6 +148,8 @@ def make(
 def _values(source: Source, shape: Shape, kind: InputKind, limits: Sequence[float], largest: float, calm: int) -> Array:
     random = np.random.default_rng([zlib.crc32(source.name.encode()), int(kind)])
     dtype = numpy_type(source.dtype)
+    if source.role is Role.SIZES and calm > CALM[-1]:
+        return sizes(shape, dtype, np.random.default_rng([zlib.crc32(source.name.encode()), calm]))
     if dtype.kind == "b":
         # A single one decides which branch is taken.
         found: Any = np.full(shape, kind % 2 == 0) if math.prod(shape) == 1 else random.integers(0, 2, shape)
@@ -163,8 +165,6 @@ def _values(source: Source, shape: Shape, kind: InputKind, limits: Sequence[floa
 def _integers(
     source: Source, shape: Shape, kind: InputKind, calm: int, random: np.random.Generator, dtype: np.dtype[Any]
 ) -> Any:
-    if source.role is Role.SIZES and calm > CALM[-1]:
-        return sizes(shape, np.random.default_rng([zlib.crc32(source.name.encode()), calm]))
     if calm and calm <= CALM[-1]:
         return np.ones(shape) if calm > 1 else random.integers(0, 2, shape)
     if source.role is Role.TRIPS:
@@ -181,9 +181,21 @@ def _integers(
     return np.zeros(shape) if kind is InputKind.ZEROS else random.integers(low, high, shape)
 
 
-def sizes(shape: Shape, random: np.random.Generator) -> Array:
-    """Draws integers that may be axes, sizes or ends."""
-    return random.integers(-LARGEST_SIZE, LARGEST_SIZE + 1, shape)
+def sizes(shape: Shape, dtype: np.dtype[Any], random: np.random.Generator, stated: Collection[int] = ()) -> Array:
+    """Draws what may be axes, sizes or ends; of booleans, which rows are kept.
+
+    Args:
+        shape: How many.
+        dtype: Their type.
+        random: Draws.
+        stated: Sizes that a model states of its tensors: each is as likely as all small integers together.
+    """
+    if dtype.kind == "b":
+        return random.integers(0, 2, shape).astype(dtype)
+    small = random.integers(-LARGEST_SIZE, LARGEST_SIZE + 1, shape)
+    choices = np.array(sorted(stated), np.int64)
+    pick = random.integers(0, len(choices) + 1, shape)
+    return np.where(pick == 0, small, np.append(choices, 0)[pick - 1]).astype(dtype)
 
 
 def _boxes(shape: Shape, kind: InputKind, random: np.random.Generator) -> Array:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +91,12 @@ class Expected:
 
 
 def feeds_of(
-    wanted: Wanted, number: int, inputs: Sequence[InputSpec], draw: int = 0, sizing: Container[str] = ()
+    wanted: Wanted,
+    number: int,
+    inputs: Sequence[InputSpec],
+    draw: int = 0,
+    sizing: Container[str] = (),
+    stated: Collection[int] = (),
 ) -> dict[str, NDArray[Any]]:
     """Makes inputs in which places can be told apart; the same ones each time.
 
@@ -100,8 +105,9 @@ def feeds_of(
             they are small and differ.
         number: Of the run.
         inputs: The model's inputs.
-        draw: Beyond 0, another draw of those integers that decide sizes.
+        draw: Beyond 0, another draw of those values that decide sizes.
         sizing: Names of the inputs that hold them.
+        stated: Sizes that the model states of its outputs.
     """
     random = np.random.default_rng(wanted.seed + number)
     magnitude = wanted.magnitudes[number] if wanted.magnitudes else 1.0
@@ -109,10 +115,10 @@ def feeds_of(
     feeds: dict[str, NDArray[Any]] = {}
     for spec in inputs:
         dtype, shape = numpy_type(spec), tuple(wanted.shapes[number][spec.name])
-        if dtype.kind == "b":
+        if draw and spec.name in sizing:
+            feeds[spec.name] = sizes(shape, dtype, np.random.default_rng([draw, len(feeds)]), stated)
+        elif dtype.kind == "b":
             feeds[spec.name] = random.integers(0, 2, shape).astype(bool)
-        elif draw and spec.name in sizing:
-            feeds[spec.name] = sizes(shape, np.random.default_rng([draw, len(feeds)])).astype(dtype)
         elif dtype.kind in "iu":
             high = wanted.below.get(spec.name, 256 if dtype == np.uint8 else 4)
             feeds[spec.name] = np.ones(shape, dtype) if wanted.plain else random.integers(0, high, shape).astype(dtype)
@@ -218,8 +224,9 @@ def _ran(
         return feeds, computes
     why = ""
     sizing = sizing_inputs(all_nodes(model.proto.graph.node), inputs) - wanted.given(number).keys()
+    stated = stated_sizes(model)
     for draw in range(1 + _DRAWS if sizing else 1):
-        feeds = feeds_of(wanted, number, inputs, draw, sizing)
+        feeds = feeds_of(wanted, number, inputs, draw, sizing, stated)
         try:
             tensors = list(computes(feeds))
         except Exception as error:  # ONNX Runtime raises its own types, one for each status.
@@ -238,6 +245,12 @@ def declared_shape(model: OnnxModel, name: str) -> tuple[int, ...] | None:
     if stated is None or not stated.HasField("shape"):
         return None
     return tuple(each.dim_value if each.HasField("dim_value") else -1 for each in stated.shape.dim)
+
+
+def stated_sizes(model: OnnxModel) -> frozenset[int]:
+    """Returns the sizes that a model states of its outputs."""
+    shapes = (declared_shape(model, value.name) for value in model.proto.graph.output)
+    return frozenset(size for shape in shapes for size in shape or () if size >= 0)
 
 
 def has_shape(values: Any, known: Sequence[int] | None) -> bool:

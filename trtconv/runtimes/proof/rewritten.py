@@ -12,7 +12,7 @@ import dataclasses
 import itertools
 import math
 import time
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ from trtconv.runtimes.assumed import Shapes, assumed_shapes
 from trtconv.runtimes.compare import relative_error
 from trtconv.runtimes.onnxruntime import first_line, numpy_type, session
 from trtconv.runtimes.proof.feeds import sizes as feed_sizes
-from trtconv.runtimes.proof.reference import declared_shape, has_shape
+from trtconv.runtimes.proof.reference import declared_shape, has_shape, stated_sizes
 from trtconv.runtimes.proof.roles import integers_of, sizing_inputs
 
 SERVE = "trtconv.runtimes.proof.rewritten:serve"
@@ -251,9 +251,9 @@ def _error(models: Sequence[OnnxModel], target: str, seed: int) -> float:
             raise ValueError(each)
     nodes = all_nodes(models[0].proto.graph.node)
     sizing = sizing_inputs(nodes, models[0].inputs)
-    shape = declared_shape(models[0], target)
+    shape, stated = declared_shape(models[0], target), stated_sizes(models[0])
     for draw in range(1 + _DRAWS if sizing else 1):
-        feeds = _feeds(models, np.random.default_rng([seed, draw]), sizing if draw else frozenset())
+        feeds = _feeds(models, np.random.default_rng([seed, draw]), sizing if draw else frozenset(), stated)
         with contextlib.suppress(*((Exception,) if sizing else ())):
             expected = _outcome(sessions[0], target, feeds)
             if sizing and not has_shape(expected, shape):
@@ -269,13 +269,15 @@ def _outcome(runner: Any, target: str, feeds: Mapping[str, NDArray[Any]]) -> Any
     return runner.run([target], {value.name: feeds[value.name] for value in runner.get_inputs()})[0]
 
 
-def _feeds(models: Sequence[OnnxModel], random: np.random.Generator, sizing: Container[str]) -> dict[str, NDArray[Any]]:
+def _feeds(
+    models: Sequence[OnnxModel], random: np.random.Generator, sizing: Container[str], stated: Collection[int]
+) -> dict[str, NDArray[Any]]:
     feeds: dict[str, NDArray[Any]] = {}
     below = {name: high for model in models for name, high in integers_of(model).items()}
     for spec in (each for model in models for each in model.inputs):
         dtype, shape = numpy_type(spec), tuple(int(size) for size in spec.dims)
         if spec.name in sizing:
-            made = feed_sizes(shape, random).astype(dtype)
+            made = feed_sizes(shape, dtype, random, stated)
         elif dtype.kind in "iu":
             high = below.get(spec.name, 256 if dtype.itemsize == 1 else _INTEGERS)
             made = random.integers(0, high, shape).astype(dtype)

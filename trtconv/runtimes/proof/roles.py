@@ -55,10 +55,9 @@ def sizing_slots(op: str) -> tuple[int, ...]:
 
 
 def sizing_inputs(nodes: Iterable[onnx.NodeProto], inputs: Iterable[InputSpec]) -> frozenset[str]:
-    """Returns the names of integer inputs whose values decide shapes, also where they are handed on first."""
+    """Returns the names of inputs whose values decide shapes, also where they are handed on first."""
     nodes = tuple(nodes)
-    integers = (spec.name for spec in inputs if spec.dtype.startswith(("int", "uint")))
-    return frozenset(name for name in integers if _sizes(nodes, name))
+    return frozenset(spec.name for spec in inputs if _sizes(nodes, spec.name))
 
 
 def _sizes(nodes: Sequence[onnx.NodeProto], name: str) -> bool:
