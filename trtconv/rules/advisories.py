@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import onnx
 
@@ -30,7 +30,6 @@ class Advisory:
         versions: For each family the versions that have it.
         issue: Where it was reported.
         workaround: What to do.
-        severity: An error where every engine is wrong, and nothing but a GPU shows it.
     """
 
     pattern: Pattern
@@ -38,7 +37,6 @@ class Advisory:
     versions: dict[str, Versions]
     issue: str
     workaround: str
-    severity: Severity = Severity.WARNING
 
     def concerns(self, target: Target) -> bool:
         """Whether a version of TensorRT has the fault; one that is not known may."""
@@ -77,55 +75,7 @@ def _resizes_in_branches(view: ModelView) -> Iterator[tuple[Scope, int]]:
             yield scope, index
 
 
-_BETWEEN = frozenset({"Add", "Cast", "Div", "Identity", "Mul", "Where"})
-"""What an attention may have between its products and its softmax."""
-_FAR = 8
-
-
-def _masked_queries(view: ModelView) -> Iterator[tuple[Scope, int]]:
-    """Attentions of several batches and heads over one query, with a mask for each batch that is added."""
-    for scope, index, node in view.model.nodes("Softmax"):
-        shape = scope.shape(node.input[0])
-        if shape is None or len(shape) < 4 or shape[-2] != 1 or shape[-1] == 1:
-            continue
-        masks = (each for maker in _chain(scope, node.input[0]) if maker.op_type == "Add" for each in maker.input)
-        if any(_is_of_batches(scope.shape(each), shape) for each in masks):
-            yield scope, index
-
-
-def _is_of_batches(mask: Sequence[int | None] | None, scores: Sequence[int | None]) -> bool:
-    """Whether a mask differs from batch to batch, and is the same for all heads, of which there are several."""
-    return (
-        mask is not None
-        and len(mask) == len(scores)
-        and mask[0] != 1
-        and all(size == 1 for size in mask[1:-1])
-        and any(size != 1 for size in scores[1:-2])
-    )
-
-
-def _chain(scope: Scope, name: str) -> list[onnx.NodeProto]:
-    """Returns what makes a tensor, back to a product; nothing where none is near."""
-    tried: list[tuple[str, list[onnx.NodeProto]]] = [(name, [])]
-    while tried:
-        name, behind = tried.pop()
-        maker = scope.producer(name)
-        if maker is not None and maker.op_type == "MatMul":
-            return [*behind, maker]
-        if maker is not None and maker.op_type in _BETWEEN and len(behind) < _FAR:
-            tried += [(each, [*behind, maker]) for each in maker.input if each]
-    return []
-
-
 ADVISORIES = (
-    Advisory(
-        _masked_queries,
-        "an attention over one query with a mask for each batch is computed wrongly, though it is parsed right",
-        {"tensorrt": ((8, 6), (9,))},
-        "ONNX's test attention_4d_gqa_causal_nonpad_decode, run on 8.6.0: bench/results/gpu-node-suite-8.6.json",
-        "Use TensorRT 10, or give it two queries and take the first row; --ignore TC616 builds it as it is.",
-        Severity.ERROR,
-    ),
     Advisory(
         _grid_samples,
         "GridSample of opset 20 is computed as nearest: its mode names are not known",
@@ -184,7 +134,5 @@ class KnownWrongVersion(Rule):
                 continue
             for scope, index in advisory.pattern(view):
                 message = f"{target}: {advisory.what} ({advisory.issue})"
-                finding = self.finding(message, scope.location(index))
-                yield Finding(
-                    finding.code, finding.name, message, advisory.severity, finding.location, advisory.workaround
-                )
+                place = scope.location(index)
+                yield Finding(self.code, self.name, message, self.severity, place, advisory.workaround)

@@ -126,6 +126,11 @@ def test_attention_without_a_kernel_is_written_out(kind: str, head: int, stays: 
 @pytest.mark.parametrize(
     ("opset", "body"),
     [
+        (
+            24,
+            """(float[1,2,1,4] q, float[1,2,3,4] k, float[1,2,3,4] v, int64[1] n) => (float[1,2,1,4] y)
+            { y = Attention <is_causal = 1> (q, k, v, , , , n) }""",
+        ),
         (20, "(float[1,3,4] t, int64[5] s) => (float[a,b,c,d,e] y) { y = AffineGrid (t, s) }"),
         (28, "(float[4] x, float[4] z) => (float[4] y) { y = Mod (x, z) }"),
         (18, "(int32[4] x, int32[4] z) => (int32[4] y) { y = BitwiseAnd (x, z) }"),
@@ -135,14 +140,3 @@ def test_attention_without_a_kernel_is_written_out(kind: str, head: int, stays: 
 def test_what_8_6_computes_wrongly_is_not_written_for_it(opset: int, body: str) -> None:
     edits = run_passes(wrap(parse(text(opset, body))), PASSES, EIGHT).edits
     assert {edit.pass_name for edit in edits} <= {"lower-opset"}
-
-
-def test_attention_of_one_query_is_multiplied_in_two_rows_for_8_6() -> None:
-    body = """(float[2,2,1,4] q, float[2,2,3,4] k, float[2,2,3,4] v, int64[2] n) => (float[2,2,1,4] y)
-        { y = Attention <is_causal = 1> (q, k, v, , , , n) }"""
-    for target, doubled in ((EIGHT, 1), (TEN, 0)):
-        edits = run_passes(wrap(parse(text(24, body))), PASSES, target).edits
-        assert [edit.pass_name for edit in edits].count("double-one-row") == doubled
-    two = body.replace("float[2,2,1,4]", "float[2,2,2,4]")
-    edits = run_passes(wrap(parse(text(24, two))), PASSES, EIGHT).edits
-    assert "double-one-row" not in {edit.pass_name for edit in edits}

@@ -390,3 +390,15 @@ def test_one_row_of_shares_times_values(cast: str, batch: int, free: bool) -> No
         "v": random.normal(size=(*lead_sizes, 5, 3)).astype(np.float32),
     }
     assert_same(proto, feeds, "double-one-row", EIGHT)
+
+
+@pytest.mark.parametrize(("target", "rows", "doubled"), [(EIGHT, 1, 2), (EIGHT, 2, 0), (RTX, 1, 0)])
+def test_both_products_of_an_attention_over_one_query(target: Target, rows: int, doubled: int) -> None:
+    proto = onnx.parser.parse_model(f"""<ir_version: 8, opset_import: ["": 17]>
+        g (float[2,4,{rows},8] q, float[2,4,8,5] k, float[2,1,1,5] mask, bool[2,1,1,1] none, float[2,4,5,8] v) => (y)
+        <float zero = {{0.0}}> {{
+          p = MatMul (q, k) m = Add (p, mask) s = Softmax <axis = -1> (m) w = Where (none, zero, s) y = MatMul (w, v)
+          other = MatMul (q, k)
+        }}""")
+    edits = run_passes(wrap(proto), PASSES, target).edits
+    assert [edit.pass_name for edit in edits].count("double-one-row") == doubled

@@ -13,6 +13,8 @@ from trtconv.passes.spelling.base import Spelling
 from trtconv.passes.spelling.folded import fold_sizes
 from trtconv.passes.spelling.writer import Unwritable, Writer
 
+_LENGTHS = 6
+"""The input of Attention that says how many keys count."""
 _DEPTH = 4
 """How deep definitions are that use operators which have one themselves: a loss, its logarithm, its maximum."""
 
@@ -85,7 +87,11 @@ class ExpandFunctions(Spelling):
 def _fails_on_8(scope: Scope, index: int) -> bool:
     """Whether TensorRT 8.6 computes what ONNX defines a node by wrongly, or ends on it. Source: run on 8.6.0."""
     columns = scope.columns
-    if columns.ops[index] != "AffineGrid":
-        return False
-    shape = scope.shape(columns.inputs[index][0])
-    return shape is None or shape[-2] != 2
+    op, inputs = columns.ops[index], columns.inputs[index]
+    if op == "Attention":
+        causal = any(each.name == "is_causal" and each.i for each in columns.attributes[index])
+        return causal and len(inputs) > _LENGTHS and bool(inputs[_LENGTHS])
+    if op == "AffineGrid":
+        shape = scope.shape(inputs[0])
+        return shape is None or shape[-2] != 2
+    return False

@@ -1,19 +1,27 @@
-"""Products of one row behind a softmax, which TensorRT 8.6 computes wrongly where a Where lies between the two."""
+"""Attention over one query, of which TensorRT 8.6 makes something else where a Where lies behind its softmax."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+
+import onnx
 
 from trtconv.core.target import Target
 from trtconv.graph.scope import Scope
 from trtconv.passes.spelling.base import Spelling
 from trtconv.passes.spelling.writer import Unwritable, Writer
 
+_FAR = 8
+_BETWEEN = frozenset({"Add", "Cast", "Div", "Identity", "Mul", "Where"})
+"""What an attention may have between its first product and its softmax."""
+
 
 class DoubleOneRow(Spelling):
-    """Multiplies a single row of shares twice, and takes the first result: two rows are computed right.
+    """Multiplies a single row twice, and takes the first result, in both products of an attention.
 
     Attention over caches masks the shares of rows without keys by a Where behind the Softmax. With one query the
-    builder of TensorRT 8.6 makes something of Softmax, Where and MatMul that is off by half, though each of them is
-    right alone, as is the whole with two queries (bench/results/gpu-attention-parts-8.6.json).
+    builder of TensorRT 8.6 makes something of products, Softmax and Where that is off by half, though each of them is
+    right alone, as is the whole with two rows in each product (bench/results/gpu-attention-parts-8.6.json).
 
     Before (tensorrt-8.6):
         <ir_version: 8, opset_import: ["": 13]>
@@ -35,8 +43,10 @@ class DoubleOneRow(Spelling):
     def lacks(self, scope: Scope, index: int, target: Target) -> bool:
         if not target.before(9):
             return False
-        where = scope.producer(scope.columns.inputs[index][0])
-        return where is not None and where.op_type == "Where" and any(_is_softmax(scope, name) for name in where.input)
+        node = scope.columns.nodes[index]
+        return _is_masked(scope, node) or any(
+            _is_masked(scope, behind) for softmax in _softmaxes(scope, node) for behind in _products(scope, softmax)
+        )
 
     def write(self, writer: Writer, target: Target) -> str | None:
         row = writer.input(0)
@@ -50,8 +60,32 @@ class DoubleOneRow(Spelling):
         return None
 
 
+def _is_masked(scope: Scope, product: onnx.NodeProto) -> bool:
+    """Whether what a product is made of is a Where behind a softmax."""
+    where = scope.producer(product.input[0])
+    return where is not None and where.op_type == "Where" and any(_is_softmax(scope, name) for name in where.input)
+
+
 def _is_softmax(scope: Scope, name: str) -> bool:
     node = scope.producer(name)
     if node is not None and node.op_type == "Cast":
         node = scope.producer(node.input[0])
     return node is not None and node.op_type == "Softmax"
+
+
+def _softmaxes(scope: Scope, product: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
+    """Yields the softmaxes of what a product makes."""
+    names = [product.output[0]]
+    for _ in range(_FAR):
+        behind = [node for name in names for node in scope.consumers.get(name, ())]
+        yield from (node for node in behind if node.op_type == "Softmax")
+        names = [node.output[0] for node in behind if node.op_type in _BETWEEN]
+
+
+def _products(scope: Scope, softmax: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
+    """Yields the products of what a softmax makes, behind a Where and a Cast."""
+    names = [softmax.output[0]]
+    for _ in range(3):
+        behind = [node for name in names for node in scope.consumers.get(name, ())]
+        yield from (node for node in behind if node.op_type == "MatMul")
+        names = [node.output[0] for node in behind if node.op_type in ("Cast", "Where")]
