@@ -106,7 +106,8 @@ def _split(scope: Scope, node: onnx.NodeProto, older: defs.OpSchema) -> list[Cha
         return []
     axis = next((each.i for each in node.attribute if each.name == "axis"), 0)
     shape = scope.shape(node.input[0])
-    size = None if shape is None else shape[axis]
+    # The model may state fewer axes than it has.
+    size = shape[axis] if shape is not None and -len(shape) <= axis < len(shape) else None
     if size is None:
         return "the size that it splits is not known"
     part = -(-size // given.i)

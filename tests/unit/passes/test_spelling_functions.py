@@ -140,3 +140,19 @@ def test_attention_without_a_kernel_is_written_out(kind: str, head: int, stays: 
 def test_what_8_6_computes_wrongly_is_not_written_for_it(opset: int, body: str) -> None:
     edits = run_passes(wrap(parse(text(opset, body))), PASSES, EIGHT).edits
     assert {edit.pass_name for edit in edits} <= {"lower-opset"}
+
+
+@pytest.mark.parametrize(
+    ("opset", "body"),
+    [
+        (18, "a = Relu (x)  y, z = Split <axis = 2, num_outputs = 2> (a)"),
+        (28, "a = Relu (x)  y = CumProd (a, two)"),
+        (18, 'a = Relu (x)  y = ScatterElements <axis = 2, reduction = "max"> (a, i, a)'),
+    ],
+)
+def test_an_axis_that_the_model_does_not_state_is_no_error(opset: int, body: str) -> None:
+    proto = parse(text(opset, f"(float[2,3,4] x, int64[2,3,4] i) => (y) <int64 two = {{2}}> {{ {body} }}"))
+    proto.graph.value_info.add(name="a").type.tensor_type.elem_type = 1
+    proto.graph.value_info[0].type.tensor_type.shape.dim.add().dim_value = 6
+    for target in (EIGHT, TEN, RTX):
+        run_passes(wrap(proto), PASSES, target)

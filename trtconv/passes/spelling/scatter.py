@@ -79,6 +79,8 @@ def _nd(writer: Writer) -> tuple[str, tuple[int, ...], int, int]:
 def _elements(writer: Writer) -> tuple[str, tuple[int, ...], int, int]:
     """Returns the same of single elements."""
     shape, indices = writer.sizes(writer.input(0)), writer.sizes(writer.input(1))
+    if len(shape) != len(indices):
+        raise Unwritable(f"its indices have {len(indices)} axes, and its data {len(shape)}")
     axis = writer.attrs.get("axis", 0) % len(shape)
     steps = [math.prod(shape[each + 1 :]) for each in range(len(shape))]
     where = _not_negative(writer, writer.input(1), np.array(shape[axis], np.int64))

@@ -33,6 +33,16 @@ class Unwritable(Exception):
     """A node cannot be written with the same meaning; the message says why."""
 
 
+class _Shape(tuple[Any, ...]):
+    """A shape that a model states, which may have fewer axes than its nodes read."""
+
+    def __getitem__(self, key: Any) -> Any:
+        try:
+            return super().__getitem__(key)
+        except IndexError:
+            raise Unwritable(f"it reads axis {key} of a tensor that the model says has {len(self)}") from None
+
+
 class Writer:
     """The nodes that take the place of one node.
 
@@ -91,7 +101,7 @@ class Writer:
         known = self.scope.shape(name)
         if known is None:
             raise Unwritable(f"how many axes {name!r} has is not known")
-        return known
+        return _Shape(known)
 
     def sizes(self, name: str) -> tuple[int, ...]:
         """Returns the shape of a tensor of the model; raises `Unwritable` where a size is not known."""
@@ -99,7 +109,7 @@ class Writer:
         known = tuple(size for size in shape if size is not None)
         if len(known) != len(shape):
             raise Unwritable(f"the sizes of {name!r} are known only at run time")
-        return known
+        return _Shape(known)
 
     def values(self, slot: int, what: str) -> NDArray[Any]:
         """Returns the values of an input that the model fixes, directly or by its shapes.
