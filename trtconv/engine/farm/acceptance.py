@@ -139,7 +139,7 @@ def _built(build: Build, result: JobResult, fetch: Fetch, worker: str | None) ->
         raise InputError(f"what came back for {build.request.model} is of another build", HINT)
     _check_profiles(asked, old)
     if old.engine is not None:
-        check_tensors(build.model, old.io, cast=build.request.cast_interface)
+        check_tensors(build.model, old.io, cast=build.request.cast_interface, retyped=bool(build.request.io))
     check_lattice(asked.inputs, (*asked.profiles, *old.profiles), old.lattice)
     if not all(0 <= each < _MOST_SECONDS for each in old.seconds.values()):
         raise ValueError("it took a time that nothing takes")

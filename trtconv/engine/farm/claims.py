@@ -15,17 +15,19 @@ from trtconv.graph.types import dtype_name
 from trtconv.runtimes.onnxruntime import dtype_of
 
 _FLOATS = {"float32", "float16", "bfloat16"}
+_RETYPED = {*_FLOATS, "int8", "uint8", "int32", "int64", "bool"}
 _INSTEAD = {"int64": {"int64", "int32"}, "float64": {"float64", "float32"}}
 """What engines have where a model has another type, which their TensorRT does not."""
 
 
-def check_tensors(model: OnnxModel, tensors: Sequence[TensorInfo], *, cast: bool) -> None:
+def check_tensors(model: OnnxModel, tensors: Sequence[TensorInfo], *, cast: bool, retyped: bool) -> None:
     """Raises ValueError where inputs and outputs of an engine are not those of a model.
 
     Args:
         model: The model.
         tensors: What a report says of the engine.
         cast: Whether their types may be those of the precision (`--cast-io`).
+        retyped: Whether they may have any type that an engine has (`--io`).
     """
     said = [(each.kind, each.name) for each in tensors]
     inputs = {spec.name: spec for spec in model.inputs}
@@ -36,7 +38,7 @@ def check_tensors(model: OnnxModel, tensors: Sequence[TensorInfo], *, cast: bool
     for each in tensors:
         spec = inputs[each.name] if each.kind == "input" else None
         own = outputs[each.name] if spec is None else spec.dtype
-        if not _may_be(own, each.dtype, cast=cast):
+        if not (each.dtype in _RETYPED if retyped else _may_be(own, each.dtype, cast=cast)):
             raise ValueError(f"{each.kind} {each.name!r} of its engine is {each.dtype[:40]!r}, and {own} in the model")
         if min(each.shape, default=0) < -1 or (spec is not None and not _fits(spec, each.shape)):
             raise ValueError(f"{each.kind} {each.name!r} of its engine has another shape than in the model")
