@@ -111,6 +111,10 @@ def check_all(outputs: Sequence[Output], inputs: Iterable[Input], *, and_disk: b
     for output in outputs:
         key = file_id(output.path)
         if key in read:
+            kind = None if output.typed else kind_of(output.path)
+            if kind is not None:
+                # The user named no output: that it is no model is what he has to know.
+                raise InputError(f"{output.path} is {kind.name}, not an ONNX model", kind.advice)
             raise InputError(f"{output.path} is {read[key]}, and {output.what} would replace it", output.hint)
         if key in written:
             both = f"both {written[key]} and {output.what}"
