@@ -70,7 +70,6 @@ ROWS: tuple[tuple[str, str, str, str], ...] = (
     ("float", "fp16", "fp16:chw", "fp16:chw"),
     ("float", "fp16", "fp16:chw2", "fp16:chw2"),
     ("float", "fp16", "fp16:hwc8", "fp16:hwc8"),
-    ("float", "fp16", "fp16:chw4", "fp16:chw"),
     ("float", "fp16", "fp16:chw16", "fp16:chw16"),
     ("float", "fp16", "fp16:chw32", "fp16:chw"),
     ("float", "as-is", "fp32:chw32", "fp32:chw32"),

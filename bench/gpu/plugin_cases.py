@@ -104,12 +104,13 @@ def _batched_nms(op: str) -> Callable[[Random, int], Case]:
         batch, count, classes = int(random.integers(1, 4)), int(random.integers(20, 150)), int(random.integers(1, 6))
         shared, normal = number % 2, number // 2 % 2
         boxes = _boxes(random, batch, count, 1 if shared else classes) * (1 if normal else 300)
-        keep = int(random.integers(5, 40))
+        # Candidates are fewer than the boxes, and enough for what is kept.
+        keep = int(random.integers(5, min(40, count)))
         attributes = {
             "shareLocation": shared,
             "backgroundLabelId": int(random.integers(-1, classes)),
             "numClasses": classes,
-            "topK": min(count, keep + int(random.integers(0, 60))),
+            "topK": min(count - 1, keep + int(random.integers(0, 60))),
             "keepTopK": keep,
             "scoreThreshold": float(random.uniform(0.05, 0.5)),
             "iouThreshold": float(random.uniform(0.2, 0.8)),

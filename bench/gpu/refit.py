@@ -258,7 +258,7 @@ class Bench:
             with _without_first(listed=True):
                 self._refit(engine, model, folder / "stale.engine")
         except TrtconvError as error:
-            found["hidden"] = error.message[:_TEXT] if "keep the old ones" in error.message else ""
+            found["hidden"] = error.message[:_TEXT]
         try:
             with _without_first(listed=False):
                 self._refit(engine, model, folder / "stale.engine")

@@ -37,6 +37,8 @@ FORMATS = {
 LINEAR = "chw"
 ALL = {"input": "inputs", "output": "outputs"}
 """What stands for all inputs, or all outputs, that can have the type."""
+_WRONG = {("fp16", "chw4"): "TensorRT 8.6.0 reads it as something else, on an H100"}
+"""Pairs of type and format that engines take and compute with wrongly. Source: bench/results/gpu-formats-8.6.json."""
 _WORDS = f"TYPE is one of {', '.join(TYPES)}, FORMAT one of {', '.join(FORMATS)}."
 
 
@@ -69,6 +71,10 @@ class TensorIo:
         """
         kind, _, form = text.partition(":")
         form = form or LINEAR
+        if (kind, form) in _WRONG:
+            raise InputError(
+                f"{text} is not safe: {_WRONG[kind, form]}", f"Take {kind}:chw2, {kind}:chw16 or {kind}:hwc8."
+            )
         if kind in TYPES and form in FORMATS:
             return cls(kind, form)
         wrong, words = (kind, list(TYPES)) if kind not in TYPES else (form, list(FORMATS))

@@ -47,11 +47,17 @@ def _classes(scope: Scope, index: int, target: Target) -> Fault:
 
 
 def _candidates(scope: Scope, index: int, target: Target) -> Fault:
-    boxes, most = _size(scope, index, 0, 1), _attribute(scope, index, "topK")
-    if not target.before(9) or boxes is None or most is None or most <= boxes:
+    if not target.before(9):
         return None
-    message = f"topK is {most}, and there are {boxes} boxes: TensorRT 8.6.0 reads on in those of the next class"
-    return message, Severity.WARNING
+    boxes, most = _size(scope, index, 0, 1), _attribute(scope, index, "topK")
+    kept, classes = _attribute(scope, index, "keepTopK"), _attribute(scope, index, "numClasses")
+    if boxes is not None and most is not None and most > boxes:
+        message = f"topK is {most}, and there are {boxes} boxes: TensorRT 8.6.0 reads on in those of the next class"
+        return message, Severity.WARNING
+    if kept is not None and most is not None and classes is not None and kept > most * classes:
+        message = f"keepTopK is {kept}, and there are {most} candidates of {classes} classes: what is beyond is garbage"
+        return message, Severity.WARNING
+    return None
 
 
 def _size(scope: Scope, index: int, number: int, axis: int) -> int | None:

@@ -154,3 +154,11 @@ def test_what_cannot_be(make: Make, text: str, io: str, what: str) -> None:
 def test_what_is_not_type_and_format(texts: list[str]) -> None:
     with pytest.raises(InputError):
         read_io(texts, None, None)
+
+
+def test_a_format_that_was_computed_wrongly_is_refused() -> None:
+    with pytest.raises(InputError, match="is not safe") as refused:
+        TensorIo.parse("fp16:chw4")
+    for text in ("int8:chw4", "fp16:chw2", "fp16:chw16", "fp16:hwc8"):
+        assert str(TensorIo.parse(text)) == text
+    assert all(word in refused.value.hint for word in ("fp16:chw2", "fp16:chw16", "fp16:hwc8"))

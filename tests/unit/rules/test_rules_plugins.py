@@ -58,6 +58,8 @@ BATCHED = {
         ("EfficientNMS_TRT", [(2, 9, 4), (2, 9, 3)], {**NMS, "class_agnostic": 1}, "warning"),
         ("BatchedNMSDynamic_TRT", [(2, 9, 1, 4), (2, 9, 3)], {**BATCHED, "topK": 9}, ""),
         ("BatchedNMSDynamic_TRT", [(2, 9, 1, 4), (2, 9, 3)], {**BATCHED, "topK": 10}, "warning"),
+        ("BatchedNMS_TRT", [(2, 9, 1, 4), (2, 9, 3)], {**BATCHED, "topK": 3, "keepTopK": 9}, ""),
+        ("BatchedNMS_TRT", [(2, 9, 1, 4), (2, 9, 3)], {**BATCHED, "topK": 3, "keepTopK": 10}, "warning"),
     ],
 )
 def test_what_a_plugin_computes_wrongly_is_said(
