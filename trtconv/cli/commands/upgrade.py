@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     epilog="""\b
 Examples:
   An environment with the TensorRT of today, and a model as the one that is installed here would build it:
-    python -m venv rtx-1.5 && rtx-1.5/bin/pip install . 'tensorrt-rtx==1.5.*'
+    python -I -m venv rtx-1.5 && rtx-1.5/bin/pip install . 'tensorrt-rtx==1.5.*'
     trtconv upgrade --from rtx-1.5 unet.onnx --dim batch=1 --dim height=64:256:512 --dim width=64:256:512
   All models of trtconv.toml, between two environments, as a page:
     trtconv upgrade --from rtx-1.5 --to rtx-1.7 -o upgrade.html
