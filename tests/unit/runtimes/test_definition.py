@@ -181,3 +181,19 @@ def test_places_of_an_unpooling_are_those_of_the_inferred_output() -> None:
     expected = np.zeros((1, 1, 5, 6), np.float32)
     expected[0, 0, [1, 1, 3, 3], [1, 3, 1, 3]] = 1, 2, 3, 4
     np.testing.assert_array_equal(run(proto, feeds)[0], expected)
+
+
+def test_what_attention_masks_counts_for_nothing_where_scores_are_capped() -> None:
+    proto = onnx.parser.parse_model(
+        """<ir_version: 11, opset_import: ["": 23]>
+        g (float[1,1,2,4] q, float[1,1,3,4] k, float[1,1,3,4] v, float[2,3] m) => (float[1,1,2,4] y)
+        { y = Attention <softcap = 0.5> (q, k, v, m) }"""
+    )
+    random = np.random.default_rng(0)
+    feeds = {
+        name: random.normal(size=(1, 1, rows, 4)).astype(np.float32) for name, rows in (("q", 2), ("k", 3), ("v", 3))
+    }
+    feeds["m"] = np.array([[0, -np.inf, 0], [0, -np.inf, 0]], np.float32)
+    first = run(proto, feeds)[0]
+    feeds["v"][0, 0, 1] = 1000
+    np.testing.assert_array_equal(run(proto, feeds)[0], first)

@@ -1,6 +1,7 @@
-"""Attention whose scores are an output too.
+"""Attention whose scores are an output too, or masked.
 
-ONNX masks scores with -inf, ONNX Runtime 1.23 with the lowest number, which shows where they are an output.
+ONNX masks scores with -inf, ONNX Runtime 1.23 with the lowest number, which shows where they are an output and where a
+whole row is masked; and it caps scores (`softcap`) behind the mask.
 
 Source: ONNX operator Attention.
 """
@@ -13,12 +14,15 @@ from trtconv.runtimes.definition.writing import Writing
 
 _SCORES = 3
 """Slot of the output that has the scores."""
+_MASK = 3
+"""Slot of the input that has the mask."""
 
 
 def write_attention(scope: Scope, index: int, writing: Writing) -> bool:
-    """Writes an Attention out as ONNX defines it, where somebody wants its scores."""
+    """Writes an Attention out as ONNX defines it, where somebody wants its scores, or it has a mask."""
     node = scope.columns.nodes[index]
-    function = body_of(scope, node, writing.opset) if any(node.output[_SCORES:]) else None
+    written = any(node.output[_SCORES:]) or any(node.input[_MASK : _MASK + 1])
+    function = body_of(scope, node, writing.opset) if written else None
     if function is None:
         return False
     writing.nodes += written_out(function, node, lambda name: f"{node.output[0]}:{name}")
