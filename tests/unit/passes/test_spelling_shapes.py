@@ -11,10 +11,8 @@ from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
 from support.onnx_models import parse, wrap
-from trtconv.core.findings import Severity
 from trtconv.core.target import Target
 from trtconv.passes import PASSES, run_passes
-from trtconv.rules import run_rules
 
 EIGHT, TEN = Target("tensorrt", (8, 6)), Target("tensorrt", (10, 0))
 
@@ -76,11 +74,11 @@ g (float[2,4,%d,8] q, float[2,4,8,6] k, float[2,4,6,8] v, float[%d,1,1,6] m) => 
 
 
 @pytest.mark.parametrize(
-    ("queries", "op", "masks", "told"),
-    [(1, "Add", 2, True), (2, "Add", 2, False), (1, "Mul", 2, False), (1, "Add", 1, False)],
+    ("queries", "op", "masks", "doubled"),
+    [(1, "Add", 2, 2), (2, "Add", 2, 0), (1, "Mul", 2, 0), (1, "Add", 1, 2)],
 )
-def test_masked_attention_over_one_query_is_refused_for_8(queries: int, op: str, masks: int, told: bool) -> None:
-    model = wrap(parse(ATTENTION % (queries, masks, queries, op)))
-    for target, expected in ((EIGHT, told), (TEN, False)):
-        errors = {each.code for each in run_rules(model, target) if each.severity is Severity.ERROR}
-        assert ("TC616" in errors) is expected
+def test_masked_attention_over_one_query_is_doubled_for_8(queries: int, op: str, masks: int, doubled: int) -> None:
+    for target, expected in ((EIGHT, doubled), (TEN, 0)):
+        model = wrap(parse(ATTENTION % (queries, masks, queries, op)))
+        edits = [each.pass_name for each in run_passes(model, PASSES, target).edits]
+        assert edits.count("double-one-row") == expected

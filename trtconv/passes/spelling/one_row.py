@@ -1,4 +1,4 @@
-"""Attention over one query, of which TensorRT 8.6 makes something else where a Where lies behind its softmax."""
+"""Attention over one query, of which TensorRT 8.6 makes something else where it is masked."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ _BETWEEN = frozenset({"Add", "Cast", "Div", "Identity", "Mul", "Where"})
 class DoubleOneRow(Spelling):
     """Multiplies a single row twice, and takes the first result, in both products of an attention.
 
-    Attention over caches masks the shares of rows without keys by a Where behind the Softmax. With one query the
-    builder of TensorRT 8.6 makes something of products, Softmax and Where that is off by half, though each of them is
-    right alone, as is the whole with two rows in each product (bench/results/gpu-attention-parts-8.6.json).
+    Attention over caches adds a mask, and masks the shares of rows without keys by a Where behind the Softmax. With one
+    query the builder of TensorRT 8.6 makes something of products, Softmax and Where that is off by half, though each of
+    them is right alone, as is the whole with two rows in each product (bench/results/gpu-attention-parts-8.6.json).
+    Without the Where it was right where it was run; what is masked is doubled there too.
 
     Before (tensorrt-8.6):
         <ir_version: 8, opset_import: ["": 13]>
@@ -61,16 +62,19 @@ class DoubleOneRow(Spelling):
 
 
 def _is_masked(scope: Scope, product: onnx.NodeProto) -> bool:
-    """Whether what a product is made of is a Where behind a softmax."""
-    where = scope.producer(product.input[0])
-    return where is not None and where.op_type == "Where" and any(_is_softmax(scope, name) for name in where.input)
+    """Whether what a product is made of is a Where behind a softmax, or the softmax of a sum."""
+    maker = _maker(scope, product.input[0])
+    if maker is not None and maker.op_type == "Where":
+        makers = (_maker(scope, name) for name in maker.input)
+        return any(each is not None and each.op_type == "Softmax" for each in makers)
+    added = _maker(scope, maker.input[0]) if maker is not None and maker.op_type == "Softmax" else None
+    return added is not None and added.op_type == "Add"
 
 
-def _is_softmax(scope: Scope, name: str) -> bool:
+def _maker(scope: Scope, name: str) -> onnx.NodeProto | None:
+    """Returns what makes a tensor, casts aside."""
     node = scope.producer(name)
-    if node is not None and node.op_type == "Cast":
-        node = scope.producer(node.input[0])
-    return node is not None and node.op_type == "Softmax"
+    return scope.producer(node.input[0]) if node is not None and node.op_type == "Cast" else node
 
 
 def _softmaxes(scope: Scope, product: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
