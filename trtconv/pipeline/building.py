@@ -77,7 +77,8 @@ def _build(request: BuildRequest, clock: Stopwatch) -> BuildReport:
     with clock.stage(Stage.LOAD):
         check_outputs(request)
         model = OnnxModel.load(request.model, hashed=True)
-        retype(model, request.io)
+        if request.io:
+            retype(model, request.io)
         write_types(model)
         protect_data(model, request.engine_path, request.report_path, *named_cache(request))
     with clock.stage(Stage.RUNTIME):
