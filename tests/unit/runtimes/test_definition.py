@@ -148,7 +148,7 @@ def test_layers_far_from_zero_are_normalised(offset: float, axis: int) -> None:
 
 
 def test_masked_scores_are_infinite() -> None:
-    text = """<ir_version: 11, opset_import: ["": 24]>
+    text = """<ir_version: 11, opset_import: ["": 23]>
     g (float[1,1,2,4] q, float[1,1,3,4] k, float[1,1,3,4] v) => (float[1,1,2,4] y, float[1,1,2,3] s)
     { y, , , s = Attention <is_causal = 1, qk_matmul_output_mode = 2> (q, k, v) }"""
     random = np.random.default_rng(0)
