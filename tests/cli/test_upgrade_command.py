@@ -61,3 +61,13 @@ def test_bad_calls_write_nothing(call: Any, models: list[Path], tmp_path: Path) 
     assert call("upgrade", "--from", str(tmp_path / "none"), str(models[0]), "-o", str(page)).code == 2
     assert call("upgrade", "--from", str(HERE), str(models[0]), "-o", str(models[0])).code == 2
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_the_page_replaces_nothing_that_a_listed_model_reads(call: Any, models: list[Path], tmp_path: Path) -> None:
+    reference = tmp_path / "own.py"
+    reference.write_text("a reference")
+    config = tmp_path / "trtconv.toml"
+    config.write_text(f'[[models]]\npath = "{models[0].name}"\nreferences = ["own.py"]\n')
+    ended = call("upgrade", "--from", str(HERE), "--config", str(config), "-q", "-o", str(reference))
+    assert ended.code == 2 and "would replace it" in ended.err
+    assert reference.read_text() == "a reference"

@@ -136,12 +136,13 @@ def _over(trials: options.Asked[TrialSettings], build: BuildRequest, inherited: 
 
 def _checked_page(page: Path, builds: Sequence[BuildRequest]) -> Path:
     """Checks, before anything is built, that the page can be written and replaces nothing that is read."""
+    from trtconv.core.files import openable
     from trtconv.core.outputs import Output, check_all
+    from trtconv.core.requests.files import files_read
 
-    check_all(
-        [Output(page, "the page", hint="Write the page to another file, such as upgrade.html.")],
-        [("a model", each.model) for each in builds],
-    )
+    page = openable(page)
+    read = [each for build in builds for each in files_read(build)]
+    check_all([Output(page, "the page", hint="Write the page to another file, such as upgrade.html.")], read)
     return page
 
 
