@@ -68,11 +68,7 @@ def write_lp_normalization(scope: Scope, index: int, writing: Writing) -> bool:
     if writing.opset < _TYPED_CAST or kind not in _FLOATS:
         return False
     x, axis = _wide(writing, node.input[0]), _attribute(node, "axis", -1)
-    op = f"ReduceL{_attribute(node, 'p', 2)}"
-    if writing.opset < _AXES_AS_INPUT:
-        norm = writing.compute(op, x, axes=[axis], keepdims=1)
-    else:
-        norm = writing.compute(op, x, writing.constant([axis]), keepdims=1)
+    norm = _reduced(writing, f"ReduceL{_attribute(node, 'p', 2)}", x, axis)
     none = writing.compute("Not", writing.compute("Greater", norm, writing.number(0.0)))
     writing.compute("Cast", writing.compute("Where", none, x, writing.compute("Div", x, norm)), to=kind)
     writing.finish()
@@ -94,13 +90,13 @@ def _wide(writing: Writing, tensor: str) -> str:
 
 def _normal(writing: Writing, tensor: str, axis: int, epsilon: float) -> str:
     """Takes the mean along an axis off, and divides by the deviation."""
-    left = writing.compute("Sub", tensor, _mean(writing, tensor, axis))
-    variance = _mean(writing, writing.compute("Mul", left, left), axis)
+    left = writing.compute("Sub", tensor, _reduced(writing, "ReduceMean", tensor, axis))
+    variance = _reduced(writing, "ReduceMean", writing.compute("Mul", left, left), axis)
     deviation = writing.compute("Sqrt", writing.compute("Add", variance, writing.number(epsilon)))
     return writing.compute("Div", left, deviation)
 
 
-def _mean(writing: Writing, tensor: str, axis: int) -> str:
+def _reduced(writing: Writing, op: str, tensor: str, axis: int) -> str:
     if writing.opset < _AXES_AS_INPUT:
-        return writing.compute("ReduceMean", tensor, axes=[axis], keepdims=1)
-    return writing.compute("ReduceMean", tensor, writing.constant([axis]), keepdims=1)
+        return writing.compute(op, tensor, axes=[axis], keepdims=1)
+    return writing.compute(op, tensor, writing.constant([axis]), keepdims=1)
