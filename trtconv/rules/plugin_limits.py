@@ -12,6 +12,7 @@ from typing import Any
 from trtconv.core.findings import Severity
 from trtconv.core.target import Target
 from trtconv.graph.scope import Scope
+from trtconv.rules.operator import attribute
 
 _TILE = 64
 Fault = tuple[str, Severity] | None
@@ -68,7 +69,8 @@ def _size(scope: Scope, index: int, number: int, axis: int) -> int | None:
 
 
 def _attribute(scope: Scope, index: int, name: str) -> int | None:
-    return next((int(each.i) for each in scope.columns.attributes[index] if each.name == name), None)
+    found = attribute(scope.columns.nodes[index], name)
+    return found if isinstance(found, int) else None
 
 
 _CHECKS: Mapping[str, Callable[[Scope, int, Target], Any]] = {
