@@ -213,7 +213,7 @@ def _opened(
     # Without its weights it would compute nothing.
     options = dataclasses.replace(plan.options, strip_weights=False)
     asked = dataclasses.replace(
-        plan, profiles=(_profile(samples, plan),), precision="as-is", node_precisions={}, options=options
+        plan, profiles=(_profile(samples, plan),), precision="as-is", node_precisions={}, options=options, trial=True
     )
     if runtime.info.capabilities.builder_precision_flags:
         asked = dataclasses.replace(asked, precision=precision, node_precisions=nodes)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import json
 import statistics
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from trtconv.core.bounds import make_profile
@@ -17,6 +18,7 @@ from trtconv.core.documents.tuned import TimedForms, TimedLayer, Tuned
 from trtconv.core.encode import plain
 from trtconv.core.errors import BuildFailed, EngineFailed, EnvironmentMissing, InputError
 from trtconv.core.files import atomic_write, locked
+from trtconv.core.frozen import frozen
 from trtconv.core.node_patterns import nearest
 from trtconv.core.reading import CACHE_BYTES, read_plain
 from trtconv.core.target import Target
@@ -29,19 +31,29 @@ from trtconv.passes.deconv_forms import Site, worth_timing
 from trtconv.passes.explicit_deconv import MakeDeconvExplicit
 from trtconv.pipeline.preparation import Preparation, passes_of
 from trtconv.runtimes.compare import relative_error
-from trtconv.runtimes.tensorrt import Execution, Runtime
+from trtconv.runtimes.tensorrt import EngineLoader, Execution, Runtime
 
-_GAIN = 0.97
-"""What a form takes at most of the usual one's time to be preferred: less may be chance."""
 _WRONG = 0.05
 """How far two forms may be apart, of the largest magnitude, in float16 or int8."""
 _ROUNDS, _WARM_UP_US, _SAMPLE_US = 31, 20_000.0, 1000.0
 
 Times = Mapping[str, "float | None"]
 """Form to the microseconds of one inference; None where TensorRT does not build it, or computes something else."""
-Answer = tuple[Times, frozenset[str]]
-"""What was measured of a layer, and the forms of which None is no accident: the parser refuses them, or they compute
-something else."""
+
+
+@frozen
+class Answer:
+    """What was measured of a layer.
+
+    Args:
+        times: The time of each form.
+        refused: Forms whose None is no accident: the parser refuses them, or they compute something else.
+        spread: How far apart two builds of one form are, the slower over the faster; 1 where none was built twice.
+    """
+
+    times: Times
+    refused: frozenset[str]
+    spread: float = 1.0
 
 
 def tune(
@@ -65,21 +77,24 @@ def tune(
     # Where the builder is not told of a precision, the graph will be cast to it.
     is_cast = plan.precision != builder_plan.precision
     layers = _layers(model, plan, _rounded(model, plan, engine.info.target), engine.info.target, is_cast)
-    race = _Race(engine, dataclasses.replace(builder_plan, node_precisions={}), _Memory(cache))
+    # What is measured of a layer alone says nothing of it in its place, where the network's own build measures it.
+    trial = dataclasses.replace(builder_plan, node_precisions={}, timing_cache=None, trial=True)
+    race = _Race(engine, trial, _Memory(cache))
     return tuple(_tuned(node, layer, forms[0], *race.times(layer, forms)) for node, (layer, forms) in layers.items())
 
 
-def _tuned(node: str, layer: LayerAlone, usual: str, times: Times, known: bool) -> Tuned:
-    return Tuned(node, layer.title, best(times, usual), usual, dict(times), known)
+def _tuned(node: str, layer: LayerAlone, usual: str, answer: Answer, known: bool) -> Tuned:
+    form = best(answer.times, usual, answer.spread)
+    return Tuned(node, layer.title, form, usual, dict(answer.times), known, answer.spread)
 
 
-def best(times: Times, usual: str) -> str:
-    """Returns the fastest form; the usual one unless another gains."""
+def best(times: Times, usual: str, spread: float) -> str:
+    """Returns the fastest form; the usual one unless another gains more than two builds of one form are apart."""
     timed = {form: us for form, us in times.items() if us is not None}
     if not timed:
         return usual
     fastest = min(timed, key=timed.__getitem__)
-    return fastest if usual not in timed or timed[fastest] < _GAIN * timed[usual] else usual
+    return fastest if usual not in timed or timed[fastest] * max(1.0, spread) < timed[usual] else usual
 
 
 def _rounded(model: OnnxModel, plan: BuildPlan, target: Target) -> ShapeProfile:
@@ -142,19 +157,18 @@ class _Memory:
         for entry in self._entries:
             known = {**entry.us, **dict.fromkeys(entry.refused)}
             if entry.layer == asked and entry.us and known.keys() <= set(forms):
-                return {form: known.get(form) for form in forms}, frozenset(entry.refused)
+                return Answer({form: known.get(form) for form in forms}, frozenset(entry.refused), entry.spread)
         return None
 
     def keep(self, asked: TimedLayer, answer: Answer) -> None:
         """Adds the times of a layer to what other builds have written meanwhile; what failed may not fail again."""
         if self._path is None:
             return
-        times, refused = answer
-        us = {form: each for form, each in times.items() if each is not None}
+        us = {form: each for form, each in answer.times.items() if each is not None}
         # The engine is none the worse where the file cannot be written.
         with contextlib.suppress(InputError), locked(self._path):
             others = [entry for entry in self._read() if entry.layer != asked]
-            self._entries = (*others, TimedForms(asked, us, tuple(sorted(refused))))
+            self._entries = (*others, TimedForms(asked, us, tuple(sorted(answer.refused)), answer.spread))
             text = json.dumps(plain(self._entries), indent=1) + "\n"
             # Beside the timing cache that the user named, or in the user's own folder.
             atomic_write(self._path, text.encode())
@@ -181,10 +195,10 @@ class _Race:
         self._engine = engine
         self._plan = plan
         self._memory = memory
-        self._answers: dict[str, Times] = {}
+        self._answers: dict[str, Answer] = {}
 
-    def times(self, layer: LayerAlone, forms: Sequence[str]) -> tuple[Times, bool]:
-        """Returns the times of a layer's forms, and whether they were known before."""
+    def times(self, layer: LayerAlone, forms: Sequence[str]) -> tuple[Answer, bool]:
+        """Returns the times of a layer's forms, the usual one first, and whether they were known before."""
         info = self._engine.info
         plan = self._plan
         asked = TimedLayer(info.gpu, info.family, info.version, plan.precision, plan.options, layer.key)
@@ -193,24 +207,26 @@ class _Race:
             return self._answers[same], True
         known = self._memory.find(asked, forms)
         # Of a form that failed nothing is known: where there is a GPU it is tried again.
-        untried = [form for form in forms if known and info.gpu and known[0][form] is None and form not in known[1]]
+        lacking = [form for form in forms if known and known.times[form] is None and form not in known.refused]
+        untried = lacking if info.gpu else []
         if known is None or untried:
             answer = self._measure(layer, forms) if known is None else self._completed(layer, known, untried)
             self._memory.keep(asked, answer)
         else:
             answer = known
-        self._answers[same] = answer[0]
-        return answer[0], answer is known
+        self._answers[same] = answer
+        return answer, answer is known
 
     def _completed(self, layer: LayerAlone, known: Answer, untried: Sequence[str]) -> Answer:
         """Times what is not known against a form that is, and returns all as if measured with that."""
-        times, refused = known
-        base = next(form for form, each in times.items() if each is not None)
-        fresh, more = self._measure(layer, [base, *untried])
-        scale = (times[base] or 0.0) / (fresh[base] or 1.0)
-        found = {form: round(each * scale, 2) for form in untried if (each := fresh[form]) is not None}
+        base = next(form for form, each in known.times.items() if each is not None)
+        fresh = self._measure(layer, [base, *untried])
+        scale = (known.times[base] or 0.0) / (fresh.times[base] or 1.0)
+        found = {form: round(each * scale, 2) for form in untried if (each := fresh.times[form]) is not None}
         # Nothing is new where the form that is known failed this time.
-        return ({**times, **found}, refused | more) if fresh[base] else known
+        if not fresh.times[base]:
+            return known
+        return Answer({**known.times, **found}, known.refused | fresh.refused, max(known.spread, fresh.spread))
 
     def _measure(self, layer: LayerAlone, forms: Sequence[str]) -> Answer:
         try:
@@ -227,20 +243,59 @@ class _Race:
             outputs: dict[str, object] = {}
             for form in forms:
                 with contextlib.suppress(BuildFailed, EngineFailed):
-                    data = self._build(layer, form)
-                    if data is None:
+                    execution = self._opened(layer, form, loader, stack)
+                    if execution is None:
                         refused.add(form)
                         continue
-                    execution = loader.load(data).open()
-                    stack.callback(execution.close)
-                    execution.feed(layer.feeds())
                     outputs[form] = execution.run()["y"]
                     if relative_error(next(iter(outputs.values())), outputs[form]) <= _WRONG:
                         running[form] = execution
                     else:
                         refused.add(form)
             times.update(zip(running, race(tuple(running.values())), strict=True))
-        return times, frozenset(refused)
+            opened = functools.partial(self._opened, loader=loader, stack=stack)
+            again, spread = self._again(layer, forms[0], running, times, opened)
+        return Answer({**times, **again}, frozenset(refused), spread)
+
+    def _again(
+        self,
+        layer: LayerAlone,
+        usual: str,
+        running: Mapping[str, Execution],
+        times: Times,
+        opened: Callable[[LayerAlone, str], Execution | None],
+    ) -> tuple[dict[str, float], float]:
+        """Builds the usual form and a faster one again: builders choose between kernels that are alike by chance.
+
+        Returns:
+            The mean of both builds of each, and how far apart two builds of one form are.
+        """
+        fastest = min(running, key=lambda form: times[form] or 0.0, default=usual)
+        if fastest == usual or usual not in running:
+            return {}, 1.0
+        again = {}
+        for form in (usual, fastest):
+            with contextlib.suppress(BuildFailed, EngineFailed):
+                second = opened(layer, form)
+                if second is not None:
+                    second.run()
+                    again[form] = second
+        found = race([*(running[form] for form in again), *again.values()])
+        pairs = dict(zip(again, zip(found[: len(again)], found[len(again) :], strict=True), strict=True))
+        spread = max((max(pair) / min(pair) for pair in pairs.values() if min(pair)), default=1.0)
+        return {form: round(statistics.mean(pair), 2) for form, pair in pairs.items()}, round(spread, 4)
+
+    def _opened(
+        self, layer: LayerAlone, form: str, loader: EngineLoader, stack: contextlib.ExitStack
+    ) -> Execution | None:
+        """Returns the engine of a layer in a form, ready to run, until the stack is closed; None as of `_build`."""
+        data = self._build(layer, form)
+        if data is None:
+            return None
+        execution = loader.load(data).open()
+        stack.callback(execution.close)
+        execution.feed(layer.feeds())
+        return execution
 
     def _build(self, layer: LayerAlone, form: str) -> bytes | None:
         """Returns the engine of a layer in a form; None where the layer has no such form, or the parser refuses it.

@@ -635,6 +635,16 @@ def test_a_timing_cache_is_read_and_written(caching: Installed, script: Script, 
     assert [each.name for each in path.parent.iterdir()] == ["t.timing"]
 
 
+def test_what_a_trial_measures_is_thrown_away(caching: Installed, script: Script, tmp_path: Path) -> None:
+    path = tmp_path / "t.timing"
+    path.write_bytes(b"old")
+    network = caching.parse(two_nodes(), Path("model.onnx"))
+    assert not isinstance(network, tuple)
+    network.build(dataclasses.replace(plan(), timing_cache=path, trial=True))
+    assert script.cache.state["data"] == {b"old", b"measured"}
+    assert path.read_bytes() == b"old"
+
+
 def test_what_another_build_wrote_meanwhile_is_kept(caching: Installed, script: Script, tmp_path: Path) -> None:
     path = tmp_path / "t.timing"
     path.write_bytes(b"old")

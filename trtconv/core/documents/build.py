@@ -56,6 +56,7 @@ class BuildPlan(BuildSettings):
         asked: The profiles before rounding and splitting; None where nothing of the kind was asked for.
         cast_by: Versions of what a cast depends on; empty where the graph is not cast.
         timing_cache: File of the timing cache, which does not decide what the engine is; None for none.
+        trial: Whether the engine is only run and thrown away: what its build measures is not kept.
         sampled: SHA-256 of the samples that the types are chosen on; empty where they are not, or are random.
         plugins: Libraries of plugins that are loaded.
         references: Files that say what operators compute.
@@ -67,6 +68,7 @@ class BuildPlan(BuildSettings):
     asked: tuple[ShapeProfile, ...] | None = None
     cast_by: Mapping[str, str] = dataclasses.field(default_factory=dict)
     timing_cache: Path | None = None
+    trial: bool = False
     sampled: str = ""
     plugins: tuple[CodeIdentity, ...] = ()
     references: tuple[CodeIdentity, ...] = ()

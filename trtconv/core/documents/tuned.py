@@ -20,6 +20,7 @@ class Tuned:
         usual: The form that it would take without.
         us: Microseconds of each form; None where TensorRT does not build it.
         known: Whether all that was measured by an earlier build.
+        spread: How far apart two builds of one form were, the slower over the faster: a smaller gain is chance.
     """
 
     node: str
@@ -28,13 +29,21 @@ class Tuned:
     usual: str
     us: Mapping[str, float | None]
     known: bool = False
+    spread: float = 1.0
 
     def __str__(self) -> str:
         now, before = self.us.get(self.form), self.us.get(self.usual)
         if now is None or before is None:
             return f"tuned {self.node} ({self.layer}): none of its forms could be timed"
         gain = f"{before:.1f} -> {now:.1f} us" if self.form != self.usual else f"{now:.1f} us, none is faster"
+        gain += f" by more than two builds of one form are apart ({self.spread:.2f})" if self._is_close else ""
         return f"tuned {self.node} ({self.layer}): {self.form}, {gain}{' (measured before)' if self.known else ''}"
+
+    @property
+    def _is_close(self) -> bool:
+        """Whether another form was faster, and by too little."""
+        timed = [us for us in self.us.values() if us is not None]
+        return self.form == self.usual and self.us[self.form] != min(timed)
 
 
 @frozen
@@ -59,15 +68,17 @@ class TimedLayer:
 
 
 @frozen
-class TimedForms(Document, keys="for=layer us refused"):
+class TimedForms(Document, keys="for=layer us refused spread"):
     """What was measured of a layer.
 
     Args:
         layer: The layer.
         us: Form to the microseconds of one inference.
         refused: Forms that TensorRT does not take, or in which it computes something else.
+        spread: How far apart two builds of one form were; a trtconv that did not measure it held 3 % for chance.
     """
 
     layer: TimedLayer
     us: Mapping[str, float]
     refused: tuple[str, ...]
+    spread: float = 1.03

@@ -201,7 +201,9 @@ class Network:
         except (RuntimeError, TypeError, ValueError) as error:
             session.raise_failure()
             raise _broke_down(str(error), session) from error
-        return blob, () if cache is None or blob is None else _not_kept(cache.save(), str(plan.timing_cache))
+        if cache is None or blob is None or plan.trial:
+            return blob, ()
+        return blob, _not_kept(cache.save(), str(plan.timing_cache))
 
     def _check_options(self, plan: BuildPlan) -> tuple[Finding, ...]:
         """Returns what is worth knowing of the options.
