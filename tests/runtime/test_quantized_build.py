@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import numpy_helper
 
+from support.float_nets import ATTENTION, PRODUCTS, saved_net, saved_samples
 from support.onnx_models import DECONV_PASSES, RTX, parse, rewritten, wrap
 from support.paths import MODELS
 from support.quantized_models import EXACT, MOVES, POINTS, Net, Quantiser, make_net
@@ -25,8 +26,10 @@ from trtconv.core.documents.build import BuildPlan, BuildReport
 from trtconv.core.findings import Severity
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.requests.check import CheckRequest
+from trtconv.core.requests.quantize import QuantizeRequest
 from trtconv.graph.model import OnnxModel
 from trtconv.passes import PASSES
+from trtconv.pipeline.quantizing import quantize
 from trtconv.rules import run_rules
 from trtconv.runtimes import tensorrt
 from trtconv.runtimes.onnxruntime import compare_models
@@ -246,3 +249,14 @@ def test_float8_is_read_as_onnx_means_it() -> None:
     (found,) = (finding for finding in run_rules(model, RTX) if finding.code == "TC311")
     assert "its weight is float8e4m3fn" in found.message
     built(after)
+
+
+@pytest.mark.parametrize(("text", "shape"), [(ATTENTION, (2, 6, 8)), (PRODUCTS, (1, 8, 12))], ids=["block", "products"])
+def test_products_that_quantize_wrote_build_and_are_proven(text: str, shape: tuple[int, ...], tmp_path: Path) -> None:
+    output = tmp_path / "int8.onnx"
+    data = str(saved_samples(tmp_path, [shape]))
+    quantize(QuantizeRequest(model=saved_net(text, tmp_path), output=output, data=data, target=RTX, method="min-max"))
+    proof = build(output, precision="int8").proof
+    assert proof is not None
+    assert proof.agrees
+    assert proof.pieces.proven == proof.pieces.of > 10

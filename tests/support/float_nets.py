@@ -49,6 +49,40 @@ NARROW = f"""{HEAD} g (float[1,4,8,8] x) => (float[1,3,16,16] y) {{
     r = Relu (a)
     [last] y = ConvTranspose <strides = [2,2]> (r, w_8_3_2_2) }}"""
 
+ATTENTION = f"""{HEAD.replace("17", "20")} g (float[n,6,8] x) => (float[n,6,4] y) {{
+    [norm] c = LayerNormalization (x, p_8, b_8)
+    [q] q0 = MatMul (c, w_8_8)
+    q = Add (q0, b_8a)
+    [k] k = MatMul (c, w_8_8a)
+    [v] v = MatMul (c, w_8_8b)
+    kt = Transpose <perm = [0,2,1]> (k)
+    [scores] s = MatMul (q, kt)
+    p = Softmax (s)
+    [mix] m = MatMul (p, v)
+    turned = Transpose <perm = [1,0]> (w_8_8c)
+    [out] o = MatMul (m, turned)
+    t = Add (o, x)
+    [norm2] d = LayerNormalization (t, p_8, b_8)
+    [up] f = MatMul (d, w_8_16)
+    fb = Add (f, b_16)
+    g = Gelu (fb)
+    [down] h = MatMul (g, w_16_8)
+    r = Add (t, h)
+    [last] y = MatMul (r, w_8_4) }}"""
+"""A block of a transformer: seven products with weights, one of them transposed, and two of computed matrices."""
+PRODUCTS = f"""{HEAD} g (float[1,8,12] x) => (float[8,5] y, float[2,8,7] v, float[8,16] l, float[8] e) {{
+    [plain] a = MatMul (x, w_12_16)
+    r = Relu (a)
+    s = Squeeze (r)
+    [turned] b = Gemm <transB = 1, alpha = 0.5> (s, w_16_16, b_16)
+    br = Relu (b)
+    [scaled] y = Gemm <beta = 0.5> (br, w_16_5, b_5)
+    [batched] v = MatMul (r, w_2_16_7)
+    [bare] c = Gemm <transA = 1, transB = 1> (br, w_2_8)
+    ct = Transpose (c)
+    [left] l = MatMul (w_8_2, ct)
+    [vector] e = MatMul (s, w_16) }}"""
+
 
 def net(text: str, seed: int = 0) -> onnx.ModelProto:
     """Returns a network; inputs called w_8_4_3_3, b_8 or p_8 become weights, biases and positive numbers so shaped."""

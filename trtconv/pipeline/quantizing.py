@@ -9,19 +9,14 @@ from collections.abc import Mapping, Sequence
 
 from trtconv.core.bounds import make_profile
 from trtconv.core.dims import dynamic_dims
-from trtconv.core.documents.calibration import KeptRanges, KeptSizes
 from trtconv.core.documents.parts import FileIdentity
 from trtconv.core.documents.quantize import (
-    CacheRecord,
-    Calibration,
     Distance,
     LayerError,
     Layerwise,
     QuantizeReport,
 )
-from trtconv.core.documents.rewrite import Edit
 from trtconv.core.errors import InputError
-from trtconv.core.frozen import frozen
 from trtconv.core.outputs import Output, check_all
 from trtconv.core.progress import Progress
 from trtconv.core.reading import sha256_of
@@ -36,28 +31,24 @@ from trtconv.graph.model import OnnxModel
 from trtconv.passes import PassResult, passes_for
 from trtconv.passes.fold_batch_norm import FoldBatchNorm
 from trtconv.passes.overlap_add import OverlapAdd
-from trtconv.pipeline.cached_scales import CachedScales, cached_scales
+from trtconv.pipeline.calibrating import ENOUGH, JUDGING, MOST_JUDGED, Chosen, choose_ranges
 from trtconv.pipeline.checking import target_and_runtime
 from trtconv.pipeline.outputs import model_identity, protect_data
 from trtconv.pipeline.preparation import Preparation
-from trtconv.precision.quantize import cache
 from trtconv.precision.quantize.biases import correct_biases
 from trtconv.precision.quantize.budget import Spending, spend
-from trtconv.precision.quantize.calibrate import Statistics, calibrate, candidates
-from trtconv.precision.quantize.equalize import equalize, find_links, linked_tensors, sizes_by_channel
 from trtconv.precision.quantize.images import parse_preprocessing
 from trtconv.precision.quantize.layers import WeightedLayer, find_layers, slows_down
 from trtconv.precision.quantize.measure import Reference, worst
+from trtconv.precision.quantize.operators import WEIGHTED, bias_of
 from trtconv.precision.quantize.opset import with_channel_scales
-from trtconv.precision.quantize.placement import Placement, measured, place
+from trtconv.precision.quantize.placement import Placement, place
 from trtconv.precision.quantize.samples import InputSamples, Shapes, random_samples, read_samples
-from trtconv.precision.quantize.write import Ranges, quantized
+from trtconv.precision.quantize.stored import store_weights
+from trtconv.precision.quantize.work import work_of
+from trtconv.precision.quantize.write import quantized
 from trtconv.rules import run_rules
 
-_ENOUGH, _JUDGING, _MOST_JUDGED = 4, 0.5, 16
-"""Samples of calibration from which on a share of them judges the methods, the share, and how many do so at most."""
-_WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
-"""Layers that are quantised; the report names them."""
 _QUANTIZERS = ("QuantizeLinear", "DequantizeLinear", "QLinearConv", "ConvInteger", "DynamicQuantizeLinear")
 
 
@@ -83,11 +74,11 @@ def quantize(request: QuantizeRequest, progress: Progress | None = None) -> Quan
         calibration, held_out = _parted(request, original)
     with clock.stage(Stage.REWRITE):
         model, done, layers = _prepared(request, original, target)
-    chosen = _chosen(request, model, layers, calibration, clock, (original, str(target)))
+        work = work_of(model, layers, held_out)
+    chosen = choose_ranges(request, model, layers, calibration, clock, (original, str(target)))
     with clock.stage(Stage.MEASURE):
         reference = Reference(original, held_out)
-        spending = _spent(request, chosen, reference, clock)
-        placement = place(model.main, chosen.layers if spending is None else spending.layers)
+        spending, placement = _spent(request, chosen, reference, clock)
         result, mended = _with_biases(chosen, placement, calibration, clock)
         error = reference.distances(result) if len(held_out) else {}
     with clock.stage(Stage.WRITE):
@@ -98,9 +89,9 @@ def quantize(request: QuantizeRequest, progress: Progress | None = None) -> Quan
         target=target,
         edits=done.edits + chosen.edits,
         skipped=done.skipped,
-        quantized=_quantized(model, placement),
-        left_in_float=_left(layers, placement, spending, chosen.lacking),
-        notes=tuple(filter(None, [slows_down(layers)])),
+        quantized=_quantized(layers, placement, work),
+        left_in_float=_left(layers, placement, spending, chosen.lacking, work),
+        notes=slows_down(layers),
         error=error,
         per_layer=_per_layer(chosen.model, result, placement, held_out),
         calibration=dataclasses.replace(chosen.calibration, biases_corrected=mended),
@@ -175,7 +166,8 @@ def _prepared(
     model = with_channel_scales(model)
     # What has no int8 kernel as a deconvolution stays in float as what it is; the build makes a Conv of it then.
     passes = [each for each in passes_for("int8") if not isinstance(each, OverlapAdd)]
-    done = Preparation(model, target).rewrite((FoldBatchNorm(), *passes), _WEIGHTED)
+    done = Preparation(model, target).rewrite((FoldBatchNorm(), *passes), WEIGHTED)
+    store_weights(model)
     return model, done, find_layers(model.main, _known(model, request.in_float))
 
 
@@ -188,172 +180,33 @@ def _known(model: OnnxModel, names: Sequence[str]) -> Sequence[str]:
     return names
 
 
-@frozen
-class _Chosen:
-    """A float model, its layers to quantise, the ranges of their inputs, and how these were found."""
-
-    model: OnnxModel
-    edits: tuple[Edit, ...]
-    layers: tuple[WeightedLayer, ...]
-    ranges: Ranges
-    calibration: Calibration
-    lacking: Mapping[int, str] = dataclasses.field(default_factory=dict)
-    cache: CacheRecord | None = None
-
-    @property
-    def error(self) -> float:
-        """Of the best method, on samples by which the methods are compared."""
-        return min(self.calibration.methods.values(), default=0.0)
-
-
-def _chosen(
-    request: QuantizeRequest,
-    model: OnnxModel,
-    layers: Sequence[WeightedLayer],
-    samples: InputSamples,
-    clock: Stopwatch,
-    made_of: tuple[OnnxModel, str],
-) -> _Chosen:
-    """Calibrates the model as it is and with its channels brought to one size; takes what errs less.
-
-    Where a calibration cache has the scales, these are taken.
-    """
-    quantizable = [layer for layer in layers if not layer.reason]
-    original, target = made_of
-    if request.calibration is not None:
-        return _as_given(cached_scales(request.calibration, original, model, quantizable), model)
-    plain = _Calibrating(request, model, samples, clock, (original.digest(), target))
-    found = [plain.calibrated(quantizable)]
-    equal = plain.equalized()
-    if equal is not None:
-        found.append(equal.calibrated(quantizable))
-    return min(found, key=lambda each: each.error)
-
-
-def _as_given(given: CachedScales, model: OnnxModel) -> _Chosen:
-    method = f"cache of {given.calibrator}"
-    calibration = Calibration(0, given.record.file, (), method, methods={}, equalized=False, cached=False)
-    return _Chosen(model, (), given.layers, given.ranges, calibration, given.lacking, given.record)
-
-
-class _Calibrating:
-    """One model being quantised."""
-
-    def __init__(
-        self,
-        request: QuantizeRequest,
-        model: OnnxModel,
-        samples: InputSamples,
-        clock: Stopwatch,
-        made_of: tuple[str, str],
-    ) -> None:
-        self._request = request
-        self._digest, self._target = made_of
-        self._model = model
-        self._samples = samples
-        self._clock = clock
-        self._edits: tuple[Edit, ...] = ()
-        self._tell = functools.partial(clock.progress.phase, "sample")
-
-    def equalized(self) -> _Calibrating | None:
-        """Returns the same for a copy of the model with its channels brought to one size; None where none can be."""
-        links = find_links(self._model.main)
-        tensors = tuple(linked_tensors(links))
-        if not tensors:
-            return None
-        key, known = self._kept(KeptSizes, tensors, "channels")
-        with self._clock.stage(Stage.EQUALIZE):
-            if known is None:
-                known = KeptSizes(sizes_by_channel(self._model, tensors, self._samples, self._tell))
-                cache.store(self._request.cache, key, known)
-            other = _Calibrating(
-                self._request, self._model.copy(), self._samples, self._clock, (self._digest, self._target)
-            )
-            other._edits = equalize(other._model, links, known.sizes)
-        return other if other._edits else None
-
-    def calibrated(self, layers: Sequence[WeightedLayer]) -> _Chosen:
-        """Finds the ranges by each method that is asked for, and takes the best."""
-        placement = place(self._model.main, layers)
-        by_index = {layer.index: layer for layer in layers}
-        kept = tuple(by_index[index] for index in placement.layers)
-        methods = candidates(self._request.method, self._request.percentile)
-        key, known = self._kept(KeptRanges, placement.tensors, (methods, bool(self._edits)))
-        found = known if known is not None else self._found(placement, methods)
-        if known is None:
-            cache.store(self._request.cache, key, found)
-        calibration = Calibration(
-            samples=len(self._samples),
-            source=self._samples.source,
-            sizes=tuple(self._samples.sizes()),
-            method=found.method,
-            methods=found.errors,
-            equalized=bool(self._edits),
-            cached=known is not None,
-        )
-        return _Chosen(self._model, self._edits, kept, found.ranges, calibration)
-
-    def _kept(self, kind: type[cache.Kept], tensors: Sequence[str], asked: object) -> tuple[str, cache.Kept | None]:
-        """Returns the name under which what was found of some tensors is kept, and what is kept there."""
-        request = self._request
-        if request.cache is None:
-            return "", None
-        key = cache.key_of(self._digest, self._samples.digest(), tensors, {"asked": asked, "target": self._target})
-        return key, cache.load(request.cache, key, kind, tensors)
-
-    def _found(self, placement: Placement, methods: Sequence[str]) -> KeptRanges:
-        """Calibrates; several methods are judged by samples of which they have not seen any, which then join."""
-        statistics = Statistics(methods)
-        first, others = self._samples, self._samples[:0]
-        if len(self._samples) >= _ENOUGH:
-            first, others = self._samples.parted(_JUDGING)
-        errors: dict[str, float] = {}
-        with self._clock.stage(Stage.CALIBRATE):
-            self._add(placement, first, statistics)
-        if placement.tensors:
-            with self._clock.stage(Stage.COMPARE_METHODS):
-                errors = self._errors(placement, statistics, methods, others or first)
-        with self._clock.stage(Stage.CALIBRATE):
-            self._add(placement, others, statistics)
-        best = min(errors, key=lambda method: errors[method]) if errors else methods[0]
-        return KeptRanges(best, errors, statistics.ranges(best))
-
-    def _add(self, placement: Placement, samples: InputSamples, statistics: Statistics) -> None:
-        if placement.tensors and len(samples):
-            tensors = measured(self._model.main, placement)
-            calibrate(self._model, tensors, samples, statistics, self._tell)
-
-    def _errors(
-        self, placement: Placement, statistics: Statistics, methods: Sequence[str], samples: InputSamples
-    ) -> dict[str, float]:
-        reference = Reference(self._model, samples[:_MOST_JUDGED])
-        results = ((method, quantized(self._model, placement, statistics.ranges(method))) for method in methods)
-        return {method: reference.error(result) for method, result in results}
-
-
-def _spent(request: QuantizeRequest, chosen: _Chosen, reference: Reference, clock: Stopwatch) -> Spending | None:
-    """Leaves layers in float until the budget is met, where there is one."""
+def _spent(
+    request: QuantizeRequest, chosen: Chosen, reference: Reference, clock: Stopwatch
+) -> tuple[Spending | None, Placement]:
+    """Leaves layers in float until the budget is met, where there is one; returns where quantisers then stand."""
+    scope = chosen.model.main
     if request.error_budget is None:
-        return None
+        return None, place(scope, chosen.layers)
 
     def judge(layers: Sequence[WeightedLayer]) -> float:
-        return reference.error(quantized(chosen.model, place(chosen.model.main, layers), chosen.ranges))
+        return reference.error(quantized(chosen.model, place(scope, layers), chosen.ranges))
 
-    return spend(chosen.layers, request.error_budget, judge, functools.partial(clock.progress.phase, "layer"))
+    spending = spend(chosen.layers, request.error_budget, judge, functools.partial(clock.progress.phase, "layer"))
+    return spending, place(scope, spending.layers)
 
 
 def _with_biases(
-    chosen: _Chosen, placement: Placement, calibration: InputSamples, clock: Stopwatch
+    chosen: Chosen, placement: Placement, calibration: InputSamples, clock: Stopwatch
 ) -> tuple[OnnxModel, bool]:
     """Returns the quantised model, with corrected biases where that brings it nearer, and whether it does."""
     result = quantized(chosen.model, placement, chosen.ranges)
     if not len(calibration):
         return result, False
-    samples, judging = calibration.parted(_JUDGING) if len(calibration) >= _ENOUGH else (calibration, calibration)
-    tensors = [chosen.model.proto.graph.node[index].output[0] for index in placement.layers]
+    samples, judging = calibration.parted(JUDGING) if len(calibration) >= ENOUGH else (calibration, calibration)
+    biases = [bias for index in placement.layers if (bias := bias_of(chosen.model.main, index))]
     tell = functools.partial(clock.progress.phase, "correcting biases")
-    mended = correct_biases(chosen.model, result, tensors, samples[:_MOST_JUDGED], tell)
-    reference = Reference(chosen.model, judging[:_MOST_JUDGED])
+    mended = correct_biases(chosen.model, result, biases, samples[:MOST_JUDGED], tell)
+    reference = Reference(chosen.model, judging[:MOST_JUDGED])
     nearer = reference.error(mended) < reference.error(result)
     return (mended if nearer else result), nearer
 
@@ -375,13 +228,17 @@ def _write(result: OnnxModel, request: QuantizeRequest) -> FileIdentity:
     return FileIdentity(str(path), sha256_of(path), path.stat().st_size)
 
 
-def _quantized(model: OnnxModel, placement: Placement) -> tuple[Layerwise, ...]:
-    nodes = (model.proto.graph.node[index] for index in placement.layers)
-    return tuple(Layerwise(node.name, node.op_type) for node in nodes)
+def _quantized(layers: Sequence[WeightedLayer], placement: Placement, work: Mapping[int, int]) -> tuple[Layerwise, ...]:
+    inside = (layer for layer in layers if layer.index in placement.layers)
+    return tuple(Layerwise(each.name, each.node.op_type, "", work.get(each.index)) for each in inside)
 
 
 def _left(
-    layers: Sequence[WeightedLayer], placement: Placement, spending: Spending | None, lacking: Mapping[int, str]
+    layers: Sequence[WeightedLayer],
+    placement: Placement,
+    spending: Spending | None,
+    lacking: Mapping[int, str],
+    work: Mapping[int, int],
 ) -> tuple[Layerwise, ...]:
     spared = {step.node: step for step in spending.steps} if spending is not None else {}
     found = []
@@ -395,5 +252,5 @@ def _left(
             reason = f"left out for the budget: the error falls by {spared[layer.name].gain:.2g}"
         elif not reason:
             reason = "TensorRT computes a 3-D deconvolution in int8 only if its result is quantised"
-        found.append(Layerwise(layer.name, layer.node.op_type, reason))
+        found.append(Layerwise(layer.name, layer.node.op_type, reason, work.get(layer.index)))
     return tuple(found)

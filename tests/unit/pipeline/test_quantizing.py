@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from support.float_nets import GROUPED, RESIDUAL, UNET, VOLUME, saved_net, saved_samples
+from support.float_nets import ATTENTION, GROUPED, RESIDUAL, UNET, VOLUME, saved_net, saved_samples
 from support.onnx_models import RTX, TENSORRT_8
 from trtconv.core.dims import Range
 from trtconv.core.documents.quantize import QuantizeReport
@@ -45,8 +45,9 @@ def worst(report: QuantizeReport) -> float:
         (RESIDUAL, [(1, 4, 8, 8)]),
         (VOLUME, [(1, 4, 4, 4, 4)]),
         (GROUPED, [(1, 4, 8, 8)]),
+        (ATTENTION, [(1, 6, 8), (3, 6, 8)]),
     ],
-    ids=["unet", "residual", "volume", "grouped"],
+    ids=["unet", "residual", "volume", "grouped", "attention"],
 )
 def test_nothing_is_left_for_the_passes_to_mend(text: str, shapes: list[tuple[int, ...]], tmp_path: Path) -> None:
     report = quantize(request(text, tmp_path, shapes))
@@ -87,7 +88,10 @@ def test_the_report_says_what_became_of_each_layer(tmp_path: Path) -> None:
     (note,) = report.notes
     assert "may not pay" in note
     assert "up runs in float" in note
+    # 18432 of c1; 4096 each of up and c2.
+    assert report.int8_share == pytest.approx(18432 / 26624)
     document = report.to_json()
+    assert document["int8_share"] == report.int8_share
     assert set(document) >= {"schema", "quantized", "left_in_float", "error", "per_layer", "calibration", "exit_code"}
     assert [each["node"] for each in document["per_layer"]] == ["c1"]
     assert set(document["error"]["y"]) == {"rms", "cosine"}

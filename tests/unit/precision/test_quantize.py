@@ -11,7 +11,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from support.float_nets import GROUPED, NARROW, RESIDUAL, UNET, VOLUME, net, sample
+from support.float_nets import ATTENTION, GROUPED, NARROW, PRODUCTS, RESIDUAL, UNET, VOLUME, net, sample
 from support.onnx_models import RTX, parse, wrap
 from support.session import run
 from trtconv.core.documents.calibration import KeptRanges
@@ -27,10 +27,13 @@ from trtconv.precision.quantize.equalize import equalize, find_links, sizes_by_c
 from trtconv.precision.quantize.images import as_input, parse_preprocessing, read_image
 from trtconv.precision.quantize.layers import find_layers
 from trtconv.precision.quantize.measure import Distance, Reference, worst
+from trtconv.precision.quantize.operators import bias_of
 from trtconv.precision.quantize.opset import with_channel_scales
 from trtconv.precision.quantize.placement import Placement, place
 from trtconv.precision.quantize.samples import InputSamples, random_samples, read_samples
 from trtconv.precision.quantize.sessions import Probe
+from trtconv.precision.quantize.stored import store_weights
+from trtconv.precision.quantize.work import work_of
 from trtconv.precision.quantize.write import quantized, scales
 
 SHAPE = {"x": (1, 3, 8, 8)}
@@ -90,6 +93,109 @@ def test_the_other_branch_of_a_sum_is_quantised() -> None:
 def test_a_sum_that_no_quantised_layer_takes_is_left() -> None:
     _, placement = placed(RESIDUAL, in_float=("head",))
     assert set(placement.tensors) == {"x", "r"}
+
+
+def test_products_with_weights_are_quantised_and_attention_is_not() -> None:
+    """Nothing in front of a normalisation or a softmax is, nor the stream that is added to."""
+    model = prepared(ATTENTION)
+    store_weights(model)
+    layers = find_layers(model.main)
+    placement = place(model.main, [layer for layer in layers if not layer.reason])
+    assert names_of(model, placement) == ["q", "k", "v", "out", "up", "down", "last"]
+    assert [layer.name for layer in layers if layer.reason] == ["scores", "mix"]
+    assert set(placement.tensors) == {"c", "m", "d", "g", "r"}
+    assert all(
+        model.proto.graph.node[index].op_type == "MatMul" for edges in placement.edges.values() for index, _ in edges
+    )
+
+
+def test_a_transposed_weight_is_stored_as_what_it_comes_to() -> None:
+    model = prepared(ATTENTION)
+    weight = model.main.values("w_8_8c")
+    store_weights(model)
+    assert not [node for node in model.proto.graph.node if list(node.output) == ["turned"]]
+    out = next(node for node in model.proto.graph.node if node.name == "out")
+    np.testing.assert_array_equal(model.main.values(out.input[1]), weight.T)
+    assert "w_8_8c" not in model.main.initializers
+
+
+def test_scales_of_products_are_by_output_channel() -> None:
+    model, placement = placed(PRODUCTS)
+    assert names_of(model, placement) == ["plain", "turned", "scaled", "batched", "bare"]
+    result = quantized(model, placement, dict.fromkeys(placement.tensors, 100.0))
+    onnx.checker.check_model(result.proto, full_check=True)
+    channels = {"plain": (1, 16), "turned": (0, 16), "scaled": (1, 5), "batched": (2, 7), "bare": (0, 2)}
+    for name, (axis, count) in channels.items():
+        node = next(node for node in result.proto.graph.node if node.name == name)
+        maker = result.main.producer(node.input[1])
+        before = next(each for each in model.proto.graph.node if each.name == name)
+        weight = model.main.values(before.input[1])
+        integers, scale = (result.main.values(each) for each in maker.input[:2])
+        assert [a.i for a in maker.attribute if a.name == "axis"] == [axis]
+        others = tuple(each for each in range(weight.ndim) if each != axis)
+        np.testing.assert_allclose(scale, np.abs(weight).max(axis=others) / 127, rtol=1e-6)
+        assert scale.shape == (count,)
+        assert np.abs(integers).max(axis=others).min() == 127
+
+
+def test_biases_of_products_restore_means() -> None:
+    """That of a MatMul is in the Add behind it; one times beta, and one for a MatMul without, are left alone."""
+    model, placement = placed(PRODUCTS)
+    biases = {b.tensor: b for index in placement.layers if (b := bias_of(model.main, index))}
+    assert set(biases) == {"b", "c"}
+    attention = prepared(ATTENTION)
+    found = [bias_of(attention.main, index) for index in attention.main.by_op["MatMul"]]
+    assert [each.tensor for each in found if each] == ["q", "fb"]
+    feeds = [{"x": np.abs(sample((1, 8, 12), seed))} for seed in range(4)]
+    result = quantized(model, placement, dict.fromkeys(placement.tensors, 0.7))
+    mended = correct_biases(model, result, list(biases.values()), feeds, lambda done, total: None)
+    onnx.checker.check_model(mended.proto, full_check=True)
+
+    def means(other: OnnxModel) -> np.ndarray:
+        values = [Probe(other, tuple(biases)).run(each) for each in feeds]
+        return np.concatenate([np.mean([v[name] for v in values], axis=(0, 1)) for name in biases])
+
+    shifts = [float(np.abs(means(other) - means(model)).max()) for other in (result, mended)]
+    assert shifts[1] < 0.1 * shifts[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "shape", "counts"),
+    [
+        (UNET, (1, 3, 8, 8), {"c1": 13824, "c2": 13824, "up": 6144, "c3": 73728, "head": 1024}),
+        (GROUPED, (1, 4, 8, 8), {"c1": 18432, "up": 4096, "c2": 4096}),
+        (
+            ATTENTION,
+            (2, 6, 8),
+            {
+                "q": 768,
+                "k": 768,
+                "v": 768,
+                "scores": 576,
+                "mix": 576,
+                "out": 768,
+                "up": 1536,
+                "down": 1536,
+                "last": 384,
+            },
+        ),
+        (
+            PRODUCTS,
+            (1, 8, 12),
+            {"plain": 1536, "turned": 2048, "scaled": 640, "batched": 1792, "bare": 256, "left": 256, "vector": 128},
+        ),
+    ],
+    ids=["unet", "grouped", "attention", "products"],
+)
+def test_multiply_adds_are_counted_at_the_sizes_of_a_sample(
+    text: str, shape: tuple[int, ...], counts: dict[str, int]
+) -> None:
+    model = prepared(text)
+    layers = find_layers(model.main)
+    work = work_of(model, layers, [{"x": sample(shape, 0)}])
+    assert {layer.name: work[layer.index] for layer in layers} == counts
+    if text is ATTENTION:
+        assert not work_of(model, layers, [])
 
 
 def test_a_3d_deconvolution_without_a_quantiser_behind_stays_in_float() -> None:
@@ -159,8 +265,10 @@ def test_biases_restore_the_means_of_the_float_network(text: str, channels: int)
     model, placement = placed(text)
     feeds = [{"x": np.abs(sample((1, channels, 8, 8), seed))} for seed in range(4)]
     result = quantized(model, placement, dict.fromkeys(placement.tensors, 1.5))
-    tensors = [model.proto.graph.node[index].output[0] for index in placement.layers]
-    mended = correct_biases(model, result, tensors, feeds, lambda done, total: None)
+    biases = [bias for index in placement.layers if (bias := bias_of(model.main, index))]
+    tensors = [bias.tensor for bias in biases]
+    assert len(biases) == len(placement.layers)
+    mended = correct_biases(model, result, biases, feeds, lambda done, total: None)
     onnx.checker.check_model(mended.proto, full_check=True)
 
     def means(other: OnnxModel) -> np.ndarray:

@@ -52,9 +52,10 @@ def command(
     """Quantise a float model in int8, and measure what that costs.
 
     MODEL is an .onnx file in float32, with its external data beside it; it is never written. Batch normalisation is
-    folded and the model rewritten as build does it; then Conv and ConvTranspose get symmetric int8 weights with a scale
-    for each output channel, and quantisers where TensorRT fuses them. The result is compared with MODEL on samples that
-    calibration did not see, as a whole and layer by layer.
+    folded and the model rewritten as build does it; then Conv, ConvTranspose, and MatMul and Gemm with constant weights
+    get symmetric int8 weights with a scale for each output channel, and quantisers where TensorRT fuses them. The
+    result is compared with MODEL on samples that calibration did not see, as a whole and layer by layer. Told are the
+    share of multiply-adds that is in int8, and what stays in float and why.
     """
     from trtconv.cli.formats import json
     from trtconv.cli.formats.quantize import quantize_text

@@ -31,7 +31,7 @@ def quantize_text(report: QuantizeReport) -> str:
         _errors(report),
         _layers(report.per_layer),
         _budget(report.budget) if report.budget else "",
-        _left(report.left_in_float),
+        _left(report),
         "\n".join(map(clean, report.notes)),
         _findings(report.findings),
         _outcome(report),
@@ -96,11 +96,20 @@ def _budget(budget: BudgetRecord) -> str:
     return "\n".join([*lines, *([] if budget.met else ["  the budget is not met by leaving out any more"])])
 
 
-def _left(layers: Sequence[Layerwise]) -> str:
-    if not layers:
-        return ""
-    rows = [(clean(each.node), each.op, clean(each.reason)) for each in layers]
-    return "\n".join([f"{count(len(layers), 'layer')} in float:", *table(rows, "  ")])
+def _left(report: QuantizeReport) -> str:
+    share = report.int8_share
+    lines = [] if share is None else [f"{100 * share:.1f} % of the multiply-adds are in int8"]
+    layers = report.left_in_float
+    if layers:
+        total = sum(each.multiply_adds or 0 for each in (*report.quantized, *layers))
+        rows = [(clean(each.node), each.op, _part(each, total), clean(each.reason)) for each in layers]
+        lines += [f"{count(len(layers), 'layer')} in float:", *table(rows, "  ")]
+    return "\n".join(lines)
+
+
+def _part(layer: Layerwise, total: int) -> str:
+    """Returns how much of all multiply-adds a layer takes."""
+    return "" if layer.multiply_adds is None or not total else f"{100 * layer.multiply_adds / total:.1f} %"
 
 
 def _findings(findings: Sequence[Finding]) -> str:

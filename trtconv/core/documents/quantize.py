@@ -21,11 +21,13 @@ class Layerwise(Document):
         node: Its name.
         op: Its operator.
         reason: Why it is in float; empty where it is quantised.
+        multiply_adds: How many it takes, at the sizes of the first sample; None where its sizes are not known.
     """
 
     node: str
     op: str
     reason: str = ""
+    multiply_adds: int | None = None
 
 
 @frozen
@@ -148,8 +150,8 @@ class Calibration(Document):
 @frozen
 class QuantizeReport(
     Document,
-    keys="schema model output target=target_name edits skipped quantized left_in_float notes error per_layer "
-    "calibration cache- budget findings tolerance seconds exit_code",
+    keys="schema model output target=target_name edits skipped quantized left_in_float int8_share notes error "
+    "per_layer calibration cache- budget findings tolerance seconds exit_code",
 ):
     """What `trtconv quantize` did.
 
@@ -192,6 +194,18 @@ class QuantizeReport(
     def to_json(self) -> dict[str, object]:
         """Returns the report as plain JSON values; `output` is empty where nothing was written."""
         return {**super().to_json(), "output": {} if self.output is None else self.output.to_json()}
+
+    @property
+    def int8_share(self) -> float | None:
+        """Share of the multiply-adds of all layers with weights, and of products of computed matrices, in int8.
+
+        None where they are not known, or there are none.
+        """
+        counts = [[each.multiply_adds for each in layers] for layers in (self.quantized, self.left_in_float)]
+        if any(None in each for each in counts):
+            return None
+        inside, outside = (sum(count or 0 for count in each) for each in counts)
+        return inside / (inside + outside) if inside + outside else None
 
     @property
     def target_name(self) -> str:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from onnx import numpy_helper
 
 from trtconv.graph.model import OnnxModel
+from trtconv.precision.quantize.operators import Bias
 from trtconv.precision.quantize.sessions import Probe
 
 _TURNS = 3
@@ -25,58 +26,62 @@ Means = dict[str, NDArray[np.float64]]
 
 
 def correct_biases(
-    model: OnnxModel, result: OnnxModel, tensors: Sequence[str], samples: Sequence[Feeds], tell: Tell
+    model: OnnxModel, result: OnnxModel, biases: Sequence[Bias], samples: Sequence[Feeds], tell: Tell
 ) -> OnnxModel:
     """Returns a copy of a quantised model whose layers have the means of the float one.
 
     Args:
         model: The float model.
         result: The quantised model.
-        tensors: Results of the layers that are quantised.
+        biases: Those of the layers that are quantised, as the float model has them.
         samples: Inputs over which means are taken.
         tell: Hears how many turns are done, of how many.
     """
     copy = result.copy()
-    if not tensors:
+    if not biases:
         return copy
-    expected = _means(model, tensors, samples)
+    expected = _means(model, biases, samples)
     for turn in range(1, _TURNS + 1):
-        got = _means(copy, tensors, samples)
-        for tensor in tensors:
-            _add(copy, tensor, expected[tensor] - got[tensor])
+        got = _means(copy, biases, samples)
+        for bias in biases:
+            _add(copy, bias, expected[bias.tensor] - got[bias.tensor])
         copy.touch()
         tell(turn, _TURNS)
     return copy
 
 
-def _means(model: OnnxModel, tensors: Sequence[str], samples: Sequence[Feeds]) -> Means:
+def _means(model: OnnxModel, biases: Sequence[Bias], samples: Sequence[Feeds]) -> Means:
     """Returns tensor to the mean of each channel."""
-    probe = Probe(model, tensors)
+    axes = {bias.tensor: bias.axis for bias in biases}
+    probe = Probe(model, tuple(axes))
     sums: Means = {}
     counts: dict[str, int] = {}
     for feeds in samples:
         for name, values in probe.run(feeds).items():
-            others = tuple(axis for axis in range(values.ndim) if axis != 1)
+            channels = axes[name] % values.ndim
+            others = tuple(axis for axis in range(values.ndim) if axis != channels)
             sums[name] = sums.get(name, 0.0) + values.sum(axis=others, dtype=np.float64)
-            counts[name] = counts.get(name, 0) + values.size // max(1, values.shape[1])
+            counts[name] = counts.get(name, 0) + values.size // max(1, values.shape[channels])
     return {name: total / max(1, counts[name]) for name, total in sums.items()}
 
 
-def _add(model: OnnxModel, tensor: str, shift: NDArray[np.float64]) -> None:
-    """Adds to the bias of the layer that makes a tensor; one that it shares, or lacks, becomes one of its own."""
+def _add(model: OnnxModel, bias: Bias, shift: NDArray[np.float64]) -> None:
+    """Adds to a bias; one that others share, or that there is none of, becomes one of its own."""
     graph = model.proto.graph
-    node = next(node for node in graph.node if tensor in node.output)
-    name = node.input[2] if len(node.input) > 2 else ""
-    bias = model.main.values(name) if name else np.zeros(shift.shape, np.float32)
-    if bias is None:
+    node = next(node for node in graph.node if bias.tensor in node.output)
+    name = node.input[bias.slot] if len(node.input) > bias.slot else ""
+    before = model.main.values(name) if name else np.zeros(shift.shape, np.float32)
+    if before is None:
         return
-    values = (bias.astype(np.float64) + shift).astype(np.float32)
+    values = (before.astype(np.float64) + shift.reshape(before.shape)).astype(before.dtype)
     own = next((each for each in graph.initializer if each.name == name), None)
     if own is not None and model.main.uses_of(name) == 1:
         own.CopyFrom(numpy_helper.from_array(values, name))
         return
-    fresh = model.fresh_name(f"{tensor}.bias")
+    fresh = model.fresh_name(f"{bias.tensor}.bias")
     graph.initializer.append(numpy_helper.from_array(values, fresh))
-    del node.input[2:]
-    node.input.append(fresh)
+    if len(node.input) > bias.slot:
+        node.input[bias.slot] = fresh
+    else:
+        node.input.append(fresh)
     model.touch()

@@ -20,7 +20,7 @@ from trtconv.core.frozen import frozen
 from trtconv.graph.channels import relative_inputs, times_inputs, times_outputs
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.scope import Scope
-from trtconv.precision.quantize.layers import QUANTIZED
+from trtconv.precision.quantize.operators import CONVOLUTIONS
 from trtconv.precision.quantize.sessions import Probe
 
 NAME = "equalize-channels"
@@ -51,7 +51,7 @@ class Link:
 def find_links(scope: Scope) -> list[Link]:
     """Returns the layers of the main graph whose channels can be scaled, in its order."""
     found = []
-    for index in sorted(index for op in QUANTIZED for index in scope.by_op.get(op, ())):
+    for index in sorted(index for op in CONVOLUTIONS for index in scope.by_op.get(op, ())):
         node = scope.columns.nodes[index]
         if not _own_constants(scope, node):
             continue
@@ -97,7 +97,7 @@ def _taken_by(scope: Scope, node: onnx.NodeProto, tensor: str, first: int) -> li
     if node.op_type == "Concat":
         before = _channels_before(scope, node, tensor)
         return None if before is None else _takers(scope, node.output[0], first + before)
-    if node.op_type not in QUANTIZED or list(node.input).count(tensor) != 1 or node.input[0] != tensor:
+    if node.op_type not in CONVOLUTIONS or list(node.input).count(tensor) != 1 or node.input[0] != tensor:
         return None
     weight = scope.values(node.input[1])
     usable = _own_constants(scope, node) and weight is not None

@@ -9,10 +9,8 @@ import onnx
 from trtconv.core.frozen import frozen
 from trtconv.graph.deconv import INT8_CHANNELS
 from trtconv.graph.scope import Scope
+from trtconv.precision.quantize.operators import CONVOLUTIONS, PRODUCTS, WEIGHTED
 
-QUANTIZED = {"Conv": 0, "ConvTranspose": 1}
-"""Operators whose weights are quantised, and the axis of their output channels."""
-_WEIGHTED = ("Gemm", "MatMul", "ConvInteger", "DeformConv", "GRU", "LSTM", "RNN")
 _ACTIVATIONS = frozenset({"Relu", "LeakyRelu", "Clip", "Sigmoid", "Tanh", "Elu", "HardSigmoid", "HardSwish", "PRelu"})
 """What TensorRT computes together with the layer in front of it."""
 _NO_KERNEL = "TensorRT has no int8 deconvolution"
@@ -48,8 +46,7 @@ def find_layers(scope: Scope, in_float: Iterable[str] = ()) -> tuple[WeightedLay
         in_float: Names of nodes that the user wants to stay in float.
     """
     asked = frozenset(in_float)
-    ops = (*QUANTIZED, *_WEIGHTED)
-    found = sorted(index for op in ops for index in scope.by_op.get(op, ()))
+    found = sorted(index for op in WEIGHTED for index in scope.by_op.get(op, ()))
     return tuple(_layer(scope, index, node, asked) for index in found if (node := _at(scope, index)))
 
 
@@ -66,14 +63,25 @@ def _at(scope: Scope, index: int) -> onnx.NodeProto:
 def _reason(scope: Scope, node: onnx.NodeProto, asked: frozenset[str]) -> str:
     if node.name in asked:
         return "asked for"
-    if node.op_type not in QUANTIZED:
-        return "only Conv and ConvTranspose are quantised"
-    if len(node.input) < 2 or scope.values(node.input[1]) is None:
+    if node.op_type not in (*CONVOLUTIONS, *PRODUCTS):
+        return f"{node.op_type} is not quantised"
+    weight = None if len(node.input) < 2 else scope.constant(node.input[1])
+    if node.op_type in PRODUCTS and (weight is None or scope.constant(node.input[0]) is not None):
+        return _computed_product(scope, node)
+    if weight is None:
         return "its weight is computed at run time"
     kind = scope.dtype(node.input[1])
     if kind != "float32":
         return f"its weight is {kind}, not float32"
+    if node.op_type in PRODUCTS and len(weight.dims) < 2:
+        return "its weight is a vector, not a matrix"
     return ""
+
+
+def _computed_product(scope: Scope, node: onnx.NodeProto) -> str:
+    if scope.constant(node.input[0]) is None:
+        return "both matrices are computed, as in attention, which stays in float"
+    return "its first matrix is the constant one: only the second is quantised by channel"
 
 
 def _unsupported(scope: Scope, node: onnx.NodeProto) -> str:
@@ -92,17 +100,17 @@ def _unsupported(scope: Scope, node: onnx.NodeProto) -> str:
     return ""
 
 
-def slows_down(layers: Iterable[WeightedLayer]) -> str:
-    """Returns in words what layers without an int8 kernel are to be watched for; empty where there are none.
+def slows_down(layers: Iterable[WeightedLayer]) -> tuple[str, ...]:
+    """Returns in words what layers without an int8 kernel are to be watched for; nothing where there are none.
 
     Source: bench/results/gpu-quantize-8.6.json. The U-Net, whose layers all have a kernel, took 0.86 of float16's time.
     """
     names = [each.name for each in layers if each.lacks_kernel]
     if not names:
-        return ""
+        return ()
     return (
         f"int8 may not pay here: {names[0]} runs in float on what int8 layers return, and engines of such networks "
-        "took 1.03 and 2.13 times as long as in float16 (TensorRT 8.6, H200); time both: trtconv bench A --vs B"
+        "took 1.03 and 2.13 times as long as in float16 (TensorRT 8.6, H200); time both: trtconv bench A --vs B",
     )
 
 
@@ -119,6 +127,3 @@ def behind(scope: Scope, tensor: str) -> str:
         if scope.uses_of(tensor) != 1 or len(users) != 1 or users[0].op_type not in _ACTIVATIONS:
             return tensor
         tensor = users[0].output[0]
-
-
-__all__ = ["QUANTIZED", "WeightedLayer", "behind", "find_layers", "slows_down", "wants_quantizer_behind"]

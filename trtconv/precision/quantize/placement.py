@@ -2,10 +2,11 @@
 
 A quantised layer reads its input through QuantizeLinear and DequantizeLinear. Where the input was only moved about
 (Concat, MaxPool, Resize to the nearest), what went in is quantised too, with the same scale: TensorRT then moves int8
-values. But what a Concat takes and others read too, as the skips of a U-Net, has a scale of its own: where all was one,
-TensorRT 8.6 computed a U-Net wrongly (docs/quantization.md). Where a layer's result is added to another branch, the
-other branch is quantised, so that the addition becomes part of the layer. Nothing is quantised on the way to a graph
-output.
+values. But what a Concat takes and others read too, as the skips of a U-Net, has a scale of its own: where all was
+one, TensorRT 8.6 computed a U-Net wrongly (docs/quantization.md). Where a convolution's result is added to another
+branch, the other branch is quantised, so that the addition becomes part of the layer; a matrix product takes in its
+bias alone, and the stream that a transformer adds to stays in float, as do its normalisation and softmax. Nothing is
+quantised on the way to a graph output.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import onnx
 from trtconv.core.frozen import frozen
 from trtconv.graph.scope import Scope
 from trtconv.precision.quantize.layers import WeightedLayer, behind, wants_quantizer_behind
+from trtconv.precision.quantize.operators import CONVOLUTIONS
 
 Edge = tuple[int, int]
 """A node's position and which of its inputs."""
@@ -155,8 +157,11 @@ class _Placing:
             self._quantize(other, (index, 1 - last))
 
     def _is_result(self, name: str) -> bool:
-        """Whether a tensor is the result of a quantised layer and used nowhere else."""
-        return self._scope.producers.get(name) in self._layers and self._scope.uses_of(name) == 1
+        """Whether a tensor is the result of a quantised convolution and used nowhere else."""
+        index = self._scope.producers.get(name)
+        if index not in self._layers or self._scope.columns.nodes[index].op_type not in CONVOLUTIONS:
+            return False
+        return self._scope.uses_of(name) == 1
 
 
 def _moves(node: onnx.NodeProto) -> bool:

@@ -11,7 +11,7 @@ from onnx import helper, numpy_helper
 
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.quantization import quantize_symmetric, symmetric_scale
-from trtconv.precision.quantize.layers import QUANTIZED
+from trtconv.precision.quantize.operators import weight_axis
 from trtconv.precision.quantize.placement import Placement
 
 Ranges = Mapping[str, float]
@@ -66,7 +66,7 @@ class _Writer:
         self._placement = placement
         self._nodes = list(self._graph.node)
         self._producers = dict(model.main.producers)
-        self._values = model.main.values
+        self._values, self._shape = model.main.values, model.main.shape
         self._in_front: dict[int, list[onnx.NodeProto]] = {}
         self._behind: dict[int, list[onnx.NodeProto]] = {}
         self._weights: dict[tuple[str, int], str] = {}
@@ -76,8 +76,8 @@ class _Writer:
     def weight(self, index: int) -> None:
         """Makes a layer's weight int8 constants with a DequantizeLinear."""
         node = self._nodes[index]
-        axis = QUANTIZED[node.op_type]
         name = node.input[1]
+        axis = weight_axis(node, len(self._shape(name) or ()))
         if (name, axis) not in self._weights:
             values = self._values(name)
             assert values is not None

@@ -1,0 +1,171 @@
+"""Finds the ranges of a float model by samples: by several methods, with its channels as they are and equalised."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
+
+from trtconv.core.documents.calibration import KeptRanges, KeptSizes
+from trtconv.core.documents.quantize import CacheRecord, Calibration
+from trtconv.core.documents.rewrite import Edit
+from trtconv.core.frozen import frozen
+from trtconv.core.requests.quantize import QuantizeRequest
+from trtconv.core.stages import Stage
+from trtconv.core.stopwatch import Stopwatch
+from trtconv.graph.model import OnnxModel
+from trtconv.pipeline.cached_scales import CachedScales, cached_scales
+from trtconv.precision.quantize import cache
+from trtconv.precision.quantize.calibrate import Statistics, calibrate, candidates
+from trtconv.precision.quantize.equalize import equalize, find_links, linked_tensors, sizes_by_channel
+from trtconv.precision.quantize.layers import WeightedLayer
+from trtconv.precision.quantize.measure import Reference
+from trtconv.precision.quantize.placement import Placement, measured, place
+from trtconv.precision.quantize.samples import InputSamples
+from trtconv.precision.quantize.write import Ranges, quantized
+
+ENOUGH, JUDGING, MOST_JUDGED = 4, 0.5, 16
+"""Samples of calibration from which on a share of them judges the methods, the share, and how many do so at most."""
+
+
+@frozen
+class Chosen:
+    """A float model, its layers to quantise, the ranges of their inputs, and how these were found."""
+
+    model: OnnxModel
+    edits: tuple[Edit, ...]
+    layers: tuple[WeightedLayer, ...]
+    ranges: Ranges
+    calibration: Calibration
+    lacking: Mapping[int, str] = dataclasses.field(default_factory=dict)
+    cache: CacheRecord | None = None
+
+    @property
+    def error(self) -> float:
+        """Of the best method, on samples by which the methods are compared."""
+        return min(self.calibration.methods.values(), default=0.0)
+
+
+def choose_ranges(
+    request: QuantizeRequest,
+    model: OnnxModel,
+    layers: Sequence[WeightedLayer],
+    samples: InputSamples,
+    clock: Stopwatch,
+    made_of: tuple[OnnxModel, str],
+) -> Chosen:
+    """Calibrates the model as it is and with its channels brought to one size; takes what errs less.
+
+    Where a calibration cache has the scales, these are taken.
+    """
+    quantizable = [layer for layer in layers if not layer.reason]
+    original, target = made_of
+    if request.calibration is not None:
+        return _as_given(cached_scales(request.calibration, original, model, quantizable), model)
+    plain = _Calibrating(request, model, samples, clock, (original.digest(), target))
+    found = [plain.calibrated(quantizable)]
+    equal = plain.equalized()
+    if equal is not None:
+        found.append(equal.calibrated(quantizable))
+    return min(found, key=lambda each: each.error)
+
+
+def _as_given(given: CachedScales, model: OnnxModel) -> Chosen:
+    method = f"cache of {given.calibrator}"
+    calibration = Calibration(0, given.record.file, (), method, methods={}, equalized=False, cached=False)
+    return Chosen(model, (), given.layers, given.ranges, calibration, given.lacking, given.record)
+
+
+class _Calibrating:
+    """One model being quantised."""
+
+    def __init__(
+        self,
+        request: QuantizeRequest,
+        model: OnnxModel,
+        samples: InputSamples,
+        clock: Stopwatch,
+        made_of: tuple[str, str],
+    ) -> None:
+        self._request = request
+        self._digest, self._target = made_of
+        self._model = model
+        self._samples = samples
+        self._clock = clock
+        self._edits: tuple[Edit, ...] = ()
+        self._tell = functools.partial(clock.progress.phase, "sample")
+
+    def equalized(self) -> _Calibrating | None:
+        """Returns the same for a copy of the model with its channels brought to one size; None where none can be."""
+        links = find_links(self._model.main)
+        tensors = tuple(linked_tensors(links))
+        if not tensors:
+            return None
+        key, known = self._kept(KeptSizes, tensors, "channels")
+        with self._clock.stage(Stage.EQUALIZE):
+            if known is None:
+                known = KeptSizes(sizes_by_channel(self._model, tensors, self._samples, self._tell))
+                cache.store(self._request.cache, key, known)
+            other = _Calibrating(
+                self._request, self._model.copy(), self._samples, self._clock, (self._digest, self._target)
+            )
+            other._edits = equalize(other._model, links, known.sizes)
+        return other if other._edits else None
+
+    def calibrated(self, layers: Sequence[WeightedLayer]) -> Chosen:
+        """Finds the ranges by each method that is asked for, and takes the best."""
+        placement = place(self._model.main, layers)
+        by_index = {layer.index: layer for layer in layers}
+        kept = tuple(by_index[index] for index in placement.layers)
+        methods = candidates(self._request.method, self._request.percentile)
+        key, known = self._kept(KeptRanges, placement.tensors, (methods, bool(self._edits)))
+        found = known if known is not None else self._found(placement, methods)
+        if known is None:
+            cache.store(self._request.cache, key, found)
+        calibration = Calibration(
+            samples=len(self._samples),
+            source=self._samples.source,
+            sizes=tuple(self._samples.sizes()),
+            method=found.method,
+            methods=found.errors,
+            equalized=bool(self._edits),
+            cached=known is not None,
+        )
+        return Chosen(self._model, self._edits, kept, found.ranges, calibration)
+
+    def _kept(self, kind: type[cache.Kept], tensors: Sequence[str], asked: object) -> tuple[str, cache.Kept | None]:
+        """Returns the name under which what was found of some tensors is kept, and what is kept there."""
+        request = self._request
+        if request.cache is None:
+            return "", None
+        key = cache.key_of(self._digest, self._samples.digest(), tensors, {"asked": asked, "target": self._target})
+        return key, cache.load(request.cache, key, kind, tensors)
+
+    def _found(self, placement: Placement, methods: Sequence[str]) -> KeptRanges:
+        """Calibrates; several methods are judged by samples of which they have not seen any, which then join."""
+        statistics = Statistics(methods)
+        first, others = self._samples, self._samples[:0]
+        if len(self._samples) >= ENOUGH:
+            first, others = self._samples.parted(JUDGING)
+        errors: dict[str, float] = {}
+        with self._clock.stage(Stage.CALIBRATE):
+            self._add(placement, first, statistics)
+        if placement.tensors:
+            with self._clock.stage(Stage.COMPARE_METHODS):
+                errors = self._errors(placement, statistics, methods, others or first)
+        with self._clock.stage(Stage.CALIBRATE):
+            self._add(placement, others, statistics)
+        best = min(errors, key=lambda method: errors[method]) if errors else methods[0]
+        return KeptRanges(best, errors, statistics.ranges(best))
+
+    def _add(self, placement: Placement, samples: InputSamples, statistics: Statistics) -> None:
+        if placement.tensors and len(samples):
+            tensors = measured(self._model.main, placement)
+            calibrate(self._model, tensors, samples, statistics, self._tell)
+
+    def _errors(
+        self, placement: Placement, statistics: Statistics, methods: Sequence[str], samples: InputSamples
+    ) -> dict[str, float]:
+        reference = Reference(self._model, samples[:MOST_JUDGED])
+        results = ((method, quantized(self._model, placement, statistics.ranges(method))) for method in methods)
+        return {method: reference.error(result) for method, result in results}
