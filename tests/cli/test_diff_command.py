@@ -96,3 +96,23 @@ def test_what_is_no_report_is_an_error(call, pair) -> None:
     assert ended.code == 2
     assert "b.engine.json" in ended.err
     assert call("diff", str(pair[0].report), "none.json").code == 2
+
+
+def test_changed_tactics_are_told(call, pair) -> None:
+    assert diff(call, pair)[1]["tactics"] is None
+    kept = [{"layer": name, "tactic": "0x1", "implementation": "0x2"} for name in ("same", "up", "moved")]
+    layout = [{"dtype": "float16", "strides": [8, 1]}]
+    moved = {**kept[2], "tensors": layout}
+    pair[0].change_report(engine__tactics=kept)
+    pair[1].change_report(engine__tactics=[kept[0], {**kept[1], "tactic": "0x3e8"}, moved])
+    document = diff(call, pair)[1]
+    assert document["tactics"] == [
+        {"layer": "up", "profile": 0, "a": "0x1", "b": "0x3e8"},
+        {"layer": "moved", "profile": 0, "a": "0x1 of 0x2", "b": "0x1 of 0x2 float16 [8, 1]/1"},
+    ]
+    text = call("diff", str(pair[0].report), str(pair[1].report)).out
+    assert "up (profile 0)     0x1" in text
+    many = [{**kept[0], "layer": str(number)} for number in range(100)]
+    pair[1].change_report(engine__tactics=many)
+    assert "... and 83 more" not in call("diff", str(pair[0].report), str(pair[0].report)).out
+    assert "... and 83 layers more" in call("diff", str(pair[0].report), str(pair[1].report)).out

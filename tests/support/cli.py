@@ -11,7 +11,7 @@ from support.paths import ROOT
 from trtconv.core.dims import InputRange, Range, ShapeProfile
 from trtconv.core.documents.build import BuildPlan, BuildReport
 from trtconv.core.documents.check import CheckReport, ParserVerdict
-from trtconv.core.documents.parts import FileIdentity, RuntimeIdentity
+from trtconv.core.documents.parts import EngineIdentity, FileIdentity, RuntimeIdentity
 from trtconv.core.documents.rewrite import Comparison, Edit, RewriteReport, Skip
 from trtconv.core.documents.tensors import TensorInfo
 from trtconv.core.findings import Finding, Location, Severity
@@ -37,7 +37,7 @@ def build_report(**changes: Any) -> BuildReport:
         plan=BuildPlan(TARGET, (profile,)),
         runtime=RuntimeIdentity("rtx", "1.7.1.116"),
         edits=(Edit("make-deconv-explicit", "up1", "output_padding 1 into the end pads"),),
-        engine=FileIdentity("m.engine", "1" * 64, 1_234_567),
+        engine=EngineIdentity("m.engine", "1" * 64, 1_234_567),
         io=(TensorInfo("x", "input", "float", (-1, 3, -1, -1)),),
         seconds={"load": 0.1, "build": 1.5},
     )

@@ -19,7 +19,7 @@ from support.gpu import FakeDriver, engine_bytes, fake_tensorrt
 from trtconv.core.bounds import make_profile
 from trtconv.core.dims import Range
 from trtconv.core.documents.build import BuildPlan, BuildReport
-from trtconv.core.documents.parts import FileIdentity, RuntimeIdentity
+from trtconv.core.documents.parts import EngineIdentity, FileIdentity, RuntimeIdentity
 from trtconv.core.documents.signed import CHECKSUM, checksum
 from trtconv.core.target import Target
 from trtconv.graph.model import OnnxModel
@@ -88,7 +88,7 @@ def build(
         model=FileIdentity(str(model), loaded.digest()),
         plan=BuildPlan(Target("tensorrt", (8, 6)), profiles, precision=precision),
         runtime=RuntimeIdentity(**runtime),
-        engine=FileIdentity(str(path), hashlib.sha256(data).hexdigest(), len(data)),
+        engine=EngineIdentity(str(path), hashlib.sha256(data).hexdigest(), len(data)),
         inputs=loaded.inputs,
     )
     beside = folder / f"{name}.engine.json"

@@ -17,7 +17,7 @@ import trtconv.engine.refitting
 from support import engines
 from support.gpu import FakeDriver, engine_bytes, fake_tensorrt
 from trtconv.core.builder_options import BuilderOptions
-from trtconv.core.documents.parts import FileIdentity
+from trtconv.core.documents.parts import EngineIdentity
 from trtconv.core.documents.saved import load_report
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.engine.rebuilding import Recipe, subject_as_built
@@ -74,7 +74,7 @@ def refittable(folder: Path, text: str, name: str = "net", options: BuilderOptio
     report = dataclasses.replace(
         report,
         plan=dataclasses.replace(report.plan, options=options or BuilderOptions(refittable=True)),
-        engine=FileIdentity(str(built.engine), hashlib.sha256(data).hexdigest(), len(data)),
+        engine=EngineIdentity(str(built.engine), hashlib.sha256(data).hexdigest(), len(data)),
         network=record(read),
     )
     built.report.write_text(json.dumps(report.to_json()))

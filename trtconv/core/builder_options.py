@@ -122,6 +122,14 @@ class BuilderOptions:
         default=None,
         key="profiling-verbosity",
     )
+    keep_tactics: bool | None = option(
+        "--keep-tactics/--no-keep-tactics",
+        "Keep in the report which tactic each layer got, for build --as. The default is yes on TensorRT 8, and no from "
+        "10 on, where the build then has a timing cache of its own.",
+        default=None,
+        key="keep-tactics",
+        about="Keep in the report which tactic each layer got; the default is yes on TensorRT 8.",
+    )
     direct_io: bool = option(
         "--direct-io",
         "Take inputs and give outputs without copies into other formats; refused where a kernel lacks the format.",

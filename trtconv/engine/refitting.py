@@ -100,6 +100,7 @@ def serve(request: RefitRequest, tell: Tell) -> dict[str, object]:
         hashing = Hashing(data)
         proven, findings = proof.finish(clock, runtime)
     fails = any(each.severity is Severity.ERROR for each in findings)
+    tactics = None if built.engine is None else built.engine.tactics
     changed = sum(weights[key].changed for key in refitted)
     before = RefitRecord(subject.identity(), built.model, len(refitted), changed)
     report = dataclasses.replace(
@@ -107,7 +108,7 @@ def serve(request: RefitRequest, tell: Tell) -> dict[str, object]:
         model=model_identity(model),
         findings=(*built.findings, *findings),
         proof=proven,
-        engine=None if fails else file_identity(outputs[0].path, data, hashing),
+        engine=None if fails else file_identity(outputs[0].path, data, hashing, tactics),
         network=record(read),
         refit=before,
     )

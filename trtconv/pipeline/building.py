@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
-from trtconv.core import codes, foreign
+from trtconv.core import foreign
 from trtconv.core.documents.build import BuildPlan, BuildReport
 from trtconv.core.documents.tuned import Tuned
 from trtconv.core.errors import BuildFailed, EnvironmentMissing, InputError
@@ -42,6 +40,8 @@ from trtconv.pipeline.parse import build_in_thread, fails, findings_of, parse_mo
 from trtconv.pipeline.preparation import Preparation, passes_of, promise_of
 from trtconv.pipeline.profiles import Sized, affordable, told_level
 from trtconv.pipeline.respelling import Forms, RefusedNetwork
+from trtconv.pipeline.tactics import with_tactics
+from trtconv.pipeline.timing_files import cache_findings, measured, timing_cache
 from trtconv.precision import Applied, Types
 from trtconv.runtimes import tensorrt
 from trtconv.runtimes.foreign_nodes import write_types
@@ -151,7 +151,7 @@ def planned(
 
         sampled = samples_of(request, model, profiles, settled=False).digest()
         plan = dataclasses.replace(plan, sampled=sampled)
-    return BuildReport(model_identity(model), plan, info.identity, inputs=model.inputs)
+    return with_tactics(BuildReport(model_identity(model), plan, info.identity, inputs=model.inputs), request, info)
 
 
 def require_gpu(target: Target | None) -> None:
@@ -217,7 +217,7 @@ class _Work:
             write_types(again)
             mended, engine = dataclasses.replace(self, forms=forms)._once(again, asked)
             if isinstance(engine, EngineBlob):
-                return dataclasses.replace(mended, respelled=forms), engine
+                return dataclasses.replace(mended, respelled={**asked.respelled, **forms}), engine
         return _with_findings(report, made.narrower_offered()), None
 
     def _once(self, model: OnnxModel, asked: BuildReport) -> tuple[BuildReport, EngineBlob | RefusedNetwork | None]:
@@ -236,7 +236,7 @@ class _Work:
             blob = self._build(model, network, prepared, plan)
             if isinstance(blob, RefusedNetwork):
                 return report, blob
-            report = _with_findings(report, (*blob.findings, *_cache_findings(self.request, self.engine.info)))
+            report = _with_findings(report, (*blob.findings, *cache_findings(self.request, self.engine.info)))
             hashing = Hashing(blob.data)
             proven, differences = proof.finish(self.clock, self.engine)
         differing = prepared.origin.place(differences, prepared.subject.rewritten)
@@ -246,14 +246,14 @@ class _Work:
             return report, None
         io = tuple(each.laid_out(model.io) for each in (*network.inputs, *network.outputs))
         return dataclasses.replace(
-            report, engine=file_identity(self.request.engine_path, blob.data, hashing), io=io
+            report, engine=file_identity(self.request.engine_path, blob.data, hashing, blob.tactics), io=io
         ), blob
 
     def _prepare(self, model: OnnxModel, asked: BuildReport) -> tuple[BuildReport, _Prepared | None]:
         request, capabilities = self.request, self.engine.info.capabilities
         preparation = Preparation(model, self.engine.info.target, self.clock)
-        tuned = self._tune(model, asked.plan) if request.tune else ()
-        forms = {**{choice.node: choice.form for choice in tuned}, **self.forms}
+        tuned = self._tune(model, asked.plan) if request.tune and request.tactics_of is None else ()
+        forms = {**asked.respelled, **{choice.node: choice.form for choice in tuned}, **self.forms}
         passes = passes_of(asked.plan, forms)
         judged = preparation.judge(passes, checks=checks_of(asked.plan))
         covered = request.dims if request.profiles else None
@@ -300,7 +300,7 @@ class _Work:
         # What `--precision auto` will find is most often float16 where it pays.
         likely = Types("fp16" if plan.precision == "auto" else plan.precision, plan.node_precisions)
         with self.clock.stage(Stage.TUNE):
-            return tune(model, plan, self._builder_plan(plan, likely), self.engine, _measured(self.request))
+            return tune(model, plan, self._builder_plan(plan, likely), self.engine, measured(self.request))
 
     def _cast(self, preparation: Preparation, plan: BuildPlan) -> tuple[Types, Applied]:
         info = self.engine.info
@@ -347,7 +347,7 @@ class _Work:
         info = self.engine.info
         told = types if info.capabilities.builder_precision_flags else Types()
         plan = dataclasses.replace(plan, precision=told.precision, node_precisions=told.nodes)
-        return dataclasses.replace(affordable(plan, info.capabilities), timing_cache=_timing_cache(self.request, info))
+        return dataclasses.replace(affordable(plan, info.capabilities), timing_cache=timing_cache(self.request, info))
 
 
 def _with_findings(report: BuildReport, findings: Iterable[Finding]) -> BuildReport:
@@ -363,30 +363,3 @@ def _with_network(report: BuildReport, network: ParsedNetwork, model: OnnxModel)
     from trtconv.runtimes.plugin_layers import with_meanings
 
     return dataclasses.replace(report, network=record(with_meanings(network.read_back(), model)))
-
-
-def _timing_cache(request: BuildRequest, info: RuntimeInfo) -> Path | None:
-    """Returns the file of the timing cache: what was measured on one GPU with one version is of no use to others."""
-    if not info.capabilities.timing_cache:
-        return None
-    if request.timing_cache is not None:
-        return request.timing_cache
-    gpu = re.sub(r"[^\w.+-]+", "-", info.gpu or "unknown")
-    folder = request.timing_folder
-    return None if folder is None else folder / f"{info.family}-{info.version}-{gpu}.timing"
-
-
-def _measured(request: BuildRequest) -> Path | None:
-    """Returns the file of what `--tune` measured: beside the timing cache, or where those of all GPUs are."""
-    if request.timing_cache is not None:
-        return Path(f"{request.timing_cache}.tuned.json")
-    return None if request.timing_folder is None else request.timing_folder / "tuned.json"
-
-
-def _cache_findings(request: BuildRequest, info: RuntimeInfo) -> tuple[Finding, ...]:
-    """Tells whoever named a file for a timing cache that there is none; a folder stands for "if there is one"."""
-    if request.timing_cache is None or info.capabilities.timing_cache:
-        return ()
-    message = "TensorRT-RTX has no timing cache: it chooses kernels on the machine that runs the engine"
-    fix = "Leave out --timing-cache; TensorRT has one."
-    return (codes.TIMING_CACHE_UNUSED.finding(message, Severity.INFO, fix=fix),)

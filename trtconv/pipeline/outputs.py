@@ -11,8 +11,9 @@ from trtconv.core import budget, signatures
 from trtconv.core.bounds import bounds_by_name, make_profile
 from trtconv.core.dims import ShapeProfile
 from trtconv.core.documents.build import BuildReport
-from trtconv.core.documents.parts import FileIdentity, RuntimeIdentity
+from trtconv.core.documents.parts import EngineIdentity, FileIdentity, RuntimeIdentity
 from trtconv.core.documents.saved import SavedReport, load_report
+from trtconv.core.documents.tactics import Tactic
 from trtconv.core.errors import InputError
 from trtconv.core.files import source_checksum, streams_together
 from trtconv.core.frozen import frozen
@@ -79,7 +80,11 @@ def check_outputs(request: BuildRequest) -> None:
     caches = [Output(path, "the timing cache", hint="Choose another --timing-cache.") for path in named_cache(request)]
     if file_id(request.engine_path) == file_id(request.model):
         refuse_other_kinds(request.model)
-    check_all([*request.outputs, *caches], files_read(request))
+    reads, report = files_read(request), file_id(request.report_path)
+    if request.tactics_of is not None and file_id(request.tactics_of) == report:
+        # An engine may be built again as its own report says, which is read before.
+        reads = [each for each in reads if file_id(each[1]) != report]
+    check_all([*request.outputs, *caches], reads)
 
 
 def named_cache(request: BuildRequest) -> tuple[Path, ...]:
@@ -120,9 +125,11 @@ def model_identity(model: OnnxModel) -> FileIdentity:
     return FileIdentity(str(model.path), model.digest())
 
 
-def file_identity(path: Path, data: memoryview, hashing: Hashing) -> FileIdentity:
-    """Returns path, SHA-256 and size of a file that holds the data."""
-    return FileIdentity(str(path), hashing.result().hexdigest(), len(data))
+def file_identity(
+    path: Path, data: memoryview, hashing: Hashing, tactics: tuple[Tactic, ...] | None = None
+) -> EngineIdentity:
+    """Returns path, SHA-256 and size of a file that holds an engine, and the tactics that its layers have."""
+    return EngineIdentity(str(path), hashing.result().hexdigest(), len(data), tactics=tactics)
 
 
 def of_its_gpu(report: BuildReport) -> bool:

@@ -125,6 +125,7 @@ def _refuse_others(request: BuildRequest) -> None:
         ("--precision auto", request.precision == "auto"),
         ("--data", request.data is not None),
         ("--tune", request.tune),
+        ("--as", request.tactics_of is not None),
         ("--cast-io", request.cast_interface),
         ("--io", bool(request.io)),
         ("--sign", request.sign is not None),

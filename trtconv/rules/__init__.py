@@ -68,6 +68,7 @@ from trtconv.rules.verdicts import (
     ProfileInconsistent,
     ProofIncomplete,
     ShapeTensorInput,
+    TacticOther,
     TimingCacheUnused,
     UpgradeRegression,
 )
@@ -140,6 +141,7 @@ _VERDICTS = (
     ProfileInconsistent(),
     OptionMissing(),
     GpuLimit(),
+    TacticOther(),
     TimingCacheUnused(),
     OverBudget(),
     OutputMisdeclared(),

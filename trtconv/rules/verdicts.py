@@ -177,6 +177,27 @@ class TimingCacheUnused(Page):
     code, name = codes.TIMING_CACHE_UNUSED
 
 
+class TacticOther(Page):
+    """A layer has another tactic than the report that `build --as` was given.
+
+    What it checks:
+        After a build with `--as ENGINE.json`, the tactic of each layer as TensorRT reports it against the report's:
+        number, implementation and formats on TensorRT 8; the entry of the timing cache from 10 on.
+    Why TensorRT cares:
+        Kernels that are alike add in another order: the layer's numbers may differ in the last bits, and so may its
+        time.
+    Versions:
+        TensorRT-RTX chooses kernels where the engine runs, and refuses `--as` (exit status 4). From 10 on, layers are
+        named by their keys in the timing cache.
+    Fix:
+        Build from the same model with the same options, version of TensorRT and kind of GPU.
+    Source:
+        TensorRT's IAlgorithmSelector and ITimingCache.
+    """
+
+    code, name = codes.TACTIC_OTHER
+
+
 class OverBudget(Page):
     """The model asks for more than a model may cost.
 

@@ -11,6 +11,7 @@ import dataclasses
 import enum
 import gc
 import json
+import re
 import types
 import weakref
 from collections.abc import Callable
@@ -22,8 +23,11 @@ import pytest
 from support.gpu import bound_enum
 from support.paths import SURFACES
 from trtconv.core.builder_options import BuilderOptions
+from trtconv.core.decode import decoded
 from trtconv.core.dims import InputRange, ShapeProfile
 from trtconv.core.documents.build import BuildPlan
+from trtconv.core.documents.tactics import Tactic, hexadecimal
+from trtconv.core.encode import plain
 from trtconv.core.errors import BuildFailed, EnvironmentMissing, InputError
 from trtconv.core.target import Target
 from trtconv.core.tensor_io import FORMATS, TensorIo
@@ -78,6 +82,9 @@ def told(name: str) -> Any:
     return lambda self: self.state[name]
 
 
+Choice = tuple[int, int, str, tuple[int, ...]]
+
+
 class Script:
     """What the fake TensorRT is to do, and what it saw."""
 
@@ -102,6 +109,9 @@ class Script:
         self.caches: list[bytes] = []
         self.measured = b"measured"
         self.meanwhile: Callable[[], object] = lambda: None
+        # Layer to (implementation, tactic, type, strides) of its choices, the fastest first; profiles of the engine.
+        self.choices: dict[str, list[Choice]] = {}
+        self.profiles = 1
 
     def refuse(self, model: bytes) -> list[dict[str, Any]]:
         """The first error, as a parser that stops there has it."""
@@ -116,7 +126,7 @@ class Script:
 def behaviour(trt: Any, script: Script) -> dict[str, dict[str, Any]]:
     """The members that do something, by class."""
     timing = of_timing(trt, script)
-    found = {**of_networks(trt, script), **of_building(trt, script), **of_parsing(trt, script)}
+    found = {**of_networks(trt, script), **of_building(trt, script), **of_parsing(trt, script), **of_tactics()}
     config = found["IBuilderConfig"] | timing["IBuilderConfig"]
     return {**found, **timing, "IBuilderConfig": config}
 
@@ -184,6 +194,7 @@ def of_building(trt: Any, script: Script) -> dict[str, dict[str, Any]]:
         if script.raises is not None:
             raise script.raises
         script.config = config
+        choose(trt, script, config)
         if script.cache is not None:
             script.cache.state["data"] |= {script.measured}
         script.meanwhile()
@@ -211,6 +222,7 @@ def of_building(trt: Any, script: Script) -> dict[str, dict[str, Any]]:
             "hardware_compatibility_level": None,
             "profiling_verbosity": None,
             "add_optimization_profile": lambda self, profile: 0,
+            "algorithm_selector": None,
             "progress_monitor": None,
         },
         "IOptimizationProfile": {"set_shape": lambda self, *shapes: script.shapes.append(shapes)},
@@ -247,10 +259,70 @@ def of_timing(trt: Any, script: Script) -> dict[str, dict[str, Any]]:
         self.state["data"] |= other.state["data"]
         return not ignore_mismatch
 
+    def update(self: Any, key: Any, value: Any) -> bool:
+        self.state.setdefault("tactics", {})[str(key)] = value.state["tactic"]
+        return True
+
+    def query(self: Any, key: Any) -> Any:
+        return trt.TimingCacheValue(self.state["tactics"][str(key)], 1.0)
+
+    def keys(self: Any) -> list[Any]:
+        return [trt.TimingCacheKey.parse(text) for text in self.state.get("tactics", {})]
+
+    def parse_key(text: str) -> Any:
+        if not re.fullmatch("0x[0-9a-f]{32}", text):
+            raise RuntimeError("Unexpected length of key")
+        return trt.TimingCacheKey(text=text)
+
     setters = {"create_timing_cache": create_cache, "set_timing_cache": set_cache}
     return {
-        "ITimingCache": {"combine": combine, "serialize": lambda self: b",".join(sorted(self.state["data"]))},
+        "TimingCacheKey": {"parse": staticmethod(parse_key), "__str__": lambda self: self.state["text"]},
+        "TimingCacheValue": {
+            "__init__": lambda self, tactic, ms: Fake.__init__(self, tactic=tactic),
+            "tacticHash": kept("tactic"),
+        },
+        "ITimingCache": {"combine": combine, "serialize": lambda self: b",".join(sorted(self.state["data"]))}
+        | {"update": update, "query": query, "queryKeys": keys},
         "IBuilderConfig": {**setters, "get_timing_cache": lambda self: script.cache},
+    }
+
+
+def choose(trt: Any, script: Script, config: Any) -> None:
+    """Chooses the tactics of layers, by the selector or by the editable cache, whichever the builder was given."""
+    selector = getattr(config, "algorithm_selector", None)
+    if "EDITABLE_TIMING_CACHE" in script.flags:
+        tactics = script.cache.state.setdefault("tactics", {})
+        for layer, offered in script.choices.items():
+            tactics.setdefault(f"0x{int.from_bytes(layer.encode(), 'big'):032x}", offered[0][1])
+    elif selector is not None:
+        for _ in range(script.profiles):
+            contexts, taken = [], []
+            for layer, offered in script.choices.items():
+                context = trt.IAlgorithmContext(name=layer, num_inputs=1, num_outputs=1)
+                choices = [algorithm(trt, *each) for each in offered]
+                contexts.append(context)
+                taken.append(choices[selector.select_algorithms(context, choices)[0]])
+            selector.report_algorithms(contexts, taken)
+
+
+def algorithm(trt: Any, implementation: int, tactic: int, dtype: str, strides: tuple[int, ...]) -> Any:
+    info = trt.IAlgorithmIOInfo(
+        dtype=getattr(trt.DataType, dtype), strides=strides, vectorized_dim=-1, components_per_element=1
+    )
+    variant = trt.IAlgorithmVariant(implementation=implementation, tactic=tactic)
+    return trt.IAlgorithm(algorithm_variant=variant, info=info)
+
+
+def of_tactics() -> dict[str, dict[str, Any]]:
+    def members(*names: str) -> dict[str, Any]:
+        return {name: kept(name) for name in names}
+
+    return {
+        "IAlgorithmSelector": {},
+        "IAlgorithmContext": members("name", "num_inputs", "num_outputs"),
+        "IAlgorithmVariant": members("implementation", "tactic"),
+        "IAlgorithmIOInfo": members("dtype", "strides", "vectorized_dim", "components_per_element"),
+        "IAlgorithm": {**members("algorithm_variant"), "get_algorithm_io_info": lambda self, i: self.state["info"]},
     }
 
 
@@ -289,7 +361,7 @@ def fake_module(name: str, script: Script) -> Any:
         elif "members" in described:
             members = {member: Untold(owner, member) for member in described["members"]}
             does = told_to.get(owner, {})
-            members |= {m: does[m] for m in does if m in members or m == "__init__"}
+            members |= {m: does[m] for m in does if m in members or m in ("__init__", "__str__")}
             setattr(trt, owner, type(owner, (Fake,), {**members, "members": frozenset(described["members"])}))
     return trt
 
@@ -353,6 +425,8 @@ def test_capabilities_are_those_of_the_surface(name: str, adapter: Installed) ->
     assert capabilities.parser_node_names == (name != "tensorrt-8.6.0")
     assert capabilities.supports_model_v2 == (name != "tensorrt-8.6.0")
     assert capabilities.builds_without_gpu == ("rtx" in name)
+    assert capabilities.algorithm_selector == (name == EIGHT)
+    assert capabilities.editable_timing_cache == (name in (TEN, ELEVEN))
 
 
 def test_a_refusal_that_only_the_log_explains_is_explained(adapter: Installed, script: Script) -> None:
@@ -669,3 +743,88 @@ def test_a_cache_that_cannot_be_written_is_told(caching: Installed, tmp_path: Pa
     blob = build_with(caching, BuilderOptions(), tmp_path / "file" / "t.timing")
     assert [(f.code, f.severity.value) for f in blob.findings] == [("TC407", "info")]
     assert bytes(blob.data) == b"engine"
+
+
+SMALL, LARGE, OTHER = (-5, 1000, "HALF", (64, 8)), (-5, -1001, "HALF", (64, 8)), (-5, 1000, "HALF", (64, 1))
+"""Three tactics of a layer: the last has the number of the first, and another layout."""
+
+
+def built_as(adapter: Installed, tactics: tuple[Tactic, ...] = (), **options: Any) -> EngineBlob:
+    network = adapter.parse(two_nodes(), Path("model.onnx"))
+    assert not isinstance(network, tuple)
+    return network.build(dataclasses.replace(plan(), tactics=tactics, options=BuilderOptions(**options)))
+
+
+@pytest.mark.parametrize("name", [EIGHT])
+@pytest.mark.parametrize("profiles", [1, 2])
+def test_layers_get_the_tactics_of_another_build(adapter: Installed, script: Script, profiles: int) -> None:
+    script.profiles = profiles
+    script.choices = {"up": [LARGE, SMALL, OTHER], "copy": [SMALL]}
+    first = built_as(adapter).tactics
+    assert first is not None
+    assert [(t.layer, t.tactic, t.profile) for t in first] == [
+        (layer, tactic, profile)
+        for profile in range(profiles)
+        for layer, tactic in (("up", f"0x{2**64 - 1001:x}"), ("copy", "0x3e8"))
+    ]
+    assert decoded(tuple[Tactic, ...], plain(first)) == first
+    # Another is the fastest this time, and two are alike but for their layout.
+    script.choices = {"up": [OTHER, SMALL, LARGE], "copy": [SMALL]}
+    assert built_as(adapter).tactics != first
+    again = built_as(adapter, first)
+    assert (again.tactics, again.findings) == (first, ())
+
+
+@pytest.mark.parametrize("name", [EIGHT])
+def test_layers_that_do_not_get_their_tactics_are_named(adapter: Installed, script: Script) -> None:
+    script.choices = {"up": [SMALL, LARGE], "gone": [SMALL], "copy": [SMALL]}
+    first = built_as(adapter).tactics
+    assert first is not None
+    script.choices = {"up": [OTHER, LARGE], "copy": [SMALL], "fresh": [LARGE]}
+    blob = built_as(adapter, first)
+    assert [(f.code, f.severity.value, f.location.node) for f in blob.findings] == [
+        ("TC413", "warning", name) for name in ("up", "fresh", "gone")
+    ]
+    assert bytes(blob.data) == b"engine"
+
+
+@pytest.mark.parametrize("name", [EIGHT])
+def test_what_goes_wrong_in_a_callback_leaves_the_engine_as_it_is(adapter: Installed, script: Script) -> None:
+    script.choices = {"up": [SMALL]}
+    script.choices["up"][0] = (1, None, "HALF", ())  # type: ignore[assignment]
+    blob = built_as(adapter)
+    assert (bytes(blob.data), blob.tactics) == (b"engine", None)
+    assert [f.code for f in blob.findings] == ["TC413"]
+
+
+@pytest.mark.parametrize("name", [EIGHT])
+def test_tactics_are_not_kept_where_nobody_wants_them(adapter: Installed, script: Script) -> None:
+    script.choices = {"up": [SMALL]}
+    assert built_as(adapter, keep_tactics=False).tactics is None
+    network = adapter.parse(two_nodes(), Path("model.onnx"))
+    assert not isinstance(network, tuple)
+    assert network.build(dataclasses.replace(plan(), trial=True)).tactics is None
+
+
+@pytest.mark.parametrize("name", [TEN, ELEVEN])
+def test_an_editable_timing_cache_takes_tactics(adapter: Installed, script: Script) -> None:
+    script.choices = {"up": [SMALL], "side": [LARGE]}
+    assert built_as(adapter).tactics is None
+    assert "EDITABLE_TIMING_CACHE" not in script.flags
+    first = built_as(adapter, keep_tactics=True).tactics
+    assert first is not None
+    assert [t.tactic for t in first] == ["0x3e8", hexadecimal(-1001)]
+    script.choices = {"up": [LARGE], "side": [SMALL], "new": [SMALL]}
+    stranger = Tactic("no key", "0x1")
+    again = built_as(adapter, (*first, stranger))
+    assert again.tactics is not None
+    assert set(first) < set(again.tactics)
+    fresh = f"0x{int.from_bytes(b'new', 'big'):032x}"
+    assert [f.location.node for f in again.findings] == [fresh, "no key"]
+
+
+@pytest.mark.parametrize("name", [RTX])
+def test_rtx_has_no_tactics_to_keep(adapter: Installed) -> None:
+    assert built_as(adapter).tactics is None
+    with pytest.raises(BuildFailed, match="--keep-tactics"):
+        built_as(adapter, keep_tactics=True)

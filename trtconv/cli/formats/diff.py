@@ -27,14 +27,19 @@ from trtconv.core.documents.diff import (
     Regression,
     RewriteChange,
     RewriteKey,
+    TacticChange,
 )
 from trtconv.core.documents.inspect import EngineInspection
+from trtconv.core.documents.tactics import Tactic
 from trtconv.core.findings import Severity
 from trtconv.core.requests.base import Bounds
 from trtconv.core.text import clean
 
 ROUNDING = 1e-6
 """A relative error that grows by less grows by nothing: float32 sums in another order differ by as much."""
+
+_LISTED = 20
+"""Of more layers with another tactic only so many are listed."""
 
 K = TypeVar("K", RewriteKey, FindingKey)
 
@@ -56,6 +61,7 @@ def compare(a: PageSubject, b: PageSubject, tolerance: float) -> DiffReport:
         rewrites=RewriteChange(*_changed(_rewrites(a.report), _rewrites(b.report))),
         findings=FindingChange(*_changed(_findings(a.report), _findings(b.report))),
         layers=_layers(a.inspect, b.inspect),
+        tactics=_tactics(a.report, b.report),
         numerics=_numerics(a, b),
         latency=_latency(a.bench, b.bench),
         sizes=_sizes(a, b),
@@ -117,6 +123,28 @@ def _layers(a: EngineInspection | None, b: EngineInspection | None) -> LayerChan
     names = sorted({*before, *after})
     precisions = tuple(NumberPair(name, before[name], after[name]) for name in names)
     return LayerChange(len(a.layers), len(b.layers), precisions)
+
+
+def _tactics(a: BuildReport, b: BuildReport) -> tuple[TacticChange, ...] | None:
+    """Returns the layers that have another tactic; None where a report does not tell of them."""
+    if a.engine is None or b.engine is None or a.engine.tactics is None or b.engine.tactics is None:
+        return None
+    before, after = ({(t.profile, t.layer): t for t in engine.tactics or ()} for engine in (a.engine, b.engine))
+    found = []
+    for profile, layer in dict.fromkeys([*before, *after]):
+        old, new = before.get((profile, layer)), after.get((profile, layer))
+        if old != new:
+            # Of one number they differ in the layout of tensors, which is then told too.
+            full = old is not None and new is not None and old.tactic == new.tactic
+            found.append(TacticChange(layer, profile, _tactic(old, full), _tactic(new, full)))
+    return tuple(found)
+
+
+def _tactic(tactic: Tactic | None, full: bool) -> str | None:
+    if tactic is None or not full:
+        return None if tactic is None else tactic.tactic
+    layouts = (f"{each.dtype} {list(each.strides)}/{each.components or 1}" for each in tactic.tensors)
+    return " ".join([f"{tactic.tactic} of {tactic.implementation}", *layouts])
 
 
 def _numerics(a: PageSubject, b: PageSubject) -> tuple[ErrorPair, ...]:
@@ -217,12 +245,21 @@ def diff_text(report: DiffReport) -> str:
     if layers is not None:
         rows = [("all", str(layers.a), str(layers.b))]
         blocks.append(_block("layers", [*rows, *((p.name, str(p.a), str(p.b)) for p in layers.precisions)]))
+    blocks.append(_tactics_block(report.tactics or ()))
     errors = [(f"{e.output} ({e.of})", f"{e.a:.1e}", f"{e.b:.1e}") for e in report.numerics]
     blocks.append(_block("largest relative error", errors))
     blocks.append(_block("latency", [_latency_row(each) for each in report.latency], " us, A and B, B / A"))
     sizes = [(s.name.replace("_", " "), byte_size(s.a), byte_size(s.b)) for s in report.sizes]
     blocks.append(_block("sizes", sizes))
     return "\n\n".join([*(block for block in blocks if block), *_verdict(report)])
+
+
+def _tactics_block(tactics: Sequence[TacticChange]) -> str:
+    """Lists layers with another tactic, the first of them where there are many."""
+    rows = [(f"{t.layer} (profile {t.profile})", _shown(t.a), _shown(t.b)) for t in tactics[:_LISTED]]
+    block = _block("tactics", [(_shown(name), *pair) for name, *pair in rows])
+    more = len(tactics) - len(rows)
+    return f"{block}\n  ... and {count(more, 'layer')} more (--format json)" if more > 0 else block
 
 
 def _latency_row(each: LatencyPair) -> tuple[str, ...]:

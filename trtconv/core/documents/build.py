@@ -13,12 +13,13 @@ from trtconv.core.dims import InputRange, InputSpec, Range, ShapeProfile
 from trtconv.core.documents.lattice import LatticeRecord
 from trtconv.core.documents.mix import Mix, require_types
 from trtconv.core.documents.network import NetworkRecord
-from trtconv.core.documents.parts import CodeIdentity, FileIdentity, RuntimeIdentity
+from trtconv.core.documents.parts import CodeIdentity, EngineIdentity, FileIdentity, RuntimeIdentity
 from trtconv.core.documents.pinned import Pinned
 from trtconv.core.documents.proof import BuildProof
 from trtconv.core.documents.refit import RefitRecord
 from trtconv.core.documents.rewrite import Edit, Skip
 from trtconv.core.documents.signed import CHECKSUM, checksum
+from trtconv.core.documents.tactics import Tactic
 from trtconv.core.documents.tensors import TensorInfo
 from trtconv.core.documents.tuned import Tuned
 from trtconv.core.encode import Document, plain, strict
@@ -57,6 +58,8 @@ class BuildPlan(BuildSettings):
         cast_by: Versions of what a cast depends on; empty where the graph is not cast.
         timing_cache: File of the timing cache, which does not decide what the engine is; None for none.
         trial: Whether the engine is only run and thrown away: what its build measures is not kept.
+        tactics: Which tactics layers are to get; not in the document, which has their SHA-256 (`as`).
+        tactics_sha256: SHA-256 of these; empty where TensorRT chooses all.
         sampled: SHA-256 of the samples that the types are chosen on; empty where they are not, or are random.
         plugins: Libraries of plugins that are loaded.
         references: Files that say what operators compute.
@@ -69,6 +72,8 @@ class BuildPlan(BuildSettings):
     cast_by: Mapping[str, str] = dataclasses.field(default_factory=dict)
     timing_cache: Path | None = None
     trial: bool = False
+    tactics: tuple[Tactic, ...] = ()
+    tactics_sha256: str = ""
     sampled: str = ""
     plugins: tuple[CodeIdentity, ...] = ()
     references: tuple[CodeIdentity, ...] = ()
@@ -82,6 +87,7 @@ class BuildPlan(BuildSettings):
             **reported(self, BuildSettings),
             "cast_by": dict(self.cast_by),
             "sampled": self.sampled,
+            **({"as": self.tactics_sha256} if self.tactics_sha256 else {}),
             "plugins": plain(self.plugins),
             "references": plain(self.references),
             "extensions": plain(self.extensions),
@@ -94,7 +100,7 @@ class BuildPlan(BuildSettings):
         """Reads a plan; of its profiles it has the named dimensions alone, as they were asked for."""
         asked = decoded(_AskedProfiles, value)
         own = {name: value[key] for name, key in _KEYS.items() if key in value}
-        plan = cls(**fields_of(cls, {**{key: value[key] for key in _OTHERS if key in value}, **own}))
+        plan = cls(**fields_of(cls, {**{name: value[key] for key, name in _OTHERS.items() if key in value}, **own}))
         require_types(plan.precision, plan.node_precisions)
         values = asked.values or ({},) * len(asked.dims)
         if len(values) != len(asked.dims):
@@ -103,7 +109,9 @@ class BuildPlan(BuildSettings):
         return dataclasses.replace(plan, asked=tuple(ShapeProfile({}, dims, held) for dims, held in pairs))
 
 
-_OTHERS = ("target", "cast_by", "sampled", "plugins", "references", "extensions")
+_OTHERS = {name: name for name in ("target", "cast_by", "sampled", "plugins", "references", "extensions")}
+_OTHERS["as"] = "tactics_sha256"
+"""Key of a plan to the field that it has."""
 
 
 @frozen
@@ -195,7 +203,7 @@ class BuildReport(
     edits: tuple[Edit, ...] = ()
     skipped: tuple[Skip, ...] = ()
     findings: tuple[Finding, ...] = ()
-    engine: FileIdentity | None = None
+    engine: EngineIdentity | None = None
     io: tuple[TensorInfo, ...] = ()
     seconds: Mapping[str, float] = dataclasses.field(default_factory=dict)
     up_to_date: bool = False

@@ -89,6 +89,23 @@ class LayerChange(Document):
 
 
 @frozen
+class TacticChange(Document):
+    """A layer that has another tactic; None where an engine has no such layer.
+
+    Args:
+        layer: TensorRT's name of it.
+        profile: Position of the optimization profile.
+        a: The tactic, in hexadecimal; of tactics of one number in different layouts, with the layout of the tensors.
+        b: The same of the other engine.
+    """
+
+    layer: str
+    profile: int
+    a: str | None
+    b: str | None
+
+
+@frozen
 class ErrorPair(Document):
     """The largest relative errors of an output, measured in the same way."""
 
@@ -120,7 +137,8 @@ class Regression(Document):
 @frozen
 class DiffReport(
     Document,
-    keys="schema a b tolerance options profiles rewrites findings layers numerics latency sizes regressions exit_code",
+    keys="schema a b tolerance options profiles rewrites findings layers tactics numerics latency sizes regressions "
+    "exit_code",
 ):
     """What is otherwise between two engines.
 
@@ -129,6 +147,7 @@ class DiffReport(
         b: That of the engine as it is.
         tolerance: By what part of A's value time, size, memory and errors may grow.
         layers: None where one of the engines was not inspected.
+        tactics: Layers that have another tactic; None where one of the reports does not tell of tactics.
     """
 
     a: str
@@ -143,6 +162,7 @@ class DiffReport(
     latency: tuple[LatencyPair, ...]
     sizes: tuple[NumberPair, ...]
     regressions: tuple[Regression, ...] = ()
+    tactics: tuple[TacticChange, ...] | None = None
 
     @property
     def exit_code(self) -> int:

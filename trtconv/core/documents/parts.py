@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from trtconv.core.documents.tactics import Tactic, require_bounded
 from trtconv.core.encode import Document
 from trtconv.core.frozen import frozen
 
@@ -21,6 +22,20 @@ class FileIdentity(Document, keys="path sha256- bytes- signed_by-"):
     sha256: str | None = None
     bytes: int | None = None
     signed_by: str | None = None
+
+
+@frozen
+class EngineIdentity(FileIdentity, keys="path sha256- bytes- signed_by- tactics-"):
+    """An engine that was built.
+
+    Args:
+        tactics: Which tactic each layer got; None where that was not kept.
+    """
+
+    tactics: tuple[Tactic, ...] | None = None
+
+    def __post_init__(self) -> None:
+        require_bounded(self.tactics or ())
 
 
 @frozen

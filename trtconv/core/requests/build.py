@@ -213,6 +213,7 @@ class BuildRequest(BuildSettings, Request):
         engine: Where the engine goes; default: the model's path with the suffix .engine.
         report: Where the report goes; default: the engine's path with ".json" appended.
         timing_cache: File of TensorRT's timing cache.
+        tactics_of: Report of a build whose tactics are taken.
         timing_folder: Folder for one such file a version and GPU, where no file is given. None of both: no cache.
         within: Folder of the configuration that names the engine; None: none does.
     """
@@ -267,6 +268,14 @@ class BuildRequest(BuildSettings, Request):
         absent="auto",
         read=lambda text: None if text == "none" else text,
         writes=True,
+    )
+    tactics_of: Path | None = option(
+        "--as",
+        "Build with the tactics that the layers of another engine got, by its report: the same kernels, so the same "
+        "speed and the same numbers. Layers that do not get theirs are named (TC413).",
+        metavar="ENGINE.json",
+        default=None,
+        reads="the report whose tactics are taken",
     )
     partition: bool = PARTITION
     leave: tuple[str, ...] = LEAVE

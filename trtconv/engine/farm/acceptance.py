@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from trtconv.core.decode import Fault, checked_schema, decoded
 from trtconv.core.documents.build import BuildReport
 from trtconv.core.documents.farm import ErrorRecord, Followed, JobResult
-from trtconv.core.documents.parts import FileIdentity, RuntimeIdentity
+from trtconv.core.documents.parts import EngineIdentity, RuntimeIdentity
 from trtconv.core.documents.saved import saved
 from trtconv.core.errors import InputError
 from trtconv.core.frozen import frozen
@@ -151,7 +151,7 @@ def _built(build: Build, result: JobResult, fetch: Fetch, worker: str | None) ->
         if len(data) != engine.bytes:
             raise ValueError(f"the engine has {len(data)} bytes, not {engine.bytes}")
         intact(data, engine.sha256, "the result")
-        engine = FileIdentity(str(build.request.engine_path), engine.sha256, len(data))
+        engine = EngineIdentity(str(build.request.engine_path), engine.sha256, len(data), tactics=engine.tactics)
     kept = as_kept(asked, old)
     report = dataclasses.replace(
         kept, engine=engine, worker=worker, seconds=old.seconds, exit_code=old.exit_code, up_to_date=False

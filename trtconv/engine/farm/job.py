@@ -74,6 +74,11 @@ class BuildJob(Document, keys="schema trtconv source model data extensions build
                 f"{request.data}: the samples of precision auto are on this machine alone",
                 "Build it here once, and pin the types that it finds: node-precisions in trtconv.toml.",
             )
+        if request.tactics_of is not None:
+            raise InputError(
+                f"{request.tactics_of}: the report that --as names is on this machine alone",
+                "Build with --as on the machine that has the GPU: the report goes with the engine.",
+            )
         if named := (*request.plugins, *request.serialized_plugins, *request.references):
             raise InputError(
                 f"{named[0]}: code of one machine is not sent to others",

@@ -12,7 +12,7 @@ from typing import Any
 
 from trtconv.core import foreign
 from trtconv.core.errors import BuildFailed
-from trtconv.runtimes.tensorrt import plugins, refusals
+from trtconv.runtimes.tensorrt import plugins, refusals, tactics
 from trtconv.runtimes.tensorrt.base import (
     Capabilities,
     ParsedNetwork,
@@ -49,6 +49,8 @@ def probe(trt: Any) -> Capabilities:
         builds_without_gpu=hasattr(trt.IBuilderConfig, "set_compute_capability"),
         # TensorRT-RTX measures on the user's machine; setting a cache only makes its builder ask for a GPU.
         timing_cache=not hasattr(trt.IBuilderConfig, "set_compute_capability"),
+        algorithm_selector=tactics.has_selector(trt),
+        editable_timing_cache=tactics.has_editable_cache(trt),
     )
 
 

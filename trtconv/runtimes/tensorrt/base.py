@@ -8,6 +8,7 @@ from typing import Protocol
 
 from trtconv.core.documents.build import BuildPlan
 from trtconv.core.documents.parts import RuntimeIdentity
+from trtconv.core.documents.tactics import Tactic
 from trtconv.core.documents.tensors import TensorInfo
 from trtconv.core.encode import Document
 from trtconv.core.findings import Finding
@@ -32,6 +33,8 @@ class Capabilities:
         supports_model_v2: The parser can report on all nodes at once in the new way.
         builds_without_gpu: Engines can be built on a machine without a GPU.
         timing_cache: What was measured in one build can be used by another.
+        algorithm_selector: A selector says which tactic each layer gets, and is told.
+        editable_timing_cache: The timing cache tells which tactic each layer got, and can be given such.
     """
 
     builder_precision_flags: bool
@@ -41,6 +44,13 @@ class Capabilities:
     supports_model_v2: bool
     builds_without_gpu: bool
     timing_cache: bool = False
+    algorithm_selector: bool = False
+    editable_timing_cache: bool = False
+
+    @property
+    def takes_tactics(self) -> bool:
+        """Whether it can be said which tactics layers get."""
+        return self.algorithm_selector or self.editable_timing_cache
 
     def casts(self, precision: str, nodes: Mapping[str, str]) -> bool:
         """Whether a precision, or that of single nodes, is had by casting the graph."""
@@ -182,11 +192,13 @@ class EngineBlob:
         data: The engine file's content.
         warnings: Messages of severity WARNING and above, in order.
         findings: What is worth knowing of how it was built.
+        tactics: Which tactic each layer got; None where that was not kept.
     """
 
     data: memoryview
     warnings: tuple[str, ...]
     findings: tuple[Finding, ...] = ()
+    tactics: tuple[Tactic, ...] | None = None
 
 
 class ParsedNetwork(Protocol):

@@ -9,6 +9,7 @@ from trtconv.core import codes
 from trtconv.core.builder_options import BuilderOptions
 from trtconv.core.findings import Finding, Severity
 from trtconv.core.frozen import frozen
+from trtconv.runtimes.tensorrt.tactics import has_editable_cache, has_selector
 
 _HARDWARE = {"ampere+": "AMPERE_PLUS", "same-compute-capability": "SAME_COMPUTE_CAPABILITY"}
 _VERBOSITY = {"none": "NONE", "layer-names": "LAYER_NAMES_ONLY", "detailed": "DETAILED"}
@@ -79,6 +80,12 @@ _OPTIONS = (
         lambda o: o.weight_streaming,
         _flag("WEIGHT_STREAMING"),
         "TensorRT 10 and newer, and TensorRT-RTX",
+    ),
+    _Option(
+        "--keep-tactics",
+        lambda o: bool(o.keep_tactics),
+        lambda trt: has_selector(trt) or has_editable_cache(trt),
+        "TensorRT, which chooses kernels while it builds; TensorRT-RTX does where the engine runs",
     ),
     _Option(
         "--compute-capability",

@@ -22,6 +22,7 @@ from trtconv.runtimes.tensorrt.gpu import gpu_name
 from trtconv.runtimes.tensorrt.logger import Log, Session
 from trtconv.runtimes.tensorrt.monitor import BuildProgress, make_progress_monitor
 from trtconv.runtimes.tensorrt.readback.records import ReadNetwork
+from trtconv.runtimes.tensorrt.tactics import Choices, TacticFollower
 from trtconv.runtimes.tensorrt.timing_cache import TimingCache
 
 # Which builder flags a precision means, and which ONNX element types need which flag to be honoured at all.
@@ -133,7 +134,7 @@ class Network:
         notes = self._check_options(plan)
         with self._log.session() as session:
             progress = BuildProgress(session, monitor)
-            blob, kept = self._run(plan, session, progress)
+            blob, kept, choices = self._run(plan, session, progress)
         if progress.cancelled:
             raise BuildFailed("the build was cancelled")
         misfits = messages.profile_findings(session.records, len(plan.profiles))
@@ -142,7 +143,8 @@ class Network:
         if blob is None:
             messages.require_memory(session.records)
             raise _failed(messages.refusal_findings(session.records))
-        return EngineBlob(memoryview(blob), session.warnings, notes + kept)
+        tactics = None if choices is None or choices.trouble else choices.taken
+        return EngineBlob(memoryview(blob), session.warnings, notes + kept + _of_tactics(choices), tactics)
 
     def faults(self, plan: BuildPlan) -> tuple[Finding, ...]:
         """Asks the builder whether it takes the network, without building; see `ParsedNetwork.faults`.
@@ -177,8 +179,15 @@ class Network:
             if asked is not None and asked.format != LINEAR:
                 tensor.allowed_formats = 1 << int(getattr(self._trt.TensorFormat, FORMATS[asked.format]))
 
-    def _run(self, plan: BuildPlan, session: Session, progress: BuildProgress) -> tuple[Any, tuple[Finding, ...]]:
-        """Configures and runs the builder. Returns its IHostMemory, or None where it refused, and what to know."""
+    def _run(
+        self, plan: BuildPlan, session: Session, progress: BuildProgress
+    ) -> tuple[Any, tuple[Finding, ...], Choices | None]:
+        """Configures and runs the builder.
+
+        Returns:
+            Its IHostMemory, or None where it refused; what to know; and which tactics its layers got, None where that
+            is not kept.
+        """
         builder = self._handles.builder
         config = builder.create_builder_config()
         self._set_types(config, plan)
@@ -187,10 +196,10 @@ class Network:
         if self._serialized:
             config.plugins_to_serialize = list(self._serialized)
         if not self._add_profiles(config, plan.profiles):
-            return None, ()
-        cache = (
-            TimingCache(plan.timing_cache, config) if plan.timing_cache and self._capabilities.timing_cache else None
-        )
+            return None, (), None
+        follower, cache = self._follower(config, plan), None
+        if plan.timing_cache and self._capabilities.timing_cache and not (follower and follower.has_cache):
+            cache = TimingCache(plan.timing_cache, config)
         if self._capabilities.progress_monitor:
             config.progress_monitor = make_progress_monitor(self._trt, progress)
         try:
@@ -201,9 +210,18 @@ class Network:
         except (RuntimeError, TypeError, ValueError) as error:
             session.raise_failure()
             raise _broke_down(str(error), session) from error
+        choices = follower.finish() if follower and blob is not None else None
         if cache is None or blob is None or plan.trial:
-            return blob, ()
-        return blob, _not_kept(cache.save(), str(plan.timing_cache))
+            return blob, (), choices
+        return blob, _not_kept(cache.save(), str(plan.timing_cache)), choices
+
+    def _follower(self, config: Any, plan: BuildPlan) -> TacticFollower | None:
+        """Returns what notes which tactic each layer gets: where that is asked for, or costs nothing."""
+        can, kept = self._capabilities, plan.options.keep_tactics
+        wants = can.algorithm_selector and not plan.trial if kept is None else kept
+        if not can.takes_tactics or not (plan.tactics or wants):
+            return None
+        return TacticFollower(self._trt, config, plan.tactics)
 
     def _check_options(self, plan: BuildPlan) -> tuple[Finding, ...]:
         """Returns what is worth knowing of the options.
@@ -319,6 +337,21 @@ class Network:
         flags = ["INT8"] if types.intersection(_QUANTIZED_LAYERS) else []
         dtypes = self._dtypes()
         return flags + [flag for dtype, flag in _DTYPE_FLAGS.items() if dtype in dtypes]
+
+
+def _of_tactics(choices: Choices | None) -> tuple[Finding, ...]:
+    """Says which layers did not get the tactic that they were to get."""
+    if choices is None:
+        return ()
+    if choices.trouble:
+        message = f"it is not known which tactics the layers got: {choices.trouble}"
+        fix = "The engine is none the worse; --no-keep-tactics does not ask."
+        return (codes.TACTIC_OTHER.finding(message, Severity.WARNING, fix=fix),)
+    fix = "Build from the same model with the same TensorRT, options and kind of GPU, or accept another kernel there."
+    message = "it did not get the tactic that the report of --as has for it, or that has none"
+    return tuple(
+        codes.TACTIC_OTHER.finding(message, Severity.WARNING, Location(node=layer), fix) for layer in choices.unmet
+    )
 
 
 def _not_kept(why: str, path: str) -> tuple[Finding, ...]:
