@@ -19,6 +19,7 @@ from trtconv.core import signatures
 from trtconv.core.documents.build import BuildReport, CastCheck
 from trtconv.core.documents.network import NetworkRecord
 from trtconv.core.documents.refit import RefitRecord, RefitReport, RefittedWeight
+from trtconv.core.documents.tactics import Tactic
 from trtconv.core.errors import EngineFailed, InputError
 from trtconv.core.files import report_beside
 from trtconv.core.findings import Severity
@@ -100,7 +101,6 @@ def serve(request: RefitRequest, tell: Tell) -> dict[str, object]:
         hashing = Hashing(data)
         proven, findings = proof.finish(clock, runtime)
     fails = any(each.severity is Severity.ERROR for each in findings)
-    tactics = None if built.engine is None else built.engine.tactics
     changed = sum(weights[key].changed for key in refitted)
     before = RefitRecord(subject.identity(), built.model, len(refitted), changed)
     report = dataclasses.replace(
@@ -108,7 +108,7 @@ def serve(request: RefitRequest, tell: Tell) -> dict[str, object]:
         model=model_identity(model),
         findings=(*built.findings, *findings),
         proof=proven,
-        engine=None if fails else file_identity(outputs[0].path, data, hashing, tactics),
+        engine=None if fails else file_identity(outputs[0].path, data, hashing, _tactics(built)),
         network=record(read),
         refit=before,
     )
@@ -121,6 +121,11 @@ def serve(request: RefitRequest, tell: Tell) -> dict[str, object]:
         clock.seconds,
         int(fails),
     ).to_json()
+
+
+def _tactics(built: BuildReport) -> tuple[Tactic, ...] | None:
+    """Returns the tactics of an engine's layers, which new weights do not change."""
+    return None if built.engine is None else built.engine.tactics
 
 
 def _renewed(built: BuildReport, clock: Stopwatch) -> BuildReport:
