@@ -40,6 +40,7 @@ class Stage(enum.Enum):
     PLAN = "plan"
     PROOF = "proof"
     PROVE = "prove"
+    RACE = "race"
     REDUCE = "reduce"
     REFERENCE = "reference"
     REWRITE = "rewrite"
@@ -71,6 +72,7 @@ _LIMITS = {
             Stage.RUNTIME,
             Stage.TUNE,
             Stage.BUILD,
+            Stage.RACE,
             Stage.VERIFY,
             Stage.WRITE,
             Stage.EQUALIZE,

@@ -11,9 +11,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from trtconv.core.dims import Shape, ShapeProfile
 from trtconv.core.documents.bench import BenchEngine, BenchRatio, BenchReport, BenchRow, GpuRuntime
 from trtconv.core.errors import EnvironmentMissing, InputError
@@ -29,6 +26,7 @@ from trtconv.core.stopwatch import Stopwatch, ToldProgress
 from trtconv.engine.hearing import part
 from trtconv.engine.opening import EngineFile, load_into, read_engine, require_machine
 from trtconv.engine.profiles import PICKS, inputs_of, narrowed, profile_for, profiles_of, shapes_at
+from trtconv.runtimes.inputs import inputs_at
 from trtconv.runtimes.tensorrt import Engine, EngineLoader, Execution, load_engines
 
 _WAYS = tuple((graph, copies) for graph in (True, False) for copies in (False, True))
@@ -173,7 +171,7 @@ def _time_point(request: BenchRequest, engines: Sequence[Loaded], point: Point) 
                 profile = point.profile if loaded is engines[0] else profile_for(loaded.profiles, point.shapes)
                 execution = loaded.engine.open(profile, cache)
                 stack.callback(execution.close)
-                execution.feed(make_inputs(loaded.engine, point.shapes, point.values))
+                execution.feed(inputs_at(loaded.engine.tensors, point.shapes, point.values))
                 executions.append(execution)
         except EnvironmentMissing as error:
             return BenchReport((), (), incomplete=f"{point.size} of profile {point.profile}: {error.message}")
@@ -245,33 +243,6 @@ def _row(row: BenchRow, samples: Samples | None) -> BenchRow:
         min_us=round(ordered[0], 2),
         throughput_per_s=round(1e6 / samples.in_a_row, 1),
     )
-
-
-def make_inputs(
-    engine: Engine, shapes: Mapping[str, Shape], values: Mapping[str, Sequence[int]]
-) -> dict[str, NDArray[Any]]:
-    """Makes inputs; floats are random, since some kernels take another time for zeros.
-
-    Args:
-        engine: Whose inputs.
-        shapes: Input name to its shape.
-        values: Elements of inputs that hold shapes.
-    """
-    random = np.random.default_rng(0)
-    found: dict[str, NDArray[Any]] = {}
-    for tensor in engine.tensors:
-        if tensor.kind != "input":
-            continue
-        shape = tuple(shapes[tensor.name])
-        if tensor.name in values:
-            found[tensor.name] = np.array(values[tensor.name], np.int64).reshape(shape)
-        elif "float" in tensor.dtype:
-            found[tensor.name] = random.standard_normal(shape).astype(np.float32)
-        elif tensor.dtype in ("int8", "uint8"):
-            found[tensor.name] = random.integers(0, 128, shape)
-        else:
-            found[tensor.name] = np.ones(shape, np.bool_ if tensor.dtype == "bool" else np.int64)
-    return found
 
 
 def _read(cache: Path | None) -> bytes | None:

@@ -19,12 +19,12 @@ from trtconv.core.reading import open_plain, sha256_of
 from trtconv.core.requests.engine import InspectRequest
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch, ToldProgress
-from trtconv.engine.benching import make_inputs
 from trtconv.engine.layers import has_details, read_layers, summary
 from trtconv.engine.opening import EngineFile, load_into, read_engine, require_machine
 from trtconv.engine.profiles import inputs_of, profiles_of, shapes_at
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.types import dtype_name
+from trtconv.runtimes.inputs import inputs_at
 from trtconv.runtimes.tensorrt import Engine, load_engines
 
 
@@ -137,7 +137,7 @@ def _run(subject: EngineFile, engine: Engine) -> tuple[LayerTime, dict[str, floa
     values = {name: bounds.opt for name, bounds in profiles[0].values.items()}
     execution = engine.open(0)
     try:
-        execution.feed(make_inputs(engine, shapes, values))
+        execution.feed(inputs_at(engine.tensors, shapes, values))
         execution.run()
         found = dict(execution.layer_times())
         information = execution.information()

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 
 from trtconv.core import foreign
+from trtconv.core.documents.best_of import BestOf
 from trtconv.core.documents.build import BuildPlan, BuildReport
 from trtconv.core.documents.tuned import Tuned
 from trtconv.core.errors import BuildFailed, EnvironmentMissing, InputError
@@ -39,6 +40,7 @@ from trtconv.pipeline.outputs import (
 from trtconv.pipeline.parse import build_in_thread, fails, findings_of, parse_model
 from trtconv.pipeline.preparation import Preparation, passes_of, promise_of
 from trtconv.pipeline.profiles import Sized, affordable, told_level
+from trtconv.pipeline.racing import best_build, require_race
 from trtconv.pipeline.respelling import Forms, RefusedNetwork
 from trtconv.pipeline.tactics import with_tactics
 from trtconv.pipeline.timing_files import cache_findings, measured, timing_cache
@@ -84,6 +86,8 @@ def _build(request: BuildRequest, clock: Stopwatch) -> BuildReport:
     with clock.stage(Stage.RUNTIME):
         engine = tensorrt.load(request.target)
         require_gpu(request.target)
+        if request.best_of > 1:
+            require_race(engine.info)
     # MEASURE has no time limit: the user's samples may be slow.
     with clock.stage(Stage.PLAN if request.data is None else Stage.MEASURE):
         asked = planned(request, model, engine.info)
@@ -233,9 +237,12 @@ class _Work:
             network, prepared.subject, report.profiles, self.request.prove, self.request.prove_time
         ) as proof:
             plan = dataclasses.replace(report.plan, io=model.io)
-            blob = self._build(model, network, prepared, plan)
+            blob, best = self._build(model, network, prepared, plan)
             if isinstance(blob, RefusedNetwork):
                 return report, blob
+            report = (
+                report if best is None else dataclasses.replace(report, best_of=best, notes=(*report.notes, str(best)))
+            )
             report = _with_findings(report, (*blob.findings, *cache_findings(self.request, self.engine.info)))
             hashing = Hashing(blob.data)
             proven, differences = proof.finish(self.clock, self.engine)
@@ -334,13 +341,15 @@ class _Work:
 
     def _build(
         self, model: OnnxModel, network: ParsedNetwork, prepared: _Prepared, plan: BuildPlan
-    ) -> EngineBlob | RefusedNetwork:
-        plan = self._builder_plan(plan, prepared.types)
+    ) -> tuple[EngineBlob | RefusedNetwork, BestOf | None]:
+        plan, count = self._builder_plan(plan, prepared.types), self.request.best_of
+        # In both, the report names the code, and to read all of it takes a while.
         try:
-            # The report names the code, and to read all of it takes a while.
-            return build_in_thread(network, plan, self.clock, meanwhile=source_checksum)
+            if count == 1:
+                return build_in_thread(network, plan, self.clock, meanwhile=source_checksum), None
+            return best_build(network, plan, self.engine, count, self.clock, source_checksum)
         except BuildFailed as error:
-            return RefusedNetwork(findings_of(error, model), model, prepared.sized, plan, self.engine, self.clock)
+            return RefusedNetwork(findings_of(error, model), model, prepared.sized, plan, self.engine, self.clock), None
 
     def _builder_plan(self, plan: BuildPlan, types: Types) -> BuildPlan:
         """Returns what the builder is told: a strongly typed one finds the precision in the graph."""

@@ -126,6 +126,7 @@ def _refuse_others(request: BuildRequest) -> None:
         ("--data", request.data is not None),
         ("--tune", request.tune),
         ("--as", request.tactics_of is not None),
+        ("--best-of", request.best_of > 1),
         ("--cast-io", request.cast_interface),
         ("--io", bool(request.io)),
         ("--sign", request.sign is not None),

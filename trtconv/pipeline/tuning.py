@@ -30,12 +30,12 @@ from trtconv.passes import run_passes
 from trtconv.passes.deconv_forms import Site, worth_timing
 from trtconv.passes.explicit_deconv import MakeDeconvExplicit
 from trtconv.pipeline.preparation import Preparation, passes_of
+from trtconv.pipeline.racing import race
 from trtconv.runtimes.compare import relative_error
 from trtconv.runtimes.tensorrt import EngineLoader, Execution, Runtime
 
 _WRONG = 0.05
 """How far two forms may be apart, of the largest magnitude, in float16 or int8."""
-_ROUNDS, _WARM_UP_US, _SAMPLE_US = 31, 20_000.0, 1000.0
 
 Times = Mapping[str, "float | None"]
 """Form to the microseconds of one inference; None where TensorRT does not build it, or computes something else."""
@@ -311,31 +311,3 @@ class _Race:
         plan = dataclasses.replace(self._plan, profiles=(profile,))
         parsed = self._engine.parse(model.serialize(), model.path)
         return None if isinstance(parsed, tuple) else bytes(parsed.build(plan).data)
-
-
-def race(executions: Sequence[Execution]) -> list[float]:
-    """Times engines in turns, so that the GPU's clock and heat are the same for all.
-
-    Args:
-        executions: What is timed; fed, and run once.
-
-    Returns:
-        The median time of an inference of each, in microseconds.
-    """
-    launches = [
-        each.launcher(graph=True, copies=False) or each.launcher(graph=False, copies=False) for each in executions
-    ]
-    runs = [(each, launch) for each, launch in zip(executions, launches, strict=True) if launch is not None]
-    repeats = []
-    for execution, launch in runs:
-        spent = once = 0.0
-        while spent < _WARM_UP_US:
-            once = max(1.0, execution.microseconds(launch))
-            spent += once
-        repeats.append(max(1, int(_SAMPLE_US / once)))
-    samples: list[list[float]] = [[] for _ in runs]
-    for turn in range(_ROUNDS):
-        for index in range(len(runs)) if turn % 2 else reversed(range(len(runs))):
-            execution, launch = runs[index]
-            samples[index].append(execution.microseconds(launch, repeats[index]) / repeats[index])
-    return [round(statistics.median(each), 2) for each in samples]

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from trtconv.core import budget
 from trtconv.core.dims import InputSpec, Shape
+from trtconv.core.documents.tensors import TensorInfo
 from trtconv.core.errors import InputError, TrtconvError
 from trtconv.core.reading import open_plain
 from trtconv.runtimes.onnxruntime import first_line, numpy_type
@@ -190,3 +191,28 @@ def resized(sample: Mapping[str, NDArray[Any]], shapes: Mapping[str, Shape]) -> 
     """Returns inputs of other shapes with the values of these, repeated or cut off; zeros, which tell no places apart,
     are left out."""
     return {name: np.resize(values, shapes[name]) for name, values in sample.items() if np.any(values)}
+
+
+def inputs_at(tensors: Sequence[TensorInfo], shapes: Mapping[str, Shape], values: Mapping[str, Sequence[int]]) -> Feeds:
+    """Makes inputs to time an engine with; floats are random, since some kernels take another time for zeros.
+
+    Args:
+        tensors: Inputs and outputs of the engine.
+        shapes: Input name to its shape.
+        values: Elements of inputs that hold shapes.
+    """
+    random = np.random.default_rng(0)
+    found: Feeds = {}
+    for tensor in tensors:
+        if tensor.kind != "input":
+            continue
+        shape = tuple(shapes[tensor.name])
+        if tensor.name in values:
+            found[tensor.name] = np.array(values[tensor.name], np.int64).reshape(shape)
+        elif "float" in tensor.dtype:
+            found[tensor.name] = random.standard_normal(shape).astype(np.float32)
+        elif tensor.dtype in ("int8", "uint8"):
+            found[tensor.name] = random.integers(0, 128, shape)
+        else:
+            found[tensor.name] = np.ones(shape, np.bool_ if tensor.dtype == "bool" else np.int64)
+    return found

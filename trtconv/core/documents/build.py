@@ -10,6 +10,7 @@ from typing import Any
 from trtconv.core.codes import NETWORK_DIFFERS
 from trtconv.core.decode import Fault, Measured, decoded, fields_of
 from trtconv.core.dims import InputRange, InputSpec, Range, ShapeProfile
+from trtconv.core.documents.best_of import BestOf
 from trtconv.core.documents.lattice import LatticeRecord
 from trtconv.core.documents.mix import Mix, require_types
 from trtconv.core.documents.network import NetworkRecord
@@ -159,9 +160,9 @@ class CastRecord(Document):
 @frozen
 class BuildReport(
     Document,
-    keys="schema trtconv source model plan profiles dims lattice notes tuned respelled? mix pinned? cast edits skipped "
-    "findings ignored proof runtime worker engine seconds io inputs network- refit- up_to_date rebuilt signed_by "
-    "signature exit_code",
+    keys="schema trtconv source model plan profiles dims lattice notes tuned respelled? best_of- mix pinned? cast "
+    "edits skipped findings ignored proof runtime worker engine seconds io inputs network- refit- up_to_date rebuilt "
+    "signed_by signature exit_code",
 ):
     """What a build did. `to_json` is the document beside the engine; its keys are documented in docs/reports.md.
 
@@ -185,6 +186,7 @@ class BuildReport(
         pinned: Nodes that have types of their own, by what asked for them.
         tuned: What `--tune` chose.
         respelled: Nodes that the builder refused, with the form in which it took them.
+        best_of: The builds of which the fastest was taken; None where there was one.
         cast: How the graph was cast to the precision, and how far it is from the model; None where it was not.
         ignored: Findings that were asked to be left out.
         proof: What was proven of the parsed network; None where nothing was to be.
@@ -214,6 +216,7 @@ class BuildReport(
     inputs: tuple[InputSpec, ...] = ()
     tuned: tuple[Tuned, ...] = ()
     respelled: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    best_of: BestOf | None = None
     cast: CastRecord | None = None
     mix: Mix | None = None
     pinned: tuple[Pinned, ...] = ()

@@ -123,6 +123,15 @@ _IO: Any = Option(
 """What inputs and outputs are to be; the rest stays as in the model."""
 
 
+_CHANCE = Requirement(
+    frozenset({"as", "strip_weights"}),
+    lambda request: getattr(request, "tactics_of", None) is None and not request.options.strip_weights,
+    "{flag} has engines run that differ by chance: with --as there is no chance, with --strip-weights nothing to run",
+    "Leave out {flag}, or the other.",
+)
+"""What it takes for several builds to be worth it."""
+
+
 @frozen
 class BuildSettings:
     """What of a request decides what the engine is."""
@@ -193,6 +202,19 @@ class BuildSettings:
         key="tune",
         about="Time the forms of transposed convolutions on the GPU, and take the fastest; default: false.",
         requires=REWRITTEN,
+    )
+    best_of: int = option(
+        "--best-of",
+        "Build the network N times, run the engines in turns on the GPU here, and keep the fastest: of kernels that "
+        "are alike by themselves TensorRT takes one by chance.",
+        metavar="N",
+        takes=int,
+        least=1,
+        most=32,
+        default=1,
+        key="best-of",
+        about="Build so often, and keep the fastest engine; default: 1.",
+        requires=_CHANCE,
     )
     io: TensorIos = _IO
     cast_interface: bool = option(

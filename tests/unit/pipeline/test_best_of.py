@@ -1,0 +1,173 @@
+"""`build --best-of`: of several builds of one network the fastest is kept, on a GPU that takes as long as told."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+
+from support.engines import GPU, give_gpu
+from support.gpu import FakeDriver, engine_bytes, fake_tensorrt
+from support.onnx_models import parse
+from support.runtime import TENSORRT_8, FakeNetwork, FakeRuntime
+from trtconv import BuildRequest, build
+from trtconv.cli.formats.text import build_text
+from trtconv.core.builder_options import BuilderOptions
+from trtconv.core.dims import Range
+from trtconv.core.documents.build import BuildReport
+from trtconv.core.documents.saved import load_report
+from trtconv.core.errors import BuildFailed, EngineFailed, EnvironmentMissing, InputError
+from trtconv.engine.farm.job import BuildJob
+from trtconv.graph.model import OnnxModel
+from trtconv.runtimes import tensorrt
+from trtconv.runtimes.tensorrt.base import EngineBlob
+from trtconv.runtimes.tensorrt.engine import Engines
+from trtconv.runtimes.tensorrt.logger import Log
+
+NET = '<ir_version: 8, opset_import: ["": 17]> g (float[1,2,h] x) => (float[1,2,h] y) { y = Relu (x) }'
+DIMS = {"h": Range(4, 8, 16)}
+
+
+class Lucky(FakeNetwork):
+    """Builds engines of which each takes its time; None fails to build, "broken" does not load."""
+
+    times: Iterator[Any]
+
+    def build(self, plan: Any, monitor: Any = None) -> EngineBlob:
+        blob = super().build(plan, monitor)
+        us = next(self.times)
+        if us is None:
+            raise BuildFailed("out of luck")
+        data = b"broken" if us == "broken" else engine_bytes(parse(NET), [p.inputs for p in plan.profiles], us=us)
+        return dataclasses.replace(blob, data=memoryview(data))
+
+
+class OnGpu(FakeRuntime):
+    """TensorRT 8.6 with a GPU."""
+
+    def __init__(self, driver: FakeDriver, network: FakeNetwork) -> None:
+        capabilities = dataclasses.replace(TENSORRT_8, timing_cache=True)
+        super().__init__(network, family="tensorrt", version="8.6.0", gpu=GPU, capabilities=capabilities)
+        trt = fake_tensorrt(driver)
+        self._engines = Engines("tensorrt", trt, Log(trt))
+
+    def engines(self) -> Engines:
+        return self._engines
+
+
+@pytest.fixture
+def use(monkeypatch: pytest.MonkeyPatch) -> Callable[..., FakeNetwork]:
+    def install(*us: Any) -> FakeNetwork:
+        network = Lucky()
+        network.times = iter(us)
+        runtime = OnGpu(give_gpu(monkeypatch), network)
+        monkeypatch.setattr(tensorrt, "load", lambda target: runtime)
+        return network
+
+    return install
+
+
+def built(folder: Path, **options: Any) -> BuildReport:
+    path = folder / "m.onnx"
+    if not path.exists():
+        onnx.save(parse(NET), path)
+    return build(
+        BuildRequest(path, **{"best_of": 4, "prove": "none", "dims": DIMS, "timing_cache": folder / "t", **options})
+    )
+
+
+def us_of(engine: bytes) -> Sequence[float]:
+    return [us for us in (2000.0, 2400.0, 3000.0) if engine == engine_bytes(parse(NET), [profile()], us=us)]
+
+
+def profile() -> Any:
+    from trtconv.core.bounds import make_profile
+
+    return make_profile(OnnxModel(parse(NET), Path("m.onnx")).inputs, DIMS).inputs
+
+
+def test_the_fastest_of_several_is_kept_and_told(use: Callable[..., FakeNetwork], tmp_path: Path) -> None:
+    network = use(2400.0, 3000.0, 2000.0, 2400.0)
+    report = built(tmp_path)
+    assert report.exit_code == 0, report.findings
+    assert us_of((tmp_path / "m.engine").read_bytes()) == [2000.0]
+    document = json.loads((tmp_path / "m.engine.json").read_text())["best_of"]
+    assert document == {"builds": 4, "us": [[2400], [3000], [2000], [2400]], "taken": 2, "spread": 1.5}
+    assert "best of 4 builds, build 3 was taken: 2400.0, 3000.0, 2000.0, 2400.0 us" in build_text(report)
+    saved = load_report(tmp_path / "m.engine.json").report
+    assert saved.best_of == report.best_of
+    # The first is what a build without makes; with its timings the others would be the same engine.
+    assert [plan.timing_cache for plan in network.built] == [tmp_path / "t", None, None, None]
+    assert {"build", "race"} <= report.seconds.keys()
+    assert built(tmp_path).up_to_date
+    use(2400.0)
+    assert not built(tmp_path, best_of=1).up_to_date
+
+
+def test_the_first_is_kept_where_none_is_faster(use: Callable[..., FakeNetwork], tmp_path: Path) -> None:
+    use(2000.0, 2000.0, None, "broken")
+    report = built(tmp_path)
+    assert report.best_of is not None
+    assert (report.best_of.taken, report.best_of.us) == (0, ((2000.0,), (2000.0,), (), ()))
+    assert "failed, failed us" in str(report.best_of)
+    assert report.best_of.spread == 1.0
+
+
+def test_every_profile_counts_alike(use: Callable[..., FakeNetwork], tmp_path: Path) -> None:
+    use(3000.0, 2400.0)
+    report = built(tmp_path, best_of=2, dims={}, profiles=({"h": Range(4, 4, 8)}, {"h": Range(8, 16, 16)}))
+    assert report.best_of is not None
+    assert report.best_of.us == ((3000.0, 3000.0), (2400.0, 2400.0))
+    assert (report.best_of.taken, report.best_of.spread) == (1, 1.25)
+
+
+def test_a_network_that_does_not_build_is_refused_as_ever(use: Callable[..., FakeNetwork], tmp_path: Path) -> None:
+    network = use(None, None, 1.0)
+    report = built(tmp_path, mend=False)
+    assert (report.exit_code, [f.code for f in report.findings]) == (1, ["TC409", "TC403"])
+    # None of the further builds, each of which would measure everything anew; a narrower profile is tried as ever.
+    assert all(plan.timing_cache for plan in network.built)
+
+
+def test_engines_that_do_not_run_are_an_error(use: Callable[..., FakeNetwork], tmp_path: Path) -> None:
+    use(*["broken"] * 4)
+    with pytest.raises(EngineFailed, match="--best-of"):
+        built(tmp_path)
+    assert not (tmp_path / "m.engine").exists()
+
+
+def test_without_a_gpu_nothing_is_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Blind(FakeRuntime):
+        def engines(self) -> Any:
+            raise EnvironmentMissing("there is no GPU here that CUDA offers", "")
+
+    blind = Blind(family="tensorrt", version="8.6.0", capabilities=TENSORRT_8)
+    monkeypatch.setattr(tensorrt, "load", lambda target: blind)
+    with pytest.raises(EnvironmentMissing, match="--best-of times engines on the GPU: there is no GPU") as caught:
+        built(tmp_path)
+    assert "--on ADDRESS" in caught.value.hint
+    assert blind.network.built == []
+    monkeypatch.setattr(tensorrt, "load", lambda target: FakeRuntime())
+    with pytest.raises(EnvironmentMissing, match="TensorRT-RTX"):
+        built(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "others", [{"tactics_of": Path("r.json")}, {"options": BuilderOptions(strip_weights=True)}, {"partition": True}]
+)
+def test_what_leaves_no_choice_is_refused(tmp_path: Path, others: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=r"--best-of|--partition"):
+        built(tmp_path, **others)
+
+
+def test_it_travels_to_a_farm(tmp_path: Path) -> None:
+    onnx.save(parse(NET), tmp_path / "m.onnx")
+    job = BuildJob.of(
+        BuildRequest(tmp_path / "m.onnx", dims=DIMS, best_of=3), OnnxModel.load(tmp_path / "m.onnx"), None
+    )
+    assert BuildJob.read(json.dumps(job.to_json())).request(Path("e")).best_of == 3

@@ -1,0 +1,45 @@
+"""How far apart several builds of one network were (`build --best-of`)."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+
+from trtconv.core.encode import Document
+from trtconv.core.frozen import frozen
+
+
+@frozen
+class BestOf(Document, keys="builds us taken spread"):
+    """The builds of one network, run whole and timed in turns.
+
+    Args:
+        us: For each build the microseconds of an inference with each optimization profile, at its opt; empty where the
+            engine was not built or did not run.
+        taken: Position of the build that was taken.
+    """
+
+    us: tuple[tuple[float, ...], ...]
+    taken: int
+
+    @property
+    def builds(self) -> int:
+        """How many there were."""
+        return len(self.us)
+
+    @property
+    def spread(self) -> float:
+        """How far apart they are, the slowest over the fastest."""
+        means = [typical(each) for each in self.us if each]
+        return round(max(means) / min(means), 4) if means else 1.0
+
+    def __str__(self) -> str:
+        timed = ", ".join(" / ".join(f"{us:.1f}" for us in each) if each else "failed" for each in self.us)
+        which = f"build {self.taken + 1} was taken"
+        return f"best of {self.builds} builds, {which}: {timed} us, the slowest {self.spread:.2f} times the fastest"
+
+
+def typical(times: Sequence[float]) -> float:
+    """Returns one number for the times with several profiles: their geometric mean, so that each counts alike."""
+    return statistics.geometric_mean(times) if times and min(times) > 0 else math.inf
