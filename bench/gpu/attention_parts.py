@@ -1,6 +1,6 @@
 """Which layer of an attention over one query TensorRT 8.6 computes wrongly: each part alone, and the whole otherwise.
 
-    python bench/gpu/attention_parts.py [--jobs 14] [--minutes 1] [--out FOLDER] [--family rtx]
+    python bench/gpu/attention_parts.py [--model FILE.onnx] [--jobs 14] [--minutes 1] [--out FOLDER] [--family rtx]
 
 ONNX's node test attention_4d_gqa_causal_nonpad_decode_expanded is parsed as it should be (the proof agrees) and
 computed wrongly (bench/results/gpu-node-suite-8.6.json), as nothing with two queries or more is. Written are:
@@ -12,7 +12,9 @@ computed wrongly (bench/results/gpu-node-suite-8.6.json), as nothing with two qu
 
 All are built and run by a plain script and compared with ONNX Runtime. The first part that is wrong alone names the
 layer; where none is, the builder fuses something, and the first up-to that is wrong says what. Writes
-FOLDER/gpu-attention-parts-8.6.json and prints a table. Exit status: 0.
+FOLDER/gpu-attention-parts-8.6.json and prints a table. With --model, the parts are those of that file, as it is and as
+trtconv writes it, fed as the FILE.pickle of exports.py beside it says; the results are gpu-FILE-parts-8.6.json.
+Exit status: 0.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ def main() -> int:
         return 0
     with tempfile.TemporaryDirectory() as folder:
         names = []
-        for name, (model, feeds) in parts():
+        for name, (model, feeds) in parts() if options.model is None else parts_of_file(options.model):
             outputs = _run(model, feeds)
             levels = (0, 3, 5) if name in ("whole", "whole-constant", "whole-two-queries") else (0,)
             for level in levels:
@@ -60,7 +62,8 @@ def main() -> int:
         jobs = [(name, "raw") for name in names]
         rows = {row["test"]: row for row in pool.run(jobs, time.monotonic() + 60 * options.minutes)}
     options.out.mkdir(parents=True, exist_ok=True)
-    file = options.out / f"gpu-attention-parts-{'8.6' if options.family == 'tensorrt' else 'rtx'}.json"
+    of = "attention" if options.model is None else options.model.stem
+    file = options.out / f"gpu-{of}-parts-{'8.6' if options.family == 'tensorrt' else 'rtx'}.json"
     report = {"gpu": node_suite.gpu(), "rows": [rows.get(name, {"test": name}) for name in names]}
     file.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     for name in names:
@@ -71,6 +74,7 @@ def main() -> int:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", type=Path)
     parser.add_argument("--jobs", type=int, default=14)
     parser.add_argument("--minutes", type=float, default=2)
     parser.add_argument("--out", type=Path, default=ROOT / "bench" / "results")
@@ -116,6 +120,16 @@ def parts() -> Iterator[tuple[str, Case]]:
     yield "whole-constant", (_lowered(fixed), {"Q": feeds["Q"]})
     yield from _of_nodes(model, feeds)
     yield from _attentions()
+
+
+def parts_of_file(file: Path) -> Iterator[tuple[str, Case]]:
+    """Yields the parts of one exported network by name, and one operator of it in other ways."""
+    _, runs = pickle.loads(file.with_suffix(".pickle").read_bytes())
+    feeds = runs[0][0]
+    for way, model in (("raw", _short(onnx.load(file))), ("written", _lowered(onnx.load(file)))):
+        yield f"{way}-whole", (model, feeds)
+        for name, case in _of_nodes(model, feeds):
+            yield f"{way}-{name}", case
 
 
 def _lowered(model: onnx.ModelProto) -> onnx.ModelProto:
