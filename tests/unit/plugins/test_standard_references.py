@@ -311,14 +311,14 @@ def test_anchors_of_a_small_map() -> None:
         "variance": [0.1, 0.1, 0.2, 0.2],
     }
     first, second = reference("GridAnchor_TRT", featureMapShapes=[2, 1], **options)
-    assert first.shape == (2, 2 * 2 * 3 * 4, 1) and second.shape == (2, 4 * 4, 1)
+    assert first.shape == (1, 2, 2 * 2 * 3 * 4, 1) and second.shape == (1, 2, 4 * 4, 1)
     # Centres at one quarter; the first anchor is 0.1 wide, the second 0.2 * 2 by 0.2 / 2.
-    np.testing.assert_allclose(first[0, :8, 0], [0.2, 0.2, 0.3, 0.3, 0.05, 0.2, 0.45, 0.3], atol=1e-6)
+    np.testing.assert_allclose(first[0, 0, :8, 0], [0.2, 0.2, 0.3, 0.3, 0.05, 0.2, 0.45, 0.3], atol=1e-6)
     half = np.sqrt(0.8) / 2
-    np.testing.assert_allclose(second[0, -4:, 0], [0.5 - half, 0.5 - half, 0.5 + half, 0.5 + half], atol=1e-6)
-    np.testing.assert_allclose(second[1, :4, 0], options["variance"])
+    np.testing.assert_allclose(second[0, 0, -4:, 0], [0.5 - half, 0.5 - half, 0.5 + half, 0.5 + half], atol=1e-6)
+    np.testing.assert_allclose(second[0, 1, :4, 0], options["variance"])
     wide, _ = reference("GridAnchorRect_TRT", featureMapShapes=[1, 2, 1, 1], **options)
-    np.testing.assert_allclose(wide[0, :4, 0], [0.2, 0.45, 0.3, 0.55], atol=1e-6)
+    np.testing.assert_allclose(wide[0, 0, :4, 0], [0.2, 0.45, 0.3, 0.55], atol=1e-6)
 
 
 def test_prior_boxes_of_one_place() -> None:

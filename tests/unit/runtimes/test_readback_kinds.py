@@ -219,6 +219,15 @@ def test_a_quantiser_that_has_no_type_of_its_own_is_int8(dtype: str) -> None:
     assert "quantises to" in why_not("QUANTIZE", x, scale, dtypes=[dtype], axis=0, to_type="FLOAT")
 
 
+def test_a_cast_to_float16_rounds_where_the_network_calls_all_floats_float32() -> None:
+    """As of TensorRT 8.6, which chooses between float types as it builds."""
+    x = np.array([1 / 3, 2.0], np.float32)
+    (got,) = run("CAST", x, dtypes=["float32"], to_type="HALF")
+    assert got.dtype == np.float32 and got.tolist() == [float(np.float16(1 / 3)), 2.0]
+    assert "told to make int32" in why_not("CAST", x, dtypes=["float32"], to_type="INT32")
+    assert "told to make float32" in why_not("CAST", x, dtypes=["float16"], to_type="FLOAT")
+
+
 def test_random_numbers_are_not_proven() -> None:
     assert "random" in why_not("FILL", operation="RANDOM_UNIFORM", alpha=0.0, beta=1.0, shape=(2,))
 

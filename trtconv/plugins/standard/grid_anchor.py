@@ -22,7 +22,10 @@ def grid_anchor(
     maxSize: float = 0.95,
     **_: Any,
 ) -> tuple[Array, ...]:
-    """Returns for each map (2, 4 * H * W * anchors, 1): corners x1, y1, x2, y2 in 0 to 1, then the variances."""
+    """Returns for each map (1, 2, 4 * H * W * anchors, 1): corners x1, y1, x2, y2 in 0 to 1, then the variances.
+
+    The plugin itself knows no batch; TensorRT puts one of 1 before what it makes (measured on 8.6).
+    """
     sizes = [(side, side) for side in featureMapShapes]
     return _anchors(sizes, list(aspectRatios), variance, numLayers, (minSize, maxSize))
 
@@ -52,7 +55,7 @@ def _anchors(
         centre = np.stack([x, y], -1).astype(np.float32)[:, :, None]
         boxes = np.concatenate([centre - half, centre + half], -1).reshape(-1)
         spread = np.tile(np.array(variance, np.float32), boxes.size // 4)
-        found.append(np.stack([boxes, spread]).astype(np.float32)[:, :, None])
+        found.append(np.stack([boxes, spread]).astype(np.float32)[None, :, :, None])
     return tuple(found)
 
 

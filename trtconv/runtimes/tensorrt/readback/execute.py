@@ -239,13 +239,9 @@ class Run:
             if kernel is None:
                 raise NotProven(f"layers of kind {layer.kind} are not known")
             held = kernel_results(self._network, layer, kernel, lambda n: self._known(n), room)
-        to_type = layer.values.get("to_type")
-        dtype = self._network.tensors[layer.outputs[0]].dtype if layer.outputs else ""
-        if to_type is not None and numpy_name(to_type) != dtype:
-            raise Malformed(f"it is told to make {numpy_name(to_type)}, and TensorRT infers {dtype}")
-        return [
-            _checked(self._network.tensors[number], value) for number, value in zip(layer.outputs, held, strict=False)
-        ]
+        tensors = [self._network.tensors[number] for number in layer.outputs]
+        held = _typed(layer, tensors, held)
+        return [_checked(tensor, value) for tensor, value in zip(tensors, held, strict=False)]
 
     def _release(self, layer: ReadLayer) -> None:
         """Drops values that nobody reads any more."""
@@ -354,6 +350,19 @@ def kernel_results(
             raise NotProven("there is not the memory for it") from error
         except (ValueError, IndexError, TypeError, ArithmeticError) as error:
             raise Malformed(f"it does not compute at these sizes: {error}") from error
+
+
+def _typed(layer: ReadLayer, tensors: Sequence[ReadTensor], held: list[Array]) -> list[Array]:
+    """Returns results in the type that their layer is told to make.
+
+    TensorRT 8.6 chooses between float types as it builds, and until then calls all of them float32.
+    """
+    to_type = numpy_name(layer.values["to_type"]) if "to_type" in layer.values else None
+    if to_type is None or not tensors or to_type == tensors[0].dtype:
+        return held
+    if (to_type, tensors[0].dtype) != ("float16", "float32"):
+        raise Malformed(f"it is told to make {to_type}, and TensorRT infers {tensors[0].dtype}")
+    return [cast(np.asarray(value), to_type) for value in held]
 
 
 def _checked(tensor: ReadTensor, value: Array) -> Array:
