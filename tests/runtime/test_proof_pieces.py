@@ -85,6 +85,12 @@ BY_SIZE = (
       y = If (c) <then_branch = a () => (float[n,4] p) { p = Relu (x) },
                   else_branch = b () => (float[n,4] q) { q = Neg (x) }> }"""
 )
+ROUNDED = (
+    HEADER
+    + """g (float16[2,3,4,8] q, float16[2,3,8,6] k, float16[2,3,6,5] v) => (float16[2,3,4,5] y) <float third = {0.35}>
+    { scale = Cast <to = 10> (third)  s = Mul (q, scale)  p = MatMul (s, k)  w = Cast <to = 1> (p)  a = Softmax <axis = -1> (w)
+      h = Cast <to = 10> (a)  y = MatMul (h, v) }"""
+)
 OF_OWN_SIZES = (
     HEADER
     + """g (float[1,4,8,8] x) => (float[1,64,64] y) <int64[3] flat = {1, 4, 64}>
@@ -203,3 +209,32 @@ def test_a_large_network_is_proven_by_its_pieces_alone(tmp_path: Path, monkeypat
     report = trtconv.check(trtconv.CheckRequest(path))
     assert report.proof is not None
     assert (report.proof.agrees, report.proof.sizes, report.proof.pieces.proven) == (True, 0, 1)
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.01])
+def test_floats_that_a_network_calls_float32_are_rounded_as_the_model_says(
+    factor: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of TensorRT 8.6, whose networks have types of their own only at their ends."""
+    read = Network.read_back
+
+    def wider(network: Network) -> ReadNetwork:
+        found = read(network)
+        ends = (*found.inputs, *found.outputs)
+        return dataclasses.replace(
+            found,
+            tensors=tuple(
+                dataclasses.replace(each, dtype="float32") if each.index not in ends else each for each in found.tensors
+            ),
+        )
+
+    def scaled(layer: ReadLayer) -> ReadLayer:
+        if layer.kind != "CONSTANT":
+            return layer
+        weights = np.asarray(layer.values["weights"])
+        return dataclasses.replace(layer, values={**layer.values, "weights": (weights * factor).astype(weights.dtype)})
+
+    monkeypatch.setattr(Network, "read_back", wider)
+    report = check(tmp_path, ROUNDED, monkeypatch, scaled)
+    assert report.exit_code == (0 if factor == 1.0 else 1), report.findings
+    assert report.proof is not None and report.proof.agrees is (factor == 1.0)

@@ -137,7 +137,9 @@ class Description:
             _source(model, nodes, name, tensors[name].dtype if name in tensors else "float32", shapes)
             for name in piece.sources
         )
-        eps = eps_of(network.tensors[n].dtype for n in numbers)
+        # TensorRT before 9 calls every float of a network float32; the model rounds to its own types all the same.
+        own = (model.main.dtype(name) or "" for node in nodes for name in (*node.input, *node.output))
+        eps = eps_of({*(network.tensors[n].dtype for n in numbers), *own})
         approximated = any(node.op_type in _APPROXIMATED for node in nodes)
         return cls(
             sources,
