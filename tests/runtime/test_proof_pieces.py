@@ -88,8 +88,8 @@ BY_SIZE = (
 ROUNDED = (
     HEADER
     + """g (float16[2,3,4,8] q, float16[2,3,8,6] k, float16[2,3,6,5] v) => (float16[2,3,4,5] y) <float third = {0.35}>
-    { scale = Cast <to = 10> (third)  s = Mul (q, scale)  p = MatMul (s, k)  w = Cast <to = 1> (p)  a = Softmax <axis = -1> (w)
-      h = Cast <to = 10> (a)  y = MatMul (h, v) }"""
+    { scale = Cast <to = 10> (third)  s = Mul (q, scale)  p = MatMul (s, k)  w = Cast <to = 1> (p)
+      a = Softmax <axis = -1> (w)  h = Cast <to = 10> (a)  y = MatMul (h, v) }"""
 )
 OF_OWN_SIZES = (
     HEADER

@@ -48,6 +48,7 @@ from trtconv.passes.spelling.ranges import RangeBySize
 from trtconv.passes.spelling.regions import DeformBySamples, RegionsByMatrix
 from trtconv.passes.spelling.resize import ResizeByMatrix
 from trtconv.passes.spelling.runtime_axes import ReduceByShape, ReshapeByShape
+from trtconv.passes.spelling.samples import SampleByGather
 from trtconv.passes.spelling.scatter import ScatterByPosition
 from trtconv.passes.spelling.shapes import ScalarRange, TakeFromShape
 from trtconv.passes.spelling.training import DropNothing, NormalizeByBatch
@@ -73,6 +74,7 @@ PASSES: tuple[Pass, ...] = (
     ResizeByMatrix(),
     RegionsByMatrix(),
     DeformBySamples(),
+    SampleByGather(),
     CumulativeProduct(),
     ComparePositions(),
     CompressBySize(),

@@ -184,7 +184,8 @@ def _overflows(value: Array, expected: Array) -> Array:
     if value.dtype.kind != "f" or not infinite.any():
         return np.zeros(value.shape, bool)
     largest = np.max(np.abs(expected), initial=0.0, where=np.isfinite(expected))
-    return infinite & (largest > float(np.finfo(value.dtype).max) ** _NEAR)
+    overflows: Array = infinite & (largest > float(np.finfo(value.dtype).max) ** _NEAR)
+    return overflows
 
 
 def _in_range(values: Array, dtype: np.dtype[Any]) -> Array:

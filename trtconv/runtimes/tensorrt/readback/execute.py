@@ -352,7 +352,7 @@ def kernel_results(
             raise Malformed(f"it does not compute at these sizes: {error}") from error
 
 
-def _typed(layer: ReadLayer, tensors: Sequence[ReadTensor], held: list[Array]) -> list[Array]:
+def _typed(layer: ReadLayer, tensors: Sequence[ReadTensor], held: Sequence[Array]) -> Sequence[Array]:
     """Returns results in the type that their layer is told to make.
 
     TensorRT 8.6 chooses between float types as it builds, and until then calls all of them float32.

@@ -1,0 +1,117 @@
+"""GridSample, written as Gathers: ONNX's own numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import helper
+
+from support.onnx_models import wrap
+from support.session import session
+from trtconv.core.target import Target
+from trtconv.passes import PASSES, run_passes
+
+RTX, EIGHT, TEN = Target("rtx", (1, 7)), Target("tensorrt", (8, 6)), Target("tensorrt", (10, 0))
+
+
+def model(feeds: dict[str, Any], opset: int, *, dynamic: bool = False, product: bool = False, **attrs: Any) -> Any:
+    """Returns a model of one GridSample; its grid behind a MatMul."""
+    inputs = [
+        helper.make_tensor_value_info(
+            name,
+            helper.np_dtype_to_tensor_dtype(value.dtype),
+            [f"{name}{axis}" if dynamic and axis != value.ndim - 1 else size for axis, size in enumerate(value.shape)]
+            if name == "at"
+            else [
+                ("n" if axis == 0 else f"{name}{axis}") if dynamic else size for axis, size in enumerate(value.shape)
+            ],
+        )
+        for name, value in feeds.items()
+    ]
+    nodes = [helper.make_node("GridSample", ["x", "moved" if product else "at"], ["y"], **attrs)]
+    eye = helper.make_tensor("eye", 1, [2, 2], [1.0, 0.0, 0.0, 1.0])
+    if product:
+        nodes.insert(0, helper.make_node("MatMul", ["at", "eye"], ["moved"]))
+    made = helper.make_tensor_value_info("y", helper.np_dtype_to_tensor_dtype(feeds["x"].dtype), None)
+    graph = helper.make_graph(nodes, "g", inputs, [made], [eye] if product else [])
+    return helper.make_model(graph, ir_version=9, opset_imports=[helper.make_opsetid("", opset)])
+
+
+def written(proto: onnx.ModelProto, target: Target) -> tuple[onnx.ModelProto, bool]:
+    """Returns what the passes make of a model, and whether they wrote its GridSample."""
+    rewritten = wrap(proto)
+    done = run_passes(rewritten, PASSES, target)
+    return rewritten.proto, "sample-by-gather" in {edit.pass_name for edit in done.edits}
+
+
+@settings(max_examples=60)
+@given(
+    st.sampled_from(("nearest", "linear")),
+    st.sampled_from(("zeros", "border", "reflection")),
+    st.booleans(),
+    st.lists(st.integers(1, 5), min_size=3, max_size=3),
+    st.integers(1, 3),
+    st.booleans(),
+    st.integers(0, 99),
+)
+def test_volumes(
+    mode: str, padding: str, corners: bool, sides: list[int], batch: int, dynamic: bool, seed: int
+) -> None:
+    random = np.random.default_rng(seed)
+    at = random.uniform(-2.5, 2.5, (batch, 2, 3, 2, 3)).astype(np.float32)
+    feeds = {"x": random.standard_normal((batch, 2, *sides)).astype(np.float32), "at": at}
+    proto = model(feeds, 20, dynamic=dynamic, mode=mode, padding_mode=padding, align_corners=int(corners))
+    rewritten, did = written(proto, RTX)
+    assert did
+    (want,) = session(proto, sized=False).run(None, feeds)
+    (got,) = session(rewritten, sized=False).run(None, feeds)
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+@settings(max_examples=40)
+@given(
+    st.sampled_from(("nearest", "bilinear")),
+    st.sampled_from(("zeros", "border", "reflection")),
+    st.booleans(),
+    st.integers(1, 3),
+    st.booleans(),
+)
+def test_images_behind_a_product(mode: str, padding: str, corners: bool, batch: int, dynamic: bool) -> None:
+    """Which TensorRT 8.6 computes wrongly, and no other."""
+    random = np.random.default_rng(5)
+    at = random.uniform(-2.5, 2.5, (batch, 3, 4, 2)).astype(np.float32)
+    feeds = {"x": random.standard_normal((batch, 2, 5, 4)).astype(np.float32), "at": at}
+    attrs = {"mode": mode, "padding_mode": padding, "align_corners": int(corners)}
+    proto = model(feeds, 16, dynamic=dynamic, product=True, **attrs)
+    rewritten, did = written(proto, EIGHT)
+    assert did
+    (want,) = session(proto, sized=False).run(None, feeds)
+    (got,) = session(rewritten, sized=False).run(None, feeds)
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+    assert not written(proto, TEN)[1]
+    assert not written(model(feeds, 16, **attrs), EIGHT)[1]
+
+
+def test_half_precision() -> None:
+    random = np.random.default_rng(5)
+    at = random.uniform(-1, 1, (1, 2, 2, 2, 3)).astype(np.float16)
+    feeds = {"x": random.standard_normal((1, 2, 3, 4, 5)).astype(np.float16), "at": at}
+    rewritten, did = written(model(feeds, 20, mode="linear"), RTX)
+    assert did
+    (got,) = session(rewritten, sized=False).run(None, feeds)
+    assert got.dtype == np.float16
+    wide = {name: value.astype(np.float32) for name, value in feeds.items()}
+    (want,) = session(model(wide, 20, mode="linear"), sized=False).run(None, wide)
+    np.testing.assert_allclose(got, want, atol=5e-3)
+
+
+@pytest.mark.parametrize(("dtype", "mode", "why"), [("float32", "cubic", "cubic"), ("uint8", "nearest", "uint8")])
+def test_samples_that_cannot_be_written_are_left(dtype: str, mode: str, why: str) -> None:
+    feeds = {"x": np.zeros((1, 1, 2, 2, 2), dtype), "at": np.zeros((1, 1, 1, 1, 3), np.float32)}
+    done = run_passes(wrap(model(feeds, 20, mode=mode)), PASSES, RTX)
+    assert any(why in skip.reason for skip in done.skipped)
