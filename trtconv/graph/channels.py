@@ -22,7 +22,7 @@ def times_outputs(weight: NDArray[Any], factors: NDArray[Any], op: str, groups: 
     else:
         inside = weight.reshape(groups, weight.shape[0] // groups, *weight.shape[1:])
         result = inside * factors.reshape(groups, 1, -1, *[1] * (weight.ndim - 2))
-    multiplied: NDArray[Any] = result.reshape(weight.shape).astype(weight.dtype)
+    multiplied: NDArray[Any] = result.reshape(weight.shape).astype(weight.dtype, copy=False)
     return multiplied
 
 
@@ -43,7 +43,7 @@ def times_inputs(weight: NDArray[Any], factors: NDArray[Any], op: str, groups: i
     """Returns a weight whose input channels are multiplied; groups as for `by_input`."""
     axis = 1 if op == "Conv" and groups == 1 else 0
     shape = [-1 if index == axis else 1 for index in range(weight.ndim)]
-    multiplied: NDArray[Any] = (weight * factors.reshape(shape)).astype(weight.dtype)
+    multiplied: NDArray[Any] = (weight * factors.reshape(shape)).astype(weight.dtype, copy=False)
     return multiplied
 
 
@@ -52,7 +52,7 @@ def relative_inputs(weight: NDArray[Any], op: str, groups: int) -> NDArray[np.fl
     view = by_input(weight, op, groups)
     if view is None:
         return None
-    largest = np.abs(view.astype(np.float64)).max(axis=2)
+    largest = np.maximum(view.max(axis=2), -view.min(axis=2)).astype(np.float64)
     widest = largest.max(axis=1, keepdims=True)
     found: NDArray[np.float64] = np.divide(largest, widest, out=np.zeros_like(largest), where=widest > 0).max(axis=0)
     return found

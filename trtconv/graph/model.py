@@ -104,7 +104,7 @@ class OnnxModel:
         nodes, place = inlined_nodes(model.proto)
         budget.spend("nodes", nodes, "with its functions inlined it", place)
         model.whole = model._whole_of(examined)
-        check_external_all(list(model._external_tensors()), path)
+        check_external_all(list(model.external_tensors()), path)
         model._data = FileStates.of(model.external_files)
         model._embed_small_tensors()
         return model
@@ -181,7 +181,7 @@ class OnnxModel:
     @functools.cached_property
     def _is_light(self) -> bool:
         """Whether all weights are inside and few; found out once, since what passes add is little."""
-        return self.proto.ByteSize() <= _LIGHT_BYTES and not any(True for _ in self._external_tensors())
+        return self.proto.ByteSize() <= _LIGHT_BYTES and not any(True for _ in self.external_tensors())
 
     def touch(self) -> None:
         """Forgets what was derived from the graph; call after changing it."""
@@ -229,9 +229,9 @@ class OnnxModel:
     @property
     def nbytes(self) -> int:
         """How many bytes the model takes, its external data among them."""
-        return int(self.proto.ByteSize()) + sum(nbytes(tensor) for tensor in self._external_tensors())
+        return int(self.proto.ByteSize()) + sum(nbytes(tensor) for tensor in self.external_tensors())
 
-    def _external_tensors(self) -> Iterator[onnx.TensorProto]:
+    def external_tensors(self) -> Iterator[onnx.TensorProto]:
         """Yields the tensors whose values are in other files: weights, attributes, those of subgraphs and functions."""
         for scope in self.scopes:
             # Asked one by one of thousands of weights, so without a call for each.
@@ -247,7 +247,7 @@ class OnnxModel:
         data = data_path(path)
         large = [tensor for tensor in self.proto.graph.initializer if len(tensor.raw_data) > SMALL_BYTES]
         with atomic_stream(data) as file:
-            for tensor in (*self._external_tensors(), *large):
+            for tensor in (*self.external_tensors(), *large):
                 file.write(bytes(-file.tell() % ALIGNMENT))
                 begin = file.tell()
                 file.writelines(raw_chunks(tensor, self.path))
@@ -261,7 +261,7 @@ class OnnxModel:
         Raises:
             InputError: A file cannot be read.
         """
-        for tensor in self._external_tensors():
+        for tensor in self.external_tensors():
             try:
                 tensor.raw_data = raw_bytes(tensor, self.path)
             except OSError as error:
@@ -273,7 +273,7 @@ class OnnxModel:
         """Returns the SHA-256 of the model file, `alone` or followed by what it uses of its external data files."""
         hashing = self._hashing or Hashing(read_file(self.path))
         sha = hashing.result()
-        for name, begin, end in () if alone else used_parts(self._external_tensors()):
+        for name, begin, end in () if alone else used_parts(self.external_tensors()):
             for chunk in read_chunks(self.path.parent / name, begin, end):
                 sha.update(chunk)
         return str(sha.hexdigest())
@@ -281,7 +281,7 @@ class OnnxModel:
     @property
     def external_files(self) -> tuple[Path, ...]:
         """The files that hold external data, in order of name."""
-        names = {external_entry(t)["location"] for t in self._external_tensors()}
+        names = {external_entry(t)["location"] for t in self.external_tensors()}
         return tuple(self.path.parent / name for name in sorted(names))
 
     def require_unchanged_data(self) -> None:
@@ -329,7 +329,7 @@ class OnnxModel:
 
     def fits_halved(self) -> bool:
         """Whether the model, with half the bytes of its external data inside, is small enough for one message."""
-        external = sum(nbytes(tensor) for tensor in self._external_tensors())
+        external = sum(nbytes(tensor) for tensor in self.external_tensors())
         return not external or len(self.serialize()) + external // 2 <= PROTOBUF_LIMIT
 
     def inline_functions(self) -> None:

@@ -62,9 +62,10 @@ def quantize(x: NDArray[Any], scale: NDArray[Any], zero_point: NDArray[Any], axi
 
 def quantize_symmetric(x: NDArray[Any], scale: NDArray[Any], axis: int) -> NDArray[np.int8]:
     """Returns x in int8 with zero point 0."""
-    ratio = x.astype(np.float32) / along(scale.astype(np.float32), axis, x.ndim)
-    rounded: NDArray[np.int8] = np.clip(np.rint(ratio), -128, 127).astype(np.int8)
-    return rounded
+    # In place: a weight may be a third of its model.
+    ratio = np.asarray(x.astype(np.float32, copy=False) / along(scale.astype(np.float32), axis, x.ndim))
+    np.clip(np.rint(ratio, out=ratio), -128, 127, out=ratio)
+    return ratio.astype(np.int8)
 
 
 def symmetric_scale(x: NDArray[Any], axis: int | None, dtype: Any = np.float32) -> NDArray[Any]:
@@ -73,7 +74,8 @@ def symmetric_scale(x: NDArray[Any], axis: int | None, dtype: Any = np.float32) 
     A channel of zeros, or of values so small that their scale would be 0, gets the scale 1: a scale must be positive.
     """
     others = None if axis is None else tuple(i for i in range(x.ndim) if i != axis % x.ndim)
-    largest = np.abs(x.astype(np.float32)).max(axis=others, initial=0.0)
+    values = x.astype(np.float32, copy=False)
+    largest = np.maximum(values.max(axis=others, initial=0.0), -values.min(axis=others, initial=0.0))
     scale: NDArray[Any] = np.asarray(largest / np.float32(127)).astype(dtype)
     return np.where(scale > 0, scale, np.ones_like(scale))
 

@@ -59,7 +59,7 @@ def cached_scales(path: Path, original: OnnxModel, model: OnnxModel, layers: Seq
     if not placement.layers:
         first = next(iter(cache.scales), None)
         raise InputError(
-            f"{path} has the scales of no layer of {original.path}: it is of another model, or names have changed",
+            f"{path} has the scales of no layer of {original.path.name}: it is of another model, or names have changed",
             f"Its first tensor is {first!r}; trtconv inspect names those of the model." if first else "It is empty.",
         )
     ranges = _filled(placement, known)

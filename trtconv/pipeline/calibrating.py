@@ -7,13 +7,16 @@ import functools
 from collections.abc import Mapping, Sequence
 
 from trtconv.core.documents.calibration import KeptRanges, KeptSizes
+from trtconv.core.documents.parts import FileIdentity
 from trtconv.core.documents.quantize import CacheRecord, Calibration
 from trtconv.core.documents.rewrite import Edit
 from trtconv.core.frozen import frozen
 from trtconv.core.requests.quantize import QuantizeRequest
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch
+from trtconv.core.target import Target
 from trtconv.graph.model import OnnxModel
+from trtconv.graph.weight_file import WeightFile
 from trtconv.pipeline.cached_scales import CachedScales, cached_scales
 from trtconv.precision.quantize import cache
 from trtconv.precision.quantize.calibrate import Statistics, calibrate, candidates
@@ -22,6 +25,7 @@ from trtconv.precision.quantize.layers import WeightedLayer
 from trtconv.precision.quantize.measure import Reference
 from trtconv.precision.quantize.placement import Placement, measured, place
 from trtconv.precision.quantize.samples import InputSamples
+from trtconv.precision.quantize.weights import Int8Weights
 from trtconv.precision.quantize.write import Ranges, quantized
 
 ENOUGH, JUDGING, MOST_JUDGED = 4, 0.5, 16
@@ -46,23 +50,41 @@ class Chosen:
         return min(self.calibration.methods.values(), default=0.0)
 
 
+@frozen
+class FloatSource:
+    """The model that is quantised, and where the weights of all that is made of it are.
+
+    Args:
+        model: As its file has it, its large weights moved.
+        identity: Its file.
+        target: What the result is for.
+        file: Holds the weights.
+        weights: The quantised ones.
+    """
+
+    model: OnnxModel
+    identity: FileIdentity
+    target: Target
+    file: WeightFile
+    weights: Int8Weights
+
+
 def choose_ranges(
     request: QuantizeRequest,
     model: OnnxModel,
     layers: Sequence[WeightedLayer],
     samples: InputSamples,
     clock: Stopwatch,
-    made_of: tuple[OnnxModel, str],
+    source: FloatSource,
 ) -> Chosen:
     """Calibrates the model as it is and with its channels brought to one size; takes what errs less.
 
     Where a calibration cache has the scales, these are taken.
     """
     quantizable = [layer for layer in layers if not layer.reason]
-    original, target = made_of
     if request.calibration is not None:
-        return _as_given(cached_scales(request.calibration, original, model, quantizable), model)
-    plain = _Calibrating(request, model, samples, clock, (original.digest(), target))
+        return _as_given(cached_scales(request.calibration, source.model, model, quantizable), model)
+    plain = _Calibrating(request, model, samples, clock, source)
     found = [plain.calibrated(quantizable)]
     equal = plain.equalized()
     if equal is not None:
@@ -85,10 +107,10 @@ class _Calibrating:
         model: OnnxModel,
         samples: InputSamples,
         clock: Stopwatch,
-        made_of: tuple[str, str],
+        source: FloatSource,
     ) -> None:
         self._request = request
-        self._digest, self._target = made_of
+        self._source = source
         self._model = model
         self._samples = samples
         self._clock = clock
@@ -106,10 +128,8 @@ class _Calibrating:
             if known is None:
                 known = KeptSizes(sizes_by_channel(self._model, tensors, self._samples, self._tell))
                 cache.store(self._request.cache, key, known)
-            other = _Calibrating(
-                self._request, self._model.copy(), self._samples, self._clock, (self._digest, self._target)
-            )
-            other._edits = equalize(other._model, links, known.sizes)
+            other = _Calibrating(self._request, self._model.copy(), self._samples, self._clock, self._source)
+            other._edits = equalize(other._model, links, known.sizes, self._source.file.store)
         return other if other._edits else None
 
     def calibrated(self, layers: Sequence[WeightedLayer]) -> Chosen:
@@ -138,7 +158,8 @@ class _Calibrating:
         request = self._request
         if request.cache is None:
             return "", None
-        key = cache.key_of(self._digest, self._samples.digest(), tensors, {"asked": asked, "target": self._target})
+        settings = {"asked": asked, "target": str(self._source.target)}
+        key = cache.key_of(self._source.identity.sha256 or "", self._samples.digest(), tensors, settings)
         return key, cache.load(request.cache, key, kind, tensors)
 
     def _found(self, placement: Placement, methods: Sequence[str]) -> KeptRanges:
@@ -167,5 +188,7 @@ class _Calibrating:
         self, placement: Placement, statistics: Statistics, methods: Sequence[str], samples: InputSamples
     ) -> dict[str, float]:
         reference = Reference(self._model, samples[:MOST_JUDGED])
-        results = ((method, quantized(self._model, placement, statistics.ranges(method))) for method in methods)
-        return {method: reference.error(result) for method, result in results}
+        return {
+            method: reference.error(quantized(self._model, placement, statistics.ranges(method), self._source.weights))
+            for method in methods
+        }

@@ -28,10 +28,11 @@ from trtconv.core.target import Target
 from trtconv.graph.external_data import data_path
 from trtconv.graph.functions import UnsupportedFunctions
 from trtconv.graph.model import OnnxModel
+from trtconv.graph.weight_file import WeightFile
 from trtconv.passes import PassResult, passes_for
 from trtconv.passes.fold_batch_norm import FoldBatchNorm
 from trtconv.passes.overlap_add import OverlapAdd
-from trtconv.pipeline.calibrating import ENOUGH, JUDGING, MOST_JUDGED, Chosen, choose_ranges
+from trtconv.pipeline.calibrating import ENOUGH, JUDGING, MOST_JUDGED, Chosen, FloatSource, choose_ranges
 from trtconv.pipeline.checking import target_and_runtime
 from trtconv.pipeline.outputs import model_identity, protect_data
 from trtconv.pipeline.preparation import Preparation
@@ -45,6 +46,7 @@ from trtconv.precision.quantize.opset import with_channel_scales
 from trtconv.precision.quantize.placement import Placement, place
 from trtconv.precision.quantize.samples import InputSamples, Shapes, random_samples, read_samples
 from trtconv.precision.quantize.stored import store_weights
+from trtconv.precision.quantize.weights import Int8Weights
 from trtconv.precision.quantize.work import work_of
 from trtconv.precision.quantize.write import quantized
 from trtconv.rules import run_rules
@@ -70,21 +72,21 @@ def quantize(request: QuantizeRequest, progress: Progress | None = None) -> Quan
     with clock.stage(Stage.RUNTIME):
         target = request.target or target_and_runtime(None)[0]
     with clock.stage(Stage.LOAD):
-        original = _checked(request)
-        calibration, held_out = _parted(request, original)
+        source, model = _loaded(request, target)
+        calibration, held_out = _parted(request, source.model)
     with clock.stage(Stage.REWRITE):
-        model, done, layers = _prepared(request, original, target)
+        done, layers = _prepared(request, model, source)
         work = work_of(model, layers, held_out)
-    chosen = choose_ranges(request, model, layers, calibration, clock, (original, str(target)))
+    chosen = choose_ranges(request, model, layers, calibration, clock, source)
     with clock.stage(Stage.MEASURE):
-        reference = Reference(original, held_out)
-        spending, placement = _spent(request, chosen, reference, clock)
-        result, mended = _with_biases(chosen, placement, calibration, clock)
+        reference = Reference(source.model, held_out)
+        spending, placement = _spent(request, chosen, source.weights, reference, clock)
+        result, mended = _with_biases(chosen, placement, source.weights, calibration, clock)
         error = reference.distances(result) if len(held_out) else {}
     with clock.stage(Stage.WRITE):
         output = _write(result, request) if worst(error) <= request.tolerance else None
     return QuantizeReport(
-        model=model_identity(original),
+        model=source.identity,
         output=output,
         target=target,
         edits=done.edits + chosen.edits,
@@ -102,6 +104,19 @@ def quantize(request: QuantizeRequest, progress: Progress | None = None) -> Quan
         exit_code=0 if output else 1,
         cache=chosen.cache,
     )
+
+
+def _loaded(request: QuantizeRequest, target: Target) -> tuple[FloatSource, OnnxModel]:
+    """Returns the model, and a copy of it to be rewritten; the large weights of both are in a file."""
+    original = _checked(request)
+    identity = model_identity(original)
+    model = with_channel_scales(original)
+    file = WeightFile(request.model.name)
+    file.move(original)
+    if model is original:
+        return FloatSource(original, identity, target, file, Int8Weights(file)), model.copy()
+    file.move(model)
+    return FloatSource(original, identity, target, file, Int8Weights(file)), model
 
 
 def _checked(request: QuantizeRequest) -> OnnxModel:
@@ -157,18 +172,17 @@ def _shapes(request: QuantizeRequest, model: OnnxModel) -> Sequence[Shapes]:
 
 
 def _prepared(
-    request: QuantizeRequest, original: OnnxModel, target: Target
-) -> tuple[OnnxModel, PassResult, tuple[WeightedLayer, ...]]:
-    """Returns the float model as its scales have to be taken from it, what was done to it, and its layers."""
-    model = original.copy()
+    request: QuantizeRequest, model: OnnxModel, source: FloatSource
+) -> tuple[PassResult, tuple[WeightedLayer, ...]]:
+    """Makes a model what its scales have to be taken from, in place; returns what was done to it, and its layers."""
     with contextlib.suppress(UnsupportedFunctions):
         model.inline_functions()
-    model = with_channel_scales(model)
     # What has no int8 kernel as a deconvolution stays in float as what it is; the build makes a Conv of it then.
     passes = [each for each in passes_for("int8") if not isinstance(each, OverlapAdd)]
-    done = Preparation(model, target).rewrite((FoldBatchNorm(), *passes), WEIGHTED)
+    done = Preparation(model, source.target).rewrite((FoldBatchNorm(), *passes), WEIGHTED)
     store_weights(model)
-    return model, done, find_layers(model.main, _known(model, request.in_float))
+    source.file.move(model)
+    return done, find_layers(model.main, _known(model, request.in_float))
 
 
 def _known(model: OnnxModel, names: Sequence[str]) -> Sequence[str]:
@@ -181,7 +195,7 @@ def _known(model: OnnxModel, names: Sequence[str]) -> Sequence[str]:
 
 
 def _spent(
-    request: QuantizeRequest, chosen: Chosen, reference: Reference, clock: Stopwatch
+    request: QuantizeRequest, chosen: Chosen, weights: Int8Weights, reference: Reference, clock: Stopwatch
 ) -> tuple[Spending | None, Placement]:
     """Leaves layers in float until the budget is met, where there is one; returns where quantisers then stand."""
     scope = chosen.model.main
@@ -189,17 +203,17 @@ def _spent(
         return None, place(scope, chosen.layers)
 
     def judge(layers: Sequence[WeightedLayer]) -> float:
-        return reference.error(quantized(chosen.model, place(scope, layers), chosen.ranges))
+        return reference.error(quantized(chosen.model, place(scope, layers), chosen.ranges, weights))
 
     spending = spend(chosen.layers, request.error_budget, judge, functools.partial(clock.progress.phase, "layer"))
     return spending, place(scope, spending.layers)
 
 
 def _with_biases(
-    chosen: Chosen, placement: Placement, calibration: InputSamples, clock: Stopwatch
+    chosen: Chosen, placement: Placement, weights: Int8Weights, calibration: InputSamples, clock: Stopwatch
 ) -> tuple[OnnxModel, bool]:
     """Returns the quantised model, with corrected biases where that brings it nearer, and whether it does."""
-    result = quantized(chosen.model, placement, chosen.ranges)
+    result = quantized(chosen.model, placement, chosen.ranges, weights)
     if not len(calibration):
         return result, False
     samples, judging = calibration.parted(JUDGING) if len(calibration) >= ENOUGH else (calibration, calibration)

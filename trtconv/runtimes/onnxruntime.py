@@ -261,10 +261,14 @@ def first_line(error: BaseException) -> str:
     return str(error).strip().partition("\n")[0][:300]
 
 
-def session(model: OnnxModel) -> Any:
+def session(model: OnnxModel, late: bool = False) -> Any:
     """Returns a model in ONNX Runtime as an InferenceSession, or, as a text, why that does not load it.
 
     Nodes of other operators than ONNX's are run by their references (`plugins`), where they are in the main graph.
+
+    Args:
+        model: The model.
+        late: Whether weights are dequantised one by one, when they are needed, and not all at first.
     """
     foreign = foreign_nodes(model.proto)
     if foreign:
@@ -279,7 +283,7 @@ def session(model: OnnxModel) -> Any:
     # It refuses names that occur twice, as TensorRT does not; they mean nothing here.
     for node in all_nodes(copy.proto.graph.node):
         node.name = ""
-    return session_of(copy.proto.SerializeToString(), Path(model.path).parent)
+    return session_of(copy.proto.SerializeToString(), Path(model.path).parent, late)
 
 
 def import_runtime() -> None:
@@ -303,16 +307,19 @@ def session_options() -> Any:
     return options
 
 
-def session_of(model: Path | bytes, folder: Path) -> Any:
+def session_of(model: Path | bytes, folder: Path, late: bool = False) -> Any:
     """Does as `session` for a model as it is, in a file or serialized.
 
     Args:
         model: The model.
         folder: Where its external data lies.
+        late: As for `session`.
     """
     import onnxruntime
 
     options = session_options()
+    if late:
+        options.execution_order = onnxruntime.ExecutionOrder.PRIORITY_BASED
     options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder.absolute()))
     try:
         return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"], enable_fallback=False)

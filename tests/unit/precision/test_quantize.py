@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from onnx import numpy_helper
 
 from support.float_nets import ATTENTION, GROUPED, NARROW, PRODUCTS, RESIDUAL, UNET, VOLUME, net, sample
@@ -18,12 +20,14 @@ from trtconv.core.documents.calibration import KeptRanges
 from trtconv.core.errors import InputError
 from trtconv.graph.channels import times_inputs, times_outputs
 from trtconv.graph.model import OnnxModel
+from trtconv.graph.weight_file import WeightFile
 from trtconv.passes import PASSES, run_passes
 from trtconv.precision.quantize import cache
 from trtconv.precision.quantize.biases import correct_biases
 from trtconv.precision.quantize.budget import spend
 from trtconv.precision.quantize.calibrate import Statistics, candidates, least_squares
 from trtconv.precision.quantize.equalize import equalize, find_links, sizes_by_channel
+from trtconv.precision.quantize.histogram import Histogram
 from trtconv.precision.quantize.images import as_input, parse_preprocessing, read_image
 from trtconv.precision.quantize.layers import find_layers
 from trtconv.precision.quantize.measure import Distance, Reference, worst
@@ -33,6 +37,7 @@ from trtconv.precision.quantize.placement import Placement, place
 from trtconv.precision.quantize.samples import InputSamples, random_samples, read_samples
 from trtconv.precision.quantize.sessions import Probe
 from trtconv.precision.quantize.stored import store_weights
+from trtconv.precision.quantize.weights import Int8Weights
 from trtconv.precision.quantize.work import work_of
 from trtconv.precision.quantize.write import quantized, scales
 
@@ -349,6 +354,68 @@ def test_ranges_by_each_method() -> None:
     assert 0 < found["entropy"] <= 50
 
 
+@pytest.mark.parametrize("far", [1e4, 1e6, 1e30])
+def test_one_wild_value_costs_no_memory_and_hides_no_other(far: float) -> None:
+    values = np.random.default_rng(1).normal(size=200_000).astype(np.float32)
+    histogram, calm = Histogram(), Histogram()
+    for part in np.array_split(values, 4):
+        calm.add(part)
+        histogram.add(part)
+        histogram.add(np.array([far], np.float32))
+    assert len(histogram.counts) <= 32 * 1024
+    assert len(histogram.edges) == len(histogram.counts) + 1
+    assert histogram.counts.sum() == 200_004
+    if far < 1e9:
+        assert histogram.percentile(99.9) == pytest.approx(np.quantile(np.abs(values), 0.999), rel=2e-3)
+        assert calm.percentile(99.99) == pytest.approx(np.quantile(np.abs(values), 0.9999), rel=1e-2)
+
+
+@given(
+    st.lists(st.floats(-(2.0**90), 2.0**90, width=32, allow_subnormal=False), min_size=1, max_size=60),
+    st.integers(0, 60),
+)
+def test_a_histogram_counts_the_same_in_any_order(numbers: list[float], cut: int) -> None:
+    values = np.array(numbers, np.float32)
+    parts = Histogram(), Histogram()
+    for part in (values[:cut], values[cut:]):
+        parts[0].add(part)
+    for part in (values[cut:], values[:cut]):
+        parts[1].add(part)
+    np.testing.assert_array_equal(parts[0].counts, parts[1].counts)
+    np.testing.assert_array_equal(parts[0].edges, parts[1].edges)
+    largest = float(np.abs(values).max())
+    counts, edges = parts[0].counts, parts[0].edges
+    assert edges[-2] <= largest <= edges[-1]
+    expected = np.histogram(np.abs(values).astype(np.float64), edges)[0]
+    # NumPy closes the last bin on both sides; below the first lies what is as good as 0.
+    np.testing.assert_array_equal(counts[1:], expected[1:])
+    assert counts.sum() == len(values)
+
+
+def test_the_weights_of_all_models_made_of_one_are_in_one_file(tmp_path: Path) -> None:
+    model = prepared(UNET)
+    feeds = {"x": sample((1, 3, 8, 8), 0)}
+    expected = Probe(model, model.outputs).run(feeds)
+    file = WeightFile("unet.onnx")
+    file.move(model)
+    large = [t for t in model.proto.graph.initializer if math.prod(t.dims) * 4 > 1024]
+    assert len(large) == 3
+    assert all(file.holds(tensor) for tensor in large)
+    assert len(model.proto.SerializeToString()) < 6000
+    np.testing.assert_array_equal(Probe(model, model.outputs).run(feeds)["y"], expected["y"])
+    placement = place(model.main, [layer for layer in find_layers(model.main) if not layer.reason])
+    weights, ranges = Int8Weights(file), dict.fromkeys(placement.tensors, 3.0)
+    first, second = (quantized(model, placement, ranges, weights) for _ in range(2))
+    assert first.proto == second.proto
+    inline = quantized(prepared(UNET), placement, ranges)
+    got = (Probe(each, each.outputs).run(feeds)["y"] for each in (first, inline))
+    np.testing.assert_array_equal(*got)
+    first.save(tmp_path / "int8.onnx")
+    alone = OnnxModel.load(tmp_path / "int8.onnx")
+    assert not alone.external_files
+    assert not any(tensor.data_type == 1 and math.prod(tensor.dims) > 100 for tensor in alone.proto.graph.initializer)
+
+
 def test_the_least_squares_range_clips_an_outlier_only_where_that_pays() -> None:
     edges = np.linspace(0, 10, 1001)
     many = np.where(edges[:-1] < 1, 1000.0, 0.0)
@@ -547,3 +614,15 @@ def test_an_array_is_cut_by_its_batch(rows: int, count: int) -> None:
 
     assert len(_cut(InputSpec("x", "float32", ("n", 1)), np.zeros((rows, 1), np.float32), Path("x.npz"))) == count
     assert len(_cut(InputSpec("x", "float32", (2, 0)), np.zeros((4, 0), np.float32), Path("x.npz"))) == 1
+
+
+@pytest.mark.parametrize("kept", [1, 1 << 26])
+def test_errors_by_layer_are_over_all_samples_however_few_are_kept(kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, placement = placed(UNET)
+    feeds = [{"x": sample((1, 3, 8, 8), seed)} for seed in range(3)]
+    result = quantized(model, placement, dict.fromkeys(placement.tensors, 2.0))
+    monkeypatch.setattr("trtconv.precision.quantize.measure._KEPT_BYTES", kept)
+    found = Reference(model, feeds).inside(result, ["u"])["u"].rms
+    values = [[Probe(each, ("u",)).run(sample)["u"] for sample in feeds] for each in (model, result)]
+    ours, theirs = map(np.concatenate, values)
+    assert found == pytest.approx(math.sqrt(np.square(theirs - ours).sum() / np.square(ours).sum()), rel=1e-4)

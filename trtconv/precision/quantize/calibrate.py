@@ -1,7 +1,7 @@
 """Which values the tensors of a network take, and which of them a quantiser should represent.
 
-The histograms and their evaluation for "percentile" and "entropy" are ONNX Runtime's. A sample is run and forgotten
-before the next one is made, so memory stays flat however many there are.
+The divergence of "entropy" is computed by ONNX Runtime. A sample is run and forgotten before the next one is made, so
+memory stays flat however many there are.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from trtconv.core.errors import InputError
 from trtconv.graph.model import OnnxModel
+from trtconv.precision.quantize.histogram import Histogram
 from trtconv.precision.quantize.sessions import Probe
 
 METHODS = ("min-max", "percentile", "mse", "entropy")
@@ -24,7 +25,6 @@ information is lost (Kullback-Leibler divergence)."""
 PERCENTILE = 99.99
 _PERCENTILES = (99.99, 99.999)
 """Those that are tried where the method is left open."""
-_BINS = 2048
 _ENTROPY_BINS = 512
 _QUANTIZED_BINS = 128
 _LEVELS = 127
@@ -49,7 +49,7 @@ def candidates(method: str, percentile: float) -> tuple[str, ...]:
 
 
 class Statistics:
-    """What the tensors of a network held, over all samples so far.
+    """What the tensors of a network held, over all samples so far; their size does not depend on the samples.
 
     Args:
         methods: Those of `candidates` that will be asked for.
@@ -57,15 +57,8 @@ class Statistics:
 
     def __init__(self, methods: Sequence[str]) -> None:
         self._largest: dict[str, float] = {}
-        magnitudes = any(method == "mse" or method.startswith("percentile") for method in methods)
-        self._wide: Any = self._collector("percentile") if magnitudes else None
-        self._narrow: Any = self._collector("entropy") if "entropy" in methods else None
-
-    def _collector(self, method: str) -> Any:
-        from onnxruntime.quantization.calibrate import HistogramCollector
-
-        bins = _ENTROPY_BINS if method == "entropy" else _BINS
-        return HistogramCollector(method, True, bins, _QUANTIZED_BINS, PERCENTILE, "same")
+        self._histograms: dict[str, Histogram] = {}
+        self._counts = any(method != "min-max" for method in methods)
 
     def add(self, values: Mapping[str, NDArray[Any]]) -> None:
         """Takes in the tensors of one sample.
@@ -74,18 +67,14 @@ class Statistics:
             InputError: A tensor is not finite.
         """
         for name, array in values.items():
-            largest = float(np.abs(array).max(initial=0.0))
+            largest = float(max(array.max(initial=0.0), -array.min(initial=0.0)))
             if not np.isfinite(largest):
                 raise InputError(
                     f"tensor {name!r} is not finite for one of the samples", "Leave that sample out: it has no range."
                 )
             self._largest[name] = max(self._largest.get(name, 0.0), largest)
-        # Of a tensor that is 0 throughout there is no histogram.
-        telling = {name: array for name, array in values.items() if self._largest[name] > 0}
-        if self._wide is not None:
-            self._wide.collect_absolute_value(telling)
-        if self._narrow is not None:
-            self._narrow.collect_value(telling)
+            if self._counts:
+                self._histograms.setdefault(name, Histogram()).add(array)
 
     def ranges(self, method: str) -> dict[str, float]:
         """Returns tensor to the largest magnitude that its quantiser should represent.
@@ -93,37 +82,35 @@ class Statistics:
         Args:
             method: One of those that were announced.
         """
-        found = dict(self._largest)
-        if method.startswith("percentile"):
-            self._wide.percentile = float(method.partition(" ")[2])
-            found |= _thresholds(self._wide.compute_percentile)
-        elif method == "entropy":
-            bins = self._narrow.histogram_dict
-            bins.update({name: _coarser(*each) for name, each in bins.items()})
-            found |= _thresholds(self._narrow.compute_entropy)
-        elif method == "mse":
-            histograms = self._wide.get_histogram_dict()
-            found |= {name: least_squares(each[0], each[1]) for name, each in histograms.items()}
-        return found
+        if method == "min-max":
+            return dict(self._largest)
+        return {name: min(self._range(name, method), largest) for name, largest in self._largest.items()}
+
+    def _range(self, name: str, method: str) -> float:
+        largest, histogram = self._largest[name], self._histograms[name]
+        # Of a tensor that is 0 throughout there is no histogram.
+        if largest == 0:
+            return 0.0
+        if method == "entropy":
+            return _least_divergence(histogram, largest)
+        if method == "mse":
+            return least_squares(histogram.counts, histogram.edges)
+        return histogram.percentile(float(method.partition(" ")[2]))
 
 
-def _coarser(counts: NDArray[Any], edges: NDArray[Any], low: Any, high: Any, reach: Any) -> tuple[Any, ...]:
-    """Joins bins of a histogram around 0 that has grown: entropy takes the square of their number, and more."""
-    half = len(counts) // 2
-    step = -(-half // (_ENTROPY_BINS // 2))
-    if step <= 1:
-        return counts, edges, low, high, reach
-    more = -half % step
-    joined = np.pad(counts, more).reshape(-1, step).sum(axis=1)
-    reach = reach * (half + more) / half
-    return joined, np.linspace(-reach, reach, len(joined) + 1, dtype=edges.dtype), low, high, reach
+def _least_divergence(histogram: Histogram, largest: float) -> float:
+    """Returns the range at which the least information is lost, as ONNX Runtime finds it."""
+    from onnxruntime.quantization.calibrate import HistogramCollector
 
-
-def _thresholds(compute: Callable[[], Mapping[str, Any]]) -> dict[str, float]:
+    half = histogram.even(_ENTROPY_BINS // 2, largest)
+    edges = np.linspace(-largest, largest, _ENTROPY_BINS + 1, dtype=np.float32)
+    ends = np.float32(-largest), np.float32(largest)
+    collector = HistogramCollector("entropy", True, _ENTROPY_BINS, _QUANTIZED_BINS, PERCENTILE, "same")
+    collector.histogram_dict = {"": (np.concatenate([half[::-1], half]), edges, *ends, ends[1])}
     # It reports on stdout.
     with contextlib.redirect_stdout(io.StringIO()):
-        computed = compute()
-    return {name: float(max(abs(each[0]), abs(each[1]))) for name, each in computed.items()}
+        low, high, *_ = collector.compute_entropy()[""]
+    return float(max(abs(low), abs(high)))
 
 
 def least_squares(counts: NDArray[Any], edges: NDArray[Any]) -> float:

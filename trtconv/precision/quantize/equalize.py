@@ -31,6 +31,11 @@ _LARGEST = 64.0
 
 Feeds = Mapping[str, NDArray[Any]]
 Tell = Callable[[int, int], None]
+Store = Callable[[str, NDArray[Any]], onnx.TensorProto]
+
+
+def _inside(name: str, values: NDArray[Any]) -> onnx.TensorProto:
+    return numpy_helper.from_array(values, name)
 
 
 @frozen
@@ -141,18 +146,21 @@ def sizes_by_channel(
     return {name: [float(each) for each in np.sqrt(total / counts[name])] for name, total in sums.items()}
 
 
-def equalize(model: OnnxModel, links: Sequence[Link], sizes: Mapping[str, Sequence[float]]) -> tuple[Edit, ...]:
+def equalize(
+    model: OnnxModel, links: Sequence[Link], sizes: Mapping[str, Sequence[float]], store: Store = _inside
+) -> tuple[Edit, ...]:
     """Scales the channels of some layers, in place.
 
     Args:
         model: The float model.
         links: Its layers, as `find_links` gives them.
         sizes: Tensor to the root mean square in each channel.
+        store: Makes a constant of a name and values.
 
     Returns:
         What was done; every float result of the network is what it was.
     """
-    graph = _ScaledWeights(model)
+    graph = _ScaledWeights(model, store)
     edits = []
     for link in links:
         factors = graph.factors(link, np.asarray(sizes[link.tensor], np.float64))
@@ -162,17 +170,17 @@ def equalize(model: OnnxModel, links: Sequence[Link], sizes: Mapping[str, Sequen
         name = model.main.columns.nodes[link.maker].name
         what = f"{int((factors != 1).sum())} of {factors.size} channels scaled, by powers of two, and back behind it"
         edits.append(Edit(NAME, name, what))
-    graph.write()
+    model.touch()
     return tuple(edits)
 
 
 class _ScaledWeights:
     """The weights of a model, while they are scaled."""
 
-    def __init__(self, model: OnnxModel) -> None:
-        self._model = model
+    def __init__(self, model: OnnxModel, store: Store) -> None:
+        self._scope = model.main
         self._nodes = model.main.columns.nodes
-        self._changed: dict[str, NDArray[Any]] = {}
+        self._store = store
 
     def factors(self, link: Link, sizes: NDArray[np.float64]) -> NDArray[np.float32] | None:
         """Returns what each channel is divided by: where the values are large and the weights behind them small."""
@@ -194,12 +202,12 @@ class _ScaledWeights:
         """Divides the channels that a layer makes, and multiplies them in the layers that take them."""
         maker = self._nodes[link.maker]
         weight = self._values(maker.input[1])
-        self._changed[maker.input[1]] = times_outputs(weight, 1 / factors, maker.op_type, groups_of(maker))
+        self._change(maker.input[1], times_outputs(weight, 1 / factors, maker.op_type, groups_of(maker)))
         if len(maker.input) > 2 and maker.input[2]:
-            self._changed[maker.input[2]] = self._values(maker.input[2]) / factors
+            self._change(maker.input[2], self._values(maker.input[2]) / factors)
         for index, first in link.takers:
             node = self._nodes[index]
-            self._changed[node.input[1]] = self._times(node, first, factors)
+            self._change(node.input[1], self._times(node, first, factors))
 
     def _times(self, node: onnx.NodeProto, first: int, factors: NDArray[np.float32]) -> NDArray[Any]:
         weight = self._values(node.input[1])
@@ -209,19 +217,14 @@ class _ScaledWeights:
         whole[first : first + factors.size] = factors
         return times_inputs(weight, whole, node.op_type, groups_of(node))
 
-    def write(self) -> None:
-        """Puts the changed weights into the model."""
-        for tensor in self._model.proto.graph.initializer:
-            if tensor.name in self._changed:
-                tensor.CopyFrom(numpy_helper.from_array(self._changed[tensor.name], tensor.name))
-        self._model.touch()
-
     def _values(self, name: str) -> NDArray[Any]:
-        if name not in self._changed:
-            values = self._model.main.values(name)
-            assert values is not None
-            return values
-        return self._changed[name]
+        values = self._scope.values(name)
+        assert values is not None
+        return values
+
+    def _change(self, name: str, values: NDArray[Any]) -> None:
+        """Stored at once: all weights together are as large as the model."""
+        self._scope.initializers[name].CopyFrom(self._store(name, values))
 
 
 def linked_tensors(links: Sequence[Link]) -> Iterator[str]:

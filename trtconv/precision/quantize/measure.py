@@ -14,6 +14,8 @@ from trtconv.graph.model import OnnxModel
 from trtconv.precision.quantize.sessions import Probe
 
 Feeds = Mapping[str, NDArray[Any]]
+_KEPT_BYTES = 1 << 26
+"""Of inner tensors, before the other network is loaded."""
 
 
 class _Squares:
@@ -80,11 +82,26 @@ class Reference:
 
     def inside(self, other: OnnxModel, tensors: Sequence[str]) -> dict[str, Distance]:
         """Returns inner tensor to how far another network's is from the float one."""
-        ours, theirs = Probe(self._model, tensors), Probe(other, tensors)
         sums = {name: _Squares() for name in tensors}
-        for feeds in self.samples:
-            _add(sums, ours.run(feeds), theirs.run(feeds))
+        done = 0
+        while done < len(self.samples):
+            expected = self._some(tensors, done)
+            # Only now: of the two networks, which may be large, one is loaded at a time.
+            probe = Probe(other, tensors)
+            for number, values in enumerate(expected, start=done):
+                _add(sums, values, probe.run(self.samples[number]))
+            done += len(expected)
         return {name: each.distance() for name, each in sums.items()}
+
+    def _some(self, tensors: Sequence[str], begin: int) -> list[Feeds]:
+        """Returns inner tensors for some samples from one on: at least one, and as many as may be kept."""
+        probe = Probe(self._model, tensors)
+        kept: list[Feeds] = []
+        size = 0
+        while begin + len(kept) < len(self.samples) and (not kept or size < _KEPT_BYTES):
+            kept.append(probe.run(self.samples[begin + len(kept)]))
+            size += sum(values.nbytes for values in kept[-1].values())
+        return kept
 
 
 def worst(distances: Mapping[str, Distance]) -> float:

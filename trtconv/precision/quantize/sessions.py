@@ -33,10 +33,11 @@ class Probe:
         wanted = (name for name in dict.fromkeys(self._made) if name not in known)
         copy.proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in wanted)
         copy.touch()
-        self._session: Any = session(copy)
+        self._session: Any = session(copy, late=True)
         if isinstance(self._session, str):
             raise EnvironmentMissing(
-                f"ONNX Runtime does not load {model.path}: {self._session}", "Without it nothing can be calibrated."
+                f"ONNX Runtime does not load {model.path.name}: {self._session}",
+                "Without it nothing can be calibrated.",
             )
 
     def run(self, feeds: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

@@ -10,25 +10,26 @@ from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
 from trtconv.graph.model import OnnxModel
-from trtconv.graph.quantization import quantize_symmetric, symmetric_scale
 from trtconv.precision.quantize.operators import weight_axis
 from trtconv.precision.quantize.placement import Placement
+from trtconv.precision.quantize.weights import Int8Weights
 
 Ranges = Mapping[str, float]
 """Tensor to the largest magnitude that its quantiser represents."""
 _LARGEST = 127
 
 
-def quantized(model: OnnxModel, placement: Placement, ranges: Ranges) -> OnnxModel:
+def quantized(model: OnnxModel, placement: Placement, ranges: Ranges, weights: Int8Weights | None = None) -> OnnxModel:
     """Returns a copy of a float model with quantisers.
 
     Args:
         model: The float model, of opset 13 or later: earlier ones have no scales per channel.
         placement: Where quantisers stand.
         ranges: Of every tensor that is quantised.
+        weights: Keeps the quantised weights, where several models are made of one.
     """
     copy = model.copy()
-    writer = _Writer(copy, placement)
+    writer = _Writer(copy, placement, weights or Int8Weights())
     for index in placement.layers:
         writer.weight(index)
     for tensor, scale in scales(placement, ranges).items():
@@ -60,13 +61,14 @@ def _part(widest: dict[str, float], pairs: list[tuple[str, str]]) -> None:
 class _Writer:
     """A graph that quantisers are put into."""
 
-    def __init__(self, model: OnnxModel, placement: Placement) -> None:
+    def __init__(self, model: OnnxModel, placement: Placement, quantized: Int8Weights) -> None:
         self._model = model
+        self._quantized = quantized
         self._graph = model.proto.graph
         self._placement = placement
         self._nodes = list(self._graph.node)
         self._producers = dict(model.main.producers)
-        self._values, self._shape = model.main.values, model.main.shape
+        self._scope = model.main
         self._in_front: dict[int, list[onnx.NodeProto]] = {}
         self._behind: dict[int, list[onnx.NodeProto]] = {}
         self._weights: dict[tuple[str, int], str] = {}
@@ -77,12 +79,10 @@ class _Writer:
         """Makes a layer's weight int8 constants with a DequantizeLinear."""
         node = self._nodes[index]
         name = node.input[1]
-        axis = weight_axis(node, len(self._shape(name) or ()))
+        axis = weight_axis(node, len(self._scope.shape(name) or ()))
         if (name, axis) not in self._weights:
-            values = self._values(name)
-            assert values is not None
-            scale = symmetric_scale(values, axis)
-            integers = self._constant(f"{name}.int8", quantize_symmetric(values, scale, axis))
+            tensor, scale = self._quantized.of(self._model, name, axis)
+            integers = self._stored(f"{name}.int8", tensor)
             inputs = [integers, self._constant(f"{name}.scale", scale), self._zero_of(scale.shape)]
             output = self._model.fresh_name(f"{name}.dequantized")
             label = self._model.fresh_name(f"{name}/Dequantize")
@@ -123,8 +123,13 @@ class _Writer:
         self._model.touch()
 
     def _constant(self, name: str, values: NDArray[np.generic]) -> str:
+        return self._stored(name, numpy_helper.from_array(values))
+
+    def _stored(self, name: str, tensor: onnx.TensorProto) -> str:
         fresh = self._model.fresh_name(name)
-        self._made.append(numpy_helper.from_array(values, fresh))
+        self._made.append(onnx.TensorProto())
+        self._made[-1].CopyFrom(tensor)
+        self._made[-1].name = fresh
         return fresh
 
     def _zero_of(self, shape: tuple[int, ...]) -> str:
