@@ -259,7 +259,7 @@ class _Work:
     def _prepare(self, model: OnnxModel, asked: BuildReport) -> tuple[BuildReport, _Prepared | None]:
         request, capabilities = self.request, self.engine.info.capabilities
         preparation = Preparation(model, self.engine.info.target, self.clock)
-        tuned = self._tune(model, asked.plan) if request.tune and request.tactics_of is None else ()
+        tuned = self._tune(model, asked.plan) if request.tune and not asked.plan.tactics else ()
         forms = {**asked.respelled, **{choice.node: choice.form for choice in tuned}, **self.forms}
         passes = passes_of(asked.plan, forms)
         judged = preparation.judge(passes, checks=checks_of(asked.plan))

@@ -19,6 +19,7 @@ from trtconv.core.documents.saved import load_report
 from trtconv.core.documents.signed import CHECKSUM, checksum
 from trtconv.core.documents.tactics import Tactic, TensorLayout
 from trtconv.core.errors import EnvironmentMissing, InputError
+from trtconv.engine.farm.acceptance import as_told
 from trtconv.engine.farm.job import BuildJob
 from trtconv.graph.model import OnnxModel
 from trtconv.runtimes import tensorrt
@@ -144,9 +145,36 @@ def test_tactics_of_nobody_or_of_another_tensorrt_are_refused(
         built(tmp_path, "second", tactics_of=first)
 
 
-def test_the_report_may_not_be_written_over_nor_sent_away(first: Path, tmp_path: Path) -> None:
+def test_the_report_may_not_be_written_over(first: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="whose tactics are taken"):
         build(BuildRequest(tmp_path / "m.onnx", first, tactics_of=first))
-    request = BuildRequest(tmp_path / "m.onnx", tactics_of=first)
-    with pytest.raises(InputError, match="on this machine alone"):
+
+
+def test_tactics_travel_to_other_machines(first: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    request, model = BuildRequest(tmp_path / "m.onnx", tactics_of=first), OnnxModel.load(tmp_path / "m.onnx")
+    plain = BuildJob.of(BuildRequest(tmp_path / "m.onnx"), model, None)
+    job = BuildJob.read(json.dumps(BuildJob.of(request, model, None).to_json()))
+    assert job.name != plain.name
+    assert "before" not in plain.to_json()
+    # Only the version that knows the tactics can build it.
+    assert (plain.version, job.version) == (None, "8.6.0")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "m.onnx").rename(tmp_path / job.model_name)
+    there = build(dataclasses.replace(job.request(Path("there.engine")), prove="none"))
+    (tmp_path / job.model_name).rename(tmp_path / "m.onnx")
+    here = built(tmp_path, "here", tactics_of=first)
+    assert there.plan.tactics == here.plan.tactics == (TACTIC,)
+    assert there.plan.to_json() == here.plan.to_json()
+    assert as_told(request, OnnxModel.load(tmp_path / "m.onnx"), there).plan.to_json() == there.plan.to_json()
+    strange = job.to_json()
+    strange["before"]["tactics"][0]["tactic"] = "1000"  # type: ignore[index]
+    with pytest.raises(InputError, match="it is no job"):
+        BuildJob.read(json.dumps(strange))
+
+
+def test_more_tactics_than_a_job_holds_stay_here(first: Path, tmp_path: Path) -> None:
+    many = [{**TACTIC.to_json(), "layer": str(number) * 100} for number in range(20_000)]
+    full = changed(first, lambda document: document["engine"].update(tactics=many))
+    request = BuildRequest(tmp_path / "m.onnx", tactics_of=full)
+    with pytest.raises(InputError, match="more tactics than a job holds"):
         BuildJob.of(request, OnnxModel.load(tmp_path / "m.onnx"), None)

@@ -11,6 +11,7 @@ from typing import Any
 from trtconv.core.agreement import AGREE, CodeFile
 from trtconv.core.builder_options import BuilderOptions
 from trtconv.core.dims import InputRange
+from trtconv.core.documents.before import BuiltBefore
 from trtconv.core.errors import InputError
 from trtconv.core.files import report_beside, with_ending
 from trtconv.core.findings import Severity
@@ -236,6 +237,7 @@ class BuildRequest(BuildSettings, Request):
         report: Where the report goes; default: the engine's path with ".json" appended.
         timing_cache: File of TensorRT's timing cache.
         tactics_of: Report of a build whose tactics are taken.
+        before: What is taken of it, where the report is on another machine.
         timing_folder: Folder for one such file a version and GPU, where no file is given. None of both: no cache.
         within: Folder of the configuration that names the engine; None: none does.
     """
@@ -302,6 +304,7 @@ class BuildRequest(BuildSettings, Request):
     partition: bool = PARTITION
     leave: tuple[str, ...] = LEAVE
     timing_folder: Path | None = None
+    before: BuiltBefore | None = None
     within: Path | None = dataclasses.field(default=None, compare=False)
 
     @functools.cached_property

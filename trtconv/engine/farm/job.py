@@ -13,6 +13,7 @@ from typing import Any
 from trtconv.core.agreement import AgreedCode, CodeFile
 from trtconv.core.config import settings_fault
 from trtconv.core.decode import Fault, decoded, json_of
+from trtconv.core.documents.before import BuiltBefore
 from trtconv.core.documents.farm import FileSum
 from trtconv.core.documents.parts import CodeIdentity
 from trtconv.core.encode import Document
@@ -27,13 +28,14 @@ from trtconv.core.version import __version__
 from trtconv.engine.farm.store import intact
 from trtconv.graph.model import OnnxModel
 from trtconv.pipeline.extending.added import admit
+from trtconv.pipeline.tactics import built_before
 
 MOST_BYTES = 1 << 22
 """Length of a job, without its files."""
 
 
 @frozen
-class BuildJob(Document, keys="schema trtconv source model data extensions build version then"):
+class BuildJob(Document, keys="schema trtconv source model data extensions build version then before-"):
     """A build that any machine can do that has the GPU.
 
     Args:
@@ -43,6 +45,7 @@ class BuildJob(Document, keys="schema trtconv source model data extensions build
         extensions: Files of passes of the user's own; they do not travel, who builds has them.
         version: Full version of the TensorRT that builds; None: whichever of the target is there.
         then: What of verify and bench follows; no part of what the job is named by.
+        before: The engine whose tactics are taken.
         trtconv: Version of trtconv that made the job.
         source: Checksum of its code.
     """
@@ -53,6 +56,7 @@ class BuildJob(Document, keys="schema trtconv source model data extensions build
     version: str | None = None
     extensions: tuple[CodeIdentity, ...] = ()
     then: tuple[str, ...] = ()
+    before: BuiltBefore | None = None
     trtconv: str = __version__  # type: ignore[misc]
     source: str = dataclasses.field(default_factory=source_checksum)
 
@@ -67,17 +71,12 @@ class BuildJob(Document, keys="schema trtconv source model data extensions build
             then: What is done with the engine.
 
         Raises:
-            InputError: It is measured on samples, which do not travel.
+            InputError: It is measured on samples, which do not travel; or the report of --as tells of no tactics.
         """
         if request.data is not None:
             raise InputError(
                 f"{request.data}: the samples of precision auto are on this machine alone",
                 "Build it here once, and pin the types that it finds: node-precisions in trtconv.toml.",
-            )
-        if request.tactics_of is not None:
-            raise InputError(
-                f"{request.tactics_of}: the report that --as names is on this machine alone",
-                "Build with --as on the machine that has the GPU: the report goes with the engine.",
             )
         if named := (*request.plugins, *request.serialized_plugins, *request.references):
             raise InputError(
@@ -89,7 +88,14 @@ class BuildJob(Document, keys="schema trtconv source model data extensions build
         own = FileSum(model.digest(alone=True), model.path.stat().st_size)
         added = admit(request.extend, request.agree)
         settings = to_settings(dataclasses.replace(request, extend=()) if request.extend else request, BuildRequest)
-        return cls(own, data, settings, version, added, then)
+        before = None if request.tactics_of is None else built_before(request.tactics_of)
+        made = cls(own, data, settings, before.version if before else version, added, then, before)
+        if before is not None and len(json.dumps(made.to_json())) > MOST_BYTES:
+            raise InputError(
+                f"{request.tactics_of} tells of more tactics than a job holds ({MOST_BYTES} bytes)",
+                "Build with --as on the machine that has the GPU: the report goes with the engine.",
+            )
+        return made
 
     @classmethod
     def read(cls, text: str | bytes) -> BuildJob:
@@ -156,7 +162,9 @@ class BuildJob(Document, keys="schema trtconv source model data extensions build
             engine: Where the engine goes.
             others: Fields that do not belong to the job.
         """
-        made = BuildRequest(Path(self.model_name), engine, **of_settings(BuildRequest, self.build), **others)
+        made = BuildRequest(
+            Path(self.model_name), engine, **of_settings(BuildRequest, self.build), before=self.before, **others
+        )
         return dataclasses.replace(made, target=made.target and dataclasses.replace(made.target, gpu=None))
 
     def code(self, held: Sequence[AgreedCode]) -> tuple[CodeFile, ...]:

@@ -219,6 +219,8 @@ class Network:
         """Returns what notes which tactic each layer gets: where that is asked for, or costs nothing."""
         can, kept = self._capabilities, plan.options.keep_tactics
         wants = can.algorithm_selector and not plan.trial if kept is None else kept
+        if plan.tactics and not can.takes_tactics:
+            raise EnvironmentMissing("this TensorRT cannot be told which tactics layers get", "Leave out --as.")
         if not can.takes_tactics or not (plan.tactics or wants):
             return None
         return TacticFollower(self._trt, config, plan.tactics)
