@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -209,6 +210,25 @@ def test_a_large_network_is_proven_by_its_pieces_alone(tmp_path: Path, monkeypat
     report = trtconv.check(trtconv.CheckRequest(path))
     assert report.proof is not None
     assert (report.proof.agrees, report.proof.sizes, report.proof.pieces.proven) == (True, 0, 1)
+
+
+@pytest.mark.parametrize("link", [os.link, os.symlink])
+def test_weights_behind_links_are_proven(link: Callable[[Path, Path], None], tmp_path: Path) -> None:
+    """onnx's own reader takes no links; caches of downloads are full of them."""
+    weights = np.random.default_rng(0).standard_normal((16, 16, 3, 3)).astype(np.float32)
+    model = parser.parse_model(
+        HEADER + "g (float[1,16,8,8] x) => (float[1,16,6,6] y) <float[16,16,3,3] w> { y = Conv (x, w) }"
+    )
+    model.graph.initializer.append(numpy_helper.from_array(weights, "w"))
+    del model.graph.input[1:]
+    onnx.save(model, tmp_path / "m.onnx", save_as_external_data=True, location="stored.bin", size_threshold=0)
+    (tmp_path / "w.bin").unlink(missing_ok=True)
+    link(tmp_path / "stored.bin", tmp_path / "w.bin")
+    stored = onnx.load(tmp_path / "m.onnx", load_external_data=False)
+    next(each for each in stored.graph.initializer[0].external_data if each.key == "location").value = "w.bin"
+    (tmp_path / "m.onnx").write_bytes(stored.SerializeToString())
+    report = trtconv.check(trtconv.CheckRequest(tmp_path / "m.onnx", prove="required"))
+    assert report.exit_code == 0 and report.proof is not None and report.proof.agrees, report.findings
 
 
 @pytest.mark.parametrize("factor", [1.0, 1.01])

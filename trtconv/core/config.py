@@ -335,6 +335,8 @@ def _plain_faults(value: Any, schema: Mapping[str, Any], key: str) -> Iterator[s
         yield f"{key} is {value!r}, not one of {', '.join(schema['enum'])}"
     if "minimum" in schema and not value >= schema["minimum"]:
         yield f"{key} is {value}, and at least {schema['minimum']} is needed"
+    if schema.get("maximum") is not None and not value <= schema["maximum"]:
+        yield f"{key} is {value}, and {schema['maximum']} is the most"
     if "pattern" in schema and not re.search(schema["pattern"], str(value)):
         yield f"{key} is {value!r}: {schema.get('description', 'that cannot be read')}"
     if isinstance(value, str) and len(value) < schema.get("minLength", 0):

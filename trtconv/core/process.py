@@ -24,6 +24,7 @@ from typing import Any, Literal
 from trtconv.core import budget, errors, foreign
 from trtconv.core.decode import decoded
 from trtconv.core.errors import TrtconvError
+from trtconv.core.scratch import temporary_folder
 from trtconv.core.serving import LENGTH_BYTES, CallResult, Ending, end_group
 from trtconv.core.serving import Tell as Tell
 
@@ -248,7 +249,7 @@ class _Running:
 
     def __init__(self, quiet: bool, interpreter: Path | None = None) -> None:
         with contextlib.ExitStack() as undo:
-            self._said = undo.enter_context(tempfile.TemporaryFile()) if quiet else None
+            self._said = undo.enter_context(tempfile.TemporaryFile(dir=temporary_folder())) if quiet else None
             # A session of its own, so that what it starts ends with it, and that Ctrl-C is the caller's alone.
             self._process = subprocess.Popen(
                 python("trtconv.core.serving:serve", interpreter),
@@ -332,7 +333,7 @@ class SystemProgram:
 
     def __init__(self, command: Sequence[str]) -> None:
         with contextlib.ExitStack() as undo:
-            said = undo.enter_context(tempfile.TemporaryFile())
+            said = undo.enter_context(tempfile.TemporaryFile(dir=temporary_folder()))
             self._process = subprocess.Popen(
                 list(command), stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT, start_new_session=True
             )

@@ -72,9 +72,20 @@ def _memory() -> int:
 def _refuse_hollow(file: BinaryIO, path: Path) -> None:
     """Raises OSError for a large file that is next to nothing on the disk: zeros that nobody has stored."""
     status = os.fstat(file.fileno())
-    held = getattr(status, "st_blocks", status.st_size) * 512
-    if status.st_size > max(_HOLLOW_BYTES, held * _HOLLOW_SHARE):
+    if is_hollow(status):
+        held = bytes_on_disk(status)
         raise OSError(errno.EFBIG, f"of its {status.st_size} bytes only {held} are there", str(path))
+
+
+def is_hollow(status: os.stat_result) -> bool:
+    """Whether a file is large, and next to nothing of it is on the disk."""
+    return status.st_size > max(_HOLLOW_BYTES, bytes_on_disk(status) * _HOLLOW_SHARE)
+
+
+def bytes_on_disk(status: os.stat_result) -> int:
+    """Returns how much a file takes; what the system does not say is all."""
+    blocks: int | None = getattr(status, "st_blocks", None)
+    return status.st_size if blocks is None else blocks * 512
 
 
 def sha256_of(path: Path) -> str:

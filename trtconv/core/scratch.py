@@ -9,6 +9,7 @@ import tempfile
 import weakref
 from pathlib import Path
 
+from trtconv.core.errors import EnvironmentMissing
 from trtconv.core.leftovers import left_in, mark_as_held, names_in, remove
 
 
@@ -25,7 +26,7 @@ class Scratch(contextlib.AbstractContextManager["Scratch"]):
 
     def __init__(self, what: str) -> None:
         begin = f"trtconv-{what}-"
-        around = Path(tempfile.gettempdir())
+        around = temporary_folder()
         for left in left_in(around, names_in(around), begin):
             remove(left)
         held = Path(tempfile.mkdtemp(prefix=f"{begin}{os.getpid()}-"))
@@ -42,7 +43,20 @@ class Scratch(contextlib.AbstractContextManager["Scratch"]):
         self.remove()
 
 
+def temporary_folder() -> Path:
+    """Returns where temporary files go.
+
+    Raises:
+        EnvironmentMissing: None of the usual folders can be written to.
+    """
+    try:
+        return Path(tempfile.gettempdir())
+    except FileNotFoundError as error:
+        why = "no temporary folder can be written to: it is full or read-only, or files may have no bytes (ulimit -f)"
+        raise EnvironmentMissing(why, "Make room, or let TMPDIR name a folder.") from error
+
+
 def remove_scratch(pid: int) -> None:
     """Removes the temporary folders of a process that was killed."""
-    for folder in Path(tempfile.gettempdir()).glob(f"trtconv-*-{pid}-*"):
+    for folder in temporary_folder().glob(f"trtconv-*-{pid}-*"):
         remove(folder)

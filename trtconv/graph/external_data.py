@@ -8,8 +8,11 @@ import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import onnx
+from numpy.typing import NDArray
+from onnx import numpy_helper
 from onnx.external_data_helper import uses_external_data
 
 from trtconv.core import budget
@@ -17,7 +20,7 @@ from trtconv.core.errors import InputError
 from trtconv.core.file_kinds import URL, kind_of
 from trtconv.core.files import real_path
 from trtconv.core.frozen import frozen
-from trtconv.core.reading import open_plain, read_plain
+from trtconv.core.reading import bytes_on_disk, is_hollow, open_plain, read_plain
 from trtconv.graph.tensor_checker import nbytes
 
 EXTERNAL = onnx.TensorProto.EXTERNAL
@@ -99,6 +102,8 @@ def check_external(tensor: onnx.TensorProto, path: Path) -> None:
     entry = external_entry(tensor)
     location = entry.get("location", "")
     where = f"{path}: external data {location!r} of tensor {tensor.name!r}"
+    if len(entry) < len(tensor.external_data):
+        raise InputError(f"{where} names its place twice", "Readers differ in which counts; export the model again.")
     parts = Path(location).parts
     if not location or Path(location).is_absolute() or ".." in parts or "\\" in location:
         raise InputError(f"{where} points outside the model's folder", "Keep external data beside the model.")
@@ -108,6 +113,9 @@ def check_external(tensor: onnx.TensorProto, path: Path) -> None:
         raise InputError(f"{where} is missing", f"Put {location} beside {path.name}.") from error
     if not stat.S_ISREG(found.st_mode):
         raise InputError(f"{where} is missing: it is not a file", f"Put {location} beside {path.name}.")
+    if is_hollow(found):
+        held = bytes_on_disk(found)
+        raise InputError(f"{where} is hollow: of {found.st_size} bytes {held} are there", "Copy the file again.")
     if not _is_within(path, location):
         hint = "Copy the file; or, where the link is meant so, let --follow-links allow it."
         raise InputError(f"{where} is a link that leaves the model's folder", hint)
@@ -196,6 +204,16 @@ def raw_bytes(tensor: onnx.TensorProto, path: Path) -> bytes:
     begin, _ = external_range(tensor)
     parts = read_chunks(path.parent / external_entry(tensor)["location"], begin, begin + nbytes(tensor))
     return b"".join(parts)
+
+
+def array_of(tensor: onnx.TensorProto, path: Path) -> NDArray[Any]:
+    """Returns the values of a tensor of the model at `path`, wherever they are."""
+    if uses_external_data(tensor):
+        inside = onnx.TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
+        inside.raw_data = raw_bytes(tensor, path)
+        tensor = inside
+    values: NDArray[Any] = numpy_helper.to_array(tensor)
+    return values
 
 
 def used_parts(tensors: Iterable[onnx.TensorProto]) -> list[tuple[str, int, int]]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from trtconv.core.frozen import frozen
 from trtconv.graph.anonymous import onnx_words, texts
 from trtconv.graph.model import OnnxModel
-from trtconv.graph.stand_ins import constants
+from trtconv.graph.stand_ins import Constant, constants
 
 _BITS = 48
 """A run of values that are worth so many bits is in two models by chance once in 10^14 places."""
@@ -67,9 +67,8 @@ def find_leaks(model: OnnxModel, part: bytes, page: str, kept: Collection[str]) 
 
 def _weights(model: OnnxModel) -> Iterator[tuple[str, NDArray[np.generic]]]:
     for tensor in model.proto.graph.initializer:
-        values = model.array(tensor)
-        if values.dtype.kind not in "OSU":
-            yield tensor.name, values
+        if not Constant(tensor.name, tensor).is_structure:
+            yield tensor.name, model.array(tensor)
     rest = onnx.ModelProto()
     rest.CopyFrom(model.skeleton())
     del rest.graph.initializer[:]

@@ -36,6 +36,7 @@ from trtconv.graph.external_data import (
     EXTERNAL,
     SMALL_BYTES,
     FileStates,
+    array_of,
     check_external_all,
     data_path,
     external_entry,
@@ -160,12 +161,7 @@ class OnnxModel:
             InputError: The values cannot be read.
         """
         try:
-            if uses_external_data(tensor):
-                inside = onnx.TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
-                inside.raw_data = raw_bytes(tensor, self.path)
-                tensor = inside
-            values: NDArray[Any] = numpy_helper.to_array(tensor)
-            return values
+            return array_of(tensor, self.path)
         except Exception as error:
             raise InputError(f"{self.path}: the values of tensor {tensor.name!r} cannot be read: {error}") from error
 

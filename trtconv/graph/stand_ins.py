@@ -20,6 +20,9 @@ _STRUCTURE = (TensorProto.INT64, TensorProto.BOOL)
 _FEW = 16
 """So many integers are taken for structure: shapes, axes, pads. Lists of more floats are taken for weights."""
 _HALF_MANTISSA = 1e-3
+_MOST_SIZE = 1 << 16
+"""Integers beyond it are no sizes or axes, but for those that mean an end."""
+_ENDS = tuple(int(number) for kind in (np.int32, np.int64) for number in (np.iinfo(kind).min, np.iinfo(kind).max))
 
 
 class Likeness(enum.Enum):
@@ -28,6 +31,10 @@ class Likeness(enum.Enum):
     STATISTICS = "random, of about the same mean, deviation and range"
     PATTERN = "random, with zeros, signs and infinities in the same places"
     KEPT = "as it was"
+    RENAMED = "other texts"
+
+
+_UNCHANGED = (Likeness.KEPT, Likeness.RENAMED)
 
 
 class Constant:
@@ -36,11 +43,13 @@ class Constant:
     Args:
         name: What it is called.
         holder: The tensor, or the attribute of numbers, that has the values.
+        is_table: Whether it is one of more integers than an operator has sizes.
     """
 
-    def __init__(self, name: str, holder: TensorProto | AttributeProto) -> None:
+    def __init__(self, name: str, holder: TensorProto | AttributeProto, *, is_table: bool = False) -> None:
         self.name = name
         self._holder = holder
+        self._is_table = is_table
 
     @property
     def values(self) -> NDArray[Any]:
@@ -49,7 +58,8 @@ class Constant:
         if isinstance(holder, TensorProto):
             values: NDArray[Any] = numpy_helper.to_array(holder)
             return values
-        numbers = list(onnx.helper.get_attribute_value(holder)) if _is_list(holder) else [holder.f]
+        found = onnx.helper.get_attribute_value(holder)
+        numbers = list(found) if _is_list(holder) else [found]
         return np.asarray(numbers, np.float32 if _is_float(holder) else np.int64)
 
     @property
@@ -61,10 +71,21 @@ class Constant:
     def is_structure(self) -> bool:
         """Whether its values are of the architecture, as attributes are: a shape, axes, pads; texts, too."""
         holder = self._holder
-        if not isinstance(holder, TensorProto):
-            return not _is_float(holder) and len(holder.ints) <= _FEW
-        few = math.prod(holder.dims) <= _FEW
-        return holder.data_type == TensorProto.STRING or (few and holder.data_type in _STRUCTURE)
+        if isinstance(holder, TensorProto):
+            if holder.data_type == TensorProto.STRING:
+                return True
+            if math.prod(holder.dims) > _FEW or holder.data_type not in _STRUCTURE or self.is_external:
+                return False
+        elif _is_float(holder) or len(holder.ints) > _FEW:
+            return False
+        return not self._is_table and _are_sizes(self.values)
+
+    @property
+    def least(self) -> Likeness:
+        """What of its own values is left at least: those that are structure stay, and texts have other names."""
+        if not self.is_structure:
+            return Likeness.STATISTICS
+        return Likeness.KEPT if self.values.dtype.kind in "biu" else Likeness.RENAMED
 
     @property
     def is_external(self) -> bool:
@@ -76,7 +97,7 @@ class Constant:
         """Whether its values are few and plain, such as 2.0 or 0.125, so that nobody can have trained them."""
         values = self.values
         if values.size > _FEW or values.dtype.kind in "biu":
-            return values.size <= _FEW
+            return values.size <= _FEW and _are_sizes(values)
         wide = values.astype(np.float64)
         rounded = np.array([float(f"{value:.2g}") if np.isfinite(value) else value for value in wide.ravel()])
         return bool(np.allclose(rounded, wide.ravel(), rtol=1e-6, atol=0, equal_nan=True))
@@ -86,7 +107,9 @@ class Constant:
         holder = self._holder
         if isinstance(holder, TensorProto):
             holder.CopyFrom(numpy_helper.from_array(np.asarray(values, order="C"), holder.name))
-        elif not _is_list(holder):
+        elif holder.type == AttributeProto.INT:
+            holder.i = int(values.ravel()[0])
+        elif holder.type == AttributeProto.FLOAT:
             holder.f = float(values.ravel()[0])
         else:
             kept = holder.floats if _is_float(holder) else holder.ints
@@ -105,16 +128,29 @@ def constants(proto: onnx.ModelProto) -> Iterator[Constant]:
     for node in nodes:
         named = next(iter(node.output), "")
         yield from (Constant(tensor.name or named, tensor) for tensor in tensors(node.attribute))
+        own = node.domain not in ONNX_DOMAINS
+        is_table = own and sum(len(each.ints) + (each.type == AttributeProto.INT) for each in node.attribute) > _FEW
         for each in node.attribute:
             if _holds_weights(node, each):
-                yield Constant(f"{named}:{each.name}", each)
+                yield Constant(f"{named}:{each.name}", each, is_table=is_table)
 
 
 def _holds_weights(node: onnx.NodeProto, attribute: AttributeProto) -> bool:
     """Whether numbers of an attribute may be trained, as those of trees, of Constants and of foreign operators are."""
+    if node.domain not in ONNX_DOMAINS:
+        return attribute.type in _NUMBERS
     if attribute.type == AttributeProto.FLOAT:
-        return node.op_type == "Constant" or node.domain not in ONNX_DOMAINS
+        return bool(node.op_type == "Constant")
     return _is_list(attribute) and (len(attribute.floats) > 0 or len(attribute.ints) > _FEW)
+
+
+def _are_sizes(values: NDArray[Any]) -> bool:
+    """Whether integers may be sizes, axes, or ends of them."""
+    return all(abs(int(value)) <= _MOST_SIZE or int(value) in _ENDS for value in values.ravel())
+
+
+_FLOATS = (AttributeProto.FLOATS, AttributeProto.FLOAT)
+_NUMBERS = (*_FLOATS, AttributeProto.INTS, AttributeProto.INT)
 
 
 def _is_list(attribute: AttributeProto) -> bool:
@@ -122,7 +158,7 @@ def _is_list(attribute: AttributeProto) -> bool:
 
 
 def _is_float(attribute: AttributeProto) -> bool:
-    return attribute.type in (AttributeProto.FLOATS, AttributeProto.FLOAT)
+    return attribute.type in _FLOATS
 
 
 def stand_in(values: NDArray[Any], likeness: Likeness, seed: int) -> NDArray[Any]:
@@ -133,7 +169,7 @@ def stand_in(values: NDArray[Any], likeness: Likeness, seed: int) -> NDArray[Any
         likeness: What they have in common.
         seed: Of the random numbers.
     """
-    if likeness is Likeness.KEPT or not values.size or values.dtype.kind in "OSU":
+    if likeness in _UNCHANGED or not values.size or values.dtype.kind in "OSU":
         return values
     random = np.random.default_rng(seed)
     if values.dtype.kind == "b":
@@ -186,7 +222,7 @@ def with_stand_ins(proto: onnx.ModelProto, likeness: Sequence[Likeness]) -> onnx
     """
     copy = copied(proto)
     for seed, (each, like) in enumerate(zip(constants(copy), likeness, strict=True)):
-        if like is not Likeness.KEPT:
+        if like not in _UNCHANGED:
             each.put(stand_in(each.values, like, seed))
     return copy
 

@@ -128,11 +128,11 @@ class Disguise:
 
     def _replace_weights(self, held: Sequence[Constant]) -> list[Likeness]:
         """Replaces every weight; returns what each has of the model's own values."""
-        kept, random, pattern = Likeness.KEPT, Likeness.STATISTICS, Likeness.PATTERN
-        likeness = [kept if each.is_structure else random for each in held]
+        kept, pattern = Likeness.KEPT, Likeness.PATTERN
+        likeness = [each.least for each in held]
         if self._accept(with_stand_ins(self.proto, likeness), "other weights"):
             return likeness
-        likeness = [kept if each.is_structure or each.may_stay else pattern for each in held]
+        likeness = [each.least if each.is_structure else kept if each.may_stay else pattern for each in held]
         if self._accept(with_stand_ins(self.proto, likeness), "other weights of the same pattern"):
             return likeness
         raise InputError(

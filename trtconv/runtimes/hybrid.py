@@ -17,6 +17,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import helper
 
+from trtconv.graph.external_data import array_of
 from trtconv.graph.walk import reads
 from trtconv.runtimes.foreign_nodes import ForeignNode
 
@@ -148,5 +149,4 @@ class HybridSession:
         values.update((name, value) for name, value in zip(node.output, found, strict=False) if name)
 
     def _constant(self, name: str) -> Array:
-        found: Array = onnx.numpy_helper.to_array(self._weights[name], str(self._folder))
-        return found
+        return array_of(self._weights[name], self._folder / "model.onnx")

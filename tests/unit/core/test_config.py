@@ -100,6 +100,9 @@ def test_pyproject_without_a_table_is_passed_over(tmp_path: Path) -> None:
         ("[[models]]\npath = 'a'\nignore = [{ code = 'what', reason = 'x' }]", "not a rule code"),
         ("[[models]]\npath = 'a'\n[[models]]\npath = 'a'", "is the engine of two entries"),
         ("[[models]]\npath = 'a'\nprecision = 'auto'\ndata = 'samples.py:make'", "is code, and no configuration makes"),
+        ("[[models]]\npath = 'a'\nprove-time = inf", r"prove-time is inf, and 600 is the most"),
+        ("[[models]]\npath = 'a'\nprove-time = 601", r"prove-time is 601, and 600 is the most"),
+        ("[[models]]\npath = 'a'\nprove-time = nan", r"prove-time is nan"),
         ("models = [", "is not TOML"),
     ],
 )

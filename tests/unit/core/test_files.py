@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import subprocess
@@ -12,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from trtconv.core.errors import InputError
+from trtconv.core.errors import EnvironmentMissing, InputError
 from trtconv.core.files import atomic_write, check_writable, real_path, streams_together
+from trtconv.core.process import SystemProgram
 from trtconv.core.reading import read_plain, sha256_of
 from trtconv.core.scratch import Scratch
 
@@ -133,3 +135,15 @@ def test_what_no_file_is_called_is_refused_at_once(text: str) -> None:
     with pytest.raises(InputError, match="is not a path") as raised:
         real_path(Path(text))
     assert len(str(raised.value)) < 200
+
+
+def test_no_temporary_folder_is_a_fault_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none() -> str:
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found")
+
+    monkeypatch.setattr(tempfile, "gettempdir", none)
+    with pytest.raises(EnvironmentMissing, match="temporary folder") as error:
+        Scratch("proof")
+    assert error.value.exit_code == 4
+    with pytest.raises(EnvironmentMissing):
+        SystemProgram(["true"])

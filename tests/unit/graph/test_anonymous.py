@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 from trtconv.graph.anonymous import Aliases, anonymous, onnx_words, texts
 from trtconv.graph.leaks import find_leaks
 from trtconv.graph.model import OnnxModel
-from trtconv.graph.stand_ins import Likeness, as_inputs, constants, resized, stand_in, with_stand_ins
+from trtconv.graph.stand_ins import Constant, Likeness, as_inputs, constants, resized, stand_in, with_stand_ins
 
 TEXT = """<ir_version: 9, opset_import: ["": 18, "acme.vision": 2], producer_name: "acme-exporter">
     acme_net (float[acme_rows, acme_rows, 4] acme_x, bool acme_flag) => (float[p, q] acme_y)
@@ -80,13 +80,40 @@ def test_messages_and_expressions_speak_of_the_other_names() -> None:
 
 def test_every_weight_is_replaced_and_no_structure(model: OnnxModel) -> None:
     held = list(constants(model.proto))
-    assert {each.values.size for each in held} == {16, 2}
-    likeness = [Likeness.KEPT if each.is_structure else Likeness.STATISTICS for each in held]
+    assert {each.values.size for each in held} == {16, 2, 1}
+    likeness = [each.least for each in held]
     other = with_stand_ins(model.proto, likeness)
     for before, after in zip(held, constants(other), strict=True):
-        assert not np.isin(before.values, after.values).any()
+        # The one integer of an operator of its own is taken for a size.
+        assert np.isin(before.values, after.values).any() == (before.values.size == 1)
         assert before.values.shape == after.values.shape
         assert before.values.dtype == after.values.dtype
+
+
+@pytest.mark.parametrize(
+    ("count", "largest", "stays"), [(16, 64, True), (17, 64, False), (2, 1 << 20, False), (1, (1 << 63) - 1, True)]
+)
+@pytest.mark.parametrize("as_lists", [True, False])
+def test_integers_of_an_operator_of_its_own_are_a_table_where_they_are_many_or_large(
+    count: int, largest: int, stays: bool, as_lists: bool
+) -> None:
+    numbers = [*range(count - 1), largest]
+    parts = (
+        {"first": numbers[:1], "rest": numbers[1:]}
+        if as_lists and count > 1
+        else dict(zip(map("a{}".format, numbers), numbers, strict=True))
+    )
+    node = helper.make_node("Own", ["x"], ["y"], domain="acme", **parts)
+    x, y = (helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1]) for name in "xy")
+    held = list(constants(helper.make_model(helper.make_graph([node], "g", [x], [y]))))
+    assert sum(each.values.size for each in held) == count
+    last = next(each for each in held if largest in each.values)
+    assert last.is_structure is stays
+
+
+def test_large_integers_of_initializers_are_weights() -> None:
+    small, large = (numpy_helper.from_array(np.array([3, number]), "w") for number in (7, 1_000_003))
+    assert [Constant("w", each).is_structure for each in (small, large)] == [True, False]
 
 
 @pytest.mark.parametrize("likeness", [Likeness.STATISTICS, Likeness.PATTERN])

@@ -154,6 +154,26 @@ def test_external_data_may_be_a_link(tmp_path: Path) -> None:
     np.testing.assert_array_equal(numpy_helper.to_array(saved.graph.initializer[0]), numpy_helper.to_array(W))
 
 
+def test_external_data_that_names_its_place_twice_is_refused(tmp_path: Path) -> None:
+    """Readers differ in which of them counts, and so in which weights they read."""
+    path = external(tmp_path)
+    model = onnx.load(path, load_external_data=False)
+    model.graph.initializer[0].external_data.add(key="location", value="weights.bin")
+    path.write_bytes(model.SerializeToString())
+    with pytest.raises(InputError, match="twice"):
+        OnnxModel.load(path)
+
+
+def test_external_data_that_is_all_holes_is_refused(tmp_path: Path) -> None:
+    path = external(tmp_path)
+    with (tmp_path / "weights.bin").open("wb") as file:
+        file.truncate(1 << 31)
+    if (tmp_path / "weights.bin").stat().st_blocks:
+        pytest.skip("this file system stores zeros")
+    with pytest.raises(InputError, match="hollow"):
+        OnnxModel.load(path)
+
+
 def test_a_model_and_its_data_may_both_be_links(tmp_path: Path) -> None:
     """So caches of downloads have them: both files lie in one folder, under other names."""
     path = external(tmp_path / "in")

@@ -177,8 +177,8 @@ PROVE_TIME: Any = option(
     least=0,
     default=60,
     key="prove-time",
-    about="How many seconds the proof may take beyond the build; default: 60.",
-    schema={"type": "number", "minimum": 0},
+    about="How many seconds the proof may take beyond the build; default: 60. More than 600 is for the command line.",
+    schema={"type": "number", "minimum": 0, "maximum": 600},
     load=float,
 )
 """How long the proof may take."""

@@ -40,7 +40,8 @@ def check_tensors(model: OnnxModel, tensors: Sequence[TensorInfo], *, cast: bool
         own = outputs[each.name] if spec is None else spec.dtype
         if not (each.dtype in _RETYPED if retyped else _may_be(own, each.dtype, cast=cast)):
             raise ValueError(f"{each.kind} {each.name!r} of its engine is {each.dtype[:40]!r}, and {own} in the model")
-        if min(each.shape, default=0) < -1 or (spec is not None and not _fits(spec, each.shape)):
+        fits = _may_have(model.main.shape(each.name), each.shape) if spec is None else _fits(spec, each.shape)
+        if min(each.shape, default=0) < -1 or not fits:
             raise ValueError(f"{each.kind} {each.name!r} of its engine has another shape than in the model")
 
 
@@ -57,6 +58,15 @@ def _may_be(own: str, said: str, *, cast: bool) -> bool:
 def _fits(spec: InputSpec, shape: Sequence[int]) -> bool:
     pairs = zip(spec.dims, shape, strict=False)
     return len(shape) == len(spec.dims) and all(not isinstance(own, int) or own == said for own, said in pairs)
+
+
+def _may_have(own: Sequence[int | None] | None, shape: Sequence[int]) -> bool:
+    """Whether an output may be of a shape; TensorRT does not know every size that the model states."""
+    if own is None:
+        return True
+    return len(shape) == len(own) and all(
+        said in (-1, size) or size is None for size, said in zip(own, shape, strict=True)
+    )
 
 
 def check_lattice(inputs: Sequence[InputSpec], profiles: Sequence[ShapeProfile], record: LatticeRecord | None) -> None:

@@ -276,11 +276,10 @@ def _absolute(part: onnx.ModelProto, model: OnnxModel) -> onnx.ModelProto:
     made = onnx.ModelProto()
     made.CopyFrom(part)
     widen_interpolations(made, model)
-    folder = str(Path(model.path).parent)
     negative = {node.input[3] for node in made.graph.node if node.op_type == "BatchNormalization"}
     for tensor in made.graph.initializer:
         if tensor.data_type in (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.DOUBLE):
-            values = np.abs(numpy_helper.to_array(tensor, folder))
+            values = np.abs(model.array(tensor))
             name = tensor.name
             tensor.CopyFrom(numpy_helper.from_array(-values if name in negative else values, name))
     for node in made.graph.node:
@@ -288,7 +287,7 @@ def _absolute(part: onnx.ModelProto, model: OnnxModel) -> onnx.ModelProto:
         if node.op_type == "Sub":
             node.op_type = "Add"
         elif held is not None and held.data_type in (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16):
-            values = np.abs(numpy_helper.to_array(held, folder))
+            values = np.abs(model.array(held))
             del node.attribute[:]
             node.attribute.append(onnx.helper.make_attribute("value", numpy_helper.from_array(values)))
         for attribute in node.attribute:

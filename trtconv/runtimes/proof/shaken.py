@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,10 +32,9 @@ def shaken(part: onnx.ModelProto, model: OnnxModel, by: float, seed: int) -> onn
     random = np.random.default_rng(seed)
     made = onnx.ModelProto()
     made.CopyFrom(part)
-    folder = str(Path(model.path).parent)
     for tensor in made.graph.initializer:
         if tensor.data_type in _FLOATS.values():
-            values = numpy_helper.to_array(tensor, folder)
+            values = model.array(tensor)
             signs = random.choice([-1.0, 1.0], values.shape)
             tensor.CopyFrom(numpy_helper.from_array(np.asarray(values * (1 + by * signs), values.dtype), tensor.name))
     results = {output.name for output in made.graph.output}
