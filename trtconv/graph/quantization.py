@@ -52,6 +52,27 @@ def dequantize(q: NDArray[Any], scale: NDArray[Any], zero_point: NDArray[Any] | 
         return result.astype(scale.dtype)
 
 
+def dequantize_blocks(
+    q: NDArray[Any], scale: NDArray[Any], zero_point: NDArray[Any] | None, axis: int, block: int
+) -> NDArray[Any] | None:
+    """Returns the real values of a tensor with one scale for each `block` entries along an axis.
+
+    None where the scales do not fit; they have the tensor's shape, but for the axis.
+    """
+    axis %= max(1, q.ndim)
+    wanted = tuple(-(-size // block) if each == axis else size for each, size in enumerate(q.shape))
+    if not q.ndim or scale.shape != wanted or (zero_point is not None and zero_point.shape != wanted):
+        return None
+
+    def spread(values: NDArray[Any]) -> NDArray[np.float64]:
+        whole = np.repeat(values.astype(np.float64), block, axis)
+        return np.take(whole, np.arange(q.shape[axis]), axis)
+
+    shifted = q.astype(np.float64) - (0 if zero_point is None else spread(zero_point))
+    result: NDArray[Any] = shifted.astype(np.float32) * spread(scale).astype(np.float32)
+    return result.astype(scale.dtype)
+
+
 def quantize(x: NDArray[Any], scale: NDArray[Any], zero_point: NDArray[Any], axis: int) -> NDArray[Any]:
     """Returns x in the zero point's type, one of `EMULATED`; computed in float32, as ONNX Runtime does."""
     ratio = np.rint(x.astype(np.float32) / along(scale.astype(np.float32), axis, x.ndim))

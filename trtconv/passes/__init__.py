@@ -7,6 +7,7 @@ from trtconv.passes.base import BrokenContract, Pass, PassResult, run_passes, se
 from trtconv.passes.cast_first import CastBytesFirst
 from trtconv.passes.channel_scales import MoveChannelScales
 from trtconv.passes.clip_limits import UncrossClipLimits
+from trtconv.passes.constant_forms import SettleConstants
 from trtconv.passes.dilate_kernel import DilateDeconvKernel
 from trtconv.passes.explicit_deconv import Chooser, MakeDeconvExplicit, chosen
 from trtconv.passes.fold_batch_norm import FoldBatchNorm
@@ -99,6 +100,7 @@ PASSES: tuple[Pass, ...] = (
     CastBytesFirst(),
     FoldBatchNorm(),
     ExpandIntegerOperators(),
+    SettleConstants(),
     NormalizeQuantizers(),
     FoldQuantizedClip(),
     WidenWeights(),
