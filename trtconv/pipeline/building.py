@@ -29,12 +29,15 @@ from trtconv.pipeline.extending.added import admit, checks_of, require_proof
 from trtconv.pipeline.outputs import (
     Stale,
     asked_profiles,
+    cache_findings,
     check_outputs,
     file_identity,
+    measured,
     model_identity,
     named_cache,
     protect_data,
     standing,
+    timing_cache,
     write_engine,
 )
 from trtconv.pipeline.parse import build_in_thread, fails, findings_of, parse_model
@@ -42,8 +45,6 @@ from trtconv.pipeline.preparation import Preparation, passes_of, promise_of
 from trtconv.pipeline.profiles import Sized, affordable, told_level
 from trtconv.pipeline.racing import best_build, require_race
 from trtconv.pipeline.respelling import Forms, RefusedNetwork
-from trtconv.pipeline.tactics import with_tactics
-from trtconv.pipeline.timing_files import cache_findings, measured, timing_cache
 from trtconv.precision import Applied, Types
 from trtconv.runtimes import tensorrt
 from trtconv.runtimes.foreign_nodes import write_types
@@ -155,7 +156,13 @@ def planned(
 
         sampled = samples_of(request, model, profiles, settled=False).digest()
         plan = dataclasses.replace(plan, sampled=sampled)
-    return with_tactics(BuildReport(model_identity(model), plan, info.identity, inputs=model.inputs), request, info)
+    report = BuildReport(model_identity(model), plan, info.identity, inputs=model.inputs)
+    if request.tactics_of is None and request.before is None:
+        return report
+    # Loaded only here: most builds let TensorRT choose.
+    from trtconv.pipeline.tactics import with_tactics
+
+    return with_tactics(report, request, info)
 
 
 def require_gpu(target: Target | None) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from trtconv.core import budget, signatures
+from trtconv.core import budget, codes, signatures
 from trtconv.core.bounds import bounds_by_name, make_profile
 from trtconv.core.dims import ShapeProfile
 from trtconv.core.documents.build import BuildReport
@@ -16,6 +17,7 @@ from trtconv.core.documents.saved import SavedReport, load_report
 from trtconv.core.documents.tactics import Tactic
 from trtconv.core.errors import InputError
 from trtconv.core.files import source_checksum, streams_together
+from trtconv.core.findings import Finding, Severity
 from trtconv.core.frozen import frozen
 from trtconv.core.hashing import Hashing
 from trtconv.core.outputs import Output, check_all, file_id
@@ -30,7 +32,7 @@ from trtconv.graph.external_data import refuse_other_kinds
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.stored_bounds import stored_bounds
 from trtconv.pipeline.parse import fails
-from trtconv.runtimes.tensorrt import EngineBlob
+from trtconv.runtimes.tensorrt import EngineBlob, RuntimeInfo
 from trtconv.shapes.proposal import propose
 
 
@@ -90,6 +92,33 @@ def check_outputs(request: BuildRequest) -> None:
 def named_cache(request: BuildRequest) -> tuple[Path, ...]:
     """Returns the timing cache that the request names, if any."""
     return () if request.timing_cache is None else (request.timing_cache,)
+
+
+def timing_cache(request: BuildRequest, info: RuntimeInfo) -> Path | None:
+    """Returns the file of the timing cache: what was measured on one GPU with one version is of no use to others."""
+    if not info.capabilities.timing_cache:
+        return None
+    if request.timing_cache is not None:
+        return request.timing_cache
+    gpu = re.sub(r"[^\w.+-]+", "-", info.gpu or "unknown")
+    folder = request.timing_folder
+    return None if folder is None else folder / f"{info.family}-{info.version}-{gpu}.timing"
+
+
+def measured(request: BuildRequest) -> Path | None:
+    """Returns the file of what `--tune` measured: beside the timing cache, or where those of all GPUs are."""
+    if request.timing_cache is not None:
+        return Path(f"{request.timing_cache}.tuned.json")
+    return None if request.timing_folder is None else request.timing_folder / "tuned.json"
+
+
+def cache_findings(request: BuildRequest, info: RuntimeInfo) -> tuple[Finding, ...]:
+    """Tells whoever named a file for a timing cache that there is none; a folder stands for "if there is one"."""
+    if request.timing_cache is None or info.capabilities.timing_cache:
+        return ()
+    message = "TensorRT-RTX has no timing cache: it chooses kernels on the machine that runs the engine"
+    fix = "Leave out --timing-cache; TensorRT has one."
+    return (codes.TIMING_CACHE_UNUSED.finding(message, Severity.INFO, fix=fix),)
 
 
 def protect_data(model: OnnxModel, *outputs: Path) -> None:

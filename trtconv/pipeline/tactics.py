@@ -27,14 +27,12 @@ def built_before(path: Path) -> BuiltBefore:
 
 
 def with_tactics(asked: BuildReport, request: BuildRequest, info: RuntimeInfo) -> BuildReport:
-    """Returns the report that a build begins with, with the tactics and the forms that it is to take, if any.
+    """Returns the report that a build begins with, with the tactics and the forms that it is to take.
 
     Raises:
         InputError: The file is not the report of a build that has tactics of this TensorRT.
         EnvironmentMissing: This TensorRT takes none.
     """
-    if request.tactics_of is None and request.before is None:
-        return asked
     if info.family == "rtx":
         raise EnvironmentMissing(
             "--as has no effect on TensorRT-RTX, which chooses kernels where the engine runs",
