@@ -40,7 +40,7 @@ from trtconv.pipeline.outputs import (
     timing_cache,
     write_engine,
 )
-from trtconv.pipeline.parse import build_in_thread, fails, findings_of, parse_model
+from trtconv.pipeline.parse import build_in_thread, fails, findings_of, parse_model, refused_with_tactics
 from trtconv.pipeline.preparation import Preparation, passes_of, promise_of
 from trtconv.pipeline.profiles import Sized, affordable, told_level
 from trtconv.pipeline.racing import best_build, require_race
@@ -356,7 +356,8 @@ class _Work:
                 return build_in_thread(network, plan, self.clock, meanwhile=source_checksum), None
             return best_build(network, plan, self.engine, count, self.clock, source_checksum)
         except BuildFailed as error:
-            return RefusedNetwork(findings_of(error, model), model, prepared.sized, plan, self.engine, self.clock), None
+            found = (*findings_of(error, model), *(refused_with_tactics() if plan.tactics else ()))
+            return RefusedNetwork(found, model, prepared.sized, plan, self.engine, self.clock), None
 
     def _builder_plan(self, plan: BuildPlan, types: Types) -> BuildPlan:
         """Returns what the builder is told: a strongly typed one finds the precision in the graph."""

@@ -114,6 +114,13 @@ def findings_of(error: BuildFailed, model: OnnxModel) -> tuple[Finding, ...]:
     return tuple(dataclasses.replace(f, location=_place(model, f)) for f in found)
 
 
+def refused_with_tactics() -> tuple[Finding, ...]:
+    """Says of a refused network that it was built with tactics, of which one may not run here."""
+    message = "the builder refused the network with the tactics of --as, of which one may not run on this GPU"
+    fix = "Build without --as: if that works, one of the tactics is the reason."
+    return (codes.TACTIC_OTHER.finding(message, Severity.INFO, fix=fix),)
+
+
 def _place(model: OnnxModel, finding: Finding) -> Location:
     """Returns the first node that a refusal of the builder names; layers are called as nodes, with a number behind."""
     if finding.location.index is not None or finding.code != codes.BUILDER_REFUSED.code:

@@ -18,7 +18,7 @@ from trtconv.core.documents.build import BuildReport
 from trtconv.core.documents.saved import load_report
 from trtconv.core.documents.signed import CHECKSUM, checksum
 from trtconv.core.documents.tactics import Tactic, TensorLayout
-from trtconv.core.errors import EnvironmentMissing, InputError
+from trtconv.core.errors import BuildFailed, EnvironmentMissing, InputError
 from trtconv.engine.farm.acceptance import as_told
 from trtconv.engine.farm.job import BuildJob
 from trtconv.graph.model import OnnxModel
@@ -105,6 +105,16 @@ def test_the_forms_of_nodes_are_taken_too(use: Callable[..., FakeRuntime], first
     report = built(tmp_path, "second", tactics_of=tuned, tune=True)
     assert report.forms == {"up": "kernel"}
     assert load_report(tmp_path / "second.engine.json").forms == {"up": "kernel"}
+
+
+def test_a_network_that_is_refused_with_tactics_may_build_without(
+    use: Callable[..., FakeRuntime], first: Path, tmp_path: Path
+) -> None:
+    use().network.failure = BuildFailed("Could not find any implementation for node y")
+    report = built(tmp_path, "second", tactics_of=first)
+    assert (report.exit_code, [f.code for f in report.findings][-2:]) == (1, ["TC403", "TC413"])
+    assert "TC413" not in [f.code for f in built(tmp_path, "second").findings]
+    assert not (tmp_path / "second.engine").exists()
 
 
 @pytest.mark.parametrize(
