@@ -122,13 +122,13 @@ class BuilderOptions:
         default=None,
         key="profiling-verbosity",
     )
-    keep_tactics: bool | None = option(
-        "--keep-tactics/--no-keep-tactics",
-        "Keep in the report which tactic each layer got, for build --as. The default is yes on TensorRT 8, and no from "
-        "10 on, where the build then has a timing cache of its own.",
-        default=None,
+    keep_tactics: bool = option(
+        "--keep-tactics",
+        "Keep in the report which tactic each layer got, for build --as. The build then measures anew, with no timing "
+        "cache but its own. On TensorRT 8.6 it needs an optimization level of 1 or more.",
+        default=False,
         key="keep-tactics",
-        about="Keep in the report which tactic each layer got; the default is yes on TensorRT 8.",
+        about="Keep in the report which tactic each layer got; default: false.",
     )
     direct_io: bool = option(
         "--direct-io",

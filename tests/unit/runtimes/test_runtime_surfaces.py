@@ -760,7 +760,7 @@ def built_as(adapter: Installed, tactics: tuple[Tactic, ...] = (), **options: An
 def test_layers_get_the_tactics_of_another_build(adapter: Installed, script: Script, profiles: int) -> None:
     script.profiles = profiles
     script.choices = {"up": [LARGE, SMALL, OTHER], "copy": [SMALL]}
-    first = built_as(adapter).tactics
+    first = built_as(adapter, keep_tactics=True).tactics
     assert first is not None
     assert [(t.layer, t.tactic, t.profile) for t in first] == [
         (layer, tactic, profile)
@@ -770,7 +770,7 @@ def test_layers_get_the_tactics_of_another_build(adapter: Installed, script: Scr
     assert decoded(tuple[Tactic, ...], plain(first)) == first
     # Another is the fastest this time, and two are alike but for their layout.
     script.choices = {"up": [OTHER, SMALL, LARGE], "copy": [SMALL]}
-    assert built_as(adapter).tactics != first
+    assert built_as(adapter, keep_tactics=True).tactics != first
     again = built_as(adapter, first)
     assert (again.tactics, again.findings) == (first, ())
 
@@ -778,7 +778,7 @@ def test_layers_get_the_tactics_of_another_build(adapter: Installed, script: Scr
 @pytest.mark.parametrize("name", [EIGHT])
 def test_layers_that_do_not_get_their_tactics_are_named(adapter: Installed, script: Script) -> None:
     script.choices = {"up": [SMALL, LARGE], "gone": [SMALL], "copy": [SMALL]}
-    first = built_as(adapter).tactics
+    first = built_as(adapter, keep_tactics=True).tactics
     assert first is not None
     script.choices = {"up": [OTHER, LARGE], "copy": [SMALL], "fresh": [LARGE]}
     blob = built_as(adapter, first)
@@ -792,7 +792,7 @@ def test_layers_that_do_not_get_their_tactics_are_named(adapter: Installed, scri
 def test_what_goes_wrong_in_a_callback_leaves_the_engine_as_it_is(adapter: Installed, script: Script) -> None:
     script.choices = {"up": [SMALL]}
     script.choices["up"][0] = (1, None, "HALF", ())  # type: ignore[assignment]
-    blob = built_as(adapter)
+    blob = built_as(adapter, keep_tactics=True)
     assert (bytes(blob.data), blob.tactics) == (b"engine", None)
     assert [f.code for f in blob.findings] == ["TC413"]
 
@@ -800,10 +800,23 @@ def test_what_goes_wrong_in_a_callback_leaves_the_engine_as_it_is(adapter: Insta
 @pytest.mark.parametrize("name", [EIGHT])
 def test_tactics_are_not_kept_where_nobody_wants_them(adapter: Installed, script: Script) -> None:
     script.choices = {"up": [SMALL]}
-    assert built_as(adapter, keep_tactics=False).tactics is None
+    assert built_as(adapter).tactics is None
+    kept = BuilderOptions(keep_tactics=True)
     network = adapter.parse(two_nodes(), Path("model.onnx"))
     assert not isinstance(network, tuple)
-    assert network.build(dataclasses.replace(plan(), trial=True)).tactics is None
+    assert network.build(dataclasses.replace(plan(), options=kept, trial=True)).tactics is None
+
+
+@pytest.mark.parametrize("name", [EIGHT])
+def test_level_0_finds_no_kernels_with_a_selector(adapter: Installed, script: Script) -> None:
+    script.choices = {"up": [SMALL]}
+    first = built_as(adapter, keep_tactics=True, optimization_level=1).tactics
+    assert first is not None
+    assert bytes(built_as(adapter, optimization_level=0).data) == b"engine"
+    with pytest.raises(BuildFailed, match="level 0"):
+        built_as(adapter, keep_tactics=True, optimization_level=0)
+    with pytest.raises(BuildFailed, match="level 0"):
+        built_as(adapter, first, optimization_level=0)
 
 
 @pytest.mark.parametrize("name", [TEN, ELEVEN])

@@ -216,13 +216,16 @@ class Network:
         return blob, _not_kept(cache.save(), str(plan.timing_cache)), choices
 
     def _follower(self, config: Any, plan: BuildPlan) -> TacticFollower | None:
-        """Returns what notes which tactic each layer gets: where that is asked for, or costs nothing."""
-        can, kept = self._capabilities, plan.options.keep_tactics
-        wants = can.algorithm_selector and not plan.trial if kept is None else kept
+        """Returns what notes which tactic each layer gets, where that is asked for."""
+        can = self._capabilities
         if plan.tactics and not can.takes_tactics:
             raise EnvironmentMissing("this TensorRT cannot be told which tactics layers get", "Leave out --as.")
-        if not can.takes_tactics or not (plan.tactics or wants):
+        if not can.takes_tactics or not (plan.tactics or (plan.options.keep_tactics and not plan.trial)):
             return None
+        if can.algorithm_selector and plan.options.optimization_level == 0:
+            # Executed on 8.6: with a selector, level 0 ends in "Could not find any implementation" for most networks.
+            why = f"TensorRT {self._trt.__version__} finds no kernels at optimization level 0 with tactics kept or given"
+            raise BuildFailed(why, "Give --optimization-level 1 or more, or leave out --as and --keep-tactics.")
         return TacticFollower(self._trt, config, plan.tactics)
 
     def _check_options(self, plan: BuildPlan) -> tuple[Finding, ...]:
@@ -347,7 +350,7 @@ def _of_tactics(choices: Choices | None) -> tuple[Finding, ...]:
         return ()
     if choices.trouble:
         message = f"it is not known which tactics the layers got: {choices.trouble}"
-        fix = "The engine is none the worse; --no-keep-tactics does not ask."
+        fix = "The engine is none the worse."
         return (codes.TACTIC_OTHER.finding(message, Severity.WARNING, fix=fix),)
     fix = "Build from the same model with the same TensorRT, options and kind of GPU, or accept another kernel there."
     message = "it did not get the tactic that the report of --as has for it, or that has none"
