@@ -224,7 +224,7 @@ class Network:
             return None
         if can.algorithm_selector and plan.options.optimization_level == 0:
             # Executed on 8.6: with a selector, level 0 ends in "Could not find any implementation" for most networks.
-            why = f"TensorRT {self._trt.__version__} finds no kernels at optimization level 0 with tactics kept or given"
+            why = f"TensorRT {self._trt.__version__} finds no kernels at level 0 where tactics are kept or given"
             raise BuildFailed(why, "Give --optimization-level 1 or more, or leave out --as and --keep-tactics.")
         return TacticFollower(self._trt, config, plan.tactics)
 
