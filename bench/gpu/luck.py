@@ -14,6 +14,7 @@ the same numbers. A row says:
     tune                    its time over the median of trtconv's builds
     as                      time over that of the engine that was built again; layers that TC413 names; equal bits
     differ                  layers whose tactics differ between the slowest and the fastest build
+    loads                   these two, each loaded four times: how far apart one plan is from itself
 
 Rows come in the order in which luck matters most; none starts after --seconds. FILE is written after every row.
 Exit status: 0 where at least one row was measured, every --as has the tactics and the bits of its engine; else 1.
@@ -41,6 +42,7 @@ from nets import Layer, Quant, make_layer  # noqa: E402
 
 Row = dict[str, Any]
 _BEST = 4
+_LOADS = 4
 _THEN = Quant(then=32)
 _FLAGS = {"fp16": ("FP16",), "int8": ("INT8", "FP16")}
 
@@ -164,6 +166,7 @@ class _Measured:
         row["best_of"] = [self._reports[name].best_of.to_json() for name in bests]
         row["differ"] = _differ(self._reports[ends["slow"]], self._reports[ends["fast"]])
         row["as"] = {end: self._again(ends[end], name, us) for end, name in again.items()}
+        row["loads"] = self._loads(ends)
         return row
 
     def _raw_build(self, name: str) -> str:
@@ -176,7 +179,7 @@ class _Measured:
         self._keep(name, bytes(memoryview(plan)), started)
         return name
 
-    def _trtconv(self, name: str, keep_tactics: bool | None = None, **asked: Any) -> str:
+    def _trtconv(self, name: str, keep_tactics: bool = True, **asked: Any) -> str:
         import trtconv
         from trtconv.core.builder_options import BuilderOptions
         from trtconv.core.target import Target
@@ -217,6 +220,25 @@ class _Measured:
             for engine in engines:
                 engine.free()
         return dict(zip(self._engines, (each.us for each in found), strict=True))
+
+    def _loads(self, ends: dict[str, str]) -> Row:
+        """Times the slowest and the fastest build, each loaded several times: what their places in memory do."""
+        from trt86 import race
+
+        names = [*ends.values()] * _LOADS
+        engines = [self._raw.engine(self._engines[name]) for name in names]
+        try:
+            for engine in engines:
+                engine.load(self._feeds)
+            found, _ = race(engines, rounds=40, budget_us=3e6, warm_up_us=2e4)
+        finally:
+            for engine in engines:
+                engine.free()
+        times = [each.us for each in found]
+        return {
+            end: _spread(times[place :: len(ends)]) | {"in turn": times[place :: len(ends)]}
+            for place, end in enumerate(ends)
+        }
 
     def _again(self, of: str, name: str, us: dict[str, float]) -> Row:
         """Compares an engine that was built with --as with the one whose report was taken."""
@@ -273,7 +295,8 @@ def line(row: Row) -> str:
         f"{each['ratio']:5.2f} {'equal' if each['equal_bits'] else 'OTHER'} {len(each['other'])}/{each['layers']}"
         for each in row["as"].values()
     )
-    return f"{row['name']:<22} {spreads} {row['tune']:6.2f}  {again}  {len(row['differ'])}"
+    loads = " ".join(f"{each['median']:.1f} {each['spread']:.2f}" for each in row["loads"].values())
+    return f"{row['name']:<22} {spreads} {row['tune']:6.2f}  {again}  {len(row['differ'])}  {loads}"
 
 
 def is_same(row: Row) -> bool:
@@ -314,7 +337,10 @@ def main(arguments: list[str] | None = None, make: Callable[..., Any] = Bench) -
     started = time.perf_counter()
     spent = lambda: time.perf_counter() - started  # noqa: E731
     bench, rows = make(Builds(given.builds, given.raw, given.bests)), []
-    print(f"{'':<22} raw: us, spread; trtconv; --best-of {_BEST}; tune / trtconv; --as slow, fast; differ", flush=True)
+    print(
+        f"{'':<22} raw: us, spread; trtconv; --best-of {_BEST}; tune / trtconv; --as slow, fast; differ; loads",
+        flush=True,
+    )
     for case in chosen:
         if spent() > given.seconds:
             print(f"{case.name}: out of time", flush=True)

@@ -41,7 +41,6 @@ class SettleConstants(NodePass):
     """
 
     name = "settle-quantized-constants"
-    fixes = ("TC303",)
     ops = frozenset({"DequantizeLinear"})
 
     def concerns(self, scope: Scope, index: int, target: Target) -> bool:
