@@ -17,6 +17,9 @@ from __future__ import annotations
 import errno
 import os
 
+_FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
+_SPENT = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
+
 
 class TrtconvError(Exception):
     """A failure with a message for the user and, where there is one, a way forward.
@@ -81,6 +84,16 @@ class Bug(TrtconvError):
     """Something in trtconv itself broke."""
 
     exit_code = 3
+
+
+def starved(error: BaseException) -> EnvironmentMissing | None:
+    """Returns what is told where the system gave no more room, processes, descriptors or memory."""
+    number = error.errno if isinstance(error, OSError) else None
+    if number in _FULL:
+        return EnvironmentMissing(f"the disk is full: {error}", "Make room there; TMPDIR names another folder.")
+    if number in _SPENT:
+        return EnvironmentMissing(f"the system refuses: {error}", "Raise the limits of this shell (ulimit -a).")
+    return None
 
 
 def unusable_path(error: Exception) -> InputError | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ class Ration:
 
     def __init__(self, pid: int, models: Iterable[str | Path]) -> None:
         self._pid = pid
-        size = sum(map(_bytes_with_data, models))
+        size = _bytes_with_data(models)
         limits = budget.current()
         self._stage = ""
         self._before, self._held = _taken(pid)
@@ -83,15 +83,28 @@ class RationGuard:
             raise breach
 
 
-def _bytes_with_data(model: str | Path) -> int:
-    """Returns what a model's file, and those beside it that may be its data, take on the disk: holes take nothing."""
+def _bytes_with_data(models: Iterable[str | Path]) -> int:
+    """Returns what models, and the files beside them that may be their data, take on the disk: holes take nothing."""
+    stems: dict[Path, set[str]] = {}
+    for path in map(Path, models):
+        stems.setdefault(path.parent, set()).update((path.name, path.stem))
     total = 0
-    with contextlib.suppress(OSError, ValueError):
-        path = Path(model)
-        for each in (path, *path.parent.glob(f"{path.name}*data"), *path.parent.glob(f"{path.stem}*data")):
-            found = each.stat()
-            total += min(found.st_size, getattr(found, "st_blocks", 1 << 60) * 512)
+    for folder, begins in stems.items():
+        with contextlib.suppress(OSError, ValueError), os.scandir(folder) as entries:
+            total += sum(_bytes_of(each) for each in entries if each.name in begins or _is_data(each.name, begins))
     return total
+
+
+def _is_data(name: str, begins: Set[str]) -> bool:
+    """Whether a file may hold the weights of one whose name begins its own; a folder may have many of both."""
+    return name.endswith("data") and any(name[:length] in begins for length in range(1, len(name)))
+
+
+def _bytes_of(entry: os.DirEntry[str]) -> int:
+    with contextlib.suppress(OSError):
+        found = entry.stat()
+        return min(found.st_size, getattr(found, "st_blocks", 1 << 60) * 512)
+    return 0
 
 
 def _taken(pid: int) -> tuple[float, float]:

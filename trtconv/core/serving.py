@@ -133,9 +133,9 @@ def _outcome(answer: Callable[[bytes], Any], request: bytes) -> Ending:
     except MemoryError:
         return Ending(CallResult.MEMORY)
     except Exception as error:
-        unusable = errors.unusable_path(error)
-        if unusable is not None:
-            return _failure(unusable)
+        known = errors.unusable_path(error) or errors.starved(error)
+        if known is not None:
+            return _failure(known)
         import traceback
 
         return Ending(CallResult.BUG, message=traceback.format_exc())

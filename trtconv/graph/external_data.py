@@ -181,7 +181,11 @@ def data_path(path: Path) -> Path:
 
 def read_chunks(path: Path, begin: int, end: int) -> Iterator[bytes]:
     """Yields a part of a file, in pieces that need little memory."""
-    with open_plain(path) as file:
+    try:
+        held = open_plain(path)
+    except FileNotFoundError as error:
+        raise InputError(f"{path} went away while the model was read", "Copy the file again.") from error
+    with held as file:
         file.seek(begin)
         while begin < end and (chunk := file.read(min(1 << 20, end - begin))):
             yield chunk

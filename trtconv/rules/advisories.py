@@ -30,6 +30,7 @@ class Advisory:
         versions: For each family the versions that have it.
         issue: Where it was reported.
         workaround: What to do.
+        severity: Whether such an engine must not be built.
     """
 
     pattern: Pattern
@@ -37,6 +38,7 @@ class Advisory:
     versions: dict[str, Versions]
     issue: str
     workaround: str
+    severity: Severity = Severity.WARNING
 
     def concerns(self, target: Target) -> bool:
         """Whether a version of TensorRT has the fault; one that is not known may."""
@@ -75,7 +77,31 @@ def _resizes_in_branches(view: ModelView) -> Iterator[tuple[Scope, int]]:
             yield scope, index
 
 
+def _samples_behind_products(view: ModelView) -> Iterator[tuple[Scope, int]]:
+    """GridSamples whose places are computed by a product of matrices, as in a spatial transformer."""
+    for scope, index, node in view.model.nodes("GridSample"):
+        open_, seen = [node.input[1]], {node.input[1]}
+        while open_:
+            maker = scope.producer(open_.pop())
+            if maker is None:
+                continue
+            if maker.op_type in ("Gemm", "MatMul"):
+                yield scope, index
+                break
+            fresh = set(maker.input) - seen
+            seen |= fresh
+            open_ += fresh
+
+
 ADVISORIES = (
+    Advisory(
+        _samples_behind_products,
+        "GridSample at places that a MatMul or Gemm made is computed wrongly, by as much as the values themselves",
+        {"tensorrt": ((8, 6), (9,))},
+        "executed by trtconv on 8.6.0: every layer is right alone, and the network is not",
+        "Use a newer TensorRT, or give the places as an input.",
+        Severity.ERROR,
+    ),
     Advisory(
         _grid_samples,
         "GridSample of opset 20 is computed as nearest: its mode names are not known",
@@ -135,4 +161,4 @@ class KnownWrongVersion(Rule):
             for scope, index in advisory.pattern(view):
                 message = f"{target}: {advisory.what} ({advisory.issue})"
                 place = scope.location(index)
-                yield Finding(self.code, self.name, message, self.severity, place, advisory.workaround)
+                yield Finding(self.code, self.name, message, advisory.severity, place, advisory.workaround)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from trtconv.core.errors import BuildFailed, InputError
+from trtconv.core.errors import BuildFailed, EnvironmentMissing, InputError
 from trtconv.core.process import Lost, Process, Tell, WorkerBug, call, start_early
 
 HERE = Path(__file__).stem
@@ -32,6 +33,10 @@ def refusing(argument: Any, tell: Tell) -> Any:
 
 class Special(InputError):
     pass
+
+
+def full(argument: Any, tell: Tell) -> Any:
+    raise OSError(argument, os.strerror(argument))
 
 
 def specially(argument: Any, tell: Tell) -> Any:
@@ -126,6 +131,13 @@ def test_it_raises_what_the_function_raises() -> None:
     assert caught.value.hint == "do otherwise"
     with pytest.raises(InputError, match="special"):
         call(f"{HERE}:specially", None, 30, print)
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE])
+def test_a_full_disk_is_a_fault_of_the_machine(number: int) -> None:
+    with pytest.raises(EnvironmentMissing) as error:
+        call(f"{HERE}:full", number, 60)
+    assert error.value.exit_code == 4
 
 
 def test_a_bug_comes_with_its_traceback() -> None:

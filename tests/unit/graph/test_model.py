@@ -164,6 +164,13 @@ def test_external_data_that_names_its_place_twice_is_refused(tmp_path: Path) -> 
         OnnxModel.load(path)
 
 
+def test_external_data_that_goes_away_is_told(tmp_path: Path) -> None:
+    model = OnnxModel.load(external(tmp_path))
+    (tmp_path / "weights.bin").unlink()
+    with pytest.raises(InputError, match="went away"):
+        model.digest()
+
+
 def test_external_data_that_is_all_holes_is_refused(tmp_path: Path) -> None:
     path = external(tmp_path)
     with (tmp_path / "weights.bin").open("wb") as file:

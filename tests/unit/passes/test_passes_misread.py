@@ -183,6 +183,21 @@ def test_advisories_go_by_version(version: tuple[int, ...], mode: str, opset: in
     assert all("4646" in f.message and f.fix for f in found)
 
 
+@pytest.mark.parametrize(
+    ("made", "version", "refused"),
+    [
+        ("m = MatMul (at, eye)  p = Tanh (m)", (8, 6), True),
+        ("m = MatMul (at, eye)  p = Tanh (m)", (10, 0), False),
+        ("m = Mul (at, at)  p = Tanh (m)", (8, 6), False),
+    ],
+)
+def test_samples_behind_products_are_refused_for_tensorrt_8(made: str, version: tuple[int, ...], refused: bool) -> None:
+    text = f"""(float[1,1,4,4] x, float[1,2,2,2] at) => (float[1,1,2,2] y) <float[2,2] eye = {{1,0,0,1}}>
+        {{ {made}  y = GridSample (x, p) }}"""
+    found = run_rules(wrap(model(text, 17)), Target("tensorrt", version))
+    assert [(f.code, f.severity.value) for f in found] == ([("TC616", "error")] if refused else [])
+
+
 def test_every_advisory_names_a_report_and_what_to_do() -> None:
     assert all(each.issue and each.workaround and each.versions for each in ADVISORIES)
     sums = """(float[4,4] x) => (float[4,4] y) <int32 a = {0}, int32 b = {1}>

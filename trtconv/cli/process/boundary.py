@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import gc
 import os
 import sys
@@ -23,7 +22,7 @@ from trtconv.cli.process.outcome import (
     stdout_failures_named,
     write_result,
 )
-from trtconv.core.errors import Bug, EnvironmentMissing, InputError, TrtconvError, unusable_path
+from trtconv.core.errors import Bug, EnvironmentMissing, InputError, TrtconvError, starved, unusable_path
 from trtconv.core.text import guarded, indented
 
 INTERRUPTED = 130
@@ -137,8 +136,8 @@ def _as_failure(error: Exception) -> TrtconvError:
     unusable = unusable_path(error)
     if unusable is not None:
         return unusable
-    if _is_starved(error):
-        return EnvironmentMissing(f"the system refuses: {error}", "Raise the limits of this shell (ulimit -a).")
+    if (short := _starved(error)) is not None:
+        return short
     if isinstance(error, MemoryError):
         return EnvironmentMissing("out of memory", "Use a machine with more memory, or narrower --dim bounds.")
     from trtconv.cli.process.crash import save_traceback
@@ -154,7 +153,7 @@ def _blamed(error: Exception, arguments: list[str]) -> TrtconvError | None:
     A model that is none may break anything at any place; one that ONNX accepts shows a bug of ours.
     """
     ours = (TrtconvError, click.ClickException, OutputLost, OSError, MemoryError)
-    if isinstance(error, ours) or _is_starved(error):
+    if isinstance(error, ours) or _starved(error) is not None:
         return None
     from trtconv.core import process
 
@@ -177,10 +176,10 @@ def _is_file(argument: str) -> bool:
     return False
 
 
-def _is_starved(error: Exception) -> bool:
-    """Whether the system gave no more processes, threads, descriptors or memory."""
-    numbers = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
-    return (isinstance(error, OSError) and error.errno in numbers) or "can't start new thread" in str(error)
+def _starved(error: Exception) -> EnvironmentMissing | None:
+    if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
+        return EnvironmentMissing(f"the system refuses: {error}", "Raise the limits of this shell (ulimit -a).")
+    return starved(error)
 
 
 def _in_a_folder() -> bool:

@@ -32,6 +32,11 @@ from trtconv.pipeline.tactics import built_before
 
 MOST_BYTES = 1 << 22
 """Length of a job, without its files."""
+_MOST_FILES = 1 << 12
+_MOST_FOLDERS = 16
+_MOST_LETTERS = 200
+_STAYING = frozenset({"data", "extend", "plugins", "plugins-to-serialize", "references"})
+"""Settings that name samples or code of the machine that asks."""
 
 
 @frozen
@@ -85,6 +90,10 @@ class BuildJob(Document, keys="schema trtconv source model data extensions build
             )
         folder = model.path.parent
         data = {file.relative_to(folder).as_posix(): _file(file) for file in model.external_files}
+        if fault := _path_fault(data):
+            raise InputError(
+                f"{model.path}: {fault}", "Keep its weights in fewer files, beside it, to build it elsewhere."
+            )
         own = FileSum(model.digest(alone=True), model.path.stat().st_size)
         added = admit(request.extend, request.agree)
         settings = to_settings(dataclasses.replace(request, extend=()) if request.extend else request, BuildRequest)
@@ -114,15 +123,15 @@ class BuildJob(Document, keys="schema trtconv source model data extensions build
             raise InputError(f"it is no job: {error}", hint) from error
         if document != made.to_json() or not set(made.then) <= set(AFTERWARDS):
             raise InputError("it is no job: it has something else in it", hint)
+        if named := sorted(_STAYING & made.build.keys()):
+            # Not even whether such a file is here is told.
+            raise InputError(f"it is no job: it names {named[0]}, and samples and code do not travel", hint)
         if fault := settings_fault(made.build) or _path_fault(made.data):
             raise InputError(f"it is no job: {fault}", hint)
         try:
-            asked = made.request(Path("engine"))
+            made.request(Path("engine"))
         except (InputError, ValueError) as error:
             raise InputError(f"it is no job: {str(error)[:200]}", hint) from error
-        if asked.data is not None or asked.extend:
-            # They may name code.
-            raise InputError("it is no job: it has samples or code, which do not travel", hint)
         if (made.trtconv, made.source) != (__version__, source_checksum()):
             raise EnvironmentMissing(
                 f"the job was made by trtconv {made.trtconv} ({made.source}), and this is {__version__} "
@@ -151,7 +160,7 @@ class BuildJob(Document, keys="schema trtconv source model data extensions build
     def model_name(self) -> str:
         """What the model's file is called in the folder where it is built: not as anybody chose."""
         name = "model.onnx"
-        while name in self.data:
+        while any(PurePosixPath(each).parts[0] == name for each in self.data):
             name = f"_{name}"
         return name
 
@@ -214,10 +223,17 @@ def _file(path: Path) -> FileSum:
 
 
 def _path_fault(names: Mapping[str, Any]) -> str:
+    if len(names) > _MOST_FILES:
+        return f"it has {len(names)} files of data, and {_MOST_FILES} are the most"
     for name in names:
-        parts = PurePosixPath(name).parts
+        path = PurePosixPath(name)
+        parts = path.parts
         if not parts or name.startswith("/") or {"..", "."} & set(parts) or "\\" in name or "\0" in name or ":" in name:
-            return f"{name!r} is no path inside a folder"
+            return f"{name[:_MOST_LETTERS]!r} is no path inside a folder"
+        if len(parts) > _MOST_FOLDERS or max(map(len, parts)) > _MOST_LETTERS:
+            return f"{name[:_MOST_LETTERS]!r} is too long a path"
+        if any(str(parent) in names for parent in path.parents):
+            return f"{name!r} lies in what is a file itself"
         try:
             os.fsencode(name)
         except UnicodeEncodeError:

@@ -309,7 +309,7 @@ class _Serving:
             # Whatever is wrong with one job, the next may be done.
             if not isinstance(error, TrtconvError | OSError):
                 traceback.print_exc()
-            own = getattr(error, "exit_code", EnvironmentMissing.exit_code) == EnvironmentMissing.exit_code
+            own = isinstance(error, EnvironmentMissing | OSError)
             answer: Failed | Done = Failed(key, f"{type(error).__name__}: {error}", own)
             files, said, log = [], f"failed: {error}", ""
         else:

@@ -16,7 +16,6 @@ from trtconv.passes.spelling.base import Spelling
 from trtconv.passes.spelling.writer import Unwritable, Writer
 
 _IMAGE = 4
-_PRODUCTS = frozenset({"Gemm", "MatMul"})
 _NEAREST, _LINEAR = "nearest", "linear"
 _MODES = {_NEAREST: _NEAREST, _LINEAR: _LINEAR, "bilinear": _LINEAR}
 _FLOAT = np.float32
@@ -25,9 +24,7 @@ _FLOAT = np.float32
 class SampleByGather(Spelling):
     """Writes GridSample as Gathers of the elements around each place, and sums them by their distances.
 
-    TensorRT samples images alone, no volumes. And where a MatMul or Gemm comes before it, as in a spatial transformer,
-    the builder of TensorRT 8.6 makes something else of it, with an error of the size of the values, though the network
-    is parsed right and each layer is right alone (bench/results/gpu-warp-18-dynamo-parts-8.6.json).
+    TensorRT samples images alone, no volumes.
 
     Before:
         <ir_version: 8, opset_import: ["": 20]>
@@ -50,11 +47,8 @@ class SampleByGather(Spelling):
     ops = frozenset({"GridSample"})
 
     def lacks(self, scope: Scope, index: int, target: Target) -> bool:
-        node = scope.columns.nodes[index]
-        shape = scope.shape(node.input[0])
-        if shape is not None and len(shape) > _IMAGE:
-            return True
-        return target.before(9) and _is_behind_product(scope, node.input)
+        shape = scope.shape(scope.columns.inputs[index][0])
+        return shape is not None and len(shape) > _IMAGE
 
     def write(self, writer: Writer, target: Target) -> str | None:
         attrs = writer.attrs
@@ -203,18 +197,3 @@ def _first_rows(writer: Writer, batch: int | None, size: str, sides: Sequence[st
 
 def _number(value: float) -> Any:
     return np.array(value, _FLOAT)
-
-
-def _is_behind_product(scope: Scope, names: Sequence[str]) -> bool:
-    """Whether tensors are made, however far before, of products of matrices."""
-    open_, seen = list(names), set(names)
-    while open_:
-        node = scope.producer(open_.pop())
-        if node is None:
-            continue
-        if node.op_type in _PRODUCTS:
-            return True
-        fresh = set(node.input) - seen
-        seen |= fresh
-        open_ += fresh
-    return False

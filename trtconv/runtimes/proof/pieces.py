@@ -224,8 +224,9 @@ class Pieces:
             if time.monotonic() < self.deadline and lost.cause != "time" and begun >= 0:
                 self._give_up(trials[begun], Lack.REFERENCE, f"ONNX Runtime broke down on it ({lost.why})")
         except (process.WorkerBug, TrtconvError) as error:
+            why = error.summary if isinstance(error, process.WorkerBug) else error.message
             for trial in trials:
-                self._give_up(trial, Lack.REFERENCE, f"the model could not be run in pieces ({error})")
+                self._give_up(trial, Lack.REFERENCE, f"the model could not be run in pieces ({why})")
 
     def _task(self, number: int, trial: _Trial) -> models.Task:
         piece = trial.piece

@@ -96,6 +96,9 @@ def test_files_are_unpacked_and_checked(model: Path, tmp_path: Path) -> None:
         job.unpack(tmp_path / "again", lambda sha, size: found[sha].read_bytes() + b"more")
 
 
+SUM = {"sha256": "0" * 64, "bytes": 1}
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -115,12 +118,35 @@ def test_files_are_unpacked_and_checked(model: Path, tmp_path: Path) -> None:
         {"then": ["rm"]},
         {"more": 1},
         {"build": {"precision": "auto", "data": "samples.py:make"}},
+        {"build": {"extend": ["passes.py"]}},
+        {"build": {"plugins": ["/etc/hostname"]}},
+        {"build": {"plugins-to-serialize": ["/etc/hostname"]}},
+        {"build": {"references": ["/etc/hostname"]}},
+        {"data": dict.fromkeys(("a", "a/b"), SUM)},
+        {"data": {"a" * 300: SUM}},
+        {"data": {"a/" * 2000 + "b": SUM}},
+        {"data": {f"w{number}": SUM for number in range(5000)}},
     ],
 )
 def test_what_is_no_job_is_refused(model: Path, change: dict[str, Any]) -> None:
     document = job_of(model).to_json() | change
     with pytest.raises(InputError, match="no job"):
         BuildJob.read(json.dumps(document))
+
+
+def test_whether_a_named_library_is_there_is_not_told(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "there.so").write_bytes(b"x")
+    said = []
+    for name in ("there.so", "gone.so"):
+        with pytest.raises(InputError) as error:
+            BuildJob.read(json.dumps(job_of(model).to_json() | {"build": {"plugins": [str(tmp_path / name)]}}))
+        said.append(str(error.value))
+    assert said[0] == said[1]
+
+
+def test_the_model_gets_a_name_that_no_folder_of_data_has(model: Path) -> None:
+    job = BuildJob.read(json.dumps(job_of(model).to_json() | {"data": {"model.onnx/w": SUM}}))
+    assert job.model_name == "_model.onnx"
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "[" * 100_000, "nul\0"])
