@@ -12,7 +12,12 @@ import pytest
 from onnx import parser
 
 import trtconv
+from trtconv.cli.formats.pages import sections
+from trtconv.core.target import Target
+from trtconv.passes import PASSES
 from trtconv.passes.spelling import fourier, pooling, regions, resize, scatter
+from trtconv.passes.spelling.base import Spelling
+from trtconv.passes.spelling.writer import Writer
 
 pytest.importorskip("tensorrt_rtx")
 
@@ -70,3 +75,58 @@ def test_a_broken_spelling_is_caught(name: str, tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(place, attribute, broken(getattr(place, attribute)))
     report = report_of(tmp_path, name)
     assert "TC402" in {finding.code for finding in report.findings}
+
+
+def _example(each: Spelling) -> onnx.ModelProto | None:
+    """Returns the model on the page of a pass that it rewrites for TensorRT-RTX; None: it does for another target."""
+    page = dict(sections(each.page))
+    return parser.parse_model(page["Before"]) if "Before" in page else None
+
+
+SPELLINGS = [each for each in PASSES if isinstance(each, Spelling) and _example(each) is not None]
+
+
+def _break(spelling: type[Spelling], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Makes a pass write one operation too many behind all that it makes; returns what it wrote."""
+    right, wrote = spelling.write, []
+
+    def write(self: Spelling, writer: Writer, target: Target) -> str | None:
+        said = right(self, writer, target)
+        for slot, name in enumerate(writer.node.output):
+            made = next((n for n in writer.nodes if name and name in n.output), None)
+            if made is None:
+                continue
+            made.output[list(made.output).index(name)] = f"{name}.right"
+            kind = writer.scope.dtype(name) or "float32"
+            if kind == "bool":
+                writer("Not", f"{name}.right", to=name)
+            elif kind in ("int8", "uint8"):
+                # TensorRT adds no bytes.
+                wide = writer("Add", writer.cast(f"{name}.right", np.int32), np.array(1, np.int32))
+                writer.cast(wide, kind, to=name)
+            else:
+                number = np.array(1 + slot, "float32" if kind not in np.sctypeDict else kind)
+                writer("Add", f"{name}.right", number, to=name)
+            wrote.append(name)
+        return said
+
+    monkeypatch.setattr(spelling, "write", write)
+    return wrote
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS, ids=lambda each: each.name)
+def test_the_example_of_every_spelling_is_proven_and_caught_when_it_is_broken(
+    spelling: Spelling, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    example = _example(spelling)
+    assert example is not None
+    onnx.save(example, tmp_path / "model.onnx")
+    names = {dim.dim_param for value in example.graph.input for dim in value.type.tensor_type.shape.dim} - {""}
+    dims = {name: trtconv.Range(4, 4, 4) for name in names}
+    request = trtconv.CheckRequest(model=tmp_path / "model.onnx", dims=dims)
+    proof = trtconv.check(request).proof
+    assert proof is not None and proof.agrees
+    wrote = _break(type(spelling), monkeypatch)
+    broken = trtconv.check(request)
+    assert wrote and broken.proof is not None and broken.proof.agrees is False
+    assert "TC402" in {finding.code for finding in broken.findings}, broken.findings
