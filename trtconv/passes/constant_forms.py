@@ -55,6 +55,9 @@ class SettleConstants(NodePass):
         values = field.fold(node.inputs[0])
         if values is None or values.dtype == np.int32 or not linear.scale.size:
             return None
+        if linear.zero_point is not None and linear.zero_point.dtype != values.dtype:
+            # No model of ONNX's; what reads it says so.
+            return None
         if _has_no_form(linear, values):
             return _folded(field, node, linear, values)
         return _settled(field, node, linear, values)
