@@ -104,7 +104,9 @@ def _break(spelling: type[Spelling], monkeypatch: pytest.MonkeyPatch) -> list[st
                 # TensorRT adds no bytes.
                 wide = writer("Add", writer.cast(f"{name}.right", np.int32), np.array(1, np.int32))
                 writer.cast(wide, kind, to=name)
-                writer.mark_held()
+                if self.name == "compute-wider":
+                    # It would write its own cast once more.
+                    writer.mark_held()
             else:
                 number = np.array(1 + slot, "float32" if kind not in np.sctypeDict else kind)
                 writer("Add", f"{name}.right", number, to=name)
