@@ -123,7 +123,7 @@ def parts() -> Iterator[tuple[str, Case]]:
 
 
 def parts_of_file(file: Path) -> Iterator[tuple[str, Case]]:
-    """Yields the parts of one exported network by name, and one operator of it in other ways."""
+    """Yields the parts of one exported network by name, as it is and as trtconv writes it."""
     _, runs = pickle.loads(file.with_suffix(".pickle").read_bytes())
     feeds = runs[0][0]
     for way, model in (("raw", _short(onnx.load(file))), ("written", _lowered(onnx.load(file)))):

@@ -29,7 +29,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -153,10 +153,10 @@ class _Measured:
         raw = [self._raw_build(f"raw {i}") for i in range(self._builds.raw)]
         bests = [self._trtconv(f"best {i}", best_of=_BEST) for i in range(self._builds.bests)]
         tuned = [self._trtconv("tune", tune=True)]
-        first = self._timed()
+        first = self._all_timed()
         ends = {end: choose(ours, key=first.__getitem__) for end, choose in (("slow", max), ("fast", min))}
         again = {end: self._trtconv(f"as {end}", tactics_of=self._folder / f"{of}.json") for end, of in ends.items()}
-        us = self._timed()
+        us = self._all_timed()
         row: Row = {"name": self._case.name, "us": us, "seconds": self._seconds}
         row |= {
             way: _spread([us[name] for name in of]) for way, of in (("raw", raw), ("trtconv", ours), ("best", bests))
@@ -207,25 +207,10 @@ class _Measured:
         self._engines[name] = data
         self._seconds[name] = round(time.perf_counter() - started, 2)
 
-    def _timed(self) -> dict[str, float]:
-        """Returns the microseconds of all engines so far, timed in turns."""
+    def _timed(self, names: Iterable[str]) -> list[float]:
+        """Returns the microseconds of engines, each loaded for itself and all timed in turns."""
         from trt86 import race
 
-        engines = [self._raw.engine(data) for data in self._engines.values()]
-        try:
-            for engine in engines:
-                engine.load(self._feeds)
-            found, _ = race(engines, rounds=40, budget_us=3e6, warm_up_us=2e4)
-        finally:
-            for engine in engines:
-                engine.free()
-        return dict(zip(self._engines, (each.us for each in found), strict=True))
-
-    def _loads(self, ends: dict[str, str]) -> Row:
-        """Times the slowest and the fastest build, each loaded several times: what their places in memory do."""
-        from trt86 import race
-
-        names = [*ends.values()] * _LOADS
         engines = [self._raw.engine(self._engines[name]) for name in names]
         try:
             for engine in engines:
@@ -234,11 +219,17 @@ class _Measured:
         finally:
             for engine in engines:
                 engine.free()
-        times = [each.us for each in found]
-        return {
-            end: _spread(times[place :: len(ends)]) | {"in turn": times[place :: len(ends)]}
-            for place, end in enumerate(ends)
-        }
+        return [each.us for each in found]
+
+    def _all_timed(self) -> dict[str, float]:
+        """Returns the microseconds of all engines so far."""
+        return dict(zip(self._engines, self._timed(self._engines), strict=True))
+
+    def _loads(self, ends: dict[str, str]) -> Row:
+        """Times the slowest and the fastest build, each loaded several times: what their places in memory do."""
+        times = self._timed([*ends.values()] * _LOADS)
+        of = {end: times[place :: len(ends)] for place, end in enumerate(ends)}
+        return {end: _spread(each) | {"in turn": each} for end, each in of.items()}
 
     def _again(self, of: str, name: str, us: dict[str, float]) -> Row:
         """Compares an engine that was built with --as with the one whose report was taken."""
