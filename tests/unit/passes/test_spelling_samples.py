@@ -63,7 +63,7 @@ def test_volumes(
     at = random.uniform(-2.5, 2.5, (batch, 2, 3, 2, 3)).astype(np.float32)
     feeds = {"x": random.standard_normal((batch, 2, *sides)).astype(np.float32), "at": at}
     proto = model(feeds, 20, dynamic=dynamic, mode=mode, padding_mode=padding, align_corners=int(corners))
-    rewritten, did = written(proto, RTX)
+    rewritten, did = written(proto, EIGHT)
     assert did
     (want,) = session(proto, sized=False).run(None, feeds)
     (got,) = session(rewritten, sized=False).run(None, feeds)
@@ -76,11 +76,17 @@ def test_images_are_left() -> None:
         assert not written(model(feeds, 16), target)[1]
 
 
+@pytest.mark.parametrize("target", [RTX, TEN])
+def test_volumes_stay_where_they_are_taken(target: Target) -> None:
+    feeds = {"x": np.zeros((1, 2, 5, 4, 3), np.float32), "at": np.zeros((1, 3, 4, 2, 3), np.float32)}
+    assert not written(model(feeds, 20), target)[1]
+
+
 def test_half_precision() -> None:
     random = np.random.default_rng(5)
     at = random.uniform(-1, 1, (1, 2, 2, 2, 3)).astype(np.float16)
     feeds = {"x": random.standard_normal((1, 2, 3, 4, 5)).astype(np.float16), "at": at}
-    rewritten, did = written(model(feeds, 20, mode="linear"), RTX)
+    rewritten, did = written(model(feeds, 20, mode="linear"), EIGHT)
     assert did
     (got,) = session(rewritten, sized=False).run(None, feeds)
     assert got.dtype == np.float16
@@ -89,8 +95,16 @@ def test_half_precision() -> None:
     np.testing.assert_allclose(got, want, atol=5e-3)
 
 
-@pytest.mark.parametrize(("dtype", "mode", "why"), [("float32", "cubic", "cubic"), ("uint8", "nearest", "uint8")])
-def test_samples_that_cannot_be_written_are_left(dtype: str, mode: str, why: str) -> None:
-    feeds = {"x": np.zeros((1, 1, 2, 2, 2), dtype), "at": np.zeros((1, 1, 1, 1, 3), np.float32)}
-    done = run_passes(wrap(model(feeds, 20, mode=mode)), PASSES, RTX)
+@pytest.mark.parametrize(
+    ("dtype", "mode", "count", "why"),
+    [
+        ("float32", "cubic", 3, "cubic"),
+        ("uint8", "nearest", 3, "uint8"),
+        ("float32", "linear", 2, "2 coordinates for 3 axes"),
+        ("float32", "linear", 4, "4 coordinates for 3 axes"),
+    ],
+)
+def test_samples_that_cannot_be_written_are_left(dtype: str, mode: str, count: int, why: str) -> None:
+    feeds = {"x": np.zeros((1, 1, 2, 2, 2), dtype), "at": np.zeros((1, 1, 1, 1, count), np.float32)}
+    done = run_passes(wrap(model(feeds, 20, mode=mode)), PASSES, EIGHT)
     assert any(why in skip.reason for skip in done.skipped)

@@ -24,9 +24,9 @@ _FLOAT = np.float32
 class SampleByGather(Spelling):
     """Writes GridSample as Gathers of the elements around each place, and sums them by their distances.
 
-    TensorRT samples images alone, no volumes.
+    TensorRT 8.6 samples images alone; its parser ends the process at a volume.
 
-    Before:
+    Before (tensorrt-8.6):
         <ir_version: 8, opset_import: ["": 20]>
         g (float[1,1,1,1,3] x, float[1,1,1,1,3] at) => (float[1,1,1,1,1] y)
         { y = GridSample <mode = "nearest", padding_mode = "border", align_corners = 1> (x, at) }
@@ -48,7 +48,7 @@ class SampleByGather(Spelling):
 
     def lacks(self, scope: Scope, index: int, target: Target) -> bool:
         shape = scope.shape(scope.columns.inputs[index][0])
-        return shape is not None and len(shape) > _IMAGE
+        return target.before(9) and shape is not None and len(shape) > _IMAGE
 
     def write(self, writer: Writer, target: Target) -> str | None:
         attrs = writer.attrs
@@ -64,6 +64,8 @@ class SampleByGather(Spelling):
         axes = len(shape) - 2
         if axes < 1 or len(places) != axes + 2:
             raise Unwritable("its grid has other axes than its input")
+        if places[-1] not in (axes, None):
+            raise Unwritable(f"its grid has {places[-1]} coordinates for {axes} axes")
         corners = bool(attrs.get("align_corners", 0))
         at = grid if writer.dtype(grid) == _FLOAT else writer.cast(grid, _FLOAT)
         taps = []
