@@ -18,8 +18,14 @@ import pytest
 
 from support.onnx_models import parse
 from trtconv.cli import main
+from trtconv.core.dims import Range
 from trtconv.core.documents.proof import BuildProof, PieceCounts
 from trtconv.core.documents.signed import checksum
+from trtconv.core.requests.build import BuildRequest
+from trtconv.core.requests.farm import AFTERWARDS
+from trtconv.core.target import Target
+from trtconv.engine.farm.planning import prepare
+from trtconv.engine.farm.store import Store
 
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("tensorrt_rtx") is None, reason="needs tensorrt-rtx"),
@@ -106,6 +112,22 @@ def test_what_nobody_changed_is_taken(call: Any, collected: Collected) -> None:
     collected.change(lambda _: None)
     assert call("collect", "out", "-q").code == 0
     assert collected.written() == ["g.engine", "g.engine.json"]
+
+
+@pytest.mark.parametrize("then", [(), ("bench",), ("verify",), None])
+def test_what_followed_is_taken_where_it_was_asked_for(collected: Collected, then: tuple[str, ...] | None) -> None:
+    collected.change(put("then", {"verify": {"exit_code": 0}}))
+    # The target of the configuration; with one alone, the engine is named after the model.
+    request = BuildRequest(Path("g.onnx"), target=Target("rtx"), dims={"n": Range(1, 2, 4)}, prove="none")
+    waiting, _ = prepare(request, None)
+    assert waiting is not None
+    waiting.job = dataclasses.replace(waiting.job, then=then or ())
+    collected.change(put("job", waiting.job.name))
+    document = json.loads(collected.result.read_text())
+    taken = waiting.take(document, Store(collected.folder / "out").get, "w", None if then is not None else AFTERWARDS)
+    assert taken.exit_code == 0
+    after = ["g.engine.verify.json"] if then in (None, ("verify",)) else []
+    assert collected.written() == ["g.engine", "g.engine.json", *after]
 
 
 SHA = ("report", "engine", "sha256")

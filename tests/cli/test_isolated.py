@@ -128,6 +128,19 @@ def test_a_death_is_told_and_leaves_a_reproduction(
     assert f"{command} {tmp_path}/m.onnx --format json" in (folder / "command.txt").read_text()
 
 
+def test_data_that_is_cut_short_is_told_as_that(start: Start, tmp_path: Path) -> None:
+    cut = (
+        f"os.write(at := os.open('{tmp_path}/w.bin', os.O_RDWR | os.O_CREAT), bytes(8192)), "
+        "(held := __import__('mmap').mmap(at, 8192)), os.ftruncate(at, 0), held[5000]"
+    )
+    process = start(cut, "--format", "json")
+    out, _ = process.communicate(timeout=120)
+    document = json.loads(out)
+    assert (process.returncode, document["exit_code"], document["error"]["type"]) == (2, 2, "InputError")
+    assert "build (Choosing tactics): a file was cut short" in document["error"]["message"]
+    assert left(tmp_path) == {"m.onnx", "w.bin"}
+
+
 def test_killed_from_outside_leaves_the_old_engine(start: Start, tmp_path: Path) -> None:
     (tmp_path / "m.engine").write_bytes(OLD)
     process = start(WAIT)

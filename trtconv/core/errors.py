@@ -107,3 +107,15 @@ def unusable_path(error: Exception) -> InputError | None:
         return None
     name = os.fsdecode(error.filename)
     return InputError(f"{name}: {error.strerror}", "Give another path, or let it be read.")
+
+
+CUT_SHORT = "a file was cut short while it was read, or its disk failed (SIGBUS)"
+
+
+def cut_short(doing: str) -> InputError:
+    """Returns what tells that a process ended because a file that it had mapped has no such bytes any more.
+
+    Args:
+        doing: What it was at, or with which file.
+    """
+    return InputError(f"{doing}: {CUT_SHORT}", "Leave the model and its data as they are until the command has ended.")

@@ -14,8 +14,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
-from trtconv.core.errors import InputError
+from trtconv.core.errors import EnvironmentMissing, InputError, TrtconvError
 from trtconv.core.leftovers import left_in, mark_as_held, names_in, remove
+from trtconv.core.scratch import is_scratch, temporary_folder
 
 _PART = ".part"
 _LONG_NAME = 180
@@ -41,7 +42,7 @@ def check_writable(path: Path, place: Path | None = None) -> None:
     except FileNotFoundError:
         mode = stat.S_IFREG
     except (OSError, ValueError) as error:
-        raise InputError(f"{spelling} cannot be written: {_why(error)}", "Choose another output path.") from error
+        raise _cannot_write(spelling, error) from error
     if stat.S_ISDIR(mode):
         raise InputError(f"{spelling} is a folder", "Give the path of a file to write.")
     if not stat.S_ISREG(mode):
@@ -299,7 +300,11 @@ def _parts_in(folder: Path, _second: int) -> list[str]:
     return [name for name in names_in(folder) if name.endswith(_PART)]
 
 
-def _cannot_write(path: Path, error: OSError) -> InputError:
+def _cannot_write(path: Path, error: Exception) -> TrtconvError:
+    if is_scratch(path):
+        # Nobody chose that path.
+        why = f"temporary files cannot be written to {temporary_folder()}: {_why(error)}"
+        return EnvironmentMissing(why, "Make room there, or let TMPDIR name another folder.")
     return InputError(f"{path} cannot be written: {_why(error)}", "Choose another output path.")
 
 

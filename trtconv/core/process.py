@@ -12,6 +12,7 @@ import math
 import os
 import pickle
 import queue
+import signal as signals
 import subprocess
 import sys
 import tempfile
@@ -31,8 +32,9 @@ from trtconv.core.serving import Tell as Tell
 Watch = Callable[[int], None]
 """Is called a few times a second with the number of the process; what it raises ends the process, and the call."""
 
-Cause = Literal["time", "memory", "crash"]
-"""Why a process ended before it was done: it took too long, wanted too much memory, or broke down."""
+Cause = Literal["time", "memory", "file", "crash"]
+"""Why a process ended before it was done: it took too long, wanted too much memory, a file was cut short while it read
+that, or it broke down."""
 
 _TAIL = 1500
 _POLL_SECONDS = 0.05
@@ -307,6 +309,8 @@ class _Running:
                 said = self._said.read().decode(errors="replace").strip()
         if any(sign in said for sign in _WANT_OF_MEMORY):
             return Lost(_OUT_OF_MEMORY, "memory", said)
+        if -code == getattr(signals, "SIGBUS", 0):
+            return Lost(errors.CUT_SHORT, "file", said, signal=-code)
         return Lost(f"signal {-code}" if code < 0 else f"status {code}", "crash", said, max(0, -code))
 
     def end(self) -> None:

@@ -12,6 +12,8 @@ from pathlib import Path
 from trtconv.core.errors import EnvironmentMissing
 from trtconv.core.leftovers import left_in, mark_as_held, names_in, remove
 
+_BEGIN = "trtconv-"
+
 
 class Scratch(contextlib.AbstractContextManager["Scratch"]):
     """A temporary folder, removed at the end of the process, or earlier; that of a killed process, by the next one.
@@ -25,7 +27,7 @@ class Scratch(contextlib.AbstractContextManager["Scratch"]):
     """
 
     def __init__(self, what: str) -> None:
-        begin = f"trtconv-{what}-"
+        begin = f"{_BEGIN}{what}-"
         around = temporary_folder()
         for left in left_in(around, names_in(around), begin):
             remove(left)
@@ -54,6 +56,12 @@ def temporary_folder() -> Path:
     except FileNotFoundError as error:
         why = "no temporary folder can be written to: it is full or read-only, or files may have no bytes (ulimit -f)"
         raise EnvironmentMissing(why, "Make room, or let TMPDIR name a folder.") from error
+
+
+def is_scratch(path: Path) -> bool:
+    """Whether a path lies in a folder that a `Scratch` made, here or in a process that this one works for."""
+    around = Path(tempfile.gettempdir())
+    return any(each.parent == around and each.name.startswith(_BEGIN) for each in path.parents)
 
 
 def remove_scratch(pid: int) -> None:

@@ -20,7 +20,7 @@ from trtconv.core.documents.pipeline import is_pipeline, load_document
 from trtconv.core.documents.pipeline_verify import PipelineRunReport, PipelineVerifyReport
 from trtconv.core.documents.refit import RefitReport
 from trtconv.core.documents.verify import Bisection, VerifyReport
-from trtconv.core.errors import EngineFailed, EnvironmentMissing, InputError, TrtconvError
+from trtconv.core.errors import EngineFailed, EnvironmentMissing, InputError, TrtconvError, cut_short
 from trtconv.core.foreign import ForeignCode
 from trtconv.core.process import Lost, WorkerBug, call
 from trtconv.core.progress import NullProgress, Progress
@@ -256,6 +256,8 @@ def _lost(lost: Lost, doing: str, seconds: float) -> Exception:
         return EnvironmentMissing(f"{doing} took longer than {seconds:g} s", "Give it more time: --time-limit.")
     if lost.cause == "memory":
         return EnvironmentMissing(f"{doing}: out of memory", "Use smaller sizes.")
+    if lost.cause == "file":
+        return cut_short(doing)
     said = f"\n{lost.said}" if lost.said else ""
     return EngineFailed(f"{doing} ended its process ({lost.why}){said}")
 

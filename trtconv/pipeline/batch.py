@@ -20,7 +20,7 @@ from trtconv.core.documents.build import BuildReport
 from trtconv.core.documents.check import CheckReport, FailedRun
 from trtconv.core.documents.commands import RunCounts
 from trtconv.core.documents.rewrite import RewriteReport
-from trtconv.core.errors import Bug, BuildFailed, TrtconvError
+from trtconv.core.errors import CUT_SHORT, Bug, BuildFailed, TrtconvError, cut_short
 from trtconv.core.files import remove_abandoned
 from trtconv.core.findings import Finding
 from trtconv.core.process import Cause, Lost, Process, Tell
@@ -38,6 +38,7 @@ LOST: Mapping[Cause, str] = {
     "crash": "TensorRT ended the process (a crash in native code, or too little memory)",
     "time": "it took longer than allowed",
     "memory": "it took more memory than there is",
+    "file": CUT_SHORT,
 }
 """What a `FailedRun` says where the worker, not trtconv, failed."""
 
@@ -172,6 +173,8 @@ class Worker:
         except BudgetExceeded as error:
             return failed_run(request, error)
         except Lost as lost:
+            if lost.cause == "file":
+                return failed_run(request, cut_short(str(request.model)))
             ended = BuildFailed(LOST[lost.cause], "Run it by itself, and report the model to NVIDIA.")
             return dataclasses.replace(failed_run(request, ended), lost=lost.cause)
 

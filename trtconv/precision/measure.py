@@ -101,6 +101,7 @@ class Referee(contextlib.AbstractContextManager["Referee"]):
             why = {
                 "time": f"took more than {self._seconds:.0f} s",
                 "memory": "ran out of memory",
+                "file": f"broke down: {lost.why}",
                 "crash": "broke down on the model",
             }
             return unanswered(f"ONNX Runtime {why[lost.cause]}")

@@ -200,6 +200,7 @@ def compare_safely(
         why = {
             "time": f"took longer than {seconds:.0f} s over the models ({budget.current().flag} seconds=N)",
             "memory": "ran out of memory on the models",
+            "file": f"broke down: {lost.why}",
             "crash": f"broke down on the models ({lost.why})",
         }
         return _unknown(f"ONNX Runtime {why[lost.cause]}")

@@ -147,3 +147,15 @@ def test_no_temporary_folder_is_a_fault_of_the_machine(monkeypatch: pytest.Monke
     assert error.value.exit_code == 4
     with pytest.raises(EnvironmentMissing):
         SystemProgram(["true"])
+
+
+def test_temporary_files_are_not_the_users_to_move(tmp_path: Path) -> None:
+    with Scratch("test") as scratch:
+        (scratch.path / "file").touch()
+        for write in (check_writable, lambda path: atomic_write(path, b"")):
+            with pytest.raises(EnvironmentMissing, match="temporary files") as caught:
+                write(scratch.path / "file" / "x")
+            assert "TMPDIR" in caught.value.hint
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="cannot be written"):
+        check_writable(tmp_path / "file" / "x")

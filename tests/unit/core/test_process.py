@@ -156,6 +156,13 @@ def test_a_crash_is_told_with_what_was_said(number: int) -> None:
     assert heard == [{"event": "last words"}]
 
 
+@pytest.mark.skipif(not hasattr(signal, "SIGBUS"), reason="the system has no such signal")
+def test_a_file_that_was_cut_short_is_no_crash() -> None:
+    with pytest.raises(Lost, match="cut short") as caught:
+        call(f"{HERE}:dying", int(signal.SIGBUS), 30)
+    assert (caught.value.cause, caught.value.signal) == ("file", int(signal.SIGBUS))
+
+
 def alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)

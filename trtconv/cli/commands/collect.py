@@ -57,6 +57,7 @@ def command(folders: tuple[str, ...], **many: Any) -> Outcome:
 def _take(request: BuildRequest, stores: Sequence[Store]) -> Result:
     from trtconv.core.documents.farm import worker_of
     from trtconv.core.errors import EnvironmentMissing, TrtconvError
+    from trtconv.core.requests.farm import AFTERWARDS
     from trtconv.engine.farm.planning import prepare
     from trtconv.pipeline.batch import failed_run
 
@@ -68,7 +69,7 @@ def _take(request: BuildRequest, stores: Sequence[Store]) -> Result:
         for store in stores:
             document = store.result(waiting.job.name)
             if document is not None:
-                return waiting.take(document, store.get, worker_of(document))
+                return waiting.take(document, store.get, worker_of(document), AFTERWARDS)
         raise EnvironmentMissing(f"there is no result of job {waiting.job.name}", "trtconv run-job makes it.")
     except TrtconvError as error:
         return failed_run(request, error)

@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Any
 
 from trtconv.cli.process import signals, status
-from trtconv.core.errors import BuildFailed
+from trtconv.core.errors import BuildFailed, cut_short
 from trtconv.core.rations import Ration
 from trtconv.core.text import BAR, clean, guarded
 
@@ -105,6 +105,7 @@ def watch(child: Child, held: set[int], arguments: list[str], params: dict[str, 
 
     Raises:
         ProcessEnded: Something killed it.
+        InputError: A file was cut short under it.
         KeyboardInterrupt: SIGINT came, and the child could not end by itself.
         Terminated: The same for SIGTERM.
     """
@@ -128,6 +129,8 @@ def watch(child: Child, held: set[int], arguments: list[str], params: dict[str, 
     from trtconv.cli.process import reproduction
 
     number = os.WTERMSIG(ended)
+    if number == signal.SIGBUS:
+        raise cut_short(child.place)
     starved = number == signal.SIGKILL and _out_of_memory_kills() > kills
     what = _cause(number, starved)
     where = reproduction.save(f"{what} during {child.place}", list(child.log), arguments, params)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol
 
 from trtconv.core.decode import Fault, checked_schema, decoded
@@ -65,7 +65,9 @@ class Built:
     then: Mapping[str, Mapping[str, Any]]
 
 
-def accepted(build: Build, document: Any, fetch: Fetch, worker: str | None) -> Broken | Built:
+def accepted(
+    build: Build, document: Any, fetch: Fetch, worker: str | None, then: Collection[str] = AFTERWARDS
+) -> Broken | Built:
     """Returns what is said of a job.
 
     Args:
@@ -73,6 +75,7 @@ def accepted(build: Build, document: Any, fetch: Fetch, worker: str | None) -> B
         document: The result.
         fetch: Returns the engine.
         worker: Who made it.
+        then: What of verify and bench is taken; the rest is left out.
 
     Raises:
         InputError: It is not the result of this job, or says what cannot be.
@@ -87,7 +90,8 @@ def accepted(build: Build, document: Any, fetch: Fetch, worker: str | None) -> B
         if result.error is not None:
             _check_error(result)
             return Broken(result.error, result.log)
-        return _built(build, result, fetch, worker)
+        built = _built(build, result, fetch, worker)
+        return dataclasses.replace(built, then={kind: built.then[kind] for kind in built.then if kind in then})
     except (Fault, ValueError) as error:
         raise InputError(f"what came back for {build.request.model} is no result: {error}", HINT) from error
 

@@ -8,6 +8,7 @@ import dataclasses
 import time
 from collections import deque
 from collections.abc import Coroutine, Iterable
+from itertools import chain
 from typing import Any
 
 from trtconv.core.text import clean
@@ -23,6 +24,10 @@ ANSWER_SECONDS = 60.0
 """How long an answer waits for a client whose line is lost."""
 ASIDE_SECONDS = 60.0
 """How long a worker that failed for a reason of its own gets no job that another one can do."""
+BEGIN_SECONDS, BYTES_A_SECOND = 120.0, 100_000
+"""How long a worker may take to say that it is at its first job, and how many bytes a slow line carries to it."""
+MOST_JOBS, MOST_BYTES = 10_000, 16 << 30
+"""How many jobs may be there at once, and how many bytes of models with them."""
 MOST_NOTES, MOST_NOTE = 500, 4000
 """How much of the workers' logs is kept: lines, and characters of what is said at once."""
 MOST_QUIET = 3
@@ -46,12 +51,14 @@ class RemoteWorker(Member):
         has: Keys of the jobs that it has begun or finished on an earlier line.
         beats: For how many beats nothing was heard of it.
         why: Why it was set aside last, for the moment until `aside`.
+        first: The job that it is to begin or is at, and what ends its time to begin.
     """
 
     def __init__(self, peer: Peer, name: str, offer: str, has: Iterable[str] = ()) -> None:
         super().__init__(peer, name)
         self.has = set(has)
         self.line: list[QueuedJob] = []
+        self.first: tuple[QueuedJob, asyncio.TimerHandle] | None = None
         self.beats, self.done, self.failed = 0, 0, 0
         self.aside, self.why = 0.0, ""
         self.look(offer)
@@ -127,6 +134,10 @@ class Dispatch:
     def take(self, client: Member, submit: Submit, files: list[bytes]) -> None:
         """Takes a job from a client, or remembers that one more waits for it."""
         known = self.jobs.get(submit.key)
+        if known is None and self._is_full(files):
+            why = f"the scheduler has no room for more than {MOST_JOBS} jobs and {MOST_BYTES >> 30} GiB of models"
+            self.post(client.peer.send(Failed(submit.key, why, own=True)))
+            return
         if known is None:
             self.jobs[submit.key] = self.waiting[submit.key] = QueuedJob(submit, files, {client})
             self._assign()
@@ -138,6 +149,11 @@ class Dispatch:
         for worker in self.workers:
             if known in worker.line and known.begun is not None:
                 self.post(client.peer.send(Begun(submit.key, worker.name)))
+
+    def _is_full(self, files: list[bytes]) -> bool:
+        """Whether there is no room for one more job."""
+        jobs = [*self.jobs.values()]
+        return len(jobs) >= MOST_JOBS or sum(map(len, chain(files, *(job.files for job in jobs)))) > MOST_BYTES
 
     def drop(self, client: Member, keys: Iterable[str], *, lost: bool = False) -> None:
         """Ends the jobs that a client waited for, and nobody else.
@@ -277,6 +293,25 @@ class Dispatch:
         for worker in self.workers:
             if not worker.line:
                 self._move_to(worker)
+        for worker in self.workers:
+            self._time_first(worker)
+
+    def _time_first(self, worker: RemoteWorker) -> None:
+        """Gives a worker a time in which to begin the first of its jobs."""
+        job = worker.line[0] if worker.line else None
+        if worker.first is not None and worker.first[0] is not job:
+            worker.first[1].cancel()
+            worker.first = None
+        if job is not None and worker.first is None:
+            seconds = BEGIN_SECONDS + sum(map(len, job.files)) / BYTES_A_SECOND
+            worker.first = (job, asyncio.get_running_loop().call_later(seconds, self._end_unbegun, worker, job))
+
+    def _end_unbegun(self, worker: RemoteWorker, job: QueuedJob) -> None:
+        """Has another worker do what one does not begin, though it is there: else whoever waits would for ever."""
+        if worker in self.workers and worker.line[:1] == [job] and job.begun is None:
+            self.post(worker.peer.send(Drop(job.submit.key)))
+            why = f"{clean(worker.name)} took the job and did not begin it"
+            self.finish(worker, Failed(job.submit.key, why, own=True), [])
 
     def _give_back(self, worker: RemoteWorker) -> None:
         """Gives a worker that came back what it was at."""

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import json
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -47,13 +47,16 @@ class Waiting:
         """Returns what stands for a build that came to nothing, with exit code 1."""
         return FailedRun(str(self.request.model), str(self.request.target or "auto"), kind, message, hint, 1, worker)
 
-    def take(self, document: Any, fetch: Fetch, worker: str | None) -> BuildReport | FailedRun:
+    def take(
+        self, document: Any, fetch: Fetch, worker: str | None, then: Collection[str] | None = None
+    ) -> BuildReport | FailedRun:
         """Writes the engine, its report and what was measured, each whole or not at all, where all of it is right.
 
         Args:
             document: The result.
             fetch: Returns the engine.
             worker: Who made it.
+            then: What of verify and bench is wanted; None: what the job says. The rest is nobody's.
 
         Returns:
             The report, as a build here would return it.
@@ -61,7 +64,7 @@ class Waiting:
         Raises:
             InputError: The result is not of this job, or a file cannot be written.
         """
-        came = accepted(self, document, fetch, worker)
+        came = accepted(self, document, fetch, worker, self.job.then if then is None else then)
         return self._broken(came, worker) if isinstance(came, Broken) else self._built(came, worker)
 
     def _broken(self, came: Broken, worker: str | None) -> FailedRun:

@@ -58,7 +58,7 @@ def rest(submit: Submit, answer: Done | Failed, files: list[bytes]) -> tuple[Don
 
 def digest_of(answer: Done) -> str:
     """Returns what tells an answer from others to the same job: two builds may differ."""
-    return hashlib.sha256(answer.result.encode()).hexdigest()
+    return hashlib.sha256(answer.result.encode(errors="surrogatepass")).hexdigest()
 
 
 def _joined(answer: Done, data: bytes, earlier: Beginning | None) -> bytes:

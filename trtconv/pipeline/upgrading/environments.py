@@ -19,7 +19,12 @@ from trtconv.pipeline.upgrading.trial import TrialCall
 
 _PYTHONS = ("bin/python", "bin/python3", "Scripts/python.exe", "python.exe")
 _START_SECONDS = 120.0
-_LOST: Mapping[Cause, Fate] = {"crash": Fate.CRASHED, "time": Fate.TOO_LONG, "memory": Fate.OUT_OF_MEMORY}
+_LOST: Mapping[Cause, Fate] = {
+    "crash": Fate.CRASHED,
+    "time": Fate.TOO_LONG,
+    "memory": Fate.OUT_OF_MEMORY,
+    "file": Fate.CRASHED,
+}
 _HOW = (
     "It takes an environment that trtconv and that TensorRT are installed in: python -I -m venv rtx-1.5; "
     "rtx-1.5/bin/pip install . 'tensorrt-rtx==1.5.*' (docs/upgrading.md)."

@@ -117,6 +117,74 @@ def test_a_silent_worker_keeps_what_it_is_at_and_nothing_else(monkeypatch: pytes
     party(talk)
 
 
+def test_a_job_that_is_not_begun_goes_to_another_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatch, "BEGIN_SECONDS", 0.3)
+
+    async def talk(farm: Party) -> None:
+        client, idle = await farm.client(), await farm.joined(wire.WORKER, "idle")
+        await client.send(submit("a"), [b""])
+        await hears(idle, Submit)
+        honest = await farm.joined(wire.WORKER, "honest")
+        # Neither what it says of other jobs nor that it is there is a beginning.
+        await idle.send(Begun(submit("b").key, ""))
+        await idle.send(Done(submit("b").key, "{}", ""), [b""])
+        assert (await hears(honest, Submit))[0] == submit("a")
+        assert (await hears(idle, Drop))[0] == Drop(submit("a").key)
+        await honest.send(Begun(submit("a").key, ""))
+        await client.send(submit("c"), [b""])
+        await hears(honest, Submit)
+        # What is begun takes as long as it takes, and what waits behind it too.
+        await hears_nothing(client, Failed, Died)
+        await asyncio.sleep(0.3)
+        await honest.send(Done(submit("a").key, "{}", ""), [b"engine"])
+        assert (await hears(client, Done, Failed))[0] == Done(submit("a").key, "{}", "")
+        failed, _ = await hears(client, Failed)
+        assert (failed.key, failed.own) == (submit("c").key, True)
+        assert "took the job and did not begin it" in failed.why
+        status = await asyncio.to_thread(ask, FarmRequest(on=farm.address))
+        assert {each.name: each.state for each in status.workers} == {"idle": "aside", "honest": "aside"}
+
+    party(talk)
+
+
+@pytest.mark.parametrize("size", [0, 60])
+def test_a_model_on_a_slow_line_has_time_to_arrive(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    monkeypatch.setattr(dispatch, "BEGIN_SECONDS", 0.1)
+    monkeypatch.setattr(dispatch, "BYTES_A_SECOND", 10)
+
+    async def talk(farm: Party) -> None:
+        client = await farm.client()
+        await farm.joined(wire.WORKER)
+        await client.send(submit("a"), [bytes(size)])
+        if size:
+            await hears_nothing(client, Failed)
+        else:
+            assert (await hears(client, Failed))[0].key == submit("a").key
+
+    party(talk)
+
+
+@pytest.mark.parametrize(("jobs", "most_bytes"), [(2, 1 << 20), (9, 5)])
+def test_a_scheduler_takes_no_more_than_it_has_room_for(
+    monkeypatch: pytest.MonkeyPatch, jobs: int, most_bytes: int
+) -> None:
+    monkeypatch.setattr(dispatch, "MOST_JOBS", jobs)
+    monkeypatch.setattr(dispatch, "MOST_BYTES", most_bytes)
+
+    async def talk(farm: Party) -> None:
+        client = await farm.client()
+        for name in "aabc":
+            await client.send(submit(name), [b"xx"])
+        failed, _ = await hears(client, Failed)
+        assert (failed.key, failed.own) == (submit("c").key, True)
+        await client.send(Drop(submit("a").key))
+        await client.send(submit("c"), [b"xx"])
+        worker = await farm.joined(wire.WORKER)
+        assert [(await hears(worker, Submit))[0] for _ in range(2)] == [submit("b"), submit("c")]
+
+    party(talk)
+
+
 def test_a_client_joins_again_and_a_worker_brings_what_it_was_at(monkeypatch: pytest.MonkeyPatch) -> None:
     """The scheduler ends and comes back while a job is done: it is done once, and answered."""
     go, done = threading.Event(), []

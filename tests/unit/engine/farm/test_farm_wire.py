@@ -13,6 +13,7 @@ import pytest
 
 from support.farm_messages import MESSAGES, Canary, framed
 from trtconv.engine.farm import wire
+from trtconv.engine.farm.resuming import beginning, whole
 from trtconv.engine.farm.wire import Done, Gone, Peer
 
 
@@ -144,3 +145,10 @@ def test_what_is_no_message_ends_the_connection(data: bytes) -> None:
 def test_a_stranger_may_not_say_much() -> None:
     with pytest.raises(Gone, match="too long"):
         told(framed({"kind": "Drop", "key": "k" * 200, "sizes": []}), most_json=100)
+
+
+def test_half_a_character_in_an_answer_is_no_fault() -> None:
+    came = beginning((Done("k", "\ud800", ""), b"en"), None)
+    assert whole(Done("k", "\ud800", "", skipped=2), b"gine", came) == b"engine"
+    with pytest.raises(Gone):
+        whole(Done("k", "?", "", skipped=2), b"gine", came)
