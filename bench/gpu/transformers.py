@@ -17,11 +17,13 @@ from __future__ import annotations
 import argparse
 import concurrent.futures
 import datetime
+import importlib.util
 import json
 import subprocess
 import sys
 import tempfile
 import time
+import types
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -110,6 +112,11 @@ def samples(model: onnx.ModelProto, seed: int, count: int) -> list[Feeds]:
 
 def prepare(name: str, folder: Path) -> None:
     """Makes a network's files and engines."""
+    if importlib.util.find_spec("sympy") is None:
+        # Its shape inference alone wants that, which is not asked for here.
+        stand_in = types.ModuleType("onnxruntime.tools.symbolic_shape_infer")
+        vars(stand_in)["SymbolicShapeInference"] = object
+        sys.modules[stand_in.__name__] = stand_in
     from onnxruntime import quantization
 
     import trtconv
@@ -232,7 +239,7 @@ def main() -> int:
         raw = TensorRT(tensorrt)
         for name in names:
             try:
-                rows[name] |= measure(name, folders[name], raw)
+                rows[name] |= {} if "failed" in rows[name] else measure(name, folders[name], raw)
             except Exception as error:
                 rows[name]["failed"] = f"{type(error).__name__}: {error}"[:400]
             print(name, json.dumps(rows[name]), flush=True)
