@@ -23,7 +23,7 @@ FLAGS = {
     "-v --verbose --workspace --optimization-level --timing-cache --version-compatible --hardware-compatibility "
     "--strip-weights "
     "--max-aux-streams --refittable --weight-streaming --sparsity --tf32 --profiling-verbosity --compute-capability "
-    "--io --inputIOFormats --outputIOFormats --direct-io "
+    "--io --inputIOFormats --outputIOFormats --direct-io --images --postprocess "
     "--cast-io --node-precision --tune --data --preprocess --error-budget --tolerance --page --sign --on --keys "
     "--insecure --store --reconnect --then --retries --job-timeout --sbatch --budget --follow-links --partition "
     "--leave --plugin --staticPlugins --dynamicPlugins --setPluginsToSerialize --reference --agree",

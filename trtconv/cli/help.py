@@ -34,9 +34,9 @@ GROUPS = {
     "Environments": "--from --to",
     "Sizes": "--dim --input --profile --minShapes --optShapes --maxShapes --value --split --round --dynamic --static "
     "--random --gpu-memory",
-    "Target and precision": "--target --precision --node-precision --requantize --io --inputIOFormats "
-    "--outputIOFormats --cast-io --compute-capability --tf32 "
+    "Target and precision": "--target --precision --node-precision --requantize --compute-capability --tf32 "
     "--sparsity --hardware-compatibility --version-compatible",
+    "Inputs and outputs": "--images --postprocess --io --inputIOFormats --outputIOFormats --cast-io",
     "Quantising": "--data --preprocess --cache --error-budget --tolerance --samples --held-out --method --percentile "
     "--float --no-cache",
     "Proof": "--prove --prove-time --self-check --bisect --cosine --mismatches --against --inputs --generator --seed "

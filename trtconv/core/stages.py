@@ -33,6 +33,7 @@ class Stage(enum.Enum):
     EXPLAIN = "explain"
     EXPORT = "export"
     FINISH = "finish"
+    IMAGES = "images"
     INPUTS = "inputs"
     LOAD = "load"
     MEASURE = "measure"

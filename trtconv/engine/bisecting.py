@@ -36,7 +36,7 @@ from trtconv.engine.cases import Case, make_feeds, values_at
 from trtconv.engine.opening import read_engine
 from trtconv.engine.rebuilding import Recipe, as_built, rewritten_as_built
 from trtconv.engine.runs import CannotRun, OnnxRuns
-from trtconv.graph.interface import retype
+from trtconv.graph.fitting import fit
 from trtconv.graph.model import OnnxModel
 from trtconv.pipeline.extending.added import admit
 from trtconv.pipeline.preparation import handed_over
@@ -66,7 +66,7 @@ def serve(asked: tuple[VerifyRequest, str, VerifyCase, Tolerance], tell: Tell) -
         admit(request.extend, ())
         model = OnnxModel.load(request.model)
         report = _report(request)
-        retype(model, Recipe.of(report).plan.io)
+        fit(model, Recipe.of(report).plan.interface)
         case = _case(request, model, report, failed)
         feeds = make_feeds(model, case, request.generator)
     with clock.stage(Stage.BISECT):

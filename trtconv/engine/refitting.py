@@ -34,7 +34,7 @@ from trtconv.core.stopwatch import Stopwatch, ToldProgress
 from trtconv.core.target import Target
 from trtconv.engine.opening import EngineFile, load_into, read_engine, require_machine
 from trtconv.engine.rebuilding import Recipe, subject_as_built
-from trtconv.graph.interface import retype
+from trtconv.graph.fitting import fit
 from trtconv.graph.model import OnnxModel
 from trtconv.pipeline.extending.added import admit
 from trtconv.pipeline.outputs import file_identity, model_identity, protect_data, write_report
@@ -80,7 +80,7 @@ def serve(request: RefitRequest, tell: Tell) -> dict[str, object]:
         outputs = _outputs(request)
         built, network = _built(subject)
         model = OnnxModel.load(request.model, hashed=True)
-        retype(model, built.plan.io)
+        fit(model, built.plan.interface)
         write_types(model)
         protect_data(model, *(each.path for each in outputs))
     with clock.stage(Stage.RUNTIME):

@@ -11,12 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtconv.core.dims import InputSpec
+from trtconv.core.documents.images import ImageInput
 from trtconv.core.documents.inspect import RunReport, TensorRecord
 from trtconv.core.documents.parts import FileIdentity, RuntimeIdentity
 from trtconv.core.documents.pipeline_verify import PartTime, PipelineRunReport
 from trtconv.core.errors import InputError
 from trtconv.core.files import atomic_write
 from trtconv.core.outputs import Output, check_all
+from trtconv.core.preprocessing import Preprocessing, parse_preprocessing
 from trtconv.core.process import Tell
 from trtconv.core.reading import sha256_of
 from trtconv.core.requests.engine import RunRequest
@@ -27,7 +29,7 @@ from trtconv.core.stopwatch import Stopwatch, ToldProgress
 from trtconv.engine.opening import load_into, read_engine, require_machine
 from trtconv.engine.pipelines import load_pipeline
 from trtconv.engine.profiles import inputs_of, profile_for, profiles_of
-from trtconv.precision.quantize.images import Preprocessing, parse_preprocessing, read_image
+from trtconv.precision.quantize.images import read_image, read_pixels
 from trtconv.runtimes.inputs import Feeds, checked_inputs, read_inputs
 from trtconv.runtimes.onnxruntime import numpy_type
 from trtconv.runtimes.tensorrt import load_engines
@@ -43,7 +45,7 @@ def serve(request: RunRequest, tell: Tell) -> dict[str, object]:
         require_machine(subject, runtime)
         engine = load_into(runtime, subject)
         inputs = inputs_of(subject, engine)
-        feeds = _feeds(request, inputs)
+        feeds = _feeds(request, inputs, None if subject.build is None else subject.build.images)
         profile = profile_for(profiles_of(subject, engine, inputs), {name: a.shape for name, a in feeds.items()})
     with clock.stage(Stage.ENGINE):
         execution = engine.open(profile)
@@ -76,7 +78,7 @@ def serve_pipeline(request: RunRequest, tell: Tell) -> dict[str, Any]:
         pipeline = load_pipeline(request.engine, engines=request.engines, trust=request.trust, key=request.key)
     with pipeline:
         with clock.stage(Stage.LOAD):
-            feeds = _feeds(request, pipeline.inputs)
+            feeds = _feeds(request, pipeline.inputs, None)
         with clock.stage(Stage.ENGINE):
             tensors, ran = pipeline.run_all(feeds)
         outputs = {name: _plain(tensors[name]) for name in pipeline.outputs}
@@ -104,8 +106,8 @@ def _check_output(request: RunRequest) -> None:
     check_all([Output(request.output, "what it computes")], files_read(request))
 
 
-def _feeds(request: RunRequest, inputs: Sequence[InputSpec]) -> Feeds:
-    """Reads the values of the inputs: arrays of a file, or an image."""
+def _feeds(request: RunRequest, inputs: Sequence[InputSpec], taken: ImageInput | None) -> Feeds:
+    """Reads the values of the inputs: arrays of a file, or an image, of which the engine may take the bytes."""
     if request.inputs.suffix.lower() not in IMAGES:
         if request.preprocess:
             raise InputError("--preprocess is about images", f"Leave it out: {request.inputs} holds arrays.")
@@ -114,7 +116,10 @@ def _feeds(request: RunRequest, inputs: Sequence[InputSpec]) -> Feeds:
         names = ", ".join(spec.name for spec in inputs)
         raise InputError(f"an image is one input, and the engine has {names}", "Give an .npz file with all of them.")
     preprocessing = parse_preprocessing(request.preprocess) if request.preprocess else Preprocessing()
-    values = read_image(request.inputs, preprocessing, 0).astype(numpy_type(inputs[0]))
+    if taken is None:
+        values = read_image(request.inputs, preprocessing, 0).astype(numpy_type(inputs[0]))
+    else:
+        values = read_pixels(request.inputs, taken.pixels, taken.sizes, preprocessing)
     return checked_inputs(inputs, {inputs[0].name: values}, str(request.inputs))
 
 

@@ -29,7 +29,7 @@ from trtconv.engine.profiles import named, narrowed, profile_for
 from trtconv.engine.rebuilding import Recipe, as_built, changes_numbers, subject_as_built
 from trtconv.engine.runs import CannotRun, EngineRuns, NetworkRuns, OnnxRuns, Runs
 from trtconv.engine.self_check import check_profiles, self_check
-from trtconv.graph.interface import retype
+from trtconv.graph.fitting import fit
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.views import quantizes
 from trtconv.pipeline.extending.added import admit
@@ -186,7 +186,7 @@ def prepare(request: VerifyRequest) -> Setting:
     if request.engine is not None or request.key is not None or path.exists():
         subject = read_engine(path, request.report, trust=request.trust, key=request.key)
         require_model(subject, request.model, digest)
-        retype(model, Recipe.of(subject.report).plan.io)
+        fit(model, Recipe.of(subject.report).plan.interface)
     else:
         why_not = f"there is no engine {path}"
     engine, runtime = None, None
@@ -227,7 +227,7 @@ def _other(model: OnnxModel, path: Path) -> OnnxModel:
         InputError: It has other inputs or outputs.
     """
     other = OnnxModel.load(path)
-    retype(other, model.io)
+    fit(other, model.interface)
     ours, theirs = ({spec.name: spec.dtype for spec in each.inputs} for each in (model, other))
     if ours != theirs or set(model.outputs) - set(other.outputs):
         raise InputError(

@@ -59,17 +59,6 @@ def retype(model: OnnxModel, asked: TensorIos) -> None:
     _cast(model, casts)
 
 
-def reloaded(model: OnnxModel) -> OnnxModel:
-    """Reads a model's file again, and gives it the inputs and outputs that the model has.
-
-    Raises:
-        InputError: The file is gone, or another one by now.
-    """
-    again = OnnxModel.load(model.path)
-    retype(again, model.io)
-    return again
-
-
 def _resolved(model: OnnxModel, asked: TensorIos) -> dict[str, TensorIo]:
     """Returns what every input and output is to be: its name counts before its number, and that before all."""
     graph = model.proto.graph
@@ -197,13 +186,7 @@ def _cast(model: OnnxModel, types: Mapping[str, int]) -> None:
     names = {v.name: model.fresh_name(f"{v.name}_{_word(v)}") for v in inputs}
     outputs = [v for v in graph.output if v.name in types and v.name not in names]
     names |= {v.name: model.fresh_name(f"{v.name}_{_word(v)}") for v in outputs}
-    for scope in model.scopes:
-        for node in scope.graph.node:
-            _replace(node.input, names)
-            _replace(node.output, names)
-        if scope.parent is not None:
-            for value in scope.graph.output:
-                value.name = names.get(value.name, value.name)
+    rename_inside(model, names)
     before = [_cast_node(model, v.name, names[v.name], v.type.tensor_type.elem_type) for v in inputs]
     after = [_cast_node(model, names[v.name], v.name, types[v.name]) for v in outputs]
     nodes = [*before, *graph.node, *after]
@@ -212,6 +195,17 @@ def _cast(model: OnnxModel, types: Mapping[str, int]) -> None:
     for value in (*inputs, *outputs):
         value.type.tensor_type.elem_type = types[value.name]
     model.touch()
+
+
+def rename_inside(model: OnnxModel, names: Mapping[str, str]) -> None:
+    """Gives tensors other names wherever nodes read or make them; inputs and outputs of the model keep theirs."""
+    for scope in model.scopes:
+        for node in scope.graph.node:
+            _replace(node.input, names)
+            _replace(node.output, names)
+        if scope.parent is not None:
+            for value in scope.graph.output:
+                value.name = names.get(value.name, value.name)
 
 
 def _word(value: onnx.ValueInfoProto) -> str:

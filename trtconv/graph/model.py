@@ -24,9 +24,11 @@ from onnx_graphsurgeon.logger import G_LOGGER
 
 from trtconv.core import budget
 from trtconv.core.dims import InputSpec
+from trtconv.core.documents.images import ImageInput
 from trtconv.core.errors import InputError
 from trtconv.core.files import atomic_stream
 from trtconv.core.hashing import Hashing
+from trtconv.core.interface import Interface
 from trtconv.core.tensor_io import TensorIos
 from trtconv.graph import checker
 from trtconv.graph.census import take_census
@@ -78,7 +80,9 @@ class OnnxModel:
     def __init__(self, proto: onnx.ModelProto, path: Path) -> None:
         self.proto = proto
         self.path = path
-        self.io: TensorIos = {}  # What `graph.interface` made of inputs and outputs.
+        self.interface = Interface()  # What `graph.fitting` was asked for; what that came to:
+        self.io: TensorIos = {}
+        self.images: ImageInput | None = None
         self._hashing: Hashing | None = None
         self._data = FileStates({})
 
@@ -320,7 +324,7 @@ class OnnxModel:
         """Returns a copy; both refer to the same external data."""
         twin = OnnxModel(onnx.ModelProto(), self.path)
         twin.proto.CopyFrom(self.proto)
-        twin.io = self.io
+        twin.interface, twin.io, twin.images = self.interface, self.io, self.images
         return twin
 
     def fits_halved(self) -> bool:

@@ -22,7 +22,7 @@ from trtconv.core.requests.build import BuildRequest, BuildSettings
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.core.target import Target
-from trtconv.graph.interface import reloaded, retype
+from trtconv.graph.fitting import fit, reloaded
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.provenance import Origin
 from trtconv.pipeline.extending.added import admit, checks_of, require_proof
@@ -80,8 +80,7 @@ def _build(request: BuildRequest, clock: Stopwatch) -> BuildReport:
     with clock.stage(Stage.LOAD):
         check_outputs(request)
         model = OnnxModel.load(request.model, hashed=True)
-        if request.io:
-            retype(model, request.io)
+        fit(model, request.interface)
         write_types(model)
         protect_data(model, request.engine_path, request.report_path, *named_cache(request))
     with clock.stage(Stage.RUNTIME):
@@ -156,7 +155,7 @@ def planned(
 
         sampled = samples_of(request, model, profiles, settled=False).digest()
         plan = dataclasses.replace(plan, sampled=sampled)
-    report = BuildReport(model_identity(model), plan, info.identity, inputs=model.inputs)
+    report = BuildReport(model_identity(model), plan, info.identity, inputs=model.inputs, images=model.images)
     if request.tactics_of is None and request.before is None:
         return report
     # Loaded only here: most builds let TensorRT choose.
@@ -220,6 +219,12 @@ class _Work:
         Returns:
             The report, with all findings; and the engine, None where the model failed, and the findings say why.
         """
+        if asked.images is not None:
+            # Loaded only here: most engines take what the model does.
+            from trtconv.precision.image_check import compared_images
+
+            with self.clock.stage(Stage.IMAGES):
+                asked = dataclasses.replace(asked, images=compared_images(model, asked.images))
         report, made = self._once(model, asked)
         if not isinstance(made, RefusedNetwork):
             return report, made

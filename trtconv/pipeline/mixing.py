@@ -11,6 +11,7 @@ from trtconv.core.dims import InputRange, ShapeProfile
 from trtconv.core.documents.build import BuildPlan
 from trtconv.core.documents.mix import Mix
 from trtconv.core.errors import BuildFailed, InputError, TrtconvError
+from trtconv.core.preprocessing import parse_preprocessing
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.stopwatch import Stopwatch
 from trtconv.graph.model import OnnxModel
@@ -18,7 +19,6 @@ from trtconv.pipeline.parse import build_in_thread, parse_model
 from trtconv.precision import Types
 from trtconv.precision.apply import recast
 from trtconv.precision.mixing import EngineRun, Mixer, NodeTimes
-from trtconv.precision.quantize.images import parse_preprocessing
 from trtconv.precision.quantize.samples import Feeds, InputSamples, random_samples, read_samples
 from trtconv.runtimes.tensorrt import Execution, Runtime
 
@@ -48,7 +48,7 @@ def samples_of(
     if request.data is None:
         return random_samples(model, [shapes], 1, 0)
     preprocessing = None if request.preprocess is None else parse_preprocessing(request.preprocess)
-    found = read_samples(model, request.data, [shapes], _MOST_SAMPLES, 0, preprocessing)
+    found = read_samples(model, request.data, [shapes], _MOST_SAMPLES, 0, request.images or preprocessing)
     chosen = found[:: max(1, len(found) // _MOST_SAMPLES)][:_MOST_SAMPLES]
     if settled or not request.rounded:
         _refuse_other_sizes(model, chosen, profiles)

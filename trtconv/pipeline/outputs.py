@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -10,8 +11,9 @@ from pathlib import Path
 
 from trtconv.core import budget, codes, signatures
 from trtconv.core.bounds import bounds_by_name, make_profile
-from trtconv.core.dims import ShapeProfile
+from trtconv.core.dims import Range, ShapeProfile
 from trtconv.core.documents.build import BuildReport
+from trtconv.core.documents.images import HEIGHT, WIDTH, ImageInput
 from trtconv.core.documents.parts import EngineIdentity, FileIdentity, RuntimeIdentity
 from trtconv.core.documents.saved import SavedReport, load_report
 from trtconv.core.documents.tactics import Tactic
@@ -22,6 +24,7 @@ from trtconv.core.frozen import frozen
 from trtconv.core.hashing import Hashing
 from trtconv.core.outputs import Output, check_all, file_id
 from trtconv.core.reading import sha256_of
+from trtconv.core.requests.base import Bounds
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.requests.check import CheckRequest
 from trtconv.core.requests.common import PROOFS
@@ -137,8 +140,9 @@ def asked_profiles(model: OnnxModel, request: BuildRequest | CheckRequest) -> tu
     budget.spend("profiles", len(request.profiles), "the engine")
     stored = stored_bounds(model)
     profiles = []
-    for own in request.profiles or ({},):
-        given = {**request.dims, **own}
+    sized = sides(model.images)
+    for own, sizes in itertools.product(request.profiles or ({},), sized):
+        given = {**request.dims, **own, **sizes}
         named = bounds_by_name(model.inputs, given)
         rest = {name: bound for name, bound in stored.items() if name not in named}
         try:
@@ -147,6 +151,15 @@ def asked_profiles(model: OnnxModel, request: BuildRequest | CheckRequest) -> tu
             example = propose(model, {**rest, **given}) if error.lacks_bounds else ""
             raise InputError(error.message, f"{error.hint}, {example}" if example else error.hint) from error
     return tuple(profiles)
+
+
+def sides(images: ImageInput | None) -> Sequence[Bounds]:
+    """Returns for each size of the images that an engine takes what the dimensions of that name are."""
+    if images is None or len(images.sizes) < 2:
+        return ({},)
+    heights, widths = ({size[axis] for size in images.sizes} for axis in (0, 1))
+    named = [(HEIGHT, 0)] * (len(heights) > 1) + [(WIDTH, 1)] * (len(widths) > 1)
+    return [{name: Range(size[axis], size[axis], size[axis]) for name, axis in named} for size in images.sizes]
 
 
 def model_identity(model: OnnxModel) -> FileIdentity:

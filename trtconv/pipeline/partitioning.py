@@ -129,6 +129,8 @@ def _refuse_others(request: BuildRequest) -> None:
         ("--best-of", request.best_of > 1),
         ("--cast-io", request.cast_interface),
         ("--io", bool(request.io)),
+        ("--images", request.images is not None),
+        ("--postprocess", bool(request.results)),
         ("--sign", request.sign is not None),
         ("--report", request.report is not None),
     ):

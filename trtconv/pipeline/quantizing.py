@@ -18,6 +18,7 @@ from trtconv.core.documents.quantize import (
 )
 from trtconv.core.errors import InputError
 from trtconv.core.outputs import Output, check_all
+from trtconv.core.preprocessing import parse_preprocessing
 from trtconv.core.progress import Progress
 from trtconv.core.reading import sha256_of
 from trtconv.core.requests.files import files_read
@@ -38,7 +39,6 @@ from trtconv.pipeline.outputs import model_identity, protect_data
 from trtconv.pipeline.preparation import Preparation
 from trtconv.precision.quantize.biases import correct_biases
 from trtconv.precision.quantize.budget import Spending, spend
-from trtconv.precision.quantize.images import parse_preprocessing
 from trtconv.precision.quantize.layers import WeightedLayer, find_layers, slows_down
 from trtconv.precision.quantize.measure import Reference, worst
 from trtconv.precision.quantize.operators import WEIGHTED, bias_of

@@ -13,6 +13,7 @@ import pytest
 from support.engines import build, give_gpu
 from support.gpu import FakeDriver, fake_tensorrt
 from support.paths import ROOT
+from trtconv.core.dims import Range
 from trtconv.core.documents.inspect import TensorRecord
 from trtconv.core.errors import InputError
 from trtconv.core.requests.engine import RunRequest
@@ -68,6 +69,34 @@ def test_an_image_is_an_input(gpu: FakeDriver, tmp_path: Path) -> None:
         np.testing.assert_allclose(np.tanh(made["z"] - x), made["y"], atol=1e-5)
     with pytest.raises(InputError, match="--preprocess is about images"):
         run(dataclasses.replace(asked, preprocess="scale=1/255"))
+
+
+TAKES_IMAGES = """
+<ir_version: 8, opset_import: ["": 17]>
+g (uint8[n,h,w,3] x) => (float[n,h,w,3] y) { y = Cast <to = 1> (x) }
+"""
+
+
+def test_an_engine_that_takes_images_is_given_a_picture(gpu: FakeDriver, tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    dims = ({"n": Range(1, 1, 2), "h": Range(4, 8, 12), "w": Range(4, 6, 12)},)
+    built = build(tmp_path, TAKES_IMAGES, dims)
+    taken = {"name": "x", "pixels": "bgr", "sizes": [[8, 6]], "resized_to": [4, 4], "network_input": "z"}
+    built.change_report(images=taken)
+    pixels = np.random.default_rng(0).integers(0, 256, (8, 6, 3), np.uint8)
+    image.fromarray(pixels).save(tmp_path / "cat.png")
+    asked = RunRequest(built.engine, inputs=tmp_path / "cat.png", output=tmp_path / "y.npz")
+    assert run(asked).inputs == {"x": TensorRecord("uint8", (1, 8, 6, 3))}
+    with np.load(asked.output) as made:
+        np.testing.assert_array_equal(made["y"][0], pixels[..., ::-1].astype(np.float32))
+    asked.output.unlink()
+    with pytest.raises(InputError, match="would do so twice"):
+        run(dataclasses.replace(asked, preprocess="scale=1/255"))
+    image.fromarray(pixels[:4]).save(tmp_path / "cat.png")
+    with pytest.raises(InputError, match=r"4x6 pixels .* takes 8x6"):
+        run(asked)
+    assert not asked.output.exists()
+    assert run(dataclasses.replace(asked, preprocess="size=8x6")).inputs["x"].shape == (1, 8, 6, 3)
 
 
 def test_nothing_that_is_read_is_overwritten(gpu: FakeDriver, tmp_path: Path) -> None:

@@ -12,8 +12,10 @@ import onnxruntime
 import pytest
 
 from trtconv.core.errors import InputError
+from trtconv.core.interface import Interface
 from trtconv.core.tensor_io import TensorIo, read_io
-from trtconv.graph.interface import reloaded, retype
+from trtconv.graph.fitting import fit, reloaded
+from trtconv.graph.interface import retype
 from trtconv.graph.model import OnnxModel
 
 TWO = """
@@ -120,7 +122,8 @@ def test_branches_read_what_the_cast_makes(make: Make) -> None:
 def test_the_file_again_has_the_same_interface(make: Make) -> None:
     for text in (TWO, CODES):
         model = make(text)
-        retype(model, read_io(["inputs=int8" if text is CODES else "inputs=fp16", "outputs=fp16"], None, None))
+        io = read_io(["inputs=int8" if text is CODES else "inputs=fp16", "outputs=fp16"], None, None)
+        fit(model, Interface(io=io))
         again = reloaded(model.copy())
         assert (types(again), again.io) == (types(model), model.io)
 

@@ -22,10 +22,11 @@ from trtconv.core import budget
 from trtconv.core.budget import Budget, BudgetExceeded
 from trtconv.core.documents.calibration import KeptRanges, KeptSizes
 from trtconv.core.errors import InputError
+from trtconv.core.preprocessing import Preprocessing
 from trtconv.core.samples import sample_files
 from trtconv.graph.model import OnnxModel
 from trtconv.precision.quantize import cache
-from trtconv.precision.quantize.images import Preprocessing, read_image
+from trtconv.precision.quantize.images import read_image
 from trtconv.precision.quantize.samples import read_samples
 from trtconv.runtimes.inputs import read_arrays
 
@@ -63,7 +64,7 @@ def test_what_covers_a_size_may_not_be_larger_than_the_budget(tmp_path: Path) ->
     """A line of pixels that is scaled until it is 224 wide has billions of them."""
     Image.new("L", (1, 60_000)).save(tmp_path / "x.png")
     with pytest.raises(BudgetExceeded):
-        read_image(tmp_path / "x.png", Preprocessing(sizes=((224, 224),), crop=True), 0)
+        read_image(tmp_path / "x.png", Preprocessing(sizes=((224, 224),), fit="crop"), 0)
 
 
 def _archive(path: Path, shape: tuple[int, ...], values: bytes = b"", arrays: int = 1) -> None:

@@ -18,6 +18,7 @@ from support.onnx_models import RTX, parse, wrap
 from support.session import run
 from trtconv.core.documents.calibration import KeptRanges
 from trtconv.core.errors import InputError
+from trtconv.core.preprocessing import parse_preprocessing
 from trtconv.graph.channels import times_inputs, times_outputs
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.weight_file import WeightFile
@@ -28,7 +29,7 @@ from trtconv.precision.quantize.budget import spend
 from trtconv.precision.quantize.calibrate import Statistics, candidates, least_squares
 from trtconv.precision.quantize.equalize import equalize, find_links, sizes_by_channel
 from trtconv.precision.quantize.histogram import Histogram
-from trtconv.precision.quantize.images import as_input, parse_preprocessing, read_image
+from trtconv.precision.quantize.images import as_input, read_image
 from trtconv.precision.quantize.layers import find_layers
 from trtconv.precision.quantize.measure import Distance, Reference, worst
 from trtconv.precision.quantize.operators import bias_of

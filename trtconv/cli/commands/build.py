@@ -20,6 +20,7 @@ from trtconv.core.files import atomic_write, openable, with_ending
 from trtconv.core.options import options as declared
 from trtconv.core.options import without_unmet
 from trtconv.core.outputs import Output, check_all
+from trtconv.core.preprocessing import parse_images
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.requests.farm import FarmRequest
 from trtconv.core.requests.files import files_read
@@ -50,6 +51,15 @@ def _requests(
     if "output" in asked.given:
         builds = [dataclasses.replace(each, within=None) for each in builds]
     return config, [dataclasses.replace(each, timing_folder=folder) for each in builds]
+
+
+def _taking_images(request: BuildRequest, given: Collection[str]) -> BuildRequest:
+    """Returns a request whose `--preprocess` is in the network where it has no samples to be about."""
+    if "preprocess" not in given or request.data is not None or request.preprocess is None:
+        return request
+    if request.images is not None and "images" in given:
+        raise InputError("--preprocess without --data says the same as --images", "Leave one of them out.")
+    return dataclasses.replace(request, images=parse_images(request.preprocess, "--preprocess"), preprocess=None)
 
 
 QUANTIZED_ENDING = ".int8.onnx"
@@ -85,6 +95,8 @@ Examples:
       --on tls://farm:8786 --keys keys --then verify,bench
   A detector with its NonMaxSuppression, which stays with ONNX Runtime; writes yolo.pipeline.json (docs/partition.md):
     trtconv build yolo.onnx --partition
+  An engine that takes images as cameras give them (docs/images.md):
+    trtconv build resnet.onnx --preprocess image=1080x1920,letterbox=114,scale=1/255 --postprocess argmax
   In a script:
     trtconv build unet.onnx --dim batch=1 --dim height=256 --dim width=256 --format json -q | jq -e .engine.bytes
 
@@ -130,6 +142,7 @@ def command(
         said = {"agree": AGREE.of_flags(asked.values), **{name: asked.values[name] for name in ("force", "sign")}}
         return _build_listed(flags, said, farming, target)
     listing, requests = _requests(asked, model, flags)
+    requests = [_taking_images(each, asked.given) for each in requests]
     names_farm = farming.given or (listing is not None and listing.address is not None)
     farm = farm_of(farming, listing) if names_farm else None
     if requests[0].partition:

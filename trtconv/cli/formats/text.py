@@ -213,7 +213,7 @@ def build_text(report: BuildReport, verbose: bool = False) -> str:
         "\n".join(_mended_lines(mended)),
         "\n".join(ignored_lines(report.ignored)),
         mix_text(report.mix) if report.mix else "",
-        "\n".join(_io(report.io)),
+        "\n".join([*_io(report.io), *([clean(f"  {report.images}")] if report.images else [])]),
         _seconds(report.seconds),
         "\n".join(proof_lines(report.proof)),
         _where(report),

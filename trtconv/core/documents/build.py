@@ -11,6 +11,7 @@ from trtconv.core.codes import NETWORK_DIFFERS
 from trtconv.core.decode import Fault, Measured, decoded, fields_of
 from trtconv.core.dims import InputRange, InputSpec, Range, ShapeProfile
 from trtconv.core.documents.best_of import BestOf
+from trtconv.core.documents.images import ImageInput
 from trtconv.core.documents.lattice import LatticeRecord
 from trtconv.core.documents.mix import Mix, require_types
 from trtconv.core.documents.network import NetworkRecord
@@ -161,8 +162,8 @@ class CastRecord(Document):
 class BuildReport(
     Document,
     keys="schema trtconv source model plan profiles dims lattice notes tuned respelled? best_of- mix pinned? cast "
-    "edits skipped findings ignored proof runtime worker engine seconds io inputs network- refit- up_to_date rebuilt "
-    "signed_by signature exit_code",
+    "edits skipped findings ignored proof runtime worker engine seconds io images- inputs network- refit- up_to_date "
+    "rebuilt signed_by signature exit_code",
 ):
     """What a build did. `to_json` is the document beside the engine; its keys are documented in docs/reports.md.
 
@@ -175,6 +176,7 @@ class BuildReport(
         runtime: The TensorRT that built.
         engine: The engine; None where none was made.
         io: Inputs and outputs of the engine.
+        images: The input that takes images; None where none does.
         seconds: Wall time by stage, in seconds.
         up_to_date: True where an engine made earlier was kept.
         rebuilt: Why an engine that was there was built again; None where there was none, or by --force.
@@ -207,6 +209,7 @@ class BuildReport(
     findings: tuple[Finding, ...] = ()
     engine: EngineIdentity | None = None
     io: tuple[TensorInfo, ...] = ()
+    images: ImageInput | None = None
     seconds: Mapping[str, float] = dataclasses.field(default_factory=dict)
     up_to_date: bool = False
     rebuilt: str | None = None

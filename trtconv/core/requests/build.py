@@ -16,8 +16,10 @@ from trtconv.core.errors import InputError
 from trtconv.core.files import report_beside, with_ending
 from trtconv.core.findings import Severity
 from trtconv.core.frozen import frozen
+from trtconv.core.interface import Interface, Result, Results, read_results
 from trtconv.core.options import Flag, Option, Requirement, group, option
 from trtconv.core.outputs import Output
+from trtconv.core.preprocessing import EXAMPLE, Preprocessing, parse_images
 from trtconv.core.requests.base import Bounds, Request
 from trtconv.core.requests.code import EXTEND, PLUGINS, REFERENCES, SERIALIZED_PLUGINS
 from trtconv.core.requests.common import (
@@ -218,6 +220,34 @@ class BuildSettings:
         requires=_CHANCE,
     )
     io: TensorIos = _IO
+    images: Preprocessing | None = option(
+        "--images",
+        "Let the engine take images, uint8 in NHWC, and put what makes an input of them into the network; "
+        "--preprocess without --data says the same. As --preprocess, with filter=bicubic|bilinear|linear|nearest, "
+        "letterbox=FILL, and image=HxW[+HxW], pixels=rgb|bgr|rgba|bgra|gray, input=NAME of what it takes.",
+        metavar="KEY=VALUE,...",
+        default=None,
+        read=parse_images,
+        load=parse_images,
+        key="images",
+        save=lambda how: (str(how),),
+        about=f"What becomes of the images that the engine then takes, such as {EXAMPLE}; default: it takes none.",
+    )
+    results: Results = option(
+        "--postprocess",
+        "Let an output be what it stands for: softmax, sigmoid or argmax (int32), along axis 1 or :AXIS. OUTPUT= may "
+        "be left out where there is one. Repeatable.",
+        metavar="[OUTPUT=]OPERATION[:AXIS]",
+        many=True,
+        default={},
+        read=read_results,
+        write=lambda results: [f"{name}={what}" for name, what in results.items()],
+        key="postprocess",
+        schema={"type": "object", "additionalProperties": {"type": "string"}},
+        load=lambda results: {name: Result.parse(text) for name, text in results.items()},
+        save=lambda results: ({name: str(what) for name, what in results.items()},),
+        about="Output to softmax, sigmoid or argmax, with :AXIS where that is not 1.",
+    )
     cast_interface: bool = option(
         "--cast-io",
         "Give inputs and outputs the precision too; they keep theirs otherwise. --io names them one by one.",
@@ -225,6 +255,11 @@ class BuildSettings:
         key="cast-io",
         about="Cast inputs and outputs to the precision too; default: false.",
     )
+
+    @property
+    def interface(self) -> Interface:
+        """What the engine is to take and to return."""
+        return Interface(self.images, self.io, self.results)
 
 
 @frozen

@@ -209,7 +209,7 @@ SAMPLED = Requirement(
     frozenset({"precision", "data"}),
     lambda request: request.data is not None,
     "{flag} goes with --data, and there is none",
-    "Add --data, or leave out {flag} (in trtconv.toml: data and {key}).",
+    "Add --data, or leave out {flag} (in trtconv.toml: data and {key}; images says it of the engine).",
 )
 
 DATA: Any = option(
@@ -228,7 +228,7 @@ DATA: Any = option(
 PREPROCESS: Any = option(
     "--preprocess",
     "How images become inputs: size=HxW[+HxW], scale=1/255, mean=A:B:C, std=A:B:C, color=rgb|bgr|gray, "
-    "layout=nchw|nhwc, crop.",
+    "layout=nchw|nhwc, crop or letterbox=FILL, filter=bicubic|bilinear|linear|nearest.",
     metavar="KEY=VALUE,...",
     default=None,
     key="preprocess",

@@ -243,7 +243,8 @@ class RunRequest(Request):
     preprocess: str = option(
         "--preprocess",
         "How an image becomes an input: size=HxW, scale=1/255, mean=A:B:C, std=A:B:C, color=rgb|bgr|gray, "
-        "layout=nchw|nhwc, crop.",
+        "layout=nchw|nhwc, crop or letterbox=FILL, filter=bicubic|bilinear|linear|nearest. Of an engine that takes "
+        "images (build --preprocess), size, crop, letterbox and filter alone.",
         metavar="KEY=VALUE,...",
         default="",
         absent=None,

@@ -19,6 +19,7 @@ from trtconv.engine.farm.acceptance import as_told
 from trtconv.engine.farm.job import BuildJob
 from trtconv.engine.farm.machines import Choice, Machine, choose
 from trtconv.engine.farm.results import Waiting
+from trtconv.graph.fitting import fit
 from trtconv.graph.model import OnnxModel
 from trtconv.pipeline.outputs import Stale, asked_profiles, check_outputs, of_its_gpu, protect_data, standing
 
@@ -134,6 +135,7 @@ def prepare(
     refuse_unmet(request)
     check_outputs(request)
     model = OnnxModel.load(request.model, hashed=True)
+    fit(model, request.interface)
     protect_data(model, request.engine_path, request.report_path)
     profiles = asked_profiles(model, request)
     if request.data is not None:

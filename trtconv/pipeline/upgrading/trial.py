@@ -17,7 +17,7 @@ from trtconv.core.requests.build import BuildRequest
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch, ToldProgress
 from trtconv.core.target import Target
-from trtconv.graph.interface import retype
+from trtconv.graph.fitting import fit
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.walk import all_nodes
 from trtconv.pipeline.building import build_model, planned
@@ -78,7 +78,7 @@ def attempt(request: BuildRequest, engine: Runtime, clock: Stopwatch) -> BuildTr
         with foreign.using(ForeignCode.of(request)):
             with clock.stage(Stage.LOAD):
                 model = OnnxModel.load(request.model, hashed=True)
-                retype(model, request.io)
+                fit(model, request.interface)
                 write_types(model)
             asked = planned(request, model, engine.info)
             report, blob = build_model(request, model, asked, watched, clock)

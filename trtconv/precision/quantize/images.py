@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
-from fractions import Fraction
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,82 +13,19 @@ from numpy.typing import NDArray
 
 from trtconv.core import budget
 from trtconv.core.errors import EnvironmentMissing, InputError, TrtconvError
-from trtconv.core.frozen import frozen
+from trtconv.core.preprocessing import Preprocessing, Size, placement
 from trtconv.core.reading import open_plain
+from trtconv.graph.resampling import resampling
 
-_EXAMPLE = "--preprocess size=224x224,scale=1/255,mean=0.485:0.456:0.406,std=0.229:0.224:0.225"
 _FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 """What is looked for in a file, whatever its name says: others of Pillow's readers start programs, as Ghostscript."""
 _BYTES_A_PIXEL = 3 * 5
 """Of an image as it is read, and as float32."""
-_CHANNELS = {"rgb": "RGB", "bgr": "RGB", "gray": "L"}
-_LAYOUTS = ("nchw", "nhwc")
-
-
-@frozen
-class Preprocessing:
-    """How an image becomes an input: resized, times `scale`, minus `mean`, over `std`.
-
-    Args:
-        sizes: (height, width), one for each image in turns; empty keeps that of the image.
-        scale: What the values, 0 to 255, are multiplied with.
-        mean: Subtracted afterwards; one value, or one a channel.
-        std: Divided by at last; one value, or one a channel.
-        color: "rgb", "bgr" or "gray".
-        layout: "nchw" or "nhwc".
-        crop: Whether an image is scaled until it covers the size and then cut in the middle, rather than stretched.
-    """
-
-    sizes: tuple[tuple[int, int], ...] = ()
-    scale: float = 1.0
-    mean: tuple[float, ...] = (0.0,)
-    std: tuple[float, ...] = (1.0,)
-    color: str = "rgb"
-    layout: str = "nchw"
-    crop: bool = False
-
-
-def parse_preprocessing(text: str) -> Preprocessing:
-    """Reads `--preprocess`, as in "size=224x224+256x256,scale=1/255,mean=0.5,std=0.5,color=bgr,layout=nhwc,crop".
-
-    Raises:
-        InputError: It says something else.
-    """
-    found: dict[str, Any] = {}
-    for part in text.split(","):
-        key, _, value = part.strip().partition("=")
-        try:
-            found |= _setting(key, value)
-        except (ValueError, ArithmeticError) as error:
-            raise InputError(f"--preprocess {part.strip()!r}: {error}", f"Write {_EXAMPLE}.") from error
-    return Preprocessing(**found)
-
-
-def _setting(key: str, value: str) -> dict[str, Any]:
-    if key == "size":
-        return {"sizes": tuple(_size(each) for each in value.split("+"))}
-    if key == "scale":
-        return {"scale": float(Fraction(value))}
-    if key in ("mean", "std"):
-        numbers = tuple(float(each) for each in value.split(":"))
-        if key == "std" and 0.0 in numbers:
-            raise ValueError("a standard deviation of 0")
-        return {key: numbers}
-    if key == "crop" and not value:
-        return {"crop": True}
-    for name, choices in (("color", tuple(_CHANNELS)), ("layout", _LAYOUTS)):
-        if key == name:
-            if value not in choices:
-                raise ValueError(f"not one of {', '.join(choices)}")
-            return {name: value}
-    raise ValueError("there is no such setting")
-
-
-def _size(text: str) -> tuple[int, int]:
-    height, _, width = text.partition("x")
-    if not (height.isdecimal() and width.isdecimal() and int(height) and int(width)):
-        raise ValueError("not HEIGHTxWIDTH")
-    return int(height), int(width)
+_AS_IT_IS = Preprocessing()
+_MODES = {"rgb": "RGB", "bgr": "RGB", "gray": "L"}
+"""What Pillow calls what a network takes."""
+_MODES_OF_PIXELS = {"rgb": "RGB", "bgr": "RGB", "rgba": "RGBA", "bgra": "RGBA", "gray": "L"}
+"""What Pillow calls what an engine takes, but for the order."""
 
 
 def read_image(path: Path, preprocessing: Preprocessing, number: int) -> NDArray[np.float32]:
@@ -105,6 +43,77 @@ def read_image(path: Path, preprocessing: Preprocessing, number: int) -> NDArray
         InputError: It cannot be read.
         EnvironmentMissing: Pillow is not installed.
     """
+    image = _opened(path, _MODES[preprocessing.color])
+    size = preprocessing.sizes[number % len(preprocessing.sizes)] if preprocessing.sizes else None
+    return _of_image(image, size, preprocessing, str(path))
+
+
+def of_pixels(pixels: NDArray[np.uint8], preprocessing: Preprocessing, size: Size | None) -> NDArray[np.float32]:
+    """Returns what a network's input is of an image that an engine takes, by Pillow and NumPy alone.
+
+    Args:
+        pixels: (height, width, channels), as `preprocessing.pixels` says.
+        preprocessing: What becomes of it.
+        size: Size that it is brought to; None: its own.
+
+    Raises:
+        ImportError: Pillow is not installed.
+    """
+    from PIL import Image
+
+    order = preprocessing.pixels
+    if order.startswith("bgr"):
+        pixels = pixels[..., [2, 1, 0, 3][: pixels.shape[2]]]
+    image = Image.fromarray(np.ascontiguousarray(pixels[..., 0] if order == "gray" else pixels[..., :3]))
+    return _of_image(image.convert(_MODES[preprocessing.color]), size, preprocessing, "the image")
+
+
+def _of_image(image: Any, size: Size | None, preprocessing: Preprocessing, source: str) -> NDArray[np.float32]:
+    pixels = np.asarray(image)
+    return as_input(pixels if size is None else _resized(pixels, size, preprocessing, source), preprocessing, source)
+
+
+def read_pixels(
+    path: Path, order: str, sizes: Sequence[Size], preprocessing: Preprocessing = _AS_IT_IS
+) -> NDArray[np.uint8]:
+    """Reads an image as the bytes that an engine takes.
+
+    Args:
+        path: The file.
+        order: How the bytes of a pixel lie, one of `PIXELS`.
+        sizes: Which sizes the engine takes; empty: any.
+        preprocessing: How it is resized before; all else is in the engine.
+
+    Returns:
+        (1, height, width, channels).
+
+    Raises:
+        InputError: It cannot be read, has another size, or is to be preprocessed twice.
+        EnvironmentMissing: Pillow is not installed.
+    """
+    resized = {name: getattr(preprocessing, name) for name in ("sizes", "fit", "fill", "filter")}
+    if preprocessing != dataclasses.replace(_AS_IT_IS, **resized):
+        raise InputError(
+            f"the engine preprocesses images itself, and --preprocess {preprocessing} would do so twice",
+            "Leave all of it out but size, crop, letterbox and filter.",
+        )
+    pixels = np.asarray(_opened(path, _MODES_OF_PIXELS[order]))
+    if preprocessing.sizes:
+        pixels = _resized(pixels, preprocessing.sizes[0], preprocessing, str(path)).round().astype(np.uint8)
+    size = pixels.shape[0], pixels.shape[1]
+    if sizes and size not in sizes:
+        listed = ", ".join(f"{height}x{width}" for height, width in sizes)
+        raise InputError(
+            f"{path} has {size[0]}x{size[1]} pixels (height x width), and the engine takes {listed}",
+            "Resize it with --preprocess size=HxW, or build an engine that does: --images image=HxW+HxW lists sizes.",
+        )
+    pixels = pixels.reshape(1, *size, -1)
+    if order.startswith("bgr"):
+        pixels = pixels[..., [2, 1, 0, 3][: pixels.shape[3]]]
+    return np.ascontiguousarray(pixels)
+
+
+def _opened(path: Path, mode: str) -> Any:
     try:
         from PIL import Image
     except ImportError as error:
@@ -117,15 +126,12 @@ def read_image(path: Path, preprocessing: Preprocessing, number: int) -> NDArray
             # About sizes, which are spent, and about transparency, which is left out.
             warnings.simplefilter("ignore")
             budget.spend("megabytes", opened.width * opened.height * _BYTES_A_PIXEL / 1e6, f"{path}: the image")
-            image = _of_8_bits(opened).convert(_CHANNELS[preprocessing.color])
+            image = _of_8_bits(opened).convert(mode)
     except (TrtconvError, MemoryError):
         raise
     except Exception as error:  # Each format has its own ways to fail.
         raise InputError(f"{path} cannot be read as an image: {error}", "Take it out of the folder.") from error
-    if preprocessing.sizes:
-        height, width = preprocessing.sizes[number % len(preprocessing.sizes)]
-        image = _resized(image, height, width, preprocessing.crop, path)
-    return as_input(np.asarray(image), preprocessing, str(path))
+    return image
 
 
 def _of_8_bits(image: Any) -> Any:
@@ -139,16 +145,31 @@ def _of_8_bits(image: Any) -> Any:
     return image
 
 
-def _resized(image: Any, height: int, width: int, crop: bool, path: Path) -> Any:
-    if not crop:
-        return image.resize((width, height))
-    ratio = max(width / image.width, height / image.height)
-    covering = max(width, round(image.width * ratio)), max(height, round(image.height * ratio))
+def _resized(image: NDArray[Any], size: Size, preprocessing: Preprocessing, source: str) -> NDArray[np.float32]:
+    """Resizes without rounding in between, as an engine that takes images does: (height, width) or with channels."""
+    from PIL import Image
+
+    place = placement(preprocessing.fit, (image.shape[0], image.shape[1]), size)
     # Of a line of pixels there is nearly nothing to be cut off at one side, and nearly all at the other.
-    budget.spend("megabytes", covering[0] * covering[1] * _BYTES_A_PIXEL / 1e6, f"{path}: the image, scaled,")
-    image = image.resize(covering)
-    left, top = (image.width - width) // 2, (image.height - height) // 2
-    return image.crop((left, top, left + width, top + height))
+    budget.spend("megabytes", place.scaled[0] * place.scaled[1] * _BYTES_A_PIXEL / 1e6, f"{source}: the image, scaled,")
+    planes = np.asarray(image, np.float32).reshape(*image.shape[:2], -1)
+    result = np.full((*size, planes.shape[2]), preprocessing.fill, np.float32)
+    (top, bottom), (left, right) = (
+        (max(0, at), at + n) for at, n in zip((place.top, place.left), place.scaled, strict=True)
+    )
+    for channel in range(planes.shape[2]):
+        if preprocessing.filter == "linear":
+            rows, columns = (
+                resampling("linear", taken, made) for taken, made in zip(planes.shape[:2], place.scaled, strict=True)
+            )
+            scaled = rows @ (planes[..., channel] @ columns.T)
+        else:
+            plane = Image.fromarray(np.ascontiguousarray(planes[..., channel]))
+            method = Image.Resampling[preprocessing.filter.upper()]
+            scaled = np.asarray(plane.resize(place.scaled[::-1], method))
+        scaled = scaled[max(0, -place.top) :, max(0, -place.left) :]
+        result[top:bottom, left:right, channel] = scaled[: size[0] - top, : size[1] - left]
+    return np.clip(result, 0, 255)
 
 
 def as_input(pixels: NDArray[Any], preprocessing: Preprocessing, source: str) -> NDArray[np.float32]:

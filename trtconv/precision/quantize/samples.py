@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 from trtconv.core import budget
 from trtconv.core.dims import InputSpec, Shape
 from trtconv.core.errors import InputError, TrtconvError
+from trtconv.core.preprocessing import Preprocessing
 from trtconv.core.reading import open_plain
 from trtconv.core.samples import ARRAYS, IMAGES, function_of, sample_files
 from trtconv.graph.model import OnnxModel
-from trtconv.precision.quantize.images import Preprocessing, read_image
+from trtconv.precision.quantize.images import read_image, read_pixels
 from trtconv.runtimes.inputs import call_generator, checked_inputs, header_of, load_generator, read_arrays
 from trtconv.runtimes.onnxruntime import random_feeds
 
@@ -176,7 +177,10 @@ def _only_input(model: OnnxModel, what: str) -> InputSpec:
 
 
 def _image(model: OnnxModel, spec: InputSpec, path: Path, preprocessing: Preprocessing, number: int) -> Feeds:
-    return checked_inputs(model.inputs, {spec.name: read_image(path, preprocessing, number)}, str(path), None)
+    taken = model.images
+    # A network that takes images preprocesses them itself.
+    values = read_image(path, preprocessing, number) if taken is None else read_pixels(path, taken.pixels, taken.sizes)
+    return checked_inputs(model.inputs, {spec.name: values}, str(path), None)
 
 
 def _of_file(model: OnnxModel, path: Path) -> list[Callable[[], Feeds]]:

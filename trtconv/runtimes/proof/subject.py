@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from trtconv.core.frozen import frozen
-from trtconv.graph.interface import reloaded
+from trtconv.graph.fitting import reloaded
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.views import quantizes
 
@@ -58,14 +58,14 @@ class ProofSubject:
     @property
     def parsed_as_is(self) -> bool:
         """Whether the parser was given the file's own nodes."""
-        return not (self.promise.safeties or self.parsed.io) and self.precision == "as-is"
+        return not (self.promise.safeties or self.parsed.interface) and self.precision == "as-is"
 
     @property
     def original(self) -> bytes | None:
         """The model that says what is right; None where that is the file."""
         if not self.promise.means_the_file:
             return self.rewritten.serialize()
-        return reloaded(self.rewritten).serialize() if self.rewritten.io else None
+        return reloaded(self.rewritten).serialize() if self.rewritten.interface else None
 
     @property
     def claimed(self) -> tuple[OnnxModel, Claim] | None:

@@ -12,7 +12,7 @@ from trtconv.core import budget, codes
 from trtconv.core.documents.proof import Lack, Unshown, WeightCounts
 from trtconv.core.errors import TrtconvError
 from trtconv.core.findings import Finding, Location
-from trtconv.graph.interface import reloaded
+from trtconv.graph.fitting import reloaded
 from trtconv.graph.model import OnnxModel
 
 if TYPE_CHECKING:

@@ -1,0 +1,58 @@
+"""Images in the network beside images in front of it: the same numbers, by another way."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from trtconv.core.documents.images import ImageInput
+from trtconv.core.errors import Bug
+from trtconv.core.preprocessing import PIXELS, Preprocessing
+from trtconv.graph.images import front_of
+from trtconv.graph.model import OnnxModel
+from trtconv.precision.quantize.images import of_pixels
+from trtconv.runtimes.onnxruntime import session
+
+_ANY = ((48, 64),)
+"""Size of images where the network takes any."""
+_ROUNDED, _EXACT = 0.6, 0.02
+"""Levels of 0 to 255 that may be between both: Pillow rounds what is gray."""
+
+
+def compared_images(model: OnnxModel, taken: ImageInput) -> ImageInput:
+    """Runs what is in front of a network on random images, beside what Pillow and NumPy make of them.
+
+    Args:
+        model: The network with it, as it was loaded.
+        taken: The input.
+
+    Returns:
+        The input, with the largest difference; as it is where Pillow or ONNX Runtime cannot tell.
+
+    Raises:
+        Bug: They differ.
+    """
+    how = model.interface.images or Preprocessing()
+    ran = session(OnnxModel(front_of(model, taken), model.path))
+    if isinstance(ran, str):
+        return taken  # ONNX Runtime is older than the model.
+    random, largest = np.random.default_rng(0), 0.0
+    # Levels that a difference of 1 stands for, channel by channel.
+    steps = np.abs(np.array(how.std, np.float64)) / max(abs(how.scale), 1e-30)
+    for size in taken.sizes or _ANY:
+        pixels = random.integers(0, 256, (*size, PIXELS[how.pixels]), np.uint8)
+        try:
+            wanted = of_pixels(pixels, how, taken.resized_to)
+        except ImportError:
+            return taken
+        (made,) = ran.run(None, {taken.name: pixels[np.newaxis]})
+        difference = np.abs(made.astype(np.float64) - wanted)
+        levels = difference * (steps.reshape(-1, 1, 1) if how.layout == "nchw" else steps)
+        largest = max(largest, float(levels.max()))
+    grays = how.color == "gray" and how.pixels != "gray"
+    # Of float32, however large a mean is.
+    rounding = 1e-5 * float((np.abs(how.mean) * steps).max())
+    if largest > (_ROUNDED if grays else _EXACT) + rounding:
+        raise Bug(f"images become other inputs in the network: by {largest:g} levels of 255", "Please report it.")
+    return dataclasses.replace(taken, difference=round(largest, 6))
