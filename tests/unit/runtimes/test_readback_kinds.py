@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import TensorProto, helper
+from onnx.reference import ReferenceEvaluator
 
-from trtconv.runtimes.tensorrt.readback import heavy
+from trtconv.runtimes.tensorrt.readback import grid_sample
+from trtconv.runtimes.tensorrt.readback.convolving import convolve, spread
 from trtconv.runtimes.tensorrt.readback.execute import Run
 from trtconv.runtimes.tensorrt.readback.read import weights_of
-from trtconv.runtimes.tensorrt.readback.records import NotProven, ReadLayer, ReadNetwork, ReadTensor
+from trtconv.runtimes.tensorrt.readback.records import ReadLayer, ReadNetwork, ReadTensor
 
 Array = Any
 RANDOM = np.random.default_rng(0)
@@ -345,35 +351,86 @@ def test_a_layer_that_would_take_all_memory_is_not_run(kind: str) -> None:
     assert "MB of memory" in one.unproven[0]
 
 
-@pytest.mark.parametrize(
-    ("op", "ranks", "window", "attributes"),
-    [
-        ("Conv", (4, 4, 1), (3, 5), {"group": 8, "strides": (2, 1), "dilations": (1, 2), "pads": (1, 0, 2, 1)}),
-        ("ConvTranspose", (5, 5), (2, 3, 4), {"group": 2, "strides": (1, 2, 3), "dilations": (1, 1, 2)}),
-        ("GridSample", (4, 4), (), {"mode": "linear", "padding_mode": "reflection", "align_corners": 1}),
-        ("Erf", (3,), (), {}),
-    ],
-)
-def test_what_runs_on_onnx_runtime_is_held_to_the_definition(
-    op: str, ranks: tuple[int, ...], window: tuple[int, ...], attributes: dict[str, Any]
+def by_definition(op: str, inputs: Sequence[Array], **attributes: Any) -> Array:
+    """Computes one node on ONNX's reference implementation."""
+    names = [f"x{i}" for i in range(len(inputs))]
+    node = helper.make_node(op, names, ["y"], **attributes)
+    values = [helper.make_tensor_value_info(n, TensorProto.FLOAT, x.shape) for n, x in zip(names, inputs, strict=True)]
+    graph = helper.make_graph([node], "g", values, [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    (result,) = ReferenceEvaluator(model).run(None, dict(zip(names, inputs, strict=True)))
+    return result
+
+
+ANY_WINDOW = {
+    "ins": st.integers(1, 3),
+    "outs": st.integers(1, 3),
+    "groups": st.integers(1, 3),
+    "axes": st.lists(st.tuples(*(st.integers(1, 3),) * 3, st.integers(0, 4)), min_size=1, max_size=3),
+}
+
+
+@settings(max_examples=60, deadline=None)
+@given(**ANY_WINDOW)
+def test_convolutions_of_any_kind_are_those_of_the_definition(
+    ins: int, outs: int, groups: int, axes: Sequence[tuple[int, int, int, int]]
 ) -> None:
-    given = tuple(sorted(attributes.items()))
-    assert heavy._departure(op, ranks, window, given) == ""
+    window, strides, dilations, _ = zip(*axes, strict=True)
+    sizes = [(k - 1) * d + 1 + more for k, _, d, more in axes]
+    x, kernel = normal(2, groups * ins, *sizes), normal(groups * outs, ins, *window)
+    expected = by_definition("Conv", (x, kernel), strides=strides, dilations=dilations, group=groups)
+    np.testing.assert_allclose(convolve(x, kernel, strides, dilations, groups), expected, 1e-4, 1e-4)
+
+
+@settings(max_examples=60, deadline=None)
+@given(**ANY_WINDOW)
+def test_deconvolutions_of_any_kind_are_turned_convolutions(
+    ins: int, outs: int, groups: int, axes: Sequence[tuple[int, int, int, int]]
+) -> None:
+    # The product with a deconvolution is that with the convolution of its kernel, from the other side.
+    window, strides, dilations, sizes = zip(*axes, strict=True)
+    x, kernel = normal(1, groups * ins, *(n + 1 for n in sizes)), normal(groups * ins, outs, *window)
+    got = spread(x, kernel, strides, dilations, groups)
+    other = normal(*got.shape)
+    turned = convolve(other, kernel, strides, dilations, groups)
+    assert got.shape[2:] == tuple(s * n + d * (k - 1) + 1 for k, s, d, n in axes)
+    assert turned.shape == x.shape
+    assert np.vdot(got, other) == pytest.approx(np.vdot(x, turned), rel=1e-3, abs=1e-3)
+
+
+@pytest.mark.parametrize("part", ["kernel", "window", "groups"])
+def test_a_convolution_that_does_not_fit_is_malformed(part: str) -> None:
+    x, kernel = normal(1, 4, 5), normal(2, 4, 3)
+    x = x[..., :2] if part == "window" else x
+    kernel = kernel[:, :3] if part == "kernel" else kernel
+    values = {"kernel_size_nd": (3,), "stride_nd": (1,), "dilation_nd": (1,), "num_output_maps": 2, "bias": None}
+    groups = 3 if part == "groups" else 1
+    said = why_not(
+        "CONVOLUTION", x, kernel, num_groups=groups, **{**WINDOW, "pre_padding": (0,), "post_padding": (0,)}, **values
+    )
+    assert "does not compute at these sizes" in said
+
+
+@pytest.mark.parametrize("size", [7, 100_000])
+def test_erf_is_that_of_the_library(size: int) -> None:
+    x = np.concatenate([np.linspace(-7, 7, size), np.logspace(-30, 0, 50)]).astype(np.float32)
+    (got,) = run("UNARY", x, op="ERF")
+    np.testing.assert_allclose(got, [math.erf(float(each)) for each in x], 3e-7)
+    ends = np.array([np.nan, np.inf, -np.inf], np.float32)
+    np.testing.assert_array_equal(run("UNARY", ends, op="ERF")[0], [np.nan, 1, -1])
 
 
 def test_where_onnx_runtime_departs_from_the_definition_nothing_is_proven(monkeypatch: pytest.MonkeyPatch) -> None:
-    x = np.ones((1, 1, 4, 4), np.float32)
-    asked = {"interpolation_mode": "CUBIC", "align_corners": False}
-    assert "than ONNX defines" in why_not("GRID_SAMPLE", x, x[..., :2], sample_mode="CLAMP", **asked)
-    kernel = np.ones((1, 1, 2, 2), np.float32)
-    assert heavy.one("Conv", x, kernel, strides=(3, 3)).shape == (1, 1, 1, 1)
+    x, grid = np.ones((1, 1, 4, 4), np.float32), np.ones((1, 2, 3, 2), np.float32)
+    how = {"sample_mode": "CLAMP", "align_corners": False}
+    assert "than ONNX defines" in why_not("GRID_SAMPLE", x, grid, interpolation_mode="CUBIC", **how)
+    assert run("GRID_SAMPLE", x, grid, interpolation_mode="LINEAR", **how)[0].shape == (1, 1, 2, 3)
 
     class Wrong:
         def run(self, names: object, feeds: dict[str, Any]) -> list[Any]:
             return [np.zeros((1, 2, 2, 2), np.float32)]
 
-    heavy._departure.cache_clear()
-    monkeypatch.setattr(heavy, "_session", lambda *key: Wrong())
-    with pytest.raises(NotProven, match="than ONNX defines"):
-        heavy.one("Conv", x, kernel, strides=(3, 3))
-    heavy._departure.cache_clear()
+    grid_sample._departure.cache_clear()
+    monkeypatch.setattr(grid_sample, "_session", lambda *key: Wrong())
+    assert "than ONNX defines" in why_not("GRID_SAMPLE", x, grid, interpolation_mode="LINEAR", **how)
+    grid_sample._departure.cache_clear()

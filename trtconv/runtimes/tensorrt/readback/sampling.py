@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from trtconv.runtimes.tensorrt.readback import heavy
 from trtconv.runtimes.tensorrt.readback.call import Array, Call, Kernel
 from trtconv.runtimes.tensorrt.readback.records import NotProven
 from trtconv.runtimes.tensorrt.readback.types import wide
@@ -109,9 +108,10 @@ def _grid_sample(call: Call) -> Sequence[Array]:
     if mode is None or outside is None:
         raise NotProven(f"{call['interpolation_mode']} with {call['sample_mode']} is not known")
     corners = int(call["align_corners"])
-    sampled = heavy.one(
-        "GridSample", call.input(0), call.input(1), mode=mode, padding_mode=outside, align_corners=corners
-    )
+    # Loaded only here: ONNX Runtime takes as much memory as many a network.
+    from trtconv.runtimes.tensorrt.readback.grid_sample import grid_sample
+
+    sampled = grid_sample(call.input(0), call.input(1), mode=mode, padding_mode=outside, align_corners=corners)
     return (sampled,)
 
 

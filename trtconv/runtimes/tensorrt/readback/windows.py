@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from trtconv.runtimes.tensorrt.readback import heavy
+from trtconv.runtimes.tensorrt.readback import convolving
 from trtconv.runtimes.tensorrt.readback.call import Array, Call, Kernel
 from trtconv.runtimes.tensorrt.readback.records import Malformed, NotProven
 from trtconv.runtimes.tensorrt.readback.types import wide
@@ -35,38 +35,28 @@ def _convolution(call: Call) -> Sequence[Array]:
     reach = [(k - 1) * d + 1 for k, d in zip(window, call["dilation_nd"], strict=True)]
     low, high = _pads(call, values.shape[2:], reach)
     high = [max(after, 0) for after in high]
-    inputs = (values, kernel, bias) if bias.size else (values, kernel)
-    result = heavy.one(
-        "Conv",
-        *inputs,
-        kernel_shape=window,
-        strides=call["stride_nd"],
-        dilations=call["dilation_nd"],
-        group=call["num_groups"],
-        pads=(*low, *high),
-    )
-    return (result,)
+    if min(low, default=0) < 0:
+        raise NotProven("its padding is negative")
+    padded = np.pad(values, [(0, 0), (0, 0), *zip(low, high, strict=True)]) if any((*low, *high)) else values
+    result = convolving.convolve(padded, kernel, call["stride_nd"], call["dilation_nd"], call["num_groups"])
+    return (_biased(result, bias),)
 
 
 def _deconvolution(call: Call) -> Sequence[Array]:
     """The whole transposed convolution, cropped by the pads: `out = stride * (in - 1) + reach - before - after`."""
     values, kernel, bias = call.input(0), _kernel(call, True), _bias(call)
     window, strides, dilations = kernel.shape[2:], call["stride_nd"], call["dilation_nd"]
-    full = heavy.one(
-        "ConvTranspose",
-        values,
-        kernel,
-        kernel_shape=window,
-        strides=strides,
-        dilations=dilations,
-        group=call["num_groups"],
-    )
+    full = convolving.spread(values, kernel, strides, dilations, call["num_groups"])
     low, high = _crops(call, window)
     for axis, (before, after) in enumerate(zip(low, high, strict=True), 2):
         if before < 0 or after < 0:
             raise NotProven("its padding is negative")
         full = full[(slice(None),) * axis + (slice(before, full.shape[axis] - after),)]
-    return (full + bias.reshape(-1, *(1,) * len(window)) if bias.size else full,)
+    return (_biased(full, bias),)
+
+
+def _biased(result: Array, bias: Array) -> Array:
+    return result + bias.reshape(-1, *(1,) * (result.ndim - 2)) if bias.size else result
 
 
 def _crops(call: Call, window: Sequence[int]) -> tuple[list[int], list[int]]:
