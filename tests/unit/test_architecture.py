@@ -65,6 +65,7 @@ DOORS = {
         "runtimes/observed.py",
         "runtimes/foreign_nodes.py",
         "runtimes/hybrid.py",
+        "runtimes/light_session.py",
         "runtimes/onnxruntime.py",
         "runtimes/proof/*",
         "runtimes/tensorrt/readback/grid_sample.py",

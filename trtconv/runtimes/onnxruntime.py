@@ -29,6 +29,7 @@ from trtconv.runtimes.compare import SHARE_STEP, relative_error, same_network
 from trtconv.runtimes.definition import write_out
 from trtconv.runtimes.foreign_nodes import foreign_nodes
 from trtconv.runtimes.hybrid import HybridSession
+from trtconv.runtimes.light_session import LightSession, large_weights, make_inputs, without_values
 
 _MOST_ELEMENTS = 1 << 26
 """Elements of all inputs together beyond which nothing is run."""
@@ -277,14 +278,18 @@ def session(model: OnnxModel, late: bool = False) -> Any:
         whole.CopyFrom(model.proto)
         folder = Path(model.path).parent
         return HybridSession(whole, foreign_nodes(whole), folder, lambda part: session(OnnxModel(part, model.path)))
-    copy = OnnxModel(onnx.ModelProto(), model.path)
-    copy.proto.CopyFrom(model.proto)
+    large = large_weights(model.proto)
+    copy = OnnxModel(without_values(model.proto, large), model.path)
     copy.proto.ir_version = min(copy.proto.ir_version, _NEWEST_IR)
     write_out(copy)
+    make_inputs(copy.proto, large)
     # It refuses names that occur twice, as TensorRT does not; they mean nothing here.
     for node in all_nodes(copy.proto.graph.node):
         node.name = ""
-    return session_of(copy.proto.SerializeToString(), Path(model.path).parent, late)
+    loaded = session_of(copy.proto.SerializeToString(), Path(model.path).parent, late)
+    if isinstance(loaded, str) or not large:
+        return loaded
+    return LightSession(loaded, {name: model.array(tensor) for name, tensor in large.items()})
 
 
 def import_runtime() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,8 @@ class Models:
         """
         if len(argument) == 3:
             serve(argument, tell)
+            # Graphs and what is known of them refer to each other.
+            gc.collect()
             return
         path, data, tasks, folder = argument
         if self._model is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import gc
 import math
 import threading
 from collections.abc import Iterator
@@ -67,6 +68,9 @@ class Weighing:
             if self._rewritten is not None:
                 with self._runner:
                     self._kept = kept(file, *self._rewritten, self._runner, _SECONDS)
+            # Graphs and what is known of them refer to each other, and the builder takes most at its end.
+            del file
+            gc.collect()
         except TrtconvError as error:
             # The file was read before, but whoever asked may have taken it away.
             self.why = f"the file could not be read again ({error})"

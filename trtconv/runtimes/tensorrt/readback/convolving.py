@@ -50,7 +50,7 @@ def convolve(values: Array, kernel: Array, strides: Sizes, dilations: Sizes, gro
     row = [math.prod(grid[axis + 1 :]) for axis in range(len(grid))]
     taps = [
         (_place([p % s for p, s in zip(at, strides, strict=True)], strides), _shift(at, strides, row))
-        for at in itertools.product(*(range(0, r, d) for r, d in zip(reach, dilations, strict=True)))
+        for at in itertools.product(*map(range, [0] * len(reach), reach, dilations))
     ]
     weights = kernel.reshape(groups, outputs // groups, channels // groups * len(taps))
     length = sum((count - 1) * step for count, step in zip(counts, row, strict=True)) + 1
@@ -61,7 +61,7 @@ def convolve(values: Array, kernel: Array, strides: Sizes, dilations: Sizes, gro
         columns = np.stack([flat[phase][..., first + start : first + stop] for phase, first in taps], 3)
         np.matmul(weights, columns.reshape(batch, *weights.shape[::2], stop - start), out=result[..., start:stop])
     shaped = result.reshape(batch, outputs, counts[0], *grid[1:])
-    return shaped[(..., *(slice(count) for count in counts))]
+    return np.asarray(shaped[(slice(None),) * 2 + tuple(map(slice, counts))])
 
 
 def _phases(values: Array, strides: Sizes) -> tuple[Array, list[int]]:
@@ -111,10 +111,11 @@ def spread(values: Array, kernel: Array, strides: Sizes, dilations: Sizes, group
     result = np.zeros((batch, groups, outputs, *full), np.float32)
     flat = np.ascontiguousarray(values, np.float32).reshape(batch, groups, channels // groups, -1)
     weights = kernel.reshape(groups, channels // groups, outputs, *window)
+    whole = (slice(None),) * 3
     for at in np.ndindex(*window):
-        places = tuple(
+        places = [
             slice(d * p, d * p + s * (n - 1) + 1, s) for d, p, s, n in zip(dilations, at, strides, sizes, strict=True)
-        )
-        terms = weights[(..., *at)].swapaxes(1, 2) @ flat
-        result[(..., *places)] += terms.reshape(batch, groups, outputs, *sizes)
+        ]
+        terms = weights[whole + at].swapaxes(1, 2) @ flat
+        result[whole + tuple(places)] += terms.reshape(batch, groups, outputs, *sizes)
     return result.reshape(batch, groups * outputs, *full)
