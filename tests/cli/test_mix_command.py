@@ -360,8 +360,6 @@ def test_samples_are_for_auto_alone(call: Call, net: Path) -> None:
         ("--tune --no-rewrite", "--tune is about what the rewrite does, and --no-rewrite leaves it out"),
         ("--requantize --no-rewrite", "--requantize is about what the rewrite does"),
         ("--tolerance 0.5", "--tolerance goes with --precision auto, or with int8 and --data"),
-        ("--precision fp16 --preprocess size=8x8", "--preprocess goes with --data, and there is none"),
-        ("--precision auto --preprocess size=8x8", "--preprocess goes with --data, and there is none"),
         (
             "--precision auto --error-budget 0.1",
             "--error-budget goes with --precision int8 and --data; the precision",

@@ -121,6 +121,7 @@ class _Front:
         self._how = how
         self._nodes: list[onnx.NodeProto] = []
         self._constants: list[onnx.TensorProto] = []
+        self._pixels = ""
 
     def build(self, images: Sequence[Size], size: Size | None) -> str:
         """Writes the nodes, gives the input its new type and shape, and returns what the network reads now.
@@ -135,7 +136,7 @@ class _Front:
             raise InputError(f"--images: {name} is returned as it is", "Leave it out of the model's outputs.")
         inner = model.fresh_name(f"{name}_preprocessed")
         rename_inside(model, {name: inner})
-        made = self._node("Cast", [name], to=TensorProto.FLOAT)
+        made = self._pixels = self._node("Cast", [name], to=TensorProto.FLOAT)
         made = self._colored(made)
         resizes = size is not None and any(image != size for image in images)
         if how.layout == "nchw" or resizes:
@@ -195,8 +196,8 @@ class _Front:
         return self._node("Add", [made, self._node("Gather", [around, which], axis=0) if which else around])
 
     def _side(self, axis: int) -> str:
-        """Returns the input's size along an axis, (1)."""
-        shape = self._node("Shape", [self._spec.name])
+        """Returns the image's size along an axis, (1); TensorRT 8.6 asks nothing of bytes but to be cast."""
+        shape = self._node("Shape", [self._pixels])
         return self._node("Gather", [shape, self._constant(np.array([axis], np.int64), "axis")], axis=0)
 
     def _which(self, images: Sequence[Size], height: str, width: str) -> str:
