@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 from numpy.typing import NDArray
 from onnx import numpy_helper
@@ -203,21 +204,34 @@ def raw_chunks(tensor: onnx.TensorProto, path: Path) -> Iterator[bytes]:
     yield from read_chunks(path.parent / external_entry(tensor)["location"], begin, end)
 
 
-def raw_bytes(tensor: onnx.TensorProto, path: Path) -> bytes:
+def raw_bytes(tensor: onnx.TensorProto, path: Path) -> bytearray:
     """Returns the bytes of external data; onnx's own reader refuses links, as which caches keep large files."""
     begin, _ = external_range(tensor)
-    parts = read_chunks(path.parent / external_entry(tensor)["location"], begin, begin + nbytes(tensor))
-    return b"".join(parts)
+    data = bytearray()
+    for chunk in read_chunks(path.parent / external_entry(tensor)["location"], begin, begin + nbytes(tensor)):
+        data += chunk
+    return data
 
 
 def array_of(tensor: onnx.TensorProto, path: Path) -> NDArray[Any]:
     """Returns the values of a tensor of the model at `path`, wherever they are."""
     if uses_external_data(tensor):
+        raw = raw_bytes(tensor, path)
+        if tensor.data_type in _WHOLE_BYTES:
+            # Without the copies that a message makes of what it is given.
+            return np.frombuffer(raw, onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)).reshape(
+                tuple(tensor.dims)
+            )
         inside = onnx.TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
-        inside.raw_data = raw_bytes(tensor, path)
+        inside.raw_data = bytes(raw)
         tensor = inside
     values: NDArray[Any] = numpy_helper.to_array(tensor)
     return values
+
+
+_T = onnx.TensorProto
+_WHOLE_BYTES = (_T.FLOAT, _T.DOUBLE, _T.FLOAT16, _T.INT8, _T.INT32, _T.INT64, _T.UINT8)
+"""Types whose elements NumPy has as they lie in a file."""
 
 
 def used_parts(tensors: Iterable[onnx.TensorProto]) -> list[tuple[str, int, int]]:

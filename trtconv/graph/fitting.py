@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from trtconv.core.interface import Interface
 from trtconv.graph.interface import retype
+from trtconv.graph.light_file import light_model
 from trtconv.graph.model import OnnxModel
 
 
@@ -30,12 +31,16 @@ def fit(model: OnnxModel, interface: Interface) -> None:
     retype(model, interface.io)
 
 
-def reloaded(model: OnnxModel) -> OnnxModel:
+def reloaded(model: OnnxModel, *, light: bool = False) -> OnnxModel:
     """Reads a model's file again, and gives it the inputs and outputs that the model has.
+
+    Args:
+        model: The model.
+        light: Whether large weights are to stay in the file where they can, until they are looked at.
 
     Raises:
         InputError: The file is gone, or another one by now.
     """
-    again = OnnxModel.load(model.path)
+    again = (light_model if light else OnnxModel.load)(model.path)
     fit(again, model.interface)
     return again

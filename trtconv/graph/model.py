@@ -87,22 +87,22 @@ class OnnxModel:
         self._data = FileStates({})
 
     @classmethod
-    def load(cls, path: Path, hashed: bool = False) -> OnnxModel:
+    def load(cls, path: Path, hashed: bool = False, data: bytes | None = None) -> OnnxModel:
         """Reads a model; its external data is checked for being there, not read.
 
         Args:
             path: The file.
             hashed: Whether `digest` will be asked for, which then need not read the file again.
+            data: What is taken for its content.
 
         Raises:
             InputError: The file is missing, truncated or no ONNX model, or its external data is not as it should be.
         """
-        data = read_file(path)
-        hashing = Hashing(data) if hashed else None
-        model = cls(_parse(data, path), path)
+        data = read_file(path) if data is None else data
+        hashing, model = Hashing(data) if hashed else None, cls(_parse(data, path), path)
+        model._hashing = hashing
         take_census(model.proto)
         forget_meaningless(model.proto.graph)
-        model._hashing = hashing
         examined = checker.examine(model.proto)
         if isinstance(examined, str):
             raise InputError(f"{path} is not a valid ONNX model: {examined}", _UNREADABLE_HINT)
@@ -263,7 +263,7 @@ class OnnxModel:
         """
         for tensor in self.external_tensors():
             try:
-                tensor.raw_data = raw_bytes(tensor, self.path)
+                tensor.raw_data = bytes(raw_bytes(tensor, self.path))
             except OSError as error:
                 raise InputError(f"{self.path}: tensor {tensor.name!r} cannot be read: {error.strerror}") from error
             tensor.data_location = onnx.TensorProto.DEFAULT

@@ -14,21 +14,25 @@ import onnx
 from numpy.typing import NDArray
 from onnx.external_data_helper import uses_external_data
 
-_LARGE_ELEMENTS = 1 << 14
+from trtconv.graph.light_file import lies_in
+from trtconv.graph.model import OnnxModel
+
+_LARGE_ELEMENTS = 1 << 13
 _FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.DOUBLE)
 """Types of weights that no operator needs before it runs, as some do lists of sizes."""
 
 
-def large_weights(proto: onnx.ModelProto) -> dict[str, onnx.TensorProto]:
-    """Returns the initializers of the main graph that may become inputs, by name."""
-    ends = {value.name for value in (*proto.graph.input, *proto.graph.output)}
+def large_weights(model: OnnxModel) -> dict[str, onnx.TensorProto]:
+    """Returns the initializers of the main graph that may become inputs, by name; external data is not among them."""
+    graph = model.proto.graph
+    ends = {value.name for value in (*graph.input, *graph.output)}
     return {
         tensor.name: tensor
-        for tensor in proto.graph.initializer
+        for tensor in graph.initializer
         if tensor.data_type in _FLOATS
         and math.prod(tensor.dims) >= _LARGE_ELEMENTS
         and tensor.name not in ends
-        and not uses_external_data(tensor)
+        and (not uses_external_data(tensor) or lies_in(tensor, model.path))
     }
 
 

@@ -278,7 +278,7 @@ def session(model: OnnxModel, late: bool = False) -> Any:
         whole.CopyFrom(model.proto)
         folder = Path(model.path).parent
         return HybridSession(whole, foreign_nodes(whole), folder, lambda part: session(OnnxModel(part, model.path)))
-    large = large_weights(model.proto)
+    large = large_weights(model)
     copy = OnnxModel(without_values(model.proto, large), model.path)
     copy.proto.ir_version = min(copy.proto.ir_version, _NEWEST_IR)
     write_out(copy)

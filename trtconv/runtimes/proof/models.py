@@ -15,6 +15,7 @@ from onnx import numpy_helper
 
 from trtconv.core import process
 from trtconv.core.frozen import frozen
+from trtconv.graph.light_file import light_model
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.walk import all_nodes, constant_of, reads
 from trtconv.runtimes.onnxruntime import first_line, import_runtime
@@ -110,7 +111,7 @@ class Models:
         path, data, tasks, folder = argument
         if self._model is None:
             proto = None if data is None else onnx.load_model_from_string(data)
-            self._model = OnnxModel.load(Path(path)) if proto is None else OnnxModel(proto, Path(path))
+            self._model = light_model(Path(path)) if proto is None else OnnxModel(proto, Path(path))
         for task in tasks:
             tell({"event": "begin", "number": task.number})
             arrays, calm, why = _run(self._model, task)
@@ -134,9 +135,9 @@ def _run(model: OnnxModel, task: Task) -> tuple[dict[str, Array], dict[str, int]
     computes = _computes(part, model.path, task)
     if isinstance(computes, str):
         return {}, {}, computes
-    of_magnitudes = _computes(_absolute(part, model), model.path, task) if _adds(part) else ""
     arrays: dict[str, Array] = {}
     calms: dict[str, int] = {}
+    inputs: dict[InputKind, Mapping[str, Array]] = {}
     why = "no inputs were found that it takes"
     ways: Sequence[int] = range(CALM[-1] + 1 + _DRAWS) if task.sizing else CALM
     for kind in task.kinds:
@@ -149,15 +150,27 @@ def _run(model: OnnxModel, task: Task) -> tuple[dict[str, Array], dict[str, int]
             return {}, {}, "its result is not a tensor of numbers"
         if calm > CALM[-1]:
             ways = (calm, *CALM)
-        arrays[f"value {int(kind)}"], calms[str(int(kind))] = value, calm
-        if not isinstance(of_magnitudes, str):
-            with contextlib.suppress(Exception):
-                terms = of_magnitudes({n: _magnitude(v) for n, v in feeds.items()})
-                arrays[f"terms {int(kind)}"] = terms * np.asarray(steps(part, terms), terms.dtype)
+        arrays[f"value {int(kind)}"], calms[str(int(kind))], inputs[kind] = value, calm, feeds
         if task.closely:
             arrays.update(_nearby(computes, feeds, kind, task.eps))
             arrays.update(_shaken(part, model, task, feeds, kind))
+    # Its weights are as large as those of the next session.
+    del computes
+    arrays.update(_terms(part, model, task, inputs))
     return arrays, calms, "" if calms else why
+
+
+def _terms(
+    part: onnx.ModelProto, model: OnnxModel, task: Task, inputs: Mapping[InputKind, Mapping[str, Array]]
+) -> Iterator[tuple[str, Array]]:
+    """Yields what a sum of products computes of the magnitudes of its inputs and weights."""
+    computes = _computes(_absolute(part, model), model.path, task) if inputs and _adds(part) else ""
+    if isinstance(computes, str):
+        return
+    for kind, feeds in inputs.items():
+        with contextlib.suppress(Exception):
+            terms = computes({n: _magnitude(v) for n, v in feeds.items()})
+            yield f"terms {int(kind)}", terms * np.asarray(steps(part, terms), terms.dtype)
 
 
 def _first(

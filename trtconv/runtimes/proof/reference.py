@@ -21,6 +21,7 @@ from trtconv.core import process
 from trtconv.core.dims import InputSpec
 from trtconv.core.errors import TrtconvError
 from trtconv.core.frozen import frozen
+from trtconv.graph.light_file import light_model
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.walk import all_nodes
 from trtconv.runtimes.onnxruntime import first_line, numpy_type, session
@@ -261,7 +262,7 @@ def has_shape(values: Any, known: Sequence[int] | None) -> bool:
 
 def _load(wanted: Wanted) -> OnnxModel:
     if wanted.model is None:
-        return OnnxModel.load(Path(wanted.path))
+        return light_model(Path(wanted.path))
     return OnnxModel(onnx.load_model_from_string(wanted.model), Path(wanted.path))
 
 

@@ -62,7 +62,7 @@ class Weighing:
         from trtconv.runtimes.proof.weights import weigh
 
         try:
-            file = reloaded(self._given)
+            file = reloaded(self._given, light=True)
             self._origins = origins(file, self._given)
             self._weighed = weigh(self._network, self._given, self._origins)
             if self._rewritten is not None:

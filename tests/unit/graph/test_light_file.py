@@ -1,0 +1,83 @@
+"""Files that are read without their large weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import TensorProto, helper, numpy_helper
+
+from trtconv.core.errors import InputError
+from trtconv.graph import light_file
+from trtconv.graph.light_file import lies_in, light_model
+from trtconv.graph.model import OnnxModel
+from trtconv.runtimes.onnxruntime import session
+
+DTYPES = (np.float32, np.float16, np.float64, np.int8, np.int64)
+
+
+def model_of(arrays: dict[str, np.ndarray]) -> onnx.ModelProto:
+    nodes = [helper.make_node("Cast", [name], [f"{name}:cast"], to=TensorProto.FLOAT) for name in arrays]
+    nodes.append(helper.make_node("Identity", ["x"], ["y"], doc_string="a" * 300))
+    outputs = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in ("y", f"{next(iter(arrays))}:cast")
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])],
+        outputs,
+        [numpy_helper.from_array(values, name) for name, values in arrays.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.fixture(autouse=True)
+def any_file_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(light_file, "_LARGE_FILE", 0)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(DTYPES), st.sampled_from([0, 3, 127, 128, 40_000])), min_size=1, max_size=4))
+def test_a_light_model_is_the_model(tmp_path_factory: pytest.TempPathFactory, kinds: list[tuple[type, int]]) -> None:
+    path = tmp_path_factory.mktemp("light") / "m.onnx"
+    random = np.random.default_rng(0)
+    arrays = {f"w{i}": (100 * random.standard_normal((size, 1))).astype(dtype) for i, (dtype, size) in enumerate(kinds)}
+    onnx.save_model(model_of(arrays), path)
+    whole, light = OnnxModel.load(path), light_model(path)
+    for name, values in arrays.items():
+        one, two = (model.main.initializer(name) for model in (whole, light))
+        np.testing.assert_array_equal(light.array(two), values)
+        assert lies_in(two, path) == (values.dtype.kind == "f" and values.nbytes >= 1 << 16)
+        two.CopyFrom(one)
+    assert light.proto == whole.proto
+
+
+def test_a_session_of_a_light_model_computes_what_one_of_the_model_does(tmp_path: Path) -> None:
+    path, weights = tmp_path / "m.onnx", np.arange(40_000, dtype=np.float16)
+    onnx.save_model(model_of({"w0": weights}), path)
+    light = light_model(path)
+    runs = session(light)
+    feeds = {"x": np.array([3, 4], np.float32)}
+    assert [each.name for each in runs.get_inputs()] == ["x"]
+    assert [each.name for each in runs.get_outputs()] == ["y", "w0:cast"]
+    for got, expected in zip(runs.run(None, feeds), [feeds["x"], weights.astype(np.float32)], strict=True):
+        np.testing.assert_array_equal(got, expected)
+
+
+def test_links_are_followed_and_cut_files_refused(tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir()
+    blob, path = tmp_path / "store" / "blob", tmp_path / "m.onnx"
+    onnx.save_model(model_of({"w0": np.full(40_000, 3, np.float32)}), blob)
+    path.symlink_to(blob)
+    light = light_model(path)
+    assert (light.array(light.main.initializer("w0")) == 3).all()
+    data = blob.read_bytes()
+    for end in range(1, 400, 7):
+        (tmp_path / "cut.onnx").write_bytes(data[:end])
+        with pytest.raises(InputError):
+            light_model(tmp_path / "cut.onnx")

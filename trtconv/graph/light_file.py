@@ -1,0 +1,151 @@
+"""ONNX files read without their large weights: these stay in the file, as external data that lies in the model itself.
+
+Of a message of protobuf each field says how long it is, so that a reader may pass over what it does not want. What
+parses a file needs its bytes and makes a copy of each; of a network of 120 MB that is a quarter of a gigabyte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import onnx
+from google.protobuf.message import DecodeError
+
+from trtconv.core.errors import TrtconvError
+from trtconv.core.reading import open_plain
+from trtconv.graph.external_data import LARGEST_BYTES, external_entry
+from trtconv.graph.model import OnnxModel
+
+_GRAPH, _INITIALIZER, _RAW_DATA = 7, 5, 9
+"""Numbers of fields, in ModelProto, GraphProto and TensorProto (onnx.proto)."""
+_WITHOUT_OTHER_VALUES = frozenset((1, 2, 8, 9, 12))
+"""Fields of a tensor whose values are raw data: sizes, type, name, values, text."""
+_VARINT, _EIGHT_BYTES, _LENGTH, _FOUR_BYTES = 0, 1, 2, 5
+_FIXED = {_EIGHT_BYTES: 8, _FOUR_BYTES: 4}
+_FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.DOUBLE)
+_LARGE_BYTES = 1 << 16
+_LARGE_FILE = 1 << 23
+"""Smaller files are read as a whole."""
+_NUMBER_BYTES = 10
+"""That the longest number takes."""
+
+
+class _Field(NamedTuple):
+    """A field of a message: where it begins, where its content does, and where both end."""
+
+    number: int
+    start: int
+    content: int
+    end: int
+
+
+def light_model(path: Path) -> OnnxModel:
+    """Does as `OnnxModel.load`, and leaves large weights in the file where it can.
+
+    Args:
+        path: A file that was loaded before, and is to be read again.
+
+    Raises:
+        InputError: As `OnnxModel.load`.
+    """
+    try:
+        if path.stat().st_size >= _LARGE_FILE:
+            return OnnxModel.load(path, data=_light_bytes(path))
+    except (OSError, ValueError, DecodeError, TrtconvError):
+        # Whoever reads all of a file says what is wrong with it.
+        pass
+    return OnnxModel.load(path)
+
+
+def lies_in(tensor: onnx.TensorProto, path: Path) -> bool:
+    """Whether the values of a tensor are external data that lies in the model's own file."""
+    return external_entry(tensor).get("location") == path.name
+
+
+def _light_bytes(path: Path) -> bytes:
+    """Returns a serialized model like that of a file, whose large initializers refer to places in that file."""
+    with open_plain(path, LARGEST_BYTES) as file:
+        end = file.seek(0, 2)
+        parts = (
+            _named(_GRAPH, b"".join(_graph(file, field, path.name)))
+            if field.number == _GRAPH
+            else _between(file, field.start, field.end)
+            for field in _fields(file, 0, end)
+        )
+        return b"".join(parts)
+
+
+def _graph(file: BinaryIO, graph: _Field, location: str) -> Iterator[bytes]:
+    for field in _fields(file, graph.content, graph.end):
+        apart = None
+        if field.number == _INITIALIZER and field.end - field.content >= _LARGE_BYTES:
+            apart = _apart(file, field, location)
+        yield _between(file, field.start, field.end) if apart is None else _named(_INITIALIZER, apart)
+
+
+def _apart(file: BinaryIO, tensor: _Field, location: str) -> bytes | None:
+    """Returns a tensor that refers to where its values are; None where they are not floats in one place."""
+    fields = list(_fields(file, tensor.content, tensor.end))
+    values = [field for field in fields if field.number == _RAW_DATA]
+    if len(values) != 1 or not {field.number for field in fields} <= _WITHOUT_OTHER_VALUES:
+        return None
+    described = (_between(file, field.start, field.end) for field in fields if field.number != _RAW_DATA)
+    proto = onnx.TensorProto.FromString(b"".join(described))
+    if proto.data_type not in _FLOATS:
+        return None
+    at = {"location": location, "offset": values[0].content, "length": values[0].end - values[0].content}
+    proto.data_location = onnx.TensorProto.EXTERNAL
+    for key, value in at.items():
+        proto.external_data.add(key=key, value=str(value))
+    serialized: bytes = proto.SerializeToString()
+    return serialized
+
+
+def _fields(file: BinaryIO, start: int, end: int) -> Iterator[_Field]:
+    while start < end:
+        tag, at = _varint(file, start)
+        kind = tag & 7
+        if kind == _LENGTH:
+            size, at = _varint(file, at)
+        elif kind == _VARINT:
+            size = _varint(file, at)[1] - at
+        elif kind in _FIXED:
+            size = _FIXED[kind]
+        else:
+            raise ValueError(f"messages have no fields of kind {kind}")
+        if at + size > end:
+            raise ValueError("a field ends beyond its message")
+        yield _Field(tag >> 3, start, at, at + size)
+        start = at + size
+
+
+def _varint(file: BinaryIO, at: int) -> tuple[int, int]:
+    """Returns a number and where it ends: seven bits a byte, the lowest first, as long as the highest bit is set."""
+    file.seek(at)
+    value = 0
+    for place, byte in enumerate(file.read(_NUMBER_BYTES)):
+        value |= (byte & 127) << 7 * place
+        if byte < 128:
+            return value, at + place + 1
+    raise ValueError("a number has no end")
+
+
+def _between(file: BinaryIO, start: int, end: int) -> bytes:
+    file.seek(start)
+    return file.read(end - start)
+
+
+def _named(number: int, content: bytes) -> bytes:
+    """Returns a field of a length."""
+    return _written(number << 3 | _LENGTH) + _written(len(content)) + content
+
+
+def _written(value: int) -> bytes:
+    parts = bytearray()
+    while value > 127:
+        parts.append(value & 127 | 128)
+        value >>= 7
+    parts.append(value)
+    return bytes(parts)
