@@ -44,6 +44,7 @@ from trtconv.passes.spelling.integer_products import MultiplyInFloat
 from trtconv.passes.spelling.one_hot import ComparePositions, CompressBySize
 from trtconv.passes.spelling.one_row import DoubleOneRow
 from trtconv.passes.spelling.pooling import PoolByTaps
+from trtconv.passes.spelling.products import ConvolveProducts
 from trtconv.passes.spelling.quantize import QuantizeInArithmetic
 from trtconv.passes.spelling.ranges import RangeBySize
 from trtconv.passes.spelling.regions import DeformBySamples, RegionsByMatrix
@@ -72,6 +73,7 @@ PASSES: tuple[Pass, ...] = (
     FloatMod(),
     ShiftExponentials(),
     DoubleOneRow(),
+    ConvolveProducts(),
     ResizeByMatrix(),
     RegionsByMatrix(),
     DeformBySamples(),

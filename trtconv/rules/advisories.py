@@ -9,6 +9,7 @@ import onnx
 from trtconv.core.findings import Finding, Severity
 from trtconv.core.frozen import frozen
 from trtconv.core.target import Target
+from trtconv.graph.places import products_before
 from trtconv.graph.scope import Scope
 from trtconv.rules.base import ModelView, Rule
 from trtconv.rules.operator import attribute
@@ -79,18 +80,9 @@ def _resizes_in_branches(view: ModelView) -> Iterator[tuple[Scope, int]]:
 
 def _samples_behind_products(view: ModelView) -> Iterator[tuple[Scope, int]]:
     """GridSamples whose places are computed by a product of matrices, as in a spatial transformer."""
-    for scope, index, node in view.model.nodes("GridSample"):
-        open_, seen = [node.input[1]], {node.input[1]}
-        while open_:
-            maker = scope.producer(open_.pop())
-            if maker is None:
-                continue
-            if maker.op_type in ("Gemm", "MatMul"):
-                yield scope, index
-                break
-            fresh = set(maker.input) - seen
-            seen |= fresh
-            open_ += fresh
+    for scope, index, _ in view.model.nodes("GridSample"):
+        if products_before(scope, index):
+            yield scope, index
 
 
 ADVISORIES = (
@@ -99,7 +91,7 @@ ADVISORIES = (
         "GridSample at places that a MatMul or Gemm made is computed wrongly, by as much as the values themselves",
         {"tensorrt": ((8, 6), (9,))},
         "executed by trtconv on 8.6.0: every layer is right alone, and the network is not",
-        "Use a newer TensorRT, or give the places as an input.",
+        "With constant weights the pass convolve-products mends it; else use a newer TensorRT.",
         Severity.ERROR,
     ),
     Advisory(
