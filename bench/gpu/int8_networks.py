@@ -1,6 +1,6 @@
 """Transformers and decoders in int8 on TensorRT 8.6: trtconv quantize beside float16 and ONNX Runtime's quantiser.
 
-    python bench/gpu/transformers.py [--only NAME] [--jobs 6] [--seconds 240] [--out FOLDER]   needs TensorRT 8.6, a GPU
+    python bench/gpu/int8_networks.py [--only NAME] [--jobs 6] [--seconds 240] [--out FOLDER]  needs TensorRT 8.6, a GPU
 
 Networks with random weights are quantised on the processor from 12 samples, by trtconv and by ONNX Runtime (per
 channel, symmetric, int8), and built by trtconv. Each engine runs on held-out samples of another seed. A row says:
@@ -9,7 +9,7 @@ channel, symmetric, int8), and built by trtconv. Each engine runs on held-out sa
     meant       the same against its own file on ONNX Runtime: whether TensorRT computes what the file says
     us          latency, all engines of a network in turns, CUDA graphs
 
-Writes FOLDER/gpu-transformers-8.6.json. Exit status: 0 where every engine is within 3 % of what its file means; else 1.
+Writes FOLDER/gpu-int8-8.6.json. Exit status: 0 where every engine is within 3 % of what its file means; else 1.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ import onnx  # noqa: E402
 from cost_networks import Writer, segformer  # noqa: E402
 from onnx import TensorProto  # noqa: E402
 
-NAME = "gpu-transformers-8.6.json"
+NAME = "gpu-int8-8.6.json"
 _SAMPLES, _HELD = 12, 3
 _MEANT = 0.03
 Feeds = dict[str, Any]
@@ -114,9 +114,9 @@ def prepare(name: str, folder: Path) -> None:
     """Makes a network's files and engines."""
     if importlib.util.find_spec("sympy") is None:
         # Its shape inference alone wants that, which is not asked for here.
-        stand_in = types.ModuleType("onnxruntime.tools.symbolic_shape_infer")
-        vars(stand_in)["SymbolicShapeInference"] = object
-        sys.modules[stand_in.__name__] = stand_in
+        stand_in = types.ModuleType("symbolic_shape_infer")
+        vars(stand_in).update(SymbolicShapeInference=object, get_shape_from_type_proto=None, sympy=None)
+        sys.modules |= {stand_in.__name__: stand_in, f"onnxruntime.tools.{stand_in.__name__}": stand_in}
     from onnxruntime import quantization
 
     import trtconv
