@@ -18,7 +18,7 @@ HEAVY = ("onnx", "torch", "tensorrt", "tensorrt_rtx", "numpy", "onnxruntime", "p
 FLAGS = {
     "build": "-o --output --dim --input --profile --minShapes --optShapes --maxShapes --value --split --round --target "
     "--precision --prove --prove-time --report --format --no-rewrite --requantize --fail-on --force --config --jobs -q "
-    "--rewrite-rules --extend --agree --no-mend --as --best-of --keep-tactics "
+    "--rewrite-rules --extend --agree --no-mend --as --best-of --keep-tactics --error-on-timing-cache-miss "
     "--quiet "
     "-v --verbose --workspace --optimization-level --timing-cache --version-compatible --hardware-compatibility "
     "--strip-weights "

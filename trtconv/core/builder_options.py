@@ -130,6 +130,14 @@ class BuilderOptions:
         key="keep-tactics",
         about="Keep in the report which tactic each layer got; default: false.",
     )
+    error_on_timing_cache_miss: bool = option(
+        "--error-on-timing-cache-miss",
+        "Measure nothing: what the timing cache lacks ends the build. The same kernels are taken as where the cache is "
+        "from. Best with --timing-cache FILE; TensorRT 10 and newer.",
+        default=False,
+        key="error-on-timing-cache-miss",
+        about="End where the timing cache lacks a measurement, rather than measure; default: false.",
+    )
     direct_io: bool = option(
         "--direct-io",
         "Take inputs and give outputs without copies into other formats; refused where a kernel lacks the format.",

@@ -22,6 +22,7 @@ import pytest
 
 from support.gpu import bound_enum
 from support.paths import SURFACES
+from trtconv.core import codes
 from trtconv.core.builder_options import BuilderOptions
 from trtconv.core.decode import decoded
 from trtconv.core.dims import InputRange, ShapeProfile
@@ -31,6 +32,7 @@ from trtconv.core.encode import plain
 from trtconv.core.errors import BuildFailed, EnvironmentMissing, InputError
 from trtconv.core.target import Target
 from trtconv.core.tensor_io import FORMATS, TensorIo
+from trtconv.runtimes.tensorrt import builder_config
 from trtconv.runtimes.tensorrt import network as network_module
 from trtconv.runtimes.tensorrt.adapter import Installed
 from trtconv.runtimes.tensorrt.base import EngineBlob, ParserIssue
@@ -622,6 +624,54 @@ def test_what_a_version_lacks_is_a_finding_that_names_one_that_has_it(
     assert finding.code == "TC405"  # type: ignore[attr-defined]
     assert "TensorRT" in finding.fix  # type: ignore[attr-defined]
     assert script.config is None
+
+
+TIMED = BuilderOptions(error_on_timing_cache_miss=True)
+
+
+def test_only_tensorrt_10_and_newer_take_all_timings_from_the_cache(
+    name: str, adapter: Installed, script: Script, tmp_path: Path
+) -> None:
+    (tmp_path / "a.timing").write_bytes(b"cache")
+    if name in {EIGHT, RTX}:
+        with pytest.raises(BuildFailed, match="--error-on-timing-cache-miss"):
+            build_with(adapter, TIMED, tmp_path / "a.timing")
+        return
+    build_with(adapter, TIMED, tmp_path / "a.timing")
+    assert script.flags == ["ERROR_ON_TIMING_CACHE_MISS"]
+    # What is tried and thrown away is measured all the same.
+    script.flags.clear()
+    network = adapter.parse(two_nodes(), Path("model.onnx"))
+    assert not isinstance(network, tuple)
+    network.build(dataclasses.replace(plan(), options=TIMED, trial=True))
+    assert script.flags == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, "there is none"),
+        ({"timing_cache": Path("gone.timing")}, "gone.timing is not there"),
+        ({"tactics": (Tactic("a", "b"),)}, "--as and --keep-tactics"),
+        ({"options": dataclasses.replace(TIMED, keep_tactics=True)}, "--as and --keep-tactics"),
+    ],
+)
+def test_timings_come_from_a_cache_that_is_there(script: Script, changes: dict[str, Any], said: str) -> None:
+    network = Installed("tensorrt", fake_module(TEN, script)).parse(two_nodes(), Path("model.onnx"))
+    assert not isinstance(network, tuple)
+    with pytest.raises(InputError, match=said):
+        network.build(dataclasses.replace(plan(), **{"options": TIMED, **changes}))
+    assert script.config is None
+
+
+def test_a_refusal_tells_that_a_timing_may_be_missing(script: Script, tmp_path: Path) -> None:
+    (tmp_path / "a.timing").write_bytes(b"cache")
+    finding = codes.BUILDER_REFUSED.finding("no", fix="Change it.")
+    timed = dataclasses.replace(plan(), options=TIMED)
+    (told,) = builder_config.refused(timed, (finding,))
+    assert told.fix.startswith("Change it. Where the timing cache lacks something")
+    assert builder_config.refused(plan(), (finding,)) == (finding,)
+    assert builder_config.refused(dataclasses.replace(timed, trial=True), (finding,)) == (finding,)
 
 
 def test_compute_capabilities_are_set_in_order(script: Script) -> None:

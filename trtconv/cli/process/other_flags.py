@@ -79,7 +79,7 @@ FLAGS = {
     "--dumpRawBindingsToFile": "It is trtconv run ENGINE --inputs IN.npz -o OUT.npz",
     "--dumpRefit": "The report lists them: jq .network.weights ENGINE.json, of an engine built with --refittable",
     "--enablePluginOverride": "There is none: name the library that is meant with --plugin",
-    "--errorOnTimingCacheMiss": "There is none: a build measures what the timing cache lacks",
+    "--errorOnTimingCacheMiss": "It is --error-on-timing-cache-miss",
     "--excludeLeanRuntime": "There is none: an engine that is --version-compatible has its lean runtime with it",
     "--explicitBatch": "That is how it is: ONNX models always have their batch",
     "--explicitPrecision": "That is how it is: quantised models say it by Q/DQ",

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from trtconv.core import codes
 from trtconv.core.builder_options import BuilderOptions
+from trtconv.core.documents.build import BuildPlan
+from trtconv.core.errors import InputError
 from trtconv.core.findings import Finding, Severity
 from trtconv.core.frozen import frozen
 from trtconv.runtimes.tensorrt.tactics import has_editable_cache, has_selector
@@ -82,6 +85,12 @@ _OPTIONS = (
         "TensorRT 10 and newer, and TensorRT-RTX",
     ),
     _Option(
+        "--error-on-timing-cache-miss",
+        lambda o: o.error_on_timing_cache_miss,
+        lambda trt: _flag("ERROR_ON_TIMING_CACHE_MISS")(trt) and _not_rtx(trt),
+        "TensorRT 10 and newer; TensorRT-RTX measures nothing",
+    ),
+    _Option(
         "--keep-tactics",
         lambda o: bool(o.keep_tactics),
         lambda trt: has_selector(trt) or has_editable_cache(trt),
@@ -151,9 +160,39 @@ def _cannot(message: str, severity: Severity, fix: str = "Use another precision,
     return codes.GPU_LIMIT.finding(message, severity, fix=fix)
 
 
-def apply(trt: Any, config: Any, options: BuilderOptions) -> None:
-    """Sets the options on a builder config of a TensorRT that has them all (`lacking`)."""
-    for flag in _flags(options):
+def require_timings(plan: BuildPlan) -> None:
+    """Raises InputError where nothing may be measured, and no file has what was."""
+    if not plan.options.error_on_timing_cache_miss or plan.trial:
+        return
+    if plan.tactics or plan.options.keep_tactics:
+        what = "--as and --keep-tactics measure anew, and --error-on-timing-cache-miss allows nothing to be measured"
+        raise InputError(what, "Leave out one of them.")
+    if plan.timing_cache is None or not plan.timing_cache.exists():
+        where = "there is none" if plan.timing_cache is None else f"{plan.timing_cache} is not there"
+        raise InputError(
+            f"--error-on-timing-cache-miss takes all timings from the timing cache, and {where}",
+            "Build once without it, with the same --timing-cache FILE.",
+        )
+
+
+def refused(plan: BuildPlan, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """Returns why the builder refused, and what to do where it may be that a timing was not there."""
+    if not plan.options.error_on_timing_cache_miss or plan.trial:
+        return findings
+    fix = "Where the timing cache lacks something, build once on this GPU without --error-on-timing-cache-miss."
+    return tuple(dataclasses.replace(each, fix=f"{each.fix} {fix}".strip()) for each in findings)
+
+
+def apply(trt: Any, config: Any, options: BuilderOptions, *, trial: bool = False) -> None:
+    """Sets the options on a builder config of a TensorRT that has them all (`lacking`).
+
+    Args:
+        trt: The TensorRT module.
+        config: Its builder config.
+        options: What was asked for.
+        trial: Whether the engine is thrown away, and may be measured whatever the options say.
+    """
+    for flag in _flags(options, trial):
         config.set_flag(getattr(trt.BuilderFlag, flag))
     if options.tf32 is False:
         config.clear_flag(trt.BuilderFlag.TF32)
@@ -173,8 +212,10 @@ def apply(trt: Any, config: Any, options: BuilderOptions) -> None:
             config.set_compute_capability(getattr(trt.ComputeCapability, f"SM{text.replace('.', '')}"), index)
 
 
-def _flags(options: BuilderOptions) -> Iterator[str]:
+def _flags(options: BuilderOptions, trial: bool) -> Iterator[str]:
     """Yields the names of the builder flags that are to be set."""
+    if options.error_on_timing_cache_miss and not trial:
+        yield "ERROR_ON_TIMING_CACHE_MISS"
     if options.version_compatible:
         yield "VERSION_COMPATIBLE"
     if options.strip_weights:

@@ -142,7 +142,7 @@ class Network:
             raise _failed(misfits)
         if blob is None:
             messages.require_memory(session.records)
-            raise _failed(messages.refusal_findings(session.records))
+            raise _failed(builder_config.refused(plan, messages.refusal_findings(session.records)))
         tactics = None if choices is None or choices.trouble else choices.taken
         return EngineBlob(memoryview(blob), session.warnings, notes + kept + _of_tactics(choices), tactics)
 
@@ -191,7 +191,7 @@ class Network:
         builder = self._handles.builder
         config = builder.create_builder_config()
         self._set_types(config, plan)
-        builder_config.apply(self._trt, config, plan.options)
+        builder_config.apply(self._trt, config, plan.options, trial=plan.trial)
         self._lay_out(plan.io)
         if self._serialized:
             config.plugins_to_serialize = list(self._serialized)
@@ -243,6 +243,7 @@ class Network:
         errors = tuple(finding for finding in found if finding.severity is Severity.ERROR)
         if errors:
             raise _failed(errors)
+        builder_config.require_timings(plan)
         if options.refits and self._capabilities.builds_without_gpu and gpu_name() is None:
             raise EnvironmentMissing(
                 f"{product} builds engines that can be refitted, or that have no weights, only where there is a GPU",
