@@ -38,12 +38,12 @@ FLAGS = {
     "--bisect --trust --key --extend --prove --prove-time --require-engine --self-check "
     "--time-limit --format -q --quiet --budget --follow-links "
     "--plugin --staticPlugins --dynamicPlugins --reference",
-    "bench": "--dim --shapes --vs --report --warmup --duration --plot --runtime-cache --trust --key --time-limit "
-    "--format -q --quiet --plugin --staticPlugins --dynamicPlugins",
+    "bench": "--dim --shapes --vs --report --weights --warmup --duration --plot --runtime-cache --trust --key "
+    "--time-limit --format -q --quiet --plugin --staticPlugins --dynamicPlugins",
     "inspect": "--report --no-times --trust --key --time-limit --format -q --quiet --budget --follow-links "
     "--plugin --staticPlugins --dynamicPlugins",
-    "run": "-o --output --inputs --preprocess --engines --report --trust --key --time-limit --format -q --quiet "
-    "--plugin --staticPlugins --dynamicPlugins",
+    "run": "-o --output --inputs --preprocess --engines --report --weights --trust --key --time-limit --format -q "
+    "--quiet --plugin --staticPlugins --dynamicPlugins",
     "refit": "-o --output --report --sign --prove --prove-time --extend --trust --key --time-limit --format -q --quiet "
     "--plugin --staticPlugins --dynamicPlugins --reference",
     "report": "-o --output --with --format -q --quiet --budget --follow-links",

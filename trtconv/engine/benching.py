@@ -24,7 +24,8 @@ from trtconv.core.requests.files import files_read
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch, ToldProgress
 from trtconv.engine.hearing import part
-from trtconv.engine.opening import EngineFile, load_into, read_engine, require_machine
+from trtconv.engine.loading import open_engine
+from trtconv.engine.opening import EngineFile, read_engine, require_machine, require_stripped
 from trtconv.engine.profiles import PICKS, inputs_of, narrowed, profile_for, profiles_of, shapes_at
 from trtconv.runtimes.inputs import inputs_at
 from trtconv.runtimes.tensorrt import Engine, EngineLoader, Execution, load_engines
@@ -97,9 +98,10 @@ def serve(request: BenchRequest, tell: Tell) -> dict[str, float]:
         if request.versus is not None:
             subjects.append(read_engine(request.versus, None, trust=request.trust, key=request.key))
         runtime = load_engines(next((s.family for s in subjects if s.family), None))
+        require_stripped(subjects, request.weights)
         for subject in subjects:
-            require_machine(subject, runtime)
-        engines = [_load(runtime, subject) for subject in subjects]
+            require_machine(subject, runtime, with_weights=request.weights is None)
+        engines = [_load(runtime, subject, request.weights, clock) for subject in subjects]
         _require_same_inputs(engines)
         points = _points(request, engines[0])
     described = GpuRuntime(runtime.family, runtime.version, runtime.gpu_name, runtime.driver_version)
@@ -128,9 +130,9 @@ def _require_same_inputs(engines: Sequence[Loaded]) -> None:
         )
 
 
-def _load(runtime: EngineLoader, subject: EngineFile) -> Loaded:
+def _load(runtime: EngineLoader, subject: EngineFile, weights: Path | None, clock: Stopwatch) -> Loaded:
     before, _ = runtime.memory()
-    engine = load_into(runtime, subject)
+    engine = open_engine(subject, runtime, weights, clock)
     after, _ = runtime.memory()
     profiles = profiles_of(subject, engine, inputs_of(subject, engine))
     return Loaded(subject, engine, profiles, max(0, before - after))

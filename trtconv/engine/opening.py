@@ -6,7 +6,7 @@ import contextlib
 import glob
 import hashlib
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -200,7 +200,8 @@ def require_machine(subject: EngineFile, engines: EngineLoader, *, with_weights:
     if with_weights and subject.options.strip_weights:
         raise InputError(
             f"{subject.path} was built without its weights, and computes nothing before it is refitted",
-            f"Put its weights in: trtconv refit {shlex.quote(str(subject.path))} MODEL.onnx -o OUT.engine.",
+            "Give the file that has them with --weights MODEL.onnx (bench, run), or put them in for good: "
+            f"trtconv refit {shlex.quote(str(subject.path))} MODEL.onnx -o OUT.engine.",
         )
     if built.version != engines.version and not subject.options.version_compatible:
         raise EnvironmentMissing(
@@ -214,6 +215,15 @@ def require_machine(subject: EngineFile, engines: EngineLoader, *, with_weights:
         raise EnvironmentMissing(
             f"{subject.path} was built for {built.gpu}, and the GPU here is {engines.gpu_name}",
             "Build it again here: TensorRT chose its kernels for the GPU that it was built on.",
+        )
+
+
+def require_stripped(subjects: Sequence[EngineFile], weights: Path | None) -> None:
+    """Raises InputError where weights are given, and no engine lacks them."""
+    if weights is not None and not any(each.options.strip_weights for each in subjects):
+        raise InputError(
+            f"--weights {weights}: {subjects[0].path} has its weights",
+            "Leave it out; trtconv refit puts other weights into an engine.",
         )
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
@@ -43,8 +44,9 @@ from trtconv.runtimes.foreign_nodes import write_types
 from trtconv.runtimes.network_record import GraphDifference, first_difference, layer_weights, record
 from trtconv.runtimes.plugin_layers import with_meanings
 from trtconv.runtimes.proof.proving import NetworkProof
+from trtconv.runtimes.proof.subject import ProofSubject
 from trtconv.runtimes.proof.weights import Relation, accounts
-from trtconv.runtimes.tensorrt import ParsedNetwork, Refitter, WeightKey, load
+from trtconv.runtimes.tensorrt import Engine, EngineLoader, ParsedNetwork, Refitter, Runtime, WeightKey, load
 from trtconv.runtimes.tensorrt.readback.read import UnreadWeights
 from trtconv.runtimes.tensorrt.readback.records import ReadNetwork
 
@@ -78,21 +80,15 @@ def serve(request: RefitRequest, tell: Tell) -> dict[str, object]:
         admit(request.extend, ())
         subject = read_engine(request.engine, request.report, trust=request.trust, key=request.key)
         outputs = _outputs(request)
-        built, network = _built(subject)
-        model = OnnxModel.load(request.model, hashed=True)
-        fit(model, built.plan.interface)
-        write_types(model)
+        built, _ = _built(subject)
+        model = _model(request.model, built)
         protect_data(model, *(each.path for each in outputs))
     with clock.stage(Stage.RUNTIME):
         runtime = load(Target(built.runtime.family))
         engines = runtime.engines()
         require_machine(subject, engines, with_weights=False)
-    given = subject_as_built(model, Recipe.of(subject.report), runtime.info.capabilities)
-    parsed, told = parse_model(given.parsed, runtime, clock)
-    if parsed is None:
-        raise InputError(f"{model.path} does not go into {subject.path}: {told[0].message}", told[0].fix or _BUILD)
-    read, weights = _new_weights(subject, network, parsed, given.parsed)
-    _require_identical(subject, weights)
+    given, parsed = _parsed(subject, model, runtime, clock)
+    read, weights = _new_weights(subject, parsed, given.parsed)
     with NetworkProof(parsed, given, built.profiles, request.prove, request.prove_time) as proof:
         with clock.stage(Stage.ENGINE):
             refitter = load_into(engines, subject).refitter()
@@ -121,6 +117,41 @@ def serve(request: RefitRequest, tell: Tell) -> dict[str, object]:
         clock.seconds,
         int(fails),
     ).to_json()
+
+
+def with_weights(subject: EngineFile, engines: EngineLoader, path: Path, clock: Stopwatch) -> Engine:
+    """Loads an engine that was built without its weights, with those of a file; see `loading.open_engine`."""
+    built, _ = _built(subject)
+    model = _model(path, built)
+    given, parsed = _parsed(subject, model, load(Target(built.runtime.family)), clock)
+    _, weights = _new_weights(subject, parsed, given.parsed)
+    refitter = load_into(engines, subject).refitter()
+    refit(refitter, weights)
+    model.require_unchanged_data()
+    return engines.load(bytes(refitter.serialized()), host_code=subject.options.version_compatible)
+
+
+def _model(path: Path, built: BuildReport) -> OnnxModel:
+    """Reads a model as the build of an engine did."""
+    model = OnnxModel.load(path, hashed=True)
+    fit(model, built.plan.interface)
+    write_types(model)
+    return model
+
+
+def _parsed(
+    subject: EngineFile, model: OnnxModel, runtime: Runtime, clock: Stopwatch
+) -> tuple[ProofSubject, ParsedNetwork]:
+    """Returns what a model became on the way of an engine's build, and what the parser made of it.
+
+    Raises:
+        InputError: The parser refuses it.
+    """
+    given = subject_as_built(model, Recipe.of(subject.report), runtime.info.capabilities)
+    parsed, told = parse_model(given.parsed, runtime, clock)
+    if parsed is None:
+        raise InputError(f"{model.path} does not go into {subject.path}: {told[0].message}", told[0].fix or _BUILD)
+    return given, parsed
 
 
 def _tactics(built: BuildReport) -> tuple[Tactic, ...] | None:
@@ -205,21 +236,23 @@ def _built(subject: EngineFile) -> tuple[BuildReport, NetworkRecord]:
     return subject.build, subject.build.network
 
 
-def _new_weights(
-    subject: EngineFile, before: NetworkRecord, parsed: ParsedNetwork, model: OnnxModel
-) -> tuple[ReadNetwork, NewWeights]:
+def _new_weights(subject: EngineFile, parsed: ParsedNetwork, model: OnnxModel) -> tuple[ReadNetwork, NewWeights]:
     """Returns the network with the new weights as it was read, and the weights.
 
     Raises:
-        InputError: It is another network than that of the engine.
+        InputError: It is another network than that of the engine, or an engine that takes nothing but its own weights
+            is given others.
         EngineFailed: Weights are not those of the model, or cannot be told apart.
     """
+    _, before = _built(subject)
     read = with_meanings(parsed.read_back(), model)
     after = record(read)
     difference = first_difference(before, after)
     if difference is not None:
         raise InputError(f"{model.path} has another graph than {subject.path}: {_told(difference)}", _BUILD)
-    return read, dict(_paired(before, after, read, model))
+    weights = dict(_paired(before, after, read, model))
+    _require_identical(subject, weights)
+    return read, weights
 
 
 def _paired(

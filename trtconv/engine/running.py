@@ -26,7 +26,8 @@ from trtconv.core.requests.files import files_read
 from trtconv.core.samples import IMAGES
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch, ToldProgress
-from trtconv.engine.opening import load_into, read_engine, require_machine
+from trtconv.engine.loading import open_engine
+from trtconv.engine.opening import read_engine, require_machine, require_stripped
 from trtconv.engine.pipelines import load_pipeline
 from trtconv.engine.profiles import inputs_of, profile_for, profiles_of
 from trtconv.precision.quantize.images import read_image, read_pixels
@@ -42,8 +43,9 @@ def serve(request: RunRequest, tell: Tell) -> dict[str, object]:
         _check_output(request)
         subject = read_engine(request.engine, request.report, trust=request.trust, key=request.key)
         runtime = load_engines(subject.family)
-        require_machine(subject, runtime)
-        engine = load_into(runtime, subject)
+        require_stripped([subject], request.weights)
+        require_machine(subject, runtime, with_weights=request.weights is None)
+        engine = open_engine(subject, runtime, request.weights, clock)
         inputs = inputs_of(subject, engine)
         feeds = _feeds(request, inputs, None if subject.build is None else subject.build.images)
         profile = profile_for(profiles_of(subject, engine, inputs), {name: a.shape for name, a in feeds.items()})
@@ -73,8 +75,9 @@ def serve_pipeline(request: RunRequest, tell: Tell) -> dict[str, Any]:
     clock = Stopwatch(ToldProgress(tell))
     with clock.stage(Stage.LOAD):
         _check_output(request)
-        if request.report is not None:
-            raise InputError("--report is about one engine", "Leave it out: the pipeline names its files.")
+        for flag, value in (("--report", request.report), ("--weights", request.weights)):
+            if value is not None:
+                raise InputError(f"{flag} is about one engine", "Leave it out: the pipeline names its files.")
         pipeline = load_pipeline(request.engine, engines=request.engines, trust=request.trust, key=request.key)
     with pipeline:
         with clock.stage(Stage.LOAD):

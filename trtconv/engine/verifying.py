@@ -23,8 +23,9 @@ from trtconv.core.stopwatch import Stopwatch, ToldProgress
 from trtconv.core.target import Target
 from trtconv.engine.cases import Case, cases_of_profiles, make_feeds
 from trtconv.engine.hearing import part
+from trtconv.engine.loading import open_engine
 from trtconv.engine.memory import available_bytes, too_large
-from trtconv.engine.opening import EngineFile, engine_of, load_into, read_engine, require_machine, require_model
+from trtconv.engine.opening import EngineFile, engine_of, read_engine, require_machine, require_model
 from trtconv.engine.profiles import named, narrowed, profile_for
 from trtconv.engine.rebuilding import Recipe, as_built, changes_numbers, subject_as_built
 from trtconv.engine.runs import CannotRun, EngineRuns, NetworkRuns, OnnxRuns, Runs
@@ -103,7 +104,7 @@ def serve(request: VerifyRequest, tell: Tell) -> dict[str, float]:
     clock = Stopwatch(ToldProgress(tell))
     with clock.stage(Stage.LOAD):
         admit(request.extend, ())
-        setting = prepare(request)
+        setting = prepare(request, clock)
         cases = choose_cases(request, setting)
         try:
             reference = OnnxRuns(setting.against)
@@ -167,7 +168,7 @@ _ON_THE_MACHINE = "Verify on a machine with a GPU that the engine was built for.
 _REFERENCE_HINT = "A newer onnxruntime may load it; trtconv export compares with PyTorch instead."
 
 
-def prepare(request: VerifyRequest) -> Setting:
+def prepare(request: VerifyRequest, clock: Stopwatch) -> Setting:
     """Reads model, engine and report, and loads the engine where it can run here.
 
     Raises:
@@ -196,9 +197,9 @@ def prepare(request: VerifyRequest) -> Setting:
         except EnvironmentMissing as error:
             why_not = error.message
     if subject is not None and runtime is not None:
-        require_machine(subject, runtime)
+        require_machine(subject, runtime, with_weights=False)
         try:
-            engine = load_into(runtime, subject)
+            engine = open_engine(subject, runtime, request.model, clock)
         except EnvironmentMissing as error:
             runtime, why_not = None, error.message
     if engine is None and (request.require_engine or request.self_check):

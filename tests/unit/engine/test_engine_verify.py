@@ -322,7 +322,7 @@ def test_engines_that_run_on_other_versions_or_gpus(gpu: FakeDriver, tmp_path: P
 def test_an_engine_without_weights(gpu: FakeDriver, tmp_path: Path) -> None:
     built = build(tmp_path)
     built.change_report(plan__options={"strip_weights": True})
-    with pytest.raises(InputError, match="built without its weights"):
+    with pytest.raises(InputError, match="does not tell of its network"):
         run(built)
 
 

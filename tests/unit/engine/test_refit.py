@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import json
 import re
 from pathlib import Path
@@ -15,8 +17,8 @@ from support.refittable import give_refitter, net, refittable
 from trtconv.core.builder_options import BuilderOptions
 from trtconv.core.documents.saved import load_report
 from trtconv.core.errors import EngineFailed, InputError
-from trtconv.core.requests.engine import RefitRequest, RunRequest
-from trtconv.engine import refit, run
+from trtconv.core.requests.engine import BenchRequest, RefitRequest, RunRequest, VerifyRequest
+from trtconv.engine import bench, refit, run, verify
 
 
 @pytest.fixture
@@ -173,3 +175,51 @@ def keys_of(built: Any) -> list[tuple[str, str]]:
     network = load_report(built.report).report.network
     assert network is not None
     return [(network.layers[each.layer].name, each.role) for each in network.weights]
+
+
+STRIPPED = BuilderOptions(strip_weights=True)
+
+
+def stripped(folder: Path) -> Any:
+    """An engine that has lost its weights, and the numbers that it had with them."""
+    expected = outputs(refittable(folder, net(1)).engine)
+    built = refittable(folder, net(1), options=STRIPPED)
+    other = refittable(folder, net(3), "other").engine.read_bytes()
+    # What it computes before it is given its own is something else.
+    built.engine.write_bytes(other)
+    report = json.loads(built.report.read_text())
+    built.change_report(engine={**report["engine"], "sha256": hashlib.sha256(other).hexdigest(), "bytes": len(other)})
+    return built, expected
+
+
+def test_an_engine_without_weights_runs_with_its_file(trt: Any, tmp_path: Path) -> None:
+    built, expected = stripped(tmp_path)
+    before = built.engine.read_bytes()
+    asked = RunRequest(built.engine, inputs=tmp_path / "in.npz", output=tmp_path / "out.npz", weights=built.model)
+    run(asked)
+    with np.load(asked.output) as made:
+        np.testing.assert_array_equal(made["y"], expected)
+    assert bench(BenchRequest(built.engine, weights=built.model, warmup=0, duration=0.01)).exit_code == 0
+    report = verify(VerifyRequest(built.model, built.engine))
+    assert (report.ran, report.exit_code) == ("engine", 0)
+    assert built.engine.read_bytes() == before
+
+
+def test_weights_of_another_file_are_refused(trt: Any, tmp_path: Path) -> None:
+    built, _ = stripped(tmp_path)
+    asked = RunRequest(built.engine, inputs=tmp_path / "in.npz", output=tmp_path / "new.npz")
+    for weights, said in (
+        (None, "--weights MODEL.onnx"),
+        (model(tmp_path, net(1, w=5)), "takes its own weights alone"),
+        (model(tmp_path, net(1).replace("Relu", "Tanh"), "tanh"), "another graph"),
+        (tmp_path / "gone.onnx", "gone.onnx"),
+    ):
+        with pytest.raises(InputError) as caught:
+            run(dataclasses.replace(asked, weights=weights))
+        assert said in f"{caught.value.message} {caught.value.hint}"
+    whole = refittable(tmp_path, net(1), "whole")
+    with pytest.raises(InputError, match="has its weights"):
+        run(dataclasses.replace(asked, engine=whole.engine, weights=whole.model))
+    with pytest.raises(InputError, match="has its weights"):
+        bench(BenchRequest(whole.engine, weights=whole.model))
+    assert not asked.output.exists()

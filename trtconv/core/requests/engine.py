@@ -31,6 +31,13 @@ KEY: Any = option(
     default=None,
     reads="a key",
 )
+WEIGHTS: Any = option(
+    "--weights",
+    "The .onnx file that an engine was built from with --strip-weights: it gets its weights, in memory alone.",
+    metavar="MODEL.onnx",
+    default=None,
+    reads="the weights",
+)
 PLUGINS_HERE: Any = PLUGINS._replace(settings={}, load=None, save=None)
 """Libraries of plugins that the engine needs."""
 REFERENCES_HERE: Any = REFERENCES._replace(settings={}, load=None, save=None)
@@ -202,6 +209,7 @@ class BenchRequest(Request):
         reads="an engine",
     )
     report: Path | None = REPORT
+    weights: Path | None = WEIGHTS
     warmup: float = option("--warmup", "Seconds run first.", metavar="S", takes=float, least=0, most=600, default=0.3)
     duration: float = option(
         "--duration", "Seconds of each row.", metavar="S", takes=float, least=0.01, most=600, default=1.0
@@ -258,6 +266,7 @@ class RunRequest(Request):
         default="tensorrt",
     )
     report: Path | None = REPORT
+    weights: Path | None = WEIGHTS
     trust: bool = TRUST
     key: Path | None = KEY
     plugins: tuple[CodeFile, ...] = PLUGINS_HERE
