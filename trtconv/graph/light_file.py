@@ -26,7 +26,7 @@ _VARINT, _EIGHT_BYTES, _LENGTH, _FOUR_BYTES = 0, 1, 2, 5
 _FIXED = {_EIGHT_BYTES: 8, _FOUR_BYTES: 4}
 _FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.DOUBLE)
 _LARGE_BYTES = 1 << 16
-_LARGE_FILE = 1 << 23
+_LARGE_FILE = 1 << 20
 """Smaller files are read as a whole."""
 _NUMBER_BYTES = 10
 """That the longest number takes."""

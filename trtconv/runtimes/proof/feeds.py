@@ -20,6 +20,8 @@ Shape = tuple[int, ...]
 SMALL_ELEMENTS = 1 << 14
 """Pieces whose sources have no more elements than this run at their own sizes; others are made smaller."""
 _STEP = 8
+_PLANE = 4
+"""Axes of an image."""
 _PERIOD = 1_000_003
 CALM = (0, 1, 2)
 """How calm integers may be."""
@@ -104,8 +106,10 @@ def _shrunk(real: Mapping[str, Shape], axes: range, extent: int, bound: Collecti
     """
     if sum(math.prod(shape) for shape in real.values()) <= SMALL_ELEMENTS:
         return dict(real)
-    least = _STEP * max(1, -(-extent // _STEP))
-    found = {n for shape in real.values() for axis, n in enumerate(shape) if axis in axes and n > least}
+    # Of volumes, whose elements are many, half of each size will do.
+    step = _STEP // 2 if max(map(len, real.values())) > _PLANE else _STEP
+    least = step * max(1, -(-extent // step))
+    found = {n for shape in real.values() for axis, n in enumerate(shape) if axis in axes and n > max(least, _STEP)}
     sizes = found.difference(bound)
     factor = math.gcd(*sizes) // least if sizes else 1
     together = factor > 1 and all(n % factor == 0 for n in sizes)
@@ -114,7 +118,7 @@ def _shrunk(real: Mapping[str, Shape], axes: range, extent: int, bound: Collecti
     def size(n: int) -> int:
         if n not in sizes:
             return n
-        return n // factor if together and ratio <= _STEP else min(n, least + n % _STEP)
+        return n // factor if together and ratio <= _STEP else min(n, least + n % step)
 
     return {name: tuple(size(n) if axis in axes else n for axis, n in enumerate(shape)) for name, shape in real.items()}
 

@@ -39,6 +39,10 @@ _SUMS = frozenset(
     ).split()
 )
 """Operators that add products: their condition is what they compute of magnitudes."""
+_ADDING = frozenset(
+    "Conv ConvTranspose Gemm MatMul Einsum Add Sub Sum Mean AveragePool GlobalAveragePool ReduceSum ReduceMean".split()  # noqa: SIM905
+)
+"""Those of them whose terms are their inputs, or products of these: none may cancel another."""
 _MOVES = 2
 """How many moved inputs the condition is measured by."""
 _FEW_UNITS = 4
@@ -309,4 +313,24 @@ def _absolute(part: onnx.ModelProto, model: OnnxModel) -> onnx.ModelProto:
         for attribute in node.attribute:
             if node.op_type == "Gemm" and attribute.name in ("alpha", "beta"):
                 attribute.f = abs(attribute.f)
+    _take_magnitudes(made.graph, model)
     return made
+
+
+def _take_magnitudes(graph: onnx.GraphProto, model: OnnxModel) -> None:
+    """Puts an Abs before every sum for what is computed: what an int8 kernel stands for is one sign or the other."""
+    computed = {name for node in graph.node for name in node.output if name and _is_float(model, name)}
+    signed = {name for node in graph.node if node.op_type in _ADDING for name in node.input} & computed
+    nodes = []
+    for node in graph.node:
+        if node.op_type in _ADDING:
+            node.input[:] = [f"{name}:magnitude" if name in signed else name for name in node.input]
+        nodes.append(node)
+        nodes += [onnx.helper.make_node("Abs", [n], [f"{n}:magnitude"]) for n in node.output if n in signed]
+    nodes = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
+    del graph.node[:]
+    graph.node.extend(nodes)
+
+
+def _is_float(model: OnnxModel, name: str) -> bool:
+    return "float" in (model.main.dtype(name) or "")

@@ -1,0 +1,42 @@
+"""What the terms of an element of a sum add up to without their signs: as far as rounding may take it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+from trtconv.graph.model import OnnxModel
+from trtconv.runtimes.proof import models
+from trtconv.runtimes.proof.feeds import InputKind, Source, make
+
+RANDOM = np.random.default_rng(0)
+CODES = RANDOM.integers(-127, 128, (4, 3, 3, 3)).astype(np.int8)
+HEADER = '<ir_version: 8, opset_import: ["": 17]>\n'
+PIECES = {
+    "an int8 kernel": "{ k = DequantizeLinear <axis = 0> (codes, scales, zeros)  y = Conv (x, k) }",
+    "an exchanged sign": "{ k = DequantizeLinear <axis = 0> (codes, scales, zeros)  n = Neg (k)  y = Conv (x, n) }",
+    "a log": "{ k = DequantizeLinear <axis = 0> (codes, scales, zeros)  a = Abs (x)  l = Log (a)  y = Conv (l, k) }",
+}
+
+
+@pytest.mark.parametrize("body", PIECES.values(), ids=PIECES.keys())
+def test_terms_do_not_cancel(body: str, tmp_path: Path) -> None:
+    proto = onnx.parser.parse_model(HEADER + "g (float[1,3,8,8] x) => (float[1,4,6,6] y) " + body)
+    constants = {"codes": CODES, "scales": np.full(4, 0.01, np.float32), "zeros": np.zeros(4, np.int8)}
+    proto.graph.initializer.extend(numpy_helper.from_array(values, name) for name, values in constants.items())
+    source, shapes, kind = Source("x", "float32"), {"x": (1, 3, 8, 8)}, InputKind.ORDINARY
+    task = models.Task(
+        0, tuple(range(len(proto.graph.node))), (source,), "y", shapes, (), 1.0, (kind,), 2.0**-23, False
+    )
+    arrays, calm, why = models._run(OnnxModel(proto, tmp_path / "m.onnx"), task)
+    assert (calm, why) == ({"0": 0}, "")
+    x = np.abs(make([source], shapes, kind, (), 1.0)["x"]).astype(np.float64)
+    x = np.abs(np.log(x)) if "Log" in body else x
+    columns = np.lib.stride_tricks.sliding_window_view(x[0], (3, 3), (1, 2))
+    expected = np.einsum("chwij,ocij->ohw", columns, 0.01 * np.abs(CODES.astype(np.float64)))
+    np.testing.assert_allclose(arrays["terms 0"][0], expected, 1e-5)
+    assert (np.abs(arrays["value 0"]) < arrays["terms 0"]).all()
