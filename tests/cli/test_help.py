@@ -35,6 +35,7 @@ FLAGS = {
     "export": "-o --output --input --dynamic --dim --static --arg --weights --output-name --exporter --accept-branch "
     "--no-proof --no-check --trust --build --target --format --fail-on -q --quiet",
     "verify": "--dim --report --against --inputs --generator --seed --random --tolerance --cosine --mismatches "
+    "--save-tensors --tensor "
     "--bisect --trust --key --extend --prove --prove-time --require-engine --self-check "
     "--time-limit --format -q --quiet --budget --follow-links "
     "--plugin --staticPlugins --dynamicPlugins --reference",

@@ -45,7 +45,7 @@ GROUPS = {
     "Rules and passes of yours": "--rewrite-rules",
     "Builder": "--workspace --optimization-level --timing-cache --strip-weights --max-aux-streams --refittable "
     "--weight-streaming --profiling-verbosity --direct-io --no-mend --keep-tactics --error-on-timing-cache-miss",
-    "Output": "--output --report --page --sign --force --format --quiet --verbose",
+    "Output": "--output --save-tensors --tensor --report --page --sign --force --format --quiet --verbose",
     "Models in parts": "--partition --leave --engines",
     "Several models": "--config --jobs",
     "Other machines": "--on --keys --insecure --store --then",

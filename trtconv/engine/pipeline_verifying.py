@@ -75,6 +75,7 @@ def _refuse_others(request: VerifyRequest) -> None:
         ("--against", request.against is not None),
         ("--bisect", request.bisect),
         ("--self-check", request.self_check),
+        ("--save-tensors", request.save_tensors is not None or bool(request.tensors)),
         ("--report", request.report is not None),
     ):
         if is_set:

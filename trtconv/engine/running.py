@@ -30,6 +30,7 @@ from trtconv.engine.loading import open_engine
 from trtconv.engine.opening import read_engine, require_machine, require_stripped
 from trtconv.engine.pipelines import load_pipeline
 from trtconv.engine.profiles import inputs_of, profile_for, profiles_of
+from trtconv.engine.saving import plain
 from trtconv.precision.quantize.images import read_image, read_pixels
 from trtconv.runtimes.inputs import Feeds, checked_inputs, read_inputs
 from trtconv.runtimes.onnxruntime import numpy_type
@@ -53,7 +54,7 @@ def serve(request: RunRequest, tell: Tell) -> dict[str, object]:
         execution = engine.open(profile)
         try:
             execution.feed(feeds)
-            outputs = {name: _plain(values) for name, values in execution.run().items()}
+            outputs = {name: plain(values) for name, values in execution.run().items()}
         finally:
             execution.close()
     with clock.stage(Stage.WRITE):
@@ -84,7 +85,7 @@ def serve_pipeline(request: RunRequest, tell: Tell) -> dict[str, Any]:
             feeds = _feeds(request, pipeline.inputs, None)
         with clock.stage(Stage.ENGINE):
             tensors, ran = pipeline.run_all(feeds)
-        outputs = {name: _plain(tensors[name]) for name in pipeline.outputs}
+        outputs = {name: plain(tensors[name]) for name in pipeline.outputs}
     with clock.stage(Stage.WRITE):
         _write(request.output, outputs)
     return PipelineRunReport(
@@ -124,11 +125,6 @@ def _feeds(request: RunRequest, inputs: Sequence[InputSpec], taken: ImageInput |
     else:
         values = read_pixels(request.inputs, taken.pixels, taken.sizes, preprocessing)
     return checked_inputs(inputs, {inputs[0].name: values}, str(request.inputs))
-
-
-def _plain(values: NDArray[Any]) -> NDArray[Any]:
-    """Returns values of a type that .npz files have: bfloat16 and its like as float32."""
-    return values.astype(np.float32) if values.dtype.kind == "V" else values
 
 
 def _described(values: NDArray[Any]) -> TensorRecord:

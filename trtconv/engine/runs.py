@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import numpy as np
@@ -66,12 +66,15 @@ class NetworkRuns:
     Args:
         model: The model as `trtconv build` hands it to the parser.
         family: Of the TensorRT whose parser it is.
+        kept: Which inner tensors are returned too.
 
     Raises:
         CannotRun: That TensorRT is not here, or its parser refuses the model.
     """
 
-    def __init__(self, model: OnnxModel, family: str) -> None:
+    def __init__(self, model: OnnxModel, family: str, kept: Callable[[str], bool] = lambda name: False) -> None:
+        self._kept = kept
+        self._inner: dict[str, NDArray[Any]] = {}
         self.unproven: dict[int, UnprovenLayer] = {}
         self.layers = 0
         self.lacking = ""
@@ -87,8 +90,9 @@ class NetworkRuns:
         self._boxes = {number for layer in self._network.layers if layer.kind == "NMS" for number in layer.outputs}
 
     def run(self, profile: int, feeds: Feeds) -> dict[str, NDArray[Any]]:
-        """Runs it once, and returns those outputs that are proven; see `Runs`."""
-        run = Run(self._network, feeds, seen=self._by_class)
+        """Runs it once, and returns those outputs that are proven, and the inner tensors that are kept; see `Runs`."""
+        self._inner = {}
+        run = Run(self._network, feeds, seen=self._seen)
         results = run.outputs()
         self.layers = max(self.layers, len(run.ran))
         for index, reason in run.unproven.items():
@@ -98,7 +102,13 @@ class NetworkRuns:
         lacking = [name for name in self._model.outputs if name not in results]
         reasons = ", ".join(sorted({each.reason for each in self.unproven.values()}))
         self.lacking = f"output {lacking[0]!r} of the parsed network is not proven: {reasons}" if lacking else ""
-        return results
+        return {**self._inner, **results}
+
+    def _seen(self, tensor: ReadTensor, value: NDArray[Any], computed: bool) -> NDArray[Any]:
+        value = self._by_class(tensor, value, computed)
+        if self._kept(tensor.name):
+            self._inner[tensor.name] = value
+        return value
 
     def _by_class(self, tensor: ReadTensor, value: NDArray[Any], computed: bool) -> NDArray[Any]:
         """Returns selected boxes by class, as ONNX orders them: that TensorRT orders them by score is no fault."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from trtconv.core.bounds import make_profile
@@ -29,6 +30,7 @@ from trtconv.engine.opening import EngineFile, engine_of, read_engine, require_m
 from trtconv.engine.profiles import named, narrowed, profile_for
 from trtconv.engine.rebuilding import Recipe, as_built, changes_numbers, subject_as_built
 from trtconv.engine.runs import CannotRun, EngineRuns, NetworkRuns, OnnxRuns, Runs
+from trtconv.engine.saving import TensorFolder, folder_of
 from trtconv.engine.self_check import check_profiles, self_check
 from trtconv.graph.fitting import fit
 from trtconv.graph.model import OnnxModel
@@ -104,20 +106,22 @@ def serve(request: VerifyRequest, tell: Tell) -> dict[str, float]:
     clock = Stopwatch(ToldProgress(tell))
     with clock.stage(Stage.LOAD):
         admit(request.extend, ())
+        folder = folder_of(request)
         setting = prepare(request, clock)
         cases = choose_cases(request, setting)
         try:
-            reference = OnnxRuns(setting.against)
+            reference = OnnxRuns(setting.against if folder is None else folder.exposing(setting.against))
         except CannotRun as error:
             raise EnvironmentMissing(f"there is nothing to compare with: {error}", _REFERENCE_HINT) from error
-        ran, runs = _candidate(setting)
+        ran, runs = _candidate(setting, folder)
     tell(part(setting.opening(ran)))
     refused = too_large(setting.model, cases, available_bytes())
     for index, case in enumerate(cases):
         if index in refused:
             tell(part(VerifyReport(ran, None, (_reported(case, refused[index]),))))
         else:
-            compared = _compare(request, setting, reference, runs, case, clock)
+            saving = None if folder is None else functools.partial(folder.write, index, case)
+            compared = _compare(request, setting, reference, runs, case, clock, saving)
             tell(part(VerifyReport(ran, None, (compared,))))
     if request.self_check:
         found = _self_check(request, setting, reference, runs, cases, clock)
@@ -262,13 +266,14 @@ def tolerance_of(request: VerifyRequest, precision: str) -> Tolerance:
     return dataclasses.replace(TOLERANCES[precision], **given)
 
 
-def _candidate(setting: Setting) -> tuple[str, Runs]:
+def _candidate(setting: Setting, folder: TensorFolder | None) -> tuple[str, Runs]:
     """Returns what runs, in words, and what runs it: the engine, what TensorRT parsed, or the rewritten model."""
     if setting.engine is not None:
         return "engine", EngineRuns(setting.engine)
     given, _ = as_built(setting.model, setting.recipe)
     try:
-        return "network", NetworkRuns(given, (setting.subject and setting.subject.family) or "rtx")
+        family = (setting.subject and setting.subject.family) or "rtx"
+        return "network", NetworkRuns(given, family, *(() if folder is None else (folder.kept,)))
     except CannotRun as error:
         named = Preparation(setting.model.copy(), setting.recipe.plan.target)
         named.name()
@@ -347,9 +352,15 @@ def _reported(case: Case, skipped: str | None = None) -> VerifyCase:
 
 
 def _compare(
-    request: VerifyRequest, setting: Setting, reference: Runs, runs: Runs, case: Case, clock: Stopwatch
+    request: VerifyRequest,
+    setting: Setting,
+    reference: Runs,
+    runs: Runs,
+    case: Case,
+    clock: Stopwatch,
+    saving: Callable[[Feeds, Feeds, Feeds], Path] | None,
 ) -> VerifyCase:
-    """Runs a case on both."""
+    """Runs a case on both; `saving` writes what was computed."""
     with clock.stage(Stage.INPUTS):
         feeds = make_feeds(setting.model, case, request.generator)
     try:
@@ -372,7 +383,8 @@ def _compare(
             for name in setting.model.outputs
             if name in got or not lacking
         )
+        saved = None if saving is None else str(saving(feeds, expected, got))
     passed = all(each.passed for each in outputs)
     if lacking and passed:
-        return dataclasses.replace(_reported(case, lacking), outputs=outputs)
-    return dataclasses.replace(_reported(case), outputs=outputs, passed=passed)
+        return dataclasses.replace(_reported(case, lacking), outputs=outputs, saved=saved)
+    return dataclasses.replace(_reported(case), outputs=outputs, passed=passed, saved=saved)

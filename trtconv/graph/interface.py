@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import onnx
@@ -195,6 +195,14 @@ def _cast(model: OnnxModel, types: Mapping[str, int]) -> None:
     for value in (*inputs, *outputs):
         value.type.tensor_type.elem_type = types[value.name]
     model.touch()
+
+
+def returning(model: OnnxModel, names: Iterable[str]) -> OnnxModel:
+    """Returns a copy of a model whose outputs are also these inner tensors, of types that are left to inference."""
+    copy = model.copy()
+    copy.proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
+    copy.touch()
+    return copy
 
 
 def rename_inside(model: OnnxModel, names: Mapping[str, str]) -> None:

@@ -19,7 +19,7 @@ from trtconv.cli.commands.verify import command
 from trtconv.cli.formats.engine import verify_text
 from trtconv.core.dims import Range
 from trtconv.core.documents.parts import RuntimeIdentity
-from trtconv.core.documents.verify import VerifyReport
+from trtconv.core.documents.verify import VerifyCase, VerifyReport
 from trtconv.core.errors import EngineFailed, EnvironmentMissing, InputError
 from trtconv.core.files import report_beside
 from trtconv.core.requests.engine import Limits, VerifyRequest
@@ -479,3 +479,62 @@ def test_memory_that_is_told(tmp_path: Path) -> None:
     assert available_bytes(path, group) == 5000
     (group / "memory.max").write_text("3000\n")
     assert available_bytes(path, group) == available_bytes(none, group) == 2000
+
+
+def arrays(case: VerifyCase) -> dict[str, np.ndarray]:
+    with np.load(str(case.saved)) as held:
+        return {name: held[name] for name in held.files}
+
+
+def test_what_was_compared_is_saved_size_by_size(gpu: FakeDriver, tmp_path: Path) -> None:
+    built = build(tmp_path)
+    folder = tmp_path / "deep" / "tensors"
+    report = run(built, save_tensors=folder, random=1)
+    assert (report.ran, sizes(report)) == ("engine", [(0, "min"), (0, "opt"), (0, "max"), (0, "random 1")])
+    assert sorted(each.name for each in folder.iterdir()) == [
+        "000-profile0-min.npz",
+        "001-profile0-opt.npz",
+        "002-profile0-max.npz",
+        "003-profile0-random1.npz",
+    ]
+    for case in report.cases:
+        held = arrays(case)
+        assert set(held) == {"input/x", "expected/y", "expected/z", "got/y", "got/z"}
+        assert held["input/x"].shape == tuple(case.shapes["x"])
+        for difference in case.outputs:
+            ours, theirs = (held[f"{group}/{difference.name}"] for group in ("got", "expected"))
+            assert np.abs(ours - theirs).max() == pytest.approx(difference.max_abs)
+    with pytest.raises(InputError, match="not empty"):
+        run(built, save_tensors=folder)
+
+
+def test_inner_tensors_are_those_of_the_model_and_of_what_was_parsed(gpu: FakeDriver, tmp_path: Path) -> None:
+    built = build(tmp_path)
+    built.engine.unlink()
+    report = run(built, dims=DIMS[0], save_tensors=tmp_path / "t", tensors=("a", "type:Conv*"), random=0)
+    assert (report.ran, report.exit_code) == ("network", 0)
+    held = arrays(report.cases[0])
+    assert set(held) - {"input/x", "got/a", "got/c"} == {f"expected/{name}" for name in "yzac"} | {"got/y", "got/z"}
+    np.testing.assert_array_equal(held["expected/a"], np.maximum(held["input/x"], 0))
+    np.testing.assert_allclose(held["got/c"], held["expected/c"], atol=1e-5)
+    # What is saved changes nothing of what is compared.
+    assert [case.outputs for case in run(built, dims=DIMS[0], random=0).cases] == [c.outputs for c in report.cases]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"tensors": ("a",)}, "goes with --save-tensors"),
+        ({"tensors": ("q",), "save_tensors": "t"}, "'q' means no inner tensor"),
+        ({"tensors": ("y",), "save_tensors": "t"}, "'y' means no inner tensor"),
+        ({"save_tensors": "net.onnx"}, "is there, and not empty"),
+    ],
+)
+def test_tensors_that_cannot_be_saved(gpu: FakeDriver, tmp_path: Path, options: dict[str, Any], said: str) -> None:
+    built = build(tmp_path)
+    before = sorted(tmp_path.iterdir())
+    if "save_tensors" in options:
+        options = {**options, "save_tensors": tmp_path / options["save_tensors"]}
+    with pytest.raises(InputError, match=said):
+        run(built, **options)
+    assert sorted(tmp_path.iterdir()) == before

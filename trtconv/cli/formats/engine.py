@@ -30,6 +30,7 @@ def verify_text(document: VerifyReport) -> str:
         _not_run(document),
         "\n".join(_case_table(document.cases)),
         "\n".join(_failures(document.cases)),
+        "\n".join(clean(f"tensors at {each.size}: {each.saved}") for each in document.cases if each.saved),
         _parsed_text(document),
         _bisect_text(document.bisect),
         _advice(document),

@@ -101,7 +101,7 @@ REQUIRED_SIZES = frozenset({"min", "opt", "max", "inputs"})
 
 
 @frozen
-class VerifyCase(Document):
+class VerifyCase(Document, keys="profile size shapes seed outputs passed skipped saved-"):
     """What was compared at one size.
 
     Args:
@@ -112,6 +112,7 @@ class VerifyCase(Document):
         outputs: How far each output is off; empty where nothing could be compared.
         passed: Whether all are within the tolerance; None where nothing could be compared.
         skipped: Why nothing could be, or not all; None where all was.
+        saved: File that has the tensors; None where they were not to be kept.
     """
 
     profile: int = 0
@@ -121,6 +122,7 @@ class VerifyCase(Document):
     outputs: tuple[Difference, ...] = ()
     passed: bool | None = None
     skipped: str | None = None
+    saved: str | None = None
 
     @property
     def is_required(self) -> bool:

@@ -141,6 +141,22 @@ class VerifyRequest(Request):
     seed: int = option("--seed", "Seed of inputs and random sizes.", takes=int, least=0, default=0)
     random: int = option("--random", "Random sizes of each profile.", takes=int, least=0, most=1000, default=2)
     limits: Limits = group(Limits)
+    save_tensors: Path | None = option(
+        "--save-tensors",
+        "Write inputs, the model's outputs and the engine's into this new folder, an .npz file a size.",
+        metavar="FOLDER",
+        default=None,
+        writes=True,
+    )
+    tensors: tuple[str, ...] = option(
+        "--tensor",
+        "With --save-tensors: inner tensors of the model too, and of what TensorRT parsed where that is run. A name, a "
+        "pattern such as '/decoder/*', or type:OPERATOR. Repeatable.",
+        metavar="PATTERN",
+        many=True,
+        default=(),
+        read=tuple,
+    )
     bisect: bool = option("--bisect", "On failure, look for the first tensor that diverges.", default=False)
     extend: tuple[CodeFile, ...] = EXTEND_HERE
     trust: bool = TRUST
