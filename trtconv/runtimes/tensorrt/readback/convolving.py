@@ -110,12 +110,14 @@ def spread(values: Array, kernel: Array, strides: Sizes, dilations: Sizes, group
     full = [s * (n - 1) + d * (k - 1) + 1 for s, n, d, k in zip(strides, sizes, dilations, window, strict=True)]
     result = np.zeros((batch, groups, outputs, *full), np.float32)
     flat = np.ascontiguousarray(values, np.float32).reshape(batch, groups, channels // groups, -1)
-    weights = kernel.reshape(groups, channels // groups, outputs, *window)
+    # One matrix lies after the other, as products of matrices want them.
+    split = kernel.reshape(groups, channels // groups, outputs, math.prod(window))
+    weights = np.ascontiguousarray(split.transpose(3, 0, 2, 1), np.float32)
     whole = (slice(None),) * 3
-    for at in np.ndindex(*window):
+    for number, at in enumerate(np.ndindex(*window)):
         places = [
             slice(d * p, d * p + s * (n - 1) + 1, s) for d, p, s, n in zip(dilations, at, strides, sizes, strict=True)
         ]
-        terms = weights[whole + at].swapaxes(1, 2) @ flat
+        terms = weights[number] @ flat
         result[whole + tuple(places)] += terms.reshape(batch, groups, outputs, *sizes)
     return result.reshape(batch, groups * outputs, *full)
