@@ -70,7 +70,7 @@ def _same(a: Any, b: Any) -> bool:
 def _weight(proto: onnx.ModelProto, old: Any, new: Any) -> bytes | None:
     """Returns the model with an initializer that has these bytes replaced, where it is the only one."""
     places = [each for each in proto.graph.initializer if numpy_helper.to_array(each).tobytes() == old.tobytes()]
-    if len(places) != 1:
+    if len(places) != 1 or new.size != old.size:
         return None
     (place,) = places
     if sum(list(node.input).count(place.name) for node in proto.graph.node) != 1:

@@ -299,9 +299,9 @@ def _absolute(part: onnx.ModelProto, model: OnnxModel) -> onnx.ModelProto:
     negative = {node.input[3] for node in made.graph.node if node.op_type == "BatchNormalization"}
     for tensor in made.graph.initializer:
         if tensor.data_type in (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.DOUBLE):
-            values = np.abs(model.array(tensor))
-            name = tensor.name
-            tensor.CopyFrom(numpy_helper.from_array(-values if name in negative else values, name))
+            magnitudes = np.abs(model.array(tensor))
+            _give_values(tensor, -magnitudes if tensor.name in negative else magnitudes)
+            del magnitudes
     for node in made.graph.node:
         held = constant_of(node)
         if node.op_type == "Sub":
@@ -315,6 +315,13 @@ def _absolute(part: onnx.ModelProto, model: OnnxModel) -> onnx.ModelProto:
                 attribute.f = abs(attribute.f)
     _take_magnitudes(made.graph, model)
     return made
+
+
+def _give_values(tensor: onnx.TensorProto, values: Array) -> None:
+    """Gives a tensor other values of its type and shape, without the copies that another tensor would be."""
+    for field in ("float_data", "int32_data", "double_data", "external_data", "data_location"):
+        tensor.ClearField(field)
+    tensor.raw_data = values.tobytes()
 
 
 def _take_magnitudes(graph: onnx.GraphProto, model: OnnxModel) -> None:
