@@ -11,7 +11,7 @@ _STACK = 3
 def products_before(scope: Scope, sample: int) -> set[int]:
     """Returns the products of matrices, in the sample's own graph, that the places of a GridSample are made of.
 
-    A product of stacks of matrices, of three axes, is none: executed on TensorRT 8.6, it is right.
+    A product of stacks of matrices is none: executed on TensorRT 8.6, it is right; one of unknown axes may not be.
     """
     columns = scope.columns
     open_, found, seen = [columns.inputs[sample][1]], set(), set[int]()
@@ -21,7 +21,7 @@ def products_before(scope: Scope, sample: int) -> set[int]:
             continue
         seen.add(maker)
         inputs = columns.inputs[maker]
-        if columns.ops[maker] in _PRODUCTS and len(scope.shape(inputs[0]) or ()) != _STACK:
+        if columns.ops[maker] in _PRODUCTS and len(scope.shape(inputs[0]) or "??") < _STACK:
             found.add(maker)
         open_ += inputs
     return found

@@ -186,13 +186,15 @@ def test_advisories_go_by_version(version: tuple[int, ...], mode: str, opset: in
 @pytest.mark.parametrize(
     ("made", "version", "refused"),
     [
-        ("m = MatMul (at, eye)  p = Tanh (m)", (8, 6), True),
-        ("m = MatMul (at, eye)  p = Tanh (m)", (10, 0), False),
+        ("f = Reshape (at, n)  m = MatMul (f, two)  t = Tanh (m)  p = Reshape (t, s)", (8, 6), True),
+        ("f = Reshape (at, n)  m = MatMul (f, two)  t = Tanh (m)  p = Reshape (t, s)", (10, 0), False),
+        ("m = MatMul (at, eye)  p = Tanh (m)", (8, 6), False),
         ("m = Mul (at, at)  p = Tanh (m)", (8, 6), False),
     ],
 )
 def test_samples_behind_products_are_refused_for_tensorrt_8(made: str, version: tuple[int, ...], refused: bool) -> None:
-    text = f"""(float[1,1,4,4] x, float[1,2,2,2] at) => (float[1,1,2,2] y) <float[2,2] eye = {{1,0,0,1}}>
+    text = f"""(float[1,1,4,4] x, float[1,2,2,2] at, float[2,2] two) => (float[1,1,2,2] y)
+        <float[2,2] eye = {{1,0,0,1}}, int64[2] n = {{4, 2}}, int64[4] s = {{1, 2, 2, 2}}>
         {{ {made}  y = GridSample (x, p) }}"""
     found = run_rules(wrap(model(text, 17)), Target("tensorrt", version))
     assert [(f.code, f.severity.value) for f in found] == ([("TC616", "error")] if refused else [])
