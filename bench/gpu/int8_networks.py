@@ -19,6 +19,7 @@ import concurrent.futures
 import datetime
 import importlib.util
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -50,6 +51,20 @@ def vit() -> onnx.ModelProto:
     for _ in range(6):
         x = w.block(x, 384, 6)
     return w.model(w.linear(w.op("ReduceMean", w.layer_norm(x, 384), axes=[1], keepdims=0), 384, 100), 2)
+
+
+def small_vit() -> onnx.ModelProto:
+    """A block of a vision transformer, 32 wide, of 32x32."""
+    w = Writer((1, 3, 32, 32))
+    x = w.block(w.op("Add", w.tokens(w.conv("x", 3, 32, 8, 8), 32), w.normal(1, 16, 32)), 32, 4)
+    return w.model(w.linear(w.op("ReduceMean", w.layer_norm(x, 32), axes=[1], keepdims=0), 32, 10), 2)
+
+
+def small_bert() -> onnx.ModelProto:
+    """An attention over 12 tokens, 32 wide."""
+    w = Writer((1, 12), TensorProto.INT64)
+    x = w.layer_norm(w.op("Add", w.op("Gather", w.normal(1000, 32), "x"), w.normal(1, 12, 32)), 32)
+    return w.model(w.linear(w.layer_norm(w.op("Add", x, w.attention(x, 32, 4)), 32), 32, 9), 3)
 
 
 def vit_decoder() -> onnx.ModelProto:
@@ -90,14 +105,16 @@ def unet() -> onnx.ModelProto:
 
 
 NETWORKS: Mapping[str, Callable[[], onnx.ModelProto]] = {
+    "small vit": small_vit,
+    "small bert": small_bert,
     "vit": vit,
     "vit-decoder": vit_decoder,
     "bert": bert,
     "segformer-b0": segformer,
     "unet": unet,
 }
-PRECISIONS = {"float": "fp16", "trtconv": "int8", "onnxruntime": "int8"}
-"""Files of a network, and how each is built."""
+PRECISIONS = {"float": "fp16", "trtconv": "int8", "not mended": "int8", "onnxruntime": "int8"}
+"""Files of a network, and how each is built; "not mended" is that of trtconv with --no-mend."""
 
 
 def samples(model: onnx.ModelProto, seed: int, count: int) -> list[Feeds]:
@@ -120,6 +137,7 @@ def prepare(name: str, folder: Path) -> None:
     from onnxruntime import quantization
 
     import trtconv
+    from trtconv.core.findings import Severity
     from trtconv.core.requests.quantize import QuantizeRequest
     from trtconv.core.target import Target
     from trtconv.pipeline.quantizing import quantize
@@ -153,15 +171,17 @@ def prepare(name: str, folder: Path) -> None:
         weight_type=quantization.QuantType.QInt8,
         extra_options={"ActivationSymmetric": True, "WeightSymmetric": True, "QuantizeBias": False},
     )
+    shutil.copy(folder / "trtconv.onnx", folder / "not mended.onnx")
     for file, precision in PRECISIONS.items():
-        request = trtconv.BuildRequest(
-            folder / f"{file}.onnx", target=target, precision=precision, prove="none", force=True
-        )
+        path = folder / f"{file}.onnx"
+        mend = file != "not mended"
+        request = trtconv.BuildRequest(path, target=target, precision=precision, prove="none", mend=mend, force=True)
         started = time.perf_counter()
         report = trtconv.build(request)
         print(json.dumps({f"{file} seconds": round(time.perf_counter() - started, 1)}), flush=True)
         if report.exit_code:
-            print(json.dumps({f"{file} failed": report.findings[0].message[:200]}), flush=True)
+            errors = [each.message[:200] for each in report.findings if each.severity is Severity.ERROR]
+            print(json.dumps({f"{file} failed": errors}), flush=True)
 
 
 def meant(path: Path, feeds: list[Feeds]) -> list[Any]:

@@ -58,6 +58,7 @@ from trtconv.passes.spelling.unpooling import UnfoldColumns, UnpoolByScatter
 from trtconv.passes.spelling.wider import ComputeWider
 from trtconv.passes.time_first import PutTimeFirst
 from trtconv.passes.ungroup_deconv import UngroupDeconv
+from trtconv.passes.weight_quantizers import WriteWeightQuantizers
 from trtconv.passes.widen_weights import WidenWeights
 from trtconv.passes.write_defaults import WriteDefaults
 
@@ -115,6 +116,7 @@ PASSES: tuple[Pass, ...] = (
     FoldWeightQuantizers(),
     FoldQuantizedNorm(),
     MoveChannelScales(),
+    WriteWeightQuantizers(),
     WriteKernelShape(),
     UngroupDeconv(),
     MatchSkipSize(),
