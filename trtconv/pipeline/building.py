@@ -80,7 +80,8 @@ def _build(request: BuildRequest, clock: Stopwatch) -> BuildReport:
     with clock.stage(Stage.LOAD):
         check_outputs(request)
         model = OnnxModel.load(request.model, hashed=True)
-        fit(model, request.interface)
+        if request.interface:
+            fit(model, request.interface)
         write_types(model)
         protect_data(model, request.engine_path, request.report_path, *named_cache(request))
     with clock.stage(Stage.RUNTIME):
