@@ -156,15 +156,21 @@ def vit_b() -> onnx.ModelProto:
     return w.model(w.linear(first, 768, 1000), 2)
 
 
+def bert(tokens: int, words: int, width: int, depth: int, heads: int, outs: int) -> onnx.ModelProto:
+    """An encoder of text, normalised last."""
+    w = Writer((1, tokens), TensorProto.INT64)
+    x = w.op("Add", w.op("Gather", w.normal(words, width), "x"), w.normal(1, tokens, width))
+    x = w.layer_norm(x, width)
+    for _ in range(depth):
+        x = w.layer_norm(w.op("Add", x, w.attention(x, width, heads)), width)
+        inner = w.gelu(w.linear(x, width, 4 * width))
+        x = w.layer_norm(w.op("Add", x, w.linear(inner, 4 * width, width)), width)
+    return w.model(w.linear(x, width, outs), 3)
+
+
 def bert_base() -> onnx.ModelProto:
     """BERT-base at 384 tokens."""
-    w = Writer((1, 384), TensorProto.INT64)
-    x = w.op("Add", w.op("Gather", w.normal(30522, 768), "x"), w.normal(1, 384, 768))
-    x = w.layer_norm(x, 768)
-    for _ in range(12):
-        x = w.layer_norm(w.op("Add", x, w.attention(x, 768, 12)), 768)
-        x = w.layer_norm(w.op("Add", x, w.linear(w.gelu(w.linear(x, 768, 3072)), 3072, 768)), 768)
-    return w.model(w.linear(x, 768, 2), 3)
+    return bert(384, 30522, 768, 12, 12, 2)
 
 
 def vgg16() -> onnx.ModelProto:

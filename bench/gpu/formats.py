@@ -25,7 +25,7 @@ sys.path[:0] = [str(ROOT), str(HERE), str(ROOT / "tests")]
 from children import Row, options, run_script, serve  # noqa: E402
 
 NAME = "gpu-formats-8.6.json"
-_TEXT = 300
+TEXT = 300
 _LEAST = 5
 HALF = 3e-2
 CODES = 5e-2
@@ -121,7 +121,7 @@ class Bench:
         self._runtime = tensorrt.load(self._target)
 
     def __call__(self, task: Row) -> Row:
-        """Builds with and without --io, runs both on the same numbers, and times both."""
+        """Builds with and without what is asked for, runs both on the same values, and times both."""
         from trtconv.core.errors import TrtconvError
 
         row: Row = {}
@@ -129,7 +129,7 @@ class Bench:
             try:
                 self._measure(task, Path(folder), row)
             except TrtconvError as error:
-                row["why"] = f"{error.message} {error.hint}"[:_TEXT]
+                row["why"] = f"{error.message} {error.hint}"[:TEXT]
         return row
 
     def _measure(self, task: Row, folder: Path, row: Row) -> None:
@@ -146,7 +146,7 @@ class Bench:
         asked = {"x": TensorIo.parse(task["input"]), "y": TensorIo.parse(task["output"])}
         report = self._build(path, folder / "io.engine", task, asked)
         if report.exit_code:
-            row["why"] = report.findings[0].message[:_TEXT]
+            row["why"] = report.findings[0].message[:TEXT]
             return
         self._build(path, folder / "plain.engine", task, {})
         told = {each.name: each for each in report.io}

@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import statistics
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -25,12 +24,10 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(ROOT), str(HERE), str(ROOT / "tests")]
 
 from children import Row, options, run_script, serve  # noqa: E402
-from formats import FLOAT  # noqa: E402
+from formats import FLOAT, HALF, TEXT, Bench  # noqa: E402
 
 NAME = "gpu-images-8.6.json"
 _LEAST = 3
-_TEXT = 300
-HALF = 3e-2
 _HEAD = '<ir_version: 8, opset_import: ["": 17]> g'
 CLASSIFIER = f"""{_HEAD} (float[1, 3, 224, 224] x) => (float[1, 16] y)
 <float[32, 3, 7, 7] w0, float[64, 32, 3, 3] w1, float[16, 64, 1, 1] w2>
@@ -72,7 +69,7 @@ ROWS = (
 def main() -> int:
     given = options(__doc__, len(ROWS))
     if given.worker:
-        return serve(Bench)
+        return serve(Images)
     tasks: list[Row] = [
         {"net": net, "images": images, "results": results} for net, images, results in ROWS if given.only in (net, "")
     ]
@@ -90,27 +87,8 @@ def main() -> int:
     return 0 if len(nets) >= _LEAST and all(row.get("right") for row in rows) else 1
 
 
-class Bench:
-    """TensorRT in a child."""
-
-    def __init__(self, family: str = "") -> None:
-        from trtconv.core.target import Target
-        from trtconv.runtimes import tensorrt
-
-        self._target = Target(family or sys.argv[sys.argv.index("--family") + 1])
-        self._runtime = tensorrt.load(self._target)
-
-    def __call__(self, task: Row) -> Row:
-        """Builds with and without images, runs both on the same images, and times both."""
-        from trtconv.core.errors import TrtconvError
-
-        row: Row = {}
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                self._measure(task, Path(folder), row)
-            except TrtconvError as error:
-                row["why"] = f"{error.message} {error.hint}"[:_TEXT]
-        return row
+class Images(Bench):
+    """Builds with and without images, runs both on the same images, and times both."""
 
     def _measure(self, task: Row, folder: Path, row: Row) -> None:
         import numpy as np
@@ -128,7 +106,7 @@ class Bench:
         report = self._build(path, folder / "images.engine", images=how, results=results)
         plain = self._build(path, folder / "plain.engine", results=results)
         if report.exit_code or plain.exit_code:
-            row["why"] = next(iter((*report.findings, *plain.findings))).message[:_TEXT]
+            row["why"] = next(iter((*report.findings, *plain.findings))).message[:TEXT]
             return
         row["difference"], row["sizes"] = report.images.difference, []
         random = np.random.default_rng(86)

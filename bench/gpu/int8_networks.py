@@ -31,12 +31,14 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(ROOT), str(ROOT / "bench"), str(HERE)]
+sys.path[:0] = [str(ROOT), str(ROOT / "bench"), str(ROOT / "tests"), str(HERE)]
 
 import numpy as np  # noqa: E402
 import onnx  # noqa: E402
-from cost_networks import Writer, segformer  # noqa: E402
+from cost_networks import Writer, bert, segformer  # noqa: E402
 from onnx import TensorProto  # noqa: E402
+
+from support.session import session  # noqa: E402
 
 NAME = "gpu-int8-8.6.json"
 _SAMPLES, _HELD = 12, 3
@@ -79,16 +81,6 @@ def vit_decoder() -> onnx.ModelProto:
     return w.model(w.conv(x, 32, 8, 3), 4)
 
 
-def bert() -> onnx.ModelProto:
-    """An encoder of text, 384 wide, 6 deep, of 128 tokens."""
-    w = Writer((1, 128), TensorProto.INT64)
-    x = w.layer_norm(w.op("Add", w.op("Gather", w.normal(1000, 384), "x"), w.normal(1, 128, 384)), 384)
-    for _ in range(6):
-        x = w.layer_norm(w.op("Add", x, w.attention(x, 384, 6)), 384)
-        x = w.layer_norm(w.op("Add", x, w.linear(w.gelu(w.linear(x, 384, 1536)), 1536, 384)), 384)
-    return w.model(w.linear(x, 384, 9), 3)
-
-
 def unet() -> onnx.ModelProto:
     """A U-Net of 256x256 with skips that are joined."""
     w = Writer((1, 3, 256, 256))
@@ -109,7 +101,8 @@ NETWORKS: Mapping[str, Callable[[], onnx.ModelProto]] = {
     "small bert": small_bert,
     "vit": vit,
     "vit-decoder": vit_decoder,
-    "bert": bert,
+    # 384 wide, 6 deep, of 128 tokens.
+    "bert": lambda: bert(128, 1000, 384, 6, 6, 9),
     "segformer-b0": segformer,
     "unet": unet,
 }
@@ -186,12 +179,8 @@ def prepare(name: str, folder: Path) -> None:
 
 def meant(path: Path, feeds: list[Feeds]) -> list[Any]:
     """Returns what ONNX Runtime makes of a file, step by step as it is written."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    return [session.run(None, each)[0] for each in feeds]
+    loaded = session(path)
+    return [loaded.run(None, each)[0] for each in feeds]
 
 
 def off(found: list[Any], wanted: list[Any]) -> float:
@@ -256,6 +245,8 @@ def main() -> int:
         import tensorrt
         from trt86 import TensorRT
 
+        from trtconv.runtimes.tensorrt.gpu import gpu_name
+
         raw = TensorRT(tensorrt)
         for name in names:
             try:
@@ -263,7 +254,7 @@ def main() -> int:
             except Exception as error:
                 rows[name]["failed"] = f"{type(error).__name__}: {error}"[:400]
             print(name, json.dumps(rows[name]), flush=True)
-            document = {"date": str(datetime.date.today()), "tensorrt": raw.version, "gpu": _gpu(), "rows": rows}
+            document = {"date": str(datetime.date.today()), "tensorrt": raw.version, "gpu": gpu_name(), "rows": rows}
             (given.out / NAME).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     engines = [row.get(file) for row in rows.values() for file in PRECISIONS]
     return 0 if all(each is not None and each["meant"] < _MEANT for each in engines) else 1
@@ -275,12 +266,6 @@ def _said(text: str) -> dict[str, Any]:
         if line.startswith("{"):
             found |= json.loads(line)
     return found
-
-
-def _gpu() -> str | None:
-    from trtconv.runtimes.tensorrt.gpu import gpu_name
-
-    return gpu_name()
 
 
 if __name__ == "__main__":

@@ -24,11 +24,13 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(ROOT), str(HERE)]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(HERE)]
 
 import numpy as np  # noqa: E402
 import onnx  # noqa: E402
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+
+from support.session import run  # noqa: E402
 
 NAME = "gpu-warp-8.6.json"
 _RIGHT = 1e-3
@@ -136,16 +138,6 @@ def model_of(head: str, end: str, size: tuple[int, int, int], random: np.random.
     )
 
 
-def wanted(model: onnx.ModelProto, feeds: dict[str, Any]) -> Any:
-    """Returns what ONNX Runtime makes of a network, step by step as it is written."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return session.run(None, feeds)[0]
-
-
 def through_trtconv(model: onnx.ModelProto) -> bytes | str:
     """Returns the engine that trtconv builds, or what it says against the network."""
     import trtconv
@@ -185,7 +177,7 @@ def _measured(raw: Any, build: Callable[[], Any], model: onnx.ModelProto, feeds:
             return {"verdict": "refused", "why": plan[:200]}
         engine = raw.engine(plan)
         engine.load(feeds)
-        found, right = engine.run()[0], wanted(model, feeds)
+        found, right = engine.run()[0], run(model, feeds)[0]
         layers = _layers(raw, engine)
         engine.free()
         off = float(np.abs(found.astype(np.float64) - right).max() / np.abs(right).max())
