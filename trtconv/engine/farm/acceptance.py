@@ -65,9 +65,7 @@ class Built:
     then: Mapping[str, Mapping[str, Any]]
 
 
-def accepted(
-    build: Build, document: Any, fetch: Fetch, worker: str | None, then: Collection[str] = AFTERWARDS
-) -> Broken | Built:
+def accepted(build: Build, document: Any, fetch: Fetch, worker: str | None, then: Collection[str]) -> Broken | Built:
     """Returns what is said of a job.
 
     Args:

@@ -152,8 +152,8 @@ class Dispatch:
 
     def _is_full(self, files: list[bytes]) -> bool:
         """Whether there is no room for one more job."""
-        jobs = [*self.jobs.values()]
-        return len(jobs) >= MOST_JOBS or sum(map(len, chain(files, *(job.files for job in jobs)))) > MOST_BYTES
+        held = chain(files, *(job.files for job in self.jobs.values()))
+        return len(self.jobs) >= MOST_JOBS or sum(map(len, held)) > MOST_BYTES
 
     def drop(self, client: Member, keys: Iterable[str], *, lost: bool = False) -> None:
         """Ends the jobs that a client waited for, and nobody else.
