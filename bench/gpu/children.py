@@ -132,16 +132,17 @@ def serve(start: Callable[[], Callable[[Row], Row]]) -> int:
     return 0
 
 
-def options(about: str | None, most_jobs: int) -> argparse.Namespace:
+def options(about: str | None, most_jobs: int, seconds: float = 60) -> argparse.Namespace:
     """Returns the flags of a script that has its tasks done by such processes; `worker` says that it is one.
 
     Args:
         about: What the script does, its docstring.
         most_jobs: How many processes can be of use.
+        seconds: How long it may take, where nothing else is said.
     """
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, default=max(1, min(most_jobs, (os.cpu_count() or 2) - 2)))
-    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--seconds", type=float, default=seconds)
     parser.add_argument("--only", default="")
     parser.add_argument("--out", type=Path, default=ROOT / "bench" / "results")
     parser.add_argument("--family", default="tensorrt", help=argparse.SUPPRESS)

@@ -286,6 +286,28 @@ def prior_box(random: Random, number: int) -> Case:
     return Case("PriorBox_TRT", (features, picture), attributes=attributes)
 
 
+def scatter_nd(random: Random, number: int) -> Case:
+    """Elements, rows or planes of a volume; no place twice."""
+    shape = tuple(int(n) for n in random.integers(2, 9, 3))
+    depth = number % 3 + 1
+    places = np.argwhere(np.ones(shape[:depth]))
+    indices = random.permutation(places)[: int(random.integers(1, len(places) + 1))].astype(np.int32)
+    data, updates = (
+        random.standard_normal(each).astype(np.float32) for each in (shape, indices.shape[:1] + shape[depth:])
+    )
+    return Case("ScatterND", (data, indices, updates))
+
+
+def scatter_elements(random: Random, number: int) -> Case:
+    """Each axis; no place twice."""
+    shape, axis = tuple(int(n) for n in random.integers(2, 9, 3)), number % 3
+    order = random.random((*shape[:axis], *shape[axis + 1 :], shape[axis])).argsort(-1)
+    chosen = order[..., : int(random.integers(1, shape[axis] + 1))]
+    indices = np.ascontiguousarray(np.moveaxis(chosen, -1, axis), np.int32)
+    data, updates = (random.standard_normal(each).astype(np.float32) for each in (shape, indices.shape))
+    return Case("ScatterElements", (data, indices, updates), attributes={"axis": axis})
+
+
 CASES: Mapping[str, Callable[[Random, int], Case]] = {
     "EfficientNMS_TRT": efficient_nms,
     "EfficientNMS_ONNX_TRT": efficient_nms_onnx,
@@ -301,8 +323,11 @@ CASES: Mapping[str, Callable[[Random, int], Case]] = {
     "DisentangledAttention_TRT": disentangled_attention,
     **{name: _grid_anchor(name) for name in ("GridAnchor_TRT", "GridAnchorRect_TRT")},
     "PriorBox_TRT": prior_box,
+    # The parser of 8.6 makes layers of its own of these two, whatever the node's domain is.
+    "ScatterND": scatter_nd,
+    "ScatterElements": scatter_elements,
 }
-"""Every plugin of the list that TensorRT 8.6 has, with what makes a configuration of it."""
+"""Every plugin of the list, with what makes a configuration of it."""
 ORDER = {"MultiscaleDeformableAttnPlugin_TRT": (0, 3, 4, 1, 2)}
 """In which order a node takes inputs and constants; the others take them as they are."""
 

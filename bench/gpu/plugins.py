@@ -1,6 +1,6 @@
 """NVIDIA's standard plugins on TensorRT 8.6, beside trtconv's references of them; and a detector that ends in one.
 
-    python bench/gpu/plugins.py [--jobs 14] [--seconds 60] [--only NAME] [--out FOLDER]      needs TensorRT 8.6
+    python bench/gpu/plugins.py [--jobs 14] [--seconds 150] [--only NAME] [--out FOLDER]      needs TensorRT 8.6
 
 Of each plugin ten random configurations (`plugin_cases.py`) are nodes of one model, which `trtconv.build` makes an
 engine of: its proof runs every node beside its reference without the GPU, then builds each node alone, runs it on the
@@ -47,7 +47,7 @@ MISTAKES = {
 
 def main() -> int:
     """Runs everything; returns the exit status."""
-    given = options(__doc__, 14)
+    given = options(__doc__, 14, seconds=150)
     if given.worker:
         return serve(Bench)
     from plugin_cases import CASES, FAULTS
@@ -80,6 +80,7 @@ def table(rows: Sequence[Row]) -> str:
         equal = f"{row.get('equal', 0)}/{row.get('of', 0)}"
         error = "" if row.get("error") is None else f"{row['error']:.1e}"
         what = row.get("failed") or "; ".join(row.get("refused", [])) or row.get("why", "")
+        what = what or (f"each alone; together: {row['together']}" if row.get("together") else "")
         seconds = f"{row.get('seconds', 0):.1f}"
         lines.append(f"{row['plugin']:40} {equal:>7} {error:>8} {row.get('proof')!s:>7} {seconds:>8}  {what[:160]}")
     return "\n".join(lines)
@@ -115,7 +116,7 @@ class Bench:
 
     def _cases(self, cases: Sequence[Any]) -> Row:
         row = self._together(cases, range(len(cases)))
-        if "why" not in row or len(cases) == 1:
+        if "why" not in row:
             return row
         rows = [self._together([case], [number]) for number, case in enumerate(cases)]
         refused = [f"{number}: {each['why']}" for number, each in enumerate(rows) if each["equal"] < each["of"]]
@@ -124,7 +125,8 @@ class Bench:
         equal = sum(each["equal"] for each in rows)
         proofs = [each["proof"] for each in rows]
         proof = next((each for each in proofs if each is not True), True)
-        return {"equal": equal, "of": of, "error": max(errors, default=None), "proof": proof, "refused": refused}
+        counts = {"equal": equal, "of": of, "error": max(errors, default=None), "proof": proof}
+        return {**counts, "refused": refused, "together": row["why"]}
 
     def _together(self, cases: Sequence[Any], numbers: Sequence[int]) -> Row:
         """Builds cases as one model, runs it, and compares every output; "equal" and "of" count cases."""

@@ -10,6 +10,7 @@ from trtconv.core.target import Target
 from trtconv.graph.operators import is_foreign
 from trtconv.graph.scope import Scope
 from trtconv.plugins.known import KNOWN, OF_PARSER, KnownPlugin
+from trtconv.plugins.registry import STANDARD
 from trtconv.rules.base import ModelView, Rule
 from trtconv.rules.plugin_limits import fault
 
@@ -66,8 +67,9 @@ def _fault(scope: Scope, index: int, target: Target, given: bool) -> str:
     op = scope.columns.ops[index]
     known = KNOWN.get(op)
     if known is None:
-        # TensorRT-RTX is installed wherever it is meant, and its parser tells.
-        unknown = target.family == "tensorrt" and not given and not op.startswith("TRT_")
+        # TensorRT-RTX is installed wherever it is meant, and its parser tells. Of operators that are called like
+        # ONNX's, parsers make what they make of those, whatever the domain is; the reference judges it.
+        unknown = target.family == "tensorrt" and not given and not op.startswith("TRT_") and op not in STANDARD
         return f"{op} is neither an operator of ONNX nor a plugin of TensorRT's own" if unknown else ""
     if target.family == "rtx":
         return f"{op} is a plugin of the full TensorRT, and TensorRT-RTX takes no plugins"

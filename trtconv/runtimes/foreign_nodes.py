@@ -171,7 +171,8 @@ def meaning_of(model: OnnxModel, tensor: str, plugin: PluginIdentity) -> PluginM
             reference = find("", name) if plugin.name == name else None
             attributes = None if reference is None else adapt(scope, node)
         else:
-            reference = find(node.domain, node.op_type) if plugin.name == node.op_type else None
+            made = plugin.name in (node.op_type, _MADE_AS.get(node.op_type))
+            reference = find(node.domain, node.op_type) if made else None
             attributes = attributes_of(node)
         if reference is None or attributes is None:
             return f"no reference says what plugin {plugin.name} computes for {node.op_type}; --reference gives one"
@@ -194,6 +195,8 @@ def _roi_align(scope: Any, node: onnx.NodeProto) -> dict[str, Any]:
     return {**given, "coordinate_transformation_mode": int(half), "mode": int(given["mode"] == "avg")}
 
 
+_MADE_AS = {"EfficientNMS_ONNX_TRT": "EfficientNMS_TRT"}
+"""Creators whose plugins call themselves otherwise, to what they call themselves (NVIDIA/TensorRT, 8.6 to 11.1)."""
 _IMPORTED = {
     "InstanceNormalization": ("InstanceNormalization_TRT", _instance_normalization),
     "RoiAlign": ("ROIAlign_TRT", _roi_align),

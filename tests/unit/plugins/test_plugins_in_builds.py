@@ -27,11 +27,11 @@ from trtconv.core.target import Target
 from trtconv.graph.model import OnnxModel
 from trtconv.plugins.registry import find
 from trtconv.runtimes import tensorrt
-from trtconv.runtimes.foreign_nodes import write_types
+from trtconv.runtimes.foreign_nodes import meaning_of, write_types
 from trtconv.runtimes.onnxruntime import session
 from trtconv.runtimes.tensorrt import plugins
 from trtconv.runtimes.tensorrt.base import PluginCreator
-from trtconv.runtimes.tensorrt.readback.records import PluginIdentity, ReadLayer, ReadNetwork, ReadTensor
+from trtconv.runtimes.tensorrt.readback.records import PluginIdentity, PluginMeaning, ReadLayer, ReadNetwork, ReadTensor
 
 MODEL = """<ir_version: 8, opset_import: ["": 17, "my": 1]>
 g (float[2,3] x) => (float[2,3] y) {
@@ -194,6 +194,20 @@ def test_another_plugin_than_the_node_s_is_not_proven(build: Any) -> None:
     assert report.proof.agrees is None and report.proof.unproven[0].kind == "PLUGIN_V2"
 
 
+def test_a_plugin_that_calls_itself_otherwise_than_its_creator_has_the_reference_of_the_node() -> None:
+    model = OnnxModel(
+        onnx.parser.parse_model(
+            """<ir_version: 8, opset_import: ["": 17, "TRT": 1]>
+            g (float[1,9,4] b, float[1,9,2] s) => (int32[n,3] y) { y = TRT.EfficientNMS_ONNX_TRT (b, s) }"""
+        ),
+        Path("m.onnx"),
+    )
+    meaning = meaning_of(model, "y", PluginIdentity("EfficientNMS_TRT", "1", ""))
+    assert isinstance(meaning, PluginMeaning)
+    assert meaning.compute is find("TRT", "EfficientNMS_ONNX_TRT")
+    assert isinstance(meaning_of(model, "y", PluginIdentity("BatchedNMS_TRT", "1", "")), str)
+
+
 def test_the_plan_names_code_by_its_hash(build: Any) -> None:
     plan = build(SHIFT).to_json()["plan"]
     assert plan["plugins"] == [{"file": "libshift.so", "sha256": hashlib.sha256(b"a library").hexdigest()}]
@@ -339,6 +353,7 @@ REQUIRED = "score_threshold=0.1, iou_threshold=0.5, max_output_boxes=5, backgrou
         (f"TRT.EfficientNMS_TRT <{REQUIRED}, box_coding=0, iou=1>", "tensorrt-8.6", "has no field iou"),
         ("TRT.EfficientNMS_ONNX_TRT", "tensorrt-11", "has no plugin"),
         (f"TRT.EfficientNMS_TRT <{REQUIRED}, box_coding=0>", "rtx-1.7", "takes no plugins"),
+        ("TRT.ScatterND", "tensorrt-8.6", ""),
         ("TRT.Swirl", "tensorrt-10", "neither an operator of ONNX nor a plugin"),
         ("TRT.ROIAlign_TRT", "tensorrt-10", "takes 3 inputs, and is given 2"),
     ],

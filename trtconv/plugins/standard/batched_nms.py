@@ -62,25 +62,27 @@ def batched_nms(
 
 
 def _survivors(boxes: Array, rows: list[int], limit: float, normalized: bool, caffe: bool) -> list[int]:
-    kept: list[int] = []
-    for row in rows:
-        if all(_overlap(boxes[other], boxes[row], normalized, caffe) <= np.float32(limit) for other in kept):
+    """Returns those of some rows, the best first, that no better one of them overlaps by more than the limit."""
+    ranked, free, kept = boxes[rows], np.ones(len(rows), bool), []
+    for at, row in enumerate(rows):
+        if free[at]:
             kept.append(row)
+            free[at + 1 :] &= _overlaps(ranked[at], ranked[at + 1 :], normalized, caffe) <= np.float32(limit)
     return kept
 
 
-def _overlap(one: Array, two: Array, normalized: bool, caffe: bool) -> Any:
-    """Returns the intersection over union; in pixels a box includes its last row and column."""
-    low, high = np.maximum(one[:2], two[:2]), np.minimum(one[2:], two[2:])
-    size = high - low if (high >= low).all() else np.zeros(2, np.float32)
+def _overlaps(box: Array, boxes: Array, normalized: bool, caffe: bool) -> Array:
+    """Returns the intersection over union of a box with others; in pixels a box includes its last row and column."""
+    low, high = np.maximum(box[:2], boxes[:, :2]), np.minimum(box[2:], boxes[:, 2:])
+    size = np.where((high >= low).all(1, keepdims=True), high - low, np.float32(0))
     if not normalized and caffe:
-        size = size + 1
-    if not (size > 0).all():
-        return np.float32(0)
+        size = size + np.float32(1)
     pixel = np.float32(0 if normalized else 1)
-    areas = [np.prod(box[2:] - box[:2] + pixel) for box in (one, two)]
-    common = size[0] * size[1]
-    return common / (areas[0] + areas[1] - common)
+    own, others = ((each[..., 2:] - each[..., :2] + pixel).prod(-1) for each in (box, boxes))
+    common = size.prod(1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found: Array = np.where((size > 0).all(1), common / (own + others - common), np.float32(0))
+    return found
 
 
 def _static(*inputs: Array, **attributes: Any) -> tuple[Array, Array, Array, Array]:
