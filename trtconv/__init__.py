@@ -29,16 +29,10 @@ if TYPE_CHECKING:
     )
     from trtconv.core.findings import Finding, Severity
     from trtconv.core.progress import NullProgress, Progress
+    from trtconv.core.requests.bench import BenchRequest
     from trtconv.core.requests.build import BuildRequest
     from trtconv.core.requests.check import CheckRequest
-    from trtconv.core.requests.engine import (
-        BenchRequest,
-        InspectRequest,
-        Limits,
-        RefitRequest,
-        RunRequest,
-        VerifyRequest,
-    )
+    from trtconv.core.requests.engine import InspectRequest, Limits, RefitRequest, RunRequest, VerifyRequest
     from trtconv.core.requests.rewrite import RewriteRequest
     from trtconv.core.requests.upgrade import UpgradeRequest
     from trtconv.core.target import Target
@@ -162,8 +156,8 @@ _HOMES = {
     "trtconv.core.requests.upgrade": ("UpgradeRequest",),
     "trtconv.core.target": ("Target",),
     "trtconv.core.progress": ("NullProgress", "Progress"),
+    "trtconv.core.requests.bench": ("BenchRequest",),
     "trtconv.core.requests.engine": (
-        "BenchRequest",
         "InspectRequest",
         "Limits",
         "RefitRequest",

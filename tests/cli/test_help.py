@@ -22,7 +22,8 @@ FLAGS = {
     "--quiet "
     "-v --verbose --workspace --optimization-level --timing-cache --version-compatible --hardware-compatibility "
     "--strip-weights "
-    "--max-aux-streams --refittable --weight-streaming --sparsity --tf32 --profiling-verbosity --compute-capability "
+    "--max-aux-streams --share-profiles --refittable --weight-streaming --sparsity --tf32 --profiling-verbosity "
+    "--compute-capability "
     "--io --inputIOFormats --outputIOFormats --direct-io --images --postprocess "
     "--cast-io --node-precision --tune --data --preprocess --error-budget --tolerance --page --sign --on --keys "
     "--insecure --store --reconnect --then --retries --job-timeout --sbatch --budget --follow-links --partition "
@@ -39,7 +40,8 @@ FLAGS = {
     "--bisect --trust --key --extend --prove --prove-time --require-engine --self-check "
     "--time-limit --format -q --quiet --budget --follow-links "
     "--plugin --staticPlugins --dynamicPlugins --reference",
-    "bench": "--dim --shapes --vs --report --weights --warmup --duration --plot --runtime-cache --trust --key "
+    "bench": "--dim --shapes --vs --report --weights --warmup --seconds --duration --streams --contexts --beside "
+    "--arrivals --no-copies --nvtx --plot --runtime-cache --trust --key "
     "--time-limit --format -q --quiet --plugin --staticPlugins --dynamicPlugins",
     "inspect": "--report --no-times --trust --key --time-limit --format -q --quiet --budget --follow-links "
     "--plugin --staticPlugins --dynamicPlugins",

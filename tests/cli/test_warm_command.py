@@ -11,7 +11,7 @@ import pytest
 from support import engines
 from trtconv.core.documents.bench import BenchReport, BenchRow, GpuRuntime
 from trtconv.core.errors import EnvironmentMissing
-from trtconv.core.requests.engine import BenchRequest
+from trtconv.core.requests.bench import BenchRequest
 
 RTX = {"family": "rtx", "version": "1.7.1", "gpu": None}
 

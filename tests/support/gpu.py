@@ -48,6 +48,7 @@ class FakeDriver(types.ModuleType):
         self.now = 0.0
         self.capturing: list[Callable[[], object]] | None = None
         self.captures = True
+        self.shares_profiles = True
         self.CUstreamCaptureMode = _CaptureMode
         self.failing: dict[str, int] = {}
 
@@ -103,6 +104,12 @@ class FakeDriver(types.ModuleType):
 
     def cuEventSynchronize(self, event: Any) -> tuple[int, ...]:
         return (0,)
+
+    def cuEventQuery(self, event: Any) -> tuple[int, ...]:
+        return (0,)
+
+    def cuDeviceGetPCIBusId(self, size: int, device: int) -> tuple[int, bytes]:
+        return (0, b"0000:65:00.0".ljust(size, b"\0"))
 
     def cuEventElapsedTime(self, start: Any, end: Any) -> tuple[int, float]:
         return (0, (end.at - start.at) / 1000)
@@ -227,16 +234,32 @@ class Context(Played):
 
     def __init__(self, engine: Any) -> None:
         self._engine = engine
-        self._profile = 0
+        # The first profile is taken by the first context, as in every TensorRT.
+        self._profile: int | None = None
+        self._choose(0)
         self._shapes: dict[str, tuple[int, ...]] = {}
         self._addresses: dict[str, int] = {}
         self._allocators: dict[str, Any] = {}
 
     def set_optimization_profile_async(self, profile: int, stream: int) -> bool:
+        return profile < len(self._engine._profiles) and self._choose(profile)
+
+    def _choose(self, profile: int) -> bool:
+        """Takes a profile; where they are not shared, one that no other context has."""
+        used = self._engine._used
+        if not self.driver.shares_profiles and used.get(profile) not in (None, id(self)):
+            return False
+        used.pop(self._profile, None)
+        used[profile] = id(self)
         self._profile = profile
-        return profile < len(self._engine._profiles)
+        return True
+
+    def __del__(self) -> None:
+        self._engine._used.pop(self._profile, None)
 
     def set_input_shape(self, name: str, shape: tuple[int, ...]) -> bool:
+        if self._profile is None:
+            return False
         low, _, high = self._engine._profiles[self._profile][name]
         self._shapes[name] = tuple(shape)
         return all(a <= n <= b for n, a, b in zip(shape, low, high, strict=True))
@@ -305,6 +328,7 @@ class Engine(Played):
         model, self._profiles, self._faults, self._told, *rest = self._content
         self._us, self._memory, self._late, self._on_host, self._refits, formats = rest
         self._formats: dict[str, str] = dict(formats or {})
+        self._used: dict[int | None, int] = {}
         self._session = session(model, optimised=True)
         values = (*self._session.get_inputs(), *self._session.get_outputs())
         self._io = [value.name for value in values]

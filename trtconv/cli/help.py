@@ -19,7 +19,7 @@ EVERYDAY = {
     "run": "--inputs --output --preprocess --engines --format",
     "refit": "--output --report --prove --sign --key --trust --format",
     "upgrade": "--from --to --output --dim --prove --tolerance --slower --config --format",
-    "bench": "--dim --shapes --vs --duration --plot --format",
+    "bench": "--dim --shapes --vs --duration --contexts --arrivals --beside --plot --format",
     "quantize": "--output --data --preprocess --error-budget --tolerance --dim --samples --target --format",
     "reduce": "--output --dim --input --no-rewrite --target --trials --timeout",
     "share": "--output --dim --input --no-rewrite --target --trials --timeout",
@@ -44,7 +44,8 @@ GROUPS = {
     "Findings": "--fail-on --select --ignore",
     "Rules and passes of yours": "--rewrite-rules",
     "Builder": "--workspace --optimization-level --timing-cache --strip-weights --max-aux-streams --refittable "
-    "--weight-streaming --profiling-verbosity --direct-io --no-mend --keep-tactics --error-on-timing-cache-miss",
+    "--share-profiles --weight-streaming --profiling-verbosity --direct-io --no-mend --keep-tactics "
+    "--error-on-timing-cache-miss",
     "Output": "--output --save-tensors --tensor --report --page --sign --force --format --quiet --verbose",
     "Models in parts": "--partition --leave --engines",
     "Several models": "--config --jobs",

@@ -72,6 +72,12 @@ class BuilderOptions:
         key="optimization-level",
         about="0 to 5; TensorRT's default is 3.",
     )
+    share_profiles: bool = option(
+        "--share-profiles",
+        "Let several execution contexts use an optimization profile at a time; TensorRT 10 and newer always do.",
+        default=False,
+        key="share-profiles",
+    )
     version_compatible: bool = option(
         "--version-compatible",
         "Make an engine that newer versions of TensorRT run too.",

@@ -22,9 +22,11 @@ from trtconv.core.documents.refit import RefitReport
 from trtconv.core.documents.verify import Bisection, VerifyReport
 from trtconv.core.errors import EngineFailed, EnvironmentMissing, InputError, TrtconvError, cut_short
 from trtconv.core.foreign import ForeignCode
+from trtconv.core.options import refuse_unmet, validate
 from trtconv.core.process import Lost, WorkerBug, call
 from trtconv.core.progress import NullProgress, Progress
-from trtconv.core.requests.engine import BenchRequest, InspectRequest, RefitRequest, RunRequest, VerifyRequest
+from trtconv.core.requests.bench import BenchRequest
+from trtconv.core.requests.engine import InspectRequest, RefitRequest, RunRequest, VerifyRequest
 from trtconv.engine.hearing import Hearing
 
 
@@ -76,7 +78,7 @@ def verify(request: VerifyRequest, progress: Progress | None = None) -> VerifyRe
 
 
 def bench(request: BenchRequest, progress: Progress | None = None) -> BenchReport:
-    """Times an engine, or two in turns.
+    """Times an engine, or two in turns, or serves requests on several at the same time.
 
     Args:
         request: Which, where and how long.
@@ -90,11 +92,13 @@ def bench(request: BenchRequest, progress: Progress | None = None) -> BenchRepor
         EnvironmentMissing: There is no GPU, or the engine was built for another TensorRT or GPU.
         EngineFailed: TensorRT does not load the engine, or it broke down.
     """
+    validate(request)
+    refuse_unmet(request)
     started = time.monotonic()
     told = progress or NullProgress()
     seconds: dict[str, float] = {}
     why = ""
-    hear = Hearing(BenchReport, progress, lambda report: told.phase("size", len(report.rows), 0))
+    hear = Hearing(BenchReport, progress, lambda report: told.phase("size", len(report.rows) + len(report.loads), 0))
     with foreign.using(ForeignCode.of(request)), hear as hearing:
         try:
             seconds = call("trtconv.engine.benching:serve", request, request.seconds, hearing)

@@ -19,14 +19,18 @@ from trtconv.core.frozen import frozen
 from trtconv.core.outputs import Output, check_all
 from trtconv.core.process import Tell
 from trtconv.core.reading import CACHE_BYTES, read_plain
-from trtconv.core.requests.engine import BenchRequest
+from trtconv.core.requests.bench import BenchRequest
 from trtconv.core.requests.files import files_read
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch, ToldProgress
+from trtconv.core.traffic import TIME, Traffic, read_traffic
 from trtconv.engine.hearing import part
 from trtconv.engine.loading import open_engine
 from trtconv.engine.opening import EngineFile, read_engine, require_machine, require_stripped
 from trtconv.engine.profiles import PICKS, inputs_of, narrowed, profile_for, profiles_of, shapes_at
+from trtconv.engine.serving.arrivals import recording
+from trtconv.engine.serving.measuring import Work, measured
+from trtconv.engine.serving.slots import RequestSize, ServedEngine
 from trtconv.runtimes.inputs import inputs_at
 from trtconv.runtimes.tensorrt import Engine, EngineLoader, Execution, load_engines
 
@@ -95,20 +99,26 @@ def serve(request: BenchRequest, tell: Tell) -> dict[str, float]:
         _check_cache(request)
         # What can be wrong with the files is said before anything is loaded.
         subjects = [read_engine(request.engine, request.report, trust=request.trust, key=request.key)]
-        if request.versus is not None:
-            subjects.append(read_engine(request.versus, None, trust=request.trust, key=request.key))
+        others = (*(() if request.versus is None else (request.versus,)), *request.beside)
+        subjects += [read_engine(path, None, trust=request.trust, key=request.key) for path in others]
+        traffic = None if request.arrivals is None else read_traffic(request.arrivals, TIME)
         runtime = load_engines(next((s.family for s in subjects if s.family), None))
         require_stripped(subjects, request.weights)
         for subject in subjects:
             require_machine(subject, runtime, with_weights=request.weights is None)
         engines = [_load(runtime, subject, request.weights, clock) for subject in subjects]
-        _require_same_inputs(engines)
-        points = _points(request, engines[0])
+        if request.versus is not None:
+            _require_same_inputs(engines)
+        serving = _works(request, engines, traffic) if request.is_load else []
+        points = [] if request.is_load else _points(request, engines[0])
     described = GpuRuntime(runtime.family, runtime.version, runtime.gpu_name, runtime.driver_version)
     tell(part(BenchReport(tuple(each.reported() for each in engines), (), described)))
     for point in points:
         with clock.stage(Stage.TIME):
             tell(part(_time_point(request, engines, point)))
+    for works in serving:
+        with clock.stage(Stage.TIME):
+            tell(part(_time_load(request, runtime, works)))
     return clock.seconds
 
 
@@ -155,6 +165,45 @@ def _points(request: BenchRequest, loaded: Loaded) -> list[Point]:
                 seen.append(shapes)
                 found.append(_point(index, pick, shapes, loaded))
     return found
+
+
+def _works(request: BenchRequest, engines: Sequence[Loaded], traffic: Traffic | None) -> list[list[Work]]:
+    """Returns what engines are to do at the same time, for one size after the other or a recording of requests."""
+    first, *others = engines
+    beside = [Work(index, _served(each, [_opt_of(each, 0)])) for index, each in enumerate(others, start=1)]
+    inputs = inputs_of(first.subject, first.engine)
+    if traffic is not None:
+        if request.shapes:
+            raise InputError("--shapes does not go together with --arrivals", "Name the dimensions in the table.")
+        came = recording(traffic, inputs, first.profiles, request.dims, request.seconds)
+        return [[Work(0, _served(first, came.sizes), came.arrivals), *beside]]
+    sizes: list[RequestSize] = []
+    if request.shapes:
+        sizes = [_request_size(point) for point in _points(request, first)]
+    else:
+        for index, profile in narrowed(inputs, first.profiles, request.dims):
+            shapes = shapes_at(profile, "opt")
+            if shapes not in [size.shapes for size in sizes]:
+                sizes.append(_request_size(_point(index, "opt", shapes, first)))
+    return [[Work(0, _served(first, [size])), *beside] for size in sizes]
+
+
+def _request_size(point: Point) -> RequestSize:
+    return RequestSize(point.profile, point.shapes, point.values)
+
+
+def _opt_of(loaded: Loaded, profile: int) -> RequestSize:
+    return _request_size(_point(profile, "opt", shapes_at(loaded.profiles[profile], "opt"), loaded))
+
+
+def _served(loaded: Loaded, sizes: Sequence[RequestSize]) -> ServedEngine:
+    return ServedEngine(str(loaded.subject.path), loaded.engine, loaded.profiles, sizes)
+
+
+def _time_load(request: BenchRequest, runtime: EngineLoader, works: Sequence[Work]) -> BenchReport:
+    loads, cache = measured(request, runtime, works, _read(request.cache))
+    _write(request.cache, cache)
+    return BenchReport((), (), loads=tuple(loads))
 
 
 def _point(index: int, size: str, shapes: Mapping[str, Shape], loaded: Loaded) -> Point:

@@ -6,7 +6,8 @@ from trtconv.core.documents.inspect import WarmedSize, WarmReport
 from trtconv.core.documents.parts import FileIdentity
 from trtconv.core.errors import EnvironmentMissing, InputError
 from trtconv.core.progress import Progress
-from trtconv.core.requests.engine import BenchRequest, WarmRequest
+from trtconv.core.requests.bench import BenchRequest
+from trtconv.core.requests.engine import WarmRequest
 from trtconv.engine import bench
 from trtconv.engine.opening import read_engine
 

@@ -17,16 +17,10 @@ from trtconv.core.agreement import CodeFile
 from trtconv.core.errors import InputError
 from trtconv.core.files import atomic_stream, atomic_write
 from trtconv.core.outputs import Output, check_all
+from trtconv.core.requests.bench import BenchRequest
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.requests.check import CheckRequest
-from trtconv.core.requests.engine import (
-    BenchRequest,
-    InspectRequest,
-    RefitRequest,
-    RunRequest,
-    VerifyRequest,
-    WarmRequest,
-)
+from trtconv.core.requests.engine import InspectRequest, RefitRequest, RunRequest, VerifyRequest, WarmRequest
 from trtconv.core.requests.explain import ExplainRequest
 from trtconv.core.requests.farm import FarmRequest
 from trtconv.core.requests.files import files_read

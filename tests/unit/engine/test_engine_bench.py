@@ -16,7 +16,7 @@ from trtconv.cli.formats.engine import bench_text
 from trtconv.core.dims import Range
 from trtconv.core.documents.bench import BenchReport, GpuRuntime
 from trtconv.core.errors import EngineFailed, EnvironmentMissing, InputError
-from trtconv.core.requests.engine import BenchRequest
+from trtconv.core.requests.bench import BenchRequest
 from trtconv.engine import bench
 
 

@@ -17,7 +17,8 @@ from support.refittable import give_refitter, net, refittable
 from trtconv.core.builder_options import BuilderOptions
 from trtconv.core.documents.saved import load_report
 from trtconv.core.errors import EngineFailed, InputError
-from trtconv.core.requests.engine import BenchRequest, RefitRequest, RunRequest, VerifyRequest
+from trtconv.core.requests.bench import BenchRequest
+from trtconv.core.requests.engine import RefitRequest, RunRequest, VerifyRequest
 from trtconv.engine import bench, refit, run, verify
 
 

@@ -12,7 +12,7 @@ from trtconv.cli.progress import show_progress
 from trtconv.core.errors import InputError
 from trtconv.core.files import openable
 from trtconv.core.outputs import Output, check_all
-from trtconv.core.requests.engine import BenchRequest
+from trtconv.core.requests.bench import BenchRequest
 from trtconv.core.requests.files import files_read
 
 
@@ -28,6 +28,10 @@ Examples:
     trtconv bench unet.engine --dim batch=1 --dim height=256 --dim width=256
   Two engines in turns, and the ratio of their times:
     trtconv bench new.engine --vs old.engine
+  As a server runs it: four requests at a time, for ten seconds:
+    trtconv bench unet.engine --contexts 4 --seconds 10
+  Requests as they came one day, while another engine is busy:
+    trtconv bench unet.engine --contexts 2 --arrivals monday.csv --beside other.engine
   In a script, the median of a CUDA graph at opt:
     trtconv bench unet.engine --format json -q |
       jq '.rows[] | select(.graph and (.copies | not) and .size == "opt") | .median_us'
@@ -50,6 +54,9 @@ def command(
     ENGINE is what build made, with its report beside it. Each size is timed as a CUDA graph and with plain launches,
     with and without the copies of inputs and outputs from and to the host, by the GPU's own clock, after a warm-up.
     The median and the 99th percentile are of single inferences; the throughput is of many in a row.
+
+    With --contexts, --arrivals or --beside requests are served several at a time, at opt of each profile or the sizes
+    of the recording, and latency is from a request's arrival to its result.
     """
     from trtconv.cli.formats import json
     from trtconv.cli.formats import plot as drawing
@@ -60,6 +67,8 @@ def command(
     if request.dims and request.shapes:
         raise InputError("--dim does not go together with --shapes", "Give one of them.")
     if plot is not None:
+        if request.is_load:
+            raise InputError("--plot draws latency against size, of one request at a time", "Leave it out.")
         plot = str(openable(Path(plot)))
         drawing.check_format(Path(plot))
         drawn = [Output(Path(plot), "the drawing", hint="Choose another --plot.")]

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from trtconv.cli.formats.load import letter, load_blocks
 from trtconv.cli.formats.text import findings_text, proof_lines
 from trtconv.cli.formats.wording import byte_size, count, memory_by_profile, shapes_text, table
 from trtconv.core.documents.bench import BenchRatio, BenchReport, BenchRow
@@ -13,8 +14,6 @@ from trtconv.core.documents.verify import Bisection, VerifyCase, VerifyReport
 from trtconv.core.findings import Severity
 from trtconv.core.text import clean, leading
 
-LETTERS = "AB"
-"""What the engines are called where there are two."""
 _FEW = 0.01
 """Share of the elements below which a difference may come of inputs that no user would give."""
 _BAR = 30
@@ -176,7 +175,8 @@ def bench_text(document: BenchReport) -> str:
             f"{runtime.family} {runtime.version} on {runtime.gpu}, driver for CUDA {runtime.driver}",
         )
     ]
-    for name, engine in zip(LETTERS, document.engines, strict=False):
+    for index, engine in enumerate(document.engines):
+        name = letter(index)
         memory = byte_size(engine.activation_memory_bytes)
         loaded = byte_size(engine.weight_memory_bytes)
         head.append(
@@ -191,6 +191,7 @@ def bench_text(document: BenchReport) -> str:
         "\n".join(_rows_table(document)),
         "\n".join(_bars(document)),
         "\n".join(_ratio_lines(document.ratios)),
+        *load_blocks(document),
         clean(f"not all was timed: {document.incomplete}") if document.incomplete else "",
     ]
     return "\n\n".join(block for block in blocks if block)
@@ -206,7 +207,7 @@ def _rows_table(document: BenchReport) -> list[str]:
         numbers = [row.median_us, row.p99_us, row.throughput_per_s]
         rows.append(
             (
-                LETTERS[row.engine],
+                letter(row.engine),
                 str(row.profile),
                 row.size,
                 shapes,
@@ -247,7 +248,7 @@ def _bars(document: BenchReport) -> list[str]:
     cells = []
     for row, us in timed:
         shapes = shapes_text(row.shapes)
-        name = f"{LETTERS[row.engine]} " if len(document.engines) > 1 else ""
+        name = f"{letter(row.engine)} " if len(document.engines) > 1 else ""
         bar = "#" * max(1, round(_BAR * us / longest))
         cells.append((f"{name}{shapes}", f"profile {row.profile}", f"{us:.1f} us", bar))
     return [f"median latency against size ({way}, without copies)", *table(cells, "  ")]

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
 
-from trtconv.cli.formats.engine import LETTERS, elements, quickest_way
+from trtconv.cli.formats.engine import elements, quickest_way
+from trtconv.cli.formats.load import letter
 from trtconv.core.documents.bench import BenchReport
 from trtconv.core.errors import EnvironmentMissing, InputError
 from trtconv.core.text import clean
@@ -64,7 +65,7 @@ def curves(document: BenchReport) -> Curves:
     for row, us in quickest_way(document):
         name = f"profile {row.profile}"
         if len(engines) > 1:
-            name = f"{LETTERS[row.engine]}: {Path(engines[row.engine].path).name}, {name}"
+            name = f"{letter(row.engine)}: {Path(engines[row.engine].path).name}, {name}"
         found.setdefault(name, []).append((elements(row), us))
     return {name: sorted(points) for name, points in found.items()}
 

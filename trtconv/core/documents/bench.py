@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from trtconv.core.dims import Shape
+from trtconv.core.documents.load import BenchLoad
 from trtconv.core.documents.parts import FileIdentity, RuntimeIdentity
 from trtconv.core.encode import Document
 from trtconv.core.frozen import frozen
@@ -86,16 +87,17 @@ class BenchRatio(Document):
 
 
 @frozen
-class BenchReport(Document, keys="schema engines runtime rows ratios incomplete? seconds exit_code"):
+class BenchReport(Document, keys="schema engines runtime rows ratios loads incomplete? seconds exit_code"):
     """What `trtconv bench` measured.
 
     Args:
-        engines: One or two.
+        engines: One or two; with `--beside` as many as there are.
         runtime: What ran them.
-        rows: One a size, an engine, and a way to run it.
+        rows: One a size, an engine, and a way to run it; none under load.
         ratios: With two engines, for each size and way to run the first's time over the other's.
         seconds: Wall time by stage.
         incomplete: Why not all was timed; empty where it was.
+        loads: Under load, one a size and an engine.
     """
 
     engines: tuple[BenchEngine, ...]
@@ -104,8 +106,9 @@ class BenchReport(Document, keys="schema engines runtime rows ratios incomplete?
     ratios: tuple[BenchRatio, ...] = ()
     seconds: Mapping[str, float] = dataclasses.field(default_factory=dict)
     incomplete: str = ""
+    loads: tuple[BenchLoad, ...] = ()
 
     @property
     def exit_code(self) -> int:
         """4 where not all was timed, else 0."""
-        return 4 if self.incomplete or not self.rows else 0
+        return 4 if self.incomplete or not (self.rows or self.loads) else 0

@@ -1,14 +1,12 @@
-"""What verify, bench and inspect are asked."""
+"""What verify, run, refit, inspect and warm are asked."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from trtconv.core.agreement import CodeFile
-from trtconv.core.dim_flags import parse_dims, parse_shapes
-from trtconv.core.dims import Shape
+from trtconv.core.dim_flags import parse_dims
 from trtconv.core.files import with_ending
 from trtconv.core.frozen import frozen
 from trtconv.core.options import group, option
@@ -54,7 +52,8 @@ TIME_LIMIT: Any = option(
 )
 
 
-def _dims(help: str) -> Any:
+def dims_option(help: str) -> Any:
+    """Returns the declaration of sizes that replace those of an engine's profiles."""
     return option("--dim", help, metavar="NAME=MIN:OPT:MAX", many=True, default={}, read=parse_dims)
 
 
@@ -115,7 +114,7 @@ class VerifyRequest(Request):
 
     model: Path
     engine: Path | None = None
-    dims: Bounds = _dims("Run at these sizes instead of those of the profiles; NAME=N is one size. Repeatable.")
+    dims: Bounds = dims_option("Run at these sizes instead of those of the profiles; NAME=N is one size. Repeatable.")
     report: Path | None = REPORT
     against: Path | None = option(
         "--against",
@@ -191,56 +190,6 @@ class VerifyRequest(Request):
     def engine_path(self) -> Path:
         """Where the engine is."""
         return self.engine or with_ending(self.model, ".engine")
-
-
-@frozen
-class BenchRequest(Request):
-    """A call of `trtconv bench`.
-
-    Args:
-        engine: The engine.
-        report: Its report; default: the engine's path with ".json" appended.
-        shapes: The same as `dims` as whole shapes, {input: shape}, for an engine without a report.
-        warmup: Seconds of inferences before any is timed.
-        duration: Seconds that each row is timed for.
-        cache: A file that keeps what TensorRT-RTX compiles at run time.
-        seconds: How long all of it may take.
-    """
-
-    engine: Path
-    dims: Bounds = _dims("Time at these sizes instead of those of the profiles; NAME=N is one size. Repeatable.")
-    shapes: Mapping[str, Shape] = option(
-        "--shapes",
-        "Time at these shapes, as x:1x3x256x256,y:1x8.",
-        metavar="INPUT:SHAPE,...",
-        default={},
-        absent=None,
-        read=lambda text: parse_shapes("--shapes", text),
-    )
-    versus: Path | None = option(
-        "--vs",
-        "Time another engine in turns with it, at the same sizes.",
-        metavar="OTHER",
-        default=None,
-        reads="an engine",
-    )
-    report: Path | None = REPORT
-    weights: Path | None = WEIGHTS
-    warmup: float = option("--warmup", "Seconds run first.", metavar="S", takes=float, least=0, most=600, default=0.3)
-    duration: float = option(
-        "--duration", "Seconds of each row.", metavar="S", takes=float, least=0.01, most=600, default=1.0
-    )
-    cache: Path | None = option(
-        "--runtime-cache",
-        "Keep what TensorRT-RTX compiles while it runs; others have no such cache.",
-        metavar="FILE",
-        default=None,
-        writes=True,
-    )
-    trust: bool = TRUST
-    key: Path | None = KEY
-    plugins: tuple[CodeFile, ...] = PLUGINS_HERE
-    seconds: float = TIME_LIMIT
 
 
 @frozen
@@ -366,7 +315,7 @@ class WarmRequest(Request):
 
     engine: Path
     cache: Path = option("-o --output", "Where the runtime cache goes.", metavar="CACHE", default=None, writes=True)
-    dims: Bounds = _dims("Run at these sizes instead of those of the profiles; NAME=N is one size. Repeatable.")
+    dims: Bounds = dims_option("Run at these sizes instead of those of the profiles; NAME=N is one size. Repeatable.")
     report: Path | None = REPORT
     trust: bool = TRUST
     key: Path | None = KEY

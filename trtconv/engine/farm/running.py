@@ -22,7 +22,8 @@ from trtconv.core.frozen import frozen
 from trtconv.core.process import Lost, Process, Tell, WorkerBug
 from trtconv.core.rations import RationGuard
 from trtconv.core.reading import read_plain
-from trtconv.core.requests.engine import BenchRequest, VerifyRequest
+from trtconv.core.requests.bench import BenchRequest
+from trtconv.core.requests.engine import VerifyRequest
 from trtconv.core.scratch import Scratch
 from trtconv.core.stopwatch import ToldProgress
 from trtconv.core.version import __version__

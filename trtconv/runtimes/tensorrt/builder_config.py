@@ -16,6 +16,8 @@ from trtconv.runtimes.tensorrt.tactics import has_editable_cache, has_selector
 
 _HARDWARE = {"ampere+": "AMPERE_PLUS", "same-compute-capability": "SAME_COMPUTE_CAPABILITY"}
 _VERBOSITY = {"none": "NONE", "layer-names": "LAYER_NAMES_ONLY", "detailed": "DETAILED"}
+_SHARING = "PROFILE_SHARING_0806"
+"""What 8.6 has to be told; later ones share anyway, and in the end no longer have the name."""
 _TURING = "7.5"
 _NO_FP8 = ("7.5", "8.0", "8.6")
 
@@ -202,6 +204,7 @@ def apply(trt: Any, config: Any, options: BuilderOptions, *, trial: bool = False
         config.builder_optimization_level = options.optimization_level
     if options.max_aux_streams is not None:
         config.max_aux_streams = options.max_aux_streams
+    _set_previews(trt, config, options)
     if options.hardware != "none":
         config.hardware_compatibility_level = getattr(trt.HardwareCompatibilityLevel, _HARDWARE[options.hardware])
     if options.profiling_verbosity is not None:
@@ -210,6 +213,13 @@ def apply(trt: Any, config: Any, options: BuilderOptions, *, trial: bool = False
         config.num_compute_capabilities = len(options.compute_capabilities)
         for index, text in enumerate(options.compute_capabilities):
             config.set_compute_capability(getattr(trt.ComputeCapability, f"SM{text.replace('.', '')}"), index)
+
+
+def _set_previews(trt: Any, config: Any, options: BuilderOptions) -> None:
+    """Switches features on, of a TensorRT where they are not yet usual."""
+    known = getattr(getattr(trt, "PreviewFeature", None), _SHARING, None)
+    if options.share_profiles and known is not None:
+        config.set_preview_feature(known, True)
 
 
 def _flags(options: BuilderOptions, trial: bool) -> Iterator[str]:

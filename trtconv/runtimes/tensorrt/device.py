@@ -19,6 +19,7 @@ from trtconv.core.errors import EngineFailed, EnvironmentMissing
 from trtconv.runtimes.tensorrt.gpu import gpu_name
 
 _OUT_OF_MEMORY = 2
+_NOT_READY = 600
 _NOT_BLOCKING = 1
 _SMALLEST_BYTES = 256
 """What is allocated at least, so that an empty tensor has an address."""
@@ -44,9 +45,9 @@ class Gpu:
             )
         self._driver = _driver()
         self.call("cuInit", 0)
-        device = self.call("cuDeviceGet", 0)
+        self._device = self.call("cuDeviceGet", 0)
         # TensorRT works in this context too. It stays for the life of the process.
-        self._context = self.call("cuDevicePrimaryCtxRetain", device)
+        self._context = self.call("cuDevicePrimaryCtxRetain", self._device)
         self.call("cuCtxSetCurrent", self._context)
 
     def call(self, function: str, *arguments: Any) -> Any:
@@ -68,6 +69,23 @@ class Gpu:
         if int(status):
             raise EngineFailed(f"CUDA: {function} returned {getattr(status, 'name', status)}")
         return values[0] if len(values) == 1 else tuple(values)
+
+    def has_passed(self, event: Any) -> bool:
+        """Whether everything before an event has run.
+
+        Raises:
+            EngineFailed: What ran broke down.
+        """
+        if int(self._driver.cuEventQuery(event)[0]) == _NOT_READY:
+            return False
+        self.call("cuEventQuery", event)
+        return True
+
+    @property
+    def bus_id(self) -> str:
+        """Where on the PCI bus it is: "0000:65:00.0"."""
+        text = self.call("cuDeviceGetPCIBusId", 32, self._device)
+        return bytes(text).split(b"\0")[0].decode("ascii", "replace")
 
     @property
     def driver_version(self) -> str:
@@ -114,6 +132,14 @@ class Stream:
     def wait(self) -> None:
         """Waits until everything on the stream has run."""
         self.gpu.call("cuStreamSynchronize", self.handle)
+
+    def mark(self) -> None:
+        """Marks the end of what is on the stream now; see `passed`."""
+        self.gpu.call("cuEventRecord", self._end, self.handle)
+
+    def passed(self) -> bool:
+        """Whether everything before the last mark has run."""
+        return self.gpu.has_passed(self._end)
 
     def microseconds(self, launch: Launch, times: int = 1) -> float:
         """Returns how long the GPU takes for what is launched so many times, one after the other, in all."""
@@ -189,10 +215,11 @@ class Buffer:
         size = max(nbytes, _SMALLEST_BYTES)
         stream.gpu.call("cuMemsetD8Async", self._handle, _UNWRITTEN, size, stream.handle)
 
-    def copy_from(self, address: int) -> None:
+    def copy_from(self, address: int, nbytes: int | None = None) -> None:
         """Starts to copy from the memory of the host."""
-        if self.nbytes:
-            self._stream.gpu.call("cuMemcpyHtoDAsync", self._handle, address, self.nbytes, self._stream.handle)
+        size = self.nbytes if nbytes is None else nbytes
+        if size:
+            self._stream.gpu.call("cuMemcpyHtoDAsync", self._handle, address, size, self._stream.handle)
 
     def copy_to(self, address: int, nbytes: int | None = None) -> None:
         """Starts to copy to the memory of the host."""

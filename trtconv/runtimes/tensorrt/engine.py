@@ -7,9 +7,11 @@ from typing import Any
 from trtconv.core.errors import EngineFailed, EnvironmentMissing
 from trtconv.runtimes.tensorrt import plugins
 from trtconv.runtimes.tensorrt.device import Gpu
+from trtconv.runtimes.tensorrt.engine_base import RangeNames
 from trtconv.runtimes.tensorrt.engine_in_memory import EngineInMemory
 from trtconv.runtimes.tensorrt.execution import ExecutionContext
 from trtconv.runtimes.tensorrt.logger import Log, logged_errors
+from trtconv.runtimes.tensorrt.management import NvtxRanges, energy_millijoules
 from trtconv.runtimes.tensorrt.refit import EngineRefitter
 
 _MACHINE = ("VERSION_MISMATCH", "UNSUPPORTED_CC", "OLD_CUDA_DRIVER", "OLD_CUDA_RUNTIME", "INSUFFICIENT_GPU_MEMORY")
@@ -51,6 +53,19 @@ class Engines:
     def memory(self) -> tuple[int, int]:
         """Returns the bytes of GPU memory that are free, and all."""
         return self.gpu.memory()
+
+    def joules(self) -> float | None:
+        """Returns the energy that the whole GPU has taken so far; None where its driver does not tell."""
+        millijoules = energy_millijoules(self.gpu.bus_id)
+        return None if millijoules is None else millijoules / 1000
+
+    def ranges(self) -> RangeNames:
+        """Returns what names spans of time for NVIDIA's profilers.
+
+        Raises:
+            EnvironmentMissing: The library for it is not there.
+        """
+        return NvtxRanges()
 
     def load(self, data: bytes, *, host_code: bool = False) -> LoadedEngine:
         """Loads an engine, which runs code that is in it.

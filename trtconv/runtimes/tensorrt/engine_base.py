@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from trtconv.core.dims import InputRange
+from trtconv.core.dims import InputRange, Shape
 from trtconv.core.documents.tensors import TensorInfo
 
 if TYPE_CHECKING:
@@ -18,6 +18,16 @@ WeightKey = tuple[str, str]
 """Name of a layer, and the role of weights in it: ("up", "KERNEL")."""
 
 
+class RangeNames(Protocol):
+    """Names spans of time for NVIDIA's profilers (NVTX)."""
+
+    def begin(self, name: str) -> int:
+        """Begins a span; returns its number."""
+
+    def end(self, number: int) -> None:
+        """Ends a span."""
+
+
 class Execution(Protocol):
     """An engine made ready to run with one of its optimization profiles. NumPy arrays go in and come out."""
 
@@ -26,6 +36,19 @@ class Execution(Protocol):
 
         Raises:
             InputError: An input is missing, or of another kind of type.
+            EngineFailed: The engine refuses the shapes.
+            EnvironmentMissing: The GPU's memory does not suffice.
+        """
+
+    def resize(self, shapes: Mapping[str, Shape]) -> None:
+        """Runs at other sizes from now on, in the memory that is there, which grows where it does not suffice.
+
+        What the inputs hold then is of no meaning; those that hold shapes keep their values.
+
+        Args:
+            shapes: Input name to its shape.
+
+        Raises:
             EngineFailed: The engine refuses the shapes.
             EnvironmentMissing: The GPU's memory does not suffice.
         """
@@ -43,6 +66,16 @@ class Execution(Protocol):
         Args:
             graph: As a CUDA graph.
             copies: With the inputs copied from the host, and the outputs to it.
+        """
+
+    def mark(self) -> None:
+        """Marks the end of what was launched; see `passed`."""
+
+    def passed(self) -> bool:
+        """Whether everything before the last mark has run, without waiting for it.
+
+        Raises:
+            EngineFailed: It broke down.
         """
 
     def microseconds(self, launch: Launch, times: int = 1) -> float:
@@ -149,6 +182,16 @@ class EngineLoader(Protocol):
 
     def memory(self) -> tuple[int, int]:
         """Returns the bytes of GPU memory that are free, and all."""
+
+    def joules(self) -> float | None:
+        """Returns the energy that the whole GPU has taken so far; None where its driver does not tell."""
+
+    def ranges(self) -> RangeNames:
+        """Returns what names spans of time for NVIDIA's profilers.
+
+        Raises:
+            EnvironmentMissing: The library for it is not there.
+        """
 
     def load(self, data: bytes, *, host_code: bool = False) -> Engine:
         """Loads an engine, which runs code that is in it.

@@ -5,6 +5,7 @@ where they differ it is asked whether an attribute is there.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import math
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trtconv.core.dims import times
 from trtconv.core.errors import EngineFailed, EnvironmentMissing, InputError
 from trtconv.runtimes.tensorrt.callbacks import Allocator, make_allocator, make_profiler
 from trtconv.runtimes.tensorrt.device import Buffer, Stream, pinned
@@ -40,8 +42,10 @@ class ExecutionContext:
         self._room = contextlib.ExitStack()
         self._buffers: dict[str, Buffer] = {}
         self._hosts: dict[str, Array] = {}
+        self._bytes: dict[str, int] = {}
         self._pinned: dict[str, int] = {}
         self._allocators: dict[str, Allocator] = {}
+        self._outputs = [tensor.name for tensor in engine.tensors if tensor.kind == "output"]
         self.stream = Stream(engine.gpu)
         with engine.log.session() as session:
             self._context = self._make_context(cache)
@@ -100,13 +104,12 @@ class ExecutionContext:
         """
         self._release()
         inputs = [t.name for t in self._engine.tensors if t.kind == "input"]
-        outputs = [t.name for t in self._engine.tensors if t.kind == "output"]
         with self._checked("take the inputs"):
             for name in inputs:
                 if name not in values:
                     raise InputError(f"there are no values for input {name!r}", f"The engine has {', '.join(inputs)}.")
                 self._set_input(name, _converted(values[name], self._engine.numpy_type(name), name))
-        for name in outputs:
+        for name in self._outputs:
             self._make_room(name)
 
     def _set_input(self, name: str, values: Array) -> None:
@@ -114,12 +117,10 @@ class ExecutionContext:
         values = pack(values, self._engine.format(name))
         self._hosts[name] = values
         if self._engine.on_host(name):
-            address = values.ctypes.data
+            self._chosen(self._context.set_tensor_address(name, values.ctypes.data))
         else:
-            buffer = self._buffer(name, values.nbytes)
-            buffer.write(values)
-            address = buffer.address
-        self._chosen(self._context.set_tensor_address(name, address))
+            self._place(name, values.nbytes)
+            self._buffers[name].write(values)
 
     def _make_room(self, name: str) -> None:
         shape = self._shape(name)
@@ -129,14 +130,42 @@ class ExecutionContext:
             self._room.callback(self._allocators[name].close)
             self._context.set_output_allocator(name, self._allocators[name])
             return
-        stored = stored_shape(shape, self._engine.format(name))
-        nbytes = math.prod(stored) * self._engine.numpy_type(name).itemsize
-        self._chosen(self._context.set_tensor_address(name, self._buffer(name, nbytes).address))
+        self._place(name, self._stored_bytes(name, shape))
 
-    def _buffer(self, name: str, nbytes: int) -> Buffer:
-        buffer = self._buffers[name] = Buffer(self.stream, nbytes)
-        self._room.callback(buffer.close)
-        return buffer
+    def resize(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        """Runs at other sizes from now on, in the memory that is there, which grows where it does not suffice.
+
+        What the inputs hold then is of no meaning; those that hold shapes keep their values.
+
+        Args:
+            shapes: Input name to its shape.
+
+        Raises:
+            EngineFailed: The engine refuses the shapes.
+            EnvironmentMissing: The GPU's memory does not suffice.
+        """
+        # No session of the log, which would be in the time of each request.
+        for name, shape in shapes.items():
+            if not self._engine.on_host(name):
+                if not self._context.set_input_shape(name, shape):
+                    raise EngineFailed(f"TensorRT does not take input {name} of shape {times(shape)}")
+                self._place(name, self._stored_bytes(name, shape))
+        for name in self._outputs:
+            if name not in self._allocators:
+                self._place(name, self._stored_bytes(name, self._shape(name)))
+
+    def _stored_bytes(self, name: str, shape: tuple[int, ...]) -> int:
+        return math.prod(stored_shape(shape, self._engine.format(name))) * self._engine.numpy_type(name).itemsize
+
+    def _place(self, name: str, nbytes: int) -> None:
+        """Has a tensor in memory of the GPU that is its own; that of larger sizes before is kept."""
+        buffer = self._buffers.get(name)
+        if buffer is None or buffer.nbytes < nbytes:
+            buffer = self._buffers[name] = Buffer(self.stream, nbytes)
+            self._room.callback(buffer.close)
+            self._pinned.pop(name, None)
+        self._bytes[name] = nbytes
+        self._chosen(self._context.set_tensor_address(name, buffer.address))
 
     def _shape(self, name: str) -> tuple[int, ...]:
         if name in self._allocators:
@@ -157,7 +186,7 @@ class ExecutionContext:
         with self._checked("run the engine"):
             self.launch()
             self.stream.wait()
-        return {t.name: self._read(t.name) for t in self._engine.tensors if t.kind == "output"}
+        return {name: self._read(name) for name in self._outputs}
 
     def _read(self, name: str) -> Array:
         allocator = self._allocators.get(name)
@@ -199,17 +228,33 @@ class ExecutionContext:
     def _pin(self) -> None:
         for name, buffer in self._buffers.items():
             if name not in self._pinned:
-                self._pinned[name] = self._room.enter_context(pinned(self._engine.gpu, buffer.nbytes))
+                address = self._room.enter_context(pinned(self._engine.gpu, buffer.nbytes))
+                self._pinned[name] = address
+                if name in self._hosts:
+                    ctypes.memmove(address, self._hosts[name].ctypes.data, self._hosts[name].nbytes)
 
     def _launch_with_copies(self) -> None:
-        kinds = {tensor.name: tensor.kind for tensor in self._engine.tensors}
+        if len(self._pinned) < len(self._buffers):
+            self._pin()  # It runs at larger sizes now.
         for name, address in self._pinned.items():
-            if kinds[name] == "input":
-                self._buffers[name].copy_from(address)
+            if name not in self._outputs:
+                self._buffers[name].copy_from(address, self._bytes[name])
         self.launch()
         for name, address in self._pinned.items():
-            if kinds[name] == "output":
-                self._buffers[name].copy_to(address)
+            if name in self._outputs:
+                self._buffers[name].copy_to(address, self._bytes[name])
+
+    def mark(self) -> None:
+        """Marks the end of what was launched; see `passed`."""
+        self.stream.mark()
+
+    def passed(self) -> bool:
+        """Whether everything before the last mark has run, without waiting for it.
+
+        Raises:
+            EngineFailed: It broke down.
+        """
+        return self.stream.passed()
 
     def microseconds(self, launch: Launch, times: int = 1) -> float:
         """Returns how long the GPU takes for what is launched so many times, one after the other, in all."""
@@ -237,7 +282,7 @@ class ExecutionContext:
     def _release(self) -> None:
         self.stream.wait()
         self._room.close()
-        self._buffers, self._hosts, self._pinned, self._allocators = {}, {}, {}, {}
+        self._buffers, self._hosts, self._pinned, self._allocators, self._bytes = {}, {}, {}, {}, {}
 
     def close(self) -> None:
         """Gives context, stream and memory back."""

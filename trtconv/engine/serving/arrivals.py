@@ -1,0 +1,116 @@
+"""The sizes and times of a recording of requests, as an engine takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from trtconv.core.bounds import make_profile
+from trtconv.core.dims import InputSpec, Range, Shape, ShapeProfile
+from trtconv.core.errors import InputError
+from trtconv.core.frozen import frozen
+from trtconv.core.requests.base import Bounds
+from trtconv.core.traffic import Traffic, TrafficRow
+from trtconv.engine.profiles import contains, profile_for, shapes_at
+from trtconv.engine.serving.scheduling import Arrival
+from trtconv.engine.serving.slots import RequestSize
+
+
+@frozen
+class Recording:
+    """What came when.
+
+    Args:
+        sizes: Every size once.
+        arrivals: All requests.
+    """
+
+    sizes: tuple[RequestSize, ...]
+    arrivals: tuple[Arrival, ...]
+
+
+def recording(
+    traffic: Traffic, inputs: Sequence[InputSpec], profiles: Sequence[ShapeProfile], dims: Bounds, most_seconds: float
+) -> Recording:
+    """Returns the requests of a table as an engine takes them.
+
+    Args:
+        traffic: The table, with times.
+        inputs: The engine's inputs.
+        profiles: Its profiles.
+        dims: Sizes of dimensions that are no columns.
+        most_seconds: How long it may last.
+
+    Raises:
+        InputError: The engine has no such dimension, one is lacking, or a size is in no profile; the message names the
+            line.
+    """
+    last = max(traffic.rows, key=lambda row: row.number)
+    if last.number >= most_seconds:
+        raise InputError(
+            f"{traffic.path}:{last.line}: a request comes after {last.number:g} s, and all may take {most_seconds:g} s",
+            "Give a part of the file, or more time: --time-limit.",
+        )
+    fixed = _fixed(traffic, profiles, dims)
+    numbers: dict[tuple[int, ...], int] = {}
+    sizes: list[RequestSize] = []
+    for key, row in traffic.distinct().items():
+        numbers[key] = len(sizes)
+        shapes = _shapes(traffic, row, fixed, inputs, profiles)
+        profile = profile_for(profiles, shapes)
+        sizes.append(RequestSize(profile, shapes, {n: b.opt for n, b in profiles[profile].values.items()}))
+    return Recording(
+        tuple(sizes), tuple(Arrival(row.number, numbers[tuple(row.sizes.values())]) for row in traffic.rows)
+    )
+
+
+def _fixed(traffic: Traffic, profiles: Sequence[ShapeProfile], dims: Bounds) -> dict[str, Range]:
+    """Returns the dimensions that are the same in all requests: those of `--dim`, and those with one size."""
+    for name, bound in dims.items():
+        if bound.min != bound.max:
+            raise InputError(f"--dim {name}={bound}: requests have one size", f"Write --dim {name}={bound.opt}.")
+        if name in traffic.dims:
+            raise InputError(f"--dim {name}, and {traffic.path} has a column {name!r}", "Leave out one of them.")
+    found = dict(dims)
+    for name, bound in profiles[0].dims.items():
+        if name in found or name in traffic.dims:
+            continue
+        if all(profile.dims.get(name) == bound for profile in profiles) and bound.min == bound.max:
+            found[name] = bound
+    return found
+
+
+def _shapes(
+    traffic: Traffic,
+    row: TrafficRow,
+    fixed: Mapping[str, Range],
+    inputs: Sequence[InputSpec],
+    profiles: Sequence[ShapeProfile],
+) -> dict[str, Shape]:
+    where = f"{traffic.path}:{row.line}"
+    bounds = {**fixed, **{name: Range(size, size, size) for name, size in row.sizes.items()}}
+    try:
+        profile = make_profile(inputs, bounds, profiles[0].values)
+    except InputError as error:
+        hint = "The columns are dimensions, by the names that --dim takes; --dim NAME=N gives one that is no column."
+        raise InputError(f"{where}: {error.message}", hint) from error
+    shapes = shapes_at(profile, "opt")
+    if not any(contains(each, shapes) for each in profiles):
+        raise _outside(where, profile, profiles)
+    return shapes
+
+
+def _outside(where: str, request: ShapeProfile, profiles: Sequence[ShapeProfile]) -> InputError:
+    """Names the dimension that no profile takes, or all where each alone would be taken."""
+    for name, bound in request.dims.items():
+        ranges = [profile.dims[name] for profile in profiles if name in profile.dims]
+        if ranges and not any(each.min <= bound.opt <= each.max for each in ranges):
+            listed = ", ".join(f"{each.min} to {each.max}" for each in dict.fromkeys(ranges))
+            return InputError(
+                f"{where}: no profile of the engine takes {name} {bound.opt}; they take {listed}",
+                "Leave the request out, or build the engine for it.",
+            )
+    together = ", ".join(f"{name} {bound.opt}" for name, bound in request.dims.items())
+    return InputError(
+        f"{where}: no profile of the engine takes {together} together",
+        "Leave the request out, or build the engine for it.",
+    )
