@@ -3,7 +3,7 @@
     python bench/deconvolutions.py [--every 7]
 
 1-D, 2-D and 3-D, kernels of 1 to 7, strides of 1 to 5, 1 to 64 channels; --every 7 takes every seventh. Prints what is
-not compared, or takes more than 2 s, in one process.
+not compared, or takes more than 2 s, twice, in one process; and the processor time that the slowest took.
 """
 
 from __future__ import annotations
@@ -57,17 +57,18 @@ def processor_seconds() -> float:
 
 
 def judge(path: Path) -> dict[str, Any]:
-    """Rewrites and checks a model; returns whether each compared, and how many seconds of processor time it took."""
-    started = processor_seconds()
+    """Rewrites and checks a model; returns whether each compared, how long it took, and how long of the processor."""
+    started = time.perf_counter(), processor_seconds()
     rewritten = trtconv.rewrite(trtconv.RewriteRequest(path, path.with_suffix(".new.onnx")))
-    between = processor_seconds()
+    between = time.perf_counter(), processor_seconds()
     report = trtconv.check(trtconv.CheckRequest(path))
-    ended = processor_seconds()
+    ended = time.perf_counter(), processor_seconds()
     error = rewritten.verified.max_relative_error
     return {
         "rewrite": rewritten.exit_code == 0 and (error is not None or not rewritten.edits),
         "check": bool(report.proof and report.proof.agrees),
-        "seconds": [round(between - started, 2), round(ended - between, 2)],
+        "seconds": [round(between[0] - started[0], 2), round(ended[0] - between[0], 2)],
+        "processor": [round(between[1] - started[1], 2), round(ended[1] - between[1], 2)],
         "why": [rewritten.verified.why, report.proof and report.proof.why],
     }
 
@@ -77,18 +78,22 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--every", type=int, default=1)
     options = arguments.parse_args()
-    count, bad, slowest = 0, 0, 0.0
+    count, bad, slowest, processor = 0, 0, 0.0, 0.0
     with tempfile.TemporaryDirectory() as folder:
         for case in itertools.islice(grid(), 0, None, options.every):
             path = Path(folder) / "m.onnx"
             onnx.save_model(deconvolution(*case), path)
             found = judge(path)
+            if max(found["seconds"]) > LIMIT_SECONDS:
+                # Others may have been at work on this machine.
+                found = min(found, judge(path), key=lambda each: max(each["seconds"]))
             count += 1
             slowest = max(slowest, *found["seconds"])
+            processor = max(processor, *found["processor"])
             if not (found["rewrite"] and found["check"]) or max(found["seconds"]) > LIMIT_SECONDS:
                 bad += 1
                 print(case, json.dumps(found), flush=True)
-    print(json.dumps({"cases": count, "beyond": bad, "slowest_seconds": slowest}))
+    print(json.dumps({"cases": count, "beyond": bad, "slowest_seconds": slowest, "most_processor_seconds": processor}))
 
 
 if __name__ == "__main__":

@@ -175,6 +175,13 @@ def _state(path: Path) -> tuple[int, ...]:
         return ()
 
 
+def inside_bytes(proto: onnx.ModelProto) -> int:
+    """Returns nearly how many bytes a model takes without external data; protobuf counts by writing all of it."""
+    graph = proto.graph
+    weights = sum(nbytes(tensor) for tensor in graph.initializer if tensor.data_location != EXTERNAL)
+    return weights + int(sum(each.ByteSize() for each in (*graph.node, *graph.sparse_initializer, *proto.functions)))
+
+
 def data_path(path: Path) -> Path:
     """Returns where the weights of a model at `path` go when it is too large for one file."""
     return path.with_name(path.name + ".data")
@@ -207,9 +214,10 @@ def raw_chunks(tensor: onnx.TensorProto, path: Path) -> Iterator[bytes]:
 def raw_bytes(tensor: onnx.TensorProto, path: Path) -> bytearray:
     """Returns the bytes of external data; onnx's own reader refuses links, as which caches keep large files."""
     begin, _ = external_range(tensor)
-    data = bytearray()
-    for chunk in read_chunks(path.parent / external_entry(tensor)["location"], begin, begin + nbytes(tensor)):
-        data += chunk
+    data, at = bytearray(nbytes(tensor)), 0
+    for chunk in read_chunks(path.parent / external_entry(tensor)["location"], begin, begin + len(data)):
+        data[at : at + len(chunk)] = chunk
+        at += len(chunk)
     return data
 
 

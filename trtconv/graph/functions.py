@@ -1,15 +1,15 @@
-"""Model-local functions: which are called, and which hold an operator."""
+"""Model-local functions: which are called, which hold an operator, and what tensors they hold."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import onnx
 
 from trtconv.core.errors import InputError
 from trtconv.core.findings import Location
 from trtconv.graph.types import KNOWN_DOMAINS
-from trtconv.graph.walk import operators
+from trtconv.graph.walk import all_nodes, inner_graphs, operators, tensors
 
 
 class UnsupportedFunctions(InputError):
@@ -76,3 +76,13 @@ def inlined_nodes(proto: onnx.ModelProto) -> tuple[int, Location]:
         return 0, Location()
     node = proto.graph.node[most]
     return sum(costs), Location(index=most, node=node.name, op=node.op_type)
+
+
+def function_tensors(function: onnx.FunctionProto) -> Iterator[onnx.TensorProto]:
+    """Yields the tensors that a function holds, those of the graphs inside its nodes too."""
+    for node in all_nodes(function.node):
+        yield from tensors(node.attribute)
+    for body in inner_graphs(function.node):
+        yield from body.initializer
+        for sparse in body.sparse_initializer:
+            yield from (sparse.values, sparse.indices)

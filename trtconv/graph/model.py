@@ -42,6 +42,7 @@ from trtconv.graph.external_data import (
     check_external_all,
     data_path,
     external_entry,
+    inside_bytes,
     raw_bytes,
     raw_chunks,
     read_chunks,
@@ -50,14 +51,19 @@ from trtconv.graph.external_data import (
     refuse_other_kinds,
     used_parts,
 )
-from trtconv.graph.functions import UnsupportedFunctions, called_functions, functions_with, inlined_nodes
+from trtconv.graph.functions import (
+    UnsupportedFunctions,
+    called_functions,
+    function_tensors,
+    functions_with,
+    inlined_nodes,
+)
 from trtconv.graph.inference import SMALL_ELEMENTS, infer, skeleton
 from trtconv.graph.nodes import Columns
 from trtconv.graph.scope import Scope, Whole
 from trtconv.graph.sealing import sealed
 from trtconv.graph.tensor_checker import nbytes
 from trtconv.graph.types import ONNX_DOMAINS, PROTOBUF_LIMIT
-from trtconv.graph.walk import all_nodes, inner_graphs, tensors
 
 # It prints to stdout, which belongs to the report.
 G_LOGGER.severity = G_LOGGER.CRITICAL
@@ -181,7 +187,7 @@ class OnnxModel:
     @functools.cached_property
     def _is_light(self) -> bool:
         """Whether all weights are inside and few; found out once, since what passes add is little."""
-        return self.proto.ByteSize() <= _LIGHT_BYTES and not any(True for _ in self.external_tensors())
+        return self.nbytes <= _LIGHT_BYTES and not any(True for _ in self.external_tensors())
 
     def touch(self) -> None:
         """Forgets what was derived from the graph; call after changing it."""
@@ -224,12 +230,14 @@ class OnnxModel:
             file.writelines(sealed(copy.proto, copy.serialize))
 
     def _fits_one_file(self) -> bool:
-        return self.nbytes <= PROTOBUF_LIMIT
+        size = self.nbytes
+        external = size - inside_bytes(self.proto)
+        return size <= PROTOBUF_LIMIT // 2 or int(self.proto.ByteSize()) + external <= PROTOBUF_LIMIT
 
     @property
     def nbytes(self) -> int:
-        """How many bytes the model takes, its external data among them."""
-        return int(self.proto.ByteSize()) + sum(nbytes(tensor) for tensor in self.external_tensors())
+        """How many bytes the model takes, its external data among them; nearly, as `inside_bytes`."""
+        return inside_bytes(self.proto) + sum(nbytes(tensor) for tensor in self.external_tensors())
 
     def external_tensors(self) -> Iterator[onnx.TensorProto]:
         """Yields the tensors whose values are in other files: weights, attributes, those of subgraphs and functions."""
@@ -240,7 +248,7 @@ class OnnxModel:
                 yield from filter(uses_external_data, (sparse.values, sparse.indices))
             yield from filter(uses_external_data, scope.columns.tensors())
         for function in self.proto.functions:
-            yield from filter(uses_external_data, _function_tensors(function))
+            yield from filter(uses_external_data, function_tensors(function))
 
     def _move_weights(self, path: Path) -> None:
         """Writes the weights to the data file of a model at `path`, and makes them refer to it."""
@@ -382,16 +390,6 @@ def _parse(data: bytes, path: Path) -> onnx.ModelProto:
         refuse_other_kinds(path)
         raise InputError(f"{path} is not an ONNX model: it holds no graph with outputs", _UNREADABLE_HINT)
     return proto
-
-
-def _function_tensors(function: onnx.FunctionProto) -> Iterator[onnx.TensorProto]:
-    """Yields the tensors that a function holds, those of the graphs inside its nodes too."""
-    for node in all_nodes(function.node):
-        yield from tensors(node.attribute)
-    for body in inner_graphs(function.node):
-        yield from body.initializer
-        for sparse in body.sparse_initializer:
-            yield from (sparse.values, sparse.indices)
 
 
 def _all_names(scope: Scope) -> set[str]:

@@ -63,6 +63,13 @@ def make_inputs(proto: onnx.ModelProto, large: Collection[str]) -> None:
             del graph.initializer[index]
 
 
+def give_values(tensor: onnx.TensorProto, values: NDArray[Any]) -> None:
+    """Gives a tensor other values of its type and shape, without the copies that another tensor would be."""
+    for field in ("float_data", "int32_data", "double_data", "external_data", "data_location"):
+        tensor.ClearField(field)
+    tensor.raw_data = values.tobytes()
+
+
 class LightSession:
     """Runs a model as an InferenceSession would.
 

@@ -263,7 +263,7 @@ def first_line(error: BaseException) -> str:
     return str(error).strip().partition("\n")[0][:300]
 
 
-def session(model: OnnxModel, late: bool = False) -> Any:
+def session(model: OnnxModel, late: bool = False, weights: Mapping[str, NDArray[Any]] | None = None) -> Any:
     """Returns a model in ONNX Runtime as an InferenceSession, or, as a text, why that does not load it.
 
     Nodes of other operators than ONNX's are run by their references (`plugins`), where they are in the main graph.
@@ -271,6 +271,8 @@ def session(model: OnnxModel, late: bool = False) -> Any:
     Args:
         model: The model.
         late: Whether weights are dequantised one by one, when they are needed, and not all at first.
+        weights: Values of its `large_weights`, where they are not those of the model or were read before; it has no
+            nodes of other operators then. None: the model's are read.
     """
     foreign = foreign_nodes(model.proto)
     if foreign:
@@ -278,18 +280,17 @@ def session(model: OnnxModel, late: bool = False) -> Any:
         whole.CopyFrom(model.proto)
         folder = Path(model.path).parent
         return HybridSession(whole, foreign_nodes(whole), folder, lambda part: session(OnnxModel(part, model.path)))
-    large = large_weights(model)
-    copy = OnnxModel(without_values(model.proto, large), model.path)
+    if weights is None:
+        weights = {name: model.array(tensor) for name, tensor in large_weights(model).items()}
+    copy = OnnxModel(without_values(model.proto, weights), model.path)
     copy.proto.ir_version = min(copy.proto.ir_version, _NEWEST_IR)
     write_out(copy)
-    make_inputs(copy.proto, large)
+    make_inputs(copy.proto, weights)
     # It refuses names that occur twice, as TensorRT does not; they mean nothing here.
     for node in all_nodes(copy.proto.graph.node):
         node.name = ""
     loaded = session_of(copy.proto.SerializeToString(), Path(model.path).parent, late)
-    if isinstance(loaded, str) or not large:
-        return loaded
-    return LightSession(loaded, {name: model.array(tensor) for name, tensor in large.items()})
+    return loaded if isinstance(loaded, str) or not weights else LightSession(loaded, weights)
 
 
 def import_runtime() -> None:

@@ -33,5 +33,5 @@ EXACTLY = Arithmetic(eps=2.0**-23, approximated=False, rough=0.0, placed=0.0)
 )
 def test_infinities(dtype: str, expected: Sequence[float], got: Sequence[float], passes: bool) -> None:
     value: Any = np.array(expected, dtype)
-    found = judge(Computed(value), np.array(got, np.float32), EXACTLY, 1.0)
+    found = judge(Computed(value), np.array(got, np.float32), EXACTLY, {"x": np.ones(1, np.float32)})
     assert (found.verdict is Verdict.PASSED) is passes, found.why

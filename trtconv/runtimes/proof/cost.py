@@ -9,15 +9,23 @@ from trtconv.runtimes.tensorrt.readback.records import ReadLayer, ReadNetwork
 
 Shapes = Mapping[str, Sequence[int | None]]
 
+_OF_AN_ELEMENT = 64.0
+"""How many numbers are multiplied in a product of matrices while one element is written and read again."""
+
 
 def products(network: ReadNetwork, shapes: Shapes) -> float:
-    """Returns how many numbers a run multiplies; layers whose sizes are not known count nothing.
+    """Returns how many numbers a run could multiply in its time; layers whose sizes are not known count nothing.
 
     Args:
         network: The network.
         shapes: Of its tensors, as far as they are known.
     """
-    return sum(_products(network, layer, shapes) for layer in network.layers)
+    return sum(_products(network, layer, shapes) + _elements(network, layer, shapes) for layer in network.layers)
+
+
+def _elements(network: ReadNetwork, layer: ReadLayer, shapes: Shapes) -> float:
+    results = [] if layer.kind == "CONSTANT" else [_shape(network, number, shapes) for number in layer.outputs]
+    return _OF_AN_ELEMENT * sum(math.prod(shape) for shape in results if shape)
 
 
 def _products(network: ReadNetwork, layer: ReadLayer, shapes: Shapes) -> float:

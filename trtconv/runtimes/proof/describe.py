@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import onnx
@@ -86,7 +86,7 @@ class Description:
         largest: The scale of inputs that are large for it: those of an exponential must not all be beyond its range.
         rough: By how much of a value TensorRT's parser rounds constants of its own.
         kinds: The inputs that tell something of it.
-        bound: Sizes that its constants have.
+        bound: Sizes that its constants have, or state.
         any_size: Whether nothing in its layers depends on the sizes that it was parsed for.
         extent: Its largest window.
         placed: How many units of rounding of its largest input a result is off for each place of an axis, since
@@ -130,7 +130,8 @@ class Description:
         """
         nodes = list(all_nodes(model.main.columns.nodes[index] for index in piece.nodes))
         layers = [network.layers[index] for index in piece.layers]
-        tensors = {tensor.name: tensor for tensor in network.tensors if tensor.name in set(piece.sources)}
+        names = set(piece.sources)
+        tensors = {tensor.name: tensor for tensor in network.tensors if tensor.name in names}
         known = {name: tensor.shape for name, tensor in tensors.items() if tensor.shape is not None}
         numbers = {n for layer in layers for n in (*layer.inputs, *layer.outputs) if n is not None}
         sources = tuple(
@@ -150,7 +151,7 @@ class Description:
             8.0 if approximated else 30.0 if eps > eps_of(()) else 300.0,
             max((_ROUGH.get(node.op_type, 0.0) for node in nodes), default=0.0),
             _kinds(nodes, layers, sources),
-            _sizes_of_constants(model, nodes),
+            _sizes_of_constants(model, nodes) | _sizes_of_reshapes(model, nodes, shapes),
             all(layer.kind in _OF_ANY_SIZE for layer in layers),
             _extent(layers, nodes),
             max((_placed(node.op_type) for node in nodes), default=0.0),
@@ -179,6 +180,39 @@ def _sizes_of_constants(model: OnnxModel, nodes: list[onnx.NodeProto]) -> frozen
     read = (node for node in nodes if node.op_type not in _BY_CHANNEL)
     tensors = (model.main.constant(name) for node in read for name in node.input if name)
     return frozenset(size for tensor in tensors if tensor is not None for size in tensor.dims if size > 1)
+
+
+def _sizes_of_reshapes(
+    model: OnnxModel, nodes: list[onnx.NodeProto], shapes: Mapping[str, tuple[int | None, ...]]
+) -> frozenset[int]:
+    """Returns the sizes that Reshapes to constant shapes bind: all but those that they hand on, whatever they are."""
+    found: set[int | None] = set()
+    for node in nodes:
+        target = model.main.constant(node.input[1]) if node.op_type == "Reshape" and len(node.input) > 1 else None
+        source, result = shapes.get(node.input[0]) if node.input else None, shapes.get(node.output[0])
+        if target is None or not source or not result or None in source or None in result:
+            continue
+        stated = model.array(target).reshape(-1).tolist()
+        for olds, news in _factors(source, result):  # type: ignore[arg-type]
+            if not (len(olds) == len(news) == 1 and stated[news[0]] in (0, -1)):
+                found |= {source[axis] for axis in olds} | {result[axis] for axis in news}
+    return frozenset(size for size in found if size is not None and size > 1)
+
+
+def _factors(old: tuple[int, ...], new: tuple[int, ...]) -> Iterator[tuple[list[int], list[int]]]:
+    """Yields the smallest runs of axes of two shapes, from the left, that have as many elements as each other."""
+    at, olds, news, left, right = 0, [], [], 1, 1
+    for axis, size in enumerate(new):
+        news.append(axis)
+        right *= size
+        while at < len(old) and left < right:
+            olds.append(at)
+            left *= old[at]
+            at += 1
+        if left == right:
+            yield olds, news
+            olds, news, left, right = [], [], 1, 1
+    yield [*olds, *range(at, len(old))], news
 
 
 def _is_narrow(dtype: str | None) -> bool:

@@ -22,7 +22,7 @@ SMALL_ELEMENTS = 1 << 14
 _STEP = 8
 _PLANE = 4
 """Axes of an image."""
-_PERIOD = 1_000_003
+_PERIOD = 16_411
 CALM = (0, 1, 2)
 """How calm integers may be."""
 LARGEST_SIZE = 4
@@ -115,12 +115,23 @@ def _shrunk(real: Mapping[str, Shape], axes: range, extent: int, bound: Collecti
     together = factor > 1 and all(n % factor == 0 for n in sizes)
     ratio = max(sizes, default=1) // max(1, min(sizes, default=1))
 
-    def size(n: int) -> int:
-        if n not in sizes:
-            return n
-        return n // factor if together and ratio <= _STEP else min(n, least + n % step)
+    if together and ratio <= _STEP:
+        small = {n: n // factor for n in sizes}
+    else:
+        small = _told_apart(sizes, {n for shape in real.values() for n in shape}, least, step)
+    return {
+        name: tuple(small.get(n, n) if axis in axes else n for axis, n in enumerate(shape))
+        for name, shape in real.items()
+    }
 
-    return {name: tuple(size(n) if axis in axes else n for axis, n in enumerate(shape)) for name, shape in real.items()}
+
+def _told_apart(sizes: Collection[int], others: Collection[int], least: int, step: int) -> dict[int, int]:
+    """Returns a small size for each, which no other has, and which leaves the same rest."""
+    small: dict[int, int] = {}
+    for n in sorted(sizes):
+        taken = {*others, *small.values()}
+        small[n] = next((m for m in range(least + n % step, n, step) if m not in taken), n)
+    return small
 
 
 def _batched(shapes: Mapping[str, Shape], batch: int) -> dict[str, Shape]:
@@ -162,8 +173,11 @@ def _values(source: Source, shape: Shape, kind: InputKind, limits: Sequence[floa
         return np.asarray(_integers(source, shape, kind, calm, random, dtype), dtype)
     if source.role is Role.BOXES and shape[-1:] == (4,):
         return _boxes(shape, kind, random).astype(dtype)
+    # Drawing many numbers takes long. A prime period keeps places apart.
+    count = math.prod(shape)
     with np.errstate(all="ignore"):
-        return np.asarray(_floats(shape, kind, limits, largest, random)).astype(dtype)
+        drawn = _floats(min(count, _PERIOD), kind, limits, largest, random).astype(dtype)
+    return drawn.reshape(shape) if count == drawn.size else np.resize(drawn, shape)
 
 
 def _integers(
@@ -218,16 +232,12 @@ def _indices(bound: int, shape: Shape, kind: InputKind, random: np.random.Genera
     return found.reshape(shape)
 
 
-def _floats(
-    shape: Shape, kind: InputKind, limits: Sequence[float], largest: float, random: np.random.Generator
-) -> Array:
-    # Drawing many numbers takes long. A prime period keeps places apart.
-    count = math.prod(shape)
-    normal = np.resize(random.standard_normal(min(count, _PERIOD)), shape)
+def _floats(count: int, kind: InputKind, limits: Sequence[float], largest: float, random: np.random.Generator) -> Array:
+    normal = random.standard_normal(count)
     if kind is InputKind.LARGE:
         return normal * largest
     if kind is InputKind.WIDE:
-        return np.asarray(normal * _WIDEST ** random.random(shape))
+        return np.asarray(normal * _WIDEST ** random.random(count))
     if kind is InputKind.SMALL:
         return normal * 3e-3
     if kind is InputKind.NEGATIVE:
@@ -237,9 +247,9 @@ def _floats(
     if kind is InputKind.TIES:
         return np.asarray(np.rint(normal * 3) / 2)
     if kind is InputKind.ZEROS:
-        return np.zeros(shape)
+        return np.zeros(count)
     if kind is InputKind.LIMITS:
         around = np.array([*limits, 0.0])
-        near = random.choice(around, shape) * random.choice([1.0, 1.0 - 1e-3, 1.0 + 1e-3, 0.5, 1.5], shape)
-        return np.asarray(near + random.choice([0.0, 0.0, 1e-3, -1e-3], shape))
+        near = random.choice(around, count) * random.choice([1.0, 1.0 - 1e-3, 1.0 + 1e-3, 0.5, 1.5], count)
+        return np.asarray(near + random.choice([0.0, 0.0, 1e-3, -1e-3], count))
     return normal

@@ -18,6 +18,8 @@ from trtconv.core.frozen import frozen
 from trtconv.graph.light_file import light_model
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.walk import all_nodes, constant_of, reads
+from trtconv.runtimes.foreign_nodes import foreign_nodes
+from trtconv.runtimes.light_session import give_values, large_weights
 from trtconv.runtimes.onnxruntime import first_line, import_runtime
 from trtconv.runtimes.proof.feeds import CALM, InputKind, Role, Shape, Source, make
 from trtconv.runtimes.proof.reference import Wanted, has_shape, runs, serve
@@ -105,7 +107,8 @@ class Models:
         Args:
             argument: What the whole is wanted for; or where the model lies, the model where it is not the file, the
                 pieces, a folder for arrays.
-            tell: Hears {"event": "begin", "number"} and {"event": "piece", "number", "file", "calm", "why"}.
+            tell: Hears {"event": "begin", "number"} and {"event": "piece", "number", "file", "types", "calm", "why"};
+                the file has the arrays one behind the other, in the order of the types.
         """
         if len(argument) == 3:
             serve(argument, tell)
@@ -119,11 +122,13 @@ class Models:
         for task in tasks:
             tell({"event": "begin", "number": task.number})
             arrays, calm, why = _run(self._model, task)
-            file = Path(folder, f"{task.number}-{int(task.closely)}.npz")
-            if arrays:
-                np.savez(file, **{name: _plain(values) for name, values in arrays.items()})  # type: ignore[arg-type]
+            path_of_arrays = Path(folder, f"{task.number}-{int(task.closely)}.npy")
+            with path_of_arrays.open("wb") as file:
+                for values in arrays.values():
+                    np.save(file, _plain(values))
             types = {name: str(values.dtype) for name, values in arrays.items()}
-            tell({"event": "piece", "number": task.number, "file": str(file), "types": types, "calm": calm, "why": why})
+            answer = {"number": task.number, "file": str(path_of_arrays), "types": types, "calm": calm, "why": why}
+            tell({"event": "piece", **answer})
 
 
 def _plain(values: Array) -> Array:
@@ -136,7 +141,8 @@ def _run(model: OnnxModel, task: Task) -> tuple[dict[str, Array], dict[str, int]
     part = _cut(model, task)
     if isinstance(part, str):
         return {}, {}, part
-    computes = _computes(part, model.path, task)
+    weights = _weights(part, model)
+    computes = _computes(part, model.path, task, weights)
     if isinstance(computes, str):
         return {}, {}, computes
     arrays: dict[str, Array] = {}
@@ -158,17 +164,23 @@ def _run(model: OnnxModel, task: Task) -> tuple[dict[str, Array], dict[str, int]
         if task.closely:
             arrays.update(_nearby(computes, feeds, kind, task.eps))
             arrays.update(_shaken(part, model, task, feeds, kind))
-    # Its weights are as large as those of the next session.
+    # What the next session takes comes in its place.
     del computes
-    arrays.update(_terms(part, model, task, inputs))
+    arrays.update(_terms(part, model, task, inputs, weights))
     return arrays, calms, "" if calms else why
 
 
 def _terms(
-    part: onnx.ModelProto, model: OnnxModel, task: Task, inputs: Mapping[InputKind, Mapping[str, Array]]
+    part: onnx.ModelProto,
+    model: OnnxModel,
+    task: Task,
+    inputs: Mapping[InputKind, Mapping[str, Array]],
+    weights: dict[str, Array],
 ) -> Iterator[tuple[str, Array]]:
-    """Yields what a sum of products computes of the magnitudes of its inputs and weights."""
-    computes = _computes(_absolute(part, model), model.path, task) if inputs and _adds(part) else ""
+    """Yields what a sum of products computes of the magnitudes of its inputs and weights, which become that."""
+    if not inputs or not _adds(part):
+        return
+    computes = _computes(_absolute(part, model, weights), model.path, task, weights)
     if isinstance(computes, str):
         return
     for kind, feeds in inputs.items():
@@ -211,7 +223,8 @@ def _shaken(
 ) -> Iterator[tuple[str, Array]]:
     """Yields the results where weights and intermediate results are moved a little, as further moved inputs."""
     for number in range(_MOVES):
-        computes = _computes(shaken(part, model, PERTURBATION, number), model.path, task)
+        moved = shaken(part, model, PERTURBATION, number)
+        computes = _computes(moved, model.path, task, None)
         if not isinstance(computes, str):
             with contextlib.suppress(Exception):
                 yield f"moved {int(kind)} {_MOVES + number}", computes(feeds)
@@ -269,8 +282,15 @@ def _element(dtype: str) -> int:
     return int(onnx.helper.np_dtype_to_tensor_dtype(numpy_type(dtype)))
 
 
-def _computes(part: onnx.ModelProto, path: Path, task: Task) -> Computes | str:
-    found = runs(OnnxModel(part, path), ())
+def _weights(part: onnx.ModelProto, model: OnnxModel) -> dict[str, Array]:
+    """Returns the large weights of a piece, read once for all of its sessions."""
+    if foreign_nodes(part):
+        return {}
+    return {name: model.array(tensor) for name, tensor in large_weights(OnnxModel(part, model.path)).items()}
+
+
+def _computes(part: onnx.ModelProto, path: Path, task: Task, weights: Mapping[str, Array] | None) -> Computes | str:
+    found = runs(OnnxModel(part, path), (), weights)
     if isinstance(found, str):
         return found
     wide = {value.name for value in part.graph.input}
@@ -291,17 +311,21 @@ def _adds(part: onnx.ModelProto) -> bool:
     return any(node.op_type in _SUMS for node in all_nodes(part.graph.node))
 
 
-def _absolute(part: onnx.ModelProto, model: OnnxModel) -> onnx.ModelProto:
-    """Returns the piece with the magnitudes of its weights, and sums in place of differences."""
+def _absolute(part: onnx.ModelProto, model: OnnxModel, weights: dict[str, Array]) -> onnx.ModelProto:
+    """Returns the piece with magnitudes for weights, the large ones in their dictionary, and sums for differences."""
     made = onnx.ModelProto()
     made.CopyFrom(part)
     widen_interpolations(made, model)
     negative = {node.input[3] for node in made.graph.node if node.op_type == "BatchNormalization"}
     for tensor in made.graph.initializer:
         if tensor.data_type in (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.DOUBLE):
-            magnitudes = np.abs(model.array(tensor))
-            _give_values(tensor, -magnitudes if tensor.name in negative else magnitudes)
-            del magnitudes
+            magnitudes = np.abs(weights[tensor.name] if tensor.name in weights else model.array(tensor))
+            if tensor.name in negative:
+                magnitudes = -magnitudes
+            if tensor.name in weights:
+                weights[tensor.name] = magnitudes
+            else:
+                give_values(tensor, magnitudes)
     for node in made.graph.node:
         held = constant_of(node)
         if node.op_type == "Sub":
@@ -315,13 +339,6 @@ def _absolute(part: onnx.ModelProto, model: OnnxModel) -> onnx.ModelProto:
                 attribute.f = abs(attribute.f)
     _take_magnitudes(made.graph, model)
     return made
-
-
-def _give_values(tensor: onnx.TensorProto, values: Array) -> None:
-    """Gives a tensor other values of its type and shape, without the copies that another tensor would be."""
-    for field in ("float_data", "int32_data", "double_data", "external_data", "data_location"):
-        tensor.ClearField(field)
-    tensor.raw_data = values.tobytes()
 
 
 def _take_magnitudes(graph: onnx.GraphProto, model: OnnxModel) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from trtconv.runtimes.proof.cut import Piece
 from trtconv.runtimes.proof.feeds import Shape
-from trtconv.runtimes.tensorrt.readback.records import ReadLayer, ReadNetwork
+from trtconv.runtimes.tensorrt.readback.records import ReadLayer, ReadNetwork, ReadTensor
 
 _LENGTHS = ("reshape_dims", "shape")
 """Attributes that hold sizes."""
@@ -28,20 +28,28 @@ def part_of(
 
     Returns:
         A network. Where the sources have other shapes than TensorRT knows, what it inferred from those does not count;
-        sizes that the parser wrote into layers are divided by what the sources' sizes are divided by.
+        sizes that the parser wrote into layers become smaller as those of the sources do.
     """
     given = {numbers[name]: fed[name] for name in piece.sources if name in numbers}
     tensors = network.tensors
     layers: Sequence[ReadLayer] = [network.layers[index] for index in piece.layers]
     if not all(_fits(tensors[number].shape, shape) for number, shape in given.items()):
-        tensors = tuple(
-            dataclasses.replace(each, shape=given.get(each.index, each.shape and (-1,) * len(each.shape)))
-            for each in tensors
-        )
-        factor, large = _divisor(fed, own)
-        if factor > 1:
-            layers = [_divided(layer, factor, large) for layer in layers]
+        tensors = _open_shapes(tensors, layers, given)
+        smaller = _smaller(fed, own)
+        layers = layers if smaller is None else list(_all_smaller(layers, set(given), smaller))
     return ReadNetwork(tensors, tuple(layers), tuple(given), (numbers[piece.target],))
+
+
+def _open_shapes(
+    tensors: Sequence[ReadTensor], layers: Sequence[ReadLayer], given: Mapping[int, Shape]
+) -> tuple[ReadTensor, ...]:
+    """Returns tensors of which those of a piece have the shapes that they are given, or none but a rank."""
+    opened = list(tensors)
+    # Not of all others: there are as many pieces as tensors.
+    for number in {n for layer in layers for n in (*layer.inputs, *layer.outputs) if n is not None} | given.keys():
+        shape = tensors[number].shape
+        opened[number] = dataclasses.replace(tensors[number], shape=given.get(number, shape and (-1,) * len(shape)))
+    return tuple(opened)
 
 
 def _fits(known: Sequence[int] | None, shape: Shape) -> bool:
@@ -50,23 +58,37 @@ def _fits(known: Sequence[int] | None, shape: Shape) -> bool:
     return len(known) == len(shape) and all(a in (-1, b) for a, b in zip(known, shape, strict=True))
 
 
-def _divisor(fed: Mapping[str, Shape], own: Mapping[str, Any]) -> tuple[int, int]:
-    """Returns by how much the sizes of the sources were divided, 1 where not all by the same; and the smallest of them
-    as it was."""
-    changed = {
+def _smaller(fed: Mapping[str, Shape], own: Mapping[str, Any]) -> Callable[[int], int] | None:
+    """Returns what becomes of sizes in layers: they are divided as all sizes of the sources are, or become what they
+    became there; None where that is not one and the same everywhere."""
+    pairs = {
         (real, size)
         for name, shape in fed.items()
         for real, size in zip(own.get(name) or shape, shape, strict=False)
-        if real is not None and real != size and size
+        if real is not None and size
     }
+    changed = {pair for pair in pairs if pair[0] != pair[1]}
     factors = {real / size for real, size in changed}
-    factor = factors.pop() if len(factors) == 1 else 1.0
-    return (int(factor), min(real for real, _ in changed)) if factor > 1 and factor == int(factor) else (1, 0)
+    if len(factors) == 1 and (factor := factors.pop()) > 1 and factor == int(factor):
+        large = min(real for real, _ in changed)
+        return lambda n: n // int(factor) if n >= large and n % factor == 0 else n
+    sizes = {real: size for real, size in pairs if real > 1}
+    distinct = len(sizes) == sum(real > 1 for real, _ in pairs) == len(set(sizes.values()))
+    return (lambda n: sizes.get(n, n)) if changed and distinct else None
 
 
-def _divided(layer: ReadLayer, factor: int, large: int) -> ReadLayer:
+def _all_smaller(layers: Sequence[ReadLayer], fed: set[int], smaller: Callable[[int], int]) -> Iterator[ReadLayer]:
+    """Yields the layers of a piece, with smaller sizes in those that read what is fed: constants keep theirs."""
+    made = set(fed)
+    for layer in layers:
+        reads = made.intersection(layer.inputs)
+        made.update(layer.outputs if reads else ())
+        yield _with_sizes(layer, smaller) if reads else layer
+
+
+def _with_sizes(layer: ReadLayer, smaller: Callable[[int], int]) -> ReadLayer:
     values = {
-        name: tuple(n // factor if n >= large and n % factor == 0 else n for n in value)
+        name: tuple(map(smaller, value))
         for name in _LENGTHS
         if isinstance(value := layer.values.get(name), tuple) and all(isinstance(n, int) for n in value)
     }

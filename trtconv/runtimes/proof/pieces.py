@@ -41,6 +41,8 @@ _MOST_ELEMENTS = 1 << 24
 _FEW_ELEMENTS = 1 << 20
 """Beyond, inputs of one kind must do."""
 _MOST_WIDER = 4
+_NOT_ROUNDING = (Verdict.MISSING, Verdict.SHAPE)
+"""What no tolerance makes right."""
 _ROUNDED_OTHERWISE = ("int4", "uint4")
 _TELLING = 0.1
 """Share of the elements that must not be NaN for a kind of inputs to show something."""
@@ -194,7 +196,7 @@ class Pieces:
         shapes = {name: self._shapes.get(name) or of.shape(name) for name in piece.sources}
         schemes = list(feeds.schemes(shapes, min(self._batch, _BATCH) if free else 0, of.extent, of.bound))
         real = [all(self._is_real(name, shape) for name, shape in scheme.items()) for scheme in schemes]
-        return _Trial(piece, of, schemes, real, of.kinds, wider=wider)
+        return _Trial(piece, of, schemes, real, _kinds(of, schemes[0]), wider=wider)
 
     def _is_real(self, name: str, shape: Shape) -> bool:
         own = self._shapes.get(name)
@@ -274,7 +276,7 @@ class Pieces:
                 trial.done, trial.lack = True, self._untaken(trial, network)
             else:
                 self._next(trial, Lack.REFERENCE if verdicts else Lack.KIND, unable)
-        elif not trial.closely:
+        elif not trial.closely and not all(each.verdict in _NOT_ROUNDING for each in wrong.values()):
             trial.closely, trial.kinds = True, tuple(wrong)
         else:
             self._differs(trial, next(iter(wrong.values())))
@@ -297,9 +299,7 @@ class Pieces:
             self._give_up(trial, Lack.SIZE, f"it differs at small sizes only: {judgement.why}")
 
     def _restart(self, trial: _Trial, at: int) -> None:
-        large = sum(math.prod(shape) for shape in trial.schemes[at].values()) > _FEW_ELEMENTS
-        kinds = trial.of.kinds[:1] if large else trial.of.kinds
-        trial.at, trial.closely, trial.kinds, trial.shown = at, False, kinds, 0
+        trial.at, trial.closely, trial.kinds, trial.shown = at, False, _kinds(trial.of, trial.schemes[at]), 0
 
     def _next(self, trial: _Trial, lack: Lack, reason: str) -> None:
         """Tries the next sizes, then a wider piece; where there is neither, says what is not shown."""
@@ -373,7 +373,7 @@ class Pieces:
             [each for name, each in arrays.items() if name.startswith(f"beside {int(kind)} ")],
         )
         how = tolerance.Arithmetic(trial.of.eps, trial.of.approximated, trial.of.rough, trial.of.placed)
-        return tolerance.judge(reference, got, how, tolerance.magnitude(fed))
+        return tolerance.judge(reference, got, how, fed)
 
     def _diverged(self, trial: _Trial, why: str) -> Divergence:
         target = trial.piece.target
@@ -385,6 +385,10 @@ class Pieces:
         return Divergence(target, node, layer.name, layer.kind, why, shapes)
 
 
+def _kinds(of: describe.Description, shapes: Mapping[str, Shape]) -> tuple[InputKind, ...]:
+    return of.kinds[:1] if sum(map(math.prod, shapes.values())) > _FEW_ELEMENTS else of.kinds
+
+
 class _Enough(Exception):
     """Nothing more needs to be run."""
 
@@ -392,5 +396,5 @@ class _Enough(Exception):
 def _loaded(event: Mapping[str, Any]) -> dict[str, Array]:
     from trtconv.runtimes.proof.reference import READING, typed
 
-    with READING, np.load(event["file"]) as file:
-        return {name: typed(file[name], event["types"][name]) for name in file.files}
+    with READING, Path(event["file"]).open("rb") as file:
+        return {name: typed(np.load(file), dtype) for name, dtype in event["types"].items()}

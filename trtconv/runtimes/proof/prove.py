@@ -287,7 +287,7 @@ def _together(whole: ProofResult, pieces: PiecesResult) -> ProofResult:
 
 
 MOST_PRODUCTS = 2e10
-"""What a run of the whole may multiply in a quick proof: about a second on two cores, for the model and the network."""
+"""What a run of the whole may cost in a quick proof, in products: about a second, model and network, on two cores."""
 _BESIDES = 0.1
 """Share of that at sizes besides those that count."""
 _POLL_SECONDS = 0.1

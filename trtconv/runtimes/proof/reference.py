@@ -24,6 +24,7 @@ from trtconv.core.frozen import frozen
 from trtconv.graph.light_file import light_model
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.walk import all_nodes
+from trtconv.runtimes.light_session import give_values
 from trtconv.runtimes.onnxruntime import first_line, numpy_type, session
 from trtconv.runtimes.proof.feeds import sizes
 from trtconv.runtimes.proof.roles import sizing_inputs
@@ -266,30 +267,38 @@ def _load(wanted: Wanted) -> OnnxModel:
     return OnnxModel(onnx.load_model_from_string(wanted.model), Path(wanted.path))
 
 
-def runs(model: OnnxModel, inner: Iterable[str]) -> Any:
-    """Returns what runs a model, as a function from feeds to (name, array) pairs; as a text why nothing does."""
+def runs(model: OnnxModel, inner: Iterable[str], weights: Mapping[str, NDArray[Any]] | None = None) -> Any:
+    """Returns what runs a model, as a function from feeds to (name, array) pairs; as a text why nothing does.
+
+    Args:
+        model: The model; what is wanted of it becomes outputs.
+        inner: Further tensors that are wanted.
+        weights: As for `session`.
+    """
     outputs = list(model.outputs)
     made = {name for node in model.proto.graph.node for name in node.output if name}
     extra = [name for name in dict.fromkeys(inner) if name in made and name not in outputs]
     for name in extra:
         model.proto.graph.output.add().name = name
-    loaded = session(model)
+    loaded = session(model, weights=weights)
     names = [*outputs, *extra]
     if not isinstance(loaded, str):
         return lambda feeds: zip(names, loaded.run(names, feeds), strict=True)
-    return _by_definition(model, names) or f"ONNX Runtime does not load the model: {loaded}"
+    return _by_definition(model, names, weights or {}) or f"ONNX Runtime does not load the model: {loaded}"
 
 
 _MOST_NODES = 200
 """Beyond, ONNX's reference implementation takes too long to be tried."""
 
 
-def _by_definition(model: OnnxModel, names: list[str]) -> Any:
+def _by_definition(model: OnnxModel, names: list[str], weights: Mapping[str, NDArray[Any]]) -> Any:
     from onnx.reference import ReferenceEvaluator
 
     if len(model.proto.graph.node) > _MOST_NODES:
         return None
     try:
+        for tensor in (each for each in model.proto.graph.initializer if each.name in weights):
+            give_values(tensor, weights[tensor.name])
         onnx.load_external_data_for_model(model.proto, str(Path(model.path).parent))
         # It runs nodes, too, that mean nothing: with lists of the wrong length, or attributes of other operators.
         onnx.checker.check_model(model.proto, full_check=True)

@@ -8,7 +8,8 @@ is not known to be a weight.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -51,7 +52,7 @@ def _nodes(model: OnnxModel, piece: Piece, names: dict[str, int]) -> Iterator[Ha
         for name in (*node.input, *(sorted(reads(node) - set(node.input)) if inner else ())):
             tensor = scope.initializer(name) if name else None
             if name and tensor is not None:
-                inputs.append(_constant(tensor.SerializeToString(), tuple(tensor.dims), tensor.data_type))
+                inputs.append(_constant(tensor.SerializeToString, tuple(tensor.dims), tensor.data_type))
             else:
                 inputs.append(names.setdefault(name, len(names)))
         attributes = tuple(
@@ -62,9 +63,8 @@ def _nodes(model: OnnxModel, piece: Piece, names: dict[str, int]) -> Iterator[Ha
         yield node.op_type, node.domain, tuple(inputs), attributes, outputs
 
 
-def _constant(data: bytes, shape: tuple[int, ...], dtype: Hashable) -> Hashable:
-    size = int(np.prod(shape, dtype=np.int64))
-    return (shape, dtype, hashlib.sha256(data).digest() if size <= _SMALL else b"")
+def _constant(data: Callable[[], bytes], shape: tuple[int, ...], dtype: Hashable) -> Hashable:
+    return (shape, dtype, hashlib.sha256(data()).digest() if math.prod(shape) <= _SMALL else b"")
 
 
 def _layers(
@@ -91,7 +91,7 @@ def _tensor(tensor: ReadTensor, names: Mapping[str, int], tensors: dict[int, int
 
 def _value(value: Any) -> Hashable:
     if isinstance(value, np.ndarray):
-        return _constant(value.tobytes() if value.size <= _SMALL else b"", value.shape, str(value.dtype))
+        return _constant(value.tobytes, value.shape, str(value.dtype))
     if isinstance(value, (int, float, str, bool, tuple, type(None))):
         return type(value).__name__, value
     # What is not plain is like nothing else.

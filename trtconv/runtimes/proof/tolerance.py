@@ -90,14 +90,14 @@ class Arithmetic:
     placed: float
 
 
-def judge(reference: Computed, got: Array, how: Arithmetic, amplitude: float) -> Judgement:
+def judge(reference: Computed, got: Array, how: Arithmetic, feeds: Mapping[str, Array]) -> Judgement:
     """Compares a result with its reference, element by element.
 
     Args:
         reference: What the model computes.
         got: What the network computes.
         how: How the piece computes.
-        amplitude: The largest magnitude of its inputs.
+        feeds: Its inputs.
     """
     value = reference.value
     if got.shape != value.shape:
@@ -108,6 +108,7 @@ def judge(reference: Computed, got: Array, how: Arithmetic, amplitude: float) ->
         return Judgement(Verdict.PASSED)
     expected, actual = _wide(value[left]), _in_range(_wide(got[left]), value.dtype)
     exact = value.dtype.kind in "iub"
+    amplitude = magnitude(feeds)
     slack = _APPROXIMATED * max(1.0, amplitude) * (how.eps / _EPS["float32"]) if how.approximated else 0.0
     size = how.placed * max(value.shape, default=0)
     # By as much as places are rounded, what lies beside them counts, however little it has of it.

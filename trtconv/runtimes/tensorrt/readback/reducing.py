@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import string
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -106,12 +107,20 @@ def _lrn(call: Call) -> Sequence[Array]:
 def _matrix_multiply(call: Call) -> Sequence[Array]:
     a, b = (_operand(wide(call.input(i)), call[f"op{i}"]) for i in (0, 1))
     left, right = call["op0"] == "VECTOR", call["op1"] == "VECTOR"
-    result = np.matmul(a[..., None, :] if left else a, b[..., :, None] if right else b)
+    result = _product(a[..., None, :] if left else a, b[..., :, None] if right else b)
     if left:
         result = result[..., 0, :] if not right else result[..., 0, 0]
     elif right:
         result = result[..., 0]
     return (result,)
+
+
+def _product(a: Array, b: Array) -> Array:
+    """Returns products of matrices: all at once, which is several times faster, where the right one is the same."""
+    if a.ndim <= 2 or a.ndim != b.ndim or math.prod(b.shape[:-2]) != 1 or a.shape[-1] != b.shape[-2]:
+        return np.asarray(np.matmul(a, b))
+    rows = a.reshape(math.prod(a.shape[:-1]), a.shape[-1])
+    return np.asarray(np.matmul(rows, b.reshape(b.shape[-2:]))).reshape(*a.shape[:-1], b.shape[-1])
 
 
 def _operand(values: Array, how: str) -> Array:
