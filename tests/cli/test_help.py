@@ -67,6 +67,8 @@ FLAGS = {
     "--plugin --staticPlugins --dynamicPlugins --reference --agree",
     "explain": "--target --format -q --quiet --budget --follow-links",
     "sizes": "--dim --input --format -q --quiet --budget --follow-links",
+    "plan-profiles": "-o --output --dim --profiles --gpu-memory --keep --measured --format -q --quiet --budget "
+    "--follow-links",
     "plan": "--on --keys --insecure --store --reconnect --then --retries --job-timeout --sbatch --write --config "
     "--format -q --quiet",
     "worker": "--keys --insecure --store --reconnect --gpu --extend --name -q --quiet",

@@ -106,6 +106,7 @@ def in_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     own = onnx.load(MODELS / "gan_generator.onnx")
     own.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 1
     onnx.save(own, tmp_path / "model.onnx")
+    shutil.copy(DATA / "traffic.csv", tmp_path)
     (tmp_path / "samples").mkdir()
     for seed in range(3):
         image = np.random.default_rng(seed).standard_normal((1, 3, 64, 64), dtype=np.float32)
@@ -214,7 +215,7 @@ def test_every_command_is_in_the_readme() -> None:
     # They take several machines.
     told |= set(re.findall(r"^trtconv ([a-z-]+)", (ROOT / "docs" / "farm.md").read_text(), re.MULTILINE))
     # They take a GPU, and another environment.
-    told |= set(re.findall(r"`trtconv (refit|upgrade) ", README))
+    told |= set(re.findall(r"`trtconv (refit|upgrade|plan-profiles) ", README))
     assert set(cli.list_commands(click.Context(cli))) <= told
 
 

@@ -29,6 +29,11 @@ COMMANDS = (
     ("share", "trtconv.cli.commands.share", "Make a part of a failing model that may be shown to others."),
     ("explain", "trtconv.cli.commands.explain", "Explain one ConvTranspose in words and a drawing, or list them."),
     ("sizes", "trtconv.cli.commands.sizes", "List the sizes that a model accepts, and the nodes that say so."),
+    (
+        "plan-profiles",
+        "trtconv.cli.commands.plan_profiles",
+        "Divide the sizes of requests into the profiles that cost least.",
+    ),
     ("plan", "trtconv.cli.commands.plan", "List which engines of trtconv.toml are to be built, and who can."),
     ("worker", "trtconv.cli.commands.worker", "Build on this machine what a farm is asked for."),
     ("farm", "trtconv.cli.commands.farm", "Make keys, run a farm's scheduler, see what a farm does, tidy its store."),

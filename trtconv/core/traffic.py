@@ -8,6 +8,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from trtconv.core.bounds import make_profile
+from trtconv.core.dims import InputRange, InputSpec, Range, ShapeProfile
 from trtconv.core.errors import InputError
 from trtconv.core.frozen import frozen
 from trtconv.core.reading import DOCUMENT_BYTES, read_plain
@@ -53,6 +55,46 @@ class Traffic:
         for row in self.rows:
             found.setdefault(tuple(row.sizes.values()), row)
         return found
+
+    def fixed(self, dims: Mapping[str, Range]) -> dict[str, Range]:
+        """Returns the sizes that all requests have, of dimensions that are no columns.
+
+        Raises:
+            InputError: One ranges, or is a column.
+        """
+        for name, bound in dims.items():
+            if bound.min != bound.max:
+                raise InputError(f"--dim {name}={bound}: requests have one size", f"Write --dim {name}={bound.opt}.")
+            if name in self.dims:
+                raise InputError(f"--dim {name}, and {self.path} has a column {name!r}", "Leave out one of them.")
+        return dict(dims)
+
+    def profile_of(
+        self,
+        row: TrafficRow,
+        fixed: Mapping[str, Range],
+        inputs: Sequence[InputSpec],
+        values: Mapping[str, InputRange] | None = None,
+    ) -> ShapeProfile:
+        """Returns the profile of one size that a request is.
+
+        Args:
+            row: The request.
+            fixed: Sizes of dimensions that are no columns.
+            inputs: The inputs of the model.
+            values: Elements of inputs that hold shapes.
+
+        Raises:
+            InputError: There is no such dimension, or one is lacking; the message names the line.
+        """
+        bounds = {**fixed, **{name: Range(size, size, size) for name, size in row.sizes.items()}}
+        try:
+            return make_profile(inputs, bounds, values)
+        except InputError as error:
+            hint = (
+                "The columns are dimensions, by the names that --dim takes; --dim NAME=N gives one that is no column."
+            )
+            raise InputError(f"{self.path}:{row.line}: {error.message}", hint) from error
 
 
 def read_traffic(path: Path, column: str) -> Traffic:

@@ -97,7 +97,7 @@ class BenchRequest(Request):
         metavar="OTHER",
         many=True,
         default=(),
-        read=lambda *paths: tuple(map(Path, paths)),
+        read=lambda paths: tuple(map(Path, paths)),
         reads="an engine",
     )
     arrivals: Path | None = option(

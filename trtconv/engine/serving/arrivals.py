@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from trtconv.core.bounds import make_profile
 from trtconv.core.dims import InputSpec, Range, Shape, ShapeProfile
 from trtconv.core.errors import InputError
 from trtconv.core.frozen import frozen
@@ -65,12 +64,7 @@ def recording(
 
 def _fixed(traffic: Traffic, profiles: Sequence[ShapeProfile], dims: Bounds) -> dict[str, Range]:
     """Returns the dimensions that are the same in all requests: those of `--dim`, and those with one size."""
-    for name, bound in dims.items():
-        if bound.min != bound.max:
-            raise InputError(f"--dim {name}={bound}: requests have one size", f"Write --dim {name}={bound.opt}.")
-        if name in traffic.dims:
-            raise InputError(f"--dim {name}, and {traffic.path} has a column {name!r}", "Leave out one of them.")
-    found = dict(dims)
+    found = traffic.fixed(dims)
     for name, bound in profiles[0].dims.items():
         if name in found or name in traffic.dims:
             continue
@@ -86,16 +80,10 @@ def _shapes(
     inputs: Sequence[InputSpec],
     profiles: Sequence[ShapeProfile],
 ) -> dict[str, Shape]:
-    where = f"{traffic.path}:{row.line}"
-    bounds = {**fixed, **{name: Range(size, size, size) for name, size in row.sizes.items()}}
-    try:
-        profile = make_profile(inputs, bounds, profiles[0].values)
-    except InputError as error:
-        hint = "The columns are dimensions, by the names that --dim takes; --dim NAME=N gives one that is no column."
-        raise InputError(f"{where}: {error.message}", hint) from error
+    profile = traffic.profile_of(row, fixed, inputs, profiles[0].values)
     shapes = shapes_at(profile, "opt")
     if not any(contains(each, shapes) for each in profiles):
-        raise _outside(where, profile, profiles)
+        raise _outside(f"{traffic.path}:{row.line}", profile, profiles)
     return shapes
 
 
