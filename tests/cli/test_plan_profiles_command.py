@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -47,6 +49,16 @@ def test_bad_calls(call, traffic: Path, monkeypatch: pytest.MonkeyPatch, flags: 
     assert ended.code == 2
     assert what in ended.err
     assert [path.name for path in traffic.parent.iterdir()] == ["traffic.csv"]
+
+
+def test_a_name_that_no_toml_file_can_hold(call, traffic: Path, tmp_path: Path) -> None:
+    model = os.fsdecode(os.fsencode(tmp_path) + b"/u\xffnet.onnx")
+    shutil.copy(UNET, model)
+    ended = call("plan-profiles", str(traffic), model, "-o", str(tmp_path / "plan"))
+    assert ended.code == 2
+    assert "no TOML file can hold" in ended.err
+    assert not (tmp_path / "plan").exists()
+    assert call("plan-profiles", str(traffic), model).code == 0
 
 
 def test_bad_tables(call, traffic: Path) -> None:

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-import tomllib
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -23,6 +22,7 @@ from trtconv.core.documents.bench import BenchReport, BenchRow
 from trtconv.core.documents.traffic import TrafficPlan
 from trtconv.core.errors import InputError
 from trtconv.core.requests.traffic import PlanProfilesRequest
+from trtconv.core.toml import read_toml
 from trtconv.shapes.planning.writing import build_command, plan_profiles
 
 # Multiples of 4 alone; a batch, and a mask that has the same batch.
@@ -212,7 +212,7 @@ def test_what_is_written(net: Path, tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "plan"
     found = plan(net, tmp_path, rows, output=folder)
     assert sorted(found.written) == sorted(str(path) for path in folder.iterdir())
-    (model,) = tomllib.loads((folder / "profiles.toml").read_text())["models"]
+    (model,) = read_toml(folder / "profiles.toml")["models"]
     assert (folder / model["path"]).resolve() == net.resolve()
     assert model["profiles"][1] == {"n": "4:4:4", "h": "1024:1024:1024", "w": "1024:1024:1024"}
     profile, padded = dispatcher(folder).pad({"x": np.ones((1, 3, 60, 64), np.float32), "m": np.ones((1, 1))})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 from collections.abc import Sequence
@@ -18,6 +17,7 @@ from trtconv.core.outputs import Output, check_all
 from trtconv.core.reading import sha256_of
 from trtconv.core.requests.files import files_read
 from trtconv.core.requests.traffic import PlanProfilesRequest
+from trtconv.core.text import toml_string
 from trtconv.core.traffic import COUNT, read_traffic
 from trtconv.graph.model import OnnxModel
 from trtconv.shapes.lattice import Sizes
@@ -78,6 +78,10 @@ def build_command(plan: TrafficPlan) -> str:
 def _check_folder(request: PlanProfilesRequest, folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is not a folder", "Name a folder with -o.")
+    try:
+        toml_string(str(request.model))
+    except ValueError as error:
+        raise InputError(f"{request.model} has a name that no TOML file can hold", "Rename it to UTF-8.") from error
     listed = files_read(request)
     check_all([Output(folder / name, "a file of the plan") for name in FILES] if folder.is_dir() else [], listed)
 
@@ -104,12 +108,10 @@ def _toml(path: str, profiles: Sequence[ShapeProfile], model: OnnxModel) -> str:
     own = dynamic_dims(model.inputs)
     lines = [
         "    { "
-        + ", ".join(f"{_quoted(name)} = {_quoted(str(bound))}" for name, bound in profile.dims.items() if name in own)
+        + ", ".join(
+            f"{toml_string(name)} = {toml_string(str(bound))}" for name, bound in profile.dims.items() if name in own
+        )
         + " },"
         for profile in profiles
     ]
-    return "\n".join(["[[models]]", f"path = {_quoted(path)}", "profiles = [", *lines, "]", ""])
-
-
-def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return "\n".join(["[[models]]", f"path = {toml_string(path)}", "profiles = [", *lines, "]", ""])
