@@ -18,8 +18,8 @@ HEAVY = ("onnx", "torch", "tensorrt", "tensorrt_rtx", "numpy", "onnxruntime", "p
 FLAGS = {
     "build": "-o --output --dim --input --profile --minShapes --optShapes --maxShapes --value --split --round --target "
     "--precision --prove --prove-time --report --format --no-rewrite --requantize --fail-on --force --config --jobs -q "
-    "--rewrite-rules --extend --agree --no-mend --as --best-of --keep-tactics --error-on-timing-cache-miss "
-    "--quiet "
+    "--rewrite-rules --substitute --extend --agree --no-mend --as --best-of --keep-tactics "
+    "--error-on-timing-cache-miss --quiet "
     "-v --verbose --workspace --optimization-level --timing-cache --version-compatible --hardware-compatibility "
     "--strip-weights "
     "--max-aux-streams --share-profiles --refittable --weight-streaming --sparsity --tf32 --profiling-verbosity "
@@ -29,7 +29,7 @@ FLAGS = {
     "--insecure --store --reconnect --then --retries --job-timeout --sbatch --budget --follow-links --partition "
     "--leave --plugin --staticPlugins --dynamicPlugins --setPluginsToSerialize --reference --agree",
     "check": "--dim --input --profile --minShapes --optShapes --maxShapes --value --target --no-rewrite --requantize "
-    "--rewrite-rules --extend --agree "
+    "--rewrite-rules --substitute --extend --agree "
     "--prove --prove-time --format --fail-on --select --ignore --thorough --gpu-memory --config --jobs -q --quiet "
     "-v --verbose --partition --leave "
     "--budget --follow-links --plugin --staticPlugins --dynamicPlugins --reference --agree",
@@ -54,8 +54,8 @@ FLAGS = {
     "upgrade": "--from --to -o --output --dim --input --profile --minShapes --optShapes --maxShapes --value "
     "--precision --no-rewrite --requantize --target --fail-on --prove --prove-time --tolerance --slower --time-limit "
     "--format --config --jobs -q --quiet -v --verbose --budget --follow-links",
-    "rewrite": "-o --output --only --skip --rewrite-rules --extend --requantize --target --format -q --quiet --budget "
-    "--follow-links",
+    "rewrite": "-o --output --only --skip --rewrite-rules --substitute --extend --requantize --target --format -q "
+    "--quiet --budget --follow-links",
     "quantize": "-o --output --data --cache --random --preprocess --samples --held-out --method --percentile --float "
     "--budget --error-budget --tolerance --seed --no-cache --dim --target --format -q --quiet --resources "
     "--follow-links",

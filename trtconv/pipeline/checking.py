@@ -82,8 +82,9 @@ def _check(request: CheckRequest, clock: Stopwatch) -> CheckReport:
     with clock.stage(Stage.RUNTIME):
         target, engine = target_and_runtime(request.target)
     preparation, plan = Preparation(model, target, clock), _planned(request, target, profiles)
+    offered = _offered(model, target, request)
     judged = preparation.judge(passes := passes_of(plan), STANDING, _checks(plan, request.selection))
-    findings = judged.findings
+    findings = (*judged.findings, *offered)
     # Sizes that do not fit in a static model are the parser's to find, which is faster.
     memory: MemoryRecord | None = None
     if profiles and (dims or request.gpu_memory is not None):
@@ -103,6 +104,19 @@ def _check(request: CheckRequest, clock: Stopwatch) -> CheckReport:
     cut = _cut(model, target, engine, profiles, bounds, request, clock) if request.partition else None
     code = _exit_code(kept, cut, request)
     return CheckReport(identity, target, kept, parser, code, ignored, request.fail_on, unbounded, proof, memory, cut)
+
+
+_OF_SUBSTITUTES = ("NonMaxSuppression", "GridSample")
+
+
+def _offered(model: OnnxModel, target: Target, request: CheckRequest) -> tuple[Finding, ...]:
+    """Returns what could be substituted."""
+    if not request.rewrite or not model.has(_OF_SUBSTITUTES):
+        return ()
+    # Loaded only here: most models have nothing of the kind.
+    from trtconv.pipeline.substituting.passes import offers
+
+    return tuple(offers(model, target, request.substitute))
 
 
 def _asked(request: CheckRequest, model: OnnxModel) -> tuple[tuple[ShapeProfile, ...], tuple[str, ...]]:

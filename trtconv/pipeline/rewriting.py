@@ -90,7 +90,8 @@ def _shapes_at(model: OnnxModel, point: Mapping[str, int]) -> Mapping[str, Shape
 def _selected(request: RewriteRequest) -> tuple[Pass, ...]:
     # A plan of what decides which passes are the user's.
     added = admit(request.extend, ())
-    passes = (*added_passes(BuildPlan(_ANY, rewrite_rules=request.rewrite_rules, extensions=added)), *PASSES)
+    plan = BuildPlan(_ANY, rewrite_rules=request.rewrite_rules, substitute=request.substitute, extensions=added)
+    passes = (*added_passes(plan), *PASSES)
     chosen = select(passes, request.only, request.skip)
     asked = [each for each in passes if each.flag and getattr(request, each.flag) and each.name not in request.skip]
     return tuple(each for each in passes if each in chosen or each in asked)

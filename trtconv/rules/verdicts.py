@@ -198,6 +198,28 @@ class TacticOther(Page):
     code, name = codes.TACTIC_OTHER
 
 
+class PluginOffered(Page):
+    """A part of the model computes what a plugin of TensorRT's own does.
+
+    What it checks:
+        For the full TensorRT, `check` looks for the end of a detector (NonMaxSuppression with all that becomes of its
+        indices) and for deformable attention (a GridSample for each level), however they are written: it runs the
+        part, and the plugin's reference, at random boxes, scores and places, and looks what the outputs consist of.
+    Why TensorRT cares:
+        The plugin is one kernel in the place of dozens of layers, and EfficientNMS_TRT does without the sizes that
+        only values tell, for which TensorRT waits.
+    Versions:
+        TensorRT 8.6 and newer; TensorRT-RTX takes no plugins.
+    Fix:
+        `--substitute efficient-nms` or `--substitute deformable-attention` puts it there; the proof runs it by its
+        reference, and with a GPU beside it. Detections are equal where no two scores are; see docs/plugins.md.
+    Source:
+        The plugins' sources in NVIDIA/TensorRT, and their references in trtconv.
+    """
+
+    code, name = codes.PLUGIN_OFFERED
+
+
 class OverBudget(Page):
     """The model asks for more than a model may cost.
 

@@ -40,6 +40,7 @@ from trtconv.core.requests.common import (
     REWRITE_RULES,
     REWRITTEN,
     SELECTION,
+    SUBSTITUTE,
     TARGET,
     VALUES,
     error_budget,
@@ -174,6 +175,7 @@ class BuildSettings:
     rewrite: bool = REWRITE
     requantize: bool = REQUANTIZE
     rewrite_rules: tuple[RewriteRule, ...] = REWRITE_RULES
+    substitute: tuple[str, ...] = SUBSTITUTE
     rounded: bool = option(
         "--round",
         "Move min, opt and max to sizes that the network accepts: min down, max up, opt to the nearest.",

@@ -25,6 +25,7 @@ from trtconv.core.requests.common import (
     REWRITE,
     REWRITE_RULES,
     SELECTION,
+    SUBSTITUTE,
     TARGET,
     VALUES,
 )
@@ -45,6 +46,7 @@ class CheckRequest(Request):
     rewrite: bool = REWRITE
     requantize: bool = REQUANTIZE
     rewrite_rules: tuple[RewriteRule, ...] = REWRITE_RULES
+    substitute: tuple[str, ...] = SUBSTITUTE
     extend: tuple[CodeFile, ...] = EXTEND
     fail_on: Severity | None = FAIL_ON
     selection: Selection = SELECTION

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from trtconv.core.dim_flags import (
@@ -14,6 +14,7 @@ from trtconv.core.dim_flags import (
 )
 from trtconv.core.dims import Range
 from trtconv.core.encode import plain
+from trtconv.core.errors import InputError
 from trtconv.core.findings import Severity
 from trtconv.core.options import Flag, Option, Requirement, option
 from trtconv.core.requests.base import Bounds
@@ -244,6 +245,16 @@ def error_budget(names: str, requires: Requirement | None = None) -> Any:
     return option(names, said, metavar="E", takes=float, least=0, default=None, requires=requires)
 
 
+_SUBSTITUTES = ("efficient-nms", "deformable-attention")
+
+
+def _substitutes(names: Iterable[str]) -> tuple[str, ...]:
+    for name in names:
+        if name not in _SUBSTITUTES:
+            raise InputError(f"{name!r} is not a substitute", f"Substitutes: {', '.join(_SUBSTITUTES)}.")
+    return tuple(dict.fromkeys(names))
+
+
 REQUANTIZE: Any = option(
     "--requantize",
     "Requantise asymmetric tensors symmetrically in int8. Changes numbers, by at most what the edits state; without "
@@ -272,6 +283,22 @@ REWRITE_RULES: Any = option(
     requires=REWRITTEN,
 )
 """Rules of rewriting without code."""
+
+SUBSTITUTE: Any = option(
+    "--substitute",
+    "Put a plugin of the full TensorRT where it computes the same: efficient-nms (EfficientNMS_TRT, the end of a "
+    "detector) or deformable-attention (MultiscaleDeformableAttnPlugin_TRT). check offers what it finds. Repeatable.",
+    metavar="NAME",
+    many=True,
+    default=(),
+    read=_substitutes,
+    load=_substitutes,
+    key="substitute",
+    about="Plugins that are put in the place of what computes the same: efficient-nms, deformable-attention.",
+    schema={"type": "array", "items": {"enum": list(_SUBSTITUTES)}},
+    requires=REWRITTEN,
+)
+"""Plugins that stand for what a model computes otherwise."""
 
 FAIL_ON: Any = option(
     "--fail-on",

@@ -9,7 +9,7 @@ from trtconv.core.frozen import frozen
 from trtconv.core.options import option
 from trtconv.core.requests.base import Request
 from trtconv.core.requests.code import EXTEND
-from trtconv.core.requests.common import REQUANTIZE, REWRITE_RULES, TARGET
+from trtconv.core.requests.common import REQUANTIZE, REWRITE_RULES, SUBSTITUTE, TARGET
 from trtconv.core.rewrite_rules import RewriteRule
 from trtconv.core.target import Target
 
@@ -34,4 +34,5 @@ class RewriteRequest(Request):
     target: Target | None = TARGET
     requantize: bool = REQUANTIZE
     rewrite_rules: tuple[RewriteRule, ...] = REWRITE_RULES
+    substitute: tuple[str, ...] = SUBSTITUTE
     extend: tuple[CodeFile, ...] = EXTEND

@@ -66,7 +66,7 @@ def extensions(plan: BuildPlan) -> Iterator[Extension]:
 
 
 def added_passes(plan: BuildPlan) -> tuple[Pass, ...]:
-    """Returns the passes of a plan that are the user's: rules of rewriting, each shown to be right, and extensions.
+    """Returns the passes that a plan asks for: rules of rewriting, each shown to be right, extensions, substitutions.
 
     Raises:
         InputError: A rule is wrong, or an extension cannot be used.
@@ -79,6 +79,10 @@ def added_passes(plan: BuildPlan) -> tuple[Pass, ...]:
         found += shown(plan.rewrite_rules)
     for extension in extensions(plan):
         found += extension.passes
+    if plan.substitute:
+        from trtconv.pipeline.substituting.passes import substitutions
+
+        found += substitutions(plan.substitute)
     return tuple(found)
 
 
