@@ -66,6 +66,7 @@ DOORS = {
         "runtimes/observed.py",
         "runtimes/foreign_nodes.py",
         "runtimes/hybrid.py",
+        "runtimes/hybrid_bodies.py",
         "runtimes/light_session.py",
         "runtimes/onnxruntime.py",
         "runtimes/proof/*",

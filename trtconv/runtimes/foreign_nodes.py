@@ -10,13 +10,20 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from trtconv.core.errors import InputError
 from trtconv.core.frozen import frozen
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.operators import is_foreign
 from trtconv.graph.types import ONNX_DOMAINS
+from trtconv.graph.walk import inner_graphs
 from trtconv.plugins.known import OF_PARSER
 from trtconv.plugins.registry import OperatorReference, find
+from trtconv.runtimes.hybrid_bodies import CONTROL
 from trtconv.runtimes.tensorrt.readback.records import PluginIdentity, PluginMeaning
+
+
+class ReferenceFailed(Exception):
+    """A reference raised, or does not return what its node has outputs for."""
 
 
 @frozen
@@ -52,6 +59,23 @@ def foreign_nodes(model: onnx.ModelProto) -> dict[int, ForeignNode]:
     return found
 
 
+def with_foreign_bodies(model: onnx.ModelProto) -> frozenset[int]:
+    """Returns the nodes of the main graph in whose graphs there are nodes that a reference computes, by position."""
+    known: dict[tuple[str, str], bool] = {}
+
+    def is_known(node: onnx.NodeProto) -> bool:
+        key = (node.domain, node.op_type)
+        if key not in known:
+            known[key] = is_foreign(model, *key) and find(*key) is not None
+        return known[key]
+
+    return frozenset(
+        at
+        for at, node in enumerate(model.graph.node)
+        if node.op_type in CONTROL and any(is_known(each) for inner in inner_graphs([node]) for each in inner.node)
+    )
+
+
 def attributes_of(node: onnx.NodeProto) -> dict[str, Any]:
     """Returns a node's attributes as Python values: numbers, texts, lists of them, arrays."""
     return {each.name: _plain(each) for each in node.attribute if each.name not in OF_PARSER}
@@ -73,11 +97,21 @@ def write_types(model: OnnxModel) -> None:
     know. Sizes are static where they are the same for two sizes of what is dynamic.
 
     Raises:
-        InputError: A file of references does not run.
+        InputError: A file of references does not run; or one raises, and an output of the model has no type.
     """
     outputs = {value.name: value for value in model.proto.graph.output}
-    for foreign in foreign_nodes(model.proto).values():
-        for name, told in _told(model, foreign).items():
+    for index, foreign in foreign_nodes(model.proto).items():
+        try:
+            tellings = _told(model, foreign)
+        except ReferenceFailed as failure:
+            if any(name in outputs and not outputs[name].type.tensor_type.elem_type for name in foreign.node.output):
+                place, file = model.main.location(index), foreign.reference.file or "trtconv's own"
+                raise InputError(
+                    f"{model.path}: {place}: {failure} ({file}), so that the type of its output is not known",
+                    "Correct the reference, or write the type of the output into the model.",
+                ) from failure
+            tellings = {}
+        for name, told in tellings.items():
             if name not in outputs:
                 model.proto.graph.value_info.append(told)
             elif not outputs[name].type.tensor_type.elem_type:
@@ -91,7 +125,11 @@ def write_types(model: OnnxModel) -> None:
 
 
 def _told(model: OnnxModel, foreign: ForeignNode) -> dict[str, onnx.ValueInfoProto]:
-    """Returns what a reference makes of ones: types and shapes by output; empty where it cannot be asked."""
+    """Returns what a reference makes of ones: types and shapes by output; empty where it cannot be asked.
+
+    Raises:
+        ReferenceFailed: It raised.
+    """
     runs = []
     for size in _TRIED:
         inputs = [_ones(model, name, size) if name else None for name in foreign.node.input]
@@ -99,8 +137,10 @@ def _told(model: OnnxModel, foreign: ForeignNode) -> dict[str, onnx.ValueInfoPro
             return {}
         try:
             runs.append(foreign.reference(inputs, foreign.attributes))
-        except Exception:  # It is the user's code, and ones may be no values for it.
-            return {}
+        except Exception as error:  # It is the user's code, and ones may be no values for it.
+            shapes = ", ".join("none" if each is None else f"{each.dtype} {list(each.shape)}" for each in inputs)
+            what = f"the reference of {foreign.reference.name} raised {type(error).__name__}: {error}"
+            raise ReferenceFailed(f"{what}, for inputs of {shapes}") from error
     told = {}
     for name, one, two in zip(foreign.node.output, *runs, strict=False):
         if name and one.ndim == two.ndim and model.main.dtype(name) is None:

@@ -1,14 +1,15 @@
 """A model with operators that are not ONNX's: ONNX Runtime runs what lies between them, references run them.
 
 The main graph is divided into stages. A stage has the nodes that need the results of as many such operators one after
-the other; ONNX Runtime runs it as a model of its own, then the references run that are next. What types the results of
-references have is seen when they are there, so that the sessions of later stages are made at the first run.
+the other; ONNX Runtime runs it as a model of its own, then the references run that are next. An If, Loop or Scan with
+such operators inside counts as one of them, and its graphs run in the same way. What types the results of references
+have is seen when they are there, so that the sessions of later stages are made at the first run.
 """
 
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +20,8 @@ from onnx import helper
 
 from trtconv.graph.external_data import array_of
 from trtconv.graph.walk import reads
-from trtconv.runtimes.foreign_nodes import ForeignNode
+from trtconv.runtimes.foreign_nodes import ForeignNode, ReferenceFailed
+from trtconv.runtimes.hybrid_bodies import Body, Key, run_control
 
 Array = NDArray[Any]
 Load = Callable[[onnx.ModelProto], Any]
@@ -32,23 +34,28 @@ class Named(NamedTuple):
     name: str
 
 
-class ReferenceFailed(Exception):
-    """A reference raised, or does not return what its node has outputs for."""
-
-
 class HybridSession:
     """Runs such a model as an InferenceSession would.
 
     Args:
         model: The model; its nodes must be in an order in which they can run.
         foreign: The nodes that references run, by position.
+        holders: The nodes in whose graphs there are such ones.
         folder: Where external data lies.
         load: Makes a session of a stage.
     """
 
-    def __init__(self, model: onnx.ModelProto, foreign: Mapping[int, ForeignNode], folder: Path, load: Load) -> None:
+    def __init__(
+        self,
+        model: onnx.ModelProto,
+        foreign: Mapping[int, ForeignNode],
+        holders: Collection[int],
+        folder: Path,
+        load: Load,
+    ) -> None:
         self._model = model
         self._foreign = foreign
+        self._apart = {*foreign, *holders}
         self._folder = folder
         self._load = load
         self._outputs = [value.name for value in model.graph.output]
@@ -56,6 +63,7 @@ class HybridSession:
         self._sparse = {tensor.values.name: tensor for tensor in model.graph.sparse_initializer}
         self._stages, self._calls = self._divide()
         self._sessions: dict[tuple[Any, ...], Any] = {}
+        self._bodies: dict[Key, Any] = {}
 
     def get_outputs(self) -> list[Named]:
         """Returns the outputs."""
@@ -78,7 +86,10 @@ class HybridSession:
             if wanted:
                 values.update(zip(wanted, self._run(stage, wanted, values), strict=True))
             for index in calls:
-                self._call(self._foreign[index], values)
+                if index in self._foreign:
+                    self._call(self._foreign[index], values)
+                else:
+                    self._control(self._model.graph.node[index], values)
         return [values[name] if name in values else self._constant(name) for name in (names or self._outputs)]
 
     def _divide(self) -> tuple[list[list[int]], list[list[int]]]:
@@ -88,8 +99,8 @@ class HybridSession:
         calls: dict[int, list[int]] = collections.defaultdict(list)
         for index, node in enumerate(self._model.graph.node):
             level = max((levels[name] for name in reads(node)), default=0)
-            (calls if index in self._foreign else stages)[level].append(index)
-            levels.update(dict.fromkeys(filter(None, node.output), level + (index in self._foreign)))
+            (calls if index in self._apart else stages)[level].append(index)
+            levels.update(dict.fromkeys(filter(None, node.output), level + (index in self._apart)))
         count = max([*stages, *calls], default=0) + 1
         return [stages[level] for level in range(count)], [calls[level] for level in range(count)]
 
@@ -133,6 +144,29 @@ class HybridSession:
                 part.graph.sparse_initializer.add().CopyFrom(self._sparse[name])
         part.graph.output.extend(onnx.ValueInfoProto(name=name) for name in wanted)
         return part
+
+    def _control(self, node: onnx.NodeProto, values: dict[str, Any]) -> None:
+        """Runs an If, Loop or Scan."""
+
+        def outside(name: str) -> Array:
+            return np.asarray(values[name]) if name in values else self._constant(name)
+
+        inputs = [outside(name) if name else None for name in node.input]
+        found = run_control(
+            node,
+            inputs,
+            lambda name, graph: Body(self._model, graph, outside, (*node.output, name), self._run_body),
+        )
+        values.update((name, value) for name, value in zip(node.output, found, strict=True) if name)
+
+    def _run_body(self, key: Key, make: Callable[[], onnx.ModelProto], feeds: Mapping[str, Array]) -> list[Any]:
+        if key not in self._bodies:
+            self._bodies[key] = self._load(make())
+        session = self._bodies[key]
+        if isinstance(session, str):
+            raise ValueError(session)
+        found: list[Any] = session.run(None, dict(feeds))
+        return found
 
     def _call(self, call: ForeignNode, values: dict[str, Any]) -> None:
         node = call.node

@@ -27,7 +27,7 @@ from trtconv.graph.walk import all_nodes
 from trtconv.runtimes.assumed import Shapes, assumed_shapes
 from trtconv.runtimes.compare import SHARE_STEP, relative_error, same_network
 from trtconv.runtimes.definition import write_out
-from trtconv.runtimes.foreign_nodes import foreign_nodes
+from trtconv.runtimes.foreign_nodes import foreign_nodes, with_foreign_bodies
 from trtconv.runtimes.hybrid import HybridSession
 from trtconv.runtimes.light_session import LightSession, large_weights, make_inputs, without_values
 
@@ -266,7 +266,7 @@ def first_line(error: BaseException) -> str:
 def session(model: OnnxModel, late: bool = False, weights: Mapping[str, NDArray[Any]] | None = None) -> Any:
     """Returns a model in ONNX Runtime as an InferenceSession, or, as a text, why that does not load it.
 
-    Nodes of other operators than ONNX's are run by their references (`plugins`), where they are in the main graph.
+    Nodes of other operators than ONNX's are run by their references (`plugins`).
 
     Args:
         model: The model.
@@ -274,12 +274,14 @@ def session(model: OnnxModel, late: bool = False, weights: Mapping[str, NDArray[
         weights: Values of its `large_weights`, where they are not those of the model or were read before; it has no
             nodes of other operators then. None: the model's are read.
     """
-    foreign = foreign_nodes(model.proto)
-    if foreign:
+    holders = with_foreign_bodies(model.proto)
+    if holders or foreign_nodes(model.proto):
         whole = onnx.ModelProto()
         whole.CopyFrom(model.proto)
         folder = Path(model.path).parent
-        return HybridSession(whole, foreign_nodes(whole), folder, lambda part: session(OnnxModel(part, model.path)))
+        return HybridSession(
+            whole, foreign_nodes(whole), holders, folder, lambda part: session(OnnxModel(part, model.path))
+        )
     if weights is None:
         weights = {name: model.array(tensor) for name, tensor in large_weights(model).items()}
     copy = OnnxModel(without_values(model.proto, weights), model.path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,6 +30,7 @@ from trtconv.plugins.registry import find
 from trtconv.runtimes import tensorrt
 from trtconv.runtimes.foreign_nodes import meaning_of, write_types
 from trtconv.runtimes.onnxruntime import session
+from trtconv.runtimes.proof.plugin_trial import try_plugins
 from trtconv.runtimes.tensorrt import plugins
 from trtconv.runtimes.tensorrt.base import PluginCreator
 from trtconv.runtimes.tensorrt.readback.records import PluginIdentity, PluginMeaning, ReadLayer, ReadNetwork, ReadTensor
@@ -77,6 +79,70 @@ def test_a_model_with_operators_of_its_own_runs_in_stages(tmp_path: Path) -> Non
         assert [each.name for each in loaded.get_outputs()] == ["y"]
         np.testing.assert_array_equal(loaded.run(None, {"x": x})[0], -(np.abs(x) + 2) + 1 + x)
     assert find("my", "Shift") is None
+
+
+BODIES = """<ir_version: 8, opset_import: ["": 17, "my": 1]>
+g (float[4,3] x, bool c, int64 m) => (float[n,3] a, float[k,4,3] rows, float[4,3] b, float[4,3] s, float[4,3] d)
+<float[3] w = {1, 2, 3}>
+{
+  go = Constant <value = bool {1}> ()
+  h = Neg (x)
+  b = If (c) <
+    then_branch = t () => (float[4,3] yt) { yt = my.Shift <by = 2.0> (h) },
+    else_branch = e () => (float[4,3] ye) { ye = Abs (h) }>
+  a, rows = Loop (m, go, b) <body = l (int64 i, bool k, float[4,3] v) => (bool kk, float[4,3] vv, float[4,3] r) {
+    kk = Identity (k)
+    u = my.Shift <by = 0.5> (v)
+    f = Cast <to = 1> (i)
+    one = Constant <value = int64 {1}> ()
+    first = Less (i, one)
+    vv = If (first) <
+      then_branch = t2 () => (float[4,3] p) { q = my.Shift <by = 3.0> (u)  p = Add (q, w) },
+      else_branch = e2 () => (float[4,3] o) { o = Add (u, h) }>
+    r = Mul (vv, f) }>
+  zero = Constant <value = float[3] {0, 0, 0}> ()
+  last, s = Scan <num_scan_inputs = 1, scan_input_directions = [1], scan_output_directions = [1], body =
+    sc (float[3] state, float[3] row) => (float[3] next, float[3] out) {
+      z = my.Shift <by = 1.0> (row)  next = Add (state, z)  out = Identity (next) }> (zero, x)
+  d = Add (a, last)
+}"""
+
+
+@pytest.mark.parametrize(("chosen", "times"), [(True, 3), (False, 1), (True, 0)])
+def test_references_run_inside_if_loop_and_scan(tmp_path: Path, chosen: bool, times: int) -> None:
+    plain = re.sub(r"my\.Shift <by = ([\d.]+)> \((\w+)\)", r"Sum (\2, by\1)", BODIES)
+    numbers = sorted(set(re.findall(r"by([\d.]+)\)", plain)))
+    weights = "".join(f", float by{each} = {{{each}}}" for each in numbers)
+    plain = re.sub(r"by(\d+)\.(\d)", r"by\1_\2", plain.replace("{1, 2, 3}>", f"{{1, 2, 3}}{weights}>"))
+    given = {"x": np.arange(12, dtype=np.float32).reshape(4, 3), "c": np.array(chosen), "m": np.array(times)}
+    expected = session(OnnxModel.load(save(tmp_path, plain))).run(None, given)
+    code = ForeignCode(references=(agreed(write(tmp_path, SHIFT, "shift.py")),))
+    with foreign.using(code):
+        got = session(OnnxModel.load(save(tmp_path, BODIES))).run(None, given)
+    for one, two in zip(expected, got, strict=True):
+        assert one.size == two.size and (not one.size or one.shape == two.shape)
+        np.testing.assert_allclose(two.reshape(one.shape), one, rtol=1e-6)
+
+
+def test_a_plugin_inside_a_loop_is_not_said_to_be_run_on_the_gpu(tmp_path: Path) -> None:
+    trial = try_plugins(OnnxModel.load(save(tmp_path, BODIES)), FakeRuntime(FakeNetwork()), ())
+    assert len(trial.missing) == 4 and not trial.findings
+    assert {each.what for each in trial.missing} == {Lack.REFERENCE}
+
+
+def test_a_reference_that_raises_where_a_type_is_needed_is_named(tmp_path: Path) -> None:
+    raising = SHIFT.replace("return x + by", "raise ValueError('seven')")
+    code = ForeignCode(references=(agreed(write(tmp_path, raising, "shift.py")),))
+    with foreign.using(code):
+        model = OnnxModel.load(save(tmp_path, ONE))
+        model.proto.graph.output[0].type.tensor_type.elem_type = 0
+        model.proto.graph.node[0].name = "shifting"
+        model.touch()
+        with pytest.raises(InputError) as caught:
+            write_types(model)
+        for said in ("m.onnx", "shifting", "my::Shift", "seven", "shift.py"):
+            assert said in caught.value.message
+        write_types(OnnxModel.load(save(tmp_path, ONE)))
 
 
 def test_the_user_s_reference_counts_before_the_built_in_one(tmp_path: Path) -> None:

@@ -59,8 +59,9 @@ def try_plugins(model: OnnxModel, engine: Runtime, profiles: Sequence[ShapeProfi
     """
     columns = model.main.columns
     others = [i for i in range(len(columns)) if is_foreign(model.proto, columns.domains[i], columns.ops[i])]
+    inner = tuple(_inside(model))
     if not others:
-        return PluginTrial()
+        return PluginTrial(missing=inner)
     judged = foreign_nodes(model.proto)
     creators = engine.creators()
     missing = [
@@ -70,6 +71,7 @@ def try_plugins(model: OnnxModel, engine: Runtime, profiles: Sequence[ShapeProfi
         for i in others
         if i not in judged
     ]
+    missing += inner
     try:
         loader = engine.engines() if judged else None
     except EnvironmentMissing as error:
@@ -86,6 +88,16 @@ def try_plugins(model: OnnxModel, engine: Runtime, profiles: Sequence[ShapeProfi
             elif told:
                 missing.append(_missing(model, index, told))
     return PluginTrial(tuple(found), tuple(missing))
+
+
+def _inside(model: OnnxModel) -> Iterator[Unshown]:
+    """Yields the plugin nodes of the graphs inside nodes, whose values there are not known."""
+    for scope in model.scopes[1:]:
+        columns = scope.columns
+        for index, pair in enumerate(zip(columns.domains, columns.ops, strict=True)):
+            if is_foreign(model.proto, *pair):
+                why = "it is inside a graph of If, Loop or Scan, and was not run alone on a GPU"
+                yield Unshown(Lack.REFERENCE, str(scope.location(index)), why)
 
 
 def _passed_over(model: OnnxModel, index: int, creators: Sequence[PluginCreator]) -> str:
