@@ -43,7 +43,7 @@ FLAGS = {
     "bench": "--dim --shapes --vs --report --weights --warmup --seconds --duration --streams --contexts --beside "
     "--arrivals --no-copies --nvtx --plot --runtime-cache --trust --key "
     "--time-limit --format -q --quiet --plugin --staticPlugins --dynamicPlugins",
-    "inspect": "--report --no-times --trust --key --time-limit --format -q --quiet --budget --follow-links "
+    "inspect": "--report --no-times --weights --trust --key --time-limit --format -q --quiet --budget --follow-links "
     "--plugin --staticPlugins --dynamicPlugins",
     "run": "-o --output --inputs --preprocess --engines --report --weights --trust --key --time-limit --format -q "
     "--quiet --plugin --staticPlugins --dynamicPlugins",

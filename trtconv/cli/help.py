@@ -20,6 +20,7 @@ EVERYDAY = {
     "refit": "--output --report --prove --sign --key --trust --format",
     "upgrade": "--from --to --output --dim --prove --tolerance --slower --config --format",
     "bench": "--dim --shapes --vs --duration --contexts --arrivals --beside --plot --format",
+    "inspect": "--report --no-times --weights --trust --format",
     "quantize": "--output --data --preprocess --error-budget --tolerance --dim --samples --target --format",
     "reduce": "--output --dim --input --no-rewrite --target --trials --timeout",
     "share": "--output --dim --input --no-rewrite --target --trials --timeout",

@@ -20,7 +20,8 @@ from trtconv.core.requests.engine import InspectRequest
 from trtconv.core.stages import Stage
 from trtconv.core.stopwatch import Stopwatch, ToldProgress
 from trtconv.engine.layers import has_details, read_layers, summary
-from trtconv.engine.opening import EngineFile, load_into, read_engine, require_machine
+from trtconv.engine.loading import open_engine
+from trtconv.engine.opening import EngineFile, read_engine, require_machine, require_stripped
 from trtconv.engine.profiles import inputs_of, profiles_of, shapes_at
 from trtconv.graph.model import OnnxModel
 from trtconv.graph.types import dtype_name
@@ -41,6 +42,8 @@ def serve(request: InspectRequest, tell: Tell) -> dict[str, object]:
             raise InputError(f"{path} cannot be read: {error.strerror or error}", "Check its permissions.") from error
         if kind == "onnx" and request.key is not None:
             raise InputError(f"{path} is a model, and models are not signed", "Leave out --key.")
+        if kind != "engine" and request.weights is not None:
+            raise InputError(f"{path} is not an engine, and takes no weights", "Leave out --weights.")
         if kind == "onnx":
             return _onnx(path).to_json()
         if kind == "report":
@@ -48,7 +51,7 @@ def serve(request: InspectRequest, tell: Tell) -> dict[str, object]:
             signed_by = None if request.key is None else signatures.require_signature(saved.document, request.key, path)
             file = FileIdentity(str(path), sha256_of(path), path.stat().st_size, signed_by)
             return _of_report(kind, file, saved.report).to_json()
-        return _engine(request).to_json()
+        return _engine(request, clock).to_json()
 
 
 def kind_of(path: Path) -> str:
@@ -80,17 +83,18 @@ def _of_report(kind: str, file: FileIdentity, report: BuildReport | None) -> Eng
     )
 
 
-def _engine(request: InspectRequest) -> EngineInspection:
+def _engine(request: InspectRequest, clock: Stopwatch) -> EngineInspection:
     subject = read_engine(request.path, request.report, trust=request.trust, key=request.key)
     known = _of_report("engine", subject.identity(), subject.build)
     try:
         loader = load_engines(subject.family)
-        require_machine(subject, loader)
+        require_stripped([subject], request.weights)
+        require_machine(subject, loader, with_weights=request.weights is None)
     except EnvironmentMissing as error:
         if subject.report is None:
             raise
         return dataclasses.replace(known, why_not_loaded=error.message)
-    engine = load_into(loader, subject)
+    engine = open_engine(subject, loader, request.weights, clock)
     loaded = dataclasses.replace(
         known,
         loaded=True,

@@ -15,11 +15,12 @@ import pytest
 
 from support.refittable import give_refitter, net, refittable
 from trtconv.core.builder_options import BuilderOptions
+from trtconv.core.documents.inspect import EngineInspection
 from trtconv.core.documents.saved import load_report
 from trtconv.core.errors import EngineFailed, InputError
 from trtconv.core.requests.bench import BenchRequest
-from trtconv.core.requests.engine import RefitRequest, RunRequest, VerifyRequest
-from trtconv.engine import bench, refit, run, verify
+from trtconv.core.requests.engine import InspectRequest, RefitRequest, RunRequest, VerifyRequest
+from trtconv.engine import bench, inspect, refit, run, verify
 
 
 @pytest.fixture
@@ -201,6 +202,11 @@ def test_an_engine_without_weights_runs_with_its_file(trt: Any, tmp_path: Path) 
     with np.load(asked.output) as made:
         np.testing.assert_array_equal(made["y"], expected)
     assert bench(BenchRequest(built.engine, weights=built.model, warmup=0, duration=0.01)).exit_code == 0
+    found = inspect(InspectRequest(built.engine, weights=built.model))
+    assert isinstance(found, EngineInspection)
+    assert found.loaded
+    assert found.time is not None
+    assert found.time.layers_us
     report = verify(VerifyRequest(built.model, built.engine))
     assert (report.ran, report.exit_code) == ("engine", 0)
     assert built.engine.read_bytes() == before
@@ -224,3 +230,8 @@ def test_weights_of_another_file_are_refused(trt: Any, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="has its weights"):
         bench(BenchRequest(whole.engine, weights=whole.model))
     assert not asked.output.exists()
+    with pytest.raises(InputError, match="takes its own weights alone"):
+        inspect(InspectRequest(built.engine, weights=model(tmp_path, net(1, w=5))))
+    for path in (built.report, built.model):
+        with pytest.raises(InputError, match="is not an engine"):
+            inspect(InspectRequest(path, weights=built.model))

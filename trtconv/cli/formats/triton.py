@@ -80,7 +80,8 @@ def _refuse(report: SavedReport) -> None:
         )
     if built.plan.options.strip_weights:
         raise InputError(
-            f"{report.path}: the engine has no weights, and Triton refits none", "Build it with its weights."
+            f"{report.path}: the engine has no weights, and Triton refits none",
+            "Put them in first: trtconv refit ENGINE MODEL.onnx -o FULL.engine.",
         )
 
 

@@ -297,6 +297,7 @@ class InspectRequest(Request):
     path: Path
     report: Path | None = REPORT
     times: bool = option("--no-times", "Do not run the engine to time its layers.", default=True)
+    weights: Path | None = WEIGHTS
     trust: bool = TRUST
     key: Path | None = KEY
     plugins: tuple[CodeFile, ...] = PLUGINS_HERE

@@ -109,7 +109,7 @@ class Planner:
         for row in range(len(self._points)):
             place = min(range(len(opts)), key=lambda at: self._costs[row, opts[at]])
             opt = opts[place]
-            pads = self._demand.fits[row, opt] and self._times[opt] <= self._away[row, opt]
+            pads = self._demand.fits[row, opt] and self._times[opt] < self._away[row, opt]
             found.append((place, opt if pads else row))
         return found
 

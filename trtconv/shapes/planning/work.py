@@ -14,7 +14,7 @@ from trtconv.shapes.lattice.trial import Node
 _OPERATIONS_PER_BYTE = 100.0
 """Of a GPU with tensor cores: an A100 has 156 TFLOP/s of TF32 and 1.5 TB/s, an H100 495 and 3.35."""
 _LEAST_BYTES = 2e6
-"""What a kernel takes at least, however little it does: about a microsecond of such a GPU."""
+"""What a kernel takes beside its work: about a microsecond of such a GPU."""
 _POINTWISE = (
     "Relu LeakyRelu Sigmoid Tanh Clip Elu Selu Softplus HardSigmoid HardSwish Gelu Mish PRelu BatchNormalization Add "
     "Sub Mul Div Erf Cast QuantizeLinear DequantizeLinear"
@@ -40,7 +40,7 @@ def work(sizes: Sizes, points: Sequence[Mapping[str, int]]) -> Amounts:
     total = np.full(len(points), _LEAST_BYTES)
     for node in sizes.runner.program.nodes:
         if node.op not in _FUSED:
-            total = total + np.maximum(_LEAST_BYTES, _node(trial, node))
+            total = total + _LEAST_BYTES + _node(trial, node)
     return total
 
 
