@@ -242,7 +242,14 @@ def of_options() -> dict[str, Any]:
     def set_pool(self: Any, pool: Any, size: int) -> None:
         self.state["pool"] = (pool.name, size)
 
-    return {"set_memory_pool_limit": set_pool, "set_compute_capability": set_capability}
+    def set_preview(self: Any, feature: Any, enable: bool) -> None:
+        self.state.setdefault("previews", {})[feature.name] = enable
+
+    return {
+        "set_memory_pool_limit": set_pool,
+        "set_compute_capability": set_capability,
+        "set_preview_feature": set_preview,
+    }
 
 
 def of_timing(trt: Any, script: Script) -> dict[str, dict[str, Any]]:
@@ -555,6 +562,12 @@ def build_with(adapter: Installed, options: BuilderOptions, cache: Path | None =
     network = adapter.parse(two_nodes(), Path("model.onnx"))
     assert not isinstance(network, tuple)
     return network.build(dataclasses.replace(plan(), options=options, timing_cache=cache))
+
+
+def test_contexts_share_profiles_where_that_has_to_be_said(name: str, adapter: Installed, script: Script) -> None:
+    build_with(adapter, BuilderOptions(share_profiles=True))
+    known = name in (EIGHT, TEN)
+    assert script.config.state == ({"previews": {"PROFILE_SHARING_0806": True}} if known else {})
 
 
 def test_options_are_set_on_every_version(adapter: Installed, script: Script) -> None:
