@@ -75,7 +75,7 @@ FLAGS = {
     "farm": "--keys --insecure --store --reconnect --prune --unused-days --most-gb --page --format -q --quiet",
     "run-job": "--gpu --extend --format -q --quiet",
     "collect": "--format --config --jobs -q --quiet -v --verbose",
-    "triton": "--version --force --format -q --quiet",
+    "triton": "--version --plugin --force --format -q --quiet",
     "warm": "-o --output --dim --report --trust --key --time-limit --format -q --quiet "
     "--plugin --staticPlugins --dynamicPlugins",
     "init": "--force --format -q --quiet --budget --follow-links",

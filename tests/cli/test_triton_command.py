@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -220,3 +221,21 @@ def test_nothing_is_replaced_unasked(call, tmp_path: Path) -> None:
     twice = call("triton", str(built.engine), str(built.engine), str(tmp_path / "s"))
     assert twice.code == 2
     assert "Rename one" in twice.err
+
+
+def test_the_libraries_of_an_engine_go_with_it(call, tmp_path: Path) -> None:
+    built = engines.build(tmp_path)
+    library, other = tmp_path / "libmine.so", tmp_path / "libother.so"
+    library.write_bytes(b"mine")
+    other.write_bytes(b"another")
+    named = {"file": "libmine.so", "sha256": hashlib.sha256(b"mine").hexdigest()}
+    inside = {"file": "libin.so", "sha256": hashlib.sha256(b"in").hexdigest(), "serialized": True}
+    built.change_report(io=IO, plan__plugins=[named, inside])
+    arguments = ("triton", str(built.engine), str(tmp_path / "r"))
+    for given in ((), ("--plugin", str(other))):
+        ended = call(*arguments, *given)
+        assert ended.code == 2 and "libmine.so" in ended.err and not (tmp_path / "r").exists()
+    ended = call(*arguments, "--plugin", str(other), "--plugin", str(library), "--format", "json")
+    assert json.loads(ended.out)["models"][0]["plugins"] == ["libmine.so"]
+    (copy,) = (tmp_path / "r").rglob("*.so")
+    assert copy.read_bytes() == b"mine" and copy.parent.name == "1"

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from trtconv.core import signatures
+from trtconv.core import foreign, signatures
 from trtconv.core.builder_options import BuilderOptions
 from trtconv.core.documents.build import BuildReport
-from trtconv.core.documents.parts import FileIdentity
+from trtconv.core.documents.parts import CodeIdentity, FileIdentity
 from trtconv.core.documents.saved import SavedReport, load_report
 from trtconv.core.errors import EnvironmentMissing, InputError
 from trtconv.core.file_kinds import ENGINE, kind_of
@@ -61,6 +61,16 @@ class EngineFile:
     def options(self) -> BuilderOptions:
         """The builder's options that it was built with; the usual ones where that is not known."""
         return BuilderOptions() if self.build is None else self.build.plan.options
+
+    @property
+    def plugins(self) -> tuple[CodeIdentity, ...]:
+        """The libraries of plugins that it was built with, as far as is known."""
+        return () if self.build is None else self.build.plan.plugins
+
+    @property
+    def has_host_code(self) -> bool:
+        """Whether it brings code that runs outside the GPU, as far as is known."""
+        return self.build is not None and self.build.plan.has_host_code
 
     @property
     def family(self) -> str | None:
@@ -192,10 +202,11 @@ def require_machine(subject: EngineFile, engines: EngineLoader, *, with_weights:
 
     Raises:
         EnvironmentMissing: It was built for others.
-        InputError: It was built without weights.
+        InputError: It was built without weights, or with a library of plugins that was not given.
     """
     if subject.build is None:
         return
+    _require_plugins(subject)
     built = subject.build.runtime
     if with_weights and subject.options.strip_weights:
         raise InputError(
@@ -218,6 +229,18 @@ def require_machine(subject: EngineFile, engines: EngineLoader, *, with_weights:
         )
 
 
+def _require_plugins(subject: EngineFile) -> None:
+    """Checks that the libraries of plugins that are given are those that an engine was built with."""
+    given = {each.sha256 for each in foreign.current().plugins}
+    for each in subject.plugins:
+        if not each.serialized and each.sha256 not in given:
+            what = "another library is given" if given else "no library is given"
+            raise InputError(
+                f"{subject.path} was built with the plugins of {each.file} (SHA-256 {each.sha256}), and {what}",
+                f"Give the same file: --plugin {shlex.quote(each.file)}.",
+            )
+
+
 def require_stripped(subjects: Sequence[EngineFile], weights: Path | None) -> None:
     """Raises InputError where weights are given, and no engine lacks them."""
     if weights is not None and not any(each.options.strip_weights for each in subjects):
@@ -234,11 +257,12 @@ def load_into(engines: EngineLoader, subject: EngineFile) -> Engine:
         EngineFailed: TensorRT does not take it.
         InputError: It brings code for the host, and nobody vouches for it.
     """
-    # One that runs on other versions brings the code that it needs for that. Its report says so, and is no signature.
-    wanted = subject.options.version_compatible
+    # One that runs on other versions, or has plugins in it, brings code. Its report says so, and is no signature.
+    wanted = subject.has_host_code
     if wanted and not subject.trusted:
+        kind = "is version-compatible" if subject.options.version_compatible else "has a library of plugins in it"
         raise InputError(
-            f"{subject.path} is version-compatible: it brings code that runs on this machine outside the GPU",
+            f"{subject.path} {kind}: it brings code that runs on this machine outside the GPU",
             "If you know where the engine comes from, --trust loads it.",
         )
     return engines.load(subject.data, host_code=wanted)

@@ -128,7 +128,7 @@ def with_weights(subject: EngineFile, engines: EngineLoader, path: Path, clock: 
     refitter = load_into(engines, subject).refitter()
     refit(refitter, weights)
     model.require_unchanged_data()
-    return engines.load(bytes(refitter.serialized()), host_code=subject.options.version_compatible)
+    return engines.load(bytes(refitter.serialized()), host_code=subject.has_host_code)
 
 
 def _model(path: Path, built: BuildReport) -> OnnxModel:

@@ -131,7 +131,7 @@ def _opened(
 
     for index in sorted(which):
         with contextlib.suppress(EngineFailed, EnvironmentMissing):
-            engine = loader.load(engines[index] or b"", host_code=plan.options.version_compatible)
+            engine = loader.load(engines[index] or b"", host_code=plan.has_host_code)
             shapes: Mapping[str, tuple[int, ...]] = {}
             values: Mapping[str, tuple[int, ...]] = {}
             if plan.profiles:

@@ -15,7 +15,7 @@ from trtconv.core.errors import InputError
 from trtconv.core.reading import DOCUMENT_BYTES, read_plain
 
 if TYPE_CHECKING:
-    from trtconv.cli.formats.triton import Served
+    from trtconv.cli.formats.triton import PluginLibrary, Served
 
 
 @click.command(
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 Examples:
   One engine; writes repository/unet/config.pbtxt and repository/unet/1/model.plan:
     trtconv triton unet.engine repository
+  One with a plugin of its own, which is copied beside it:
+    trtconv triton detector.engine repository --plugin libmine.so
   Several, as a new version:
     trtconv triton unet.engine gan.engine repository --version 2
 
@@ -36,26 +38,42 @@ Exit status: 0 written; 2 a bad call, files that do not belong together, or an e
 @click.argument("engines", metavar="ENGINE...", nargs=-1, required=True)
 @click.argument("repository", metavar="REPOSITORY")
 @click.option("--version", type=click.IntRange(min=1), default=1, show_default=True, help="Version of the models.")
+@click.option(
+    "--plugin",
+    "libraries",
+    metavar="LIB",
+    multiple=True,
+    help="A library of plugins that an engine was built with; it is copied beside the engine. Repeatable.",
+)
 @click.option("--force", is_flag=True, help="Replace what is there.")
 @options.format_option("text", "json")
 @options.quiet_anyway
-def command(engines: tuple[str, ...], repository: str, version: int, force: bool, output_format: str) -> Outcome:
+def command(
+    engines: tuple[str, ...],
+    repository: str,
+    version: int,
+    libraries: tuple[str, ...],
+    force: bool,
+    output_format: str,
+) -> Outcome:
     """Put engines into a model repository for Triton.
 
     Each engine is copied to REPOSITORY/NAME/VERSION/model.plan, and what its report says of inputs, outputs, profiles
     and batches is written to REPOSITORY/NAME/config.pbtxt. Triton makes batches of requests where the first dimension
     of all inputs and outputs is the same dynamic one and a profile takes a batch of 1.
 
-    Triton has to have the version of TensorRT that built the engine, and the same GPU.
+    Triton has to have the version of TensorRT that built the engine, and the same GPU. It loads libraries of plugins
+    where it is started with --backend-config=tensorrt,plugins=FILE;FILE, which is told.
     """
+
     from trtconv.cli.formats.page.gather import report_of
-    from trtconv.cli.formats.triton import served, triton_json
+    from trtconv.cli.formats.triton import PluginLibrary, libraries_of, served, triton_json
     from trtconv.core.documents.pipeline import is_pipeline
     from trtconv.core.documents.saved import load_report
-    from trtconv.core.files import atomic_write
-    from trtconv.core.text import clean
 
+    given = [PluginLibrary.read(Path(each)) for each in libraries]
     made: list[tuple[Path, Path, Served]] = []
+    needed: list[tuple[PluginLibrary, ...]] = []
     for engine in map(Path, engines):
         if is_pipeline(engine):
             raise InputError(
@@ -67,17 +85,47 @@ def command(engines: tuple[str, ...], repository: str, version: int, force: bool
             raise InputError(f"{engine} is a report, where an engine is wanted", "Give the engine.")
         # A name of points alone would be the repository, or the folder that it is in.
         name = re.sub(r"[^\w.-]|^\.+", "_", engine.stem)
-        made.append((engine, Path(repository) / name, served(name, load_report(report))))
+        read = load_report(report)
+        made.append((engine, Path(repository) / name, served(name, read)))
+        needed.append(libraries_of(engine, read, given))
     _check(made, version, force)
-    lines = []
-    for engine, folder, each in made:
+    _copy(made, needed, version)
+    lines = _lines(made, needed, version)
+    if output_format == "json":
+        written = zip(made, needed, strict=True)
+        return Outcome(triton_json([(each, str(folder), own) for (_, folder, each), own in written]))
+    return Outcome("\n".join(lines))
+
+
+def _copy(made: Sequence[tuple[Path, Path, Served]], needed: Sequence[Sequence[PluginLibrary]], version: int) -> None:
+    """Writes the engines, each with what it needs beside it."""
+    from trtconv.core.files import atomic_write
+
+    for (engine, folder, each), own in zip(made, needed, strict=True):
+        for library in own:
+            atomic_write(folder / str(version) / library.path.name, library.data)
         atomic_write(folder / str(version) / "model.plan", read_plain(engine))
         atomic_write(folder / "config.pbtxt", each.config.encode())
+
+
+def _lines(
+    made: Sequence[tuple[Path, Path, Served]], needed: Sequence[Sequence[PluginLibrary]], version: int
+) -> list[str]:
+    """Returns what was written, as text, and how Triton loads the libraries."""
+    from trtconv.core.text import clean
+
+    lines = []
+    for _, folder, each in made:
         batches = f"batches of up to {each.batch}" if each.batch else f"no batches: {each.why}"
         lines.append(clean(f"wrote {folder}/config.pbtxt and {version}/model.plan; {batches}"))
-    if output_format == "json":
-        return Outcome(triton_json([(each, str(folder)) for _, folder, each in made]))
-    return Outcome("\n".join(lines))
+    places = [
+        str(folder / str(version) / library.path.name)
+        for (_, folder, _), own in zip(made, needed, strict=True)
+        for library in own
+    ]
+    if places:
+        lines.append(clean(f"start Triton with --backend-config=tensorrt,plugins='{';'.join(places)}'"))
+    return lines
 
 
 def _check(made: Sequence[tuple[Path, Path, Served]], version: int, force: bool) -> None:

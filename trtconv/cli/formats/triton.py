@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import shlex
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from trtconv.cli.formats.json import render
 from trtconv.core.dims import ShapeProfile
@@ -11,6 +14,7 @@ from trtconv.core.documents.saved import SavedReport
 from trtconv.core.documents.tensors import TensorInfo
 from trtconv.core.errors import InputError
 from trtconv.core.frozen import frozen
+from trtconv.core.reading import read_plain
 
 TYPES = {
     "bool": "TYPE_BOOL",
@@ -40,6 +44,49 @@ class Served:
     batch: int
     why: str
     config: str
+
+
+@frozen
+class PluginLibrary:
+    """A library of plugins that was given.
+
+    Args:
+        path: Where it lies.
+        data: Its content.
+        sha256: Of the content.
+    """
+
+    path: Path
+    data: bytes
+    sha256: str
+
+    @classmethod
+    def read(cls, path: Path) -> PluginLibrary:
+        """Returns a file; raises InputError where it cannot be read."""
+        data = read_plain(path)
+        return cls(path, data, hashlib.sha256(data).hexdigest())
+
+
+def libraries_of(engine: Path, report: SavedReport, given: Sequence[PluginLibrary]) -> tuple[PluginLibrary, ...]:
+    """Returns the libraries of plugins that an engine needs beside it.
+
+    Args:
+        engine: The engine.
+        report: What `trtconv build` wrote of it.
+        given: Those to choose from.
+
+    Raises:
+        InputError: One is not among them.
+    """
+    held = {each.sha256: each for each in given}
+    wanted = [each for each in report.report.plan.plugins if not each.serialized]
+    for each in wanted:
+        if each.sha256 not in held:
+            raise InputError(
+                f"{engine} was built with the plugins of {each.file} (SHA-256 {each.sha256}), which is not given",
+                f"Give the same file: --plugin {shlex.quote(each.file)}.",
+            )
+    return tuple(held[each.sha256] for each in wanted)
 
 
 def served(name: str, report: SavedReport) -> Served:
@@ -157,7 +204,10 @@ def _text(text: str) -> str:
     return f'"{plain}"'
 
 
-def triton_json(files: Sequence[tuple[Served, str]]) -> str:
-    """Renders what was written."""
-    models = (TritonModel(each.name, folder, each.batch, each.why) for each, folder in files)
+def triton_json(files: Sequence[tuple[Served, str, Sequence[PluginLibrary]]]) -> str:
+    """Renders what was written: each model, its folder, and the libraries beside it."""
+    models = []
+    for each, folder, own in files:
+        names = tuple(library.path.name for library in own)
+        models.append(TritonModel(each.name, folder, each.batch, each.why, names or None))
     return render(TritonReport(tuple(models)).to_json())

@@ -81,6 +81,11 @@ class BuildPlan(BuildSettings):
     references: tuple[CodeIdentity, ...] = ()
     extensions: tuple[CodeIdentity, ...] = ()
 
+    @property
+    def has_host_code(self) -> bool:
+        """Whether the engine brings code that runs outside the GPU."""
+        return self.options.version_compatible or any(each.serialized for each in self.plugins)
+
     def to_json(self) -> dict[str, object]:
         """Returns the plan as plain JSON values."""
         asked = self.profiles if self.asked is None else self.asked

@@ -162,7 +162,7 @@ class PageReport(Document, keys="schema page engines left_out exit_code"):
 
 
 @frozen
-class TritonModel(Document, keys="name folder max_batch_size why_no_batches?"):
+class TritonModel(Document, keys="name folder max_batch_size why_no_batches? plugins-"):
     """An engine in a model repository of Triton.
 
     Args:
@@ -170,12 +170,14 @@ class TritonModel(Document, keys="name folder max_batch_size why_no_batches?"):
         folder: Where it lies.
         max_batch_size: Largest batch that Triton may make of requests.
         why_no_batches: Why it makes none; empty where it does.
+        plugins: Libraries of plugins that lie beside it; None where it needs none.
     """
 
     name: str
     folder: str
     max_batch_size: int
     why_no_batches: str
+    plugins: tuple[str, ...] | None = None
 
 
 @frozen
