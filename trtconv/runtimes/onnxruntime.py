@@ -53,10 +53,15 @@ def element_types(model: OnnxModel) -> set[str]:
     return {dtype_name(code) for code in codes} | {spec.dtype for spec in model.inputs}
 
 
+_SMALLEST_HALF = 2.0**-24
+
+
 def output_steps(model: OnnxModel) -> dict[str, float]:
-    """Returns by how much outputs may be off besides: those of a DequantizeLinear with one constant scale by that, and
-    shares of 1 by `SHARE_STEP`."""
-    found = {}
+    """Returns by how much outputs may be off besides: those of a DequantizeLinear with one constant scale by that,
+    shares of 1 by `SHARE_STEP`, and all by the smallest float16 where there are some: ONNX Runtime has no kernels for
+    it here and computes chains of them in float32."""
+    half = onnx.TensorProto.FLOAT16 in model.main.types.values()
+    found = dict.fromkeys(model.outputs, _SMALLEST_HALF) if half else {}
     for name in model.outputs:
         maker = model.main.producer(name)
         if maker is not None and maker.op_type in ("Sigmoid", "Tanh", "Softmax"):

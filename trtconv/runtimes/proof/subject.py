@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from trtconv.core.frozen import frozen
 from trtconv.graph.fitting import reloaded
 from trtconv.graph.model import OnnxModel
+from trtconv.graph.types import known_dtype_name
 from trtconv.graph.views import quantizes
 
 if TYPE_CHECKING:
@@ -105,7 +106,8 @@ def precision_of(model: OnnxModel, precision: str) -> str:
     from trtconv.runtimes.compare import TOLERANCES
     from trtconv.runtimes.onnxruntime import element_types
 
-    types = element_types(model)
+    # A Cast in a float32 network makes what follows as coarse as if it had been exported so.
+    types = element_types(model) | {known_dtype_name(code) for code in set(model.main.types.values())}
     found = {"float32"} | ({precision} & TOLERANCES.keys())
     found |= {key for name, key in (("bfloat16", "bf16"), ("float16", "fp16")) if name in types}
     found |= {"int8"} if quantizes(model) else set()

@@ -248,7 +248,7 @@ def _tensor_by_tensor(
                 return dataclasses.replace(proof, sizes=0, why=why)
             lost = Divergence(wrong.name, meaning.makers().get(wrong.name, ""), "", "", wrong.why, shapes)
             return dataclasses.replace(proof, agrees=False, divergence=lost, why=f"the layer is not known: {why}")
-        watch = Watch(network, found[0].tensors, meaning.tolerance)
+        watch = Watch(network, meaning.parsed, found[0], meaning.tolerance)
         until = deadline + _LOOKING_SECONDS
         second = Run(network, found[0].feeds, watch.given, watch.seen, until, meaning.megabytes)
         why = ""

@@ -1,0 +1,286 @@
+"""Does the proof raise a false alarm where numbers are awkward? Sixty small networks in which they are.
+
+    python bench/awkward.py [--only NAME] [--output FILE]
+
+Ties, zeros, infinities and no numbers, overflow of every type, constants that are normalised, sums that cancel, indices
+at both ends, loops that never run, random numbers, divisors that may be zero. Each goes through `trtconv.check` with
+its default proof for TensorRT-RTX, which reads all of them right once the passes ran: a TC402 is a false alarm. A
+network that is refused by a rule, or of which something is not shown, is told as that. Writes
+bench/results/awkward-rtx.json. Exit status: 0 no false alarm; 1 one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import onnx
+from onnx import parser
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+import trtconv  # noqa: E402
+
+RESULTS = ROOT / "bench" / "results" / "awkward-rtx.json"
+IMAGE = "float[1, 8, 16, 16] x"
+ROWS = "float[4, 32] x"
+NETWORKS: dict[str, tuple[str, str, str]] = {
+    # name: (inputs, type of the output y, nodes)
+    "instance-norm-of-ones": (
+        IMAGE,
+        "float",
+        """o = Constant <value = float[8] {1,1,1,1,1,1,1,1}> () z = Constant <value = float {0.0}> () m = Mul (x, z)
+        y = InstanceNormalization (m, o, o)""",
+    ),
+    "instance-norm-far-from-zero": (
+        IMAGE,
+        "float",
+        """o = Constant <value = float[8] {1,1,1,1,1,1,1,1}> () z = Constant <value = float {1000000.0}> ()
+        m = Add (x, z) y = InstanceNormalization (m, o, o)""",
+    ),
+    "layer-norm-far-from-zero": (
+        ROWS,
+        "float",
+        """z = Constant <value = float {10000.0}> () m = Add (x, z) a = ReduceMean <keepdims = 1> (m) d = Sub (m, a)
+        q = Mul (d, d) v = ReduceMean <keepdims = 1> (q) e = Constant <value = float {0.00001}> () w = Add (v, e)
+        s = Sqrt (w) y = Div (d, s)""",
+    ),
+    "variance-of-a-constant": (
+        ROWS,
+        "float",
+        """z = Constant <value = float {0.0}> () c = Mul (x, z) a = ReduceMean <keepdims = 1> (c) d = Sub (c, a)
+        q = Mul (d, d) v = ReduceMean <keepdims = 1> (q) s = Sqrt (v) y = Div (d, s)""",
+    ),
+    "log-softmax-of-large": (
+        ROWS,
+        "float",
+        "z = Constant <value = float {100.0}> () m = Mul (x, z) y = LogSoftmax (m)",
+    ),
+    "log-of-softmax": (ROWS, "float", "s = Softmax (x) y = Log (s)"),
+    "softmax-of-huge": (ROWS, "float", "z = Constant <value = float {1000.0}> () m = Mul (x, z) y = Softmax (m)"),
+    "softmax-of-infinities": (
+        ROWS,
+        "float",
+        """z = Constant <value = float {0.0}> () i = Constant <value = float[1] {-1e38}> () c = Less (x, z)
+        m = Where (c, i, x) y = Softmax (m)""",
+    ),
+    "log-sum-exp": (ROWS, "float", "z = Constant <value = float {50.0}> () m = Mul (x, z) y = ReduceLogSumExp (m)"),
+    "exp-overflows": (ROWS, "float", "z = Constant <value = float {40.0}> () m = Mul (x, z) y = Exp (m)"),
+    "log-of-negatives": (ROWS, "float", "y = Log (x)"),
+    "root-of-negatives": (ROWS, "float", "y = Sqrt (x)"),
+    "reciprocal-of-zero": (ROWS, "float", "r = Relu (x) y = Reciprocal (r)"),
+    "zero-over-zero": (ROWS, "float", "r = Relu (x) y = Div (r, r)"),
+    "no-number-counted": (ROWS, "float", "l = Log (x) n = IsNaN (l) y = Cast <to = 1> (n)"),
+    "infinities-counted": (ROWS, "float", "r = Relu (x) i = Reciprocal (r) n = IsInf (i) y = Cast <to = 1> (n)"),
+    "sign-of-zero": (ROWS, "float", "r = Relu (x) y = Sign (r)"),
+    "round-of-halves": (
+        ROWS,
+        "float",
+        "z = Constant <value = float {2.0}> () m = Mul (x, z) r = Round (m) d = Div (r, z) y = Round (d)",
+    ),
+    "floor-of-whole-numbers": (ROWS, "float", "r = Round (x) f = Floor (r) c = Ceil (r) y = Sub (f, c)"),
+    "zero-to-the-zero": (ROWS, "float", "r = Relu (x) y = Pow (r, r)"),
+    "negative-to-whole-powers": (ROWS, "float", "p = Constant <value = float {3.0}> () y = Pow (x, p)"),
+    "root-as-power": (ROWS, "float", "p = Constant <value = float {0.5}> () a = Abs (x) y = Pow (a, p)"),
+    "cancelled-sum": (
+        ROWS,
+        "float",
+        "z = Constant <value = float {1000000.0}> () m = Add (x, z) s = ReduceSum (m) t = ReduceSum (x) y = Sub (s, t)",
+    ),
+    "sum-that-is-zero": (ROWS, "float", "n = Neg (x) c = Concat <axis = 1> (x, n) y = ReduceSum (c)"),
+    "mean-of-nothing": (
+        ROWS,
+        "float",
+        "z = Constant <value = int64[1] {0}> () s = Slice (x, z, z, z) y = ReduceSum (s)",
+    ),
+    "l2-norm-of-zero": (
+        ROWS,
+        "float",
+        "r = Relu (x) z = Constant <value = float {0.0}> () m = Mul (r, z) y = LpNormalization (m)",
+    ),
+    "l1-norm": (ROWS, "float", "y = LpNormalization <p = 1, axis = 1> (x)"),
+    "int32-sum-overflows": (
+        "int32[4, 32] x",
+        "int32",
+        "z = Constant <value = int32 {2000000000}> () m = Mul (x, z) y = ReduceSum (m)",
+    ),
+    "int64-product-overflows": (
+        "int64[4, 8] x",
+        "int64",
+        "z = Constant <value = int64 {4611686018427387904}> () y = Mul (x, z)",
+    ),
+    "integer-division": ("int32[4, 8] x", "int32", "d = Constant <value = int32 {-3}> () y = Div (x, d)"),
+    "integer-divided-by-input": ("int32[4, 8] x, int32[4, 8] d", "int32", "y = Div (x, d)"),
+    "modulo-by-input": ("int64[4, 8] x, int64[4, 8] d", "int64", "y = Mod (x, d)"),
+    "modulo-of-negatives": ("int64[4, 8] x", "int64", "d = Constant <value = int64 {-3}> () y = Mod (x, d)"),
+    "float-modulo": (ROWS, "float", "d = Constant <value = float {0.5}> () y = Mod <fmod = 1> (x, d)"),
+    "cast-beyond-int32": (
+        ROWS,
+        "int32",
+        "z = Constant <value = float {100000.0}> () m = Mul (x, z) y = Cast <to = 6> (m)",
+    ),
+    "cast-of-halves": (ROWS, "int32", "z = Constant <value = float {2.5}> () m = Mul (x, z) y = Cast <to = 6> (m)"),
+    "cast-to-bool": (ROWS, "float", "r = Relu (x) b = Cast <to = 9> (r) y = Cast <to = 1> (b)"),
+    "half-overflows": (
+        ROWS,
+        "float",
+        (
+            "h = Cast <to = 10> (x) f = Constant <value = float {30000.0}> () z = Cast <to = 10> (f) m = Mul (h, z) "
+            "y = Cast <to = 1> (m)"
+        ),
+    ),
+    "half-underflows": (
+        ROWS,
+        "float",
+        (
+            "h = Cast <to = 10> (x) f = Constant <value = float {0.0001}> () z = Cast <to = 10> (f) m = Mul (h, z) n = "
+            "Mul (m, z) y = Cast <to = 1> (n)"
+        ),
+    ),
+    "quantised-at-its-ends": (
+        ROWS,
+        "float",
+        (
+            "s = Constant <value = float {0.01}> () z = Constant <value = int8 {0}> () q = QuantizeLinear (x, s, z) "
+            "y = DequantizeLinear (q, s, z)"
+        ),
+    ),
+    "quantised-on-ties": (
+        ROWS,
+        "float",
+        """t = Constant <value = float {2.0}> () m = Mul (x, t) r = Round (m) d = Div (r, t)
+        s = Constant <value = float {1.0}> () z = Constant <value = int8 {0}> () q = QuantizeLinear (d, s, z)
+        y = DequantizeLinear (q, s, z)""",
+    ),
+    "arg-max-of-ties": (ROWS, "int64", "r = Round (x) y = ArgMax <axis = 1> (r)"),
+    "arg-max-last-of-ties": (ROWS, "int64", "r = Round (x) y = ArgMax <axis = 1, select_last_index = 1> (r)"),
+    "top-k-of-ties": (ROWS, "int64", "r = Round (x) k = Constant <value = int64[1] {5}> () v, y = TopK (r, k)"),
+    "max-of-equal": (IMAGE, "float", "r = Relu (x) y = MaxPool <kernel_shape = [3, 3], pads = [1, 1, 1, 1]> (r)"),
+    "pool-of-padding": (
+        IMAGE,
+        "float",
+        "y = AveragePool <kernel_shape = [3, 3], pads = [1, 1, 1, 1], count_include_pad = 1> (x)",
+    ),
+    "clip-upside-down": (
+        ROWS,
+        "float",
+        "a = Constant <value = float {1.0}> () b = Constant <value = float {-1.0}> () y = Clip (x, a, b)",
+    ),
+    "hard-limits": (ROWS, "float", "h = HardSigmoid (x) s = HardSwish (x) y = Add (h, s)"),
+    "threshold-at-zero": (ROWS, "float", "r = Round (x) y = ThresholdedRelu <alpha = 1.0> (r)"),
+    "gather-from-both-ends": (
+        ROWS,
+        "float",
+        "i = Constant <value = int64[4] {-32, -1, 0, 31}> () y = Gather <axis = 1> (x, i)",
+    ),
+    "gather-of-arg-max": (ROWS, "float", "i = ArgMax <axis = 1> (x) y = GatherElements <axis = 1> (x, i)"),
+    "one-hot-of-arg-max": (
+        ROWS,
+        "float",
+        (
+            "i = ArgMax <axis = 1, keepdims = 0> (x) d = Constant <value = int64 {32}> () v = Constant <value = "
+            "float[2] {0.0, 1.0}> () y = OneHot (i, d, v)"
+        ),
+    ),
+    "cumulative-backwards": (
+        ROWS,
+        "float",
+        "a = Constant <value = int64 {1}> () y = CumSum <reverse = 1, exclusive = 1> (x, a)",
+    ),
+    "loop-that-never-runs": (
+        ROWS,
+        "float",
+        """n = Constant <value = int64 {0}> () c = Constant <value = bool {1}> ()
+        y = Loop (n, c, x) <body = b (int64 i, bool p, float[4, 32] a) => (bool q, float[4, 32] r) {
+        q = Identity (p) r = Add (a, a) }>""",
+    ),
+    "loop-of-few": (
+        ROWS,
+        "float",
+        """n = Constant <value = int64 {3}> () c = Constant <value = bool {1}> ()
+        y = Loop (n, c, x) <body = b (int64 i, bool p, float[4, 32] a) => (bool q, float[4, 32] r) {
+        q = Identity (p) h = Tanh (a) r = Add (h, a) }>""",
+    ),
+    "branch-on-a-value": (
+        ROWS,
+        "float",
+        """s = ReduceSum <keepdims = 0> (x) z = Constant <value = float {0.0}> () c = Greater (s, z)
+        y = If (c) <then_branch = t () => (float[4, 32] a) { a = Neg (x) }, else_branch = e () => (float[4, 32] b)
+        { b = Identity (x) }>""",
+    ),
+    "resize-to-odd": (
+        IMAGE,
+        "float",
+        """s = Constant <value = int64[4] {1, 8, 23, 37}> () n = Identity (x)
+        y = Resize <mode = "linear", coordinate_transformation_mode = "half_pixel"> (n, , , s)""",
+    ),
+    "nearest-on-ties": (
+        IMAGE,
+        "float",
+        """s = Constant <value = int64[4] {1, 8, 24, 40}> ()
+        y = Resize <mode = "nearest", nearest_mode = "floor", coordinate_transformation_mode = "asymmetric">
+        (x, , , s)""",
+    ),
+    "sampled-beyond-the-border": (
+        "float[1, 8, 16, 16] x, float[1, 9, 9, 2] g",
+        "float",
+        'y = GridSample <mode = "linear", padding_mode = "border"> (x, g)',
+    ),
+    "random-added": (
+        ROWS,
+        "float",
+        "r = RandomNormalLike (x) z = Constant <value = float {0.0}> () m = Mul (r, z) y = Add (x, m)",
+    ),
+}
+
+
+def model_of(inputs: str, dtype: str, nodes: str) -> onnx.ModelProto:
+    """Returns a network of its text; ONNX infers the shape of its output."""
+    text = f'<ir_version: 9, opset_import: ["" : 20]> awkward ({inputs}) => ({dtype}[n] y) {{ {nodes} }}'
+    model = parser.parse_model(text)
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    return onnx.shape_inference.infer_shapes(model)
+
+
+def told(path: Path) -> tuple[str, str]:
+    """Checks a network; returns whether it is proven, in part, refused or an alarm, and why."""
+    report = trtconv.check(trtconv.CheckRequest(path))
+    worst = [each for each in report.findings if each.severity.value == "error"]
+    alarm = next((each for each in worst if each.code == "TC402"), None)
+    if alarm is not None:
+        return "alarm", alarm.message
+    if worst:
+        return "refused", f"{worst[0].code}: {worst[0].message}"
+    if report.proof is None or report.proof.agrees is None:
+        return "not shown", "" if report.proof is None else report.proof.why
+    return ("in part", report.proof.missing[0].reason) if report.proof.missing else ("proven", "")
+
+
+def main() -> int:
+    """Checks all of them."""
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--only", default="", metavar="NAME", help="networks with NAME in their name")
+    arguments.add_argument("--output", type=Path, default=RESULTS)
+    options = arguments.parse_args()
+    rows: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for name in (each for each in NETWORKS if options.only in each):
+            path = Path(folder) / f"{name}.onnx"
+            onnx.save_model(model_of(*NETWORKS[name]), path)
+            verdict, why = told(path)
+            rows.append({"network": name, "told": verdict, "why": why})
+            print(f"{name:<28} {verdict:<10} {why[:150]}", flush=True)
+    counts = collections.Counter(row["told"] for row in rows)
+    print(dict(counts))
+    options.output.write_text(json.dumps({"counts": counts, "rows": rows}, indent=1) + "\n", encoding="utf-8")
+    return int(counts["alarm"] > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

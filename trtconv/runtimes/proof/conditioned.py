@@ -1,0 +1,82 @@
+"""Whether a tensor of a whole run is off by no more than rounding makes of what it was computed from.
+
+Where large terms cancel, what is left of them says nothing of how far rounding takes it. The layers behind a tensor are
+run by themselves on what the model has before them, as it is and moved a little, and the tensor is judged as that of a
+piece is: element by element, by how much it changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trtconv.core.documents.verify import Verdict
+from trtconv.graph.model import OnnxModel
+from trtconv.runtimes.proof import tolerance
+from trtconv.runtimes.proof.cut import Seams
+from trtconv.runtimes.proof.describe import Description
+from trtconv.runtimes.proof.part import part_of
+from trtconv.runtimes.tensorrt.readback.execute import Run
+from trtconv.runtimes.tensorrt.readback.records import NotProven, ReadNetwork, ReadTensor
+
+Array = NDArray[Any]
+
+_MOVES = 4
+_MOST_ASKED = 16
+"""Tensors that are looked at so: a network that was misread is off at many."""
+
+
+class Conditioning:
+    """Judges tensors of a network by what rounding makes of their inputs.
+
+    Args:
+        network: The network.
+        model: The model as the parser was given it.
+        tensors: What the model has, by name: inputs, and whatever was computed.
+    """
+
+    def __init__(self, network: ReadNetwork, model: OnnxModel, tensors: Mapping[str, Array]) -> None:
+        self._network = network
+        self._model = model
+        self._tensors = tensors
+        self._seams: Seams | None = None
+        self._asked = 0
+
+    def explains(self, tensor: ReadTensor, expected: Array, got: Array) -> bool:
+        """Whether rounding alone may take a tensor from what the model has to what the network has."""
+        self._asked += 1
+        if self._asked > _MOST_ASKED or expected.dtype.kind != "f" or expected.shape != got.shape:
+            return False
+        self._seams = self._seams or Seams(self._network, self._model)
+        if tensor.name not in self._seams.numbers or tensor.name not in self._model.main.producers:
+            return False
+        piece = self._seams.cut(tensor.name)
+        if not all(name in self._tensors for name in piece.sources):
+            return False
+        feeds = {name: np.asarray(self._tensors[name]) for name in piece.sources}
+        shapes = {name: values.shape for name, values in feeds.items()}
+        of = Description.of(self._network, self._model, piece, shapes)
+        part = part_of(self._network, piece, self._seams.numbers, shapes, shapes)
+        try:
+            moved = [self._moved(part, feeds, number) for number in range(_MOVES)]
+        except NotProven:
+            return False
+        how = tolerance.Arithmetic(of.eps, of.approximated, of.rough, of.placed)
+        reference = tolerance.Computed(expected, moved=[each for each in moved if each is not None])
+        return tolerance.judge(reference, got, how, feeds).verdict is Verdict.PASSED
+
+    def _moved(self, part: ReadNetwork, feeds: Mapping[str, Array], seed: int) -> Array | None:
+        """Returns what the layers compute of inputs that are moved a little."""
+        random = np.random.default_rng(seed)
+        moved = {name: _moved(values, random) for name, values in feeds.items()}
+        return next(iter(Run(part, moved).outputs().values()), None)
+
+
+def _moved(values: Array, random: np.random.Generator) -> Array:
+    if values.dtype.kind != "f":
+        return values
+    signs = random.choice([-1.0, 1.0], values.shape)
+    return np.asarray(values * (1 + tolerance.PERTURBATION * signs)).astype(values.dtype)
