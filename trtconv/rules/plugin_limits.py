@@ -61,6 +61,14 @@ def _candidates(scope: Scope, index: int, target: Target) -> Fault:
     return None
 
 
+def _several(scope: Scope, index: int, target: Target) -> Fault:
+    op = scope.columns.ops[index]
+    if target.before(9) and scope.columns.ops.count(op) > 1:
+        message = f"of several {op} in one network TensorRT 8.6.0 computes some wrongly, though each alone is right"
+        return f"{message}: BatchedNMSDynamic_TRT is right", Severity.ERROR
+    return _candidates(scope, index, target)
+
+
 def _size(scope: Scope, index: int, number: int, axis: int) -> int | None:
     """Returns the size of an input along an axis, where it is known."""
     inputs = scope.columns.inputs[index]
@@ -77,6 +85,6 @@ _CHECKS: Mapping[str, Callable[[Scope, int, Target], Any]] = {
     "DisentangledAttention_TRT": _sequence,
     "EfficientNMS_Implicit_TF_TRT": _images,
     "EfficientNMS_TRT": _classes,
-    "BatchedNMS_TRT": _candidates,
+    "BatchedNMS_TRT": _several,
     "BatchedNMSDynamic_TRT": _candidates,
 }

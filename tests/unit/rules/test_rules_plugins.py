@@ -45,6 +45,22 @@ BATCHED = {
 }
 
 
+@pytest.mark.parametrize(("op", "refused"), [("BatchedNMS_TRT", 2), ("BatchedNMSDynamic_TRT", 0)])
+def test_several_of_a_plugin_that_is_right_alone(op: str, refused: int) -> None:
+    inputs = [
+        helper.make_tensor_value_info("boxes", TensorProto.FLOAT, (2, 9, 1, 4)),
+        helper.make_tensor_value_info("scores", TensorProto.FLOAT, (2, 9, 3)),
+    ]
+    nodes = [
+        helper.make_node(op, ["boxes", "scores"], [f"y{number}"], domain="TRT", topK=9, **BATCHED) for number in (0, 1)
+    ]
+    outputs = [helper.make_empty_tensor_value_info(f"y{number}") for number in (0, 1)]
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("TRT", 1)]
+    model = helper.make_model(helper.make_graph(nodes, "g", inputs, outputs), ir_version=8, opset_imports=opsets)
+    found = [each for each in run_rules(wrap(model), TENSORRT_8) if each.code == "TC005"]
+    assert len(found) == refused
+
+
 @pytest.mark.parametrize(
     ("op", "shapes", "attributes", "severity"),
     [
