@@ -131,6 +131,15 @@ def test_external_data_stays_outside_until_it_is_rewritten(tmp_path: Path) -> No
     assert (tmp_path / "weights.bin").read_bytes() == W.raw_data
 
 
+def test_a_model_is_as_large_as_what_it_holds(tmp_path: Path) -> None:
+    held = helper.make_node("Constant", [], ["k"], value=numpy_helper.from_array(np.zeros(5000, np.float32)))
+    graph = helper.make_graph([held], "g", [], [value("k", [5000])], [numpy_helper.from_array(np.zeros(9000), "z")])
+    model = OnnxModel(helper.make_model(graph), tmp_path / "m.onnx")
+    assert 0 <= model.proto.ByteSize() - model.nbytes < 400
+    beside = OnnxModel.load(external(tmp_path))
+    assert 0 <= beside.proto.ByteSize() + len(W.raw_data) - beside.nbytes < 1000
+
+
 def test_a_saved_model_is_self_contained(tmp_path: Path) -> None:
     model = OnnxModel.load(external(tmp_path / "in"))
     model.save(tmp_path / "out.onnx")

@@ -200,19 +200,20 @@ def _sizes_of_reshapes(
 
 
 def _factors(old: tuple[int, ...], new: tuple[int, ...]) -> Iterator[tuple[list[int], list[int]]]:
-    """Yields the smallest runs of axes of two shapes, from the left, that have as many elements as each other."""
-    at, olds, news, left, right = 0, [], [], 1, 1
-    for axis, size in enumerate(new):
+    """Yields the smallest runs of axes of two shapes, from the left, that have as many elements as each other; axes of
+    size 1 are in none."""
+    left = [axis for axis, size in enumerate(old) if size != 1]
+    olds, news, more, most = [], [], 1, 1
+    for axis in (axis for axis, size in enumerate(new) if size != 1):
         news.append(axis)
-        right *= size
-        while at < len(old) and left < right:
-            olds.append(at)
-            left *= old[at]
-            at += 1
-        if left == right:
+        most *= new[axis]
+        while left and more < most:
+            more *= old[left[0]]
+            olds.append(left.pop(0))
+        if more == most:
             yield olds, news
-            olds, news, left, right = [], [], 1, 1
-    yield [*olds, *range(at, len(old))], news
+            olds, news, more, most = [], [], 1, 1
+    yield [*olds, *left], news
 
 
 def _is_narrow(dtype: str | None) -> bool:

@@ -1,0 +1,99 @@
+"""The layers of a piece at its own sizes: what follows from its inputs becomes smaller with them, constants do not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import helper, numpy_helper
+
+from trtconv.graph.model import OnnxModel
+from trtconv.runtimes.proof.cut import Piece
+from trtconv.runtimes.proof.describe import Description
+from trtconv.runtimes.proof.feeds import InputKind, Shape, Source, make, schemes
+from trtconv.runtimes.proof.part import part_of
+from trtconv.runtimes.tensorrt.readback.records import ReadLayer, ReadNetwork, ReadTensor
+
+
+def piece_of(own: Shape, weight: Shape) -> tuple[ReadNetwork, Piece]:
+    """Returns a network that reshapes its input, and a constant, and adds them, and all of it as a piece."""
+    shapes = (own, weight, weight, own, own)
+    tensors = tuple(ReadTensor(number, name, "float32", shapes[number]) for number, name in enumerate("xcwry"))
+    layers = (
+        ReadLayer(0, "c", "CONSTANT", (), (1,), {"weights": np.zeros(weight)}),
+        ReadLayer(1, "w", "SHUFFLE", (1,), (2,), {"reshape_dims": weight}),
+        ReadLayer(2, "r", "SHUFFLE", (0,), (3,), {"reshape_dims": own}),
+        ReadLayer(3, "y", "ELEMENTWISE", (3, 2), (4,), {"op": "SUM"}),
+    )
+    piece = Piece("y", ("x",), (0, 1, 2, 3), (0,), True, frozenset())
+    return ReadNetwork(tensors, layers, (0,), (4,)), piece
+
+
+@pytest.mark.parametrize(
+    ("own", "fed", "weight"),
+    [
+        ((1, 16, 128, 96), (1, 16, 8, 96), (1, 1, 1, 384)),
+        ((1, 1, 16384, 256), (1, 1, 8, 16), (1, 1, 1, 256)),
+        ((1, 12, 1025, 1025), (1, 12, 9, 9), (1, 1, 1, 1025)),
+    ],
+)
+def test_constants_keep_their_sizes(own: Shape, fed: Shape, weight: Shape) -> None:
+    network, piece = piece_of(own, weight)
+    part = part_of(network, piece, {"x": 0, "y": 4}, {"x": fed}, {"x": own})
+    assert part.layers[1].values["reshape_dims"] == weight
+    assert part.layers[2].values["reshape_dims"] == fed
+    assert part.tensors[0].shape == fed
+    assert part.tensors[4].shape == (-1,) * len(own)
+
+
+def test_sizes_that_become_one_are_left_as_they_are() -> None:
+    network, piece = piece_of((1, 1, 16384, 256), (1, 1, 1, 256))
+    part = part_of(network, piece, {"x": 0, "y": 4}, {"x": (1, 1, 8, 8)}, {"x": (1, 1, 16384, 256)})
+    assert part.layers[2].values["reshape_dims"] == (1, 1, 16384, 256)
+
+
+def test_small_sizes_differ_where_large_ones_do() -> None:
+    (small, *_) = schemes({"x": (1, 1, 16384, 256), "z": (1, 1, 256, 9)}, 0, 1, ())
+    assert small["x"][2] % 8 == small["x"][3] % 8 == 0
+    assert len({small["x"][2], small["x"][3], 9, 1}) == 4
+    assert small["z"][2] == small["x"][3]
+
+
+@pytest.mark.parametrize("kind", InputKind)
+def test_large_inputs_are_of_their_kind_everywhere(kind: InputKind) -> None:
+    values = make([Source("x", "float32")], {"x": (3, 20_011)}, kind, (2.0,), 30.0)["x"]
+    assert values.shape == (3, 20_011)
+    assert values.dtype == np.float32
+    if kind is not InputKind.ZEROS:
+        # A row is not the one before it again.
+        assert not np.array_equal(values[0], values[1])
+    else:
+        assert not values.any()
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "bound"),
+    [
+        ((1, 1024, 768), (1, -1, 12, 64), {768, 12, 64}),
+        ((1, 1024, 768), (1, 1024, 12, 64), {1024, 768, 12, 64}),
+        ((1, 32, 128, 128), (0, 0, -1), {128, 16384}),
+        ((2, 9), (0, -1), set()),
+    ],
+)
+def test_reshapes_bind_what_they_state(source: Shape, target: Shape, bound: set[int]) -> None:
+    result = np.zeros(source, np.int8).reshape([source[i] if n == 0 else n for i, n in enumerate(target)]).shape
+    shape = numpy_helper.from_array(np.array(target, np.int64), "s")
+    graph = helper.make_graph(
+        [helper.make_node("Reshape", ["x", "s"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("x", 1, source)],
+        [helper.make_tensor_value_info("y", 1, result)],
+        [shape],
+    )
+    model = OnnxModel(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), Path("m.onnx"))
+    tensors = (ReadTensor(0, "x", "float32", source), ReadTensor(1, "y", "float32", result))
+    network = ReadNetwork(tensors, (ReadLayer(0, "y", "SHUFFLE", (0,), (1,), {"reshape_dims": result}),), (0,), (1,))
+    piece = Piece("y", ("x",), (0,), (0,), True, frozenset())
+    # The list of sizes is a constant, too, and has a size of its own.
+    assert Description.of(network, model, piece, {"x": source, "y": result}).bound == bound | {len(target)}
