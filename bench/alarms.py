@@ -1,21 +1,26 @@
-"""Does the proof raise a false alarm where numbers are awkward? Sixty small networks in which they are.
+"""Does the default proof raise a false alarm? Over networks that TensorRT-RTX reads right once the passes ran.
 
-    python bench/awkward.py [--only NAME] [--output FILE]
+    python bench/alarms.py awkward [--only NAME]
+    python bench/alarms.py generated [--count 300] [--seed 0]
+    python bench/alarms.py nodes [--part 1/2]
 
-Ties, zeros, infinities and no numbers, overflow of every type, constants that are normalised, sums that cancel, indices
-at both ends, loops that never run, random numbers, divisors that may be zero. Each goes through `trtconv.check` with
-its default proof for TensorRT-RTX, which reads all of them right once the passes ran: a TC402 is a false alarm. A
-network that is refused by a rule, or of which something is not shown, is told as that. Writes
-bench/results/awkward-rtx.json. Exit status: 0 no false alarm; 1 one.
+awkward: sixty small networks of which the numbers are: ties, zeros, infinities and no numbers, overflow of every type,
+constants that are normalised, sums that cancel, indices at both ends, loops that never run, random numbers, divisors
+that may be zero. generated: of a few blocks that people deploy (proof_networks.py). nodes: ONNX's own node tests that
+coverage.py found to be right (bench/results/coverage-rtx.json). Each goes through `trtconv.check` with its default
+proof: a TC402 is an alarm. What is refused by a rule, or not shown, is told as that. Writes
+bench/results/alarms-KIND-rtx.json. Exit status: 0 no alarm; 1 one.
 """
 
 from __future__ import annotations
 
 import argparse
 import collections
+import itertools
 import json
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +28,11 @@ import onnx
 from onnx import parser
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "bench")]
 
 import trtconv  # noqa: E402
 
-RESULTS = ROOT / "bench" / "results" / "awkward-rtx.json"
+RESULTS = ROOT / "bench" / "results"
 IMAGE = "float[1, 8, 16, 16] x"
 ROWS = "float[4, 32] x"
 NETWORKS: dict[str, tuple[str, str, str]] = {
@@ -262,23 +267,49 @@ def told(path: Path) -> tuple[str, str]:
     return ("in part", report.proof.missing[0].reason) if report.proof.missing else ("proven", "")
 
 
+def models(options: argparse.Namespace) -> Iterator[tuple[str, onnx.ModelProto]]:
+    """Yields the networks of a kind, by name."""
+    if options.kind == "awkward":
+        yield from ((name, model_of(*how)) for name, how in NETWORKS.items())
+    elif options.kind == "generated":
+        from proof_networks import network
+
+        yield from ((f"seed {seed}", network(seed)) for seed in range(options.seed, options.seed + options.count))
+    else:
+        from proof_suite import cases
+
+        rows = json.loads((RESULTS / "coverage-rtx.json").read_text(encoding="utf-8"))["rows"]
+        left_out = {row["test"] for row in rows if row["variant"] == "as is"}
+        yield from ((name, model) for name, model, _, _ in cases() if name not in left_out)
+
+
 def main() -> int:
     """Checks all of them."""
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("kind", choices=("awkward", "generated", "nodes"))
     arguments.add_argument("--only", default="", metavar="NAME", help="networks with NAME in their name")
-    arguments.add_argument("--output", type=Path, default=RESULTS)
+    arguments.add_argument("--part", default="1/1", metavar="I/N", help="every Nth, from the Ith")
+    arguments.add_argument("--count", type=int, default=300)
+    arguments.add_argument("--seed", type=int, default=0)
+    arguments.add_argument("--output", type=Path)
     options = arguments.parse_args()
+    first, step = map(int, options.part.split("/"))
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:
-        for name in (each for each in NETWORKS if options.only in each):
-            path = Path(folder) / f"{name}.onnx"
-            onnx.save_model(model_of(*NETWORKS[name]), path)
+        for name, model in itertools.islice(models(options), first - 1, None, step):
+            if options.only not in name:
+                continue
+            path = Path(folder) / "m.onnx"
+            onnx.save_model(model, path)
             verdict, why = told(path)
             rows.append({"network": name, "told": verdict, "why": why})
-            print(f"{name:<28} {verdict:<10} {why[:150]}", flush=True)
+            if verdict != "proven" or options.kind == "awkward":
+                print(f"{name:<28} {verdict:<10} {why[:150]}", flush=True)
     counts = collections.Counter(row["told"] for row in rows)
     print(dict(counts))
-    options.output.write_text(json.dumps({"counts": counts, "rows": rows}, indent=1) + "\n", encoding="utf-8")
+    kept = [row for row in rows if row["told"] != "proven"]
+    output = options.output or RESULTS / f"alarms-{options.kind}-rtx.json"
+    output.write_text(json.dumps({"counts": counts, "rows": kept}, indent=1) + "\n", encoding="utf-8")
     return int(counts["alarm"] > 0)
 
 
