@@ -15,7 +15,10 @@ from trtconv.core.frozen import frozen
 from trtconv.core.reading import DOCUMENT_BYTES, read_plain
 
 _MOST_ROWS = 1_000_000
-_LARGEST = 1 << 48
+_MOST_COLUMNS = 64
+_LARGEST = (1 << 31) - 1
+"""TensorRT takes no larger size."""
+_MOST_REQUESTS = 1e15
 TIME, COUNT = "time", "count"
 """The column that says when a request came, in seconds; and the one that says how often its sizes occur."""
 
@@ -144,6 +147,9 @@ def _check_names(path: Path, line: int, names: Sequence[str], column: str) -> No
         raise InputError(f"{path} is empty", _form(column))
     if column not in names:
         raise InputError(f"{path}:{line} has no column {column!r}; it has {', '.join(map(repr, names))}", _form(column))
+    if len(names) > _MOST_COLUMNS:
+        hint = f"Give one for each dimension, {_MOST_COLUMNS} at most."
+        raise InputError(f"{path}:{line} has {len(names)} columns", hint)
     for name in names:
         if not name or names.count(name) > 1:
             what = f"the column {name!r} twice" if name else "a column without a name"
@@ -163,7 +169,7 @@ def _number(where: str, column: str, text: str) -> float:
         number = float(text)
     except ValueError:
         number = math.nan
-    if column == COUNT and not 0 < number < math.inf:
+    if column == COUNT and not 0 < number <= _MOST_REQUESTS:
         raise InputError(f"{where}: {column} {text!r} is not a number above 0", "Say how often these sizes occur.")
     if not 0 <= number < math.inf:
         raise InputError(f"{where}: {column} {text!r} is not a number of seconds", "Count seconds from the start.")

@@ -12,8 +12,10 @@ from onnx import parser
 from trtconv.core.documents.verify import Verdict
 from trtconv.graph.model import OnnxModel
 from trtconv.runtimes.compare import TOLERANCES
+from trtconv.runtimes.proof.conditioned import Conditioning
 from trtconv.runtimes.proof.reference import Expected
 from trtconv.runtimes.proof.watch import Watch
+from trtconv.runtimes.tensorrt.readback.execute import Run
 from trtconv.runtimes.tensorrt.readback.records import ReadLayer, ReadNetwork, ReadTensor
 
 TEXT = '<ir_version: 9, opset_import: ["" : 20]> g (float[64] x) => (float[1] y) { y = ReduceSum (x) }'
@@ -26,10 +28,40 @@ NETWORK = ReadNetwork(TENSORS, (SUM,), (0,), (1,))
 def test_sums_that_cancel(off: float, passes: bool) -> None:
     half = np.random.default_rng(0).standard_normal(32).astype(np.float32)
     values = np.concatenate([half, -half])
-    expected = Expected(feeds={"x": values}, tensors={"y": np.array([1e-8], np.float32)})
+    got = Run(NETWORK, {"x": values}).outputs()["y"]
+    expected = Expected(feeds={"x": values}, tensors={"y": np.array(got + off, np.float32)})
     model = OnnxModel(onnx.shape_inference.infer_shapes(parser.parse_model(TEXT)), Path("m.onnx"))
-    watch = Watch(NETWORK, model, expected, TOLERANCES["float32"])
-    watch.seen(TENSORS[1], np.array([1e-8 + off], np.float32), True)
+    conditioning = Conditioning(NETWORK, model, {**expected.feeds, **expected.tensors})
+    watch = Watch(NETWORK, expected, TOLERANCES["float32"], conditioning)
+    watch.seen(TENSORS[1], got, True)
     assert (watch.diverged is None) is passes
     if watch.diverged is not None:
         assert watch.diverged[1].verdict is Verdict.BEYOND
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_another_operation_is_no_rounding(dtype: str) -> None:
+    names = {"float16": "float16", "float32": "float"}
+    text = f"g ({names[dtype]}[2, 8] x, {names[dtype]}[2, 8] b) => ({names[dtype]}[2, 8] y) {{ y = Add (x, b) }}"
+    model = OnnxModel(parser.parse_model(f'<ir_version: 9, opset_import: ["" : 20]> {text}'), Path("m.onnx"))
+    tensors = tuple(ReadTensor(number, name, dtype, (2, 8)) for number, name in enumerate("xby"))
+    network = ReadNetwork(tensors, (ReadLayer(0, "y", "ELEMENTWISE", (0, 1), (2,), {"op": "SUB"}),), (0, 1), (2,))
+    random = np.random.default_rng(0)
+    feeds = {name: random.standard_normal((2, 8)).astype(dtype) for name in "xb"}
+    got = Run(network, feeds).outputs()["y"]
+    assert not Conditioning(network, model, feeds).explains(tensors[2], feeds["x"] + feeds["b"], got)
+
+
+def test_masks_leave_no_room() -> None:
+    text = '<ir_version: 9, opset_import: ["" : 20]> g (float[2, 8] x) => (float[2, 8] y) { y = Softmax (x) }'
+    model = OnnxModel(parser.parse_model(text), Path("m.onnx"))
+    tensors = tuple(ReadTensor(number, name, "float32", (2, 8)) for number, name in enumerate("xy"))
+    axes = {"right": 2, "wrong": 1}
+    networks = {
+        name: ReadNetwork(tensors, (ReadLayer(0, "y", "SOFTMAX", (0,), (1,), {"axes": axis}),), (0,), (1,))
+        for name, axis in axes.items()
+    }
+    values = np.random.default_rng(0).standard_normal((2, 8)).astype(np.float32)
+    values[:, -2:] = -3.4e38
+    right, wrong = (Run(networks[name], {"x": values}).outputs()["y"] for name in axes)
+    assert not Conditioning(networks["wrong"], model, {"x": values}).explains(tensors[1], right, wrong)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from onnx import helper, numpy_helper
 
@@ -13,6 +15,7 @@ from trtconv.runtimes.proof.cut import Piece
 from trtconv.runtimes.proof.describe import Description
 from trtconv.runtimes.proof.feeds import InputKind, Shape, Source, make, schemes
 from trtconv.runtimes.proof.part import part_of
+from trtconv.runtimes.proof.pieces import Pieces
 from trtconv.runtimes.tensorrt.readback.records import ReadLayer, ReadNetwork, ReadTensor
 
 
@@ -97,3 +100,34 @@ def test_reshapes_bind_what_they_state(source: Shape, target: Shape, bound: set[
     piece = Piece("y", ("x",), (0,), (0,), True, frozenset())
     # The list of sizes is a constant, too, and has a size of its own.
     assert Description.of(network, model, piece, {"x": source, "y": result}).bound == bound | {len(target)}
+
+
+@pytest.mark.parametrize("size", [640, 641])
+def test_a_slice_of_too_much_is_seen(tmp_path: Path, size: int) -> None:
+    shape = (1, 3, size, 480)
+    graph = helper.make_graph(
+        [
+            helper.make_node("Slice", ["x", "begin", "end", "axis"], ["y"]),
+            helper.make_node("ReduceMax", ["y"], ["z"], axes=[2, 3], keepdims=1),
+        ],
+        "g",
+        [helper.make_tensor_value_info("x", 1, shape)],
+        [helper.make_tensor_value_info("z", 1, (1, 3, 1, 1))],
+        [
+            numpy_helper.from_array(np.array([n], np.int64), name)
+            for name, n in (("begin", 0), ("end", 320), ("axis", 2))
+        ],
+    )
+    path = tmp_path / "m.onnx"
+    onnx.save_model(helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)]), path)
+    values = {"start": (0, 0, 0, 0), "shape": shape, "stride": (1, 1, 1, 1), "mode": "STRICT_BOUNDS", "axes": None}
+    tensors = tuple(ReadTensor(n, "xyz"[n], "float32", (shape, shape, (1, 3, 1, 1))[n]) for n in range(3))
+    layers = (
+        ReadLayer(0, "y", "SLICE", (0,), (1,), values),
+        ReadLayer(1, "z", "REDUCE", (1,), (2,), {"op": "MAX", "axes": 12, "keep_dims": True}),
+    )
+    network = ReadNetwork(tensors, layers, (0,), (2,))
+    pieces = Pieces(network, OnnxModel.load(path), None, {"x": shape}, 1, time.monotonic() + 60, 4000.0)
+    divergence = pieces.run().divergence
+    assert divergence is not None
+    assert divergence.tensor == "y"

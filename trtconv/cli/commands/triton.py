@@ -102,6 +102,9 @@ def _copy(made: Sequence[tuple[Path, Path, Served]], needed: Sequence[Sequence[P
     from trtconv.core.files import atomic_write
 
     for (engine, folder, each), own in zip(made, needed, strict=True):
+        names = [library.path.name for library in own]
+        if len(set(names)) < len(names):
+            raise InputError(f"two libraries of {engine} have one name: {', '.join(names)}", "Give one another name.")
         for library in own:
             atomic_write(folder / str(version) / library.path.name, library.data)
         atomic_write(folder / str(version) / "model.plan", read_plain(engine))

@@ -22,7 +22,8 @@ from trtconv.runtimes.evaluator import Evaluator
 Array = NDArray[Any]
 PLUGIN = "MultiscaleDeformableAttnPlugin_TRT"
 BOUND = "equal up to the order of float sums"
-_MOST, _MOST_OUTPUTS = 12, 40
+_MOST, _MOST_OUTPUTS, _MOST_CUTS, _MOST_ENDS, _MOST_SAMPLES = 12, 40, 256, 16, 64
+"""A stranger's network may have thousands: nobody waits for what hardly any attention has."""
 
 
 class HeadOrder(str, enum.Enum):
@@ -54,14 +55,15 @@ class Attention:
 def candidates(model: OnnxModel) -> Iterator[list[GraphPart]]:
     """Yields, for each set of GridSamples whose results are added, the parts that may be an attention."""
     scope = model.main
-    left = list(scope.by_op.get("GridSample", ()))
+    left = list(scope.by_op.get("GridSample", ())[:_MOST_SAMPLES])
     while left:
         value, place = scope.columns.inputs[left[0]][:2]
         after = sorted(downstream(scope, left.pop(0)))
         made = (name for index in after[1:] for name in scope.columns.outputs[index])
         # The last outputs of a chain come first: they hold the most of it.
         outputs = [name for name in made if len(scope.shape(name) or ()) in (3, 4)][:_MOST_OUTPUTS][::-1]
-        cuts = (cut(model, ends, (output,)) for output in outputs for ends in _ends(scope, output, value, place))
+        ends = ((output, each) for output in outputs for each in _ends(scope, output, value, place))
+        cuts = (cut(model, each, (output,)) for output, each in itertools.islice(ends, _MOST_CUTS))
         parts = list(itertools.islice((part for part in cuts if part is not None and _is_whole(model, part)), _MOST))
         if parts:
             yield parts
@@ -70,17 +72,18 @@ def candidates(model: OnnxModel) -> Iterator[list[GraphPart]]:
 
 def _ends(scope: Scope, output: str, value: str, place: str) -> Iterator[tuple[str, str, str]]:
     """Yields what an output may be computed from: values, places and weights."""
+    before = list(upstream(scope, output))
     for places in _of_rank(scope, place, 6):
         _, queries, heads, levels, points = (scope.shape(places) or ())[:5]
         tails = ((queries, heads, levels, points), (queries, heads, (levels or 0) * (points or 0)))
-        weights = [name for name in upstream(scope, output) if (scope.shape(name) or ())[1:] in tails]
+        weights = [name for name in before if (scope.shape(name) or ())[1:] in tails][:_MOST_ENDS]
         for values in _of_rank(scope, value, 4):
             if (scope.shape(values) or ())[2] == heads:
                 yield from ((values, places, weight) for weight in weights)
 
 
 def _of_rank(scope: Scope, start: str, rank: int) -> list[str]:
-    return [name for name in upstream(scope, start) if len(scope.shape(name) or ()) == rank]
+    return [name for name in upstream(scope, start) if len(scope.shape(name) or ()) == rank][:_MOST_ENDS]
 
 
 def _is_whole(model: OnnxModel, part: GraphPart) -> bool:

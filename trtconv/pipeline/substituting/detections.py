@@ -24,7 +24,8 @@ BOUND = (
     "equal where no two scores are, no score or overlap is the very limit, and at most 5000 scores of an image pass "
     "the threshold; where the model keeps classes apart by moving boxes, overlaps are no longer rounded by that"
 )
-_MOST_PAIRS = 8
+_MOST_PAIRS, _MOST_CUTS, _MOST_SUPPRESSIONS = 8, 128, 16
+"""A stranger's network may have thousands: nobody waits for what hardly any detector has."""
 _MOST_KEPT = 4096
 _MOST_SCORES = 1 << 21
 _FROM_VALUES = frozenset(("NonZero", "Compress", "Unique", "NonMaxSuppression"))
@@ -77,7 +78,7 @@ class DetectorEnd:
 def candidates(model: OnnxModel) -> Iterator[list[GraphPart]]:
     """Yields for each NonMaxSuppression the parts that may be a detector's end, the smallest first."""
     scope = model.main
-    for index in scope.by_op.get("NonMaxSuppression", ()):
+    for index in scope.by_op.get("NonMaxSuppression", ())[:_MOST_SUPPRESSIONS]:
         after = downstream(scope, index)
         made = {name for each in after for name in scope.columns.outputs[each]}
         outputs = [name for name in model.outputs if name in made]
@@ -87,7 +88,7 @@ def candidates(model: OnnxModel) -> Iterator[list[GraphPart]]:
         parts = []
         # The nearest together come first.
         order = sorted(itertools.product(range(len(firsts)), range(len(seconds))), key=sum)
-        for one, two in order:
+        for one, two in order[:_MOST_CUTS]:
             part = cut(model, (firsts[one], seconds[two]), outputs) if firsts[one] != seconds[two] else None
             if part is not None and index in part.nodes:
                 parts.append(part)
@@ -100,7 +101,7 @@ def candidates(model: OnnxModel) -> Iterator[list[GraphPart]]:
 def _measured(model: OnnxModel, start: str) -> list[str]:
     """Returns what a tensor is computed from that is float, and as large as the model says, whatever its values are."""
     scope, found = model.main, []
-    for name in upstream(scope, start):
+    for name in itertools.islice(upstream(scope, start), _MOST_CUTS):
         shape = scope.shape(name)
         if scope.dtype(name) == "float32" and shape and len(shape) <= 3 and scope.constant(name) is None:
             makers = (scope.producer(each) for each in upstream(scope, name))
@@ -119,6 +120,7 @@ def fit(part: OnnxModel, run: Evaluator, seed: int = 0) -> DetectorEnd | None:
         return None
     turned, classes = sizes
     iou, thresholds, kept = _limits(part)
+    largest = _largest_number(part, boxes[-2])
     for coding, threshold in itertools.product((0, 1), thresholds):
         runs = []
         for number in range(_DRAWS):
@@ -132,12 +134,27 @@ def fit(part: OnnxModel, run: Evaluator, seed: int = 0) -> DetectorEnd | None:
         if len(runs) < _LEAST:
             continue
         every = kept | {size for _, outputs in runs for each in outputs for size in each.shape[:2]}
-        for most, scoring in itertools.product(sorted(n for n in every if 1 <= n <= _MOST_KEPT), Scoring):
+        for most, scoring in itertools.product(sorted(n for n in every if 1 <= n <= min(largest, _MOST_KEPT)), Scoring):
             ending = DetectorEnd(coding, scoring, turned, iou, threshold, most, ())
             layouts = _layouts(ending, runs)
             if layouts is not None:
                 return DetectorEnd(coding, scoring, turned, iou, threshold, most, layouts)
     return None
+
+
+def _largest_number(part: OnnxModel, boxes: int | str) -> int:
+    """Returns of how many boxes the suppression keeps as many as there are of one class, which the plugin limits in all
+    alone; 0 where a TopK chooses among them before."""
+    scope = part.main
+    suppression = scope.columns.nodes[scope.by_op["NonMaxSuppression"][0]]
+    makers = (scope.producer(name) for end in suppression.input[:2] for name in upstream(scope, end))
+    if any(node is not None and node.op_type == "TopK" for node in makers):
+        return 0
+    limit = scope.values(suppression.input[2]) if len(suppression.input) > 2 and suppression.input[2] else None
+    if limit is None or limit.size != 1:
+        return 0
+    kept = int(limit.reshape(-1)[0])
+    return _MOST_KEPT if isinstance(boxes, int) and kept >= boxes else kept
 
 
 def _layouts(

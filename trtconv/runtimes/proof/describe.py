@@ -116,6 +116,10 @@ class Description:
         """Returns the shape that the network knows of a source; None where a size is not known."""
         return tuple(None if n < 0 else n for n in self.known.get(name, ()))
 
+    def kinds_at(self, shapes: Mapping[str, tuple[int, ...]], few: int) -> tuple[InputKind, ...]:
+        """Returns the inputs to be tried at sizes; the first alone where they have more than a few elements."""
+        return self.kinds[:1] if sum(map(math.prod, shapes.values())) > few else self.kinds
+
     @classmethod
     def of(
         cls, network: ReadNetwork, model: OnnxModel, piece: Piece, shapes: Mapping[str, tuple[int | None, ...]]

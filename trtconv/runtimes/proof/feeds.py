@@ -22,7 +22,9 @@ SMALL_ELEMENTS = 1 << 14
 _STEP = 8
 _PLANE = 4
 """Axes of an image."""
-_PERIOD = 16_411
+_PERIODS = (16_411, 16_417)
+"""Drawing many numbers takes long: they begin again after so many. A prime keeps places apart, but along an axis of
+that size, for which there is another."""
 CALM = (0, 1, 2)
 """How calm integers may be."""
 LARGEST_SIZE = 4
@@ -173,10 +175,10 @@ def _values(source: Source, shape: Shape, kind: InputKind, limits: Sequence[floa
         return np.asarray(_integers(source, shape, kind, calm, random, dtype), dtype)
     if source.role is Role.BOXES and shape[-1:] == (4,):
         return _boxes(shape, kind, random).astype(dtype)
-    # Drawing many numbers takes long. A prime period keeps places apart.
     count = math.prod(shape)
+    period = next((each for each in _PERIODS if all(size % each for size in shape)), _PERIODS[0])
     with np.errstate(all="ignore"):
-        drawn = _floats(min(count, _PERIOD), kind, limits, largest, random).astype(dtype)
+        drawn = _floats(min(count, period), kind, limits, largest, random).astype(dtype)
     return drawn.reshape(shape) if count == drawn.size else np.resize(drawn, shape)
 
 

@@ -22,7 +22,7 @@ from trtconv.runtimes.foreign_nodes import foreign_nodes
 from trtconv.runtimes.light_session import give_values, large_weights
 from trtconv.runtimes.onnxruntime import first_line, import_runtime
 from trtconv.runtimes.proof.feeds import CALM, InputKind, Role, Shape, Source, make
-from trtconv.runtimes.proof.reference import Wanted, has_shape, runs, serve
+from trtconv.runtimes.proof.reference import READING, Wanted, has_shape, runs, serve, typed
 from trtconv.runtimes.proof.shaken import shaken, steps, widen_interpolations
 from trtconv.runtimes.proof.tolerance import PERTURBATION
 from trtconv.runtimes.tensorrt.readback.types import numpy_type
@@ -129,6 +129,12 @@ class Models:
             types = {name: str(values.dtype) for name, values in arrays.items()}
             answer = {"number": task.number, "file": str(path_of_arrays), "types": types, "calm": calm, "why": why}
             tell({"event": "piece", **answer})
+
+
+def load(event: Mapping[str, Any]) -> dict[str, Array]:
+    """Returns the arrays that an answer of `Models` tells of."""
+    with READING, Path(event["file"]).open("rb") as file:
+        return {name: typed(np.load(file), dtype) for name, dtype in event["types"].items()}
 
 
 def _plain(values: Array) -> Array:

@@ -10,8 +10,9 @@ from trtconv.runtimes.proof.cut import Piece
 from trtconv.runtimes.proof.feeds import Shape
 from trtconv.runtimes.tensorrt.readback.records import ReadLayer, ReadNetwork, ReadTensor
 
-_LENGTHS = ("reshape_dims", "shape")
-"""Attributes that hold sizes."""
+_LENGTHS = ("reshape_dims",)
+"""Attributes that hold sizes as they follow from those of the inputs. How much a slice takes is no such: that of the
+model ends where its input does, and one that takes more than it should would be made smaller with it."""
 
 
 def part_of(

@@ -15,7 +15,6 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from trtconv.core import process
@@ -195,8 +194,17 @@ class Pieces:
         free = self._batch > 1 and of.free_batch
         shapes = {name: self._shapes.get(name) or of.shape(name) for name in piece.sources}
         schemes = list(feeds.schemes(shapes, min(self._batch, _BATCH) if free else 0, of.extent, of.bound))
+        if self._is_resized(piece.target):
+            schemes = schemes[-1:]
         real = [all(self._is_real(name, shape) for name, shape in scheme.items()) for scheme in schemes]
-        return _Trial(piece, of, schemes, real, _kinds(of, schemes[0]), wider=wider)
+        return _Trial(piece, of, schemes, real, of.kinds_at(schemes[0], _FEW_ELEMENTS), wider=wider)
+
+    def _is_resized(self, target: str) -> bool:
+        """Whether the network has another shape for a tensor than the model: it is to be seen at real sizes."""
+        own, known = self._shapes.get(target), self._network.tensors[self._seams.numbers[target]].shape
+        if own is None or known is None or len(own) != len(known):
+            return own is not None and known is not None
+        return any(n not in (None, size) and size >= 0 for n, size in zip(own, known, strict=True))
 
     def _is_real(self, name: str, shape: Shape) -> bool:
         own = self._shapes.get(name)
@@ -257,7 +265,7 @@ class Pieces:
         if not event["calm"]:
             self._next(trial, Lack.REFERENCE, event["why"])
             return
-        arrays = _loaded(event)
+        arrays = models.load(event)
         network = self._network_of(trial)
         verdicts: dict[InputKind, tolerance.Judgement] = {}
         unable = "its values are not numbers on any inputs"
@@ -299,7 +307,8 @@ class Pieces:
             self._give_up(trial, Lack.SIZE, f"it differs at small sizes only: {judgement.why}")
 
     def _restart(self, trial: _Trial, at: int) -> None:
-        trial.at, trial.closely, trial.kinds, trial.shown = at, False, _kinds(trial.of, trial.schemes[at]), 0
+        trial.at, trial.closely, trial.shown = at, False, 0
+        trial.kinds = trial.of.kinds_at(trial.schemes[at], _FEW_ELEMENTS)
 
     def _next(self, trial: _Trial, lack: Lack, reason: str) -> None:
         """Tries the next sizes, then a wider piece; where there is neither, says what is not shown."""
@@ -385,16 +394,5 @@ class Pieces:
         return Divergence(target, node, layer.name, layer.kind, why, shapes)
 
 
-def _kinds(of: describe.Description, shapes: Mapping[str, Shape]) -> tuple[InputKind, ...]:
-    return of.kinds[:1] if sum(map(math.prod, shapes.values())) > _FEW_ELEMENTS else of.kinds
-
-
 class _Enough(Exception):
     """Nothing more needs to be run."""
-
-
-def _loaded(event: Mapping[str, Any]) -> dict[str, Array]:
-    from trtconv.runtimes.proof.reference import READING, typed
-
-    with READING, Path(event["file"]).open("rb") as file:
-        return {name: typed(np.load(file), dtype) for name, dtype in event["types"].items()}

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtconv.core.documents.verify import Difference, Tolerance, Verdict
-from trtconv.graph.model import OnnxModel
 from trtconv.runtimes.compare import SHARE_STEP
 from trtconv.runtimes.proof.conditioned import Conditioning
 from trtconv.runtimes.proof.judging import Judge
@@ -22,7 +21,9 @@ Array = NDArray[Any]
 class Watch:
     """Compares the tensors of a run with the model's, and hands the model's on."""
 
-    def __init__(self, network: ReadNetwork, model: OnnxModel, expected: Expected, tolerance: Tolerance) -> None:
+    def __init__(
+        self, network: ReadNetwork, expected: Expected, tolerance: Tolerance, conditioning: Conditioning
+    ) -> None:
         self.diverged: tuple[ReadTensor, Difference] | None = None
         self.compared = 0
         self.error = 0.0
@@ -30,7 +31,7 @@ class Watch:
         self.overflows = False
         self._tensors = expected.tensors
         self._judge = Judge(network, tolerance)
-        self._conditioning = Conditioning(network, model, {**expected.feeds, **expected.tensors})
+        self._conditioning = conditioning
         self._shares = {n for layer in network.layers if _is_share(layer) for n in layer.outputs}
         self._boxes = {n for layer in network.layers if layer.kind == "NMS" for n in layer.outputs}
 

@@ -27,6 +27,7 @@ from trtconv.graph.model import OnnxModel
 from trtconv.runtimes.compare import relative_error
 from trtconv.runtimes.proof import SERVE
 from trtconv.runtimes.proof.ahead import Ahead, NetworkRun
+from trtconv.runtimes.proof.conditioned import Conditioning
 from trtconv.runtimes.proof.judging import Judge
 from trtconv.runtimes.proof.reference import Expected, Wanted, expect
 from trtconv.runtimes.proof.result import Divergence, ProofResult
@@ -248,8 +249,8 @@ def _tensor_by_tensor(
                 return dataclasses.replace(proof, sizes=0, why=why)
             lost = Divergence(wrong.name, meaning.makers().get(wrong.name, ""), "", "", wrong.why, shapes)
             return dataclasses.replace(proof, agrees=False, divergence=lost, why=f"the layer is not known: {why}")
-        watch = Watch(network, meaning.parsed, found[0], meaning.tolerance)
         until = deadline + _LOOKING_SECONDS
+        watch = _watch(network, meaning, found[0], until)
         second = Run(network, found[0].feeds, watch.given, watch.seen, until, meaning.megabytes)
         why = ""
         try:
@@ -270,6 +271,12 @@ def _tensor_by_tensor(
     # Every node is right by itself: what is left is order (of boxes) and rounding (onto steps).
     largest, where = max((watch.error, watch.worst), rewritten or (0.0, ""))
     return dataclasses.replace(told, agrees=True, error=largest, worst=WorstOutput(where, size.name))
+
+
+def _watch(network: ReadNetwork, meaning: Meaning, found: Expected, until: float) -> Watch:
+    values = {**found.feeds, **found.tensors}
+    conditioning = Conditioning(network, meaning.parsed, values, until, meaning.megabytes)
+    return Watch(network, found, meaning.tolerance, conditioning)
 
 
 def _changed(meaning: Meaning, rewritten: tuple[float, str] | None, shapes: dict[str, list[int]]) -> Divergence | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtconv.core.decode import Fault, parsed
-from trtconv.core.dims import InputSpec, Shape
+from trtconv.core.dims import InputSpec, Shape, times
 from trtconv.core.documents.bench import BenchReport
 from trtconv.core.errors import InputError
 from trtconv.core.reading import DOCUMENT_BYTES, read_plain
@@ -76,7 +77,9 @@ def measured_times(
             raise InputError(f"{path} cannot be read: {error.strerror or error}", _HINT) from error
         except Fault as fault:
             raise InputError(f"{path} is not what bench writes: {fault}", _HINT) from fault
-        rows = [row for row in report.rows if row.size in ("opt", "given") and not row.copies and row.median_us]
+        rows = [
+            row for row in report.rows if row.size in ("opt", "given") and not row.copies and _is_time(row.median_us)
+        ]
         graphs = any(row.graph for row in rows)
         for row in rows:
             if row.graph is graphs and row.median_us:
@@ -84,6 +87,10 @@ def measured_times(
         if not rows:
             raise InputError(f"{path} has no times at opt", _HINT)
     return found
+
+
+def _is_time(median: float | None) -> bool:
+    return median is not None and 0 < median < math.inf
 
 
 def _point(path: Path, shapes: Mapping[str, Shape], inputs: Sequence[InputSpec], names: Sequence[str]) -> Point:
@@ -94,7 +101,10 @@ def _point(path: Path, shapes: Mapping[str, Shape], inputs: Sequence[InputSpec],
             raise InputError(
                 f"{path} is of another model: its inputs are {', '.join(shapes)}", "Time an engine of this model."
             )
-        sizes |= {dim: size for dim, size in zip(spec.dims, shape, strict=True) if isinstance(dim, str)}
+        pairs = list(zip(spec.dims, shape, strict=True))
+        if any(size < 1 or (isinstance(dim, int) and dim != size) for dim, size in pairs):
+            raise InputError(f"{path} has a time for {spec.name} {times(shape)}", "Time an engine of this model.")
+        sizes |= {dim: size for dim, size in pairs if isinstance(dim, str)}
     if any(name not in sizes for name in names):
         raise InputError(f"{path} does not tell all sizes of the model", "Time an engine of this model.")
     return {name: sizes[name] for name in names}
