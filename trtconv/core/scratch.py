@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import tempfile
 import weakref
@@ -13,6 +14,8 @@ from trtconv.core.errors import EnvironmentMissing
 from trtconv.core.leftovers import left_in, mark_as_held, names_in, remove
 
 _BEGIN = "trtconv-"
+_NAME = re.compile(rf"{_BEGIN}.+-[0-9]+-\w+")
+_FILES = "files"
 
 
 class Scratch(contextlib.AbstractContextManager["Scratch"]):
@@ -34,7 +37,7 @@ class Scratch(contextlib.AbstractContextManager["Scratch"]):
         held = Path(tempfile.mkdtemp(prefix=f"{begin}{os.getpid()}-"))
         self.remove = weakref.finalize(self, shutil.rmtree, held, ignore_errors=True)
         # Not the folder that is marked: whoever writes an engine locks the folder that it goes to.
-        self.path = held / "files"
+        self.path = held / _FILES
         self.path.mkdir(mode=0o700)
         with contextlib.suppress(OSError):
             handle = os.open(held, os.O_RDONLY)
@@ -61,7 +64,11 @@ def temporary_folder() -> Path:
 def is_scratch(path: Path) -> bool:
     """Whether a path lies in a folder that a `Scratch` made, here or in a process that this one works for."""
     around = Path(tempfile.gettempdir())
-    return any(each.parent == around and each.name.startswith(_BEGIN) for each in path.parents)
+    # By the whole form of a name: a user may have a folder trtconv-models there.
+    return any(
+        each.name == _FILES and each.parent.parent == around and _NAME.fullmatch(each.parent.name)
+        for each in path.parents
+    )
 
 
 def remove_scratch(pid: int) -> None:

@@ -156,6 +156,9 @@ def test_temporary_files_are_not_the_users_to_move(tmp_path: Path) -> None:
             with pytest.raises(EnvironmentMissing, match="temporary files") as caught:
                 write(scratch.path / "file" / "x")
             assert "TMPDIR" in caught.value.hint
-    (tmp_path / "file").touch()
-    with pytest.raises(InputError, match="cannot be written"):
-        check_writable(tmp_path / "file" / "x")
+    with tempfile.TemporaryDirectory(prefix="trtconv-models-") as users:
+        for folder in (tmp_path, Path(users), Path(users) / "files"):
+            folder.mkdir(exist_ok=True)
+            (folder / "file").touch()
+            with pytest.raises(InputError, match="cannot be written"):
+                check_writable(folder / "file" / "x")
