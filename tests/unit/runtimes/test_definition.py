@@ -172,14 +172,19 @@ def test_lp_normalization(opset: int, p: int, axis: int) -> None:
     np.testing.assert_allclose(run(proto, {"x": x})[0], x / np.where(norm == 0, 1, norm), rtol=1e-6)
 
 
-def test_places_of_an_unpooling_are_those_of_the_inferred_output() -> None:
+@pytest.mark.parametrize("constant", [True, False])
+def test_places_of_an_unpooling_are_those_of_the_inferred_output(constant: bool) -> None:
+    given, stored = ("", "<int64[4] s = {1, 1, 5, 6}>") if constant else (", int64[4] s", "")
     proto = onnx.parser.parse_model(
-        """<ir_version: 8, opset_import: ["": 11]> g (float[1,1,2,2] x, int64[1,1,2,2] i) => (float[1,1,5,6] y)
-        <int64[4] s = {1, 1, 5, 6}> { y = MaxUnpool <kernel_shape = [2, 2], strides = [2, 2]> (x, i, s) }"""
+        f"""<ir_version: 8, opset_import: ["": 11]>
+        g (float[1,1,2,2] x, int64[1,1,2,2] i{given}) => (float[1,1,5,6] y) {stored}
+        {{ y = MaxUnpool <kernel_shape = [2, 2], strides = [2, 2]> (x, i, s) }}"""
     )
     feeds = {"x": np.arange(1, 5, dtype=np.float32).reshape(1, 1, 2, 2), "i": np.array([[[[5, 7], [13, 15]]]])}
     expected = np.zeros((1, 1, 5, 6), np.float32)
     expected[0, 0, [1, 1, 3, 3], [1, 3, 1, 3]] = 1, 2, 3, 4
+    if not constant:
+        feeds["s"] = np.array([1, 1, 5, 6])
     np.testing.assert_array_equal(run(proto, feeds)[0], expected)
 
 

@@ -7,6 +7,8 @@ Source: ONNX operator MaxUnpool.
 
 from __future__ import annotations
 
+import onnx
+
 from trtconv.graph.scope import Scope
 from trtconv.runtimes.definition.writing import Writing
 
@@ -16,10 +18,12 @@ _SHAPE = 2
 def write_max_unpool(scope: Scope, index: int, writing: Writing) -> bool:
     """Writes a MaxUnpool out whose output shape is given."""
     node = scope.columns.nodes[index]
-    stated = scope.values(node.input[_SHAPE]) if len(node.input) > _SHAPE and node.input[_SHAPE] else None
+    stated = _stated(scope, node)
     shape = scope.shape(node.input[0])
     attributes = {each.name: list(each.ints) for each in node.attribute}
-    if stated is None or shape is None or None in shape or "kernel_shape" not in attributes:
+    if stated is None or shape is None or None in shape or len(stated) != len(shape):
+        return False
+    if "kernel_shape" not in attributes:
         return False
     kernel = attributes["kernel_shape"]
     axes = len(kernel)
@@ -28,10 +32,21 @@ def write_max_unpool(scope: Scope, index: int, writing: Writing) -> bool:
     inferred = [
         (size - 1) * strides[axis] + kernel[axis] - pads[axis] - pads[axis + axes] for axis, size in enumerate(sizes)
     ]
-    more = [int(wanted) - size for wanted, size in zip(stated.reshape(-1)[2:], inferred, strict=True)]
+    more = [wanted - size for wanted, size in zip(stated[2:], inferred, strict=True)]
     if min(more) < 0:
         return False
     inner = writing.compute("MaxUnpool", *node.input[:_SHAPE], **attributes)
     writing.pad(inner, [0] * len(shape), [0, 0, *more])
     writing.finish()
     return True
+
+
+def _stated(scope: Scope, node: onnx.NodeProto) -> list[int] | None:
+    """Returns the sizes that a node is asked for; where these come at run time, those that the file says it returns."""
+    if len(node.input) <= _SHAPE or not node.input[_SHAPE]:
+        return None
+    values = scope.values(node.input[_SHAPE])
+    if values is not None:
+        return [int(size) for size in values.reshape(-1)]
+    shape = scope.shape(node.output[0])
+    return None if shape is None or None in shape else [size for size in shape if size is not None]
