@@ -101,6 +101,21 @@ def test_reductions_over_no_axes(op: str, axes: str) -> None:
     np.testing.assert_allclose(y, ELEMENTWISE[op](values), rtol=1e-6)
 
 
+@pytest.mark.parametrize(("op", "end"), [("ReduceMax", "min"), ("ReduceMin", "max")])
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+@pytest.mark.parametrize("rows", ["0", "n"])
+def test_the_largest_of_no_integers_is_the_smallest_of_the_type(
+    op: str, end: str, dtype: type[np.integer], rows: str
+) -> None:
+    name = np.dtype(dtype).name
+    proto = onnx.parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["": 18]>
+        g ({name}[2,{rows},3] x, int64[1] axes) => ({name}[2,1,3] y) {{ y = {op} (x, axes) }}"""
+    )
+    (got,) = run(proto, {"x": np.zeros((2, 0, 3), dtype), "axes": np.array([1], np.int64)})
+    np.testing.assert_array_equal(got, np.full((2, 1, 3), getattr(np.iinfo(dtype), end), dtype))
+
+
 @pytest.mark.parametrize("noop", [0, 1])
 @pytest.mark.parametrize("op", ALONG_ROWS)
 def test_reductions_over_axes_that_only_the_run_time_knows(op: str, noop: int) -> None:

@@ -1,16 +1,18 @@
-"""Reductions over no axes, and sums of integers.
+"""Reductions over no axes, sums of integers, and the largest and smallest of no integers.
 
 With `noop_with_empty_axes` and no axes, a reduction still takes magnitudes, squares or logarithms of each element. ONNX
 Runtime before 1.32 hands the input on, and refuses a node without the input `axes` (measured, 1.20 and 1.23). As a sum
-around element-wise operators it is the same for any axes, even those that only the run time knows.
+around element-wise operators it is the same for any axes, even those that only the run time knows. The largest of no
+integers is the smallest that the type has; ONNX Runtime 1.23 says 0.
 
 Source: ONNX operators ReduceL1, ReduceL2, ReduceLogSum, ReduceSumSquare and the others, opset 18.
 """
 
 from __future__ import annotations
 
+import numpy as np
 import onnx
-from onnx import helper
+from onnx import helper, numpy_helper
 
 from trtconv.graph.scope import Scope
 from trtconv.runtimes.definition.writing import Writing
@@ -24,6 +26,10 @@ _AROUND = {
 """By operator, what stands before and behind the sum; nothing for an empty text."""
 _PLAIN = ("ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum")
 REDUCTIONS = (*_AROUND, *_PLAIN)
+_EXTREMES = {"ReduceMax": "min", "ReduceMin": "max"}
+"""By operator, which end of its type is the result over nothing."""
+_INTEGERS = (onnx.TensorProto.INT32, onnx.TensorProto.INT64)
+_BOOL = onnx.TensorProto.BOOL
 _OPSETS = range(9, 1000)
 """Before, Cast takes types as texts."""
 
@@ -33,7 +39,7 @@ def write_reduction(scope: Scope, index: int, writing: Writing) -> bool:
     node = scope.columns.nodes[index]
     attributes = {attribute.name: attribute.i for attribute in scope.columns.attributes[index]}
     if attributes.get("noop_with_empty_axes", 0) != 1:
-        return _write_integer_sum(scope, index, writing)
+        return _write_integer_extreme(scope, index, writing) or _write_integer_sum(scope, index, writing)
     before, behind = _AROUND.get(node.op_type, ("", ""))
     tensor = node.input[0]
     if before:
@@ -47,11 +53,28 @@ def write_reduction(scope: Scope, index: int, writing: Writing) -> bool:
     return True
 
 
+def _write_integer_extreme(scope: Scope, index: int, writing: Writing) -> bool:
+    """Writes the largest or smallest of integers so that over nothing it is that end of their type."""
+    node = scope.columns.nodes[index]
+    if node.op_type not in _EXTREMES or writing.opset not in _OPSETS:
+        return False
+    dtype = _integers(scope, node.input[0])
+    if dtype is None or all(scope.shape(node.input[0]) or (0,)):
+        return False
+    end = np.array(getattr(np.iinfo(dtype), _EXTREMES[node.op_type]), dtype)
+    attributes = {each.name: helper.get_attribute_value(each) for each in node.attribute}
+    usual = writing.compute(node.op_type, *node.input, **attributes)
+    over_nothing = writing.compute("Not", writing.compute("Cast", writing.compute("Size", node.input[0]), to=_BOOL))
+    writing.compute("Where", over_nothing, writing.compute("Constant", value=numpy_helper.from_array(end)), usual)
+    writing.finish()
+    return True
+
+
 def _write_integer_sum(scope: Scope, index: int, writing: Writing) -> bool:
     """Writes a sum of int32 out in int64: ONNX Runtime stops at the largest int32, where NumPy and TensorRT go on from
     the smallest."""
     node = scope.columns.nodes[index]
-    if node.op_type != "ReduceSum" or writing.opset not in _OPSETS or not _is_int32(scope, node.input[0]):
+    if node.op_type != "ReduceSum" or writing.opset not in _OPSETS or _integers(scope, node.input[0]) != "int32":
         return False
     wide = writing.compute("Cast", node.input[0], to=onnx.TensorProto.INT64)
     attributes = {each.name: helper.get_attribute_value(each) for each in node.attribute}
@@ -61,9 +84,10 @@ def _write_integer_sum(scope: Scope, index: int, writing: Writing) -> bool:
     return True
 
 
-def _is_int32(scope: Scope, name: str) -> bool:
-    """Whether a tensor holds int32; inference is only asked where that occurs, since it takes long."""
+def _integers(scope: Scope, name: str) -> str | None:
+    """Returns "int32" or "int64" for a tensor of these; inference, which takes long, is only asked where such occur."""
     graphs = [each.graph for each in scope.whole.scopes]
-    inputs = any(v.type.tensor_type.elem_type == onnx.TensorProto.INT32 for graph in graphs for v in graph.input)
+    inputs = any(value.type.tensor_type.elem_type in _INTEGERS for graph in graphs for value in graph.input)
     cast = any(scope.by_op.get("Cast", ()) for scope in scope.whole.scopes)
-    return (inputs or cast) and scope.dtype(name) == "int32"
+    dtype = scope.dtype(name) if inputs or cast else None
+    return dtype if dtype in ("int32", "int64") else None
