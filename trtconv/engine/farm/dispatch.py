@@ -14,10 +14,8 @@ from typing import Any
 from trtconv.core.text import clean
 from trtconv.engine.farm.machines import read_machine
 from trtconv.engine.farm.resuming import Beginning, beginning, rest, whole
-from trtconv.engine.farm.wire import Begun, Died, Done, Drop, Failed, Gone, Machines, Peer, Submit
+from trtconv.engine.farm.wire import AHEAD, Begun, Died, Done, Drop, Failed, Gone, Machines, Peer, Submit
 
-AHEAD = 2
-"""Jobs that a worker has: one that it is at, and the next."""
 BACK_SECONDS = 5.0
 """How long a member whose line is lost may take to come back, before its jobs are given up."""
 ANSWER_SECONDS = 60.0

@@ -28,6 +28,8 @@ MOST_MODEL, MOST_ENGINE = 128 << 20, 4 << 30
 _LENGTH = 4
 _LEAVE_SECONDS = 2.0
 _PIECE = 1 << 20
+AHEAD = 2
+"""Jobs that a worker has: one that it is at, and the next."""
 PULSE_SECONDS = 5.0
 """How often a member says that it is there, where it says nothing else."""
 MOST_SILENT = 6

@@ -229,16 +229,16 @@ class _Serving:
         self._orders: deque[Order] = deque()
         self._came = asyncio.Event()
         self._peer: Peer | None = None
-        self._last: _Finished | None = None
-        self._left: _Finished | None = None
+        self._done: deque[_Finished] = deque(maxlen=wire.AHEAD)
+        self._left: dict[str, _Finished] = {}
         self._working = asyncio.ensure_future(self._work())
         self.is_over = False
 
     @property
     def has(self) -> list[str]:
-        """Keys of the job that it is at, and of the last one that it did, where that may not have arrived."""
+        """Keys of the job that it is at, and of the last ones that it did, where these may not have arrived."""
         at = [order.submit.key for order in self._orders if not order.dropped.is_set()]
-        return at + ([self._left.answer.key] if self._left else [])
+        return [*at, *self._left]
 
     def close(self) -> None:
         """Ends what it does."""
@@ -258,7 +258,7 @@ class _Serving:
             return clean(str(gone))
         finally:
             pulse.cancel()
-            self._peer, self._left = None, self._last
+            self._peer, self._left = None, {each.answer.key: each for each in self._done}
             peer.abort()
             # The one that it is at goes on: the scheduler may come back for it.
             for order in list(self._orders)[1:]:
@@ -280,13 +280,15 @@ class _Serving:
 
     async def _take(self, peer: Peer, order: Order) -> None:
         key = order.submit.key
-        left, self._left = self._left, None
-        if left is not None and left.answer.key == key and left.is_fresh:
+        left = self._left.pop(key, None)
+        if left is not None and left.is_fresh:
             await peer.send(*rest(order.submit, left.answer, left.files))
         elif any(each.submit.key == key and not each.dropped.is_set() for each in self._orders):
             # It is at it, from before the line was lost.
             await peer.send(Begun(key, ""))
         else:
+            # What it was at and what it did are asked for first.
+            self._left.clear()
             self._orders.append(order)
             self._came.set()
 
@@ -321,9 +323,10 @@ class _Serving:
             # The same may have been asked for again meanwhile, and this be what an interruption left of it.
             await self._note(f"{order.submit.label}: not wanted any more, after {took}")
             return
-        self._last = None if answer.own else _Finished(answer, files, time.monotonic())
+        if not answer.own:
+            self._done.append(_Finished(answer, files, time.monotonic()))
         if self._peer is None:
-            self._left = self._last
+            self._left = {each.answer.key: each for each in self._done}
         await self._note(f"{order.submit.label}: {said}, {took}{log}")
         if answer.own:
             await self._note("set aside for a while: this machine, not the model, is why; other workers get its jobs")

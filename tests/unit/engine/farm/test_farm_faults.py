@@ -19,7 +19,7 @@ from trtconv.engine.farm.asking import ask
 from trtconv.engine.farm.connection import Connection, Rejoined
 from trtconv.engine.farm.machines import Machine
 from trtconv.engine.farm.scheduler import schedule
-from trtconv.engine.farm.wire import Begun, Died, Done, Drop, End, Failed, Submit
+from trtconv.engine.farm.wire import Begun, Died, Done, Drop, End, Failed, Peer, Submit
 from trtconv.engine.farm.worker import Workbench
 from trtconv.runtimes.tensorrt import RuntimeInfo
 
@@ -307,6 +307,40 @@ def test_an_engine_goes_on_where_its_line_ended(monkeypatch: pytest.MonkeyPatch,
         line.close()
 
     party(talk)
+
+
+def test_a_worker_brings_all_that_a_deaf_scheduler_did_not_hear(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scheduler that is stopped for a while has heard of none of the jobs that it had given."""
+    built: list[str] = []
+
+    def do(_: Workbench, order: worker.Order) -> tuple[JobResult, bytes]:
+        built.append(order.submit.job)
+        return JobResult(order.submit.job), b"engine"
+
+    monkeypatch.setattr(Workbench, "do", do)
+    orders = [submit("a"), submit("b")]
+
+    async def run() -> None:
+        came = asyncio.Queue[Peer]()
+        server = await asyncio.start_server(lambda *line: came.put_nowait(Peer(*line)), "127.0.0.1", 0)
+        address = f"tcp://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        serving = asyncio.ensure_future(worker.serve(address, FarmAccess(), lambda: MACHINE, "w", None, lambda _: None))
+        for turn in range(2):
+            peer = await asyncio.wait_for(came.get(), SECONDS)
+            joined, _ = await hears(peer, wire.Join)
+            assert sorted(joined.has) == sorted(order.key for order in orders if turn)
+            await peer.send(wire.Welcome())
+            for order in orders:
+                await peer.send(order, [b""])
+            said = [await hears(peer, Done) for _ in orders]
+            assert {(message.key, files[0]) for message, files in said} == {(order.key, b"engine") for order in orders}
+            peer.abort()
+        assert built == ["a", "b"]
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+        server.close()
+
+    asyncio.run(run())
 
 
 def test_what_workers_write_into_their_logs_can_be_asked_for() -> None:
