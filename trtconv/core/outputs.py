@@ -87,8 +87,7 @@ class Output:
                     "Give it another name; or build the model by itself, with -o.",
                 )
         # A configuration may come with documents of its own.
-        ours = self.within is None and (self.ours or _is_told_of(place))
-        if not (ours or is_replaceable(place)):
+        if not (is_replaceable(place) or (self.within is None and (self.ours or _is_told_of(place)))):
             raise InputError(
                 f"{self.path} was not written by trtconv, and {self.what} would replace it",
                 f"Move it away. {self.hint}" if self.within is None else "Move it away, or name another path.",

@@ -83,13 +83,16 @@ def check_outputs(request: BuildRequest) -> None:
     if request.sign is not None:
         signatures.require_private(request.sign)
     caches = [Output(path, "the timing cache", hint="Choose another --timing-cache.") for path in named_cache(request)]
-    if file_id(request.engine_path) == file_id(request.model):
-        refuse_other_kinds(request.model)
-    reads, report = files_read(request), file_id(request.report_path)
-    if request.tactics_of is not None and file_id(request.tactics_of) == report:
+    reads = files_read(request)
+    if request.tactics_of is not None and file_id(request.tactics_of) == file_id(request.report_path):
         # An engine may be built again as its own report says, which is read before.
-        reads = [each for each in reads if file_id(each[1]) != report]
-    check_all([*request.outputs, *caches], reads)
+        reads = [each for each in reads if file_id(each[1]) != file_id(request.report_path)]
+    try:
+        check_all([*request.outputs, *caches], reads)
+    except InputError:
+        if file_id(request.engine_path) == file_id(request.model):
+            refuse_other_kinds(request.model)
+        raise
 
 
 def named_cache(request: BuildRequest) -> tuple[Path, ...]:
