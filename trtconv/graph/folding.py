@@ -14,6 +14,7 @@ from onnx import numpy_helper
 from trtconv.core import budget
 from trtconv.core.findings import Location
 from trtconv.graph.scope import Scope
+from trtconv.graph.types import undefined_opset
 
 FOLDED = frozenset(
     (
@@ -57,12 +58,15 @@ def evaluate(
         opsets: The model's.
 
     Returns:
-        Its values; None where they cannot be computed, or nobody can say beforehand how many there are.
+        Its values; None where they cannot be computed, the onnx that is installed does not know what the operators of
+        this set mean, or nobody can say beforehand how many there are.
 
     Raises:
         BudgetExceeded: There are more than the budget allows.
     """
     known, imports = dict(feeds), list(opsets)
+    if undefined_opset(imports):
+        return None
     for node in nodes:
         if node.op_type not in FOLDED or not _is_affordable(node, known, imports):
             return None

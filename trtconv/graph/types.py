@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import onnx
 
 ONNX_DOMAINS = ("", "ai.onnx")
@@ -33,6 +35,19 @@ def known_dtype_name(code: int) -> str | None:
     if code == onnx.TensorProto.UNDEFINED:
         return None
     return str(onnx.helper.tensor_dtype_to_np_dtype(code))
+
+
+def undefined_opset(opsets: Iterable[onnx.OperatorSetIdProto]) -> str:
+    """Returns why the onnx that is installed cannot say what ONNX's own operators of a model mean; "" where it can.
+
+    An operator of a newer set may mean something else than the one of that name which the package knows.
+    """
+    newest = onnx.defs.onnx_opset_version()
+    version = max((opset.version for opset in opsets if opset.domain in ONNX_DOMAINS), default=0)
+    if version <= newest:
+        return ""
+    package = f"onnx {onnx.__version__}, which is installed, knows operators up to opset {newest}"
+    return f"{package}, and the model has opset {version}: pip install --upgrade onnx"
 
 
 MOVES = ("Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Slice", "Expand", "Identity")

@@ -23,6 +23,7 @@ from trtconv.core.errors import TrtconvError
 from trtconv.core.frozen import frozen
 from trtconv.graph.light_file import light_model
 from trtconv.graph.model import OnnxModel
+from trtconv.graph.types import undefined_opset
 from trtconv.graph.walk import all_nodes
 from trtconv.runtimes.light_session import give_values
 from trtconv.runtimes.onnxruntime import first_line, numpy_type, session
@@ -296,6 +297,9 @@ def _by_definition(model: OnnxModel, names: list[str], weights: Mapping[str, NDA
 
     if len(model.proto.graph.node) > _MOST_NODES:
         return None
+    why_not = undefined_opset(model.proto.opset_import)
+    if why_not:
+        return why_not
     try:
         for tensor in (each for each in model.proto.graph.initializer if each.name in weights):
             give_values(tensor, weights[tensor.name])
