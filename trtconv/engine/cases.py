@@ -16,6 +16,7 @@ from trtconv.engine.profiles import PICKS, shapes_at
 from trtconv.graph.model import OnnxModel
 from trtconv.runtimes.inputs import Feeds, call_generator, checked_inputs, load_generator
 from trtconv.runtimes.onnxruntime import numpy_type, random_feeds
+from trtconv.runtimes.scatter_places import apart
 from trtconv.shapes.lattice import Sizes, first_faults
 
 _TRIES = 64
@@ -100,7 +101,7 @@ def make_feeds(model: OnnxModel, case: Case, generator: str | None) -> Feeds:
     Raises:
         InputError: The user's generator fails, or its inputs do not fit.
     """
-    feeds = random_feeds(model.inputs, case.shapes, case.seed)
+    feeds = apart(model, random_feeds(model.inputs, case.shapes, case.seed), case.seed)
     if generator is not None:
         made = call_generator(load_generator(generator), generator, case.shapes, case.seed)
         feeds = checked_inputs(model.inputs, made, generator, case.shapes)

@@ -255,6 +255,41 @@ def test_an_attribute_that_the_installed_plugin_passes_over_is_named(
     assert any("no field 'by'" in each.reason for each in missing) is named
 
 
+SCATTER = """<ir_version: 8, opset_import: ["": 17, "TRT": 1]>
+g (float[6,2] d, int32[5,1] i, float[5,2] u) => (float[6,2] y) { NODES }"""
+
+
+class Scattering(OnGpu):
+    """A GPU on which the first update of a place stays."""
+
+    runs = 0
+
+    def run(self) -> dict[str, Any]:
+        Scattering.runs += 1
+        data, indices, updates = (self._values[name] for name in ("d", "r", "u"))
+        found = data.copy()
+        found[indices[::-1, 0]] = updates[::-1]
+        return {"y": found}
+
+
+@pytest.mark.parametrize(
+    ("made", "is_open"), [("Identity (i)", False), ("Sub (i, i)", True)], ids=["from outside", "all the same"]
+)
+def test_a_scatter_is_judged_where_one_result_is_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: str, is_open: bool
+) -> None:
+    runtime = FakeRuntime(network("ScatterND"), family="tensorrt", version="8.6.0", capabilities=TENSORRT_8)
+    monkeypatch.setattr(runtime, "engines", Scattering, raising=False)
+    monkeypatch.setattr(Scattering, "runs", 0)
+    model = OnnxModel.load(save(tmp_path, SCATTER.replace("NODES", f"r = {made}  y = TRT.ScatterND (d, r, u)")))
+    trial = try_plugins(model, runtime, ())
+    assert not trial.findings
+    assert [each.reason for each in trial.missing] == (
+        ["its indices name a place twice, and which of the updates stays there is left open"] if is_open else []
+    )
+    assert Scattering.runs == (0 if is_open else 1)
+
+
 def test_another_plugin_than_the_node_s_is_not_proven(build: Any) -> None:
     report = build(SHIFT, plugin="Shifty")
     assert report.proof.agrees is None and report.proof.unproven[0].kind == "PLUGIN_V2"

@@ -26,6 +26,7 @@ from trtconv.runtimes.compare import TOLERANCES, compare
 from trtconv.runtimes.foreign_nodes import foreign_nodes, node_alone
 from trtconv.runtimes.proof import SERVE
 from trtconv.runtimes.proof.reference import Expected, Wanted, expect
+from trtconv.runtimes.scatter_places import names_twice
 from trtconv.runtimes.tensorrt import EngineLoader, Runtime
 from trtconv.runtimes.tensorrt.base import PluginCreator
 
@@ -146,6 +147,8 @@ class _Alone:
 
     def differs(self, engine: Runtime, loader: EngineLoader) -> Finding | str:
         """Builds and runs it; returns what is wrong, or why that is not known; empty where it is right."""
+        if self._is_open():
+            return "its indices name a place twice, and which of the updates stays there is left open"
         alone = node_alone(self._model, self._index, self._feeds, self._expected)
         profile = make_profile(alone.inputs, {})
         try:
@@ -162,6 +165,13 @@ class _Alone:
         except (BuildFailed, EngineFailed) as error:
             return f"it does not run alone: {error.message}"
         return next(self._differences(got), "")
+
+    def _is_open(self) -> bool:
+        data, indices = (self._value(name) for name in [*self._node.input, "", ""][:2])
+        return data is not None and indices is not None and names_twice(self._node, data.shape, indices)
+
+    def _value(self, name: str) -> Any:
+        return self._feeds.get(name, self._model.main.values(name))
 
     def _differences(self, got: Mapping[str, Any]) -> Iterator[Finding]:
         narrow = any(values.dtype.itemsize == 2 for values in self._feeds.values())

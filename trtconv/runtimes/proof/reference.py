@@ -29,6 +29,7 @@ from trtconv.runtimes.light_session import give_values
 from trtconv.runtimes.onnxruntime import first_line, numpy_type, session
 from trtconv.runtimes.proof.feeds import sizes
 from trtconv.runtimes.proof.roles import sizing_inputs
+from trtconv.runtimes.scatter_places import apart
 
 _DRAWS = 400
 """How many values are tried of integers that decide sizes."""
@@ -222,14 +223,14 @@ def _ran(
     model: OnnxModel, wanted: Wanted, number: int, inputs: Sequence[InputSpec], computes: Any
 ) -> tuple[dict[str, NDArray[Any]], list[tuple[str, Any]] | str]:
     """Returns the inputs of a run, and what the model makes of them as (name, values), or why it makes nothing."""
-    feeds = feeds_of(wanted, number, inputs)
+    feeds = _settled(model, wanted, number, feeds_of(wanted, number, inputs))
     if isinstance(computes, str):
         return feeds, computes
     why = ""
     sizing = sizing_inputs(all_nodes(model.proto.graph.node), inputs) - wanted.given(number).keys()
     stated = stated_sizes(model)
     for draw in range(1 + _DRAWS if sizing else 1):
-        feeds = feeds_of(wanted, number, inputs, draw, sizing, stated)
+        feeds = _settled(model, wanted, number, feeds_of(wanted, number, inputs, draw, sizing, stated))
         try:
             tensors = list(computes(feeds))
         except Exception as error:  # ONNX Runtime raises its own types, one for each status.
@@ -239,6 +240,12 @@ def _ran(
             return feeds, tensors
         why = f"no values of {min(sizing)!r} were found for which results have the shapes that the model states"
     return feeds, why
+
+
+def _settled(model: OnnxModel, wanted: Wanted, number: int, feeds: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Returns inputs at which it is settled what the model computes; those that were given stay."""
+    given = {name: values for name, values in feeds.items() if name in wanted.given(number)}
+    return {**apart(model, feeds, wanted.seed + number), **given}
 
 
 def declared_shape(model: OnnxModel, name: str) -> tuple[int, ...] | None:

@@ -1,0 +1,120 @@
+"""Indices of scatters: drawn so that no place is written twice, and told where one is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trtconv.engine.cases import Case, make_feeds
+from trtconv.graph.model import OnnxModel
+from trtconv.runtimes.onnxruntime import session
+from trtconv.runtimes.scatter_places import apart, names_twice
+
+
+def model_of(body: str, *, opset: int = 18) -> OnnxModel:
+    text = f'<ir_version: 8, opset_import: ["": {opset}, "TRT": 1]> g {body}'
+    return OnnxModel(onnx.parser.parse_model(text), Path("m.onnx"))
+
+
+def scatter(op: str, data: tuple[int, ...], indices: tuple[int, ...], axis: int = 0) -> tuple[OnnxModel, dict]:
+    def spelled(shape: tuple[int, ...]) -> str:
+        return f"[{','.join(map(str, shape))}]"
+
+    depth = indices[-1]
+    updates = indices[:-1] + data[depth:] if op == "ScatterND" else indices
+    said = "" if op == "ScatterND" else f"<axis = {axis}>"
+    model = model_of(
+        f"(float{spelled(data)} d, int64{spelled(indices)} i, float{spelled(updates)} u) => (float{spelled(data)} y) "
+        f"{{ y = {op} {said} (d, i, u) }}"
+    )
+    random = np.random.default_rng(0)
+    feeds = {"d": random.random(data), "i": np.ones(indices, np.int64), "u": 1 + random.random(updates)}
+    return model, {name: values if name == "i" else values.astype(np.float32) for name, values in feeds.items()}
+
+
+@st.composite
+def scatters(draw: st.DrawFn) -> tuple[str, tuple[int, ...], tuple[int, ...], int]:
+    data = tuple(draw(st.lists(st.integers(1, 5), min_size=1, max_size=3)))
+    if draw(st.booleans()):
+        depth = draw(st.integers(1, len(data)))
+        return "ScatterND", data, (draw(st.integers(1, int(np.prod(data[:depth])))), depth), 0
+    return "ScatterElements", data, tuple(draw(st.integers(1, n)) for n in data), draw(st.integers(-len(data), 2))
+
+
+@given(scatters(), st.integers(0, 9))
+def test_each_update_has_a_place_of_its_own(case: tuple, seed: int) -> None:
+    op, data, indices, axis = case
+    if axis >= len(data):
+        return
+    model, feeds = scatter(op, data, indices, axis)
+    made = apart(model, feeds, seed)
+    assert not names_twice(model.proto.graph.node[0], data, made["i"])
+    assert made["i"].shape == indices and made["i"].dtype == np.int64
+    (y,) = session(model).run(None, made)
+    # Every update is there, since data are below 1 and updates above.
+    assert sorted(y[y >= 1].tolist()) == sorted(made["u"].ravel().tolist())
+    np.testing.assert_array_equal(made["i"], apart(model, feeds, seed)["i"])
+
+
+def test_places_lie_all_over_the_data() -> None:
+    model, feeds = scatter("ScatterND", (50, 2), (10, 1))
+    assert {*range(50)} == {int(each) for seed in range(60) for each in apart(model, feeds, seed)["i"].ravel()}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "(float[6] d, int64[4] i, float[4] u) => (float[6] y) <int64[1] a = {1}> "
+        "{ r = Unsqueeze (i, a)  y = ScatterND (d, r, u) }",
+        "(float[6] d, int32[4] i, float[4] u) => (float[6] y) { r = Cast <to = 7> (i)  y = ScatterElements (d, r, u) }",
+        "(float[6] e, int32[4] i, float[4] u) => (float[6] y) { d = Abs (e)  y = TRT.ScatterElements (d, i, u) }",
+    ],
+    ids=["unsqueezed", "cast", "a plugin, onto what is computed"],
+)
+def test_indices_that_are_handed_on(body: str) -> None:
+    model = model_of(body)
+    made = apart(model, {"i": np.ones(4, np.int64), "d": np.ones(6), "e": np.ones(6), "u": np.ones(4)})
+    assert len({*made["i"].tolist()}) == 4
+
+
+@pytest.mark.parametrize(
+    ("size", "nodes"),
+    [
+        (6, 'y = ScatterElements <reduction = "add"> (d, i, u)'),
+        (3, "y = ScatterElements (d, i, u)"),
+        (6, "r = Add (i, i)  y = ScatterElements (d, r, u)"),
+        (6, "y = Gather (d, i)"),
+    ],
+    ids=["a sum", "more updates than places", "computed", "no scatter"],
+)
+def test_other_indices_stay_as_they_are(size: int, nodes: str) -> None:
+    model = model_of(f"(float[{size}] d, int64[4] i, float[4] u) => (float[n] y) {{ {nodes} }}")
+    ones = np.ones(4, np.int64)
+    assert apart(model, {"i": ones, "d": np.ones(size), "u": np.ones(4)})["i"] is ones
+
+
+@pytest.mark.parametrize(
+    ("op", "indices", "twice"),
+    [
+        ("ScatterElements", [[0, 1], [1, 0]], False),
+        ("ScatterElements", [[0, 1], [0, 0]], True),
+        ("ScatterElements", [[0, 1], [-2, 0]], True),
+        ("ScatterND", [[0, 1], [1, 0]], False),
+        ("ScatterND", [[1, 1], [-1, -2]], True),
+    ],
+)
+def test_places_that_are_named_twice(op: str, indices: list, twice: bool) -> None:
+    node = onnx.helper.make_node(op, ["d", "i", "u"], ["y"])
+    assert names_twice(node, (2, 3), np.array(indices)) is twice
+
+
+def test_verify_compares_at_indices_that_settle_the_result() -> None:
+    model, _ = scatter("ScatterND", (9, 2), (5, 1))
+    shapes = {"d": (9, 2), "i": (5, 1), "u": (5, 2)}
+    feeds = make_feeds(model, Case(0, "opt", shapes, seed=3), None)
+    assert len({*feeds["i"].ravel().tolist()}) == 5

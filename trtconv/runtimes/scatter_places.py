@@ -1,0 +1,116 @@
+"""Indices of scatters that name each place once: of a place that is named twice ONNX leaves open which update stays.
+
+ONNX Runtime takes the last one, a GPU whichever comes last there; two results that differ in that are both right.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+
+from trtconv.graph.model import OnnxModel
+
+Array = NDArray[Any]
+_SCATTERS = frozenset({"Scatter", "ScatterElements", "ScatterND"})
+"""Whatever the domain: they are also plugins of TensorRT."""
+_SAME_VALUES = frozenset({"Cast", "Identity"})
+_SAME_ORDER = _SAME_VALUES | {"Reshape", "Unsqueeze", "Squeeze", "Flatten"}
+
+
+def apart(model: OnnxModel, feeds: Mapping[str, Array], seed: int = 0) -> dict[str, Array]:
+    """Returns inputs of a model in which the indices of a scatter that overwrites name no place twice.
+
+    Args:
+        model: The model; only indices that are inputs of it are changed, where the sizes of what is written are known.
+        feeds: Input name to values.
+        seed: The same seed makes the same indices.
+    """
+    found = dict(feeds)
+    for node in model.main.columns.nodes:
+        if not _overwrites(node):
+            continue
+        name = _source(model, node, feeds)
+        data = np.shape(feeds[node.input[0]]) if node.input[0] in feeds else model.main.shape(node.input[0])
+        if name is None or data is None or feeds[name].dtype.kind not in "iu":
+            continue
+        random = np.random.default_rng([seed, zlib.crc32(name.encode())])
+        given = feeds[name]
+        shape = given.shape if node.input[1] == name else model.main.shape(node.input[1])
+        made = _slices(shape, data, given, random) if _is_nd(node) else _elements(node, data, given, random)
+        if made is not None:
+            found[name] = made.astype(given.dtype).reshape(given.shape)
+    return found
+
+
+def names_twice(node: onnx.NodeProto, data: Sequence[int], indices: Array) -> bool:
+    """Whether a node overwrites a place of its data more than once."""
+    if not _overwrites(node) or not indices.size:
+        return False
+    if _is_nd(node):
+        sizes = np.asarray(data[: indices.shape[-1]])
+        rows = indices.reshape(-1, indices.shape[-1])
+    else:
+        axis = _axis(node, len(data))
+        rows = np.stack(np.indices(indices.shape), -1)
+        rows[..., axis] = indices
+        rows, sizes = rows.reshape(-1, indices.ndim), np.asarray(data)
+    counted = np.where(rows < 0, rows + sizes, rows)
+    return len(np.unique(counted, axis=0)) < len(counted)
+
+
+def _slices(
+    shape: Sequence[int | None] | None, data: Sequence[int | None], given: Array, random: np.random.Generator
+) -> Array | None:
+    depth = shape[-1] if shape else None
+    sizes = [size for size in data[:depth] if size is not None]
+    if not depth or len(sizes) < depth or given.size % depth:
+        return None
+    places, count = math.prod(sizes), given.size // depth
+    if count > places:
+        return None
+    return np.stack(np.unravel_index(random.choice(places, count, replace=False), sizes), -1)
+
+
+def _elements(
+    node: onnx.NodeProto, data: Sequence[int | None], given: Array, random: np.random.Generator
+) -> Array | None:
+    if not given.ndim or len(data) != given.ndim:
+        return None
+    axis = _axis(node, given.ndim)
+    size, count = data[axis], given.shape[axis]
+    if size is None or count > size:
+        return None
+    others = (*given.shape[:axis], *given.shape[axis + 1 :])
+    lines = random.permuted(np.broadcast_to(np.arange(size), (*others, size)), axis=-1)[..., :count]
+    return np.moveaxis(lines, -1, axis)
+
+
+def _source(model: OnnxModel, node: onnx.NodeProto, feeds: Mapping[str, Array]) -> str | None:
+    """Returns the input of the model that a scatter's indices are, in the same order; None where they are computed."""
+    name = node.input[1]
+    handed = _SAME_ORDER if _is_nd(node) else _SAME_VALUES
+    while name not in feeds:
+        maker = model.main.producer(name)
+        if maker is None or maker.op_type not in handed:
+            return None
+        name = maker.input[0]
+    return name
+
+
+def _overwrites(node: onnx.NodeProto) -> bool:
+    reduction = next((each.s for each in node.attribute if each.name == "reduction"), b"none")
+    return node.op_type in _SCATTERS and len(node.input) > 2 and reduction in (b"none", b"")
+
+
+def _is_nd(node: onnx.NodeProto) -> bool:
+    return node.op_type == "ScatterND"
+
+
+def _axis(node: onnx.NodeProto, rank: int) -> int:
+    return next((int(each.i) for each in node.attribute if each.name == "axis"), 0) % max(rank, 1)
