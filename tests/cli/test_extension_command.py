@@ -88,27 +88,3 @@ def test_findings_of_an_extension_are_selected_by_their_codes(call, project: Pat
     for form in ("sarif", "junit", "github"):
         ended = call("check", "m.onnx", "--target", "rtx", "-q", "--format", form, "--extend", "acme.py")
         assert ended.code == 0 and "ACME101" in ended.out
-
-
-def test_a_job_of_a_farm_names_it_and_the_file_stays(call, project: Path) -> None:
-    (project / "trtconv.toml").write_text('targets = ["rtx"]\nextend = ["acme.py"]\n[[models]]\npath = "m.onnx"\n')
-    from trtconv.core.agreement import AgreedCode, CodeFile
-    from trtconv.core.errors import EnvironmentMissing, InputError
-    from trtconv.core.reading import sha256_of
-    from trtconv.core.requests.build import BuildRequest
-    from trtconv.core.target import Target
-    from trtconv.engine.farm.job import BuildJob
-    from trtconv.graph.model import OnnxModel
-
-    request = BuildRequest(project / "m.onnx", target=Target("rtx"), extend=CodeFile.named(["acme.py"]))
-    job = BuildJob.of(request, OnnxModel.load(project / "m.onnx", hashed=True), "1.7.1.116")
-    digest = sha256_of(project / "acme.py")
-    assert [each.sha256 for each in job.extensions] == [digest] and "extend" not in job.build
-    assert BuildJob.read(json.dumps(job.to_json())) == job
-    held = AgreedCode(project / "acme.py", digest)
-    assert job.code([held]) == (CodeFile(project / "acme.py"),)
-    with pytest.raises(EnvironmentMissing, match=r"acme\.py"):
-        job.code([])
-    hostile = {**job.to_json(), "build": {**job.to_json()["build"], "extend": ["acme.py"]}}
-    with pytest.raises(InputError, match="travel"):
-        BuildJob.read(json.dumps(hostile))

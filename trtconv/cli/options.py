@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import click
@@ -16,7 +16,7 @@ from trtconv.core.errors import InputError
 from trtconv.core.options import Flag, Option, flags, of_flags, options
 
 if TYPE_CHECKING:
-    from trtconv.core.agreement import AgreedCode
+    from trtconv.engine.farm.code import HeldCode
 
 _SIZES = frozenset(("dims", "profiles", "values", "split"))
 """Fields that are about sizes: where the command line has one of them, it says all."""
@@ -193,27 +193,31 @@ def resources_option(flag: str) -> Callable[[Decorated], Decorated]:
     )
 
 
-extension_option = click.option(
-    "--extend",
-    "extend",
-    multiple=True,
-    metavar="FILE.py|NAME",
-    help="Let jobs that name this extension, by its SHA-256, be built with it. Repeatable.",
+_CODE = (
+    ("--extend", "extend", "FILE.py|NAME", "extension"),
+    ("--plugin", "plugins", "LIB", "library of plugins"),
+    ("--reference", "references", "FILE.py", "file of references"),
 )
 
 
-def extensions(files: tuple[str, ...]) -> tuple[AgreedCode, ...]:
-    """Returns the files of `--extend`, which jobs may be built with.
+def code_options(command: Callable[..., Outcome]) -> Callable[..., Outcome]:
+    """Gives a command that builds jobs the flags of the code that they may need, and `held`, which returns that."""
 
-    Raises:
-        InputError: One is not there.
-    """
-    if not files:
-        return ()
-    from trtconv.core.agreement import CodeFile, agreed
-    from trtconv.pipeline.extending.installed import located
+    @functools.wraps(command)
+    def run(
+        *asked: Any, extend: Sequence[str], plugins: Sequence[str], references: Sequence[str], **values: Any
+    ) -> Outcome:
+        def held() -> HeldCode:
+            from trtconv.engine.farm.code import HeldCode
 
-    return agreed(located(CodeFile.named(files)), ())
+            return HeldCode.named(extend, plugins, references)
+
+        return command(*asked, held=held, **values)
+
+    for flag, name, metavar, what in reversed(_CODE):
+        help = f"Let jobs that name this {what}, by its SHA-256, be built with it. Repeatable."
+        run = click.option(flag, name, multiple=True, metavar=metavar, help=help)(run)
+    return run
 
 
 quiet_anyway = click.option(

@@ -16,7 +16,7 @@ from trtconv.engine.profiles import PICKS, shapes_at
 from trtconv.graph.model import OnnxModel
 from trtconv.runtimes.inputs import Feeds, call_generator, checked_inputs, load_generator
 from trtconv.runtimes.onnxruntime import numpy_type, random_feeds
-from trtconv.runtimes.scatter_places import apart
+from trtconv.runtimes.proof.places import apart
 from trtconv.shapes.lattice import Sizes, first_faults
 
 _TRIES = 64

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import socket
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,6 +16,9 @@ from trtconv.cli.timing_folder import timing_folder
 from trtconv.core.errors import EnvironmentMissing, InputError
 from trtconv.core.reading import DOCUMENT_BYTES, read_plain
 from trtconv.core.text import clean, indented
+
+if TYPE_CHECKING:
+    from trtconv.engine.farm.code import HeldCode
 
 
 @click.command(
@@ -34,10 +39,10 @@ Exit status: 0 built, or built before; 1 the model failed; 2 no job, or files ar
 @click.argument("job", metavar="JOB.json")
 @click.argument("out", metavar="OUT")
 @click.option("--gpu", metavar="NAME", help="What the GPU here is called in targets, in place of its own name.")
-@options.extension_option
+@options.code_options
 @options.format_option("text", "json")
 @options.quiet_anyway
-def command(job: str, out: str, gpu: str | None, extend: tuple[str, ...], output_format: str) -> Outcome:
+def command(job: str, out: str, gpu: str | None, held: Callable[[], HeldCode], output_format: str) -> Outcome:
     """Build one job that plan --write made.
 
     JOB.json lies in the folder that plan wrote, which has its files. The result goes into the folder OUT, as many as
@@ -70,7 +75,7 @@ def command(job: str, out: str, gpu: str | None, extend: tuple[str, ...], output
         raise EnvironmentMissing(
             f"{job} is for {made.target or 'auto'}, and there is {offered(machine)}", "Run it there."
         )
-    runner = JobRunner(timing_folder(), options.extensions(extend))
+    runner = JobRunner(timing_folder(), held())
     try:
         result, engine = runner.run(made, Store(path.parent).get)
     finally:

@@ -6,6 +6,8 @@ import asyncio
 import os
 import socket
 import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,6 +17,9 @@ from trtconv.cli.process.outcome import Command, Outcome
 from trtconv.cli.timing_folder import timing_folder
 from trtconv.core.requests.farm import FarmAccess
 from trtconv.core.text import clean
+
+if TYPE_CHECKING:
+    from trtconv.engine.farm.code import HeldCode
 
 
 @click.command(
@@ -38,7 +43,7 @@ answers, keys of another farm, or the connection was lost for --reconnect second
 @click.argument("address", metavar="ADDRESS")
 @options.asking(FarmAccess)
 @click.option("--gpu", metavar="NAME", help="What the GPU is called in targets, in place of its own name.")
-@options.extension_option
+@options.code_options
 @click.option("--name", metavar="NAME", help="What the worker is called. Default: the host and the process.")
 @options.quiet_option
 def command(
@@ -46,7 +51,7 @@ def command(
     address: str,
     gpu: str | None,
     name: str | None,
-    extend: tuple[str, ...],
+    held: Callable[[], HeldCode],
     quiet: bool,
 ) -> Outcome:
     """Build on this machine what a farm is asked for.
@@ -60,12 +65,12 @@ def command(
 
     access = with_keys(asked.request())
     checked_address(address, access.insecure)
-    added = options.extensions(extend)
+    code = held()
     called = name or f"{socket.gethostname()}-{os.getpid()}"
 
     def say(text: str) -> None:
         if not quiet:
             click.echo(f"{time.strftime('%H:%M:%S')} {clean(text)}", err=True)
 
-    asyncio.run(serve(address, access, lambda: look(gpu), called, timing_folder(), say, added))
+    asyncio.run(serve(address, access, lambda: look(gpu), called, timing_folder(), say, code))
     return Outcome("the scheduler has ended")

@@ -6,16 +6,14 @@ import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from trtconv.core.agreement import AgreedCode, CodeFile
 from trtconv.core.config import settings_fault
 from trtconv.core.decode import Fault, decoded, json_of
 from trtconv.core.documents.before import BuiltBefore
 from trtconv.core.documents.farm import FileSum
-from trtconv.core.documents.parts import CodeIdentity
 from trtconv.core.encode import Document
 from trtconv.core.errors import EnvironmentMissing, InputError
 from trtconv.core.files import source_checksum
@@ -25,9 +23,9 @@ from trtconv.core.requests.build import BuildRequest
 from trtconv.core.requests.farm import AFTERWARDS
 from trtconv.core.target import Target
 from trtconv.core.version import __version__
+from trtconv.engine.farm.code import JobCode, without_code
 from trtconv.engine.farm.store import intact
 from trtconv.graph.model import OnnxModel
-from trtconv.pipeline.extending.added import admit
 from trtconv.pipeline.tactics import built_before
 
 MOST_BYTES = 1 << 22
@@ -40,14 +38,14 @@ _STAYING = frozenset({"data", "extend", "plugins", "plugins-to-serialize", "refe
 
 
 @frozen
-class BuildJob(Document, keys="schema trtconv source model data extensions build version then before-"):
+class BuildJob(Document, keys="schema trtconv source model data code build version then before-"):
     """A build that any machine can do that has the GPU.
 
     Args:
         model: SHA-256 and bytes of the .onnx file.
         data: Path of each file of external data, from the model's folder, to its SHA-256 and bytes.
         build: What is asked, in the words of trtconv.toml.
-        extensions: Files of passes of the user's own; they do not travel, who builds has them.
+        code: Plugins, references and passes of the user's own; they do not travel, who builds has them.
         version: Full version of the TensorRT that builds; None: whichever of the target is there.
         then: What of verify and bench follows; no part of what the job is named by.
         before: The engine whose tactics are taken.
@@ -59,7 +57,7 @@ class BuildJob(Document, keys="schema trtconv source model data extensions build
     data: Mapping[str, FileSum]
     build: Mapping[str, Any]
     version: str | None = None
-    extensions: tuple[CodeIdentity, ...] = ()
+    code: JobCode = JobCode()
     then: tuple[str, ...] = ()
     before: BuiltBefore | None = None
     trtconv: str = __version__  # type: ignore[misc]
@@ -83,11 +81,6 @@ class BuildJob(Document, keys="schema trtconv source model data extensions build
                 f"{request.data}: the samples of precision auto are on this machine alone",
                 "Build it here once, and pin the types that it finds: node-precisions in trtconv.toml.",
             )
-        if named := (*request.plugins, *request.serialized_plugins, *request.references):
-            raise InputError(
-                f"{named[0]}: code of one machine is not sent to others",
-                "Build where it is: --on here, or without --plugin, --setPluginsToSerialize and --reference.",
-            )
         folder = model.path.parent
         data = {file.relative_to(folder).as_posix(): _file(file) for file in model.external_files}
         if fault := _path_fault(data):
@@ -95,10 +88,9 @@ class BuildJob(Document, keys="schema trtconv source model data extensions build
                 f"{model.path}: {fault}", "Keep its weights in fewer files, beside it, to build it elsewhere."
             )
         own = FileSum(model.digest(alone=True), model.path.stat().st_size)
-        added = admit(request.extend, request.agree)
-        settings = to_settings(dataclasses.replace(request, extend=()) if request.extend else request, BuildRequest)
+        code, settings = JobCode.of(request), to_settings(without_code(request), BuildRequest)
         before = None if request.tactics_of is None else built_before(request.tactics_of)
-        made = cls(own, data, settings, before.version if before else version, added, then, before)
+        made = cls(own, data, settings, before.version if before else version, code, then, before)
         if before is not None and len(json.dumps(made.to_json())) > MOST_BYTES:
             raise InputError(
                 f"{request.tactics_of} tells of more tactics than a job holds ({MOST_BYTES} bytes)",
@@ -175,24 +167,6 @@ class BuildJob(Document, keys="schema trtconv source model data extensions build
             Path(self.model_name), engine, **of_settings(BuildRequest, self.build), before=self.before, **others
         )
         return dataclasses.replace(made, target=made.target and dataclasses.replace(made.target, gpu=None))
-
-    def code(self, held: Sequence[AgreedCode]) -> tuple[CodeFile, ...]:
-        """Returns the files of passes that the job is built with.
-
-        Args:
-            held: Those that this machine may load.
-
-        Raises:
-            EnvironmentMissing: One is not among them.
-        """
-        found = {each.sha256: CodeFile(each.path) for each in held}
-        for each in self.extensions:
-            if each.sha256 not in found:
-                raise EnvironmentMissing(
-                    f"the job goes with extension {each.file} (SHA-256 {each.sha256}), which is not here",
-                    f"Start the worker, or run-job, with the same file: --extend {PurePosixPath(each.file).name}.",
-                )
-        return tuple(found[each.sha256] for each in self.extensions)
 
     def unpack(self, folder: Path, fetch: Callable[[str, int], bytes]) -> None:
         """Writes the model and its data into a folder.

@@ -8,10 +8,10 @@ import os
 import platform
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
-from trtconv.core.agreement import AgreedCode, CodeFile
 from trtconv.core.decode import decoded
 from trtconv.core.documents.build import BuildReport
 from trtconv.core.documents.check import FailedRun
@@ -27,6 +27,7 @@ from trtconv.core.requests.engine import VerifyRequest
 from trtconv.core.scratch import Scratch
 from trtconv.core.stopwatch import ToldProgress
 from trtconv.core.version import __version__
+from trtconv.engine.farm.code import NO_CODE, HeldCode
 from trtconv.engine.farm.job import BuildJob
 from trtconv.pipeline.batch import LOST, run_request
 
@@ -40,11 +41,11 @@ class JobRunner:
 
     Args:
         timing_folder: Where timing caches lie, one a version of TensorRT and GPU; None: there are none.
-        extensions: Files of passes that jobs may be built with.
+        code: What jobs may be built with.
     """
 
-    def __init__(self, timing_folder: Path | None = None, extensions: Sequence[AgreedCode] = ()) -> None:
-        self._extensions = tuple(extensions)
+    def __init__(self, timing_folder: Path | None = None, code: HeldCode = NO_CODE) -> None:
+        self._code = code
         self._timing = timing_folder
         self._process = Process("trtconv.engine.farm.running:build")
 
@@ -84,7 +85,7 @@ class JobRunner:
         self._process.close()
 
     def _call(self, job: BuildJob, folder: Path, unwanted: Callable[[], bool]) -> JobResult:
-        task = BuildTask(folder, json.dumps(job.to_json()), self._timing, self._extensions)
+        task = BuildTask(folder, json.dumps(job.to_json()), self._timing, self._code)
         process, done = self._process, threading.Event()
         guard = RationGuard([folder / name for name in (job.model_name, *job.data)])
 
@@ -112,40 +113,43 @@ class BuildTask:
         folder: Where the job's files lie.
         job: The job, as JSON.
         timing: Where timing caches lie; None: there are none.
-        extensions: Files of passes that it may be built with.
+        code: What it may be built with.
     """
 
     folder: Path
     job: str
     timing: Path | None
-    extensions: tuple[AgreedCode, ...] = ()
+    code: HeldCode = NO_CODE
 
 
 def build(task: BuildTask, tell: Tell) -> dict[str, object]:
     """Builds in the process of a `JobRunner`, and does what follows; returns the JSON of a `JobResult`."""
     os.chdir(task.folder)
     job = BuildJob.read(task.job)
-    extend = job.code(task.extensions)
-    request = job.request(_ENGINE, timing_folder=task.timing, extend=extend)
+    code = job.code.here(task.code)
+    request = job.request(_ENGINE, timing_folder=task.timing, **code)
     result = run_request(request, ToldProgress(tell))
     if isinstance(result, FailedRun):
         error = ErrorRecord(result.kind, result.message, result.hint, result.exit_code)
         return JobResult(job.name, error=error).to_json()
     assert isinstance(result, BuildReport)
     follows = job.then if result.engine is not None and not result.exit_code else ()
-    then = {kind: _after(kind, request.model, extend) for kind in follows}
+    then = {kind: _after(kind, request.model, code) for kind in follows}
     return JobResult(job.name, result.to_json(), then=then).to_json()
 
 
-def _after(kind: str, model: Path, extend: tuple[CodeFile, ...]) -> dict[str, object]:
+def _after(kind: str, model: Path, code: Mapping[str, Any]) -> dict[str, object]:
     """Verifies or times the engine that was built."""
     from trtconv import engine
 
+    # An engine with a library inside is loaded with trust alone: it was built here, of one that is here.
+    needs = {"plugins": code["plugins"], "trust": bool(code["serialized_plugins"])}
     try:
         if kind == "verify":
-            found = engine.verify(VerifyRequest(model, _ENGINE, extend=extend)).to_json()
+            own = {"extend": code["extend"], "references": code["references"]}
+            found = engine.verify(VerifyRequest(model, _ENGINE, **needs, **own)).to_json()
         else:
-            found = engine.bench(BenchRequest(_ENGINE)).to_json()
+            found = engine.bench(BenchRequest(_ENGINE, **needs)).to_json()
         return dict(strict(found))
     except TrtconvError as error:
         return {"error": _error(error).to_json(), "exit_code": error.exit_code}

@@ -19,6 +19,7 @@ from trtconv.core.reading import read_plain
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.requests.farm import FarmRequest
 from trtconv.core.text import clean
+from trtconv.engine.farm.code import arguments
 from trtconv.engine.farm.job import contents
 from trtconv.engine.farm.planning import prepare
 from trtconv.engine.farm.store import RESULT, Store
@@ -33,7 +34,7 @@ _ALL_GPUS = "--gres=gpu:1"
 _SCRIPT = """#!/bin/sh
 # The label and the job of this task, each a line of a list.
 sed -n "${{SLURM_ARRAY_TASK_ID}}p" {labels}
-exec {python} -I -m trtconv run-job "$(sed -n "${{SLURM_ARRAY_TASK_ID}}p" {jobs})" {out}
+exec {python} -I -m trtconv run-job "$(sed -n "${{SLURM_ARRAY_TASK_ID}}p" {jobs})" {out}{code}
 """
 
 
@@ -132,7 +133,9 @@ class Slurm:
         atomic_write(jobs, "".join(f"{path}\n" for path in paths).encode())
         atomic_write(labels, "".join(f"{line}\n" for line in said).encode())
         places = {"labels": labels, "jobs": jobs, "out": self._out.root, "python": sys.executable}
-        text = _SCRIPT.format(**{key: shlex.quote(str(path)) for key, path in places.items()})
+        # The nodes see the files of this machine, or say that they do not.
+        code = "".join(f" {shlex.quote(word)}" for word in arguments([request for _, request, _ in tasks]))
+        text = _SCRIPT.format(**{key: shlex.quote(str(path)) for key, path in places.items()}, code=code)
         atomic_write(script, text.encode())
         command = ["sbatch", "--parsable", "--wait", f"--array=1-{len(tasks)}", f"--job-name={name}"]
         command += [f"--output={logs}/%A_%a.log", *self._asked(target), str(script)]

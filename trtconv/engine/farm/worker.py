@@ -14,7 +14,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from trtconv.core.agreement import AgreedCode
 from trtconv.core.documents.farm import JobResult
 from trtconv.core.errors import EnvironmentMissing, InputError, TrtconvError
 from trtconv.core.process import Lost, WorkerBug, call
@@ -22,6 +21,7 @@ from trtconv.core.requests.farm import FarmAccess
 from trtconv.core.text import clean
 from trtconv.engine.farm import wire
 from trtconv.engine.farm.addresses import checked_address, join, rejoined, security
+from trtconv.engine.farm.code import NO_CODE, HeldCode
 from trtconv.engine.farm.job import BuildJob
 from trtconv.engine.farm.machines import Machine, read_machine
 from trtconv.engine.farm.resuming import rest
@@ -125,7 +125,7 @@ async def serve(
     name: str,
     timing: Path | None,
     say: Say,
-    extensions: Sequence[AgreedCode] = (),
+    code: HeldCode = NO_CODE,
 ) -> None:
     """Is a worker until it is ended, or the scheduler is and does not come back.
 
@@ -136,7 +136,7 @@ async def serve(
         name: What the worker is called.
         timing: Folder of timing caches.
         say: Called with a line of text once jobs can come, and for each job.
-        extensions: Files of passes that jobs may be built with.
+        code: What jobs may be built with.
 
     Raises:
         InputError: The address is none, or keys are missing.
@@ -144,7 +144,7 @@ async def serve(
     """
     where = checked_address(address, access.insecure)
     context = security(where, access.keys, wire.WORKER)
-    bench = Workbench(JobRunner(timing, extensions), None if access.store is None else Store(access.store), name)
+    bench = Workbench(JobRunner(timing, code), None if access.store is None else Store(access.store), name)
     serving = _Serving(bench, say)
 
     def joining(offer: str) -> Callable[[], Awaitable[Peer]]:

@@ -25,8 +25,8 @@ from trtconv.plugins.known import OF_PARSER
 from trtconv.runtimes.compare import TOLERANCES, compare
 from trtconv.runtimes.foreign_nodes import foreign_nodes, node_alone
 from trtconv.runtimes.proof import SERVE
+from trtconv.runtimes.proof.places import names_twice
 from trtconv.runtimes.proof.reference import Expected, Wanted, expect
-from trtconv.runtimes.scatter_places import names_twice
 from trtconv.runtimes.tensorrt import EngineLoader, Runtime
 from trtconv.runtimes.tensorrt.base import PluginCreator
 

@@ -28,8 +28,8 @@ from trtconv.graph.walk import all_nodes
 from trtconv.runtimes.light_session import give_values
 from trtconv.runtimes.onnxruntime import first_line, numpy_type, session
 from trtconv.runtimes.proof.feeds import sizes
+from trtconv.runtimes.proof.places import apart
 from trtconv.runtimes.proof.roles import sizing_inputs
-from trtconv.runtimes.scatter_places import apart
 
 _DRAWS = 400
 """How many values are tried of integers that decide sizes."""

@@ -16,11 +16,13 @@ import onnx
 import pytest
 
 from support.onnx_models import parse
+from trtconv.core.agreement import AgreedCode, CodeFile
 from trtconv.core.dims import Range
 from trtconv.core.documents.farm import ErrorRecord, JobResult
 from trtconv.core.errors import EnvironmentMissing, InputError
 from trtconv.core.requests.build import BuildRequest
 from trtconv.core.target import Target
+from trtconv.engine.farm.code import FLAGS, HeldCode
 from trtconv.engine.farm.job import BuildJob, contents
 from trtconv.engine.farm.planning import plan
 from trtconv.engine.farm.pruning import prune
@@ -102,6 +104,8 @@ SUM = {"sha256": "0" * 64, "bytes": 1}
 @pytest.mark.parametrize(
     "change",
     [
+        {"code": {"plugins": ["/etc/hostname"], "extensions": [], "references": []}},
+        {"code": {"plugins": []}},
         {"model": {"sha256": 1, "bytes": 1}},
         {"data": {"../out": {"sha256": "0" * 64, "bytes": 1}}},
         {"data": {"/etc/passwd": {"sha256": "0" * 64, "bytes": 1}}},
@@ -132,6 +136,72 @@ def test_what_is_no_job_is_refused(model: Path, change: dict[str, Any]) -> None:
     document = job_of(model).to_json() | change
     with pytest.raises(InputError, match="no job"):
         BuildJob.read(json.dumps(document))
+
+
+KINDS = {"extensions": "extend", "plugins": "plugins", "references": "references"}
+
+
+def held(tmp_path: Path, **contents: bytes) -> HeldCode:
+    """What a machine has, by kind: files of its own names."""
+    found = {}
+    for kind, content in contents.items():
+        path = tmp_path / f"own-{kind}"
+        path.write_bytes(content)
+        found[kind] = (AgreedCode(path, hashlib.sha256(content).hexdigest()),)
+    return HeldCode(**found)
+
+
+@pytest.mark.parametrize("serialized", [True, False])
+def test_code_is_named_by_its_hash_and_is_taken_of_the_machine_that_builds(
+    model: Path, tmp_path: Path, serialized: bool
+) -> None:
+    for name in ("liba.so", "libb.so", "mine.py"):
+        (tmp_path / name).write_bytes(name.encode())
+    libraries = CodeFile.named([tmp_path / "liba.so", tmp_path / "libb.so"])
+    asked = {"plugins": libraries[:1], "serialized_plugins": libraries[1:]} if serialized else {"plugins": libraries}
+    job = job_of(model, **asked, references=CodeFile.named([tmp_path / "mine.py"]))
+    assert "liba" not in json.dumps(job.build) and str(tmp_path) not in json.dumps(job.to_json())
+    assert BuildJob.read(json.dumps(job.to_json())) == job
+    assert len(
+        {
+            job.name,
+            job_of(model).name,
+            job_of(model, plugins=libraries, references=CodeFile.named([tmp_path / "mine.py"])).name,
+        }
+    ) == (3 if serialized else 2)
+    own = [
+        AgreedCode(Path(f"/x/{n}"), hashlib.sha256(n.encode()).hexdigest()) for n in ("libb.so", "liba.so", "mine.py")
+    ]
+    fields = job.code.here(HeldCode(plugins=tuple(own[:2]), references=tuple(own[2:])))
+    a, b, mine = (CodeFile(Path("/x") / name) for name in ("liba.so", "libb.so", "mine.py"))
+    assert fields == {
+        "extend": (),
+        "plugins": (a,) if serialized else (a, b),
+        "serialized_plugins": (b,) if serialized else (),
+        "references": (mine,),
+    }
+    request = job.request(Path("engine"), **fields)
+    assert (request.plugins, request.references) == (fields["plugins"], (mine,))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_code_that_is_not_here_is_said_to_be_missing(model: Path, tmp_path: Path, kind: str) -> None:
+    (tmp_path / "wanted.x").write_bytes(b"wanted")
+    job = job_of(model, **{KINDS[kind]: CodeFile.named([tmp_path / "wanted.x"])})
+    others = {each: b"wanted" for each in KINDS if each != kind}
+    with pytest.raises(EnvironmentMissing, match=r"wanted\.x") as missing:
+        # What is to be run as something else is not that.
+        job.code.here(held(tmp_path, **others, **{kind: b"another"}))
+    assert FLAGS[kind] in missing.value.hint and hashlib.sha256(b"wanted").hexdigest() in missing.value.message
+    assert job.code.here(held(tmp_path, **{kind: b"wanted"}))[KINDS[kind]] == (CodeFile(tmp_path / f"own-{kind}"),)
+
+
+def test_code_that_a_configuration_names_is_in_no_job_without_agreement(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "lib.so").write_bytes(b"lib")
+    named = CodeFile.configured(["lib.so"])[0].of(tmp_path / "trtconv.toml")
+    with pytest.raises(InputError, match="names code"):
+        job_of(model, plugins=(named,))
+    assert job_of(model, plugins=(named,), agree=(hashlib.sha256(b"lib").hexdigest(),)).code.plugins
 
 
 def test_whether_a_named_library_is_there_is_not_told(model: Path, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from trtconv.engine.cases import Case, make_feeds
 from trtconv.graph.model import OnnxModel
 from trtconv.runtimes.onnxruntime import session
-from trtconv.runtimes.scatter_places import apart, names_twice
+from trtconv.runtimes.proof.places import apart, names_twice
 
 
 def model_of(body: str, *, opset: int = 18) -> OnnxModel:

@@ -57,7 +57,7 @@ def names_twice(node: onnx.NodeProto, data: Sequence[int], indices: Array) -> bo
         rows = indices.reshape(-1, indices.shape[-1])
     else:
         axis = _axis(node, len(data))
-        rows = np.stack(np.indices(indices.shape), -1)
+        rows = np.moveaxis(np.indices(indices.shape), 0, -1).copy()
         rows[..., axis] = indices
         rows, sizes = rows.reshape(-1, indices.ndim), np.asarray(data)
     counted = np.where(rows < 0, rows + sizes, rows)
@@ -74,7 +74,9 @@ def _slices(
     places, count = math.prod(sizes), given.size // depth
     if count > places:
         return None
-    return np.stack(np.unravel_index(random.choice(places, count, replace=False), sizes), -1)
+    chosen: Array = random.choice(places, count, replace=False)
+    found: Array = np.array(np.unravel_index(chosen, sizes)).T
+    return found
 
 
 def _elements(
@@ -93,13 +95,13 @@ def _elements(
 
 def _source(model: OnnxModel, node: onnx.NodeProto, feeds: Mapping[str, Array]) -> str | None:
     """Returns the input of the model that a scatter's indices are, in the same order; None where they are computed."""
-    name = node.input[1]
+    name = str(node.input[1])
     handed = _SAME_ORDER if _is_nd(node) else _SAME_VALUES
     while name not in feeds:
         maker = model.main.producer(name)
         if maker is None or maker.op_type not in handed:
             return None
-        name = maker.input[0]
+        name = str(maker.input[0])
     return name
 
 
@@ -109,7 +111,7 @@ def _overwrites(node: onnx.NodeProto) -> bool:
 
 
 def _is_nd(node: onnx.NodeProto) -> bool:
-    return node.op_type == "ScatterND"
+    return str(node.op_type) == "ScatterND"
 
 
 def _axis(node: onnx.NodeProto, rank: int) -> int:

@@ -1,0 +1,115 @@
+"""Code that jobs name by its SHA-256, and machines have: none of it travels, so no call runs what is not there."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from trtconv.core.agreement import AgreedCode, CodeFile, agreed
+from trtconv.core.documents.parts import CodeIdentity
+from trtconv.core.encode import Document
+from trtconv.core.errors import EnvironmentMissing
+from trtconv.core.foreign import ForeignCode
+from trtconv.core.frozen import frozen
+from trtconv.core.requests.build import BuildRequest
+from trtconv.pipeline.extending.added import admit
+from trtconv.pipeline.extending.installed import located
+
+FLAGS = {"extensions": "--extend", "plugins": "--plugin", "references": "--reference"}
+"""Kinds of code to the flags that give them to a worker."""
+
+
+@frozen
+class HeldCode:
+    """Code of a machine that jobs may be built with: whoever started the worker named it.
+
+    Args:
+        extensions: Files of passes, rules and operators.
+        plugins: Libraries of plugins.
+        references: Files that say what operators compute.
+    """
+
+    extensions: tuple[AgreedCode, ...] = ()
+    plugins: tuple[AgreedCode, ...] = ()
+    references: tuple[AgreedCode, ...] = ()
+
+    @classmethod
+    def named(cls, extensions: Sequence[str], plugins: Sequence[str], references: Sequence[str]) -> HeldCode:
+        """Returns what the command line names.
+
+        Raises:
+            InputError: A file is not there.
+        """
+        files = located(CodeFile.named(extensions)), CodeFile.named(plugins), CodeFile.named(references)
+        return cls(*(agreed(each, ()) for each in files))
+
+
+NO_CODE = HeldCode()
+"""A machine that was given none."""
+
+
+@frozen
+class JobCode(Document, keys="extensions plugins references"):
+    """Code that a job is built with.
+
+    Args:
+        extensions: As in `HeldCode`; so are the others.
+        plugins: Those that are `serialized` go into the engine.
+        references: See `HeldCode`.
+    """
+
+    extensions: tuple[CodeIdentity, ...] = ()
+    plugins: tuple[CodeIdentity, ...] = ()
+    references: tuple[CodeIdentity, ...] = ()
+
+    @classmethod
+    def of(cls, request: BuildRequest) -> JobCode:
+        """Returns what a request names.
+
+        Raises:
+            InputError: A file is not there, or a configuration names it and the call does not agree.
+        """
+        code = ForeignCode.of(request)
+        return cls(admit(request.extend, request.agree), code.plugin_identities, code.reference_identities)
+
+    def here(self, held: HeldCode) -> dict[str, Any]:
+        """Returns the fields of a request that name the same files on this machine.
+
+        Args:
+            held: What this machine may load.
+
+        Raises:
+            EnvironmentMissing: One is not among them.
+        """
+        extend, plugins, references = (tuple(self._found(kind, held)) for kind in FLAGS)
+        inside = tuple(file for file, each in zip(plugins, self.plugins, strict=True) if each.serialized)
+        outside = tuple(file for file in plugins if file not in inside)
+        return {"extend": extend, "plugins": outside, "serialized_plugins": inside, "references": references}
+
+    def _found(self, kind: str, held: HeldCode) -> Iterator[CodeFile]:
+        files = {each.sha256: CodeFile(each.path) for each in getattr(held, kind)}
+        for each in getattr(self, kind):
+            if each.sha256 not in files:
+                raise EnvironmentMissing(
+                    f"the job goes with {kind[:-1]} {each.file} (SHA-256 {each.sha256}), which is not here",
+                    f"Start the worker, or run-job, with the same file: {FLAGS[kind]} {PurePosixPath(each.file).name}.",
+                )
+            yield files[each.sha256]
+
+
+def without_code(request: BuildRequest) -> BuildRequest:
+    """Returns a request that names no files of code."""
+    return dataclasses.replace(request, extend=(), plugins=(), serialized_plugins=(), references=())
+
+
+def arguments(requests: Sequence[BuildRequest]) -> Iterator[str]:
+    """Yields the arguments that give a worker the code of requests, for machines that see the same files."""
+    named: dict[tuple[str, Path], None] = {}
+    for request in requests:
+        plugins = (*request.plugins, *request.serialized_plugins)
+        for flag, files in zip(FLAGS.values(), (located(request.extend), plugins, request.references), strict=True):
+            named.update(dict.fromkeys((flag, file.path.absolute()) for file in files))
+    for flag, path in named:
+        yield from (flag, str(path))
